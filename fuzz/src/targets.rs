@@ -9,17 +9,19 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use annals::archive::{Fate, Member, Pack};
-use annals::cost::{Prices, Sheet};
-use annals::export::{Archive, Exporter, Format, Options, Part, Redactor, read_entry, write_entry};
-use annals::jsonl::{Bytes, Ending, Scanner, TailReader};
-use annals::layout::{Enrolled, Layout, Record, Row, Sink, by_name};
-use annals::model::{Artifact, Block, Body, Entry, Kind, SessionId, Span};
-use annals::repair::Mending;
+use annals::archive::{Member, Pack, RestoreOutcome};
+use annals::cost::{LogCharges, Prices};
+use annals::export::{
+    ExportFile, ExportOptions, ExportPart, Exporter, Format, Redactor, read_entry, write_entry,
+};
+use annals::jsonl::{LineEnding, ReadAt, Scanner, TailReader};
+use annals::layout::{Decoded, Layout, ListUpdate, Record, RowUpdate, by_name};
+use annals::model::{Artifact, Block, Body, Entry, OutlineKind, SessionId, Span};
+use annals::repair::LineEdits;
 use annals::search::{Dialect, Query};
 use annals::store::{Root, Session, Store};
-use annals::text::{Breaks, is_hostile, visible};
-use annals::when::Now;
+use annals::text::{LineBreaks, is_hostile, visible};
+use annals::time_input::Now;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use sha2::{Digest as _, Sha256};
@@ -148,7 +150,7 @@ fn each_record(bytes: &[u8], mut visit: impl FnMut(&Record<'_>)) {
                 line: line.number,
             },
             bytes: line.bytes,
-            terminated: line.ending != Ending::None,
+            terminated: line.ending != LineEnding::None,
             oversize: false,
         });
     }
@@ -162,59 +164,59 @@ fn depths(layout: &dyn Layout, artifact: &Artifact, record: &Record<'_>) {
         assert!(span.end() <= record.span.end(), "{span:?}");
     };
     let mut decoder = layout.decoder(artifact);
-    let mut outlines = Sink::default();
+    let mut outlines = Decoded::default();
     decoder.outline(record, &mut outlines);
-    let mut spent = Sink::default();
-    decoder.spending(record, &mut spent);
-    let mut entries = Sink::default();
+    let mut spent = Decoded::default();
+    decoder.outline_usage(record, &mut spent);
+    let mut entries = Decoded::default();
     decoder.decode(record, &mut entries);
-    decoder.beside(record, &mut |text| _ = text.len());
-    assert!(spent.found.len() <= outlines.found.len());
-    outlines.found.iter().for_each(|found| within(found.span));
-    entries.found.iter().for_each(|found| within(found.span));
+    decoder.extra_text(record, &mut |text| _ = text.len());
+    assert!(spent.items.len() <= outlines.items.len());
+    outlines.items.iter().for_each(|found| within(found.span));
+    entries.items.iter().for_each(|found| within(found.span));
     for flaw in outlines.flaws.iter().chain(&entries.flaws) {
         within(flaw.span);
     }
     if artifact.kind.is_conversation() {
-        entries.found.iter().for_each(comes_back);
+        entries.items.iter().for_each(comes_back);
     }
 }
 
 /// Reads replies as a ledger does, each by what was read before it, and each in full: both come to the
 /// same.
 fn spending(layout: &dyn Layout, artifact: &Artifact, bytes: &[u8]) {
-    let Some(mark) = layout.spending_mark() else {
+    let Some(mark) = layout.usage_needle() else {
         return;
     };
     let (mut one, mut other) = (layout.decoder(artifact), layout.decoder(artifact));
-    let (mut quick, mut full) = (Sheet::default(), Sheet::default());
+    let (mut quick, mut full) = (LogCharges::default(), LogCharges::default());
     each_record(bytes, |record| {
-        let mut alone = Sink::default();
+        let mut alone = Decoded::default();
         layout.decoder(artifact).outline(record, &mut alone);
         let mut replies = alone
-            .found
+            .items
             .iter()
-            .map(|found| found.kind == Kind::Assistant);
+            .map(|found| found.kind == OutlineKind::Assistant);
         let (any, all) = (replies.clone().any(|is| is), replies.all(|is| is));
         // What a ledger does not know of is not told to it; a damaged line may hold both.
         if (mark.find)(record.bytes).is_none() || any && !all {
             return;
         }
-        let mut found = Sink::default();
-        match one.spending_again(record) {
-            Some(again) => quick.add_again(&again),
-            None => one.spending(record, &mut found),
+        let mut found = Decoded::default();
+        match one.reply_delta(record) {
+            Some(again) => quick.add_delta(&again),
+            None => one.outline_usage(record, &mut found),
         }
-        let odd = !found.found.is_empty() || !alone.flaws.is_empty();
-        found.found.iter().for_each(|reply| quick.add(reply));
+        let odd = !found.items.is_empty() || !alone.flaws.is_empty();
+        found.items.iter().for_each(|reply| quick.add(reply));
         if any || odd {
-            let mut outlines = Sink::default();
+            let mut outlines = Decoded::default();
             other.outline(record, &mut outlines);
-            outlines.found.iter().for_each(|reply| full.add(reply));
+            outlines.items.iter().for_each(|reply| full.add(reply));
             assert_eq!(found.flaws, outlines.flaws);
         }
     });
-    let charges = |sheet: Sheet| -> Vec<_> {
+    let charges = |sheet: LogCharges| -> Vec<_> {
         let session = SessionId::new("aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa").unwrap();
         sheet.charges(0, Some(&session)).collect()
     };
@@ -249,9 +251,9 @@ fn lines(data: &[u8]) {
         next += line.len;
         let span = &bytes[line.offset as usize..next as usize];
         let ending = match line.ending {
-            Ending::Lf => &b"\n"[..],
-            Ending::CrLf => b"\r\n",
-            Ending::None => b"",
+            LineEnding::Lf => &b"\n"[..],
+            LineEnding::CrLf => b"\r\n",
+            LineEnding::None => b"",
         };
         let mark = if line.bom { 3 } else { 0 };
         if !line.oversize {
@@ -282,7 +284,7 @@ fn query(data: &[u8]) {
         return;
     };
     for (case, regex) in [(false, false), (true, false), (false, true)] {
-        let dialect = Dialect::at(now()).case(case).regex(regex);
+        let dialect = Dialect::new(now()).case(case).regex(regex);
         let _ = Query::parse(text, &dialect);
     }
 }
@@ -330,12 +332,12 @@ fn search(data: &[u8]) {
     let layout = by_name(FILES[usize::from(*layout) % FILES.len()].0).unwrap();
     let mut said = None;
     each_record(log, |record| {
-        let mut entries = Sink::default();
+        let mut entries = Decoded::default();
         let mut decoder = layout.decoder(&file.artifact);
         decoder.decode(record, &mut entries);
         said = said
             .take()
-            .or_else(|| entries.found.iter().find_map(first_text));
+            .or_else(|| entries.items.iter().find_map(first_text));
     });
     let Some(said) = said else { return };
     let letters: Vec<char> = said.chars().collect();
@@ -349,7 +351,7 @@ fn search(data: &[u8]) {
         return;
     }
     for case in [false, true] {
-        let dialect = Dialect::at(now()).case(case).regex(true);
+        let dialect = Dialect::new(now()).case(case).regex(true);
         let Ok(query) = Query::parse(&regex::escape(&sought), &dialect) else {
             continue;
         };
@@ -374,10 +376,13 @@ fn first_text(entry: &Entry) -> Option<String> {
 /// No control leaves but those that were allowed, and what is visible stays as it is.
 fn text(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    for breaks in [Breaks::Spaces, Breaks::Kept] {
+    for breaks in [LineBreaks::Spaces, LineBreaks::Preserved] {
         let shown = visible(&text, breaks);
         for c in shown.chars().filter(|c| c.is_control()) {
-            assert!(breaks == Breaks::Kept && matches!(c, '\n' | '\t'), "{c:?}");
+            assert!(
+                breaks == LineBreaks::Preserved && matches!(c, '\n' | '\t'),
+                "{c:?}"
+            );
         }
         let overrides = [
             '\u{202A}', '\u{202E}', '\u{2066}', '\u{2069}', '\u{200B}', '\u{FEFF}',
@@ -391,7 +396,7 @@ fn text(data: &[u8]) {
 }
 
 fn prices(data: &[u8]) {
-    let Ok(prices) = Prices::default().with_bytes(data, "prices.csv") else {
+    let Ok(prices) = Prices::default().with_list_bytes(data, "prices.csv") else {
         return;
     };
     let text = String::from_utf8_lossy(data);
@@ -404,7 +409,7 @@ fn prices(data: &[u8]) {
     let _ = prices.find(&asked);
     // All rows, built-in ones too, are read anew for this, which takes longer than all of the above.
     if data.len().is_multiple_of(4) {
-        let _ = prices.nearest(&asked);
+        let _ = prices.suggest(&asked);
     }
 }
 
@@ -413,7 +418,7 @@ fn when(data: &[u8]) {
         return;
     };
     let now = now();
-    if let (Some(since), Some(until)) = (now.since(text), now.until(text)) {
+    if let (Some(since), Some(until)) = (now.parse_since(text), now.parse_until(text)) {
         assert!(since <= until, "{text:?}: {since} {until}");
     }
 }
@@ -428,13 +433,13 @@ fn entry(data: &[u8]) {
 }
 
 fn archive(data: &[u8]) {
-    let Ok(archive) = Archive::read(data, "input") else {
+    let Ok(archive) = ExportFile::read(data, "input") else {
         return;
     };
-    if let Ok(contents) = archive.check() {
+    if let Ok(contents) = archive.read_contents() {
         let mut sessions = 0;
         archive
-            .each(|_| {
+            .each_session(|_| {
                 sessions += 1;
                 Ok(())
             })
@@ -450,8 +455,8 @@ fn redact(data: &[u8]) {
     }
     let text = String::from_utf8_lossy(data);
     REDACTOR.with_borrow_mut(|redactor| {
-        let _ = redactor.text(&text);
-        let _ = redactor.json(&text);
+        let _ = redactor.mask_text(&text);
+        let _ = redactor.mask_json(&text);
     });
 }
 
@@ -464,21 +469,29 @@ fn enrol(data: &[u8]) {
     let writer = layout.writer().unwrap();
     let register = layout.classify(Path::new(CHORUS[1])).unwrap();
     let log = layout.classify(Path::new(CHORUS[0])).unwrap();
-    let mut row = Row::default();
+    let mut row = RowUpdate::default();
     row.log = Some(log);
     row.messages = u64::from(flags);
     row.started = Some(now().time);
     row.updated = Some(now().time);
     row.title = (flags & 1 == 1).then(|| "A \"title\"\n".to_owned());
-    row.gone = flags & 2 == 2;
+    row.removed = flags & 2 == 2;
     let rows = [row];
     let whole = flags & 4 == 4;
-    let Ok(Enrolled::Changed { bytes, .. }) = writer.enrol(&register, Some(old), &rows, whole)
+    let Ok(ListUpdate::Changed { bytes, .. }) =
+        writer.update_session_list(&register, Some(old), &rows, whole)
     else {
         return;
     };
-    let again = writer.enrol(&register, Some(&bytes), &rows, whole).unwrap();
-    assert_eq!(again, Enrolled::Same, "{}", String::from_utf8_lossy(&bytes));
+    let again = writer
+        .update_session_list(&register, Some(&bytes), &rows, whole)
+        .unwrap();
+    assert_eq!(
+        again,
+        ListUpdate::Unchanged,
+        "{}",
+        String::from_utf8_lossy(&bytes)
+    );
 }
 
 /// A path means one thing, and that thing has one path.
@@ -490,7 +503,7 @@ fn path(data: &[u8]) {
     for (name, _) in FILES {
         let layout = by_name(name).unwrap();
         if let Some(artifact) = layout.classify(path) {
-            let placed = layout.place(&artifact);
+            let placed = layout.path_for(&artifact);
             assert_eq!(layout.classify(&placed), Some(artifact), "{text:?}");
             let climbs = |part| !matches!(part, std::path::Component::Normal(_));
             assert!(!placed.components().any(climbs), "{placed:?}");
@@ -509,17 +522,17 @@ fn session(data: &[u8]) {
         let _ = (session.title(), session.todos());
         for format in [Format::Html, Format::Markdown, Format::Jsonl] {
             let mut page = Vec::new();
-            let options = Options::new(format).redact(false);
+            let options = ExportOptions::new(format).redact(false);
             let mut exporter = Exporter::begin(options, None, &mut page).unwrap();
-            exporter.session(&session, &Part::Whole).unwrap();
+            exporter.session(&session, &ExportPart::Whole).unwrap();
             exporter.finish().unwrap();
             let page = String::from_utf8(page).unwrap();
             if format == Format::Html {
                 let scripts = page.to_ascii_lowercase().matches("<script").count();
                 assert!(scripts <= 1, "{scripts} scripts");
             } else if format == Format::Jsonl {
-                let archive = Archive::read(page.as_bytes(), "page").unwrap();
-                let contents = archive.check().unwrap();
+                let archive = ExportFile::read(page.as_bytes(), "page").unwrap();
+                let contents = archive.read_contents().unwrap();
                 assert_eq!(contents.sessions, [session.files.id.as_str()]);
             }
         }
@@ -538,7 +551,7 @@ fn pack(data: &[u8]) {
         return;
     };
     let damage = annals::archive::verify(&pack);
-    for member in pack.members().iter().chain(pack.earlier()) {
+    for member in pack.members().iter().chain(pack.earlier_versions()) {
         let _ = (pack.file(member), pack.member(&member.path));
     }
     drop(damage);
@@ -572,23 +585,27 @@ fn sealed(data: &[u8]) {
     };
     let pack = found.pack;
     let damaged = annals::archive::verify(&pack);
-    for member in pack.members().iter().chain(pack.earlier()) {
+    for member in pack.members().iter().chain(pack.earlier_versions()) {
         is_within(&pack, member);
         if damaged.is_empty() {
-            assert_eq!(pack.lost(member), []);
+            assert_eq!(pack.lost_ranges(member), []);
         }
     }
-    for number in 1..=pack.earlier().len() {
-        let earlier = pack.with_earlier(number).unwrap();
-        assert!(earlier.members().contains(&pack.earlier()[number - 1]));
+    for number in 1..=pack.earlier_versions().len() {
+        let earlier = pack.with_earlier_version(number).unwrap();
+        assert!(
+            earlier
+                .members()
+                .contains(&pack.earlier_versions()[number - 1])
+        );
     }
     let to = dir.join("put-back");
-    let planned = pack.salvaging(Some(&to));
+    let planned = pack.plan_salvage(Some(&to));
     if has(16) {
         let put = pack.restore_salvaged(Some(&to));
         for file in put.iter().flat_map(|put| &put.files) {
             let there = fs::symlink_metadata(to.join(&file.path));
-            let whole = file.lost.is_empty() && file.fate == Fate::New;
+            let whole = file.lost.is_empty() && file.fate == RestoreOutcome::New;
             assert!(
                 !whole || there.is_ok_and(|it| it.is_file() && it.len() == file.bytes),
                 "{file:?}"
@@ -663,7 +680,7 @@ fn is_within(pack: &Pack, member: &Member) {
         }
     };
     assert!(at <= member.len && (!whole || at == member.len), "{at}");
-    let lost = pack.lost(member);
+    let lost = pack.lost_ranges(member);
     assert_eq!(lost.is_empty(), whole, "{lost:?}");
     let mut end = 0;
     for stretch in lost {
@@ -700,7 +717,7 @@ fn mend(data: &[u8]) {
     let (name, files) = FILES[usize::from(layout) % FILES.len()];
     let layout = by_name(name).unwrap();
     let artifact = layout.classify(Path::new(files[0])).unwrap();
-    let Ok(mending) = Mending::of(layout, &artifact, log) else {
+    let Ok(mending) = LineEdits::new(layout, &artifact, log) else {
         return;
     };
     let mended = mending.apply(log);
@@ -712,7 +729,7 @@ fn mend(data: &[u8]) {
         let at = removed.offset as usize;
         assert_eq!(log[at..at + removed.bytes.len()], removed.bytes);
     }
-    let again = Mending::of(layout, &artifact, &mended).unwrap();
+    let again = LineEdits::new(layout, &artifact, &mended).unwrap();
     assert!(again.is_empty(), "{:?}", again.steps);
 }
 

@@ -9,14 +9,14 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use annals::archive::Archive;
-use annals::cost::{Ledger, Prices, Pricing, Tally};
-use annals::index::{Catalogue, Notice, Recent, Searched};
+use annals::cost::{Ledger, PriceFn, Prices, Tally};
+use annals::index::{Index, RecentQuery, StoreSearch, Warning};
 use annals::layout::{Chorus, Layout as _};
 use annals::retain::Pins;
-use annals::search::{Found, Query};
+use annals::search::{Query, SearchResults};
 use annals::store::{
-    ConversationInfo, Inventory, ReadFailures, Root, SessionFiles, SessionInfo, SessionWriter,
-    Spent, Store, Target, WriteOptions,
+    ConversationInfo, Inventory, LedgerWithSession, ReadFailures, Root, SessionFiles, SessionInfo,
+    SessionWriter, Store, Target, WriteOptions,
 };
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -67,7 +67,7 @@ pub(crate) struct Context {
     /// What was searched, and may hold words that the catalogue does not know yet.
     searched: Option<Inventory>,
     /// The catalogue, once someone asked for it.
-    opened: Option<Catalogue>,
+    opened: Option<Index>,
     /// The last search found such words.
     behind: bool,
 }
@@ -97,7 +97,7 @@ impl Context {
         // Settings that cannot be read follow no link; who needs them says what is wrong.
         let config_dir = config_dir(&env);
         let followed = Config::read(&config_dir).map_or_else(|_| Vec::new(), |it| it.follow);
-        let roots = roots.into_iter().map(|root| root.following(&followed));
+        let roots = roots.into_iter().map(|root| root.follow_links(&followed));
         let store = Store::new(roots.collect()).reporting_to(&failures);
         let store = store.with_state(&state_dir);
         let fixed: Option<Timestamp> = match env.vars.get("ANNALS_NOW") {
@@ -134,7 +134,7 @@ impl Context {
 
     /// A root that is read like those of the store: links that the user wants followed are.
     pub(crate) fn follow(&self, root: Root) -> Root {
-        let root = root.following(&self.followed);
+        let root = root.follow_links(&self.followed);
         root.reporting_to(self.store.failures())
     }
 
@@ -148,25 +148,25 @@ impl Context {
             }
             None => self.store.inventory(),
         };
-        self.warn_of(&inventory.troubles);
+        self.warn_of(&inventory.errors);
         inventory
     }
 
     /// Everything that lies in the roots, for verbs that change it or look after it: nothing of the
     /// archive.
     pub(crate) fn inventory_in_place(&mut self) -> Inventory {
-        let inventory = self.store.inventory_in_place();
-        self.warn_of(&inventory.troubles);
+        let inventory = self.store.inventory_without_archive();
+        self.warn_of(&inventory.errors);
         inventory
     }
 
     /// The same for a check, which reports links, and what is no regular file, by itself.
     pub(crate) fn inventory_to_check(&mut self) -> Inventory {
-        let inventory = self.store.inventory_in_place();
-        let no_files = inventory.troubles.iter().filter(|it| it.is_no_file());
+        let inventory = self.store.inventory_without_archive();
+        let no_files = inventory.errors.iter().filter(|it| it.is_no_file());
         let paths = no_files.filter_map(|it| it.path().map(Path::to_owned));
         self.leave_no_files(paths);
-        self.warn_of(&inventory.troubles);
+        self.warn_of(&inventory.errors);
         inventory
     }
 
@@ -227,7 +227,7 @@ impl Context {
         &mut self,
         inventory: &Inventory,
         wanted: &[usize],
-        price: Pricing<'_>,
+        price: PriceFn<'_>,
     ) -> Vec<(usize, ConversationInfo, Tally)> {
         let progress = Progress::new("reading conversations");
         let told = |done, total| progress.set(done, total);
@@ -254,39 +254,39 @@ impl Context {
     }
 
     /// Looks for something in all sessions.
-    pub(crate) fn search(&mut self, inventory: &Inventory, query: &Query) -> Result<Found> {
+    pub(crate) fn search(&mut self, inventory: &Inventory, query: &Query) -> Result<SearchResults> {
         let found = match self.catalogue() {
             Some(mut catalogue) => {
                 let found = catalogue.search(inventory, query)?;
-                self.behind = catalogue.is_behind() && !catalogue.is_read_only();
+                self.behind = catalogue.needs_text_update() && !catalogue.is_read_only();
                 self.leave_open(catalogue);
                 found
             }
             None => self.store.search(inventory, query)?,
         };
-        for trouble in &found.troubles {
+        for trouble in &found.errors {
             self.warn(trouble);
         }
         Ok(found)
     }
 
     /// Looks for something in all sessions there are; what could not be looked at is told on the way.
-    pub(crate) fn search_all(&mut self, query: &Query) -> Result<Searched> {
+    pub(crate) fn search_all(&mut self, query: &Query) -> Result<StoreSearch> {
         let searched = match self.catalogue() {
             Some(mut catalogue) => {
                 let searched = catalogue.search_all(&self.store, query)?;
-                self.behind = catalogue.is_behind() && !catalogue.is_read_only();
+                self.behind = catalogue.needs_text_update() && !catalogue.is_read_only();
                 self.leave_open(catalogue);
                 searched
             }
             None => {
                 let inventory = self.store.inventory();
                 let found = self.store.search(&inventory, query)?;
-                Searched::new(inventory, found)
+                StoreSearch::new(inventory, found)
             }
         };
-        self.warn_of(&searched.inventory.troubles);
-        for trouble in &searched.found.troubles {
+        self.warn_of(&searched.inventory.errors);
+        for trouble in &searched.found.errors {
             self.warn(trouble);
         }
         Ok(searched)
@@ -306,7 +306,7 @@ impl Context {
             let progress = Progress::new("indexing for the next search (it is safe to stop)");
             let told = |done, total| progress.set(done, total);
             // What could not be read was told by the search.
-            catalogue.learn(inventory, &told, &|| false);
+            catalogue.index_text(inventory, &told, &|| false);
             drop(progress);
             self.leave_open(catalogue);
         }
@@ -330,28 +330,28 @@ impl Context {
     }
 
     /// Every response since some time, and all of one session, for those who ask often.
-    pub(crate) fn recent(&mut self, asked: &Recent<'_>) -> Spent {
+    pub(crate) fn recent(&mut self, asked: &RecentQuery<'_>) -> LedgerWithSession {
         let (spent, troubles) = match self.catalogue() {
             Some(mut catalogue) => {
                 let read = catalogue.recent(&self.store, asked);
                 self.leave_open(catalogue);
                 read
             }
-            None => self.store.spent(asked.session),
+            None => self.store.ledger_with_session(asked.session),
         };
         self.warn_of(&troubles);
         spent
     }
 
     /// What was read of logs before; without it the answers are the same, and take longer.
-    fn catalogue(&mut self) -> Option<Catalogue> {
+    fn catalogue(&mut self) -> Option<Index> {
         if self.no_index {
             return None;
         }
         if let Some(catalogue) = self.opened.take() {
             return Some(catalogue);
         }
-        match Catalogue::open(&self.state_dir) {
+        match Index::open(&self.state_dir) {
             Ok(mut catalogue) => {
                 self.tell(&mut catalogue);
                 Some(catalogue)
@@ -365,17 +365,17 @@ impl Context {
     }
 
     /// The same for those who do not need it enough to make one, or to say that it cannot be used.
-    fn catalogue_if_any(&mut self) -> Option<Catalogue> {
+    fn catalogue_if_any(&mut self) -> Option<Index> {
         if self.no_index || self.opened.is_some() {
             return self.opened.take();
         }
-        let mut catalogue = Catalogue::open_existing(&self.state_dir).ok().flatten()?;
+        let mut catalogue = Index::open_existing(&self.state_dir).ok().flatten()?;
         self.tell(&mut catalogue);
         Some(catalogue)
     }
 
     /// Keeps it for who asks next.
-    fn leave_open(&mut self, mut catalogue: Catalogue) {
+    fn leave_open(&mut self, mut catalogue: Index) {
         self.tell(&mut catalogue);
         self.opened = Some(catalogue);
     }
@@ -387,10 +387,10 @@ impl Context {
 
     /// Reads all that is not known yet, and keeps it; fails if not all of it can be kept.
     pub(crate) fn update_catalogue(&mut self, inventory: &Inventory) -> Result<()> {
-        let mut catalogue = Catalogue::open(&self.state_dir)?;
+        let mut catalogue = Index::open(&self.state_dir)?;
         self.tell(&mut catalogue);
         if catalogue.is_read_only() {
-            let path = Catalogue::path(&self.state_dir);
+            let path = Index::path(&self.state_dir);
             let text = format!("the index {} is read-only", path.display());
             return Err(annals::Error::refused(text).into());
         }
@@ -399,9 +399,9 @@ impl Context {
         let troubles = catalogue.update(&self.store, inventory, &told);
         drop(progress);
         self.warn_of(&troubles);
-        for notice in catalogue.notices() {
+        for notice in catalogue.take_warnings() {
             // To keep it was all that was asked.
-            if let Notice::NotKept { why } = notice {
+            if let Warning::SaveFailed { why } = notice {
                 let text = format!("the index could not be written ({why})");
                 return Err(annals::Error::refused(text).into());
             }
@@ -410,8 +410,8 @@ impl Context {
         Ok(())
     }
 
-    fn tell(&mut self, catalogue: &mut Catalogue) {
-        for notice in catalogue.notices() {
+    fn tell(&mut self, catalogue: &mut Index) {
+        for notice in catalogue.take_warnings() {
             self.remark(&notice.to_string());
         }
     }
@@ -475,7 +475,7 @@ impl Context {
             }
             Err(error) => return Err(annals::Error::io("read", &path, error).into()),
         };
-        Ok(Prices::built_in().with_bytes(&bytes, &path.display().to_string())?)
+        Ok(Prices::built_in().with_list_bytes(&bytes, &path.display().to_string())?)
     }
 
     /// The prices for those who do not ask about money; what is wrong with the user's own is told. A list that was
@@ -550,7 +550,7 @@ impl Context {
         };
         // A session may be called so.
         let called =
-            |files: &&SessionFiles| files.id.as_str() == LATEST || files.id.is_named(LATEST);
+            |files: &&SessionFiles| files.id.as_str() == LATEST || files.id.matches_name(LATEST);
         if inventory.sessions.iter().any(|files| called(&files)) {
             return Ok(Cow::Borrowed(id));
         }
@@ -560,7 +560,10 @@ impl Context {
         let sessions = self.sessions(inventory);
         let dirs = session_spellings(".", &sessions);
         let mut newest_first = sessions.iter();
-        let here = newest_first.find(|session| dirs.iter().any(|dir| session.in_project(dir)));
+        let here = newest_first.find(|session| {
+            dirs.iter()
+                .any(|dir| session.matches_project_or_earlier(dir))
+        });
         let found = match (here, sessions.first()) {
             (Some(here), _) => here,
             (None, Some(newest)) if anywhere => {
@@ -602,7 +605,7 @@ impl Context {
     /// What lies in the roots, or only the session whose log `id` names by itself: enough where only
     /// the log's end is read.
     pub(crate) fn inventory_at(&mut self, id: &str) -> Inventory {
-        let at = self.store.inventory_at(id);
+        let at = self.store.inventory_of_log(id);
         at.unwrap_or_else(|| self.inventory())
     }
 
@@ -648,7 +651,7 @@ impl Context {
             layout.and_then(|layout| Some((layout, layout.roots(&env).into_iter().next()?)));
         let (layout, path) =
             place.context("there is no place for sessions; name one with --root")?;
-        Ok(Root::of(*layout, path))
+        Ok(Root::with_layout(*layout, path))
     }
 
     /// Opens a session for what takes no part in its conversation, such as a title or a note: that
@@ -658,7 +661,7 @@ impl Context {
             live: true,
             ..self.writing()
         };
-        Ok(self.store.write(files, options)?)
+        Ok(self.store.open_writer(files, options)?)
     }
 
     /// The store for those who wait: where no root is named, default places that do not exist yet are
@@ -669,7 +672,7 @@ impl Context {
             let env = environment();
             for layout in annals::layout::LAYOUTS {
                 let places = layout.roots(&env).into_iter();
-                roots.extend(places.map(|path| self.follow(Root::of(*layout, path))));
+                roots.extend(places.map(|path| self.follow(Root::with_layout(*layout, path))));
             }
         }
         Store::new(roots).reporting_to(self.store.failures())

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use annals::jsonl::{Log, Options};
+use annals::jsonl::{AppendOptions, Log};
 
 const RECORD: usize = 2_000;
 const ROUNDS: usize = 40;
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             many(
                 1,
                 3_000,
-                &Log::open(make(dir.path(), 1 << 10)?, Options::default())?,
+                &Log::open(make(dir.path(), 1 << 10)?, AppendOptions::default())?,
                 plain,
             )?,
         );
@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             many(
                 64,
                 300,
-                &Log::open(make(dir.path(), 1 << 10)?, Options::default())?,
+                &Log::open(make(dir.path(), 1 << 10)?, AppendOptions::default())?,
                 plain,
             )?,
         );
@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             many(
                 64,
                 300,
-                &Log::open(make(dir.path(), 1 << 10)?, Options::default())?,
+                &Log::open(make(dir.path(), 1 << 10)?, AppendOptions::default())?,
                 made,
             )?,
         );
@@ -115,7 +115,7 @@ fn verdict(met: bool) -> &'static str {
 /// Median microseconds of the bare calls and of ours, each on its own log of the same length.
 fn one_writer(dir: &Path, len: u64) -> Result<(f64, f64), Box<dyn std::error::Error>> {
     let bare = File::options().append(true).open(make(dir, len)?)?;
-    let log = Log::open(make(dir, len)?, Options::default())?;
+    let log = Log::open(make(dir, len)?, AppendOptions::default())?;
     let line = [record(), b"\n".to_vec()].concat();
     let record = record();
     log.append(&record)?;

@@ -1,4 +1,4 @@
-//! Checks a root of claude-code and prints what was found: `bench_check ROOT`.
+//! Checks a root of claude-code and prints what was found: `bench_check ROOT_ID`.
 //!
 //! To be run under a tool that measures CPU time: a check should do a gigabyte per second of it.
 

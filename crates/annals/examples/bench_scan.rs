@@ -1,7 +1,7 @@
 //! What reading a history costs, in gigabytes per CPU second: the bytes alone, split into lines,
 //! outlined. All in one process, taking turns, so that the ratios hold on a busy machine.
 //!
-//! `cargo run --release -p annals --example bench_scan ROOT`; the files should be in the page
+//! `cargo run --release -p annals --example bench_scan ROOT_ID`; the files should be in the page
 //! cache, which the first pass sees to. Ends with the output tokens of each model, every response
 //! counted once over all files.
 
@@ -11,7 +11,7 @@ use std::io::{self, Read as _};
 
 use annals::jsonl::Scanner;
 use annals::model::ResponseKey;
-use annals::store::{FoundFile, LogScan, Root, Store};
+use annals::store::{LogScan, Root, RootFile, Store};
 
 const PASSES: u32 = 3;
 
@@ -23,10 +23,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = Store::new(vec![Root::claude_code(root)]);
     let inventory = store.inventory();
     let sessions = inventory.sessions.iter();
-    let logs: Vec<(&Root, &FoundFile)> = sessions
+    let logs: Vec<(&Root, &RootFile)> = sessions
         .flat_map(|files| files.logs().map(|log| (&*files.root, log)))
         .collect();
-    let files: Vec<&FoundFile> = logs.iter().map(|(_, file)| *file).collect();
+    let files: Vec<&RootFile> = logs.iter().map(|(_, file)| *file).collect();
     read_only(&files)?;
     for _ in 0..PASSES {
         measure("read", || read_only(&files))?;
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn read_only(files: &[&FoundFile]) -> io::Result<u64> {
+fn read_only(files: &[&RootFile]) -> io::Result<u64> {
     let (mut buffer, mut bytes) = (vec![0; 256 << 10], 0);
     for file in files {
         let mut file = File::open(&file.path)?;
@@ -60,7 +60,7 @@ fn read_only(files: &[&FoundFile]) -> io::Result<u64> {
     Ok(bytes)
 }
 
-fn split(files: &[&FoundFile]) -> io::Result<u64> {
+fn split(files: &[&RootFile]) -> io::Result<u64> {
     let mut scanner: Option<Scanner<File>> = None;
     let mut bytes = 0;
     for file in files {
@@ -80,7 +80,7 @@ fn split(files: &[&FoundFile]) -> io::Result<u64> {
 }
 
 /// The output tokens of each model. Forks repeat responses in other files: each counts once.
-fn tokens(logs: &[(&Root, &FoundFile)]) -> annals::Result<BTreeMap<String, u64>> {
+fn tokens(logs: &[(&Root, &RootFile)]) -> annals::Result<BTreeMap<String, u64>> {
     let mut responses: HashMap<ResponseKey, (String, u64)> = HashMap::new();
     for (root, file) in logs {
         for outline in LogScan::read(root, file)?.outlines {

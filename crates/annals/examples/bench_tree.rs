@@ -3,7 +3,7 @@
 //! `cargo run --release -p annals --example bench_tree [MESSAGES]`, of the large chain; a million
 //! unless told otherwise.
 
-use annals::model::{Key, Kind, Link, Outline, Span};
+use annals::model::{EntryKey, Link, Outline, OutlineKind, Span};
 use annals::tree::{Scope, Tree};
 
 const PASSES: usize = 3;
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 fn message(n: usize, parent: usize) -> Outline {
     let key = |n: usize| {
-        Key::of(&format!(
+        EntryKey::from_text(&format!(
             "{:08x}-0000-4000-8000-{n:012x}",
             n * 2_654_435_761 % (1 << 32)
         ))
@@ -51,8 +51,8 @@ fn message(n: usize, parent: usize) -> Outline {
         len: 1_000,
         line: n as u64 + 1,
     };
-    let mut outline = Outline::at(span);
-    outline.kind = Kind::User;
+    let mut outline = Outline::new(span);
+    outline.kind = OutlineKind::User;
     outline.human = true;
     outline.key = Some(key(n));
     outline.link = if n == 0 {

@@ -30,21 +30,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(loaded.messages(&MessageFilter::default())?.len(), 2);
 
     // listConversations of a workspace or of one of its agents, the newest first.
-    let rows = store.list_in(root, "ws-1/agent-a")?;
+    let rows = store.list_folder(root, "ws-1/agent-a")?;
     let row = rows.first().ok_or("the conversation is listed")?;
     assert_eq!((row.id.as_str(), row.messages), ("conv-1", 2));
     assert_eq!(row.attributes["session_id"], "e8d973c7");
-    assert_eq!(store.list_in(root, "ws-1")?.len(), 1);
+    assert_eq!(store.list_folder(root, "ws-1")?.len(), 1);
 
     // updateConversation: the title, and members of its row in conversations.json.
     let conversation = store.resume("conv-1", WriteOptions::default())?;
     conversation.retitle("Fix the parser")?;
     let settings = r#"{"permissionMode":"plan"}"#.to_owned();
-    store.set_members(&loaded.files, &vec![("settings".to_owned(), settings)])?;
+    store.set_list_members(&loaded.files, &vec![("settings".to_owned(), settings)])?;
 
     // deleteConversation: to the trash, from where it comes back with its row.
     store.delete_session("conv-1")?;
-    assert!(store.list_in(root, "ws-1")?.is_empty());
+    assert!(store.list_folder(root, "ws-1")?.is_empty());
     store.undelete("conv-1")?;
     let title = store.session("conv-1")?.title().ok_or("a title")?;
     assert_eq!(title.text, "Fix the parser");

@@ -19,8 +19,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let chat = store.begin_with(&new.member("channel", r#""telegram""#))?;
 
     // Messages have the ids of the caller; a second try is refused instead of written twice.
-    chat.append(Draft::system(" is online.").named(EntryId::new("msg_01")))?;
-    let question = Draft::user("what errors happened today?").named(EntryId::new("msg_02"));
+    chat.append(Draft::system(" is online.").with_id(EntryId::new("msg_01")))?;
+    let question = Draft::user("what errors happened today?").with_id(EntryId::new("msg_02"));
     chat.append(question.clone().member("channel", r#""tui""#))?;
     assert!(chat.append(question).is_err());
     chat.append(Draft::note("The user wants a daily report."))?;
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     // The program's own state, and what it prints in one run.
-    store.set_state(root, "status", r#"{"status":"idle"}"#)?;
+    store.set_state_document(root, "status", r#"{"status":"idle"}"#)?;
     let run = store.run_log(root, Timestamp::now(), WriteOptions::default())?;
     run.write("[info] online")?;
 

@@ -6,7 +6,7 @@
 
 use annals::model::{Block, Body};
 use annals::store::{Root, Store};
-use annals::watch::{Event, Follower, Options, Selection};
+use annals::watch::{Event, FollowOptions, Follower, Selection};
 
 fn main() -> annals::Result<()> {
     let mut args = std::env::args().skip(1);
@@ -16,7 +16,7 @@ fn main() -> annals::Result<()> {
         Some(project) => Selection::all().project(project),
         None => Selection::all(),
     };
-    let mut follower = Follower::new(&store, selection, Options::default().last(5))?;
+    let mut follower = Follower::new(&store, selection, FollowOptions::default().last(5))?;
 
     // Whatever thread has the stopper can end it: here, a line on the standard input.
     let stopper = follower.stopper();
@@ -41,7 +41,7 @@ fn main() -> annals::Result<()> {
                 }
             }
             Event::Began { log } => println!("new: {}", log.path.display()),
-            Event::Trouble(error) => eprintln!("{error}"),
+            Event::Error(error) => eprintln!("{error}"),
             _ => {}
         }
     }

@@ -6,7 +6,7 @@
 use annals::cost::Prices;
 use annals::layout::NewSession;
 use annals::model::{Draft, Usage};
-use annals::store::{State, Store, WriteOptions};
+use annals::store::{SessionState, Store, WriteOptions};
 use jiff::{SignedDuration, Timestamp};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,18 +19,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The session of a project on a day: an empty file, until something is said.
     let options = WriteOptions::at(format!("{day}T10:30:00Z").parse()?);
     let session = store.create(root, &NewSession::unnamed(project)?, options)?;
-    assert_eq!(session.state(), State::Created);
+    assert_eq!(session.state(), SessionState::Created);
     session.append(Draft::user("Is the authentication safe?").member("source", r#""cli""#))?;
     let reply = Draft::reply("Let me look.").call("call_abc123", "Read", "{}");
     let reply = reply.model("claude-sonnet-4-5-20250929");
     session.append(reply.usage(Usage::new(15_000, 2_150).cache_write(8_000)))?;
     session.append(Draft::tool_result("call_abc123", "…").member("duration_ms", "543"))?;
-    assert_eq!(session.state(), State::Active);
+    assert_eq!(session.state(), SessionState::Active);
     drop(session);
 
     // Another process goes on with it, beside programs that keep the same lock protocol.
     let session = store.resume(&format!("{project}/{day}"), options)?;
-    assert_eq!(session.state(), State::Resumed);
+    assert_eq!(session.state(), SessionState::Resumed);
     session.append(Draft::user("Go on.").member("source", r#""agent""#))?;
     println!("{} tokens", session.totals()?.usage.total());
 

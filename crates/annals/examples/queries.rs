@@ -4,7 +4,7 @@
 //! `cargo run -p annals --example queries`
 
 use annals::model::{Block, Draft, EntryId, Role, Usage};
-use annals::store::{MessageFilter, Root, Store, Trashed};
+use annals::store::{MessageFilter, Root, Store, TrashItem};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _};
 
@@ -71,7 +71,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A reset moves one project's sessions to the trash, from where they can be had back.
     let other = store.begin("/home/me/other")?;
     let trashed = store.reset("/home/me/app", Timestamp::now());
-    let trashed: Vec<Trashed> = trashed.into_iter().collect::<annals::Result<_>>()?;
+    let trashed: Vec<TrashItem> = trashed.into_iter().collect::<annals::Result<_>>()?;
     println!("reset moved {} sessions to the trash", trashed.len());
     assert_eq!(trashed.len(), 2);
     assert!(store.session(&id).is_err());
@@ -112,8 +112,12 @@ fn two_days_of_work(store: &Store, noon: Timestamp) -> annals::Result<(String, E
         Draft::user("Thanks."),
     ];
     let session = store.begin("/home/me/app")?;
-    let entries = session.append_all(first_day.map(|draft| draft.at(noon)).into())?;
-    session.append_all(second_day.map(|draft| draft.at(noon + 24.hours())).into())?;
+    let entries = session.append_all(first_day.map(|draft| draft.with_time(noon)).into())?;
+    session.append_all(
+        second_day
+            .map(|draft| draft.with_time(noon + 24.hours()))
+            .into(),
+    )?;
     let middle = entries.last().and_then(|entry| entry.id.clone());
     let middle = middle.ok_or_else(|| annals::Error::refused("an entry without an id"))?;
     Ok((session.session().to_string(), middle))

@@ -37,8 +37,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for sample in &samples {
         let mut redactor = Redactor::new()?;
         let masked = match sample.json {
-            true => redactor.json(&sample.text),
-            false => redactor.text(&sample.text),
+            true => redactor.mask_json(&sample.text),
+            false => redactor.mask_text(&sample.text),
         };
         bytes += sample.text.len();
         rules.insert(sample.rule);
@@ -113,8 +113,8 @@ fn measure_forms(
     for sample in samples {
         let mut redactor = Redactor::new()?;
         let masked = match sample.json {
-            true => redactor.json(&sample.text),
-            false => redactor.text(&sample.text),
+            true => redactor.mask_json(&sample.text),
+            false => redactor.mask_text(&sample.text),
         };
         let count = counts.entry(sample.form).or_default();
         count.samples += 1;
@@ -159,7 +159,7 @@ fn measure(dir: &Path, show: bool) -> Result<(), Box<dyn std::error::Error>> {
         };
         bytes += text.len();
         for line in text.lines() {
-            let masked = redactor.json(line);
+            let masked = redactor.mask_json(line);
             if show && masked != line {
                 for at in masked.match_indices("[redacted:").map(|(at, _)| at) {
                     let before: Vec<char> = masked[..at].chars().rev().take(60).collect();

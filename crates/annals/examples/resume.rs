@@ -61,7 +61,7 @@ fn text(entry: &Entry) -> String {
     let mut whole = String::new();
     if let Body::Message(message) = &entry.body {
         for block in &message.blocks {
-            block.texts(&mut |text| whole.push_str(text));
+            block.visit_texts(&mut |text| whole.push_str(text));
         }
     }
     whole

@@ -4,7 +4,7 @@
 //! cargo run --example search
 //! ```
 
-use annals::index::Catalogue;
+use annals::index::Index;
 use annals::model::{Block, Draft};
 use annals::search::{Dialect, Filter, Order, Query, Speaker};
 use annals::store::{Root, Store};
@@ -27,8 +27,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(without.total, 2);
 
     // A catalogue says where looking is worthwhile; it learns what is new when it is told to.
-    let mut catalogue = Catalogue::open(&dir.path().join("state"))?;
-    let troubles = catalogue.learn(&inventory, &|_, _| {}, &|| false);
+    let mut catalogue = Index::open(&dir.path().join("state"))?;
+    let troubles = catalogue.index_text(&inventory, &|_, _| {}, &|| false);
     assert!(troubles.is_empty());
     let with = catalogue.search(&inventory, &query)?;
     assert_eq!(with.hits, without.hits);

@@ -7,7 +7,7 @@ use std::{fs, io::Write as _};
 
 use annals::model::{Block, Body};
 use annals::store::{ProjectInfo, Root, Store};
-use annals::watch::{Event, Follower, Options, Selection};
+use annals::watch::{Event, FollowOptions, Follower, Selection};
 
 /// Entries as the document shows them.
 const LOG: &str = r#"{"type":"user","uuid":"msg1","parentUuid":null,"content":"Hello"}
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = Store::new(vec![Root::claude_code(home.path())]);
 
     // 1. Projects; 2. conversations of the one that was selected.
-    assert_eq!(ProjectInfo::of(store.list(None).iter()).len(), 1);
+    assert_eq!(ProjectInfo::from_sessions(store.list(None).iter()).len(), 1);
     let rows = store.list(Some("/Users/john/my-project"));
     let row = rows.first().ok_or("a session")?;
     let conversations = store.session(row.id.as_str())?.conversations();
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // 3. Its file is watched; 4. messages are parsed as they arrive, after the end of what is there.
     assert_eq!(store.tail("abc123-uuid", 1)?.last_messages(1)?.len(), 1);
-    let mut follower = Follower::new(&store, Selection::all(), Options::default())?;
+    let mut follower = Follower::new(&store, Selection::all(), FollowOptions::default())?;
     let mut log = fs::OpenOptions::new().append(true).open(&row.file)?;
     writeln!(log, "{THOUGHT}")?;
     let thought = follower.find_map(|event| match event {

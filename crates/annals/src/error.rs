@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::jsonl::Holder;
+use crate::jsonl::OpenFileHolder;
 
 /// The result of every fallible function of this library.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -72,7 +72,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// Who has it open.
-        holder: Holder,
+        holder: OpenFileHolder,
     },
     /// A symbolic link in a root leads out of it, so what is behind it was not read.
     #[error("{} was not read: it is a symbolic link to {}, and links in a root are not followed", path.display(), target.display())]
@@ -122,7 +122,7 @@ pub enum Error {
         /// The list's name.
         file: String,
         /// What is wrong; the first of many.
-        faults: Vec<crate::cost::prices::PriceFault>,
+        faults: Vec<crate::cost::prices::PriceError>,
         /// How many faults there are.
         count: usize,
     },
@@ -147,7 +147,7 @@ impl Error {
         Error::Io {
             action,
             path: path.as_ref().to_owned(),
-            source: plain(source),
+            source: os_error(source),
         }
     }
 
@@ -173,7 +173,7 @@ impl Error {
     }
 
     /// An error that says the same.
-    pub(crate) fn copied(&self) -> Self {
+    pub(crate) fn duplicate(&self) -> Self {
         let Error::Io {
             action,
             path,
@@ -196,7 +196,7 @@ impl Error {
 }
 
 /// The system's own error, where a library wrapped it with the name of a temporary file of ours.
-fn plain(source: io::Error) -> io::Error {
+fn os_error(source: io::Error) -> io::Error {
     let wrapped = source.get_ref().and_then(|inner| inner.source());
     let code = wrapped
         .and_then(|inner| inner.downcast_ref::<io::Error>())

@@ -5,8 +5,8 @@
 //! logs differ from schemas: a field of a wrong type is absent instead of an error, the last of duplicate keys counts,
 //! numbers of any size are skipped unread, and lone surrogates become U+FFFD.
 
-pub(crate) mod fast;
-pub(crate) mod mould;
+pub(crate) mod scanner;
+pub(crate) mod template;
 
 use std::borrow::Cow;
 
@@ -26,11 +26,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Raw<'a> {
 impl<'a> Raw<'a> {
     /// The text of a string; `None` for anything else.
     pub(crate) fn text(self) -> Option<Cow<'a, str>> {
-        self.0.and_then(string)
+        self.0.and_then(decode_string)
     }
 
     /// The same, or only how it begins: with so many characters at least.
-    pub(crate) fn beginning(self, chars: usize) -> Option<Cow<'a, str>> {
+    pub(crate) fn prefix(self, chars: usize) -> Option<Cow<'a, str>> {
         let raw = self.0?;
         let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
         // So long is an escaped pair of surrogates; nothing that is spelled with more is cut.
@@ -42,31 +42,31 @@ impl<'a> Raw<'a> {
         // Enough for characters of any script, unless most are spelled as escapes.
         let end = (4 * chars.max(ESCAPE)..inner.len()).find(apart);
         let Some(head) = end.and_then(|end| raw.get(..end + 1)) else {
-            return string(raw);
+            return decode_string(raw);
         };
-        let text = string(&format!("{head}\""))?.into_owned();
+        let text = decode_string(&format!("{head}\""))?.into_owned();
         match text.chars().nth(chars) {
             Some(_) => Some(Cow::Owned(text)),
-            None => string(raw),
+            None => decode_string(raw),
         }
     }
 
     /// Reads it as `T`, which must be lenient itself.
-    pub(crate) fn read<T: Deserialize<'a> + Default>(self) -> T {
+    pub(crate) fn parse<T: Deserialize<'a> + Default>(self) -> T {
         self.0
             .and_then(|raw| serde_json::from_str(raw).ok())
             .unwrap_or_default()
     }
 
     /// The same, in the fast way where it is plain.
-    pub(crate) fn read_fast<T: fast::Fast<'a> + Deserialize<'a> + Default>(self) -> T {
-        let plain = self.0.and_then(fast::read);
-        plain.unwrap_or_else(|| self.read())
+    pub(crate) fn parse_fast<T: scanner::FromScanner<'a> + Deserialize<'a> + Default>(self) -> T {
+        let plain = self.0.and_then(scanner::parse);
+        plain.unwrap_or_else(|| self.parse())
     }
 
     /// The elements of an array; empty for anything else.
     pub(crate) fn list(self) -> Vec<Raw<'a>> {
-        if let Some(List(list)) = self.0.and_then(fast::read) {
+        if let Some(List(list)) = self.0.and_then(scanner::parse) {
             return list;
         }
         let list: Option<Vec<Raw<'a>>> = self.0.and_then(|raw| serde_json::from_str(raw).ok());
@@ -104,11 +104,11 @@ impl<'a> Raw<'a> {
 /// The elements of an array that is plain.
 struct List<'a>(Vec<Raw<'a>>);
 
-impl<'a> fast::Fast<'a> for List<'a> {
-    fn fast(walk: &mut fast::Walk<'a>) -> Option<Self> {
+impl<'a> scanner::FromScanner<'a> for List<'a> {
+    fn from_scanner(walk: &mut scanner::JsonScanner<'a>) -> Option<Self> {
         let mut list = Vec::new();
         walk.array(|walk| {
-            list.push(Raw::fast(walk)?);
+            list.push(Raw::from_scanner(walk)?);
             Some(())
         })?;
         Some(List(list))
@@ -131,7 +131,7 @@ impl<'a> Text<'a> {
     }
 
     /// The text if it is not empty.
-    pub(crate) fn filled(&self) -> Option<&str> {
+    pub(crate) fn non_empty(&self) -> Option<&str> {
         self.get().filter(|text| !text.is_empty())
     }
 
@@ -212,8 +212,8 @@ macro_rules! object {
                 fn visit_unit<E: Error>(self) -> Result<Self::Value, E> { Ok($name::default()) }
             }
 
-            impl<$lt> $crate::json::fast::Fast<$lt> for $name<$lt> {
-                fn fast(walk: &mut $crate::json::fast::Walk<$lt>) -> Option<Self> {
+            impl<$lt> $crate::json::scanner::FromScanner<$lt> for $name<$lt> {
+                fn from_scanner(walk: &mut $crate::json::scanner::JsonScanner<$lt>) -> Option<Self> {
                     let mut object = $name::default();
                     if walk.peek()? != b'{' {
                         walk.skip_other()?;
@@ -221,7 +221,7 @@ macro_rules! object {
                     }
                     walk.object(|key, walk| {
                         match key {
-                            $($key => object.$field = $crate::json::fast::Fast::fast(walk)?,)+
+                            $($key => object.$field = $crate::json::scanner::FromScanner::from_scanner(walk)?,)+
                             key => walk.skip_unknown(key)?,
                         }
                         Some(())
@@ -250,7 +250,11 @@ pub(crate) fn set_members(object: &[u8], members: &[(&str, &str)]) -> Option<Vec
 
 /// The same within a member that is an object itself. If it is not there, or is no object, it becomes
 /// one.
-pub(crate) fn set_within(object: &[u8], outer: &str, members: &[(&str, &str)]) -> Option<Vec<u8>> {
+pub(crate) fn set_nested_members(
+    object: &[u8],
+    outer: &str,
+    members: &[(&str, &str)],
+) -> Option<Vec<u8>> {
     splice(object, members, |text, members| {
         let pairs: Pairs<'_> = serde_json::from_str(text).ok()?;
         let mut found = pairs.0.iter().rev().filter(|(key, _)| key == outer);
@@ -392,21 +396,21 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
 }
 
 /// The text of a JSON string; `None` if `raw` is another value. Lone surrogates become U+FFFD.
-pub(crate) fn string(raw: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn decode_string(raw: &str) -> Option<Cow<'_, str>> {
     let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
     if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
         return Some(Cow::Borrowed(inner));
     }
     let text: Result<String, _> = serde_json::from_str(raw);
-    text.or_else(|_| serde_json::from_str(&mend_surrogates(raw)))
+    text.or_else(|_| serde_json::from_str(&replace_lone_surrogates(raw)))
         .ok()
         .map(Cow::Owned)
 }
 
 /// Makes valid JSON text readable for a parser that is stricter than JSON: lone surrogates become
 /// U+FFFD, and numbers that no float holds become `null`.
-pub(crate) fn mend(json: &str) -> String {
-    let json = mend_surrogates(json);
+pub(crate) fn sanitize(json: &str) -> String {
+    let json = replace_lone_surrogates(json);
     let mut mended = String::with_capacity(json.len());
     let mut rest = json.as_str();
     while let Some(first) = rest.chars().next() {
@@ -443,13 +447,13 @@ fn string_len(json: &str) -> usize {
 }
 
 /// Replaces every escaped lone surrogate in JSON text by an escaped U+FFFD.
-pub(crate) fn mend_surrogates(json: &str) -> String {
+pub(crate) fn replace_lone_surrogates(json: &str) -> String {
     let mut mended = String::with_capacity(json.len());
     let mut rest = json;
     while let Some(at) = rest.find('\\') {
         let (before, escape) = rest.split_at(at);
         mended.push_str(before);
-        let (keep, len): (&str, usize) = match (unit(escape, 0), unit(escape, 6)) {
+        let (keep, len): (&str, usize) = match (utf16_unit(escape, 0), utf16_unit(escape, 6)) {
             (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => {
                 (escape.get(..12).unwrap_or(escape), 12)
             }
@@ -469,7 +473,7 @@ pub(crate) fn mend_surrogates(json: &str) -> String {
 }
 
 /// The UTF-16 unit of the `\uXXXX` at `at`.
-fn unit(text: &str, at: usize) -> Option<u16> {
+fn utf16_unit(text: &str, at: usize) -> Option<u16> {
     let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
     u16::from_str_radix(digits, 16).ok()
 }
@@ -494,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_begins_as_all_of_it_does() {
+    fn prefix_is_prefix_of_decoded_text() {
         let units = [
             "a",
             "é",
@@ -511,19 +515,19 @@ mod tests {
             for other in units {
                 for count in [0, 1, 40, 400] {
                     let raw = format!("\"{}{}\"", one.repeat(count), other.repeat(count));
-                    let all = string(&raw).unwrap();
-                    let start = Raw(Some(&raw)).beginning(30).unwrap();
+                    let all = decode_string(&raw).unwrap();
+                    let start = Raw(Some(&raw)).prefix(30).unwrap();
                     assert!(all.starts_with(&*start), "{raw}");
                     let whole = start.len() == all.len();
                     assert!(whole || start.chars().count() >= 30, "{raw}");
                 }
             }
         }
-        assert_eq!(Raw(Some("[1]")).beginning(30), None);
+        assert_eq!(Raw(Some("[1]")).prefix(30), None);
     }
 
     #[test]
-    fn wrong_types_are_absent_and_the_last_key_counts() {
+    fn wrong_types_are_absent_and_last_duplicate_key_wins() {
         let sample = read(r#"{"a":1e999,"in":[1,{"x":true}],"z":[[[1e999]]],"a":"caf\u00e9\/"}"#);
         assert_eq!(sample.a.get(), Some("café/"));
         assert!(!sample.inner.x.0);
@@ -534,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_of_any_depth_is_skipped() {
+    fn unknown_values_of_any_depth_are_skipped() {
         let deep = format!(
             r#"{{"z":{}{},"n":{}1{}}}"#,
             "[".repeat(200_000),
@@ -546,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_set_where_they_stand() {
+    fn set_members_edits_in_place() {
         let set = |object: &str, members: &[_]| {
             set_members(object.as_bytes(), members).map(|bytes| String::from_utf8(bytes).unwrap())
         };
@@ -575,8 +579,8 @@ mod tests {
     }
 
     #[test]
-    fn members_of_a_member_are_set_where_they_stand() {
-        let set = |object: &[u8]| set_within(object, "m", &[("s", "\"\u{e9}\"")]);
+    fn set_nested_members_edits_in_place() {
+        let set = |object: &[u8]| set_nested_members(object, "m", &[("s", "\"\u{e9}\"")]);
         assert_eq!(
             set(b"{\"a\":1e5,\"m\":{\"x\":\"\xff\",\"s\": 1},\"b\":\"\xfe\"}").as_deref(),
             Some(&b"{\"a\":1e5,\"m\":{\"x\":\"\xff\",\"s\": \"\\u00e9\"},\"b\":\"\xfe\"}"[..])
@@ -591,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn only_lone_surrogates_are_mended() {
+    fn only_lone_surrogates_are_replaced() {
         for (raw, mended) in [
             (r#""\ud83d\ude00""#, r#""\ud83d\ude00""#),
             (r#""\ud83d""#, r#""\ufffd""#),
@@ -599,12 +603,12 @@ mod tests {
             (r#""\\ud83d""#, r#""\\ud83d""#),
             (r#""\ud83dx\n\u00e9""#, r#""\ufffdx\n\u00e9""#),
         ] {
-            assert_eq!(mend_surrogates(raw), mended);
+            assert_eq!(replace_lone_surrogates(raw), mended);
         }
     }
 
     #[test]
-    fn numbers_beyond_all_bounds_are_nothing() {
+    fn sanitize_replaces_unrepresentable_numbers_with_null() {
         for (raw, mended) in [
             (
                 r#"{"a":1e999,"b":[-1e999,1e5,-0,25]}"#,
@@ -616,12 +620,12 @@ mod tests {
             ),
             (r#"["\ud83d",1e400]"#, r#"["\ufffd",null]"#),
         ] {
-            assert_eq!(mend(raw), mended);
+            assert_eq!(sanitize(raw), mended);
         }
     }
 
     #[test]
-    fn counts_in_any_spelling() {
+    fn count_accepts_any_notation_of_a_whole_number() {
         let count = |raw| Raw(Some(raw)).count();
         assert_eq!(count("15"), Ok(Some(15)));
         assert_eq!(count("1e3"), Ok(Some(1000)));

@@ -105,7 +105,7 @@
 //! # What it promises
 //!
 //! - **An append that returned is kept.** With [`Durability::Disk`](jsonl::Durability::Disk), the
-//!   default, it survives a power failure; with [`Durability::Os`](jsonl::Durability::Os), the end
+//!   default, it survives a power failure; with [`Durability::SystemIo`](jsonl::Durability::Os), the end
 //!   of the process. It is one `write` of whole lines, and costs the same whatever the log's length.
 //! - **A torn last line is sealed**, never cut off, before the next one is written.
 //! - **A failed sync is reported** and ends the handle ([`Error::Poisoned`]); it is not tried again,
@@ -147,9 +147,9 @@ pub mod retain;
 pub mod search;
 pub mod store;
 pub mod text;
+pub mod time_input;
 pub mod tree;
 pub mod watch;
-pub mod when;
 
 pub use error::{Error, Result};
 

@@ -13,16 +13,16 @@ use std::fmt;
 
 /// What becomes of line breaks and tabs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Breaks {
+pub enum LineBreaks {
     /// They become spaces.
     Spaces,
     /// `\n` and `\t` stay, and `\r\n` becomes `\n`.
-    Kept,
+    Preserved,
 }
 
 /// Makes everything in `text` visible that would be obeyed or hidden where it is shown.
-pub fn visible(text: &str, breaks: Breaks) -> Cow<'_, str> {
-    let keep = |c: char| breaks == Breaks::Kept && matches!(c, '\n' | '\t');
+pub fn visible(text: &str, breaks: LineBreaks) -> Cow<'_, str> {
+    let keep = |c: char| breaks == LineBreaks::Preserved && matches!(c, '\n' | '\t');
     let Some(first) = text.find(|c| is_hostile(c) && !keep(c)) else {
         return Cow::Borrowed(text);
     };
@@ -34,8 +34,8 @@ pub fn visible(text: &str, breaks: Breaks) -> Cow<'_, str> {
     while let Some(c) = chars.next() {
         match c {
             '\r' if chars.peek() == Some(&'\n') => {}
-            '\n' | '\t' if breaks == Breaks::Kept => out.push(c),
-            '\n' | '\t' | '\u{2028}' | '\u{2029}' if breaks == Breaks::Spaces => out.push(' '),
+            '\n' | '\t' if breaks == LineBreaks::Preserved => out.push(c),
+            '\n' | '\t' | '\u{2028}' | '\u{2029}' if breaks == LineBreaks::Spaces => out.push(' '),
             ZWJ | ZWNJ if joins(&out, c, chars.peek().copied()) => out.push(c),
             _ if is_variation_selector(c) && takes_selector(&out) => out.push(c),
             _ if is_hostile(c) => push_marker(&mut out, c),
@@ -123,7 +123,7 @@ fn is_joining_script(c: char) -> bool {
 ///
 /// An id that looks like an option comes last, after `--`; if the command ends in `=`, it is the value of
 /// an option.
-pub fn command(verb: &str, id: &str, options: &str) -> (String, String, String) {
+pub fn command_parts(verb: &str, id: &str, options: &str) -> (String, String, String) {
     let word = shell_word(id);
     let after = match options {
         "" => String::new(),
@@ -138,8 +138,8 @@ pub fn command(verb: &str, id: &str, options: &str) -> (String, String, String) 
 }
 
 /// The same as one text in backticks.
-pub(crate) fn hint(verb: &str, id: &str, options: &str) -> String {
-    let (before, word, after) = command(verb, id, options);
+pub(crate) fn quoted_command(verb: &str, id: &str, options: &str) -> String {
+    let (before, word, after) = command_parts(verb, id, options);
     format!("`{before}{word}{after}`")
 }
 
@@ -157,9 +157,9 @@ mod command_tests {
     use super::*;
 
     #[test]
-    fn ids_are_one_word_of_a_shell_and_never_an_option() {
+    fn command_quotes_ids_and_never_yields_an_option() {
         let joined = |verb, id, options| {
-            let (before, word, after) = command(verb, id, options);
+            let (before, word, after) = command_parts(verb, id, options);
             format!("{before}{word}{after}")
         };
         let restore = |id| joined("annals restore", id, "--apply");

@@ -185,7 +185,10 @@ fn rows(context: &mut Context) -> Result<Vec<Row>> {
                 rows.push(Row {
                     root: root.path.clone(),
                     workspace: workspace.id.clone(),
-                    sessions: context.store.sessions_in(&inventory, &root, &folder).len(),
+                    sessions: context
+                        .store
+                        .sessions_in_folder(&inventory, &root, &folder)
+                        .len(),
                     agent,
                 });
             }

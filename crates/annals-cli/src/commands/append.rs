@@ -8,8 +8,8 @@ use std::path::Path;
 
 use annals::jsonl::Durability;
 use annals::layout::{Layout, Spawn};
-use annals::model::{AgentId, Block, Body, Draft, Entry, EntryId, Key, Message, Role};
-use annals::store::{FoundFile, MissingLog, Session, SessionFiles, SessionWriter, WriteOptions};
+use annals::model::{AgentId, Block, Body, Draft, Entry, EntryId, EntryKey, Message, Role};
+use annals::store::{MissingLog, RootFile, Session, SessionFiles, SessionWriter, WriteOptions};
 use annals::text::shell_word;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
@@ -286,9 +286,9 @@ fn open(
 ) -> Result<(SessionWriter, bool)> {
     let options = options(args, context);
     let Some(agent) = agent else {
-        return Ok((context.store.write(files, options)?, false));
+        return Ok((context.store.open_writer(files, options)?, false));
     };
-    match context.store.write_agent(files, agent, options) {
+    match context.store.open_agent_writer(files, agent, options) {
         Err(annals::Error::NotFound { .. }) => {}
         opened => {
             let given = [&args.kind, &args.description, &args.call];
@@ -317,7 +317,7 @@ fn spawn(
     context: &Context,
 ) -> Result<(SessionWriter, bool)> {
     let spawn = spawn_of(name)?;
-    Ok(context.store.write_or_spawn(files, &spawn, options)?)
+    Ok(context.store.open_or_spawn_agent(files, &spawn, options)?)
 }
 
 fn spawn_of(name: &draft::AgentName) -> Result<Spawn> {
@@ -453,7 +453,9 @@ fn check_members(files: &SessionFiles, drafts: &[Draft], lines: &[usize]) -> Res
 
 /// Why a draft cannot be written to a layout, if it has a member that the layout does not know.
 fn unknown_member(layout: &dyn Layout, draft: &Draft) -> Option<String> {
-    let known = layout.writer().map_or(&[][..], |writer| writer.members());
+    let known = layout
+        .writer()
+        .map_or(&[][..], |writer| writer.draft_members());
     let mut members = draft.members.iter();
     let (name, json) = members.find(|(name, _)| !known.contains(&name.as_str()))?;
     let more = known.iter().filter(|name| **name != "usage");
@@ -491,7 +493,7 @@ fn place(
         }
         first.parent = Some(EntryId::new(at));
     }
-    let is_log = |file: &FoundFile| match (agent, &file.artifact.agent) {
+    let is_log = |file: &RootFile| match (agent, &file.artifact.agent) {
         (None, None) => true,
         (Some(wanted), Some(agent)) => agent.as_str() == wanted,
         _ => false,
@@ -505,7 +507,7 @@ fn place(
     }
     let session = Session::read(files.clone())?;
     let outlines = session.log(log).map(|(_, scan, _)| &scan.outlines);
-    let taken: HashSet<Key> = outlines
+    let taken: HashSet<EntryKey> = outlines
         .into_iter()
         .flatten()
         .filter_map(|outline| outline.key)
@@ -535,7 +537,7 @@ fn place(
 }
 
 /// Whether drafts name entries that may be in the log, or an id twice.
-fn names_entries(files: &SessionFiles, file: &FoundFile, drafts: &[Draft]) -> Result<bool> {
+fn names_entries(files: &SessionFiles, file: &RootFile, drafts: &[Draft]) -> Result<bool> {
     const SEARCHES: usize = 8;
     let ids: Vec<&EntryId> = drafts.iter().filter_map(|it| it.id.as_ref()).collect();
     let distinct: HashSet<&EntryId> = ids.iter().copied().collect();

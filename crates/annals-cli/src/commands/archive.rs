@@ -5,7 +5,7 @@ mod list;
 
 use std::path::{Path, PathBuf};
 
-use annals::archive::{self, Archived, Damage, Verified};
+use annals::archive::{self, Archived, Damage, VerifyReport};
 use annals::store::SessionFiles;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -100,7 +100,7 @@ struct Failed {
 struct Checked<'a> {
     ok: bool,
     #[serde(flatten)]
-    verified: &'a Verified,
+    verified: &'a VerifyReport,
 }
 
 pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> {
@@ -143,7 +143,7 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
     }
     drop(progress);
     if args.apply
-        && let Err(error) = context.store.note_members()
+        && let Err(error) = context.store.update_member_lists()
     {
         context.warn(&error);
     }
@@ -218,14 +218,14 @@ fn groups<'a>(
 ) -> Vec<Vec<&'a SessionFiles>> {
     let shares = |files: &SessionFiles| {
         let mut volumes = files.logs().flat_map(|log| log.volumes());
-        volumes.any(|file| file.share.is_some())
+        volumes.any(|file| file.slice.is_some())
     };
     if !keep_source || !wanted.iter().any(shares) {
         let wanted: Vec<&SessionFiles> = wanted.iter().collect();
-        return SessionFiles::sharing(&wanted);
+        return SessionFiles::group_by_shared_files(&wanted);
     }
     let all: Vec<&SessionFiles> = all.iter().collect();
-    let mut groups = SessionFiles::sharing(&all);
+    let mut groups = SessionFiles::group_by_shared_files(&all);
     let is_wanted = |files: &SessionFiles| wanted.iter().any(|it| delete::same(it, files));
     groups.retain(|group| group.iter().any(|files| is_wanted(files)));
     groups
@@ -234,9 +234,9 @@ fn groups<'a>(
 fn one(args: &ArchiveArgs, group: &[&SessionFiles], context: &Context) -> annals::Result<Archived> {
     let (store, now) = (&context.store, context.clock.now);
     match (args.apply, args.keep_source) {
-        (false, keep) => store.archiving(group, !keep),
-        (true, true) => store.mirror(group, now),
-        (true, false) => store.archive_away(group, args.live, now),
+        (false, keep) => store.plan_archive(group, !keep),
+        (true, true) => store.copy_to_archive(group, now),
+        (true, false) => store.move_to_archive(group, args.live, now),
     }
 }
 
@@ -285,11 +285,11 @@ fn without_pinned(
         return Ok(Vec::new());
     }
     let pins = context.store.pins()?;
-    let pinned = wanted.iter().filter(|files| pins.hold_files(files));
+    let pinned = wanted.iter().filter(|files| pins.contains_files(files));
     let pinned: Vec<String> = pinned.map(|files| files.id.to_string()).collect();
     match pinned.as_slice() {
         [] => {}
-        _ if args.sessions.is_empty() => wanted.retain(|files| !pins.hold_files(files)),
+        _ if args.sessions.is_empty() => wanted.retain(|files| !pins.contains_files(files)),
         [only] => bail!(
             "session {only} is pinned; add --pinned to archive it all the same, or --keep-source to leave it in its place"
         ),
@@ -410,18 +410,25 @@ fn verify(named: &[String], context: &mut Context) -> Result<Outcome> {
     let archive = context.store.archive()?;
     let mut aside = archive.set_aside_in(context.only_roots())?;
     let paths = match named {
-        [] => archive.paths_in(context.only_roots())?,
+        [] => archive.pack_paths_in(context.only_roots())?,
         named => {
             let mut paths = Vec::new();
             for id in named {
                 match archive.find_in(id, context.only_roots()) {
                     Ok(pack) => paths.push(pack.path),
                     // What is left of it was set aside, which is told below.
-                    Err(_) if aside.iter().any(|path| archive::is_aside_of(path, id)) => {}
+                    Err(_)
+                        if aside
+                            .iter()
+                            .any(|path| archive::is_set_aside_pack_of(path, id)) => {}
                     Err(error) => return Err(error.into()),
                 }
             }
-            let meant = |path: &PathBuf| named.iter().any(|id| archive::is_aside_of(path, id));
+            let meant = |path: &PathBuf| {
+                named
+                    .iter()
+                    .any(|id| archive::is_set_aside_pack_of(path, id))
+            };
             aside.retain(meant);
             paths.sort();
             paths.dedup();
@@ -431,16 +438,16 @@ fn verify(named: &[String], context: &mut Context) -> Result<Outcome> {
     let progress = Progress::new("reading the archive");
     let size = |path: &Path| path.symlink_metadata().map_or(0, |found| found.len());
     let total = paths.iter().map(|path| size(path)).sum();
-    let mut verified = Verified::default();
+    let mut verified = VerifyReport::default();
     let mut done = 0;
     for path in &paths {
-        verified.look(path);
+        verified.verify_pack(path);
         done += size(path);
         progress.set(done, total);
     }
     drop(progress);
     // Whoever keeps reads those back until they are sound.
-    let noted = archive.note_damaged(&paths, &verified.damaged, context.clock.now);
+    let noted = archive.record_damaged(&paths, &verified.damaged, context.clock.now);
     if let Err(error) = noted {
         context.warn(&error);
     }
@@ -484,7 +491,7 @@ fn verify(named: &[String], context: &mut Context) -> Result<Outcome> {
 
 /// Reports what the system did not let annals read, which is no damage of the pack.
 pub(super) fn warn_of_unread(damaged: &[Damage], context: &mut Context) {
-    for damage in damaged.iter().filter(|damage| damage.unread) {
+    for damage in damaged.iter().filter(|damage| damage.is_unread) {
         let pack = damage.pack.display().to_string();
         let text = match damage.detail.contains(&pack) {
             true => damage.detail.clone(),

@@ -133,9 +133,9 @@ fn look(args: &CheckArgs, context: &mut Context) -> Result<Found> {
         }
     }
     if args.ids.is_empty() {
-        for found in context.store.stale_registers(&inventory) {
+        for found in context.store.stale_session_lists(&inventory) {
             match found {
-                Ok(stale) => add(&mut reports, check::stale(&stale)),
+                Ok(stale) => add(&mut reports, check::stale_session_list(&stale)),
                 // The check of the file itself may have said so.
                 Err(error) if unreadable.contains(&error.to_string()) => {}
                 Err(error) => {
@@ -144,13 +144,13 @@ fn look(args: &CheckArgs, context: &mut Context) -> Result<Found> {
                 }
             }
         }
-        for report in check::machine(&context.store, &inventory, context.clock.now) {
+        for report in check::environment(&context.store, &inventory, context.clock.now) {
             add(&mut reports, report);
         }
     }
     Ok(Found {
         reports,
-        complete: unreadable.is_empty() && inventory.troubles.is_empty(),
+        complete: unreadable.is_empty() && inventory.errors.is_empty(),
         unreadable,
     })
 }

@@ -5,8 +5,8 @@ mod purge;
 use std::path::{Path, PathBuf};
 
 use annals::Error;
-use annals::retain::{Leftover, Old, Plan, Policy, Rule, Term, Why};
-use annals::store::{SessionInfo, Trashed};
+use annals::retain::{CleanupPlan, Expired, Leftover, Policy, RetainReason, Rule, Term};
+use annals::store::{SessionInfo, TrashItem};
 use anyhow::{Result, bail};
 use clap::Args;
 use jiff::Timestamp;
@@ -164,14 +164,14 @@ impl<'a> Name<'a> {
 enum Done {
     /// They would go.
     Planned,
-    Moved(Trashed),
+    Moved(TrashItem),
     /// They went on, or someone works on them.
     Stayed(Error),
     Failed(Error),
 }
 
 impl Done {
-    fn of(moved: annals::Result<Trashed>) -> Self {
+    fn of(moved: annals::Result<TrashItem>) -> Self {
         match moved {
             Ok(trashed) => Done::Moved(trashed),
             Err(error @ (Error::Changed { .. } | Error::Live { .. } | Error::Held { .. })) => {
@@ -224,7 +224,7 @@ pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
                 .is_none_or(|path| info.project.path == *path)
     };
     let now = context.clock.now();
-    let plan = Plan::new(&inventory, rows, &policy, &pins, &now, &wanted);
+    let plan = CleanupPlan::new(&inventory, rows, &policy, &pins, &now, &wanted);
     let done: Vec<Done> = plan
         .groups
         .iter()
@@ -324,7 +324,7 @@ fn policy(args: &CleanArgs, term: Option<Term>, context: &Context) -> Result<Pol
     if let Some(term) = term {
         policy = policy.with_term(term);
     }
-    if policy.is_silent() {
+    if policy.is_empty() {
         if args.apply {
             bail!(
                 "nothing says how long sessions are kept; give --older-than {DEFAULT}, or write `older-than = \"90d\"` under [clean] in {}",
@@ -339,7 +339,7 @@ fn policy(args: &CleanArgs, term: Option<Term>, context: &Context) -> Result<Pol
 
 fn document<'a>(
     applied: bool,
-    plan: &'a Plan,
+    plan: &'a CleanupPlan,
     done: &'a [Done],
     leftovers: &'a [(Leftover, Done)],
 ) -> Document<'a> {
@@ -379,15 +379,17 @@ fn document<'a>(
             document.sessions.push(row(old, trash));
         }
     }
-    let kept = plan.kept.iter().map(|kept| KeptRow {
+    let kept = plan.retained.iter().map(|kept| KeptRow {
         session: Name::of(&kept.info),
-        why: match kept.why {
-            Why::Pinned => "pinned",
-            Why::Newest => "newest",
-            Why::Shares { .. } => "shared",
+        why: match kept.reason {
+            RetainReason::Pinned => "pinned",
+            RetainReason::Newest => "newest",
+            RetainReason::SharesLog { .. } => "shared",
         },
-        detail: match &kept.why {
-            Why::Shares { file, with } => Some(format!("{} is also of {with}", file.display())),
+        detail: match &kept.reason {
+            RetainReason::SharesLog { file, with } => {
+                Some(format!("{} is also of {with}", file.display()))
+            }
             _ => None,
         },
     });
@@ -428,10 +430,10 @@ fn rule_name(rule: &Rule) -> &'static str {
     }
 }
 
-fn row<'a>(old: &'a Old, trash: Option<&'a str>) -> OldRow<'a> {
+fn row<'a>(old: &'a Expired, trash: Option<&'a str>) -> OldRow<'a> {
     OldRow {
         session: Name::of(&old.info),
-        by: match old.by_file {
+        by: match old.from_file_time {
             true => "file",
             false => "entries",
         },
@@ -444,14 +446,14 @@ fn row<'a>(old: &'a Old, trash: Option<&'a str>) -> OldRow<'a> {
 }
 
 /// How many files went, or would go.
-fn files(applied: bool, plan: &Plan, done: &[Done]) -> usize {
+fn files(applied: bool, plan: &CleanupPlan, done: &[Done]) -> usize {
     match applied {
         false => plan.files(),
         true => moved(done).map(|trashed| trashed.files.len()).sum(),
     }
 }
 
-fn moved(done: &[Done]) -> impl Iterator<Item = &Trashed> {
+fn moved(done: &[Done]) -> impl Iterator<Item = &TrashItem> {
     done.iter().filter_map(|done| match done {
         Done::Moved(trashed) => Some(trashed),
         _ => None,
@@ -460,7 +462,7 @@ fn moved(done: &[Done]) -> impl Iterator<Item = &Trashed> {
 
 fn tell(
     applied: bool,
-    plan: &Plan,
+    plan: &CleanupPlan,
     done: &[Done],
     leftovers: &[(Leftover, Done)],
     policy: &Policy,
@@ -468,7 +470,7 @@ fn tell(
 ) -> Result<()> {
     let groups = plan.groups.iter().zip(done);
     let gone = groups.filter(|(_, done)| done.goes());
-    let gone: Vec<&Old> = gone.flat_map(|(group, _)| group).collect();
+    let gone: Vec<&Expired> = gone.flat_map(|(group, _)| group).collect();
     if !gone.is_empty() {
         let table = table(&gone, context);
         context.out.text(table)?;
@@ -541,7 +543,7 @@ fn tell_leftovers(leftovers: &[(Leftover, Done)], context: &mut Context) -> Resu
 }
 
 /// Tells which sessions are old and stay, and why.
-fn tell_kept(plan: &Plan, done: &[Done], context: &mut Context) -> Result<()> {
+fn tell_kept(plan: &CleanupPlan, done: &[Done], context: &mut Context) -> Result<()> {
     let mut lines: Vec<(String, String)> = Vec::new();
     for (group, done) in plan.groups.iter().zip(done) {
         if let Done::Stayed(error) = done {
@@ -550,11 +552,11 @@ fn tell_kept(plan: &Plan, done: &[Done], context: &mut Context) -> Result<()> {
         }
     }
     let (mut pinned, mut newest) = (0, 0);
-    for kept in &plan.kept {
-        match &kept.why {
-            Why::Pinned => pinned += 1,
-            Why::Newest => newest += 1,
-            Why::Shares { file, with } => {
+    for kept in &plan.retained {
+        match &kept.reason {
+            RetainReason::Pinned => pinned += 1,
+            RetainReason::Newest => newest += 1,
+            RetainReason::SharesLog { file, with } => {
                 let name = file.display();
                 let why = format!("{name} is also of {with}, which stays");
                 lines.push((kept.info.id.to_string(), why));
@@ -584,7 +586,7 @@ fn tell_kept(plan: &Plan, done: &[Done], context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-fn table(gone: &[&Old], context: &Context) -> String {
+fn table(gone: &[&Expired], context: &Context) -> String {
     let short = Short::of(gone.iter().map(|old| old.info.id.as_str()));
     let mut table = Table::new([
         Column::new("SESSION").style(ID).priority(250),
@@ -606,7 +608,7 @@ fn table(gone: &[&Old], context: &Context) -> String {
             },
             Cell::new(size::count(old.files as u64)),
             Cell::new(size::bytes(old.info.bytes)),
-            Cell::new(match old.by_file {
+            Cell::new(match old.from_file_time {
                 true => "by its file's time",
                 false => "",
             }),

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &CompactArgs, context: &mut Context) -> Result<Outcome> 
         live: args.live,
         ..context.writing()
     };
-    let writer = context.store.write(&files, options)?;
+    let writer = context.store.open_writer(&files, options)?;
     let written = writer.compact(summary.trim_end(), tokens)?;
     if context.json {
         let document = Document {

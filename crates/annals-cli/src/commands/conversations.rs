@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use annals::cost::{Charge, Tally};
 use annals::model::SessionId;
-use annals::store::{ConversationInfo, Neighbours, Session, SessionFiles, SessionInfo};
+use annals::store::{ConversationInfo, FolderHints, Session, SessionFiles, SessionInfo};
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
@@ -125,7 +125,7 @@ fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<Listed>> 
             return Ok(Vec::new());
         }
     };
-    session.find_summaries(&Neighbours::of(&inventory.sessions));
+    session.apply_folder_hints(&FolderHints::new(&inventory.sessions));
     let costs = session.conversation_costs(&price);
     let found = session.conversations().into_iter().zip(costs);
     let listed = found.map(|(info, cost)| Listed {

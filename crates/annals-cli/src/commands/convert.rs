@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use annals::convert::{self, Options, Plan, Report, Selection};
+use annals::convert::{self, ConvertOptions, ConvertPlan, ConvertReport, ConvertSelection};
 use annals::store::{Root, Session};
 use anyhow::{Result, bail};
 use clap::Args;
@@ -147,7 +147,7 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
         return Ok(Outcome::Fine);
     }
     let options = {
-        let mut options = Options::default();
+        let mut options = ConvertOptions::default();
         options.origin = !args.no_origin;
         options.zone = context.clock.zone.clone();
         options
@@ -166,8 +166,8 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
         context.warn(&annals::Error::refused(text));
     }
     let clean = report.failed.is_empty()
-        && report.there.is_empty()
-        && report.differ.is_empty()
+        && report.existing_files.is_empty()
+        && report.differing.is_empty()
         && report.damaged.is_empty();
     Ok(match clean {
         true => Outcome::Fine,
@@ -185,7 +185,7 @@ fn about(error: annals::Error, target: &Path) -> anyhow::Error {
     error
 }
 
-fn select(args: &ConvertArgs, context: &mut Context) -> Result<Selection> {
+fn select(args: &ConvertArgs, context: &mut Context) -> Result<ConvertSelection> {
     if let Some(project) = &args.project {
         let inventory = context.inventory();
         let rows = context.store.sessions(&inventory, &|_, _| ());
@@ -195,13 +195,17 @@ fn select(args: &ConvertArgs, context: &mut Context) -> Result<Selection> {
         let sessions = inventory.sessions.into_iter().zip(rows);
         let sessions = sessions.filter(|(_, row)| {
             let row = row.as_ref();
-            row.is_ok_and(|row| wanted.iter().any(|wanted| row.in_project(wanted)))
+            row.is_ok_and(|row| {
+                wanted
+                    .iter()
+                    .any(|wanted| row.matches_project_or_earlier(wanted))
+            })
         });
         let sessions: Vec<_> = sessions.map(|(files, _)| files).collect();
         if sessions.is_empty() {
             return Err(super::filter::unknown(project, known.iter()));
         }
-        return Ok(Selection::Sessions(sessions));
+        return Ok(ConvertSelection::Sessions(sessions));
     }
     let what = args.what.as_deref().unwrap_or_default();
     let named = what
@@ -226,12 +230,12 @@ fn select(args: &ConvertArgs, context: &mut Context) -> Result<Selection> {
             bail!("{} is not a directory", path.display());
         }
         root.path = path;
-        return Ok(Selection::Root(context.follow(root)));
+        return Ok(ConvertSelection::Root(context.follow(root)));
     }
     let target = context.find(what)?;
     target.refuse_agent()?;
     let Some(message) = &target.message else {
-        return Ok(Selection::Sessions(vec![target.files]));
+        return Ok(ConvertSelection::Sessions(vec![target.files]));
     };
     let session = Session::read(target.files)?;
     let (at, _) = input::entry(&session, 0, message)?;
@@ -239,7 +243,7 @@ fn select(args: &ConvertArgs, context: &mut Context) -> Result<Selection> {
     let Some(path) = path else {
         bail!("`{message}` stands beside the tree of messages");
     };
-    Ok(Selection::Conversation {
+    Ok(ConvertSelection::Conversation {
         files: Box::new(session.files),
         path,
     })
@@ -249,7 +253,11 @@ fn roots_differ(root: &Root, to: &str) -> bool {
     root.layout.name() != to
 }
 
-fn document<'a>(args: &'a ConvertArgs, plan: &'a Plan, report: Option<&'a Report>) -> Document<'a> {
+fn document<'a>(
+    args: &'a ConvertArgs,
+    plan: &'a ConvertPlan,
+    report: Option<&'a ConvertReport>,
+) -> Document<'a> {
     Document {
         applied: report.is_some(),
         to: &args.to,
@@ -258,23 +266,23 @@ fn document<'a>(args: &'a ConvertArgs, plan: &'a Plan, report: Option<&'a Report
         files: plan.others.len(),
         bytes: plan.bytes,
         restores: plan.restores,
-        left: &plan.left,
+        left: &plan.left_out,
         restored_documents: &plan.documents,
-        held_back: &plan.held,
+        held_back: &plan.withheld,
         report: report.map(|report| Done {
             sessions: report.sessions,
-            already: report.already,
+            already: report.already_converted,
             restored_files: report.restored,
             added_entries: report.added,
             differ: report
-                .differ
+                .differing
                 .iter()
                 .map(|(session, why)| Differs { session, why })
                 .collect(),
-            said: &report.said,
-            unsaid: &report.unsaid,
+            said: &report.converted,
+            unsaid: &report.unconverted,
             kept_as_origin: !args.no_origin,
-            not_overwritten: &report.there,
+            not_overwritten: &report.existing_files,
             damaged: &report.damaged,
             failed: report
                 .failed
@@ -285,7 +293,7 @@ fn document<'a>(args: &'a ConvertArgs, plan: &'a Plan, report: Option<&'a Report
     }
 }
 
-fn tell_plan(args: &ConvertArgs, plan: &Plan, context: &mut Context) -> Result<()> {
+fn tell_plan(args: &ConvertArgs, plan: &ConvertPlan, context: &mut Context) -> Result<()> {
     let sessions = plural(plan.sessions.len() as u64, "session");
     let others = match plan.others.len() {
         0 => String::new(),
@@ -316,7 +324,7 @@ fn tell_plan(args: &ConvertArgs, plan: &Plan, context: &mut Context) -> Result<(
                 .line(format_args!("restored: {}", paint(PATH, &path)))?;
         }
     }
-    for path in &plan.held {
+    for path in &plan.withheld {
         let path = path.display().to_string();
         context.out.line(format_args!(
             "{} {}: not conversation data; --also restores it",
@@ -324,7 +332,7 @@ fn tell_plan(args: &ConvertArgs, plan: &Plan, context: &mut Context) -> Result<(
             paint(PATH, &path)
         ))?;
     }
-    for left in &plan.left {
+    for left in &plan.left_out {
         context
             .out
             .line(format_args!("{} {left}", paint(WARNING, "left out:")))?;
@@ -334,8 +342,8 @@ fn tell_plan(args: &ConvertArgs, plan: &Plan, context: &mut Context) -> Result<(
 
 fn tell_report(
     args: &ConvertArgs,
-    plan: &Plan,
-    report: &Report,
+    plan: &ConvertPlan,
+    report: &ConvertReport,
     context: &mut Context,
 ) -> Result<()> {
     let out = &mut context.out;
@@ -343,11 +351,11 @@ fn tell_report(
         "{} {} in {}",
         paint(SUCCESS, "converted"),
         plural(report.sessions as u64, "session"),
-        paint(PATH, &plan.into().path.display().to_string())
+        paint(PATH, &plan.target().path.display().to_string())
     ))?;
-    if report.already > 0 {
-        let already = plural(report.already as u64, "session");
-        let left = match report.already {
+    if report.already_converted > 0 {
+        let already = plural(report.already_converted as u64, "session");
+        let left = match report.already_converted {
             1 => "left as it is",
             _ => "left as they are",
         };
@@ -366,11 +374,11 @@ fn tell_report(
             }
         }
     }
-    if !report.said.is_empty() {
-        out.line(format_args!("said:    {}", counted(&report.said)))?;
+    if !report.converted.is_empty() {
+        out.line(format_args!("said:    {}", counted(&report.converted)))?;
     }
     let is_member = |kind: &str| kind.starts_with(MEMBER);
-    let mut unsaid = report.unsaid.clone();
+    let mut unsaid = report.unconverted.clone();
     unsaid.retain(|kind, _| !is_member(kind));
     if !unsaid.is_empty() {
         let label = match args.no_origin {
@@ -379,7 +387,10 @@ fn tell_report(
         };
         out.line(format_args!("{label} {}", counted(&unsaid)))?;
     }
-    let members = report.unsaid.iter().filter(|(kind, _)| is_member(kind));
+    let members = report
+        .unconverted
+        .iter()
+        .filter(|(kind, _)| is_member(kind));
     let members: Vec<String> = members
         .map(|(kind, number)| format!("{} {}", kind.trim_start_matches(MEMBER), count(*number)))
         .collect();
@@ -387,7 +398,7 @@ fn tell_report(
         let members = members.join(", ");
         out.line(format_args!("         and members of records: {members}"))?;
     }
-    for path in &report.there {
+    for path in &report.existing_files {
         let path = path.display().to_string();
         out.line(format_args!(
             "{} {} is there already and was not overwritten",
@@ -403,7 +414,7 @@ fn tell_report(
             paint(PATH, &path)
         ))?;
     }
-    for (session, why) in &report.differ {
+    for (session, why) in &report.differing {
         out.line(format_args!(
             "{} {session}: {why}; what is there was left as it is, convert it into an empty directory",
             paint(WARNING, "there already:")

@@ -13,7 +13,8 @@ mod table;
 pub(crate) use document::{BudgetJson, budget_json};
 
 use annals::cost::{
-    Account, Charge, Dimension, Ledger, Mode, Options, Pricing, Report, Sort, Spending,
+    Account, BudgetUsage, Charge, CostReport, Dimension, Ledger, PriceFn, PriceMode, ReportOptions,
+    Sort,
 };
 use annals::store::SessionFiles;
 use anyhow::{Result, bail};
@@ -160,11 +161,11 @@ pub(crate) enum ModeArg {
 }
 
 impl ModeArg {
-    pub(super) fn mode(self) -> Mode {
+    pub(super) fn mode(self) -> PriceMode {
         match self {
-            ModeArg::Auto => Mode::Auto,
-            ModeArg::Tokens => Mode::Tokens,
-            ModeArg::Recorded => Mode::Recorded,
+            ModeArg::Auto => PriceMode::Auto,
+            ModeArg::Tokens => PriceMode::Tokens,
+            ModeArg::Recorded => PriceMode::Recorded,
         }
     }
 }
@@ -197,12 +198,12 @@ const MOST: usize = 1000;
 
 /// A report and what is told around it.
 struct Told<'a> {
-    report: &'a Report,
+    report: &'a CostReport,
     look: &'a Look,
-    mode: Mode,
+    mode: PriceMode,
     since: Option<Timestamp>,
     until: Option<Timestamp>,
-    budgets: Vec<Spending>,
+    budgets: Vec<BudgetUsage>,
     /// Records that could not be read whole.
     uncounted: u64,
     /// Rows are left out that nobody asked to leave out.
@@ -229,11 +230,11 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
     let prices = context.prices()?;
     let mode = args.mode.or(config.mode).unwrap_or_default().mode();
     let price = |charge: &Charge| prices.cost(charge, mode);
-    let price: Pricing<'_> = &price;
-    let mut options = Options::new(context.clock.zone.clone(), price);
+    let price: PriceFn<'_> = &price;
+    let mut options = ReportOptions::new(context.clock.zone.clone(), price);
     options.since = since;
     options.until = until;
-    options.keep = Some(&keep);
+    options.filter = Some(&keep);
     options.sort = args.look.sort.map(SortArg::sort);
     options.reverse = args.look.reverse;
     let table = plot.is_none() && !context.json && !args.look.csv;
@@ -245,10 +246,10 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
     };
     let branch = |charge: &Charge| payers.of(charge, &ledger);
     options.branch = Some(&branch);
-    let report = Report::make(&ledger, &by, &options);
+    let report = CostReport::new(&ledger, &by, &options);
     let now = context.clock.now;
     let spent = config.budgets.iter();
-    let spent = spent.map(|one| one.spending(&ledger.charges, price, &context.clock.zone, now));
+    let spent = spent.map(|one| one.usage(&ledger.charges, price, &context.clock.zone, now));
     let told = Told {
         report: &report,
         look: &args.look,
@@ -310,8 +311,9 @@ impl CostArgs {
             let recorded = || ledger.accounts.iter().map(|account| &account.project);
             let project = self.project.as_deref();
             let project = project.map(|wanted| spellings(wanted, recorded()));
-            let is_in =
-                |account: &Account, dirs: &[String]| dirs.iter().any(|dir| account.is_in(dir));
+            let is_in = |account: &Account, dirs: &[String]| {
+                dirs.iter().any(|dir| account.matches_project(dir))
+            };
             if let (Some(wanted), Some(dirs)) = (&self.project, &project)
                 && !ledger.accounts.iter().any(|account| is_in(account, dirs))
             {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use annals::store::{SessionFiles, Trashed};
+use annals::store::{SessionFiles, TrashItem};
 use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
@@ -79,7 +79,7 @@ struct Failed {
 #[derive(Serialize)]
 struct Row<'a> {
     #[serde(flatten)]
-    trashed: &'a Trashed,
+    trashed: &'a TrashItem,
     bytes: u64,
 }
 
@@ -89,7 +89,7 @@ struct Listing<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn of(trashed: &'a Trashed) -> Self {
+    fn of(trashed: &'a TrashItem) -> Self {
         Row {
             trashed,
             bytes: bytes(trashed),
@@ -116,10 +116,10 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
     }
     let now = context.clock.now;
     let named: Vec<&SessionFiles> = wanted.iter().collect();
-    let groups = SessionFiles::sharing(&named);
+    let groups = SessionFiles::group_by_shared_files(&named);
     let split = groups.iter().filter_map(|group| group.split_first());
-    let plans: Vec<Trashed> = split
-        .map(|(first, others)| context.store.deletion_of(first, others, now))
+    let plans: Vec<TrashItem> = split
+        .map(|(first, others)| context.store.plan_delete_group(first, others, now))
         .collect::<Result<_, _>>()?;
     let (done, failed) = if args.apply {
         apply(context, &groups, args.live)
@@ -163,7 +163,7 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
 /// A pin says that a session is not to go; who wants it gone says so too.
 fn refuse_pinned(wanted: &[SessionFiles], context: &Context) -> Result<()> {
     let pins = context.store.pins()?;
-    let pinned = wanted.iter().filter(|files| pins.hold_files(files));
+    let pinned = wanted.iter().filter(|files| pins.contains_files(files));
     let pinned: Vec<&str> = pinned.map(|files| files.id.as_str()).collect();
     match pinned.as_slice() {
         [] => Ok(()),
@@ -181,17 +181,17 @@ fn apply(
     context: &Context,
     groups: &[Vec<&SessionFiles>],
     live: bool,
-) -> (Vec<Trashed>, Vec<(String, annals::Error)>) {
+) -> (Vec<TrashItem>, Vec<(String, annals::Error)>) {
     let (mut done, mut failed) = (Vec::new(), Vec::new());
     for (first, others) in groups.iter().filter_map(|group| group.split_first()) {
         let mut all = std::iter::once(first).chain(others);
         let free = match live {
             true => Ok(()),
-            false => all.try_for_each(|files| context.store.is_free(files)),
+            false => all.try_for_each(|files| context.store.ensure_not_in_use(files)),
         };
         let moved = free.and_then(|()| {
             let now = context.clock.now;
-            context.store.delete_with(first, others, now)
+            context.store.delete_group(first, others, now)
         });
         match moved {
             Ok(trashed) => done.push(trashed),
@@ -201,14 +201,14 @@ fn apply(
     (done, failed)
 }
 
-fn sessions(trashed: &[Trashed]) -> usize {
+fn sessions(trashed: &[TrashItem]) -> usize {
     trashed
         .iter()
         .map(|trashed| trashed.sessions().count())
         .sum()
 }
 
-fn tell(applied: bool, done: &[Trashed], context: &mut Context) -> Result<()> {
+fn tell(applied: bool, done: &[TrashItem], context: &mut Context) -> Result<()> {
     print(context, done)?;
     context.out.blank()?;
     let files: usize = done.iter().map(|trashed| trashed.files.len()).sum();
@@ -247,13 +247,13 @@ fn tell(applied: bool, done: &[Trashed], context: &mut Context) -> Result<()> {
 
 /// Says so where sessions are gone from their roots, or from the trash, and not from the archive.
 pub(super) fn tell_archived<'a>(
-    gone: impl Iterator<Item = &'a Trashed>,
+    gone: impl Iterator<Item = &'a TrashItem>,
     context: &mut Context,
 ) -> Result<()> {
     let archive = context.store.archive()?;
     let still: Vec<&str> = gone
         .flat_map(|trashed| trashed.sessions().map(move |session| (trashed, session)))
-        .filter(|(it, session)| archive.has(&it.layout, &it.root, session))
+        .filter(|(it, session)| archive.has_session(&it.layout, &it.root, session))
         .map(|(_, session)| session)
         .collect();
     match still.as_slice() {
@@ -306,8 +306,8 @@ pub(super) fn of_project(wanted: &str, context: &mut Context) -> Result<Vec<Sess
 }
 
 fn list(context: &mut Context) -> Result<Outcome> {
-    let trashed = context.store.trashed()?;
-    for trouble in &context.store.trash_look()?.troubles {
+    let trashed = context.store.trash_items()?;
+    for trouble in &context.store.inspect_trash()?.errors {
         context.warn(trouble);
     }
     if context.json {
@@ -317,7 +317,7 @@ fn list(context: &mut Context) -> Result<Outcome> {
     } else if trashed.is_empty() {
         context.out.line("The trash is empty.")?;
     } else {
-        let short = Short::of(trashed.iter().flat_map(Trashed::sessions));
+        let short = Short::of(trashed.iter().flat_map(TrashItem::sessions));
         let mut table = Table::new([
             Column::new("SESSION").style(ID),
             Column::new("DELETED").style(DIM),
@@ -375,8 +375,8 @@ fn undo(id: &str, context: &mut Context) -> Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-fn print(context: &mut Context, all: &[Trashed]) -> Result<()> {
-    let short = Short::of(all.iter().flat_map(Trashed::sessions));
+fn print(context: &mut Context, all: &[TrashItem]) -> Result<()> {
+    let short = Short::of(all.iter().flat_map(TrashItem::sessions));
     let mut table = Table::new([
         Column::new("SESSION").style(ID),
         Column::new("SIZE").right(),
@@ -406,7 +406,7 @@ fn print(context: &mut Context, all: &[Trashed]) -> Result<()> {
     Ok(())
 }
 
-fn names(trashed: &Trashed, short: &Short) -> String {
+fn names(trashed: &TrashItem, short: &Short) -> String {
     let names: Vec<&str> = trashed
         .sessions()
         .map(|session| short.get(session))
@@ -414,6 +414,6 @@ fn names(trashed: &Trashed, short: &Short) -> String {
     names.join(", ")
 }
 
-fn bytes(trashed: &Trashed) -> u64 {
+fn bytes(trashed: &TrashItem) -> u64 {
     trashed.files.iter().map(|file| file.bytes).sum()
 }

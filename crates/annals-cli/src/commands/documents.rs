@@ -3,9 +3,9 @@
 use std::io::{BufRead, BufReader, IsTerminal as _, Read as _};
 use std::path::Path;
 
-use annals::jsonl::{BytesReader, LogFile};
+use annals::jsonl::{OpenLog, RangeReader};
 use annals::model::ArtifactKind;
-use annals::store::{FoundFile, Root, RunLog};
+use annals::store::{Root, RootFile, RunLog};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
@@ -112,7 +112,7 @@ struct Row<'a> {
 /// A file that belongs to no session.
 struct Document {
     root: Root,
-    file: FoundFile,
+    file: RootFile,
 }
 
 impl Document {
@@ -185,7 +185,7 @@ pub(crate) fn run(args: &DocumentsArgs, context: &mut Context) -> Result<Outcome
 fn set(name: &str, json: &str, context: &mut Context) -> Result<Outcome> {
     let json = input::text(json, "document")?;
     let root = root_with_state(context)?;
-    let file = context.store.set_state(&root, name, &json)?;
+    let file = context.store.set_state_document(&root, name, &json)?;
     if context.json {
         context.out.json(&Stored { file: &file })?;
     } else {
@@ -197,7 +197,7 @@ fn set(name: &str, json: &str, context: &mut Context) -> Result<Outcome> {
 fn log(run: Option<&str>, messages: &[String], context: &mut Context) -> Result<Outcome> {
     let started = match run {
         None => context.clock.now,
-        Some(text) => RunLog::started(text).with_context(|| {
+        Some(text) => RunLog::parse_start(text).with_context(|| {
             let shown: String = text.chars().take(40).flat_map(char::escape_debug).collect();
             format!("`{shown}` is not a time in UTC such as 2026-03-26T01:32:20Z")
         })?,
@@ -218,12 +218,12 @@ fn log(run: Option<&str>, messages: &[String], context: &mut Context) -> Result<
     }
     if context.json {
         context.out.json(&Logged {
-            run: log.run(),
+            run: log.run_name(),
             file: log.path(),
             lines,
         })?;
     } else {
-        context.out.line(paint(ID, log.run()))?;
+        context.out.line(paint(ID, log.run_name()))?;
         context
             .out
             .line(paint(DIM, &log.path().display().to_string()))?;
@@ -342,12 +342,12 @@ fn read(document: &Document, context: &mut Context) -> Result<()> {
     let is_json = path.extension().is_some_and(|ending| ending == "json");
     if !context.json && !is_json {
         // Line by line: what a program printed in a month need not fit into memory.
-        let mut lines: Box<dyn BufRead> = match document.file.is_kept() {
+        let mut lines: Box<dyn BufRead> = match document.file.is_archived() {
             true => Box::new(std::io::Cursor::new(document.file.read()?)),
             false => {
-                let opened = LogFile::open(path);
+                let opened = OpenLog::open(path);
                 let opened = opened.map_err(|error| annals::Error::io("read", path, error))?;
-                Box::new(BufReader::new(BytesReader::from(opened, 0)))
+                Box::new(BufReader::new(RangeReader::from_offset(opened, 0)))
             }
         };
         let mut line = Vec::new();

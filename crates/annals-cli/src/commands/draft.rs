@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use annals::model::{Block, Body, Draft, EntryId, Members, Message, RawBlocks, Role};
-use annals::text::{Breaks, visible};
+use annals::text::{LineBreaks, visible};
 use jiff::Timestamp;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -762,7 +762,7 @@ impl<'a> Fields<'a> {
 
 fn cut(text: &str) -> String {
     let head: String = text.chars().take(40).collect();
-    let mut head = visible(&head, Breaks::Spaces).into_owned();
+    let mut head = visible(&head, LineBreaks::Spaces).into_owned();
     if text.chars().nth(40).is_some() {
         head.push('…');
     }

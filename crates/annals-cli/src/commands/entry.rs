@@ -183,7 +183,7 @@ impl EntryRow {
             time: entry.time,
             agent: entry.agent.map(|agent| agent.to_string()),
             session_id: None,
-            channel: entry.place.channel,
+            channel: entry.context.channel,
             kind: entry.body.kind(),
             role: None,
             model: None,
@@ -259,7 +259,7 @@ pub(crate) fn text(body: Body) -> Option<String> {
         | Body::Title { text, .. }
         | Body::Tag { text }
         | Body::Note { text, .. }
-        | Body::Typed { text, .. } => text,
+        | Body::TypedPrompt { text, .. } => text,
         Body::System { subtype, text } if text.is_empty() => subtype,
         Body::System { text, .. } => text,
         Body::Queue { operation, text } if text.is_empty() => operation,

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use annals::export::{Cover, Exporter, Format, Masked, Options, Part};
+use annals::export::{Cover, ExportOptions, ExportPart, Exporter, Format, MaskedSecrets};
 use annals::jsonl;
-use annals::store::{Inventory, Neighbours, Session, SessionFiles, SessionInfo};
+use annals::store::{FolderHints, Inventory, Session, SessionFiles, SessionInfo};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -127,7 +127,7 @@ pub(crate) fn run(args: &ExportArgs, context: &mut Context) -> Result<Outcome> {
     }
     let inventory = context.inventory();
     let choice = choose(args, &inventory, context)?;
-    let options = Options::new(format).zone(context.clock.zone.clone());
+    let options = ExportOptions::new(format).zone(context.clock.zone.clone());
     let redact = match (args.redact, args.no_redact) {
         (true, _) => true,
         (_, true) => false,
@@ -135,11 +135,11 @@ pub(crate) fn run(args: &ExportArgs, context: &mut Context) -> Result<Outcome> {
     };
     let export = Export {
         options: options.redact(redact),
-        neighbours: Neighbours::of(&inventory.sessions),
+        neighbours: FolderHints::new(&inventory.sessions),
         message: choice.message.as_deref(),
     };
     let mut files = Vec::new();
-    let mut masked = Masked::default();
+    let mut masked = MaskedSecrets::default();
     match &place {
         Place::Stdout => {
             // A program gets the text as it is; a terminal would obey some of it.
@@ -170,7 +170,7 @@ pub(crate) fn run(args: &ExportArgs, context: &mut Context) -> Result<Outcome> {
             let paths: Vec<PathBuf> = choice
                 .sessions
                 .iter()
-                .map(|files| dir.join(format!("{}.{}", files.id, format.ending())))
+                .map(|files| dir.join(format!("{}.{}", files.id, format.extension())))
                 .collect();
             refuse_taken(&paths, args.force)?;
             jsonl::ensure_dir(dir)?;
@@ -209,7 +209,7 @@ fn ends_in_slash(path: &Path) -> bool {
 
 fn format(args: &ExportArgs, place: &Place, context: &Context) -> Result<Format> {
     let named = match place {
-        Place::File(path) => Format::of(path),
+        Place::File(path) => Format::from_path(path),
         Place::Stdout if context.json => Some(Format::Json),
         Place::Stdout | Place::Directory(_) => None,
     };
@@ -225,7 +225,7 @@ fn format(args: &ExportArgs, place: &Place, context: &Context) -> Result<Format>
     if matches!(place, Place::Stdout) && context.out.is_terminal() && format != Format::Markdown {
         bail!(
             "{format} is not for a terminal; write it to a file with -o NAME.{}, or into a pipe",
-            format.ending()
+            format.extension()
         );
     }
     Ok(format)
@@ -294,7 +294,11 @@ fn project_of(
         None => project.to_owned(),
     };
     let wanted = session_spellings(&wanted, &found);
-    found.retain(|info| wanted.iter().any(|wanted| info.in_project(wanted)));
+    found.retain(|info| {
+        wanted
+            .iter()
+            .any(|wanted| info.matches_project_or_earlier(wanted))
+    });
     found.reverse();
     let files_of = |info: &SessionInfo| {
         let is_it = |files: &&SessionFiles| {
@@ -328,8 +332,8 @@ fn project_of(
 
 /// How sessions are written.
 struct Export<'a> {
-    options: Options,
-    neighbours: Neighbours<'a>,
+    options: ExportOptions,
+    neighbours: FolderHints<'a>,
     message: Option<&'a str>,
 }
 
@@ -340,14 +344,14 @@ impl Export<'_> {
         sessions: &[SessionFiles],
         cover: Option<&Cover>,
         out: &mut dyn Write,
-    ) -> annals::Result<Masked> {
+    ) -> annals::Result<MaskedSecrets> {
         let mut exporter = Exporter::begin(self.options.clone(), cover, out)?;
         for files in sessions {
             let mut session = Session::read(files.clone())?;
-            session.find_summaries(&self.neighbours);
+            session.apply_folder_hints(&self.neighbours);
             let part = match self.message {
-                Some(message) => Part::at(&session, message)?,
-                None => Part::Whole,
+                Some(message) => ExportPart::for_message(&session, message)?,
+                None => ExportPart::Whole,
             };
             exporter.session(&session, &part)?;
         }
@@ -355,7 +359,7 @@ impl Export<'_> {
     }
 }
 
-fn report(files: &[Written], masked: &Masked, context: &mut Context) -> Result<()> {
+fn report(files: &[Written], masked: &MaskedSecrets, context: &mut Context) -> Result<()> {
     if masked.total() > 0 {
         let rules: Vec<String> = masked
             .secrets

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use annals::jsonl;
 use annals::model::ArtifactKind;
-use annals::store::{FoundFile, Saved, SavedFile, SavedVersion, Session, SessionFiles};
+use annals::store::{NewSavedVersion, RootFile, SavedFile, SavedVersion, Session, SessionFiles};
 use anyhow::{Result, bail};
 use clap::Args;
 use jiff::Timestamp;
@@ -228,12 +228,12 @@ fn save(files: &SessionFiles, paths: &[PathBuf], context: &mut Context) -> Resul
     let saved = context.store.save_files(files, &paths, context.writing())?;
     if context.json {
         let row = |saved| {
-            let Saved {
+            let NewSavedVersion {
                 path,
                 version,
                 stored,
                 ..
-            }: &Saved = saved;
+            }: &NewSavedVersion = saved;
             SavedRow {
                 path,
                 version: *version,
@@ -514,15 +514,15 @@ fn print(bytes: &[u8], context: &mut Context) -> Result<()> {
 }
 
 fn outputs(args: &FilesArgs, session: &Session, context: &mut Context) -> Result<Outcome> {
-    let beside = session.files.beside.iter();
-    let outputs: Vec<&FoundFile> = beside
+    let beside = session.files.attachments.iter();
+    let outputs: Vec<&RootFile> = beside
         .filter(|file| file.artifact.kind == ArtifactKind::ToolResult)
         .collect();
-    let name = |file: &FoundFile| file.artifact.name.clone().unwrap_or_default();
+    let name = |file: &RootFile| file.artifact.name.clone().unwrap_or_default();
     if let Some(wanted) = &args.path {
         let fits =
-            |file: &&&FoundFile| !wanted.is_empty() && name(file).starts_with(wanted.as_str());
-        let found: Vec<&&FoundFile> = outputs.iter().filter(fits).collect();
+            |file: &&&RootFile| !wanted.is_empty() && name(file).starts_with(wanted.as_str());
+        let found: Vec<&&RootFile> = outputs.iter().filter(fits).collect();
         let exact = found.iter().find(|file| name(file) == *wanted).copied();
         let file = match (exact, found.as_slice()) {
             (Some(file), _) => file,

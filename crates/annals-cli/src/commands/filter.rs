@@ -83,9 +83,11 @@ impl SessionFilter {
         let project = self.project.as_deref();
         let project = project.map(|wanted| session_spellings(wanted, &sessions));
         sessions.retain(|session| {
-            let in_project = project
-                .as_deref()
-                .is_none_or(|wanted| wanted.iter().any(|wanted| session.in_project(wanted)));
+            let in_project = project.as_deref().is_none_or(|wanted| {
+                wanted
+                    .iter()
+                    .any(|wanted| session.matches_project_or_earlier(wanted))
+            });
             // A session counts for a period if it was at work in it.
             let since = since.is_none_or(|since| session.updated.is_some_and(|time| time >= since));
             let until = until.is_none_or(|until| {
@@ -114,7 +116,10 @@ impl SessionFilter {
     pub(crate) fn tell_unknown(&self, sessions: &[SessionInfo], context: &mut Context) {
         let Some(wanted) = &self.project else { return };
         let dirs = session_spellings(wanted, sessions);
-        let is_it = |session: &SessionInfo| dirs.iter().any(|dir| session.in_project(dir));
+        let is_it = |session: &SessionInfo| {
+            dirs.iter()
+                .any(|dir| session.matches_project_or_earlier(dir))
+        };
         if !sessions.iter().any(is_it) {
             let projects = sessions.iter().map(|session| &session.project);
             tell_unknown(wanted, projects, context);
@@ -137,10 +142,10 @@ impl SessionFilter {
 pub(crate) fn one_project(wanted: &str, sessions: &mut Vec<SessionInfo>) -> Result<()> {
     let all: Vec<Project> = sessions.iter().map(|it| it.project.clone()).collect();
     let dirs = session_spellings(wanted, sessions);
-    let is_of_project = |session: &SessionInfo| dirs.iter().any(|dir| session.is_of_project(dir));
+    let is_of_project = |session: &SessionInfo| dirs.iter().any(|dir| session.matches_project(dir));
     let is_of_directory =
-        |session: &SessionInfo| dirs.iter().any(|dir| session.is_of_directory(dir));
-    let by_id: BTreeSet<String> = ProjectInfo::of(sessions.iter())
+        |session: &SessionInfo| dirs.iter().any(|dir| session.matches_directory(dir));
+    let by_id: BTreeSet<String> = ProjectInfo::from_sessions(sessions.iter())
         .into_iter()
         .filter(|project| project.id == wanted)
         .map(|project| project.path)
@@ -150,7 +155,7 @@ pub(crate) fn one_project(wanted: &str, sessions: &mut Vec<SessionInfo>) -> Resu
         sessions.retain(is_of_directory);
         return Ok(());
     }
-    let projects = ProjectInfo::of(sessions.iter());
+    let projects = ProjectInfo::from_sessions(sessions.iter());
     let paths: BTreeSet<&str> = projects
         .iter()
         .map(|project| project.path.as_str())

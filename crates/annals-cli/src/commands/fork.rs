@@ -54,7 +54,9 @@ pub(crate) fn run(args: &ForkArgs, context: &mut Context) -> Result<Outcome> {
     let writer = target.files.root.layout.writer();
     let to = match &args.to {
         // Where logs hold the exact id, its letter case counts.
-        Some(id) if writer.is_some_and(|writer| writer.thread(id).is_some()) => SessionId::new(id)?,
+        Some(id) if writer.is_some_and(|writer| writer.path_name(id).is_some()) => {
+            SessionId::new(id)?
+        }
         given => input::new_id(given.as_deref())?,
     };
     if args.to.is_some() {

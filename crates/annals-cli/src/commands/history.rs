@@ -155,7 +155,7 @@ fn add(args: &AddArgs, context: &mut Context) -> Result<Outcome> {
         }
     };
     let session = session.as_ref().map(|id| id.as_str());
-    let mut typed = Draft::new(Body::Typed {
+    let mut typed = Draft::new(Body::TypedPrompt {
         text: text.to_owned(),
         project: Some(project.to_string()),
         session: session.map(str::to_owned),
@@ -195,7 +195,7 @@ fn is_project(path: &str, wanted: &str) -> bool {
 fn read(context: &mut Context) -> Vec<Row> {
     let inventory = context.inventory();
     let mut rows = Vec::new();
-    for (root, file) in inventory.others_of(ArtifactKind::History) {
+    for (root, file) in inventory.others_of_kind(ArtifactKind::History) {
         match context.store.entries(root, file) {
             Ok(entries) => rows.extend(entries.into_iter().filter_map(row)),
             Err(error) => context.warn(&error),
@@ -208,7 +208,7 @@ fn read(context: &mut Context) -> Vec<Row> {
 
 fn row(entry: Entry) -> Option<Row> {
     match entry.body {
-        Body::Typed {
+        Body::TypedPrompt {
             text,
             project,
             session,

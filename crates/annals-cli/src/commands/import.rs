@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
-use annals::export::{Archive, ImportOptions, Imported, Importer};
+use annals::export::{ExportFile, ImportOptions, Imported, Importer};
 use annals::store::Root;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &ImportArgs, context: &mut Context) -> Result<Outcome> {
         Some(text) => into(text)?,
         None => context.writable_root()?,
     };
-    let contents = archive.check().context("nothing was imported")?;
+    let contents = archive.read_contents().context("nothing was imported")?;
     let options = ImportOptions {
         fresh_ids: args.fresh_ids,
         write: context.writing(),
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &ImportArgs, context: &mut Context) -> Result<Outcome> {
         bail!("{error}; nothing was imported, and --fresh-ids would give every session a fresh id");
     }
     let mut imported: Vec<Imported> = Vec::new();
-    let written = archive.each(|kept| {
+    let written = archive.each_session(|kept| {
         imported.push(importer.session(kept)?);
         Ok(())
     });
@@ -101,15 +101,15 @@ pub(crate) fn run(args: &ImportArgs, context: &mut Context) -> Result<Outcome> {
     })
 }
 
-fn open(path: &Path) -> Result<Archive> {
+fn open(path: &Path) -> Result<ExportFile> {
     if path != Path::new("-") {
-        return Ok(Archive::open(path)?);
+        return Ok(ExportFile::open(path)?);
     }
     let stdin = std::io::stdin().lock();
     if stdin.is_terminal() {
         bail!("the sessions should come from standard input, which is a terminal; pipe them in");
     }
-    Ok(Archive::read(stdin, "standard input")?)
+    Ok(ExportFile::read(stdin, "standard input")?)
 }
 
 fn into(text: &str) -> Result<Root> {
@@ -144,14 +144,14 @@ fn report(imported: &[Imported], context: &mut Context) -> Result<()> {
     let entries = imported.iter().map(|one| one.entries).sum();
     if context.json {
         let rows = imported.iter().map(|one| SessionRow {
-            from: &one.from,
+            from: &one.source_id,
             session: one.session.as_str(),
             file: &one.path,
             entries: one.entries,
             agents: one.agents,
             left_out: &one.left_out,
             existing: &one.existing,
-            already: one.already,
+            already: one.already_imported,
             replaced: one.replaced,
             continued: one.continued,
         });
@@ -162,7 +162,7 @@ fn report(imported: &[Imported], context: &mut Context) -> Result<()> {
         })?);
     }
     for one in imported {
-        let mut facts = match one.already {
+        let mut facts = match one.already_imported {
             true => vec!["there from the run before".to_owned()],
             false => vec![plural(one.entries, "entry")],
         };

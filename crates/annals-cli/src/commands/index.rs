@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use annals::index::{Catalogue, CatalogueFile, CatalogueFileKind, Part, RootStatus};
+use annals::index::{Index, IndexFile, IndexFileKind, PartStatus, RootStatus};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &IndexArgs, context: &mut Context) -> Result<Outcome> {
         Verb::Status => status(context),
         Verb::Build => build(context),
         Verb::Rebuild => {
-            Catalogue::delete(context.state_dir()).context(OfState)?;
+            Index::delete(context.state_dir()).context(OfState)?;
             build(context)
         }
         Verb::Drop => drop_all(context),
@@ -110,12 +110,12 @@ fn build(context: &mut Context) -> Result<Outcome> {
 
 fn status(context: &mut Context) -> Result<Outcome> {
     let state = context.state_dir().to_owned();
-    let catalogue = Catalogue::open_existing(&state).context(OfState)?;
+    let catalogue = Index::open_existing(&state).context(OfState)?;
     // Opening it may have made others beside it.
-    let files = Catalogue::files(&state).context(OfState)?;
-    let (own, others): (Vec<&CatalogueFile>, Vec<&CatalogueFile>) = files
+    let files = Index::files(&state).context(OfState)?;
+    let (own, others): (Vec<&IndexFile>, Vec<&IndexFile>) = files
         .iter()
-        .partition(|file| file.kind == CatalogueFileKind::Own);
+        .partition(|file| file.kind == IndexFileKind::Own);
     let status = match &catalogue {
         None => None,
         Some(catalogue) => {
@@ -133,7 +133,7 @@ fn status(context: &mut Context) -> Result<Outcome> {
     let version = status.as_ref().map(|status| status.version);
     if context.json {
         let document = Document {
-            path: Catalogue::path(&state),
+            path: Index::path(&state),
             exists: status.is_some(),
             version,
             bytes,
@@ -142,7 +142,7 @@ fn status(context: &mut Context) -> Result<Outcome> {
         };
         context.out.json(&document)?;
     } else {
-        let path = Catalogue::path(&state).display().to_string();
+        let path = Index::path(&state).display().to_string();
         match version {
             None => {
                 context.out.line(format_args!(
@@ -173,7 +173,7 @@ fn status(context: &mut Context) -> Result<Outcome> {
         }
         for file in others {
             let what = match file.kind {
-                CatalogueFileKind::SetAside => "set aside, because it could not be used",
+                IndexFileKind::SetAside => "set aside, because it could not be used",
                 _ => "of another version",
             };
             let text = format!("{}, {what}", size::bytes(file.bytes));
@@ -235,7 +235,7 @@ fn print(context: &mut Context, root: &RootStatus) -> Result<()> {
 
 fn drop_all(context: &mut Context) -> Result<Outcome> {
     let state = context.state_dir().to_owned();
-    let dropped = Catalogue::delete(&state).context(OfState)?;
+    let dropped = Index::delete(&state).context(OfState)?;
     let bytes = dropped.iter().map(|file| file.bytes).sum();
     if context.json {
         let dropped = dropped.iter().map(FileRow::of).collect();
@@ -274,7 +274,7 @@ impl<'a> RootRow<'a> {
 }
 
 impl PartRow {
-    fn of(part: &Part) -> Self {
+    fn of(part: &PartStatus) -> Self {
         PartRow {
             name: part.name,
             current: part.current,
@@ -287,14 +287,14 @@ impl PartRow {
 }
 
 impl<'a> FileRow<'a> {
-    fn of(file: &'a CatalogueFile) -> Self {
+    fn of(file: &'a IndexFile) -> Self {
         FileRow {
             path: &file.path,
             bytes: file.bytes,
             kind: match file.kind {
-                CatalogueFileKind::Own => "own",
-                CatalogueFileKind::OtherVersion => "other-version",
-                CatalogueFileKind::SetAside => "set-aside",
+                IndexFileKind::Own => "own",
+                IndexFileKind::OtherVersion => "other-version",
+                IndexFileKind::SetAside => "set-aside",
                 _ => "unknown",
             },
         }

@@ -98,7 +98,7 @@ pub(crate) fn new_session(root: &Root, given: Option<&str>, cwd: &Path) -> Resul
     let writer = root.layout.writer();
     match (given, writer) {
         // Where logs hold the exact id, it may be any text.
-        (Some(id), Some(writer)) if writer.thread(id).is_some() => {
+        (Some(id), Some(writer)) if writer.path_name(id).is_some() => {
             Ok(NewSession::named(writer, id, cwd)?)
         }
         (None, _) => Ok(NewSession::unnamed(cwd)?),

@@ -1,6 +1,6 @@
 //! `annals keep`
 
-use annals::archive::{KeepOptions, Kept};
+use annals::archive::{ArchiveAllOptions, ArchiveAllReport};
 use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
@@ -37,27 +37,27 @@ pub(crate) struct KeepArgs {
 struct Document<'a> {
     ok: bool,
     #[serde(flatten)]
-    kept: &'a Kept,
+    kept: &'a ArchiveAllReport,
 }
 
 pub(crate) fn run(args: &KeepArgs, context: &mut Context) -> Result<Outcome> {
     let inventory = context.inventory_in_place();
     let progress = Progress::new("archiving");
     let told = |done, total| progress.set(done, total);
-    let options = KeepOptions {
+    let options = ArchiveAllOptions {
         verify_all: args.verify_all,
     };
     let now = context.clock.now;
-    let kept = context.store.keep(&inventory, options, now, &told);
+    let kept = context.store.archive_all(&inventory, options, now, &told);
     drop(progress);
     let kept = kept?;
     let sound = kept.damaged().is_empty();
     if context.json {
         context.out.json(&Document {
-            ok: kept.is_fine(),
+            ok: kept.is_ok(),
             kept: &kept,
         })?;
-    } else if !args.quiet || !kept.is_quiet() {
+    } else if !args.quiet || !kept.is_noop() {
         tell(&kept, context)?;
     }
     archive::warn_of_unread(kept.damaged(), context);
@@ -66,12 +66,12 @@ pub(crate) fn run(args: &KeepArgs, context: &mut Context) -> Result<Outcome> {
         context.warn(&annals::Error::refused(text));
     }
     // Those of the inventory are told already.
-    for trouble in kept.troubles.iter().skip(inventory.troubles.len()) {
+    for trouble in kept.troubles.iter().skip(inventory.errors.len()) {
         context.warn(&annals::Error::refused(trouble.clone()));
     }
-    if !inventory.troubles.is_empty() {
+    if !inventory.errors.is_empty() {
         // Elsewhere a root that is not there is as good as an empty one; who keeps it wants it kept.
-        bail!(match inventory.troubles.len() {
+        bail!(match inventory.errors.len() {
             1 => "something could not be looked at, and is not archived".to_owned(),
             count => format!("{count} places could not be looked at, and are not archived"),
         });
@@ -82,9 +82,9 @@ pub(crate) fn run(args: &KeepArgs, context: &mut Context) -> Result<Outcome> {
     })
 }
 
-fn tell(kept: &Kept, context: &mut Context) -> Result<()> {
+fn tell(kept: &ArchiveAllReport, context: &mut Context) -> Result<()> {
     archive::print_damage(kept.damaged(), context)?;
-    let mark = match kept.is_fine() {
+    let mark = match kept.is_ok() {
         true => paint(SUCCESS, "✓"),
         false => paint(ERROR, "✗"),
     };

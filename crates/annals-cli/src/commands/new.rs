@@ -123,7 +123,7 @@ pub(super) fn folder(
         );
     }
     let config = context.store.config(root)?;
-    let Some(workspace) = config.at(directory) else {
+    let Some(workspace) = config.workspace_at(directory) else {
         bail!(
             "no workspace is at {directory}; {} makes one, `annals agents add` gives it agents",
             plain_hint("annals workspaces add", directory, "")

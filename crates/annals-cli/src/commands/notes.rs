@@ -62,7 +62,7 @@ impl Note {
 pub(crate) fn run(args: &NotesArgs, context: &mut Context) -> Result<Outcome> {
     let inventory = context.inventory();
     let known = inventory.sessions.iter().map(|files| &files.id);
-    let gone = inventory.others_of(ArtifactKind::Notes);
+    let gone = inventory.others_of_kind(ArtifactKind::Notes);
     let gone = gone.filter_map(|(_, file)| file.artifact.session.as_ref());
     let short = Short::of(known.chain(gone).map(SessionId::as_str));
     let mut notes;
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &NotesArgs, context: &mut Context) -> Result<Outcome> {
             Err(error) if !is_missing(&error) => return Err(error),
             Err(error) => {
                 let is_it = |session: &SessionId| {
-                    session.as_str().starts_with(id.as_str()) || session.is_named(id)
+                    session.as_str().starts_with(id.as_str()) || session.matches_name(id)
                 };
                 notes = orphaned(context, &inventory, is_it);
                 let mut sessions = notes.iter().map(|note| &note.session);
@@ -154,7 +154,7 @@ fn orphaned(
     is_wanted: impl Fn(&SessionId) -> bool,
 ) -> Vec<Note> {
     let mut notes = Vec::new();
-    for (root, file) in inventory.others_of(ArtifactKind::Notes) {
+    for (root, file) in inventory.others_of_kind(ArtifactKind::Notes) {
         let session = file.artifact.session.as_ref();
         let Some(session) = session.filter(|id| is_wanted(id)) else {
             continue;

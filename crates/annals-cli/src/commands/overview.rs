@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use annals::cost::{Charge, Spending, Tally};
+use annals::cost::{BudgetUsage, Charge, Tally};
 use annals::model::{Money, Usage};
 use annals::store::{Inventory, ProjectInfo, Root, SessionInfo};
 use anyhow::Result;
@@ -74,7 +74,7 @@ struct Spent {
     zone: TimeZone,
     /// The responses of as many days as any budget is for.
     charges: Vec<Charge>,
-    budgets: Vec<Spending>,
+    budgets: Vec<BudgetUsage>,
 }
 
 impl Spent {
@@ -92,7 +92,7 @@ impl Spent {
         let price = |charge: &Charge| pricer.price(charge);
         let budgets = pricer.config.budgets.iter();
         let budgets = budgets
-            .map(|budget| budget.spending(&charges, &price, &zone, now))
+            .map(|budget| budget.usage(&charges, &price, &zone, now))
             .collect();
         Ok(Spent {
             pricer,
@@ -212,7 +212,7 @@ fn document<'a>(
                 bytes: root_bytes(inventory, root),
             })
             .collect(),
-        projects: ProjectInfo::of(sessions.iter()).len(),
+        projects: ProjectInfo::from_sessions(sessions.iter()).len(),
         sessions: sessions.len(),
         conversations: sessions.iter().map(|session| session.conversations).sum(),
         messages: sessions.iter().map(|session| session.messages).sum(),
@@ -237,7 +237,7 @@ fn print(
     sessions: &[SessionInfo],
     spent: &Spent,
 ) -> Result<()> {
-    let projects = ProjectInfo::of(sessions.iter());
+    let projects = ProjectInfo::from_sessions(sessions.iter());
     for root in context.store.roots() {
         let count = sessions
             .iter()

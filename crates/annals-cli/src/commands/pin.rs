@@ -133,7 +133,7 @@ fn pin_of(id: &str, pins: &Pins, inventory: &Inventory, context: &mut Context) -
     }
     // The path of a log, the name behind a time, or `latest`.
     let files = context.find_to_write_in(inventory, id)?.files;
-    let found = pins.iter().find(|pin| pin.is_of(&files)).cloned();
+    let found = pins.iter().find(|pin| pin.matches_files(&files)).cloned();
     found.ok_or_else(|| {
         Error::NotFound {
             what: "pinned session",
@@ -192,5 +192,5 @@ fn document(pins: &[&Pin], inventory: &Inventory, context: &mut Context) -> Resu
 
 fn is_there(pin: &Pin, inventory: &Inventory) -> bool {
     let mut sessions = inventory.sessions.iter();
-    sessions.any(|files| pin.is_of(files))
+    sessions.any(|files| pin.matches_files(files))
 }

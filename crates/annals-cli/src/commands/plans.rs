@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use annals::model::{ArtifactKind, Body};
-use annals::store::{FoundFile, Root};
+use annals::store::{Root, RootFile};
 use anyhow::Result;
 use clap::Args;
 use jiff::Timestamp;
@@ -46,7 +46,7 @@ struct Row<'a> {
 }
 
 struct Plan {
-    file: FoundFile,
+    file: RootFile,
     text: String,
 }
 
@@ -83,7 +83,7 @@ impl Plan {
             file: &self.file.path,
             updated: self.updated(),
             bytes: self.file.id.len,
-            archived: self.file.is_kept(),
+            archived: self.file.is_archived(),
             text: text.then(|| self.text.clone()),
         }
     }
@@ -132,7 +132,11 @@ pub(crate) fn run(args: &PlansArgs, context: &mut Context) -> Result<Outcome> {
                 ),
                 Cell::new(size::bytes(plan.file.id.len)),
                 Cell::new(plan.title()),
-                Cell::new(if plan.file.is_kept() { "archived" } else { "" }),
+                Cell::new(if plan.file.is_archived() {
+                    "archived"
+                } else {
+                    ""
+                }),
             ]);
         }
         let table = table.render(context.out.width());
@@ -147,7 +151,10 @@ pub(crate) fn run(args: &PlansArgs, context: &mut Context) -> Result<Outcome> {
 
 fn read(context: &mut Context) -> Vec<Plan> {
     let inventory = context.inventory();
-    let found: Vec<(Root, FoundFile)> = inventory.others_of(ArtifactKind::Plan).cloned().collect();
+    let found: Vec<(Root, RootFile)> = inventory
+        .others_of_kind(ArtifactKind::Plan)
+        .cloned()
+        .collect();
     let mut plans = Vec::new();
     for (root, file) in found {
         match context.store.entries(&root, &file) {

@@ -1,6 +1,6 @@
 //! What things cost, for verbs that tell it beside other things.
 
-use annals::cost::{Charge, Fill, Mode, Prices, Tally};
+use annals::cost::{Charge, ContextFill, PriceMode, Prices, Tally};
 use annals::model::Money;
 use anstyle::Style;
 use anyhow::Result;
@@ -15,7 +15,7 @@ use crate::render::{money, size};
 /// The user's prices, and how costs are found: the same as `annals cost` goes by.
 pub(crate) struct Pricer {
     prices: Prices,
-    mode: Mode,
+    mode: PriceMode,
     pub(crate) config: Config,
 }
 
@@ -45,12 +45,12 @@ impl Pricer {
 
     /// What some responses come to.
     pub(crate) fn sum<'a>(&self, charges: impl IntoIterator<Item = &'a Charge>) -> Tally {
-        Tally::of(charges, &|charge: &Charge| self.price(charge))
+        Tally::from_charges(charges, &|charge: &Charge| self.price(charge))
     }
 
     /// How full the context window was after a response.
-    pub(crate) fn fill(&self, charge: &Charge) -> Option<Fill> {
-        self.prices.fill(charge)
+    pub(crate) fn fill(&self, charge: &Charge) -> Option<ContextFill> {
+        self.prices.context_fill(charge)
     }
 
     /// The context window of a model, where it is known.
@@ -98,7 +98,7 @@ fn spelled(tally: &Tally, amount: fn(Money) -> String) -> String {
 }
 
 /// `context 84.0k of 200k, 42 %`
-pub(crate) fn filled(fill: &Fill) -> String {
+pub(crate) fn filled(fill: &ContextFill) -> String {
     let tokens = size::compact(fill.tokens);
     match fill.window.zip(fill.percent()) {
         Some((window, percent)) => {
@@ -117,7 +117,7 @@ pub(crate) struct FillRow {
 }
 
 impl FillRow {
-    pub(crate) fn of(fill: Fill) -> Self {
+    pub(crate) fn of(fill: ContextFill) -> Self {
         // For people; the counts beside it are exact.
         let rounded = |share: f64| (share * 10_000.0).round() / 10_000.0;
         FillRow {

@@ -1,8 +1,8 @@
 //! `annals prices`
 
 use annals::cost::Prices;
-use annals::cost::prices::{Column as Field, Match, Row};
-use annals::model::{Money, Pace};
+use annals::cost::prices::{PriceColumn as Field, PriceMatch, PriceRow};
+use annals::model::{Money, ServiceTier};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use jiff::civil::Date;
@@ -97,7 +97,7 @@ struct DerivedJson {
 }
 
 impl DerivedJson {
-    fn of(row: &Row) -> Self {
+    fn of(row: &PriceRow) -> Self {
         let billed = row.billed();
         let left_out =
             |said: Option<Money>, billed: Option<Money>| billed.filter(|_| said.is_none());
@@ -114,13 +114,13 @@ impl DerivedJson {
 }
 
 impl<'a> RowJson<'a> {
-    fn of(row: &'a Row) -> Self {
+    fn of(row: &'a PriceRow) -> Self {
         RowJson {
             model: &row.model,
             provider: &row.provider,
             from: row.from,
             above: row.above,
-            pace: row.pace.name(),
+            pace: row.tier.name(),
             input: row.input,
             output: row.output,
             cache_write_5m: row.cache_write_5m,
@@ -193,15 +193,15 @@ fn day(args: &PricesArgs, context: &Context) -> Result<Date> {
 fn list(args: &PricesArgs, prices: &Prices, on: Date, context: &mut Context) -> Result<Outcome> {
     let rows = prices.rows();
     // A name that stands for a model is of the model's provider.
-    let provider = |row: &Row| match &row.same_as {
+    let provider = |row: &PriceRow| match &row.same_as {
         Some(_) => prices.find(&row.model).map(|found| found.provider),
         None => Some(row.provider.clone()),
     };
-    let wanted = |row: &Row| match &args.provider {
+    let wanted = |row: &PriceRow| match &args.provider {
         Some(wanted) => provider(row).is_some_and(|name| name.eq_ignore_ascii_case(wanted)),
         None => true,
     };
-    let rows: Vec<Row> = rows.into_iter().filter(wanted).collect();
+    let rows: Vec<PriceRow> = rows.into_iter().filter(wanted).collect();
     if args.csv {
         write_csv(rows.iter(), context)?;
     } else if args.all {
@@ -214,13 +214,13 @@ fn list(args: &PricesArgs, prices: &Prices, on: Date, context: &mut Context) -> 
             tell_derived(&rows, context)?;
         }
     } else {
-        let models: Vec<Match> = rows
+        let models: Vec<PriceMatch> = rows
             .chunk_by(|a, b| a.model == b.model)
             .filter_map(|rows| prices.find(&rows.first()?.model))
             .collect();
         // A name that stands for another model is listed by its model alone.
-        let held = |found: &Match| found.row(Some(on), Pace::Standard, 0).cloned();
-        let listed: Vec<(Row, &Match)> = models
+        let held = |found: &PriceMatch| found.row(Some(on), ServiceTier::Standard, 0).cloned();
+        let listed: Vec<(PriceRow, &PriceMatch)> = models
             .iter()
             .filter(|found| found.asked == found.model)
             .filter_map(|found| Some((held(found)?, found)))
@@ -246,7 +246,7 @@ fn list(args: &PricesArgs, prices: &Prices, on: Date, context: &mut Context) -> 
 }
 
 /// One line for each model, with what holds.
-fn short_table(listed: &[(Row, &Match)], on: Date, context: &Context) -> String {
+fn short_table(listed: &[(PriceRow, &PriceMatch)], on: Date, context: &Context) -> String {
     let mut table = Table::new([
         Column::new("PROVIDER").style(DIM).priority(50),
         Column::new("MODEL").min(30).style(TITLE),
@@ -276,26 +276,27 @@ fn short_table(listed: &[(Row, &Match)], on: Date, context: &Context) -> String 
 }
 
 /// What else there is to know of a model: its contexts, paces and coming prices.
-fn note(found: &Match, held: &Row, on: Date) -> String {
+fn note(found: &PriceMatch, held: &PriceRow, on: Date) -> String {
     let mut notes = Vec::new();
     for row in found.rows.iter().filter(|row| holds(found, row, on)) {
-        if row.pace == Pace::Standard
+        if row.tier == ServiceTier::Standard
             && let Some(above) = row.above
         {
             let (input, output) = (row.field(Field::Input), row.field(Field::Output));
             notes.push(format!("{input}/{output} above {}", tokens(above)));
         }
     }
-    for pace in Pace::ALL {
-        let paced = |row: &&Row| row.pace == pace && row.above.is_none() && holds(found, row, on);
-        if pace != Pace::Standard && found.rows.iter().any(|row| paced(&row)) {
+    for pace in ServiceTier::ALL {
+        let paced =
+            |row: &&PriceRow| row.tier == pace && row.above.is_none() && holds(found, row, on);
+        if pace != ServiceTier::Standard && found.rows.iter().any(|row| paced(&row)) {
             notes.push(pace.name().to_owned());
         }
     }
     let coming = found
         .rows
         .iter()
-        .filter(|row| row.pace == Pace::Standard)
+        .filter(|row| row.tier == ServiceTier::Standard)
         .filter_map(|row| row.from)
         .find(|from| *from > on);
     notes.extend(coming.map(|from| format!("changes {from}")));
@@ -306,7 +307,7 @@ fn note(found: &Match, held: &Row, on: Date) -> String {
 }
 
 /// One line for each row.
-fn full_table(rows: &[Row], context: &Context) -> String {
+fn full_table(rows: &[PriceRow], context: &Context) -> String {
     let mut table = Table::new([
         Column::new("PROVIDER").style(DIM).priority(40),
         Column::new("MODEL").min(30).style(TITLE),
@@ -331,7 +332,7 @@ fn full_table(rows: &[Row], context: &Context) -> String {
             Cell::new(name),
             Cell::new(row.field(Field::From)),
             Cell::new(row.above.map(tokens).unwrap_or_default()),
-            Cell::new(row.field(Field::Pace)),
+            Cell::new(row.field(Field::Tier)),
             Cell::new(row.field(Field::Input)),
             Cell::new(row.field(Field::Output)),
             cache(Field::CacheWrite5m),
@@ -352,13 +353,13 @@ fn tokens(n: u64) -> String {
 }
 
 /// Tells whether a row holds on a day, for the contexts and the pace that it is for.
-fn holds(found: &Match, row: &Row, on: Date) -> bool {
+fn holds(found: &PriceMatch, row: &PriceRow, on: Date) -> bool {
     let context = row.above.map_or(0, |above| above.saturating_add(1));
-    found.row(Some(on), row.pace, context) == Some(row)
+    found.row(Some(on), row.tier, context) == Some(row)
 }
 
 /// Where a row stands, and where its prices come from.
-fn place(row: &Row) -> String {
+fn place(row: &PriceRow) -> String {
     match &row.file {
         Some(file) => format!("{file}:{}", row.line),
         None => row.source.clone(),
@@ -366,18 +367,19 @@ fn place(row: &Row) -> String {
 }
 
 fn explain(args: &PricesArgs, prices: &Prices, on: Date, context: &mut Context) -> Result<Outcome> {
-    let found: Vec<(&String, Option<Match>)> = args
+    let found: Vec<(&String, Option<PriceMatch>)> = args
         .names
         .iter()
         .map(|name| (name, prices.find(name)))
         .collect();
-    let known = |(name, found): &(&String, Option<Match>)| found.is_some() || Prices::is_free(name);
+    let known =
+        |(name, found): &(&String, Option<PriceMatch>)| found.is_some() || Prices::is_free(name);
     let outcome = match found.iter().all(known) {
         true => Outcome::Fine,
         false => Outcome::Nothing,
     };
     if args.csv {
-        let mut models: Vec<&Match> = found
+        let mut models: Vec<&PriceMatch> = found
             .iter()
             .filter_map(|(_, found)| found.as_ref())
             .collect();
@@ -407,7 +409,7 @@ fn explain(args: &PricesArgs, prices: &Prices, on: Date, context: &mut Context) 
 
 fn match_json<'a>(
     asked: &'a str,
-    found: Option<&'a Match>,
+    found: Option<&'a PriceMatch>,
     prices: &Prices,
     on: Date,
 ) -> MatchJson<'a> {
@@ -424,11 +426,11 @@ fn match_json<'a>(
             rows: Vec::new(),
             nearest: match free {
                 true => Vec::new(),
-                false => prices.nearest(asked),
+                false => prices.suggest(asked),
             },
         };
     };
-    let held = found.row(Some(on), Pace::Standard, 0);
+    let held = found.row(Some(on), ServiceTier::Standard, 0);
     MatchJson {
         asked,
         model: Some(&found.model),
@@ -443,7 +445,7 @@ fn match_json<'a>(
 }
 
 /// How a name was matched, and what its model costs.
-fn tell(found: &Match, on: Date, context: &mut Context) -> Result<()> {
+fn tell(found: &PriceMatch, on: Date, context: &mut Context) -> Result<()> {
     let out = &mut context.out;
     out.line(paint(BOLD, &found.asked))?;
     for step in &found.steps {
@@ -461,7 +463,7 @@ fn tell(found: &Match, on: Date, context: &mut Context) -> Result<()> {
         paint(SUCCESS, "is"),
         paint(PLAIN, &format!("{is}{window}"))
     ))?;
-    if found.row(Some(on), Pace::Standard, 0).is_none() {
+    if found.row(Some(on), ServiceTier::Standard, 0).is_none() {
         let text = format!("has no price on {on}");
         out.line(format_args!("  {}", paint(WARNING, &text)))?;
     }
@@ -487,7 +489,7 @@ fn tell(found: &Match, on: Date, context: &mut Context) -> Result<()> {
             Cell::new(if holds(found, row, on) { "*" } else { "" }),
             Cell::new(row.field(Field::From)),
             Cell::new(row.above.map(tokens).unwrap_or_default()),
-            Cell::new(row.pace.name()),
+            Cell::new(row.tier.name()),
             Cell::new(row.field(Field::Input)),
             Cell::new(row.field(Field::Output)),
             cache(Field::CacheWrite5m),
@@ -507,7 +509,7 @@ fn tell(found: &Match, on: Date, context: &mut Context) -> Result<()> {
 }
 
 /// Makes the cells of prices for what is cached; those that follow from others are marked.
-fn cache_cells(row: &Row) -> impl Fn(Field) -> Cell {
+fn cache_cells(row: &PriceRow) -> impl Fn(Field) -> Cell {
     let billed = row.billed();
     move |column| match (row.field(column), billed.field(column)) {
         (said, billed) if said.is_empty() && !billed.is_empty() => {
@@ -518,7 +520,10 @@ fn cache_cells(row: &Row) -> impl Fn(Field) -> Cell {
 }
 
 /// Says what the mark means, where there is one.
-fn tell_derived<'a>(rows: impl IntoIterator<Item = &'a Row>, context: &mut Context) -> Result<()> {
+fn tell_derived<'a>(
+    rows: impl IntoIterator<Item = &'a PriceRow>,
+    context: &mut Context,
+) -> Result<()> {
     let mut rows = rows.into_iter();
     if rows.any(|row| !DerivedJson::of(row).is_empty()) {
         let rule =
@@ -546,7 +551,7 @@ fn tell_free(name: &str, context: &mut Context) -> Result<()> {
 /// What to do about a name that no list has.
 fn tell_unknown(name: &str, prices: &Prices, context: &mut Context) -> Result<()> {
     let file = context.prices_file().display().to_string();
-    let nearest = prices.nearest(name);
+    let nearest = prices.suggest(name);
     let out = &mut context.out;
     out.line(paint(BOLD, name))?;
     out.line(format_args!("  {}", paint(WARNING, "has no price")))?;
@@ -562,7 +567,7 @@ fn tell_unknown(name: &str, prices: &Prices, context: &mut Context) -> Result<()
     Ok(())
 }
 
-fn write_csv<'a>(rows: impl Iterator<Item = &'a Row>, context: &mut Context) -> Result<()> {
+fn write_csv<'a>(rows: impl Iterator<Item = &'a PriceRow>, context: &mut Context) -> Result<()> {
     let columns = Field::ALL.map(Field::name).join(",");
     context.out.line(columns)?;
     for row in rows {

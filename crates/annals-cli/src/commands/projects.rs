@@ -81,7 +81,7 @@ pub(crate) fn run(args: &ProjectsArgs, context: &mut Context) -> Result<Outcome>
         ..args.filter.clone()
     };
     let sessions = filter.apply(context, all)?;
-    let mut projects = ProjectInfo::of(sessions.iter());
+    let mut projects = ProjectInfo::from_sessions(sessions.iter());
     let total = args.filter.page.cut(&mut projects);
     let costs = Costs::of(&sessions, &pricer);
     if context.json {

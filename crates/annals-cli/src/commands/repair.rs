@@ -5,8 +5,8 @@ mod print;
 
 use std::path::PathBuf;
 
-use annals::repair::{Kept, Left, Patient, Plan, Step, Stray};
-use annals::store::{Inventory, StaleRegister};
+use annals::repair::{OrphanFiles, QuarantinedFile, RepairPlan, RepairTarget, Step, Unrepaired};
+use annals::store::{Inventory, StaleSessionList};
 use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
@@ -85,7 +85,7 @@ struct FileRow<'a> {
     /// Where the original is, once it is done.
     original: Option<PathBuf>,
     steps: &'a [Step],
-    left: &'a [Left],
+    left: &'a [Unrepaired],
 }
 
 #[derive(Serialize)]
@@ -117,13 +117,13 @@ struct FailedRow {
 /// What is to be done, and what was.
 struct Work {
     applied: bool,
-    plans: Vec<Plan>,
+    plans: Vec<RepairPlan>,
     /// For each plan, the repair that it became.
-    done: Vec<Option<Kept>>,
-    indexes: Vec<StaleRegister>,
+    done: Vec<Option<QuarantinedFile>>,
+    indexes: Vec<StaleSessionList>,
     /// For each index, the repair that it became.
-    made: Vec<Option<Kept>>,
-    strays: Vec<Stray>,
+    made: Vec<Option<QuarantinedFile>>,
+    strays: Vec<OrphanFiles>,
     failed: Vec<(PathBuf, annals::Error)>,
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn run(args: &RepairArgs, context: &mut Context) -> Result<Outcome> {
     };
     work.done.resize(work.plans.len(), None);
     if args.ids.is_empty() {
-        work.strays = context.store.strays(&inventory);
+        work.strays = context.store.orphan_files(&inventory);
     }
     if args.apply {
         apply(args, &patients, &mut work, context)?;
@@ -178,11 +178,15 @@ pub(crate) fn run(args: &RepairArgs, context: &mut Context) -> Result<Outcome> {
 }
 
 /// The files that may be mended.
-fn named(args: &RepairArgs, inventory: &Inventory, context: &mut Context) -> Result<Vec<Patient>> {
+fn named(
+    args: &RepairArgs,
+    inventory: &Inventory,
+    context: &mut Context,
+) -> Result<Vec<RepairTarget>> {
     if args.ids.is_empty() {
-        return Ok(Patient::all(inventory));
+        return Ok(RepairTarget::all(inventory));
     }
-    let mut found: Vec<Patient> = Vec::new();
+    let mut found: Vec<RepairTarget> = Vec::new();
     for id in &args.ids {
         let id = &context.latest(inventory, id, false)?.into_owned();
         let target = match context.store.find(inventory, id) {
@@ -198,9 +202,9 @@ fn named(args: &RepairArgs, inventory: &Inventory, context: &mut Context) -> Res
         if target.message.is_some() {
             bail!("`{id}` names a message; only whole sessions and files can be repaired");
         }
-        let patients = Patient::of(std::iter::once(&target.files));
+        let patients = RepairTarget::from_sessions(std::iter::once(&target.files));
         let patients = match &target.log {
-            Some(log) => Patient::only(patients, &log.path),
+            Some(log) => RepairTarget::filter_by_path(patients, &log.path),
             None => patients,
         };
         for patient in patients {
@@ -212,9 +216,9 @@ fn named(args: &RepairArgs, inventory: &Inventory, context: &mut Context) -> Res
     Ok(found)
 }
 
-fn plans(patients: &[Patient], context: &mut Context) -> Vec<Plan> {
+fn plans(patients: &[RepairTarget], context: &mut Context) -> Vec<RepairPlan> {
     let progress = Progress::new("reading");
-    let results = Plan::all(patients, context.clock.now, &|done, total| {
+    let results = RepairPlan::all(patients, context.clock.now, &|done, total| {
         progress.set(done, total)
     });
     drop(progress);
@@ -231,12 +235,12 @@ fn plans(patients: &[Patient], context: &mut Context) -> Vec<Plan> {
 /// The indexes that are not what their logs say, of all logs or of those that were named.
 fn stale(
     args: &RepairArgs,
-    patients: &[Patient],
+    patients: &[RepairTarget],
     inventory: &Inventory,
     context: &mut Context,
-) -> Vec<StaleRegister> {
+) -> Vec<StaleSessionList> {
     let mut found = Vec::new();
-    for stale in context.store.stale_registers(inventory) {
+    for stale in context.store.stale_session_lists(inventory) {
         match stale {
             Ok(stale) if args.ids.is_empty() => found.push(stale),
             Ok(stale) if patients.iter().any(|one| one.is_listed_in(&stale)) => found.push(stale),
@@ -250,13 +254,13 @@ fn stale(
 /// Mends one file after the other; one that cannot be mended does not keep the others.
 fn apply(
     args: &RepairArgs,
-    patients: &[Patient],
+    patients: &[RepairTarget],
     work: &mut Work,
     context: &mut Context,
 ) -> Result<()> {
     let now = context.clock.now;
     for (plan, done) in work.plans.iter().zip(&mut work.done) {
-        if plan.mending.is_empty() {
+        if plan.edits.is_empty() {
             continue;
         }
         match context.store.repair(plan, args.live, now) {
@@ -271,7 +275,7 @@ fn apply(
         work.indexes = stale(args, patients, &inventory, context);
     }
     for register in &work.indexes {
-        let made = context.store.repair_register(register, args.live, now);
+        let made = context.store.repair_session_list(register, args.live, now);
         work.made.push(made.unwrap_or_else(|error| {
             work.failed.push((register.path.clone(), error));
             None
@@ -289,13 +293,13 @@ fn document<'a>(work: &'a Work, quarantine: &std::path::Path) -> Document<'a> {
             path: &plan.file.path,
             layout: plan.root.layout.name(),
             session: plan.session.as_ref().map(ToString::to_string),
-            lines: plan.mending.lines,
+            lines: plan.edits.lines,
             bytes: plan.file.id.len,
-            result_bytes: plan.mending.result_len(plan.file.id.len),
+            result_bytes: plan.edits.result_len(plan.file.id.len),
             repair: done.as_ref().map(|kept| kept.id.as_str()),
-            original: done.as_ref().map(|kept| kept.original_in(quarantine)),
-            steps: &plan.mending.steps,
-            left: &plan.mending.left,
+            original: done.as_ref().map(|kept| kept.original_path(quarantine)),
+            steps: &plan.edits.steps,
+            left: &plan.edits.unrepaired,
         });
     let made = work.made.iter().map(Option::as_ref);
     let made = made.chain(std::iter::repeat(None));
@@ -303,7 +307,7 @@ fn document<'a>(work: &'a Work, quarantine: &std::path::Path) -> Document<'a> {
         path: &stale.path,
         detail: stale.detail,
         repair: made.map(|kept| kept.id.as_str()),
-        original: made.map(|kept| kept.original_in(quarantine)),
+        original: made.map(|kept| kept.original_path(quarantine)),
     });
     let strays = work.strays.iter().map(|stray| StrayRow {
         path: &stray.path,

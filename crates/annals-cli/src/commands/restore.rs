@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use annals::archive::{Fate, Pack, Restored, RestoredFile, Restoring};
+use annals::archive::{Pack, RestoreOutcome, RestoreSources, Restored, RestoredFile};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde::Serialize;
@@ -80,22 +80,22 @@ pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> 
     let session = context.latest_archived(&args.session)?;
     let roots = context.only_roots();
     let (mut found, damage) = match args.salvage {
-        false => (context.store.to_restore(&session, roots)?, None),
+        false => (context.store.find_restore_sources(&session, roots)?, None),
         true => {
-            let found = context.store.archive()?.salvage_in(&session, roots)?;
-            (Restoring::from(found.pack), found.wrong)
+            let found = context.store.archive()?.find_salvageable(&session, roots)?;
+            (RestoreSources::from(found.pack), found.damage)
         }
     };
-    found.pack = found.pack.restoring_also(&args.also)?;
+    found.pack = found.pack.restore_also(&args.also)?;
     if let Some(number) = args.earlier {
         found.pack = earlier(&found.pack, number)?;
     }
     let to = to.as_deref();
     let restored = match (args.apply, args.salvage) {
         (true, false) => found.restore(to)?,
-        (false, false) => found.restoring(to)?,
+        (false, false) => found.plan_restore(to)?,
         (true, true) => found.pack.restore_salvaged(to)?,
-        (false, true) => found.pack.salvaging(to)?,
+        (false, true) => found.pack.plan_salvage(to)?,
     };
     if context.json {
         context.out.json(&Document {
@@ -110,7 +110,7 @@ pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> 
         tell_damage(&found.pack.path, damage.as_deref(), &restored, context)?;
     }
     let sound = damage.is_none() && restored.damaged().next().is_none();
-    Ok(match sound && restored.in_the_way().next().is_none() {
+    Ok(match sound && restored.conflicts().next().is_none() {
         true => Outcome::Fine,
         false => Outcome::Nothing,
     })
@@ -118,11 +118,11 @@ pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> 
 
 /// The pack with an earlier version of a file in the newest one's place.
 fn earlier(pack: &Pack, number: Option<usize>) -> Result<Pack> {
-    let count = pack.earlier().len();
+    let count = pack.earlier_versions().len();
     if count == 0 {
         bail!("no earlier versions of its files are archived");
     }
-    let Some(earlier) = pack.with_earlier(number.unwrap_or(count)) else {
+    let Some(earlier) = pack.with_earlier_version(number.unwrap_or(count)) else {
         bail!(
             "there {} archived; `annals archive --list SESSION` shows them",
             match count {
@@ -175,7 +175,10 @@ fn tell_damage(
             stretches.join(", ")
         ))?;
     }
-    if restored.damaged().any(|file| file.fate == Fate::Partial) {
+    if restored
+        .damaged()
+        .any(|file| file.fate == RestoreOutcome::Partial)
+    {
         context
             .out
             .line("`annals repair` mends the lines that were cut where something is lost")?;
@@ -215,18 +218,18 @@ fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()>
         table.row([
             Cell::new(size::bytes(file.bytes)),
             Cell::new(match (file.fate, applied) {
-                (Fate::New, true) => "put back",
-                (Fate::New, false) => "to be put back",
-                (Fate::Same, _) => "there already",
-                (Fate::Grown, _) => "there, and went on since",
-                (Fate::Different, _) => "another is there",
-                (Fate::Left, _) => "another is there, and stays",
-                (Fate::Earlier, true) => "put back as it was earlier",
-                (Fate::Earlier, false) => "to be put back as it was earlier",
-                (Fate::Partial, true) => "put back in part",
-                (Fate::Partial, false) => "to be put back in part",
-                (Fate::Held, _) => "held back; --also puts it back",
-                (Fate::Lost, _) => "lost",
+                (RestoreOutcome::New, true) => "put back",
+                (RestoreOutcome::New, false) => "to be put back",
+                (RestoreOutcome::Same, _) => "there already",
+                (RestoreOutcome::Grown, _) => "there, and went on since",
+                (RestoreOutcome::Different, _) => "another is there",
+                (RestoreOutcome::Left, _) => "another is there, and stays",
+                (RestoreOutcome::Earlier, true) => "put back as it was earlier",
+                (RestoreOutcome::Earlier, false) => "to be put back as it was earlier",
+                (RestoreOutcome::Partial, true) => "put back in part",
+                (RestoreOutcome::Partial, false) => "to be put back in part",
+                (RestoreOutcome::Held, _) => "held back; --also puts it back",
+                (RestoreOutcome::Lost, _) => "lost",
             }),
             Cell::new(file.path.display().to_string()),
         ]);
@@ -234,7 +237,8 @@ fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()>
     context.out.text(table.render(context.out.width()))?;
     context.out.blank()?;
     let root = paint(PATH, &restored.root.display().to_string()).to_string();
-    let is_there = |file: &RestoredFile| matches!(file.fate, Fate::Same | Fate::Grown);
+    let is_there =
+        |file: &RestoredFile| matches!(file.fate, RestoreOutcome::Same | RestoreOutcome::Grown);
     if restored.files.iter().all(is_there) {
         let bytes = restored.files.iter().map(|file| file.bytes).sum();
         let files = plural(restored.files.len() as u64, "file");
@@ -243,9 +247,10 @@ fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()>
             .out
             .line(format_args!("All of it is in {root} already: {sum}"))?);
     }
-    let stays =
-        |file: &RestoredFile| is_there(file) || matches!(file.fate, Fate::Left | Fate::Held);
-    let is_held = |file: &RestoredFile| file.fate == Fate::Held;
+    let stays = |file: &RestoredFile| {
+        is_there(file) || matches!(file.fate, RestoreOutcome::Left | RestoreOutcome::Held)
+    };
+    let is_held = |file: &RestoredFile| file.fate == RestoreOutcome::Held;
     if restored.files.iter().all(stays) && restored.files.iter().any(is_held) {
         return Ok(context
             .out
@@ -261,20 +266,28 @@ fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()>
             .out
             .line("Nothing of it can be read any more, so nothing can be put back.")?);
     }
-    if restored.files.iter().any(|file| file.fate == Fate::Left) {
+    if restored
+        .files
+        .iter()
+        .any(|file| file.fate == RestoreOutcome::Left)
+    {
         context.out.line(
             "Files that are there and differ stay; the archive keeps the others. --to DIR puts those elsewhere.",
         )?;
     }
-    let put = |file: &&RestoredFile| file.is_put_back();
+    let put = |file: &&RestoredFile| file.is_restored();
     let sum = format!(
         "{}, {}",
         plural(restored.files.iter().filter(put).count() as u64, "file"),
         size::bytes(restored.bytes())
     );
     if applied {
-        let cut =
-            |file: &RestoredFile| matches!(file.fate, Fate::Partial | Fate::Lost | Fate::Earlier);
+        let cut = |file: &RestoredFile| {
+            matches!(
+                file.fate,
+                RestoreOutcome::Partial | RestoreOutcome::Lost | RestoreOutcome::Earlier
+            )
+        };
         let mark = match restored.files.iter().any(cut) {
             true => paint(ERROR, "✗ not all of it was"),
             false => paint(SUCCESS, "✓"),
@@ -283,7 +296,7 @@ fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()>
             .out
             .line(format_args!("{mark} put back into {root}: {sum}"))?);
     }
-    if restored.in_the_way().next().is_some() {
+    if restored.conflicts().next().is_some() {
         return Ok(context.out.line(
             "It cannot be put back there: other files are in its place. --to DIR puts it elsewhere.",
         )?);

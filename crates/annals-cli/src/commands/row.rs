@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::path::Path;
 
-use annals::cost::{Fill, Tally};
+use annals::cost::{ContextFill, Tally};
 use annals::layout::LAYOUTS;
-use annals::model::{Key, Money, SessionId, Usage};
+use annals::model::{EntryKey, Money, SessionId, Usage};
 use annals::store::{ConversationInfo, SessionInfo};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -100,7 +100,7 @@ impl<'a> SessionRow<'a> {
     }
 
     /// The same, with how full its context window was.
-    pub(crate) fn filled(self, fill: Option<Fill>) -> Self {
+    pub(crate) fn filled(self, fill: Option<ContextFill>) -> Self {
         SessionRow {
             context: Some(fill.map(FillRow::of)),
             ..self
@@ -206,7 +206,8 @@ impl Short {
     /// Compares some ids of messages with each other. They are named by their beginnings alone, and
     /// those that are no UUIDs may well begin alike.
     pub(crate) fn of_messages<'a>(ids: impl Iterator<Item = &'a str>) -> Self {
-        let (uuids, others): (Vec<&str>, Vec<&str>) = ids.partition(|id| Key::spells(id));
+        let (uuids, others): (Vec<&str>, Vec<&str>) =
+            ids.partition(|id| EntryKey::is_canonical_uuid(id));
         let mut short = Short::of(uuids.into_iter());
         let others: BTreeSet<&str> = others.into_iter().collect();
         let mut alike: HashMap<&str, usize> = HashMap::new();
@@ -279,13 +280,24 @@ impl Short {
 
 /// A session's id in a hint: short where eight characters nearly always do, else whole.
 pub(crate) fn brief(id: &str) -> &str {
-    if Key::spells(id) { head(id, 8) } else { id }
+    if EntryKey::is_canonical_uuid(id) {
+        head(id, 8)
+    } else {
+        id
+    }
 }
 
 /// A message's id: eight characters of a UUID tell it from nearly all others, other ids may be
 /// counted up and differ at their ends.
 pub(crate) fn message(id: &str) -> &str {
-    head(id, if Key::spells(id) { 8 } else { 24 })
+    head(
+        id,
+        if EntryKey::is_canonical_uuid(id) {
+            8
+        } else {
+            24
+        },
+    )
 }
 
 /// A line of facts, cut where the terminal ends.

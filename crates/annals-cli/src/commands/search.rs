@@ -7,7 +7,7 @@ mod name;
 
 use std::collections::HashSet;
 
-use annals::index::Searched;
+use annals::index::StoreSearch;
 use annals::search::{Dialect, Filter, Order, Query};
 use annals::store::{Inventory, SessionFiles};
 use anyhow::{Result, bail};
@@ -163,14 +163,14 @@ pub(crate) fn run(args: &SearchArgs, context: &mut Context) -> Result<Outcome> {
 }
 
 /// Looks for something in sessions that were named.
-fn search_named(wanted: &[String], query: &Query, context: &mut Context) -> Result<Searched> {
+fn search_named(wanted: &[String], query: &Query, context: &mut Context) -> Result<StoreSearch> {
     let mut inventory = context.inventory();
     let named = named(&inventory, wanted, context)?;
     let all = std::mem::replace(&mut inventory.sessions, named);
     let found = context.search(&inventory, query)?;
     // Ids are short as far as all sessions allow.
     inventory.sessions = all;
-    Ok(Searched::new(inventory, found))
+    Ok(StoreSearch::new(inventory, found))
 }
 
 /// Tells of projects that no session is of.
@@ -187,7 +187,7 @@ fn tell_unknown_projects(wanted: &[String], inventory: &Inventory, context: &mut
 
 /// What is looked for, as the arguments tell.
 fn query(args: &SearchArgs, context: &Context) -> Result<Query> {
-    let dialect = Dialect::at(context.clock.now())
+    let dialect = Dialect::new(context.clock.now())
         .case(args.case)
         .regex(args.regex);
     let text = args.query.join(" ");
@@ -197,7 +197,7 @@ fn query(args: &SearchArgs, context: &Context) -> Result<Query> {
             || args.period.since.is_some()
             || args.period.until.is_some() =>
         {
-            Query::of(Default::default())
+            Query::new(Default::default())
         }
         true => bail!(
             "there is nothing to look for: give words, or conditions such as --tool Bash --since 1d"
@@ -211,7 +211,7 @@ fn query(args: &SearchArgs, context: &Context) -> Result<Query> {
             "project" => spellings(value, std::iter::empty()),
             _ => vec![value.clone()],
         });
-        let filters = values.map(|value| Filter::named(name, &value, &dialect));
+        let filters = values.map(|value| Filter::from_name(name, &value, &dialect));
         query = query.and_any(filters.collect::<annals::Result<_>>()?);
     }
     let (since, until) = args.period.resolve(context)?;
@@ -232,7 +232,7 @@ fn query(args: &SearchArgs, context: &Context) -> Result<Query> {
         true => 0,
         false => args.limit.saturating_add(args.offset),
     };
-    Ok(query.limit(limit).around(args.context))
+    Ok(query.limit(limit).context(args.context))
 }
 
 impl Conditions {
@@ -276,7 +276,7 @@ fn named(
             false => by(&begins),
         };
         if found.is_empty() {
-            found = by(&|files| files.id.is_named(wanted));
+            found = by(&|files| files.id.matches_name(wanted));
         }
         if found.is_empty() {
             found.push(context.store.find(inventory, wanted)?.files);

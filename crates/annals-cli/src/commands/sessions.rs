@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use annals::retain::Pins;
-use annals::store::{Inventory, SessionInfo, State};
+use annals::store::{Inventory, SessionInfo, SessionState};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
@@ -79,10 +79,10 @@ enum StateArg {
 impl StateArg {
     fn fits(self, session: &SessionInfo, now: Timestamp) -> bool {
         let state = match self {
-            StateArg::Created => State::Created,
-            StateArg::Active => State::Active,
-            StateArg::Expired => State::Expired,
-            StateArg::Deleted => State::Deleted,
+            StateArg::Created => SessionState::Created,
+            StateArg::Active => SessionState::Active,
+            StateArg::Expired => SessionState::Expired,
+            StateArg::Deleted => SessionState::Deleted,
             // Whatever it was before.
             StateArg::Archived => return session.archived,
         };
@@ -100,7 +100,7 @@ struct Document<'a> {
 pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome> {
     let pricer = Pricer::new(context)?;
     let (mut all, inventory) = if args.state == Some(StateArg::Deleted) {
-        (context.store.deleted()?, Inventory::default())
+        (context.store.deleted_sessions()?, Inventory::default())
     } else {
         let inventory = context.inventory();
         let all = match args.newest() {
@@ -150,7 +150,7 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
         let pins = context.pins_or_none();
         let row = |session| {
             let row = SessionRow::of(session, now, &pricer.sum(&session.charges));
-            row.pinned(pins.hold(session))
+            row.pinned(pins.contains_session(session))
         };
         let rows = sessions.iter().map(row).collect();
         context.out.json(&Document {
@@ -235,7 +235,7 @@ pub(crate) fn table(
                 size::count(n)
             }
         };
-        let marks = marks(session, context, pins.hold(session));
+        let marks = marks(session, context, pins.contains_session(session));
         let cells = [
             Cell::new(short.get(session.id.as_str())),
             Cell::new(
@@ -286,10 +286,10 @@ fn marks(session: &SessionInfo, context: &Context, pinned: bool) -> Cell {
         marks.push(size::plural(session.flaws as u64, "flaw"));
     }
     let state = session.state_at(context.clock.now);
-    let kept = (pinned || session.archived) && state == State::Active;
-    let quiet = kept || state == State::Created;
+    let kept = (pinned || session.archived) && state == SessionState::Active;
+    let quiet = kept || state == SessionState::Created;
     let quiet = quiet && session.flaws == 0 && session.tag.is_none();
-    if state != State::Active {
+    if state != SessionState::Active {
         marks.push(state.as_str().to_owned());
     }
     if session.archived {

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &SetArgs, context: &mut Context) -> Result<Outcome> {
         _ => args.value.as_str().into(),
     };
     let members: Members = vec![(args.key.clone(), value.to_string())];
-    context.store.set_members(&files, &members)?;
+    context.store.set_list_members(&files, &members)?;
     if context.json {
         context.out.json(&Document {
             session: files.id.as_str(),

@@ -8,9 +8,9 @@ mod place;
 
 use std::collections::HashMap;
 
-use annals::cost::{Charge, Fill};
+use annals::cost::{Charge, ContextFill};
 use annals::model::{Block, Body, Entry, Message, Role, Span};
-use annals::store::{Agent, ConversationInfo, MessageFilter, Neighbours, Session, Spot};
+use annals::store::{Agent, ConversationInfo, FolderHints, MessageFilter, RecordRef, Session};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
@@ -113,7 +113,7 @@ struct Selection {
     /// The entry that was named.
     at: Option<usize>,
     /// Records that were named and take no part in the conversation.
-    apart: Vec<Spot>,
+    apart: Vec<RecordRef>,
 }
 
 impl Selection {
@@ -129,7 +129,7 @@ impl Selection {
     }
 
     /// Adds those of the named records that are not shown.
-    fn add_apart(&mut self, named: &[Spot]) {
+    fn add_apart(&mut self, named: &[RecordRef]) {
         for spot in named {
             let shown = spot.log == self.log && self.entries.contains(&spot.entry);
             if !shown && !self.apart.contains(spot) {
@@ -171,7 +171,7 @@ pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
         None => Session::read(asked.files.clone())?,
     };
     if end_only.is_none() {
-        session.find_summaries(&Neighbours::of(&inventory.sessions));
+        session.apply_folder_hints(&FolderHints::new(&inventory.sessions));
     }
     let agent = match (&args.agent, &asked.agent_log) {
         (Some(wanted), _) => Some(agent::find(&session, wanted)?),
@@ -188,7 +188,9 @@ pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
         None => (select(&session, agent), agent),
     };
     // A sub-agent may share the log of the main agent.
-    let owns_log = agent.map_or(session.main().is_some(), |agent| agent.strand.is_none());
+    let owns_log = agent.map_or(session.main_log().is_some(), |agent| {
+        agent.sidechain.is_none()
+    });
     if args.all && asked.record.is_none() && owns_log {
         select_all(&session, &mut selection);
     }
@@ -230,7 +232,7 @@ struct Shown<'a> {
 impl Shown<'_> {
     /// How full the context window was at the last turn of the conversation shown, or of the one
     /// that would be resumed.
-    fn fill(&self) -> Option<Fill> {
+    fn fill(&self) -> Option<ContextFill> {
         let tree = self.session.tree()?;
         let at = self.selection.conversation.or(tree.resume)?;
         let last = self.session.last_response(tree.conversations.get(at)?)?;
@@ -283,7 +285,8 @@ fn narrow(
             // What was asked for by its name is wanted, whatever it is.
             Some(*at) == named
                 || scan.outlines.get(*at).is_some_and(|outline| {
-                    outline.kind.is_message() || outline.kind == annals::model::Kind::Compaction
+                    outline.kind.is_message()
+                        || outline.kind == annals::model::OutlineKind::Compaction
                 })
         };
         selection.entries.retain(said);
@@ -309,7 +312,7 @@ fn narrow(
             .iter()
             .filter_map(|&at| Some((scan.outlines.get(at)?.span, at)))
             .collect();
-        session.each_of(selection.log, &selection.entries, |entry| {
+        session.each_entry_of_log(selection.log, &selection.entries, |entry| {
             let wanted =
                 filter.accepts(&entry) && args.kind.is_none_or(|kind| has_kind(&entry, kind));
             if let Some(at) = index.get(&entry.span).filter(|_| wanted) {
@@ -365,7 +368,7 @@ fn raw(session: &Session, selection: &Selection, context: &mut Context) -> Resul
         context.out.raw(b"\n")?;
     }
     for spot in &selection.apart {
-        context.out.raw(&session.read_spot(*spot)?.0)?;
+        context.out.raw(&session.read_record(*spot)?.0)?;
         context.out.raw(b"\n")?;
     }
     Ok(())
@@ -405,7 +408,7 @@ fn print(
     let mut before = page::Before::default();
     let mut first = true;
     let mut pages = Vec::new();
-    session.each_of(selection.log, &selection.entries, |entry| {
+    session.each_entry_of_log(selection.log, &selection.entries, |entry| {
         let offset = entry.span.offset;
         let marked = named
             .as_ref()
@@ -467,7 +470,7 @@ fn apart(shown: &Shown<'_>, args: &ShowArgs, mut first: bool, context: &mut Cont
         context.out.line(paint(DIM, text))?;
     }
     for spot in &selection.apart {
-        let Some(entry) = session.read_spot(*spot)?.1 else {
+        let Some(entry) = session.read_record(*spot)?.1 else {
             continue;
         };
         let manner = page::Manner {

@@ -4,8 +4,10 @@ mod told;
 
 use std::path::PathBuf;
 
-use annals::cost::{BLOCK, Block, Charge, Fill, Ledger, Period, Spending, Tally, blocks};
-use annals::index::Recent;
+use annals::cost::{
+    BLOCK_LENGTH, BillingBlock, BudgetUsage, Charge, ContextFill, Ledger, Period, Tally, blocks,
+};
+use annals::index::RecentQuery;
 use annals::model::Money;
 use annals::store::Root;
 use anyhow::Result;
@@ -104,9 +106,9 @@ struct Status {
     model: Option<String>,
     session: Option<Tally>,
     today: Tally,
-    block: Option<Block>,
+    block: Option<BillingBlock>,
     fill: Option<Filled>,
-    budgets: Vec<Spending>,
+    budgets: Vec<BudgetUsage>,
 }
 
 pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcome> {
@@ -123,18 +125,22 @@ pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcom
     let starts = config
         .budgets
         .iter()
-        .map(|one| Period::at(now, one.unit, &zone).start);
+        .map(|one| Period::containing(now, one.unit, &zone).start);
     let oldest = starts.min().unwrap_or(now);
     let (mut ledger, mut own, mut block) = (Ledger::default(), Vec::new(), None);
     for days in REACH {
         let since =
             days.and_then(|days| now.checked_sub(SignedDuration::from_hours(days * 24)).ok());
         let since = since.unwrap_or(Timestamp::MIN).min(oldest);
-        let recent = Recent::new(now, since).session(told.log.as_deref());
+        let recent = RecentQuery::new(now, since).session(told.log.as_deref());
         let spent = context.recent(&recent);
-        (ledger, own) = (spent.ledger, spent.own);
+        (ledger, own) = (spent.ledger, spent.session_charges);
         let known = blocks(&ledger.charges, &price);
-        block = known.iter().rev().find(|block| block.active(now)).copied();
+        block = known
+            .iter()
+            .rev()
+            .find(|block| block.is_active(now))
+            .copied();
         if is_certain(&ledger.charges, since, now) {
             break;
         }
@@ -154,7 +160,7 @@ pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcom
         budgets: config
             .budgets
             .iter()
-            .map(|one| one.spending(&ledger.charges, &price, &zone, now))
+            .map(|one| one.usage(&ledger.charges, &price, &zone, now))
             .collect(),
     };
     match context.json {
@@ -205,7 +211,7 @@ fn is_certain(charges: &[Charge], since: Timestamp, now: Timestamp) -> bool {
     let starts = std::iter::once(since).chain(times.iter().copied());
     let ends = times.iter().copied().chain([now]);
     let mut pauses = starts.zip(ends);
-    pauses.any(|(before, after)| after.duration_since(before) >= BLOCK)
+    pauses.any(|(before, after)| after.duration_since(before) >= BLOCK_LENGTH)
 }
 
 /// What stood in the context window after the main agent's last response; what the agent says of it where the log
@@ -232,12 +238,12 @@ fn filled<'a>(
 }
 
 /// The window is that which the agent names, or that of the model it names, or that of the model which answered.
-fn fill(last: &Charge, told: &Told, pricer: &Pricer) -> Option<Fill> {
+fn fill(last: &Charge, told: &Told, pricer: &Pricer) -> Option<ContextFill> {
     if told.window.is_some() {
-        return Fill::of(&last.usage, told.window);
+        return ContextFill::new(&last.usage, told.window);
     }
     let named = told.model.as_deref().and_then(|name| pricer.window(name));
-    let fill = Fill::of(&last.usage, named).filter(|fill| fill.window.is_some());
+    let fill = ContextFill::new(&last.usage, named).filter(|fill| fill.window.is_some());
     fill.or_else(|| pricer.fill(last))
 }
 
@@ -254,7 +260,7 @@ impl Filled {
 }
 
 /// How fast a block is paid for; nobody knows where nothing has a price.
-fn pace(block: &Block, now: Timestamp) -> Option<Money> {
+fn pace(block: &BillingBlock, now: Timestamp) -> Option<Money> {
     block.tally.priced()?;
     Some(block.burn_rate(now).cost_per_hour)
 }
@@ -288,7 +294,7 @@ impl Status {
                 Some(paint(style, &fill.text()?).to_string())
             }
             Part::Budget => {
-                let near = self.budgets.iter().filter(|spent| spent.near());
+                let near = self.budgets.iter().filter(|spent| spent.is_near_limit());
                 // Of two that are as bad, the one for the shorter period is told.
                 let worst = near.rev().max_by_key(|spent| spent.percent())?;
                 let text = format!(
@@ -339,7 +345,7 @@ mod tests {
     fn a_block_is_certain_after_a_pause_that_is_over() {
         let certain = |times: &[&str]| {
             let charge = |text: &&str| {
-                let mut charge = Charge::to(0);
+                let mut charge = Charge::new(0);
                 charge.time = Some(time(text));
                 charge
             };

@@ -101,7 +101,7 @@ pub(crate) fn run(args: &TodoArgs, context: &mut Context) -> Result<Outcome> {
     let files = context.find_session(&args.session)?;
     let agent = agent(&files, args.agent.as_deref())?;
     if files
-        .beside
+        .attachments
         .iter()
         .any(|file| file.artifact.kind == ArtifactKind::Task)
         && agent.is_none()
@@ -233,9 +233,9 @@ fn writer(
     Ok(match agent {
         Some(agent) => {
             let spawn = Spawn::new(agent.clone(), "", "");
-            context.store.write_or_spawn(files, &spawn, options)?.0
+            context.store.open_or_spawn_agent(files, &spawn, options)?.0
         }
-        None => context.store.write(files, options)?,
+        None => context.store.open_writer(files, options)?,
     })
 }
 

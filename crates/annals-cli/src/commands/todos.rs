@@ -220,7 +220,7 @@ fn of_session(files: &SessionFiles) -> annals::Result<Vec<Listed>> {
 
 fn of_all(context: &mut Context, inventory: &Inventory, all: bool) -> Vec<Listed> {
     let keeps = |files: &&SessionFiles| {
-        let kinds = files.beside.iter().map(|file| file.artifact.kind);
+        let kinds = files.attachments.iter().map(|file| file.artifact.kind);
         kinds
             .into_iter()
             .any(|kind| matches!(kind, ArtifactKind::Todos | ArtifactKind::Task))

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use annals::cost::{Charge, Tally};
-use annals::model::{Kind, Money, Outline};
-use annals::store::{Agent, ConversationInfo, Neighbours, Session};
-use annals::tree::Limb;
+use annals::model::{Money, Outline, OutlineKind};
+use annals::store::{Agent, ConversationInfo, FolderHints, Session};
+use annals::tree::Segment;
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
@@ -71,9 +71,12 @@ pub(crate) fn run(args: &TreeArgs, context: &mut Context) -> Result<Outcome> {
     let target = context.find_in(&inventory, &args.session)?;
     target.refuse_agent()?;
     let mut session = Session::read(target.files)?;
-    session.find_summaries(&Neighbours::of(&inventory.sessions));
+    session.apply_folder_hints(&FolderHints::new(&inventory.sessions));
     let conversations = session.conversations();
-    let limbs = session.tree().map(|tree| tree.limbs()).unwrap_or_default();
+    let limbs = session
+        .tree()
+        .map(|tree| tree.segments())
+        .unwrap_or_default();
     let pricer = Pricer::new(context)?;
     let price = |charge: &Charge| pricer.price(charge);
     let costs = session.conversation_costs(&price);
@@ -96,7 +99,7 @@ pub(crate) fn run(args: &TreeArgs, context: &mut Context) -> Result<Outcome> {
 fn json(
     session: &Session,
     conversations: &[(ConversationInfo, Tally)],
-    limbs: &[Limb],
+    limbs: &[Segment],
     pricer: &Pricer,
     context: &mut Context,
 ) -> Result<()> {
@@ -105,7 +108,7 @@ fn json(
     let id = |at: usize| session.entry_id(at).map(|id| id.to_string());
     let document = Document {
         session: SessionRow::of(&info, context.clock.now, &pricer.sum(&info.charges))
-            .pinned(context.pins_or_none().hold(&info)),
+            .pinned(context.pins_or_none().contains_session(&info)),
         conversations: conversations
             .iter()
             .map(|(info, cost)| ConversationRow::of(info, None, cost))
@@ -151,7 +154,7 @@ fn json(
 struct Drawing<'a> {
     session: &'a Session,
     conversations: &'a [(ConversationInfo, Tally)],
-    limbs: &'a [Limb],
+    limbs: &'a [Segment],
     pricer: &'a Pricer,
     children: Vec<Vec<usize>>,
     agents: HashMap<(usize, usize), Vec<&'a Agent>>,
@@ -172,7 +175,7 @@ impl<'a> Drawing<'a> {
     fn new(
         session: &'a Session,
         conversations: &'a [(ConversationInfo, Tally)],
-        limbs: &'a [Limb],
+        limbs: &'a [Segment],
         pricer: &'a Pricer,
         context: &'a Context,
     ) -> Self {
@@ -313,7 +316,7 @@ impl<'a> Drawing<'a> {
             let Some(outline) = outlines.get(at) else {
                 continue;
             };
-            if outline.human || outline.kind == Kind::Compaction {
+            if outline.human || outline.kind == OutlineKind::Compaction {
                 self.came(&mut came, branch, &mut first, text);
                 let left = first.take().unwrap_or(&branch.indent);
                 self.mark(outline, left, text);
@@ -340,7 +343,7 @@ impl<'a> Drawing<'a> {
             .map(|time| self.context.clock.hour_minute(time))
             .unwrap_or_default();
         let (sign, words) = match outline.kind {
-            Kind::Compaction => (paint(TOOL, "◆").to_string(), "compacted".to_owned()),
+            OutlineKind::Compaction => (paint(TOOL, "◆").to_string(), "compacted".to_owned()),
             _ => (
                 paint(USER, "●").to_string(),
                 outline
@@ -431,7 +434,7 @@ impl<'a> Drawing<'a> {
                     &format!("{}{}", sums(agent.messages, &cost), gone(agent))
                 ),
             ));
-            if agent.strand.is_none() {
+            if agent.sidechain.is_none() {
                 let below = self.agents.iter().filter(|((log, _), _)| *log == agent.log);
                 let mut below: Vec<&Agent> = below
                     .flat_map(|(_, agents)| agents.iter().copied())
@@ -508,7 +511,7 @@ impl Came<'_> {
         let Some(reply) = &outline.reply else { return };
         // A reply may take several entries.
         let pair = reply.response.zip(self.response);
-        let again = pair.is_some_and(|(one, other)| one.fits(&other));
+        let again = pair.is_some_and(|(one, other)| one.matches(&other));
         self.replies += u64::from(!again);
         self.response = reply.response;
         self.calls += reply.calls.len() as u64;

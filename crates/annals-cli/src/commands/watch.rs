@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use annals::model::{Entry, SessionId};
 use annals::store::{Inventory, SessionFiles, Target};
-use annals::watch::{Event, FollowedLog, Follower, Options, Selection, Stopper, last_archived};
+use annals::watch::{
+    Event, FollowOptions, FollowedLog, Follower, Selection, Stopper, last_archived,
+};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -107,12 +109,12 @@ pub(crate) fn run(args: &WatchArgs, context: &mut Context) -> Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-fn options(args: &WatchArgs, context: &Context) -> Options {
+fn options(args: &WatchArgs, context: &Context) -> FollowOptions {
     let view = View::of(args);
     let json = context.json;
     // Programs get everything, unless they ask for less.
     let counts = move |entry: &Entry| (json && view != View::Thinking) || page::shows(view, entry);
-    let mut options = Options::default().last(args.last).counting(counts);
+    let mut options = FollowOptions::default().last(args.last).filter(counts);
     options.poll = args.poll;
     options
 }
@@ -381,7 +383,7 @@ impl<'a> Watch<'a> {
                     }
                 }
             }
-            Event::Polling { why } => {
+            Event::Polling { reason: why } => {
                 self.context.fault(&format!(
                     "{why}; what has no watch is looked at from time to time instead"
                 ));
@@ -389,10 +391,10 @@ impl<'a> Watch<'a> {
                     stream::polling(&why, self.context)?;
                 }
             }
-            Event::Trouble(error) => self.context.warn(&error),
+            Event::Error(error) => self.context.warn(&error),
             Event::CaughtUp if !self.context.json => self.live = true,
             event if self.context.json => stream::event(&event, self.context)?,
-            Event::Reset { log, why } => {
+            Event::Reset { log, reason: why } => {
                 let text = format!("! {} was {why}", log.path.display());
                 self.context.out.line(paint(WARNING, &text))?;
                 self.screen.interrupt();
@@ -426,7 +428,7 @@ impl<'a> Watch<'a> {
 
     /// The directory that an entry was made in, else that of its log.
     fn project(&mut self, log: &FollowedLog, entry: &Entry) -> String {
-        if let Some(cwd) = &entry.place.cwd {
+        if let Some(cwd) = &entry.context.cwd {
             let known = self.projects.entry(log.path.clone());
             return known.or_insert_with(|| cwd.clone()).clone();
         }

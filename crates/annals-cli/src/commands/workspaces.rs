@@ -1,7 +1,7 @@
 //! `annals workspaces`
 
 use annals::layout::chorus::{Config, ConfigEdit, Workspace};
-use annals::store::{Inventory, Root, SessionFiles, Trashed};
+use annals::store::{Inventory, Root, SessionFiles, TrashItem};
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -153,7 +153,7 @@ pub(crate) fn run(args: &WorkspacesArgs, context: &mut Context) -> Result<Outcom
     let config = context.store.config(&root)?;
     let workspace = match &id {
         Ok(id) => config.workspace(id)?,
-        Err(path) => match config.at(path) {
+        Err(path) => match config.workspace_at(path) {
             Some(workspace) => workspace,
             None => bail!("the workspace is gone again; another program changed the configuration"),
         },
@@ -235,7 +235,7 @@ pub(crate) fn tell_archived(root: &Root, context: &mut Context) -> bool {
 
 /// What the configuration knows, and what lies there without it.
 fn rows_of(context: &Context, inventory: &Inventory, root: &Root, config: Config) -> Vec<Row> {
-    let count = |id: &str| context.store.sessions_in(inventory, root, id).len();
+    let count = |id: &str| context.store.sessions_in_folder(inventory, root, id).len();
     let mut rows: Vec<Row> = config
         .workspaces
         .into_iter()
@@ -276,7 +276,7 @@ struct Removed<'a> {
     what: &'a str,
     id: &'a str,
     configured: bool,
-    sessions: &'a [Trashed],
+    sessions: &'a [TrashItem],
     files: usize,
     bytes: u64,
 }
@@ -293,7 +293,7 @@ pub(super) fn remove(
     how: &Removal,
 ) -> Result<Outcome> {
     let inventory = context.inventory();
-    let sessions: Vec<&SessionFiles> = context.store.sessions_in(&inventory, root, id);
+    let sessions: Vec<&SessionFiles> = context.store.sessions_in_folder(&inventory, root, id);
     let edit = match known {
         Ok(()) => Some(edit),
         Err(annals::Error::NotFound { .. }) if !sessions.is_empty() => None,
@@ -303,12 +303,12 @@ pub(super) fn remove(
     let done = if how.apply {
         if !how.live {
             for files in &sessions {
-                context.store.is_free(files)?;
+                context.store.ensure_not_in_use(files)?;
             }
         }
         context.store.clear(root, &sessions, edit, now)?
     } else {
-        context.store.clearing(root, &sessions, edit, now)?
+        context.store.plan_clear(root, &sessions, edit, now)?
     };
     let files: usize = done.iter().map(|trashed| trashed.files.len()).sum();
     let bytes = done.iter().flat_map(|trashed| &trashed.files);
@@ -327,7 +327,7 @@ pub(super) fn remove(
         return Ok(Outcome::Fine);
     }
     // What else lay in its folder is no session.
-    let sessions: Vec<&Trashed> = done.iter().filter(|it| !it.is_folder()).collect();
+    let sessions: Vec<&TrashItem> = done.iter().filter(|it| !it.is_folder()).collect();
     for trashed in &sessions {
         context.out.line(paint(ID, &trashed.session))?;
     }

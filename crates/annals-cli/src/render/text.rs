@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::Deref;
 
 pub(crate) use annals::text::is_hostile;
-use annals::text::{Breaks, visible};
+use annals::text::{LineBreaks, visible};
 
 /// Text without anything a terminal would obey or hide.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,12 +16,12 @@ pub(crate) struct Safe<'a>(Cow<'a, str>);
 
 /// Makes `text` safe for one line: line breaks and tabs become spaces.
 pub(crate) fn safe(text: &str) -> Safe<'_> {
-    Safe(visible(text, Breaks::Spaces))
+    Safe(visible(text, LineBreaks::Spaces))
 }
 
 /// Makes `text` safe for several lines: keeps `\n` and `\t`, and turns `\r\n` into `\n`.
 pub(crate) fn safe_block(text: &str) -> Safe<'_> {
-    Safe(visible(text, Breaks::Kept))
+    Safe(visible(text, LineBreaks::Preserved))
 }
 
 impl<'a> Safe<'a> {

@@ -3,7 +3,7 @@
 //! Everything is a function of a [`Clock`]; this module never asks the system what time it is.
 
 use super::text::safe;
-use annals::when::Now;
+use annals::time_input::Now;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan as _, Zoned};
@@ -95,12 +95,16 @@ impl Clock {
 
     /// Reads what `--since` takes. A bare day means its first instant.
     pub(crate) fn since(&self, text: &str) -> Result<Timestamp, BadTime> {
-        self.now().since(text).ok_or_else(|| BadTime::of(text))
+        self.now()
+            .parse_since(text)
+            .ok_or_else(|| BadTime::of(text))
     }
 
     /// Reads what `--until` takes. A bare day means its last instant.
     pub(crate) fn until(&self, text: &str) -> Result<Timestamp, BadTime> {
-        self.now().until(text).ok_or_else(|| BadTime::of(text))
+        self.now()
+            .parse_until(text)
+            .ok_or_else(|| BadTime::of(text))
     }
 
     /// What a typed time depends on.

@@ -292,7 +292,7 @@ fn a_session_that_was_begun_stays_listed_beside_another_in_its_log() {
 /// What each session has in a log is remembered, and what is added later is read alone.
 #[test]
 fn sessions_of_a_shared_log_are_found_without_reading_it_again() {
-    use annals::index::Catalogue;
+    use annals::index::Index;
     use annals::store::{Root, Store};
     let stage = Stage::empty().with_layout("orchestrator");
     let folder = stage.root.join("projects/v_FXjHoCS5zUJmfyn-5v");
@@ -322,13 +322,13 @@ fn sessions_of_a_shared_log_are_found_without_reading_it_again() {
         let sessions = inventory.sessions.iter();
         let shares = sessions.map(|files| {
             let log = files.log.as_ref().unwrap();
-            format!("{} {:?}", files.id, log.share)
+            format!("{} {:?}", files.id, log.slice)
         });
         shares.collect::<Vec<_>>()
     };
     // What was written a moment ago is not remembered.
     std::thread::sleep(std::time::Duration::from_millis(300));
-    let mut catalogue = Catalogue::open(&state).unwrap();
+    let mut catalogue = Index::open(&state).unwrap();
     let first = catalogue.inventory(&store);
     assert_eq!(first.sessions.len(), 2);
     for more in [line(1, "new"), line(2, "one")] {

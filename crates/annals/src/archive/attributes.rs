@@ -58,7 +58,7 @@ impl From<&Metadata> for Owner {
 
 /// An extended attribute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Attribute {
+pub struct ExtendedAttribute {
     /// Its name.
     pub name: String,
     /// Its value in Base64; nothing if it was not kept.
@@ -66,7 +66,7 @@ pub struct Attribute {
     pub value: Option<String>,
 }
 
-impl Attribute {
+impl ExtendedAttribute {
     /// The value, if it was kept and may be set.
     fn bytes(&self) -> Option<Vec<u8>> {
         let value = self.value.as_ref().filter(|_| self.name.starts_with(USER));
@@ -76,7 +76,7 @@ impl Attribute {
 
 /// A directory that archived files lay in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Dir {
+pub struct ArchivedDir {
     /// Its path within the root.
     pub path: PathBuf,
     /// Its permissions.
@@ -85,10 +85,10 @@ pub struct Dir {
     pub owner: Owner,
     /// Its extended attributes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub attributes: Vec<Attribute>,
+    pub attributes: Vec<ExtendedAttribute>,
 }
 
-impl Dir {
+impl ArchivedDir {
     /// A directory as it is now; `None` if there is none of that name.
     pub(super) fn read(root: &Path, within: &Path) -> Result<Option<Self>> {
         let path = root.join(within);
@@ -98,7 +98,7 @@ impl Dir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io("stat", &path, error)),
         };
-        Ok(Some(Dir {
+        Ok(Some(ArchivedDir {
             path: within.to_owned(),
             mode: metadata.mode() & 0o7777,
             owner: Owner::from(&metadata),
@@ -132,12 +132,12 @@ impl Dir {
 }
 
 /// Reads the attributes that are kept of a file or a directory.
-pub(super) fn read(path: &Path) -> Result<Vec<Attribute>> {
+pub(super) fn read(path: &Path) -> Result<Vec<ExtendedAttribute>> {
     read_upto(path, MOST)
 }
 
 /// The same with so many bytes of names and values at most.
-pub(super) fn read_upto(path: &Path, mut room: usize) -> Result<Vec<Attribute>> {
+pub(super) fn read_upto(path: &Path, mut room: usize) -> Result<Vec<ExtendedAttribute>> {
     /// The system lists no more.
     const NAMES: usize = 64 << 10;
     let failed = |errno: Errno| Error::io("read the attributes of", path, errno.into());
@@ -172,14 +172,18 @@ pub(super) fn read_upto(path: &Path, mut room: usize) -> Result<Vec<Attribute>> 
             Err(error) => return Err(failed(error)),
         };
         let name = String::from_utf8_lossy(name).into_owned();
-        found.push(Attribute { name, value });
+        found.push(ExtendedAttribute { name, value });
     }
     found.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(found)
 }
 
 /// Gives a file its owner and attributes, as far as that may be; returns what could not be restored.
-pub(super) fn apply(file: &File, owner: Option<Owner>, attributes: &[Attribute]) -> Vec<String> {
+pub(super) fn apply(
+    file: &File,
+    owner: Option<Owner>,
+    attributes: &[ExtendedAttribute],
+) -> Vec<String> {
     let mut left = Vec::new();
     let now = file.metadata().ok().map(|metadata| Owner::from(&metadata));
     if let Some(owner) = owner.filter(|_| owner != now) {
@@ -193,7 +197,7 @@ pub(super) fn apply(file: &File, owner: Option<Owner>, attributes: &[Attribute])
             left.push(Lack::Group(owner.gid).to_string());
         }
     }
-    let is_set = |attribute: &Attribute| {
+    let is_set = |attribute: &ExtendedAttribute| {
         let value = attribute.bytes();
         let set = |value: Vec<u8>| fsetxattr(file, &attribute.name, &value, XattrFlags::empty());
         value.is_some_and(|value| set(value).is_ok())
@@ -204,7 +208,10 @@ pub(super) fn apply(file: &File, owner: Option<Owner>, attributes: &[Attribute])
 }
 
 /// What could not be restored, as far as that is known before it is tried.
-pub(super) fn foresee(owner: Option<Owner>, attributes: &[Attribute]) -> Vec<String> {
+pub(super) fn not_restorable(
+    owner: Option<Owner>,
+    attributes: &[ExtendedAttribute],
+) -> Vec<String> {
     let mut left = Vec::new();
     if let Some(owner) = owner.filter(|_| !geteuid().is_root()) {
         if geteuid().as_raw() != owner.uid {

@@ -7,28 +7,28 @@
 //! Owns packs: their form, writing and reading them, telling damage. Which files a session has, and
 //! removing them, is the store's business.
 
-mod allowed;
+mod archive_all;
 mod attributes;
-mod forget;
-mod index;
-mod keep;
-mod living;
-mod meant;
+mod find;
+mod locate;
+mod member_list;
+mod open_error;
 mod pack;
+mod pack_index;
+mod pack_writer;
+mod remove;
 mod restore;
-mod root;
-mod roster;
+mod restore_filter;
+mod restore_sources;
+mod resumable_sha256;
+mod root_files;
 mod salvage;
-mod same;
 mod session;
-mod sum;
+mod superseded;
 #[cfg(test)]
 mod tests;
-mod there;
-mod unread;
+mod update;
 mod verify;
-mod write;
-mod writer;
 
 use std::collections::HashMap;
 use std::fs;
@@ -38,22 +38,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
-pub use attributes::{Attribute, Dir, Owner};
-pub use forget::Forgotten;
-pub use index::{Frame, Index, Member, Named, Part, Row, Sum, VERSION};
-pub use keep::{KeepOptions, Kept};
-pub use living::Restoring;
+pub use archive_all::{ArchiveAllOptions, ArchiveAllReport};
+pub use attributes::{ArchivedDir, ExtendedAttribute, Owner};
+pub use locate::FileLocator;
+pub(crate) use member_list::{MemberList, is_attachment, path_hash};
 pub use pack::{Pack, PackedFile};
-pub use restore::{Fate, Restored, RestoredDir, RestoredFile};
-pub use root::ROOT;
-pub(crate) use root::is_told;
-pub(crate) use roster::{Roster, is_beside, number};
+pub use pack_index::{
+    Checksum, Frame, FrameRange, Member, PackIndex, PackedListRow, PackedSession, VERSION,
+};
+pub use remove::PackRemoval;
+pub use restore::{RestoreOutcome, Restored, RestoredDir, RestoredFile};
+pub use restore_sources::RestoreSources;
+pub use root_files::ROOT_ID;
+pub(crate) use root_files::is_listed_when_archived;
 pub use salvage::Salvaged;
-pub(crate) use same::standing;
 pub use session::Archived;
-pub use there::Whereabouts;
-pub use verify::{Damage, Verified, verify};
-pub use write::{Contents, SetAside, Stored, store};
+pub(crate) use superseded::superseding_packs;
+pub use update::{PackContents, PackUpdate, SetAside, update_pack};
+pub use verify::{Damage, VerifyReport, verify};
 
 use crate::error::{Error, Result};
 use crate::store::{ReadFailures, Root};
@@ -91,18 +93,18 @@ impl Archive {
 
     /// Every pack, in the order of their names; one that cannot be read is told in its place.
     pub fn packs(&self) -> Result<Vec<Result<Pack>>> {
-        let paths = self.paths()?;
+        let paths = self.pack_paths()?;
         Ok(paths.iter().map(|path| Pack::open(path)).collect())
     }
 
     /// Whether a directory lies there, perhaps behind a link.
     fn is_dir(&self, path: &Path) -> bool {
-        let found = self.failures.target(path);
+        let found = self.failures.target_metadata(path);
         found.is_some_and(|found| found.is_dir())
     }
 
     /// Where packs lie, in the order of their names.
-    pub fn paths(&self) -> Result<Vec<PathBuf>> {
+    pub fn pack_paths(&self) -> Result<Vec<PathBuf>> {
         let mut paths = Vec::new();
         for root in names(&self.dir)? {
             if self.is_dir(&root) {
@@ -114,13 +116,13 @@ impl Archive {
     }
 
     /// Where the packs of some roots lie, or of all.
-    pub fn paths_in(&self, roots: Option<&[Root]>) -> Result<Vec<PathBuf>> {
+    pub fn pack_paths_in(&self, roots: Option<&[Root]>) -> Result<Vec<PathBuf>> {
         let Some(roots) = roots else {
-            return self.paths();
+            return self.pack_paths();
         };
         let mut paths = Vec::new();
         for root in roots {
-            paths.extend(self.packs_of(root)?);
+            paths.extend(self.pack_paths_of_root(root)?);
         }
         paths.sort();
         paths.dedup();
@@ -128,8 +130,8 @@ impl Archive {
     }
 
     /// Where the packs of one root lie, in the order of their names.
-    pub fn packs_of(&self, root: &Root) -> Result<Vec<PathBuf>> {
-        let mut packs = names(&self.dir_of(root))?;
+    pub fn pack_paths_of_root(&self, root: &Root) -> Result<Vec<PathBuf>> {
+        let mut packs = names(&self.root_dir(root))?;
         packs.retain(|path| is_pack(path));
         Ok(packs)
     }
@@ -138,7 +140,7 @@ impl Archive {
     pub fn set_aside_in(&self, roots: Option<&[Root]>) -> Result<Vec<PathBuf>> {
         let dirs = match roots {
             None => names(&self.dir)?,
-            Some(roots) => roots.iter().map(|root| self.dir_of(root)).collect(),
+            Some(roots) => roots.iter().map(|root| self.root_dir(root)).collect(),
         };
         let mut aside = Vec::new();
         for dir in dirs {
@@ -163,7 +165,7 @@ impl Archive {
     }
 
     /// Where the packs of a root lie.
-    pub fn dir_of(&self, root: &Root) -> PathBuf {
+    pub fn root_dir(&self, root: &Root) -> PathBuf {
         let mut dirs = self.dirs.lock().unwrap_or_else(PoisonError::into_inner);
         let name = (root.layout.name(), root.path.clone());
         let dir = dirs.entry(name).or_insert_with(|| self.find_dir(root));
@@ -188,13 +190,13 @@ impl Archive {
     }
 
     /// Where a session of a root is kept. Two folders of a root may hold a session of one id.
-    pub fn path_of(&self, root: &Root, session: &str, folder: Option<&str>) -> PathBuf {
-        self.dir_of(root).join(name_of(session, folder))
+    pub fn pack_path(&self, root: &Root, session: &str, folder: Option<&str>) -> PathBuf {
+        self.root_dir(root).join(pack_name(session, folder))
     }
 }
 
 /// The name of a session's pack among those of its root.
-pub(crate) fn name_of(session: &str, folder: Option<&str>) -> String {
+pub(crate) fn pack_name(session: &str, folder: Option<&str>) -> String {
     let tag = tag(&[folder.unwrap_or_default().as_bytes()]);
     // An id is a safe name, and short enough.
     format!("{session}.{tag}.pack")
@@ -215,7 +217,7 @@ fn is_aside(path: &Path) -> bool {
 }
 
 /// Whether a pack that was set aside is, by its name, that of a session with such a beginning.
-pub fn is_aside_of(path: &Path, id: &str) -> bool {
+pub fn is_set_aside_pack_of(path: &Path, id: &str) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let Some(name) = name.and_then(|name| name.strip_prefix(ASIDE)) else {
         return false;

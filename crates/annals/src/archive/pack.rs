@@ -17,12 +17,12 @@ use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 use zstd::bulk::Decompressor;
 
-use super::allowed::Standing;
-use super::index::{Frame, Index, Member, Named, Part, VERSION};
-use super::root::ROOT;
-use super::unread::Unread;
+use super::open_error::PackOpenError;
+use super::pack_index::{Frame, FrameRange, Member, PackIndex, PackedSession, VERSION};
+use super::restore_filter::PackTrust;
+use super::root_files::ROOT_ID;
 use crate::error::{Error, Result};
-use crate::jsonl::{Bytes, FileId};
+use crate::jsonl::{FileId, ReadAt};
 use crate::model::SessionId;
 
 /// A pack begins with this, its version, and sixteen random bytes that its footers are made with.
@@ -45,7 +45,7 @@ pub struct Pack {
     /// Where it lies.
     pub path: PathBuf,
     /// What it holds.
-    pub index: Arc<Index>,
+    pub index: Arc<PackIndex>,
     /// How long it is.
     pub bytes: u64,
     /// How much of that stands behind the last whole index: someone was killed while writing it, or
@@ -55,7 +55,7 @@ pub struct Pack {
     at: u64,
     /// What its file was when it was opened.
     id: FileId,
-    pub(super) standing: Arc<Standing>,
+    pub(super) trust: Arc<PackTrust>,
     pub(super) source: Arc<Source>,
 }
 
@@ -71,21 +71,21 @@ pub(super) struct Source {
 impl Pack {
     /// Opens a pack and reads its index. Refuses one that does not add up.
     pub fn open(path: &Path) -> Result<Self> {
-        Pack::open_or_lost(path).map_err(Unread::into_error)
+        Pack::open_or_lost(path).map_err(PackOpenError::into_error)
     }
 
     /// The same, and whether one that cannot be read is beyond reading.
-    pub(super) fn open_or_lost(path: &Path) -> Result<Self, Unread> {
+    pub(super) fn open_or_lost(path: &Path) -> Result<Self, PackOpenError> {
         Pack::read(path, open(path)?)
     }
 
     /// The pack that an open file is.
-    pub(super) fn of(path: &Path, file: File) -> Result<Self> {
-        Pack::read(path, file).map_err(Unread::into_error)
+    pub(super) fn from_file(path: &Path, file: File) -> Result<Self> {
+        Pack::read(path, file).map_err(PackOpenError::into_error)
     }
 
     /// The same, told apart.
-    pub(super) fn read(path: &Path, file: File) -> Result<Self, Unread> {
+    pub(super) fn read(path: &Path, file: File) -> Result<Self, PackOpenError> {
         let failed = |error| Error::io("read", path, error);
         let metadata = file.metadata().map_err(failed)?;
         if !metadata.is_file() {
@@ -95,18 +95,18 @@ impl Pack {
         let found = last_index(&file, metadata.len(), &nonce).map_err(failed)?;
         let Some(found) = found else {
             let why = "is damaged: no whole index was found in it, so what it holds cannot be told";
-            return Err(Unread::Lost(refused(path, why)));
+            return Err(PackOpenError::Lost(refused(path, why)));
         };
         let index = read_index(path, &found.index)?;
-        Pack::with(path, file, metadata.len(), index, found.at..found.end).map_err(Into::into)
+        Pack::from_index(path, file, metadata.len(), index, found.at..found.end).map_err(Into::into)
     }
 
     /// The pack of an index, which lies with its footer at that place of the file.
-    pub(super) fn with(
+    pub(super) fn from_index(
         path: &Path,
         file: File,
         bytes: u64,
-        index: Index,
+        index: PackIndex,
         place: Range<u64>,
     ) -> Result<Self> {
         if let Some(fault) = index.fault(HEADER as u64..place.start) {
@@ -121,7 +121,7 @@ impl Pack {
             torn: bytes.saturating_sub(place.end),
             at: place.start,
             id: FileId::from(&metadata),
-            standing: Arc::default(),
+            trust: Arc::default(),
             source: Arc::new(Source {
                 path: path.to_owned(),
                 file,
@@ -131,7 +131,7 @@ impl Pack {
     }
 
     /// Whether a file is the one that it reads, with all that it had.
-    pub(super) fn is_file(&self, other: &FileId) -> bool {
+    pub(super) fn is_same_file(&self, other: &FileId) -> bool {
         self.id.same_file(other) && other.len >= self.bytes
     }
 
@@ -159,11 +159,11 @@ impl Pack {
 
     /// It ends with both copies of a complete index.
     pub(super) fn is_whole(&self) -> io::Result<bool> {
-        Ok(self.torn == 0 && !self.index.checkpoint && self.is_twice()?)
+        Ok(self.torn == 0 && !self.index.checkpoint && self.has_intact_first_index()?)
     }
 
     /// Where its index begins.
-    pub(super) fn index_at(&self) -> u64 {
+    pub(super) fn index_offset(&self) -> u64 {
         self.at
     }
 
@@ -173,15 +173,15 @@ impl Pack {
     }
 
     /// Earlier versions of files that were replaced or cut, the oldest first.
-    pub fn earlier(&self) -> &[Member] {
+    pub fn earlier_versions(&self) -> &[Member] {
         &self.index.earlier
     }
 
     /// The pack as if an earlier version of a file were the newest: by its number in
-    /// [`Pack::earlier`], from 1. `None` if there are not so many.
-    pub fn with_earlier(&self, number: usize) -> Option<Pack> {
-        let earlier = self.earlier().get(number.checked_sub(1)?)?.clone();
-        let mut index = Index::clone(&self.index);
+    /// [`Pack::earlier_versions`], from 1. `None` if there are not so many.
+    pub fn with_earlier_version(&self, number: usize) -> Option<Pack> {
+        let earlier = self.earlier_versions().get(number.checked_sub(1)?)?.clone();
+        let mut index = PackIndex::clone(&self.index);
         match index.members.iter_mut().find(|it| it.path == earlier.path) {
             Some(newest) => *newest = earlier,
             None => index.members.push(earlier),
@@ -199,23 +199,23 @@ impl Pack {
     }
 
     /// Whether one of its sessions has this id.
-    pub fn holds(&self, id: &str) -> bool {
+    pub fn has_session(&self, id: &str) -> bool {
         let mut sessions = self.index.sessions.iter();
-        sessions.any(|session| session.id == id) || (id == ROOT && self.is_of_root())
+        sessions.any(|session| session.id == id) || (id == ROOT_ID && self.has_no_session())
     }
 
     /// Whether the id of one of its sessions begins with this, or ends with it as a name does.
-    pub(super) fn fits(&self, id: &str) -> bool {
-        let fits = |session: &Named| {
-            let named = SessionId::new(&session.id).is_ok_and(|session| session.is_named(id));
+    pub(super) fn matches_id(&self, id: &str) -> bool {
+        let fits = |session: &PackedSession| {
+            let named = SessionId::new(&session.id).is_ok_and(|session| session.matches_name(id));
             named || session.id.starts_with(id)
         };
-        self.index.sessions.iter().any(fits) || self.holds(id)
+        self.index.sessions.iter().any(fits) || self.has_session(id)
     }
 
     /// What one of its files is to those who read it here: what it was, but for the time of its last
     /// change, which is the pack's. So whatever is done to the pack, what was learnt from it is learnt anew.
-    pub fn id_of(&self, member: &Member) -> FileId {
+    pub fn file_id(&self, member: &Member) -> FileId {
         FileId {
             ctime_ns: self.id.ctime_ns,
             ..member.id()
@@ -238,7 +238,7 @@ impl Pack {
             source: Arc::clone(&self.source),
             id: FileId {
                 len: start,
-                ..self.id_of(member)
+                ..self.file_id(member)
             },
             parts,
             own: Mutex::default(),
@@ -247,7 +247,11 @@ impl Pack {
 
     /// Unpacks a stretch of a frame and shows it, without a copy of it. Who goes through a pack needs
     /// no more than the one frame that files share.
-    pub(super) fn look_at<T>(&self, part: &Part, look: impl FnOnce(&[u8]) -> T) -> io::Result<T> {
+    pub(super) fn with_part<T>(
+        &self,
+        part: &FrameRange,
+        look: impl FnOnce(&[u8]) -> T,
+    ) -> io::Result<T> {
         // Members come from the index, which was looked through, but anyone can make one.
         let Some(frame) = self.index.frames.get(part.frame as usize) else {
             return Ok(look(&[]));
@@ -289,7 +293,7 @@ impl Pack {
     }
 
     /// The first copy of its index is as it should be, if there are two.
-    pub(super) fn is_twice(&self) -> io::Result<bool> {
+    pub(super) fn has_intact_first_index(&self) -> io::Result<bool> {
         // A torn second copy leaves the first one alone, and is told of anyway.
         if !self.index.twice || self.torn > 0 {
             return Ok(true);
@@ -327,7 +331,7 @@ impl Pack {
     }
 
     /// Lets the system forget what it has read of the pack, so that it is read from the disk again.
-    pub fn forget_pages(&self) {
+    pub fn drop_page_cache(&self) {
         // A hint; without it the page cache answers.
         #[cfg(target_os = "linux")]
         let _ = rustix::fs::fadvise(&self.source.file, 0, None, rustix::fs::Advice::DontNeed);
@@ -350,11 +354,11 @@ pub struct PackedFile {
 struct Stretch {
     /// Where in the file it begins.
     start: u64,
-    part: Part,
+    part: FrameRange,
     frame: Frame,
 }
 
-impl Bytes for PackedFile {
+impl ReadAt for PackedFile {
     fn id(&self) -> io::Result<FileId> {
         Ok(self.id)
     }
@@ -460,12 +464,12 @@ pub(super) fn refused(path: &Path, why: &str) -> Error {
 }
 
 /// Reads the beginning of a pack: what its footers are made with.
-fn header(path: &Path, file: &File, len: u64) -> Result<[u8; 16], Unread> {
+fn header(path: &Path, file: &File, len: u64) -> Result<[u8; 16], PackOpenError> {
     let mut header = [0; HEADER];
     file.read_exact_at(&mut header, 0)
         .map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => {
-                Unread::Lost(refused(path, "is no pack: it is too short"))
+                PackOpenError::Lost(refused(path, "is no pack: it is too short"))
             }
             _ => Error::io("read", path, error).into(),
         })?;
@@ -473,7 +477,7 @@ fn header(path: &Path, file: &File, len: u64) -> Result<[u8; 16], Unread> {
     let (version, nonce) = rest.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
     if magic != MAGIC {
         let why = "is no pack of an archive, or its beginning is damaged";
-        return Err(Unread::Lost(refused(path, why)));
+        return Err(PackOpenError::Lost(refused(path, why)));
     }
     let version = u32::from_le_bytes(*version);
     let nonce = nonce.try_into().unwrap_or([0; 16]);
@@ -484,11 +488,11 @@ fn header(path: &Path, file: &File, len: u64) -> Result<[u8; 16], Unread> {
             let why = format!(
                 "is damaged: its header says version {version}, and its index, whose checksum fits, {VERSION}"
             );
-            return Err(Unread::Lost(refused(path, &why)));
+            return Err(PackOpenError::Lost(refused(path, &why)));
         }
         Ordering::Greater => return Err(other_version(path, version).into()),
         // There never was such a version: it is damage.
-        Ordering::Less => return Err(Unread::Lost(other_version(path, version))),
+        Ordering::Less => return Err(PackOpenError::Lost(other_version(path, version))),
     }
     Ok(nonce)
 }
@@ -619,11 +623,12 @@ fn index_before(
     }))
 }
 
-pub(super) fn read_index(path: &Path, (len, bytes): &(u64, Vec<u8>)) -> Result<Index> {
+pub(super) fn read_index(path: &Path, (len, bytes): &(u64, Vec<u8>)) -> Result<PackIndex> {
     let wrong = |why: String| refused(path, &format!("has an index that cannot be read: {why}"));
     let json = zstd::bulk::decompress(bytes, *len as usize);
     let json = json.map_err(|error| wrong(error.to_string()))?;
-    let index: Index = serde_json::from_slice(&json).map_err(|error| wrong(error.to_string()))?;
+    let index: PackIndex =
+        serde_json::from_slice(&json).map_err(|error| wrong(error.to_string()))?;
     match index.version {
         VERSION => Ok(index),
         other => Err(other_version(path, other)),

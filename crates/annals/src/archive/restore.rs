@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::attributes::{self, Dir};
-use super::index::Member;
+use super::attributes::{self, ArchivedDir};
 use super::pack::{self, Pack};
-use super::salvage::State;
-use super::sum::Summing;
+use super::pack_index::Member;
+use super::resumable_sha256::ResumableSha256;
+use super::salvage::MemberVersion;
+use super::update::open_source;
 use super::verify::unpack;
-use super::write::open_source;
-use crate::convert::stage::{Naming, Stage};
+use crate::convert::staging::{CommitMode, StagingDir};
 use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::store::{Root, Store};
@@ -66,7 +66,7 @@ pub struct RestoredFile {
     /// Its length.
     pub bytes: u64,
     /// What becomes of it.
-    pub fate: Fate,
+    pub fate: RestoreOutcome,
     /// The stretches of it that cannot be read any more, each with where it began and how long it was.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<(u64, u64)>,
@@ -85,7 +85,7 @@ pub struct RestoredFile {
 /// What becomes of an archived file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Fate {
+pub enum RestoreOutcome {
     /// It is put back.
     New,
     /// It is there as it was.
@@ -110,8 +110,8 @@ pub enum Fate {
 
 impl Restored {
     /// The files that another one is in the place of.
-    pub fn in_the_way(&self) -> impl Iterator<Item = &RestoredFile> {
-        let different = |file: &&RestoredFile| file.fate == Fate::Different;
+    pub fn conflicts(&self) -> impl Iterator<Item = &RestoredFile> {
+        let different = |file: &&RestoredFile| file.fate == RestoreOutcome::Different;
         self.files.iter().filter(different)
     }
 
@@ -122,7 +122,11 @@ impl Restored {
 
     /// Nothing of it can be read any more, so there is nothing to put back.
     pub fn is_lost(&self) -> bool {
-        !self.files.is_empty() && self.files.iter().all(|file| file.fate == Fate::Lost)
+        !self.files.is_empty()
+            && self
+                .files
+                .iter()
+                .all(|file| file.fate == RestoreOutcome::Lost)
     }
 
     /// The files that are not put back as they were, because some of them cannot be read any more.
@@ -134,13 +138,16 @@ impl Restored {
 
 impl RestoredFile {
     /// It is put back, whole or in part.
-    pub fn is_put_back(&self) -> bool {
-        matches!(self.fate, Fate::New | Fate::Partial | Fate::Earlier)
+    pub fn is_restored(&self) -> bool {
+        matches!(
+            self.fate,
+            RestoreOutcome::New | RestoreOutcome::Partial | RestoreOutcome::Earlier
+        )
     }
 
     /// How many bytes of it are put back.
     fn put_back(&self) -> u64 {
-        match self.is_put_back() {
+        match self.is_restored() {
             true => self.bytes.saturating_sub(self.gone()),
             false => 0,
         }
@@ -154,23 +161,27 @@ impl RestoredFile {
 
 impl Pack {
     /// What putting its files back would do; `to` another root, if not to their own.
-    pub fn restoring(&self, to: Option<&Path>) -> Result<Restored> {
+    pub fn plan_restore(&self, to: Option<&Path>) -> Result<Restored> {
         Ok(self.plan(to, false)?.0)
     }
 
     /// What putting back what can be read of its files would do.
-    pub fn salvaging(&self, to: Option<&Path>) -> Result<Restored> {
+    pub fn plan_salvage(&self, to: Option<&Path>) -> Result<Restored> {
         Ok(self.plan(to, true)?.0)
     }
 
     /// What would be done, and where each of the files comes from.
-    pub(super) fn plan(&self, to: Option<&Path>, salvage: bool) -> Result<(Restored, Vec<State>)> {
+    pub(super) fn plan(
+        &self,
+        to: Option<&Path>,
+        salvage: bool,
+    ) -> Result<(Restored, Vec<MemberVersion>)> {
         let root = self.target(to)?;
         let mut states = self.states(salvage, &|member| self.is_log(&root, member));
-        let fate = |state: &State| -> Result<RestoredFile> {
+        let fate = |state: &MemberVersion| -> Result<RestoredFile> {
             let member = &state.member;
             let path = root.path.join(&member.path);
-            root.guard(&path)?;
+            root.ensure_inside(&path)?;
             let gone: u64 = state.lost.iter().map(|it| it.end - it.start).sum();
             let left = member.len.saturating_sub(gone);
             let is_log = self.is_log(&root, member);
@@ -178,13 +189,19 @@ impl Pack {
                 path: member.path.clone(),
                 bytes: member.len,
                 fate: match (fate(&path, member, is_log)?, state.earlier) {
-                    (Fate::New, _) if !self.may_put_back(&root, &member.path) => Fate::Held,
-                    (Fate::New, None) if state.lost.is_empty() => Fate::New,
-                    (Fate::New, Some(_)) if state.lost.is_empty() => Fate::Earlier,
+                    (RestoreOutcome::New, _) if !self.may_restore(&root, &member.path) => {
+                        RestoreOutcome::Held
+                    }
+                    (RestoreOutcome::New, None) if state.lost.is_empty() => RestoreOutcome::New,
+                    (RestoreOutcome::New, Some(_)) if state.lost.is_empty() => {
+                        RestoreOutcome::Earlier
+                    }
                     // An empty log would be taken for one in which nothing was ever said.
-                    (Fate::New, _) if left > 0 && is_log => Fate::Partial,
-                    (Fate::New, _) => Fate::Lost,
-                    (Fate::Different, _) if self.may_differ(member) => Fate::Left,
+                    (RestoreOutcome::New, _) if left > 0 && is_log => RestoreOutcome::Partial,
+                    (RestoreOutcome::New, _) => RestoreOutcome::Lost,
+                    (RestoreOutcome::Different, _) if self.may_differ(member) => {
+                        RestoreOutcome::Left
+                    }
                     (there, _) => there,
                 },
                 lost: state
@@ -200,19 +217,22 @@ impl Pack {
         let mut files = states.iter().map(fate).collect::<Result<Vec<_>>>()?;
         // Of one that is there, it is of no matter what else can be read.
         for (state, file) in states.iter_mut().zip(&mut files) {
-            if matches!(file.fate, Fate::Same | Fate::Grown | Fate::Left) {
+            if matches!(
+                file.fate,
+                RestoreOutcome::Same | RestoreOutcome::Grown | RestoreOutcome::Left
+            ) {
                 (file.earlier, state.earlier) = (None, None);
             }
-            if file.is_put_back() {
+            if file.is_restored() {
                 let (owner, attributes) = self.belongings_of(&state.member);
-                file.not_restored = attributes::foresee(owner, attributes);
+                file.not_restored = attributes::not_restorable(owner, attributes);
             }
         }
-        let back = files.iter().filter(|file| file.is_put_back());
+        let back = files.iter().filter(|file| file.is_restored());
         let dirs = missing_dirs(&root, back.map(|file| (self, file.path.as_path())))?;
         let dirs = dirs.into_values().map(|dir| RestoredDir {
             path: dir.path.clone(),
-            not_restored: attributes::foresee(Some(dir.owner), &dir.attributes),
+            not_restored: attributes::not_restorable(Some(dir.owner), &dir.attributes),
         });
         let sessions = self.index.sessions.iter();
         let restored = Restored {
@@ -236,7 +256,7 @@ impl Pack {
 
     /// Puts its files back. Refuses if another log is in the place of the session's, or if any file is
     /// damaged; then nothing is changed. Other files that are in the way stay, and the archived ones stay
-    /// in the archive ([`Fate::Left`]). A run that was cut off can be run again.
+    /// in the archive ([`RestoreOutcome::Left`]). A run that was cut off can be run again.
     pub fn restore(&self, to: Option<&Path>) -> Result<Restored> {
         let (plan, states) = self.plan(to, false)?;
         self.carry_out(to, plan, &states)
@@ -256,9 +276,9 @@ impl Pack {
         &self,
         to: Option<&Path>,
         mut plan: Restored,
-        states: &[State],
+        states: &[MemberVersion],
     ) -> Result<Restored> {
-        if let Some(other) = plan.in_the_way().next() {
+        if let Some(other) = plan.conflicts().next() {
             let path = plan.root.join(&other.path);
             return Err(Error::refused(format!(
                 "{} is there already and differs from what was archived; nothing was changed (--to DIR puts the session elsewhere)",
@@ -273,19 +293,19 @@ impl Pack {
         }
         let root = self.target(to)?;
         let each = states.iter().zip(&plan.files);
-        let fresh = each.filter(|(_, file)| file.is_put_back());
+        let fresh = each.filter(|(_, file)| file.is_restored());
         let fresh: Vec<Source<'_>> = fresh
             .map(|(state, file)| Source {
                 pack: &state.pack,
                 member: &state.member,
-                partly: file.fate == Fate::Partial,
+                partly: file.fate == RestoreOutcome::Partial,
             })
             .collect();
         // One that was killed when all had their names leaves an empty stage.
         let left = jsonl::exists(&root.path.join(STAGE))?;
         if left || !fresh.is_empty() {
             let mut not_restored = self.place(&root, &fresh)?;
-            for file in plan.files.iter_mut().filter(|file| file.is_put_back()) {
+            for file in plan.files.iter_mut().filter(|file| file.is_restored()) {
                 file.not_restored = not_restored.remove(&file.path).unwrap_or_default();
             }
             for dir in &mut plan.dirs {
@@ -293,7 +313,7 @@ impl Pack {
             }
         }
         if !self.index.lone {
-            let is_gone = |fate| matches!(fate, Fate::Lost | Fate::Held);
+            let is_gone = |fate| matches!(fate, RestoreOutcome::Lost | RestoreOutcome::Held);
             let there = plan.files.iter().filter(|it| !is_gone(it.fate));
             let logs: Vec<PathBuf> = there.map(|it| it.path.clone()).collect();
             let rows = self.index.rows.iter();
@@ -323,8 +343,8 @@ impl Pack {
     /// of files and directories could not be restored, by their paths.
     fn place(&self, root: &Root, members: &[Source<'_>]) -> Result<HashMap<PathBuf, Vec<String>>> {
         // The main log gets its name last: until then there is no session that could be taken for whole.
-        let main = self.index.main().map(|main| main.path.as_path());
-        let stage = Stage::named(root, STAGE, "restoring", Naming::AtTheEnd)?;
+        let main = self.index.main_log().map(|main| main.path.as_path());
+        let stage = StagingDir::with_name(root, STAGE, "restoring", CommitMode::AtEnd)?;
         let mut not_restored = HashMap::new();
         for source in members.iter().rev() {
             let Source {
@@ -346,7 +366,7 @@ impl Pack {
         let sources = sources.map(|source| (source.pack, source.member.path.as_path()));
         let dirs = missing_dirs(root, sources)?;
         for (path, dir) in &dirs {
-            root.guard(path)?;
+            root.ensure_inside(path)?;
             jsonl::ensure_dir(path)?;
             not_restored.insert(dir.path.clone(), dir.apply_open(path)?);
         }
@@ -365,7 +385,7 @@ impl Pack {
     /// Unpacks a file, and returns what beside its content could not be restored.
     fn stage(
         &self,
-        stage: &Stage,
+        stage: &StagingDir,
         member: &Member,
         partly: bool,
         last: bool,
@@ -386,7 +406,7 @@ impl Pack {
         // Its mode comes last: a new owner takes some of it away.
         let (owner, attributes) = self.belongings_of(member);
         let left = attributes::apply(staged.file(), owner, attributes);
-        staged.like(self.mode_of(member), member.mtime_ns);
+        staged.set_metadata(self.mode_of(member), member.mtime_ns);
         match last {
             true => stage.commit_last(staged)?,
             false => stage.commit(staged)?,
@@ -398,7 +418,7 @@ impl Pack {
     fn put_sound(&self, member: &Member, mut put: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let (mut gap, mut open) = (false, false);
         for part in &member.parts {
-            let given = self.look_at(part, |bytes| {
+            let given = self.with_part(part, |bytes| {
                 if gap && open {
                     put(b"\n")?;
                 }
@@ -431,9 +451,10 @@ struct Source<'a> {
 fn missing_dirs<'a>(
     root: &Root,
     files: impl Iterator<Item = (&'a Pack, &'a Path)>,
-) -> Result<BTreeMap<PathBuf, &'a Dir>> {
+) -> Result<BTreeMap<PathBuf, &'a ArchivedDir>> {
     let dirs = files.flat_map(|(pack, path)| pack.dirs_of(path));
-    let dirs: BTreeMap<PathBuf, &Dir> = dirs.map(|dir| (root.path.join(&dir.path), dir)).collect();
+    let dirs: BTreeMap<PathBuf, &ArchivedDir> =
+        dirs.map(|dir| (root.path.join(&dir.path), dir)).collect();
     let mut missing = BTreeMap::new();
     for (path, dir) in dirs {
         if !jsonl::exists(&path)? {
@@ -443,19 +464,19 @@ fn missing_dirs<'a>(
     Ok(missing)
 }
 
-fn fate(path: &Path, member: &Member, is_log: bool) -> Result<Fate> {
+fn fate(path: &Path, member: &Member, is_log: bool) -> Result<RestoreOutcome> {
     let Some((file, metadata)) = open_source(path)? else {
-        return Ok(Fate::New);
+        return Ok(RestoreOutcome::New);
     };
     let there = match metadata.len().cmp(&member.len) {
-        Ordering::Equal => Fate::Same,
-        Ordering::Greater if is_log => Fate::Grown,
-        _ => return Ok(Fate::Different),
+        Ordering::Equal => RestoreOutcome::Same,
+        Ordering::Greater if is_log => RestoreOutcome::Grown,
+        _ => return Ok(RestoreOutcome::Different),
     };
-    let sum = Summing::of(file.take(member.len));
+    let sum = ResumableSha256::digest_reader(file.take(member.len));
     let sum = sum.map_err(|error| Error::io("read", path, error))?;
     Ok(match sum == member.sha256 {
         true => there,
-        false => Fate::Different,
+        false => RestoreOutcome::Different,
     })
 }

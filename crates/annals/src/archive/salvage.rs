@@ -14,11 +14,11 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use super::Archive;
-use super::index::{Index, Member};
 use super::pack::{self, END, FOOTER, HEADER, MOST_INDEX, Pack};
+use super::pack_index::{Member, PackIndex};
 use super::verify::verify;
 use crate::error::{Error, Result};
-use crate::jsonl::Bytes as _;
+use crate::jsonl::ReadAt as _;
 use crate::store::Root;
 
 /// In a longer index one flipped bit is not looked for: it would take too long.
@@ -30,14 +30,14 @@ pub struct Salvaged {
     /// The pack.
     pub pack: Pack,
     /// What is wrong with it; nothing if it could be opened as any other.
-    pub wrong: Option<String>,
+    pub damage: Option<String>,
 }
 
 impl Pack {
     /// Opens a pack, also one of which the header or the end is damaged, if what it holds can be told.
     pub fn salvage(path: &Path) -> Result<Salvaged> {
         let opened = match Pack::open_or_lost(path) {
-            Ok(pack) if !pack.index.checkpoint => return Ok(Salvaged { pack, wrong: None }),
+            Ok(pack) if !pack.index.checkpoint => return Ok(Salvaged { pack, damage: None }),
             opened => opened,
         };
         let file = pack::open(path)?;
@@ -49,16 +49,16 @@ impl Pack {
         };
         let (pack, wrong) = match (found, opened) {
             (Some(found), opened) if opened.is_err() || !found.index.checkpoint => {
-                let pack = Pack::with(path, file, len, found.index, found.place)?;
+                let pack = Pack::from_index(path, file, len, found.index, found.place)?;
                 (pack, Some(found.wrong.to_owned()))
             }
             (_, Ok(pack)) => (pack, None),
-            (_, Err(error)) => return Err(error.into_loss()),
+            (_, Err(error)) => return Err(error.into_salvage_error()),
         };
         let wrong: Vec<String> = wrong.into_iter().chain(pack.describe_lost_end()).collect();
         Ok(Salvaged {
             pack,
-            wrong: Some(wrong.join("; ")),
+            damage: Some(wrong.join("; ")),
         })
     }
 
@@ -68,18 +68,18 @@ impl Pack {
             true => Pack::salvage(&self.path),
             false => Ok(Salvaged {
                 pack: self,
-                wrong: None,
+                damage: None,
             }),
         }
     }
 
     /// The stretches of a file that cannot be read any more.
-    pub fn lost(&self, member: &Member) -> Vec<Range<u64>> {
+    pub fn lost_ranges(&self, member: &Member) -> Vec<Range<u64>> {
         let mut lost: Vec<Range<u64>> = Vec::new();
         let mut at = 0;
         for part in &member.parts {
             let end = at + u64::from(part.len);
-            if self.look_at(part, |_| ()).is_err() {
+            if self.with_part(part, |_| ()).is_err() {
                 match lost.last_mut() {
                     Some(before) if before.end == at => before.end = end,
                     _ => lost.push(at..end),
@@ -93,7 +93,7 @@ impl Pack {
 
 /// A file as it was archived once, and what of it cannot be read any more.
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(super) struct MemberVersion {
     /// The pack as it told of it.
     pub(super) pack: Pack,
     pub(super) member: Member,
@@ -108,17 +108,21 @@ const MOST_BEFORE: usize = 256;
 impl Pack {
     /// Its files as they are to be put back: as they were last archived or, where what can be read is
     /// wanted and more can be read of an earlier state, that.
-    pub(super) fn states(&self, salvage: bool, is_log: &dyn Fn(&Member) -> bool) -> Vec<State> {
-        let newest = |member: &Member| State {
+    pub(super) fn states(
+        &self,
+        salvage: bool,
+        is_log: &dyn Fn(&Member) -> bool,
+    ) -> Vec<MemberVersion> {
+        let newest = |member: &Member| MemberVersion {
             pack: self.clone(),
             member: member.clone(),
             lost: match salvage {
-                true => self.lost(member),
+                true => self.lost_ranges(member),
                 false => Vec::new(),
             },
             earlier: None,
         };
-        let mut states: Vec<State> = self.members().iter().map(newest).collect();
+        let mut states: Vec<MemberVersion> = self.members().iter().map(newest).collect();
         if states.iter().all(|state| state.lost.is_empty()) {
             return states;
         }
@@ -126,7 +130,7 @@ impl Pack {
         for state in states.iter_mut().filter(|state| !state.lost.is_empty()) {
             let is_log = is_log(&state.member);
             let path = state.member.path.clone();
-            let versions = self.earlier().iter().rev();
+            let versions = self.earlier_versions().iter().rev();
             let versions = versions.filter(|it| it.path == path);
             let versions = versions.map(|it| (self, it, it.until.unwrap_or(self.index.archived)));
             let older = before.iter().filter_map(|pack| {
@@ -134,10 +138,10 @@ impl Pack {
                 Some((pack, member, pack.index.archived))
             });
             for (pack, member, when) in versions.chain(older) {
-                let other = State {
+                let other = MemberVersion {
                     pack: pack.clone(),
                     member: member.clone(),
-                    lost: pack.lost(member),
+                    lost: pack.lost_ranges(member),
                     earlier: Some(when),
                 };
                 // The newer one, where they are worth the same.
@@ -161,7 +165,7 @@ impl Pack {
             return found;
         }
         let nonce: [u8; 16] = header.last_chunk().copied().unwrap_or_default();
-        let mut end = self.index_at();
+        let mut end = self.index_offset();
         for _ in 0..MOST_BEFORE {
             let Ok(Some(index)) = pack::last_index(&file, end, &nonce) else {
                 break;
@@ -173,7 +177,7 @@ impl Pack {
             );
             let older = read.ok().zip(file.try_clone().ok());
             let older = older.and_then(|(read, file)| {
-                Pack::with(&self.path, file, self.bytes, read, place).ok()
+                Pack::from_index(&self.path, file, self.bytes, read, place).ok()
             });
             // It stands there twice.
             let last = found.last().unwrap_or(self).index.generation;
@@ -183,7 +187,7 @@ impl Pack {
     }
 }
 
-impl State {
+impl MemberVersion {
     /// How much of it is of use: of a log what can be read, of a document all or nothing.
     fn worth(&self, is_log: bool) -> u64 {
         let gone: u64 = self.lost.iter().map(|it| it.end - it.start).sum();
@@ -197,20 +201,20 @@ impl State {
 
 impl Archive {
     /// The same as [`Archive::find_in`], also a pack that is damaged: those are known by their names.
-    pub fn salvage_in(&self, id: &str, roots: Option<&[Root]>) -> Result<Salvaged> {
+    pub fn find_salvageable(&self, id: &str, roots: Option<&[Root]>) -> Result<Salvaged> {
         if id.contains('/') {
-            return match self.of_log(Path::new(id))? {
+            return match self.find_by_log(Path::new(id))? {
                 Some(pack) => pack.salvaged(),
                 None => Pack::salvage(Path::new(id)).map(|found| Salvaged {
-                    pack: self.judge(found.pack),
-                    wrong: found.wrong,
+                    pack: self.mark_foreign(found.pack),
+                    damage: found.damage,
                 }),
             };
         }
-        let mut damaged = self.paths_in(roots)?;
+        let mut damaged = self.pack_paths_in(roots)?;
         damaged.retain(|path| super::is_of(path, id) && Pack::open(path).is_err());
         let mut aside = self.set_aside_in(roots)?;
-        aside.retain(|path| super::is_aside_of(path, id));
+        aside.retain(|path| super::is_set_aside_pack_of(path, id));
         let found = self.find_in(id, roots);
         if let Ok(pack) = &found {
             // Of a sound one nothing has to be salvaged: what was set aside is meant, if it is any use.
@@ -251,7 +255,7 @@ impl Archive {
 }
 
 struct Found {
-    index: Index,
+    index: PackIndex,
     /// Where it lies with its footer.
     place: Range<u64>,
     wrong: &'static str,

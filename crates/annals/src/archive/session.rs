@@ -9,16 +9,16 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::Archive;
-use super::index::{Named, Row, Sum};
-use super::keep;
+use super::archive_all;
+use super::open_error::PackOpenError;
 use super::pack::Pack;
-use super::sum::Summing;
-use super::unread::Unread;
+use super::pack_index::{Checksum, PackedListRow, PackedSession};
+use super::resumable_sha256::ResumableSha256;
+use super::update::{self, PackContents, PackUpdate, SetAside};
 use super::verify::{Damage, verify, verify_since};
-use super::write::{self, Contents, SetAside, Stored};
 use crate::error::{Error, Result};
-use crate::jsonl::{self, FileId, Log, Options};
-use crate::store::{Copies, Holdings, ReadFailures, Root, SessionFiles, Store};
+use crate::jsonl::{self, AppendOptions, FileId, Log};
+use crate::store::{FileCopies, FileSet, ReadFailures, Root, SessionFiles, Store};
 
 /// What was archived, or would be.
 #[derive(Clone, Debug, Serialize)]
@@ -65,12 +65,12 @@ impl Store {
     }
 
     /// What archiving sessions that share files would do; one session mostly stands alone. See
-    /// [`SessionFiles::sharing`].
-    pub fn archiving(&self, group: &[&SessionFiles], removing: bool) -> Result<Archived> {
+    /// [`SessionFiles::group_by_shared_files`].
+    pub fn plan_archive(&self, group: &[&SessionFiles], removing: bool) -> Result<Archived> {
         let archive = self.archive()?;
         let holdings = holdings(group, removing)?;
         let path = place(&archive, group, &holdings)?;
-        let pack = existing(&path)?;
+        let pack = open_existing(&path)?;
         Ok(planned(group, &holdings, &path, pack.as_ref()))
     }
 
@@ -78,19 +78,19 @@ impl Store {
     ///
     /// A session that has not changed costs a `stat` for each of its files, unless its pack was found
     /// damaged: then what cannot be read of it is taken from the files again.
-    pub fn mirror(&self, group: &[&SessionFiles], now: Timestamp) -> Result<Archived> {
+    pub fn copy_to_archive(&self, group: &[&SessionFiles], now: Timestamp) -> Result<Archived> {
         let archive = self.archive()?;
-        let damaged = keep::known_damaged(&archive);
-        let archived = Store::mirror_unsynced(&archive, group, now, &damaged)?;
+        let damaged = archive_all::known_damaged(&archive);
+        let archived = Store::copy_to_archive_unsynced(&archive, group, now, &damaged)?;
         if !archived.unchanged {
-            write::sync_dir(&archived.pack)?;
+            update::sync_dir(&archived.pack)?;
         }
         Ok(archived)
     }
 
     /// The same, with the packs that are known to be damaged. The name of a pack that is created is
     /// durable only when its directory is synced.
-    pub(super) fn mirror_unsynced(
+    pub(super) fn copy_to_archive_unsynced(
         archive: &Archive,
         group: &[&SessionFiles],
         now: Timestamp,
@@ -98,13 +98,13 @@ impl Store {
     ) -> Result<Archived> {
         let holdings = holdings(group, false)?;
         let path = place(archive, group, &holdings)?;
-        let pack = existing(&path)?;
+        let pack = open_existing(&path)?;
         let plan = planned(group, &holdings, &path, pack.as_ref());
         if plan.unchanged && !damaged.contains(&path) {
             return Ok(plan);
         }
         let contents = contents(group, &holdings)?;
-        let stored = write::store_unsynced(&path, &contents, now)?;
+        let stored = update::update_pack_unsynced(&path, &contents, now)?;
         refuse_damaged(&path, &verify_since(&stored.pack, stored.since))?;
         Ok(done(plan, &stored))
     }
@@ -115,21 +115,23 @@ impl Store {
     /// while its logs are locked; if anything differs, nothing is removed. If a file cannot be removed,
     /// those that were are put back. Sessions that another program is writing to, or has open to, stay
     /// ([`Error::Live`], [`Error::Held`]), unless `live`.
-    pub fn archive_away(
+    pub fn move_to_archive(
         &self,
         group: &[&SessionFiles],
         live: bool,
         now: Timestamp,
     ) -> Result<Archived> {
         if !live {
-            group.iter().try_for_each(|files| self.is_free(files))?;
+            group
+                .iter()
+                .try_for_each(|files| self.ensure_not_in_use(files))?;
         }
         let archive = self.archive()?;
         let holdings = holdings(group, true)?;
         let path = place(&archive, group, &holdings)?;
-        let pack = existing(&path)?;
+        let pack = open_existing(&path)?;
         let plan = planned(group, &holdings, &path, pack.as_ref());
-        let stored = write::store(&path, &contents(group, &holdings)?, now)?;
+        let stored = update::update_pack(&path, &contents(group, &holdings)?, now)?;
         if let Some(gone) = stored.missing.first() {
             return Err(Error::Changed {
                 path: holdings.root.path.join(gone),
@@ -137,16 +139,16 @@ impl Store {
         }
         let pack = &stored.pack;
         pack.sync()?;
-        pack.forget_pages();
+        pack.drop_page_cache();
         refuse_damaged(&path, &verify(pack))?;
         // Whoever removes or replaces the pack waits until the files are gone, or back.
-        Log::open(&path, Options::default())?.locked(|file| {
+        Log::open(&path, AppendOptions::default())?.with_lock(|file| {
             let copies = Packed {
                 pack,
                 file,
                 root: &holdings.root,
             };
-            Store::vacate(group, &holdings, live, &copies)
+            Store::remove_files(group, &holdings, live, &copies)
         })?;
         Ok(Archived {
             removed: true,
@@ -163,14 +165,14 @@ struct Packed<'a> {
     root: &'a Root,
 }
 
-impl Copies for Packed<'_> {
-    fn confirm(&self, within: &Path) -> Result<FileId> {
+impl FileCopies for Packed<'_> {
+    fn verify(&self, within: &Path) -> Result<FileId> {
         confirm(self.pack, &self.root.path, within)
     }
 
-    fn are_there(&self) -> Result<()> {
+    fn ensure_reachable(&self) -> Result<()> {
         let named = jsonl::metadata_if_exists(&self.pack.path)?;
-        match named.is_some_and(|named| self.pack.is_file(&FileId::from(&named))) {
+        match named.is_some_and(|named| self.pack.is_same_file(&FileId::from(&named))) {
             true => Ok(()),
             false => Err(Error::Changed {
                 path: self.pack.path.clone(),
@@ -178,12 +180,12 @@ impl Copies for Packed<'_> {
         }
     }
 
-    fn put_back(&self, gone: &[&Path]) -> Result<()> {
+    fn restore(&self, gone: &[&Path]) -> Result<()> {
         self.pack.put_back(self.root, gone)
     }
 
-    fn keep_rows(&self, log: &Path, rows: &[String]) -> Result<()> {
-        write::keep_rows(&self.pack.path, self.file, log, rows)
+    fn save_rows(&self, log: &Path, rows: &[String]) -> Result<()> {
+        update::save_list_rows(&self.pack.path, self.file, log, rows)
     }
 }
 
@@ -192,12 +194,13 @@ pub(super) fn confirm(pack: &Pack, root: &Path, within: &Path) -> Result<FileId>
     let path = root.join(within);
     let changed = || Error::Changed { path: path.clone() };
     let member = pack.member(within).ok_or_else(changed)?;
-    let (file, metadata) = write::open_source(&path)?.ok_or_else(changed)?;
+    let (file, metadata) = update::open_source(&path)?.ok_or_else(changed)?;
     let id = FileId::from(&metadata);
     if !id.untouched(&member.id()) {
         return Err(changed());
     }
-    let sum = Summing::of(file).map_err(|error| Error::io("read", &path, error))?;
+    let sum =
+        ResumableSha256::digest_reader(file).map_err(|error| Error::io("read", &path, error))?;
     match sum == member.sha256 {
         true => Ok(id),
         // Its times were set back after it was changed.
@@ -208,7 +211,7 @@ pub(super) fn confirm(pack: &Pack, root: &Path, within: &Path) -> Result<FileId>
     }
 }
 
-fn holdings(group: &[&SessionFiles], removing: bool) -> Result<Holdings> {
+fn holdings(group: &[&SessionFiles], removing: bool) -> Result<FileSet> {
     let unwritten = |files: &&&SessionFiles| files.is_unwritten();
     let empty = |files: &&&SessionFiles| removing || files.files().next().is_none();
     if let Some(files) = group.iter().filter(unwritten).find(empty) {
@@ -218,16 +221,16 @@ fn holdings(group: &[&SessionFiles], removing: bool) -> Result<Holdings> {
         )));
     }
     match removing {
-        true => Holdings::to_go(group),
-        false => Holdings::of(group),
+        true => FileSet::to_remove(group),
+        false => FileSet::from_sessions(group),
     }
 }
 
 /// The pack of sessions: the one that has any of them, or the first one's.
-fn place(archive: &Archive, group: &[&SessionFiles], holdings: &Holdings) -> Result<PathBuf> {
+fn place(archive: &Archive, group: &[&SessionFiles], holdings: &FileSet) -> Result<PathBuf> {
     let mut first = None;
     for files in group {
-        let path = archive.path_of(&holdings.root, files.id.as_str(), files.folder());
+        let path = archive.pack_path(&holdings.root, files.id.as_str(), files.folder());
         if jsonl::exists(&path)? {
             return Ok(path);
         }
@@ -237,22 +240,22 @@ fn place(archive: &Archive, group: &[&SessionFiles], holdings: &Holdings) -> Res
 }
 
 /// The pack that is there; one that is beyond reading will be begun anew.
-pub(super) fn existing(path: &Path) -> Result<Option<Pack>> {
+pub(super) fn open_existing(path: &Path) -> Result<Option<Pack>> {
     match Pack::open_or_lost(path) {
         Ok(pack) => Ok(Some(pack)),
-        Err(Unread::Lost(_)) => Ok(None),
-        Err(Unread::Other(Error::Io { source, .. }))
+        Err(PackOpenError::Lost(_)) => Ok(None),
+        Err(PackOpenError::Other(Error::Io { source, .. }))
             if source.kind() == std::io::ErrorKind::NotFound =>
         {
             Ok(None)
         }
-        Err(Unread::Other(error)) => Err(error),
+        Err(PackOpenError::Other(error)) => Err(error),
     }
 }
 
 fn planned(
     group: &[&SessionFiles],
-    holdings: &Holdings,
+    holdings: &FileSet,
     path: &Path,
     pack: Option<&Pack>,
 ) -> Archived {
@@ -311,35 +314,37 @@ pub(super) fn changes(
     (added, unchanged)
 }
 
-pub(super) fn done(plan: Archived, stored: &Stored) -> Archived {
+pub(super) fn done(plan: Archived, stored: &PackUpdate) -> Archived {
     Archived {
         pack: stored.pack.path.clone(),
         added: stored.added,
         packed: stored.pack.bytes,
         unchanged: stored.unchanged,
         set_aside: stored.set_aside.clone(),
-        mended: stored.mended.clone(),
+        mended: stored.repaired.clone(),
         lost_end: stored.lost_end.clone(),
         ..plan
     }
 }
 
 /// What is to be in the pack of sessions.
-fn contents(group: &[&SessionFiles], holdings: &Holdings) -> Result<Contents> {
-    let rows = Store::rows_of(group)?.into_iter();
-    Ok(Contents {
+fn contents(group: &[&SessionFiles], holdings: &FileSet) -> Result<PackContents> {
+    let rows = Store::list_rows(group)?.into_iter();
+    Ok(PackContents {
         layout: holdings.root.layout.name().to_owned(),
         root: holdings.root.path.clone(),
         lone: holdings.lone,
         sessions: named(group),
         files: holdings.files.clone(),
-        rows: rows.map(|(path, text)| Row { path, text }).collect(),
-        told: told(group),
+        rows: rows
+            .map(|(path, text)| PackedListRow { path, text })
+            .collect(),
+        list_digest: told(group),
     })
 }
 
-fn named(group: &[&SessionFiles]) -> Vec<Named> {
-    let named = group.iter().map(|files| Named {
+fn named(group: &[&SessionFiles]) -> Vec<PackedSession> {
+    let named = group.iter().map(|files| PackedSession {
         id: files.id.to_string(),
         folder: files.folder().map(str::to_owned),
     });
@@ -347,9 +352,9 @@ fn named(group: &[&SessionFiles]) -> Vec<Named> {
 }
 
 /// A digest of what registers tell of sessions; nothing where there are none.
-fn told(group: &[&SessionFiles]) -> Option<Sum> {
-    let about: Vec<_> = group.iter().flat_map(|files| &files.about).collect();
-    (!about.is_empty()).then(|| Sum(Sha256::digest(format!("{about:?}")).into()))
+fn told(group: &[&SessionFiles]) -> Option<Checksum> {
+    let about: Vec<_> = group.iter().flat_map(|files| &files.list_rows).collect();
+    (!about.is_empty()).then(|| Checksum(Sha256::digest(format!("{about:?}")).into()))
 }
 
 pub(super) fn refuse_damaged(path: &Path, damaged: &[Damage]) -> Result<()> {

@@ -1,14 +1,14 @@
 //! Packs: what goes in comes out, whatever happens to them.
 
 mod attributes;
-mod bounds;
 mod damage;
-mod forget;
-mod harm;
-mod lies;
-mod roster;
+mod damage_reports;
+mod flipped_bits;
+mod invalid_index;
+mod limits;
+mod member_list;
+mod removal;
 mod salvage;
-mod turned;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -18,25 +18,25 @@ use jiff::Timestamp;
 use tempfile::TempDir;
 
 use super::*;
-use crate::jsonl::Bytes as _;
+use crate::jsonl::ReadAt as _;
 
 pub(super) const LOG: &str = "projects/-app/8c549c46-16ca-47dd-b731-f4c264becc53.jsonl";
 pub(super) const TODOS: &str =
     "todos/8c549c46-16ca-47dd-b731-f4c264becc53-agent-8c549c46-16ca-47dd-b731-f4c264becc53.json";
 
 /// A root, and a pack of its session.
-pub(super) struct Desk {
+pub(super) struct Fixture {
     dir: TempDir,
     pub(super) root: PathBuf,
     pub(super) pack: PathBuf,
 }
 
-impl Desk {
+impl Fixture {
     pub(super) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("root");
         let pack = dir.path().join("state/archive/r/s.pack");
-        Desk { dir, root, pack }
+        Fixture { dir, root, pack }
     }
 
     pub(super) fn put(&self, path: &str, bytes: impl AsRef<[u8]>) {
@@ -52,34 +52,38 @@ impl Desk {
         file.write_all(bytes.as_ref()).unwrap();
     }
 
-    pub(super) fn contents(&self) -> Contents {
-        Contents {
+    pub(super) fn contents(&self) -> PackContents {
+        PackContents {
             layout: "claude-code".into(),
             root: self.root.clone(),
             lone: false,
-            sessions: vec![Named {
+            sessions: vec![PackedSession {
                 id: "8c549c46-16ca-47dd-b731-f4c264becc53".into(),
                 folder: Some("-app".into()),
             }],
             files: vec![(LOG.into(), true), (TODOS.into(), false)],
             rows: Vec::new(),
-            told: None,
+            list_digest: None,
         }
     }
 
     #[track_caller]
-    pub(super) fn store(&self) -> Stored {
-        store(&self.pack, &self.contents(), now()).unwrap()
+    pub(super) fn store(&self) -> PackUpdate {
+        update_pack(&self.pack, &self.contents(), now()).unwrap()
     }
 
     /// The pack holds exactly what the root does.
     #[track_caller]
-    pub(super) fn same(&self) -> Pack {
+    pub(super) fn assert_pack_matches_root(&self) -> Pack {
         let pack = Pack::open(&self.pack).unwrap();
         for path in [LOG, TODOS] {
             let wanted = fs::read(self.root.join(path)).unwrap();
             let member = pack.member(Path::new(path)).unwrap();
-            assert_eq!(member.sha256, Sum(Sha256::digest(&wanted).into()), "{path}");
+            assert_eq!(
+                member.sha256,
+                Checksum(Sha256::digest(&wanted).into()),
+                "{path}"
+            );
             assert!(all(&pack, member) == wanted, "{path}");
         }
         pack
@@ -106,10 +110,10 @@ pub(super) fn second_index(whole: &[u8]) -> usize {
 }
 
 /// Writes a pack with an index that lies.
-fn forge(desk: &Desk, lie: impl FnOnce(&mut Index)) {
+fn forge(desk: &Fixture, lie: impl FnOnce(&mut PackIndex)) {
     let pack = desk.store().pack;
     let mut bytes = fs::read(&desk.pack).unwrap();
-    let mut index = Index::clone(&pack.index);
+    let mut index = PackIndex::clone(&pack.index);
     lie(&mut index);
     let json = serde_json::to_vec(&index).unwrap();
     let packed = zstd::bulk::compress(&json, 3).unwrap();
@@ -136,19 +140,19 @@ pub(super) fn lines(seed: u64, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_goes_in_comes_out_from_any_place() {
-    let desk = Desk::new();
+fn packed_file_reads_back_from_any_offset() {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 3 << 20));
     desk.put(TODOS, "[]");
     let stored = desk.store();
     assert!(!stored.unchanged && stored.missing.is_empty());
     assert!(stored.pack.bytes < stored.added / 2);
-    let pack = desk.same();
+    let pack = desk.assert_pack_matches_root();
     assert!(
         pack.index
             .frames
             .iter()
-            .all(|frame| frame.len as usize <= index::FRAME)
+            .all(|frame| frame.len as usize <= pack_index::FRAME)
     );
     // Four of the log, and one of the todos.
     assert_eq!((pack.index.frames.len(), pack.torn), (5, 0));
@@ -172,8 +176,8 @@ fn what_goes_in_comes_out_from_any_place() {
 }
 
 #[test]
-fn an_unchanged_session_is_not_read_and_not_written() {
-    let desk = Desk::new();
+fn update_does_not_write_an_unchanged_pack() {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 10_000));
     desk.put(TODOS, "[]");
     desk.store();
@@ -184,8 +188,8 @@ fn an_unchanged_session_is_not_read_and_not_written() {
 }
 
 #[test]
-fn a_log_that_grew_adds_its_growth_and_no_more() {
-    let desk = Desk::new();
+fn update_of_grown_log_adds_only_the_growth() {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 5 << 20));
     desk.put(TODOS, "[]");
     desk.store();
@@ -194,30 +198,30 @@ fn a_log_that_grew_adds_its_growth_and_no_more() {
     let grown = desk.store();
     assert!((3_000..4_000).contains(&grown.added), "{}", grown.added);
     assert_eq!(grown.pack.index.generation, 2);
-    assert!(grown.pack.earlier().is_empty());
-    desk.same();
+    assert!(grown.pack.earlier_versions().is_empty());
+    desk.assert_pack_matches_root();
     let after = fs::metadata(&desk.pack).unwrap().len();
     assert!(after - before < 200 << 10, "{before} {after}");
 }
 
 #[test]
-fn a_log_that_grows_every_hour_stays_one_log_of_few_frames() {
-    let desk = Desk::new();
+fn hourly_updates_leave_few_frames() {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 100));
     desk.put(TODOS, "[]");
     for hour in 0..150 {
         desk.add(LOG, lines(hour, 20_000));
         desk.store();
     }
-    let pack = desk.same();
+    let pack = desk.assert_pack_matches_root();
     let len = fs::metadata(desk.root.join(LOG)).unwrap().len();
     assert!(pack.index.frames.len() < 30, "{}", pack.index.frames.len());
     assert!(pack.bytes < len * 2, "{} of {len}", pack.bytes);
 }
 
 #[test]
-fn what_was_replaced_or_cut_is_kept_beside_what_is_there_now() {
-    let desk = Desk::new();
+fn replaced_or_truncated_files_become_earlier_versions() {
+    let desk = Fixture::new();
     let first = lines(1, 50_000);
     desk.put(LOG, &first);
     desk.put(TODOS, "[1]");
@@ -230,9 +234,9 @@ fn what_was_replaced_or_cut_is_kept_beside_what_is_there_now() {
     let third = lines(3, 80_000);
     desk.put(LOG, &third);
     let pack = desk.store().pack;
-    desk.same();
+    desk.assert_pack_matches_root();
     let earlier: Vec<(&Path, Vec<u8>)> = pack
-        .earlier()
+        .earlier_versions()
         .iter()
         .map(|member| (member.path.as_path(), all(&pack, member)))
         .collect();
@@ -243,7 +247,7 @@ fn what_was_replaced_or_cut_is_kept_beside_what_is_there_now() {
     ];
     assert!(earlier == wanted);
     assert!(
-        pack.earlier()
+        pack.earlier_versions()
             .iter()
             .all(|member| member.until == Some(now()))
     );
@@ -252,16 +256,16 @@ fn what_was_replaced_or_cut_is_kept_beside_what_is_there_now() {
         desk.put(TODOS, format!("[{n},{n}]"));
         desk.store();
     }
-    let pack = desk.same();
+    let pack = desk.assert_pack_matches_root();
     assert_eq!(
-        pack.earlier()
+        pack.earlier_versions()
             .iter()
             .filter(|it| it.path == Path::new(TODOS))
             .count(),
         8
     );
     assert_eq!(
-        pack.earlier()
+        pack.earlier_versions()
             .iter()
             .filter(|it| it.path == Path::new(LOG))
             .count(),
@@ -270,8 +274,8 @@ fn what_was_replaced_or_cut_is_kept_beside_what_is_there_now() {
 }
 
 #[test]
-fn a_file_that_was_only_touched_or_moved_is_not_stored_twice() {
-    let desk = Desk::new();
+fn touched_or_moved_file_is_not_stored_again() {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 50_000));
     desk.put(TODOS, "[]");
     desk.store();
@@ -281,20 +285,20 @@ fn a_file_that_was_only_touched_or_moved_is_not_stored_twice() {
     fs::rename(&copy, &path).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     let again = desk.store();
-    assert_eq!((again.added, again.pack.earlier().len()), (0, 0));
+    assert_eq!((again.added, again.pack.earlier_versions().len()), (0, 0));
     assert_eq!(again.pack.members()[0].mode, 0o640);
     // And one that grew in the same way adds its growth.
     fs::copy(&path, &copy).unwrap();
     fs::rename(&copy, &path).unwrap();
     desk.add(LOG, "{}\n");
     let grown = desk.store();
-    assert_eq!((grown.added, grown.pack.earlier().len()), (3, 0));
-    desk.same();
+    assert_eq!((grown.added, grown.pack.earlier_versions().len()), (3, 0));
+    desk.assert_pack_matches_root();
 }
 
 #[test]
-fn what_is_gone_from_the_root_stays_in_the_pack() {
-    let desk = Desk::new();
+fn file_removed_from_root_stays_in_the_pack() {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 5_000));
     desk.put(TODOS, "[1]");
     desk.store();
@@ -308,8 +312,8 @@ fn what_is_gone_from_the_root_stays_in_the_pack() {
 
 /// The first file of a pack is the log, also when that is gone; of packs from before, it is found.
 #[test]
-fn a_log_that_is_gone_stays_the_first() {
-    let desk = Desk::new();
+fn removed_log_stays_the_first_member() {
+    let desk = Fixture::new();
     desk.put(LOG, "{}\n");
     desk.put(TODOS, "[]");
     desk.store();
@@ -317,17 +321,17 @@ fn a_log_that_is_gone_stays_the_first() {
     desk.put(TODOS, "[1]");
     let mut contents = desk.contents();
     contents.files.retain(|(path, _)| path != Path::new(LOG));
-    let pack = store(&desk.pack, &contents, now()).unwrap().pack;
+    let pack = update_pack(&desk.pack, &contents, now()).unwrap().pack;
     let paths: Vec<&Path> = pack.members().iter().map(|it| it.path.as_path()).collect();
     assert_eq!(paths, [Path::new(LOG), Path::new(TODOS)]);
-    let mut index = Index::clone(&pack.index);
+    let mut index = PackIndex::clone(&pack.index);
     index.members.reverse();
-    assert_eq!(index.main().unwrap().path, Path::new(LOG));
+    assert_eq!(index.main_log().unwrap().path, Path::new(LOG));
 }
 
 #[test]
-fn many_who_store_at_once_make_one_pack() {
-    let desk = Desk::new();
+fn concurrent_updates_make_one_pack() {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 300_000));
     desk.put(TODOS, "[]");
     std::thread::scope(|scope| {
@@ -335,15 +339,15 @@ fn many_who_store_at_once_make_one_pack() {
             scope.spawn(|| desk.store());
         }
     });
-    let pack = desk.same();
+    let pack = desk.assert_pack_matches_root();
     assert_eq!(pack.index.generation, 1);
     let names = fs::read_dir(desk.pack.parent().unwrap()).unwrap().count();
     assert_eq!(names, 1, "{}", desk.dir.path().display());
 }
 
 #[test]
-fn a_log_that_was_changed_far_before_its_end_and_grew_is_stored_anew() {
-    let desk = Desk::new();
+fn log_changed_near_its_start_is_stored_as_new_version() {
+    let desk = Fixture::new();
     let first = lines(1, 50_000);
     desk.put(LOG, &first);
     desk.put(TODOS, "[]");
@@ -353,13 +357,13 @@ fn a_log_that_was_changed_far_before_its_end_and_grew_is_stored_anew() {
     desk.put(LOG, &second);
     desk.add(LOG, "{}\n");
     let pack = desk.store().pack;
-    desk.same();
-    assert!(all(&pack, &pack.earlier()[0]) == first);
+    desk.assert_pack_matches_root();
+    assert!(all(&pack, &pack.earlier_versions()[0]) == first);
 }
 
 #[test]
-fn what_cannot_be_read_of_a_pack_is_taken_from_the_source_again() {
-    let desk = Desk::new();
+fn damaged_frames_are_stored_again_from_the_source() {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 3 << 20));
     desk.put(TODOS, "[]");
     desk.store();
@@ -374,14 +378,14 @@ fn what_cannot_be_read_of_a_pack_is_taken_from_the_source_again() {
         }
         let stored = desk.store();
         assert_eq!(verify(&stored.pack), []);
-        assert!(stored.added > 0 && stored.pack.earlier().is_empty());
-        desk.same();
+        assert!(stored.added > 0 && stored.pack.earlier_versions().is_empty());
+        desk.assert_pack_matches_root();
     }
 }
 
 #[test]
-fn a_pack_that_is_lost_is_set_aside_and_begun_anew() {
-    let desk = Desk::new();
+fn unreadable_pack_is_set_aside_and_replaced() {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 3_000));
     desk.put(TODOS, "[]");
     desk.store();
@@ -392,54 +396,54 @@ fn a_pack_that_is_lost_is_set_aside_and_begun_anew() {
         let aside = desk.store().set_aside.unwrap();
         assert!(fs::read(&aside.path).unwrap() == whole[..cut], "{cut}");
         assert!(!is_pack(&aside.path));
-        assert_eq!(desk.same().index.generation, 1);
+        assert_eq!(desk.assert_pack_matches_root().index.generation, 1);
     }
 }
 
 #[test]
-fn a_pack_that_could_not_be_made_leaves_nothing() {
-    let desk = Desk::new();
+fn failed_update_leaves_no_files() {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 3_000));
     fs::create_dir_all(desk.root.join(TODOS)).unwrap();
-    assert!(store(&desk.pack, &desk.contents(), now()).is_err());
+    assert!(update_pack(&desk.pack, &desk.contents(), now()).is_err());
     let dir = desk.pack.parent().unwrap();
     assert_eq!(fs::read_dir(dir).unwrap().count(), 0);
 }
 
 #[test]
-fn a_removal_that_fails_half_way_puts_back_what_it_removed() {
-    use crate::store::{Holdings, Root, Store};
-    let desk = Desk::new();
+fn failed_removal_restores_the_files_it_removed() {
+    use crate::store::{FileSet, Root, Store};
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 3_000));
     desk.put(TODOS, "[]");
     let pack = desk.store().pack;
     let root = Root::new("claude-code", &desk.root).unwrap();
-    let inventory = crate::store::Inventory::of(std::slice::from_ref(&root));
+    let inventory = crate::store::Inventory::scan(std::slice::from_ref(&root));
     let group: Vec<_> = inventory.sessions.iter().collect();
-    let holdings = Holdings::to_go(&group).unwrap();
+    let holdings = FileSet::to_remove(&group).unwrap();
     assert_eq!(holdings.files.len(), 2);
     // The main log goes last, and grows before it does.
-    struct Growing<'a>(&'a Desk, &'a Pack, &'a Root);
-    impl crate::store::Copies for Growing<'_> {
-        fn confirm(&self, within: &Path) -> Result<crate::jsonl::FileId> {
+    struct Growing<'a>(&'a Fixture, &'a Pack, &'a Root);
+    impl crate::store::FileCopies for Growing<'_> {
+        fn verify(&self, within: &Path) -> Result<crate::jsonl::FileId> {
             let id = crate::jsonl::FileId::from(&fs::metadata(self.0.root.join(within)).unwrap());
             if within == Path::new(TODOS) {
                 self.0.add(LOG, "{}\n");
             }
             Ok(id)
         }
-        fn are_there(&self) -> Result<()> {
+        fn ensure_reachable(&self) -> Result<()> {
             Ok(())
         }
-        fn put_back(&self, gone: &[&Path]) -> Result<()> {
+        fn restore(&self, gone: &[&Path]) -> Result<()> {
             self.1.put_back(self.2, gone)
         }
-        fn keep_rows(&self, _: &Path, _: &[String]) -> Result<()> {
+        fn save_rows(&self, _: &Path, _: &[String]) -> Result<()> {
             Ok(())
         }
     }
     let copies = Growing(&desk, &pack, &root);
-    let refused = Store::vacate(&group, &holdings, true, &copies).unwrap_err();
+    let refused = Store::remove_files(&group, &holdings, true, &copies).unwrap_err();
     assert!(
         refused.to_string().contains("put back from the archive"),
         "{refused}"
@@ -449,8 +453,8 @@ fn a_removal_that_fails_half_way_puts_back_what_it_removed() {
 }
 
 #[test]
-fn a_session_whose_pack_is_damaged_is_told_from_one_that_is_not_there() {
-    let mut desk = Desk::new();
+fn find_distinguishes_damaged_pack_from_missing_session() {
+    let mut desk = Fixture::new();
     desk.pack.set_file_name("8c549c46-16ca.0000.pack");
     desk.put(LOG, "{}\n");
     desk.put(TODOS, "[]");
@@ -472,12 +476,12 @@ fn a_session_whose_pack_is_damaged_is_told_from_one_that_is_not_there() {
 }
 
 #[test]
-fn roots_and_folders_of_one_name_are_kept_apart_under_safe_names() {
+fn roots_and_folders_of_one_name_get_distinct_safe_paths() {
     let archive = Archive::open(Path::new("/state"));
     let root = |path: &str| Root::new("claude-code", path).unwrap();
     let (one, other) = (root("/a/my-app_1/../é app"), root("/b/my-app_1"));
     let name = |root: &Root| {
-        let dir = archive.dir_of(root);
+        let dir = archive.root_dir(root);
         assert_eq!(dir.parent(), Some(archive.dir()));
         dir.file_name().unwrap().to_str().unwrap().to_owned()
     };
@@ -486,19 +490,19 @@ fn roots_and_folders_of_one_name_are_kept_apart_under_safe_names() {
     assert_ne!(name(&other), name(&root("/a/my-app_1")));
     let (here, there) = (Some("-here"), Some("-there"));
     assert_ne!(
-        archive.path_of(&one, "s", here),
-        archive.path_of(&one, "s", there)
+        archive.pack_path(&one, "s", here),
+        archive.pack_path(&one, "s", there)
     );
 }
 
 #[test]
-fn a_checksum_is_64_digits_and_nothing_else() {
-    let sum = Sum([0xab; 32]);
+fn checksum_parses_only_64_hex_digits() {
+    let sum = Checksum([0xab; 32]);
     let text = serde_json::to_string(&sum).unwrap();
-    assert_eq!(serde_json::from_str::<Sum>(&text).unwrap(), sum);
+    assert_eq!(serde_json::from_str::<Checksum>(&text).unwrap(), sum);
     let (short, long) = (text.replacen("ab", "", 1), text.replacen("ab", "abab", 1));
     let (signed, letters) = (text.replacen("ab", "+b", 1), text.replacen("ab", "xy", 1));
     for wrong in [short, long, signed, letters] {
-        assert!(serde_json::from_str::<Sum>(&wrong).is_err(), "{wrong}");
+        assert!(serde_json::from_str::<Checksum>(&wrong).is_err(), "{wrong}");
     }
 }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::index::Member;
 use super::pack::{Cache, Pack};
-use super::sum::Summing;
+use super::pack_index::Member;
+use super::resumable_sha256::ResumableSha256;
 use crate::error::{Error, Result};
 
 /// Something in an archive that is not as it was written.
@@ -25,18 +25,18 @@ pub struct Damage {
     pub detail: String,
     /// The system did not let annals read it, so nobody can tell whether it is as it was written.
     #[serde(skip)]
-    pub unread: bool,
+    pub is_unread: bool,
 }
 
 impl Damage {
     /// A pack that cannot be opened.
-    pub fn of_pack(path: &Path, error: &Error) -> Self {
+    pub fn unreadable_pack(path: &Path, error: &Error) -> Self {
         Damage {
             pack: path.to_owned(),
             member: None,
             frame: None,
             detail: error.to_string(),
-            unread: matches!(error, Error::Io { .. }),
+            is_unread: matches!(error, Error::Io { .. }),
         }
     }
 }
@@ -49,7 +49,7 @@ impl Damage {
             member: None,
             frame: None,
             detail: pack.describe_lost_end()?,
-            unread: false,
+            is_unread: false,
         })
     }
 
@@ -62,17 +62,17 @@ impl Damage {
             frame: None,
             detail: format!(
                 "it could not be opened and was set aside; {} reads what is left of it, {} removes it",
-                crate::text::hint("annals restore", &shown, "--salvage"),
-                crate::text::hint("annals archive --forget", &shown, "--apply")
+                crate::text::quoted_command("annals restore", &shown, "--salvage"),
+                crate::text::quoted_command("annals archive --forget", &shown, "--apply")
             ),
-            unread: false,
+            is_unread: false,
         }
     }
 }
 
 /// What reading packs back came to.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Verified {
+pub struct VerifyReport {
     /// How many packs were read.
     pub packs: usize,
     /// How many files are in them.
@@ -83,9 +83,9 @@ pub struct Verified {
     pub damaged: Vec<Damage>,
 }
 
-impl Verified {
+impl VerifyReport {
     /// Reads a pack back, all of it.
-    pub fn look(&mut self, path: &Path) {
+    pub fn verify_pack(&mut self, path: &Path) {
         self.packs += 1;
         match Pack::open(path) {
             Ok(pack) => {
@@ -93,11 +93,11 @@ impl Verified {
                 self.bytes += pack.index.all().map(|member| member.len).sum::<u64>();
                 self.damaged.extend(verify(&pack));
             }
-            Err(error) => self.damaged.push(Damage::of_pack(path, &error)),
+            Err(error) => self.damaged.push(Damage::unreadable_pack(path, &error)),
         }
     }
 
-    pub(super) fn add(&mut self, other: Verified) {
+    pub(super) fn add(&mut self, other: VerifyReport) {
         self.packs += other.packs;
         self.files += other.files;
         self.bytes += other.bytes;
@@ -120,21 +120,21 @@ pub fn verify(pack: &Pack) -> Vec<Damage> {
             detail: format!(
                 "its last {torn} bytes count for nothing: whoever wrote them was killed, or the end is damaged; all up to generation {generation} is there"
             ),
-            unread: false,
+            is_unread: false,
         });
     }
-    match pack.is_twice() {
+    match pack.has_intact_first_index() {
         Ok(true) => {}
         Err(error) => {
             let error = Error::io("read", &pack.path, error);
-            damaged.push(Damage::of_pack(&pack.path, &error));
+            damaged.push(Damage::unreadable_pack(&pack.path, &error));
         }
         Ok(false) => damaged.push(Damage {
             pack: pack.path.clone(),
             member: None,
             frame: None,
             detail: "one of the two copies of its index is damaged; the other tells all".to_owned(),
-            unread: false,
+            is_unread: false,
         }),
     }
     damaged
@@ -153,9 +153,9 @@ pub(super) fn unpack(
     mut give: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<Vec<Damage>> {
     let mut damaged = Vec::new();
-    let mut sum = Summing::new();
+    let mut sum = ResumableSha256::new();
     for part in &member.parts {
-        let given = pack.look_at(part, |bytes| {
+        let given = pack.with_part(part, |bytes| {
             sum.update(bytes);
             give(bytes)
         });
@@ -168,7 +168,7 @@ pub(super) fn unpack(
                     member: Some(member.path.clone()),
                     frame: frame.map(|frame| frame.at),
                     detail: error.to_string(),
-                    unread: error.kind() != io::ErrorKind::InvalidData,
+                    is_unread: error.kind() != io::ErrorKind::InvalidData,
                 });
             }
         }
@@ -180,7 +180,7 @@ pub(super) fn unpack(
             member: Some(member.path.clone()),
             frame: None,
             detail: format!("its checksum is {sum}, not {}", member.sha256),
-            unread: false,
+            is_unread: false,
         });
     }
     Ok(damaged)
@@ -196,7 +196,7 @@ pub(super) fn verify_since(pack: &Pack, since: u64) -> Vec<Damage> {
             pack: pack.path.clone(),
             member: None,
             frame: Some(frame.at),
-            unread: error.kind() != io::ErrorKind::InvalidData,
+            is_unread: error.kind() != io::ErrorKind::InvalidData,
             detail: error.to_string(),
         })
     });

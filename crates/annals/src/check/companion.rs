@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::model::{FlawKind, Span};
-use crate::store::{FoundFile, SessionFiles};
+use crate::store::{RootFile, SessionFiles};
 
 use super::{FileReport, whole_file};
 
 /// Reports the companions of some sessions' logs, each once.
 pub(super) fn check<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Vec<FileReport> {
     // Several sessions may share a log.
-    let mut logs: BTreeMap<&Path, &FoundFile> = BTreeMap::new();
+    let mut logs: BTreeMap<&Path, &RootFile> = BTreeMap::new();
     for log in sessions.flat_map(SessionFiles::logs) {
         let volumes = log.volumes().filter(|volume| volume.companion.is_some());
         logs.extend(volumes.map(|volume| (volume.path.as_path(), volume)));
@@ -19,14 +19,14 @@ pub(super) fn check<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Vec
     logs.into_values().filter_map(report).collect()
 }
 
-fn report(log: &FoundFile) -> Option<FileReport> {
+fn report(log: &RootFile) -> Option<FileReport> {
     let companion = log.companion.as_deref()?;
     let found = log.unmatched_entries();
     let found = match found {
         Ok(found) => found,
         Err(error) => {
             let flaw = whole_file(FlawKind::Unreadable, error.to_string());
-            return Some(FileReport::about(&companion.path, flaw));
+            return Some(FileReport::with_flaw(&companion.path, flaw));
         }
     };
     let name = log.path.file_name().unwrap_or_default().to_string_lossy();
@@ -56,7 +56,7 @@ fn report(log: &FoundFile) -> Option<FileReport> {
         ),
     );
     let mut flaws = unmatched.into_iter().chain(moved);
-    let mut report = FileReport::about(&companion.path, flaws.next()?);
+    let mut report = FileReport::with_flaw(&companion.path, flaws.next()?);
     report.flaws.extend(flaws);
     Some(report)
 }

@@ -7,39 +7,43 @@ use jiff::SignedDuration;
 
 use crate::error::{Error, Result};
 use crate::jsonl;
-use crate::layout::{Record, Sink};
-use crate::model::{Body, Fact, Flaw, FlawKind, Key, KeyMap, KeySet, Link, Outline, Span};
-use crate::store::{FoundFile, LogScan, Root, scope, strip};
+use crate::layout::{Decoded, Record};
+use crate::model::{Body, EntryKey, Fact, Flaw, FlawKind, KeyMap, KeySet, Link, Outline, Span};
+use crate::store::{LogScan, Root, RootFile, scope, strip_line_ending};
 use crate::tree::Tree;
 
-use super::read::{Place, Traces, half};
-use super::{count, resume};
+use super::line::{LogTraces, RecordLocation, folded_key};
+use super::{pluralize, resume};
 
 /// Programs write lines a little out of order; clocks are set by more than this.
 const SLACK: SignedDuration = SignedDuration::from_mins(1);
 
 /// Checks a log of a conversation, and notes what the checks across files want to know of it.
-pub(super) fn check(scan: &LogScan, flaws: &mut Vec<Flaw>, traces: &mut Traces<'_>) -> Result<()> {
+pub(super) fn check(
+    scan: &LogScan,
+    flaws: &mut Vec<Flaw>,
+    traces: &mut LogTraces<'_>,
+) -> Result<()> {
     let file = traces.file;
     if !file.artifact.kind.is_conversation() {
         return Ok(());
     }
     let outlines = &scan.outlines;
     let (tree, parents) = Tree::build_with_parents(outlines, scope(&file.artifact));
-    if traces.root.layout.resumes_by_links() && !file.artifact.is_agent_log() {
-        flaws.extend(resume::left_out(scan, &tree, &parents));
+    if traces.root.layout.follows_parent_links() && !file.artifact.is_agent_log() {
+        flaws.extend(resume::unresumable(scan, &tree, &parents));
     }
     flaws.extend(unanswered(outlines, &tree));
     flaws.extend(out_of_order(outlines, &parents));
-    flaws.extend(beginnings(outlines, &tree));
-    flaws.extend(foreign(file, outlines));
-    flaws.extend(links(traces, outlines, tree.flaws)?);
-    leave(outlines, traces);
+    flaws.extend(several_roots(outlines, &tree));
+    flaws.extend(foreign_records(file, outlines));
+    flaws.extend(link_flaws(traces, outlines, tree.flaws)?);
+    collect_traces(outlines, traces);
     Ok(())
 }
 
 /// What the tree says of links and ids, told apart by what it means.
-fn links(traces: &Traces<'_>, outlines: &[Outline], told: Vec<Flaw>) -> Result<Vec<Flaw>> {
+fn link_flaws(traces: &LogTraces<'_>, outlines: &[Outline], told: Vec<Flaw>) -> Result<Vec<Flaw>> {
     let (twins, mut flaws): (Vec<Flaw>, Vec<Flaw>) = told
         .into_iter()
         .partition(|flaw| flaw.kind == FlawKind::DuplicateId);
@@ -47,17 +51,18 @@ fn links(traces: &Traces<'_>, outlines: &[Outline], told: Vec<Flaw>) -> Result<V
         .iter_mut()
         .filter(|flaw| flaw.kind == FlawKind::Orphan)
     {
-        if let Some(Link::Continues(_)) = at(outlines, flaw).map(|outline| outline.link) {
+        if let Some(Link::Continues(_)) = flawed_outline(outlines, flaw).map(|outline| outline.link)
+        {
             flaw.kind = FlawKind::CutHistory;
             flaw.detail = "a compaction goes on from an entry that is not in this file".into();
         }
     }
-    flaws.extend(same_ids(traces, outlines, &twins)?);
+    flaws.extend(duplicate_ids(traces, outlines, &twins)?);
     Ok(flaws)
 }
 
 /// The outline that a flaw is about.
-fn at<'a>(outlines: &'a [Outline], flaw: &Flaw) -> Option<&'a Outline> {
+fn flawed_outline<'a>(outlines: &'a [Outline], flaw: &Flaw) -> Option<&'a Outline> {
     let place = |outline: &Outline| (outline.volume, outline.span.offset);
     let found = outlines.binary_search_by_key(&(flaw.volume, flaw.span.offset), place);
     found.ok().and_then(|found| outlines.get(found))
@@ -66,8 +71,12 @@ fn at<'a>(outlines: &'a [Outline], flaw: &Flaw) -> Option<&'a Outline> {
 /// Tells copies from entries that say something else under one id.
 ///
 /// Where records are linked by ids, only the newest of an id is shown; elsewhere all are.
-fn same_ids(traces: &Traces<'_>, outlines: &[Outline], twins: &[Flaw]) -> Result<Vec<Flaw>> {
-    let key = |flaw: &Flaw| at(outlines, flaw)?.key;
+fn duplicate_ids(
+    traces: &LogTraces<'_>,
+    outlines: &[Outline],
+    twins: &[Flaw],
+) -> Result<Vec<Flaw>> {
+    let key = |flaw: &Flaw| flawed_outline(outlines, flaw)?.key;
     let wanted: KeySet = twins.iter().filter_map(key).collect();
     let mut by_key: BTreeMap<[u64; 2], Vec<&Outline>> = BTreeMap::new();
     for outline in outlines.iter().filter(|_| !wanted.is_empty()) {
@@ -75,7 +84,7 @@ fn same_ids(traces: &Traces<'_>, outlines: &[Outline], twins: &[Flaw]) -> Result
             by_key.entry(key.halves()).or_default().push(outline);
         }
     }
-    let mut records = Records::of(traces);
+    let mut records = Records::new(traces);
     let mut flaws = Vec::new();
     for same in by_key.values() {
         for (one, next) in same.iter().zip(same.iter().skip(1)) {
@@ -83,7 +92,7 @@ fn same_ids(traces: &Traces<'_>, outlines: &[Outline], twins: &[Flaw]) -> Result
             let later = same.last().filter(|_| !repeated).unwrap_or(next);
             let line = one.span.line;
             let differs = format!("line {line} has the same id and says something else");
-            let (kind, detail) = match (records.say_the_same(one, later)?, repeated) {
+            let (kind, detail) = match (records.has_same_content(one, later)?, repeated) {
                 (true, _) => (FlawKind::DuplicateId, format!("a copy of line {line}")),
                 (false, true) => (
                     FlawKind::RepeatedId,
@@ -91,7 +100,7 @@ fn same_ids(traces: &Traces<'_>, outlines: &[Outline], twins: &[Flaw]) -> Result
                 ),
                 (false, false) => (FlawKind::CollidingId, format!("{differs}; it is hidden")),
             };
-            flaws.push(Place::of(later).flaw(kind, detail));
+            flaws.push(RecordLocation::new(later).flaw(kind, detail));
         }
     }
     Ok(flaws)
@@ -100,12 +109,12 @@ fn same_ids(traces: &Traces<'_>, outlines: &[Outline], twins: &[Flaw]) -> Result
 /// Reads single records of a log again.
 struct Records<'a> {
     root: &'a Root,
-    file: &'a FoundFile,
+    file: &'a RootFile,
     open: BTreeMap<u16, File>,
 }
 
 impl<'a> Records<'a> {
-    fn of(traces: &Traces<'a>) -> Self {
+    fn new(traces: &LogTraces<'a>) -> Self {
         Records {
             root: traces.root,
             file: traces.file,
@@ -114,7 +123,7 @@ impl<'a> Records<'a> {
     }
 
     /// Whether two records are copies, or differ only in what surrounds what they say.
-    fn say_the_same(&mut self, one: &Outline, other: &Outline) -> Result<bool> {
+    fn has_same_content(&mut self, one: &Outline, other: &Outline) -> Result<bool> {
         let (one, other) = (self.bytes(one)?, self.bytes(other)?);
         if one == other {
             return Ok(true);
@@ -134,10 +143,10 @@ impl<'a> Records<'a> {
             terminated: true,
             oversize: false,
         };
-        let mut sink = Sink::default();
+        let mut sink = Decoded::default();
         let mut decoder = self.root.decoder(self.file);
         decoder.decode(&record, &mut sink);
-        sink.found.into_iter().next().map(|entry| entry.body)
+        sink.items.into_iter().next().map(|entry| entry.body)
     }
 
     fn bytes(&mut self, outline: &Outline) -> Result<Vec<u8>> {
@@ -150,14 +159,14 @@ impl<'a> Records<'a> {
         let span = outline.span;
         let bytes = jsonl::read_span(&handle, span.offset, span.len).map_err(failed)?;
         self.open.insert(outline.volume, handle);
-        Ok(strip(bytes, span))
+        Ok(strip_line_ending(bytes, span))
     }
 }
 
 /// Calls without results after which the conversation went on, and results without calls.
 fn unanswered(outlines: &[Outline], tree: &Tree) -> Vec<Flaw> {
     let mut open: KeyMap<usize> = KeyMap::default();
-    let mut lone: Vec<(Key, &Outline)> = Vec::new();
+    let mut lone: Vec<(EntryKey, &Outline)> = Vec::new();
     for (at, outline) in outlines.iter().enumerate() {
         open.extend(outline.calls().iter().map(|call| (*call, at)));
         for call in &outline.results {
@@ -175,11 +184,11 @@ fn unanswered(outlines: &[Outline], tree: &Tree) -> Vec<Flaw> {
         let calls: KeySet = calls.copied().collect();
         for (call, outline) in lone.into_iter().filter(|(call, _)| !calls.contains(call)) {
             let detail = "it answers a tool call that is not in this file";
-            flaws.push(Place::of(outline).flaw(FlawKind::LoneResult, detail));
+            flaws.push(RecordLocation::new(outline).flaw(FlawKind::LoneResult, detail));
             open.remove(&call);
         }
     }
-    open.retain(|_, at| tree.goes_on_after(*at));
+    open.retain(|_, at| tree.continues_after(*at));
     if !open.is_empty() {
         for call in outlines.iter().flat_map(|outline| &outline.results) {
             open.remove(call);
@@ -188,7 +197,7 @@ fn unanswered(outlines: &[Outline], tree: &Tree) -> Vec<Flaw> {
     let dangling: BTreeSet<usize> = open.into_values().collect();
     for outline in dangling.into_iter().filter_map(|at| outlines.get(at)) {
         let detail = "a tool call without a result, and yet the conversation went on";
-        flaws.push(Place::of(outline).flaw(FlawKind::DanglingCall, detail));
+        flaws.push(RecordLocation::new(outline).flaw(FlawKind::DanglingCall, detail));
     }
     flaws
 }
@@ -207,34 +216,37 @@ fn out_of_order(outlines: &[Outline], parents: &[Option<usize>]) -> Option<Flaw>
         0 => format!("{by:#} older than what it hangs from"),
         more => format!("{by:#} older than what it hangs from, and {more} more like it"),
     };
-    Some(Place::of(first).flaw(FlawKind::OutOfOrder, detail))
+    Some(RecordLocation::new(first).flaw(FlawKind::OutOfOrder, detail))
 }
 
 /// Conversations that begin anew within the log; told once, at the second beginning.
-fn beginnings(outlines: &[Outline], tree: &Tree) -> Option<Flaw> {
+fn several_roots(outlines: &[Outline], tree: &Tree) -> Option<Flaw> {
     if tree.conversations.len() < 2 {
         return None;
     }
     // What hangs from nothing because its parent is lost is told as that.
     let of_itself = |at: usize| outlines.get(at).filter(|one| one.link == Link::None);
     let firsts: Vec<&Outline> = tree
-        .beginnings()
+        .first_entries()
         .into_iter()
         .filter_map(of_itself)
         .collect();
     let second = firsts.get(1)?;
-    let detail = format!("{} begin in this log", count(firsts.len(), "conversation"));
-    Some(Place::of(second).flaw(FlawKind::SeveralRoots, detail))
+    let detail = format!(
+        "{} begin in this log",
+        pluralize(firsts.len(), "conversation")
+    );
+    Some(RecordLocation::new(second).flaw(FlawKind::SeveralRoots, detail))
 }
 
 /// Records that name another session than the file does; told once, at the first.
-fn foreign(file: &FoundFile, outlines: &[Outline]) -> Option<Flaw> {
+fn foreign_records(file: &RootFile, outlines: &[Outline]) -> Option<Flaw> {
     // Where sessions share a log, that is how they are told apart.
     let own = file
         .artifact
         .session
         .as_ref()
-        .filter(|_| file.share.is_none())?;
+        .filter(|_| file.slice.is_none())?;
     let mut first = None;
     let mut names: BTreeSet<&str> = BTreeSet::new();
     for outline in outlines {
@@ -252,22 +264,24 @@ fn foreign(file: &FoundFile, outlines: &[Outline]) -> Option<Flaw> {
         1 => format!("records of session {name}"),
         many => format!("records of session {name}, and of {} more", many - 1),
     };
-    Some(Place::of(first).flaw(FlawKind::ForeignLines, detail))
+    Some(RecordLocation::new(first).flaw(FlawKind::ForeignLines, detail))
 }
 
 /// Notes what the checks across files want to know.
-fn leave(outlines: &[Outline], traces: &mut Traces<'_>) {
+fn collect_traces(outlines: &[Outline], traces: &mut LogTraces<'_>) {
     let layout = traces.root.layout;
     let folder = traces.file.artifact.folder.as_deref();
     traces.ids = outlines
         .iter()
         .filter_map(|one| one.key)
-        .map(half)
+        .map(folded_key)
         .collect();
     for outline in outlines {
         for fact in &outline.facts {
             match fact {
-                Fact::Summary(_, Some(leaf)) => traces.leaves.push((*leaf, Place::of(outline))),
+                Fact::Summary(_, Some(leaf)) => {
+                    traces.leaves.push((*leaf, RecordLocation::new(outline)))
+                }
                 Fact::Cwd(path)
                     if folder.is_some()
                         && !traces.directories.contains(&**path)

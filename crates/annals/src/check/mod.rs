@@ -7,12 +7,12 @@
 //! Logs are read in parallel and each once. What is kept of a log for the checks across files is
 //! small: eight bytes for each id, and the names of files and directories that it speaks of.
 
-mod across;
+mod archived;
 mod companion;
-mod kept;
+mod cross_file;
+mod environment;
+mod line;
 mod log;
-mod machine;
-mod read;
 mod resume;
 mod unknown;
 
@@ -27,11 +27,11 @@ use serde::{Serialize, Serializer};
 use crate::archive::Archive;
 use crate::error::{Error, Result};
 use crate::model::{ArtifactKind, Flaw, FlawKind, Severity, Span};
-use crate::store::{FoundFile, Inventory, ReadFailures, Root, SessionFiles, StaleRegister};
+use crate::store::{Inventory, ReadFailures, Root, RootFile, SessionFiles, StaleSessionList};
 
-pub(crate) use across::rows_without_log;
-pub use machine::machine;
-use read::Traces;
+pub(crate) use cross_file::rows_without_log;
+pub use environment::environment;
+use line::LogTraces;
 
 /// What a check found in one file.
 #[derive(Clone, Debug, Serialize)]
@@ -52,7 +52,7 @@ pub struct FileReport {
     pub flaws: Vec<Flaw>,
     /// Kinds that `annals repair` mends elsewhere, but not in this file.
     #[serde(skip)]
-    pub left: BTreeSet<FlawKind>,
+    pub unrepairable: BTreeSet<FlawKind>,
 }
 
 /// Serialises a path whose name need not be UTF-8.
@@ -62,7 +62,7 @@ fn lossy_path<S: Serializer>(path: &Path, serializer: S) -> std::result::Result<
 
 impl FileReport {
     /// Something to say about a path without having read it.
-    fn about(path: &Path, flaw: Flaw) -> Self {
+    fn with_flaw(path: &Path, flaw: Flaw) -> Self {
         FileReport {
             path: path.to_owned(),
             read: false,
@@ -70,17 +70,17 @@ impl FileReport {
             valid: 0,
             bytes: 0,
             flaws: vec![flaw],
-            left: BTreeSet::new(),
+            unrepairable: BTreeSet::new(),
         }
     }
 
     /// Whether `annals repair` mends a flaw of that kind in this file.
     pub fn fixable(&self, kind: FlawKind) -> bool {
-        self.is_made_anew(kind) || (kind.fixable() && !self.left.contains(&kind))
+        self.is_rebuilt(kind) || (kind.fixable() && !self.unrepairable.contains(&kind))
     }
 
     /// Whether the file is derived from logs and will be made from them again, whatever is in it.
-    fn is_made_anew(&self, kind: FlawKind) -> bool {
+    fn is_rebuilt(&self, kind: FlawKind) -> bool {
         let is_document = matches!(kind, FlawKind::BadDocument | FlawKind::BadJson);
         let mut kinds = self.flaws.iter().map(|flaw| flaw.kind);
         is_document && kinds.any(|kind| kind == FlawKind::StaleIndex)
@@ -88,17 +88,17 @@ impl FileReport {
 
     /// What to do about a flaw of that kind in this file, in one line.
     pub fn advice(&self, kind: FlawKind) -> &'static str {
-        if self.is_made_anew(kind) {
+        if self.is_rebuilt(kind) {
             return FlawKind::StaleIndex.advice();
         }
-        if !self.left.contains(&kind) {
+        if !self.unrepairable.contains(&kind) {
             return kind.advice();
         }
         match kind {
             FlawKind::BadHeader => {
                 "see whether it is the right file, and of a version that annals knows; annals changes no header that is there"
             }
-            kind if kind.is_of_links() => {
+            kind if kind.is_link_flaw() => {
                 "nothing: every entry is read; where sessions share a file, annals relinks nothing"
             }
             _ => FlawKind::BadDocument.advice(),
@@ -107,7 +107,7 @@ impl FileReport {
 
     /// The first hundred characters of the line that a flaw is in, where it keeps the line from being
     /// read as a record. If that cannot be read, it is reported to `failures`.
-    pub fn beginning(&self, flaw: &Flaw, failures: &ReadFailures) -> Option<String> {
+    pub fn line_excerpt(&self, flaw: &Flaw, failures: &ReadFailures) -> Option<String> {
         const SHOWN: usize = 100;
         let wanted = flaw.kind.hides_record() || flaw.kind == FlawKind::UnknownType;
         // Opening a pipe would wait for a writer.
@@ -131,8 +131,8 @@ impl FileReport {
 }
 
 /// Checks one file, or the volumes of one log.
-pub fn file(root: &Root, file: &FoundFile) -> Result<Vec<FileReport>> {
-    read::examine(root, file).map(|(reports, _)| reports)
+pub fn file(root: &Root, file: &RootFile) -> Result<Vec<FileReport>> {
+    line::examine(root, file).map(|(reports, _)| reports)
 }
 
 /// Checks the files of one session, and whether those that its records name are there, or in the
@@ -144,11 +144,11 @@ pub fn session(
 ) -> Vec<Result<FileReport>> {
     let checked = files.files().filter(|file| has_schema(file.artifact.kind));
     let read: Vec<Read<'_>> = checked.map(|file| examine(&files.root, file)).collect();
-    let kept = kept::Kept::new(inventory, archive);
+    let kept = archived::ArchiveLookup::new(inventory, archive);
     gather(read, |traces| {
-        let mut found = across::missing(inventory, traces, &kept);
+        let mut found = cross_file::missing_named_files(inventory, traces, &kept);
         found.extend(companion::check(std::iter::once(files)));
-        found.extend(across::absent(std::iter::once(files)));
+        found.extend(cross_file::missing_companions(std::iter::once(files)));
         found
     })
 }
@@ -165,7 +165,7 @@ pub fn all(
         .iter()
         .flat_map(|files| files.files().map(move |file| (&*files.root, file)));
     let others = inventory.others.iter().map(|(root, file)| (root, file));
-    let mut files: Vec<(&Root, &FoundFile)> = of_sessions
+    let mut files: Vec<(&Root, &RootFile)> = of_sessions
         .chain(others)
         .filter(|(_, file)| has_schema(file.artifact.kind))
         .collect();
@@ -183,7 +183,7 @@ pub fn all(
         })
         .collect();
     gather(read, |traces| {
-        let mut found = across::check(inventory, traces, archive);
+        let mut found = cross_file::check(inventory, traces, archive);
         found.extend(unknown::check(inventory));
         found.extend(companion::check(inventory.sessions.iter()));
         found
@@ -191,16 +191,16 @@ pub fn all(
 }
 
 /// A file that was read, or could not be.
-type Read<'a> = (&'a FoundFile, Result<(Vec<FileReport>, Traces<'a>)>);
+type Read<'a> = (&'a RootFile, Result<(Vec<FileReport>, LogTraces<'a>)>);
 
-fn examine<'a>(root: &'a Root, file: &'a FoundFile) -> Read<'a> {
-    (file, read::examine(root, file))
+fn examine<'a>(root: &'a Root, file: &'a RootFile) -> Read<'a> {
+    (file, line::examine(root, file))
 }
 
 /// Puts together what the files gave, and adds what can be told of all of them.
 fn gather(
     read: Vec<Read<'_>>,
-    across: impl FnOnce(&[Traces<'_>]) -> Vec<FileReport>,
+    across: impl FnOnce(&[LogTraces<'_>]) -> Vec<FileReport>,
 ) -> Vec<Result<FileReport>> {
     let mut whole: BTreeMap<PathBuf, FileReport> = BTreeMap::new();
     let mut failed: Vec<(PathBuf, Error)> = Vec::new();
@@ -236,7 +236,7 @@ fn merge(whole: &mut BTreeMap<PathBuf, FileReport>, report: FileReport) {
             sum.lines += report.lines;
             sum.valid += report.valid;
             sum.bytes += report.bytes;
-            sum.left.extend(report.left);
+            sum.unrepairable.extend(report.unrepairable);
             sum.flaws.extend(report.flaws);
             sum.flaws.sort_by_key(|flaw| (flaw.span.offset, flaw.kind));
         }
@@ -245,12 +245,12 @@ fn merge(whole: &mut BTreeMap<PathBuf, FileReport>, report: FileReport) {
 
 /// What a check says of an index that is behind its logs. Of what the index itself holds, only its
 /// length is told.
-pub fn stale(register: &StaleRegister) -> FileReport {
+pub fn stale_session_list(register: &StaleSessionList) -> FileReport {
     let length = std::fs::metadata(&register.path).map(|metadata| metadata.len());
     let detail = format!("{}; `annals repair` mends it", register.detail);
     FileReport {
         bytes: length.unwrap_or(0),
-        ..FileReport::about(&register.path, whole_file(register.kind(), detail))
+        ..FileReport::with_flaw(&register.path, whole_file(register.flaw_kind(), detail))
     }
 }
 
@@ -279,7 +279,7 @@ pub fn has_schema(kind: ArtifactKind) -> bool {
 }
 
 /// `1 line`, `2 lines`.
-fn count(number: usize, noun: &str) -> String {
+fn pluralize(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }

@@ -12,24 +12,24 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use crate::model::{Fact, Flaw, FlawKind, KeyMap, Kind, Link, Outline};
+use crate::model::{Fact, Flaw, FlawKind, KeyMap, Link, Outline, OutlineKind};
 use crate::store::LogScan;
 use crate::tree::Tree;
 
-use super::count;
-use super::read::Place;
+use super::line::RecordLocation;
+use super::pluralize;
 
 /// What clients would leave out of a log.
-pub(super) fn left_out(scan: &LogScan, tree: &Tree, parents: &[Option<usize>]) -> Vec<Flaw> {
+pub(super) fn unresumable(scan: &LogScan, tree: &Tree, parents: &[Option<usize>]) -> Vec<Flaw> {
     let outlines = &scan.outlines;
     if let Some(flaw) = untimed(outlines) {
         return vec![flaw];
     }
     let mut flaws = Vec::new();
-    flaws.extend(dropped(scan, tree, parents));
-    flaws.extend(left_after(outlines, tree, parents));
+    flaws.extend(omitted_before(scan, tree, parents));
+    flaws.extend(omitted_after(outlines, tree, parents));
     if flaws.is_empty() {
-        flaws.extend(older(outlines, tree, parents));
+        flaws.extend(omitted_by_older_client(outlines, tree, parents));
     }
     flaws
 }
@@ -39,49 +39,55 @@ fn untimed(outlines: &[Outline]) -> Option<Flaw> {
     let first = outlines.iter().find(|outline| outline.kind.is_message())?;
     if outlines.iter().all(|outline| outline.time.is_none()) {
         let detail = "no record has a time, so that the client finds no conversation";
-        return Some(Place::of(first).flaw(FlawKind::Unresumable, detail));
+        return Some(RecordLocation::new(first).flaw(FlawKind::Unresumable, detail));
     }
-    let last = outlines.iter().rfind(|one| is_said(one) && !one.sidechain);
+    let last = outlines
+        .iter()
+        .rfind(|one| is_prompt_or_reply(one) && !one.sidechain);
     let last = last.filter(|last| last.key.is_some() && last.time.is_none())?;
     let detail = "the last message has no time, so that newer clients find no conversation";
-    Some(Place::of(last).flaw(FlawKind::Unresumable, detail))
+    Some(RecordLocation::new(last).flaw(FlawKind::Unresumable, detail))
 }
 
 /// A prompt, a reply or a result: what a client sends. It skips those without an id, which is reported as that.
-fn is_said(outline: &Outline) -> bool {
-    matches!(outline.kind, Kind::User | Kind::Assistant) && !outline.lacks_id()
+fn is_prompt_or_reply(outline: &Outline) -> bool {
+    matches!(outline.kind, OutlineKind::User | OutlineKind::Assistant) && !outline.lacks_id()
 }
 
 /// What follows the entry from which clients go on.
-fn left_after(outlines: &[Outline], tree: &Tree, parents: &[Option<usize>]) -> Option<Flaw> {
+fn omitted_after(outlines: &[Outline], tree: &Tree, parents: &[Option<usize>]) -> Option<Flaw> {
     let start = tree.resume_entry?;
     let after = tree.after_resume(parents);
     let lost = after.iter().filter_map(|&at| outlines.get(at));
-    let lost = lost.filter(|outline| is_said(outline)).count();
+    let lost = lost.filter(|outline| is_prompt_or_reply(outline)).count();
     let detail = format!(
         "a client that resumes goes on from here and leaves out {} after it",
-        count(lost, "message"),
+        pluralize(lost, "message"),
     );
     let start = outlines.get(start).filter(|_| lost > 0)?;
-    Some(Place::of(start).flaw(FlawKind::Unresumable, detail))
+    Some(RecordLocation::new(start).flaw(FlawKind::Unresumable, detail))
 }
 
 /// What client 2.0.77 would leave out of what newer clients send.
-fn older(outlines: &[Outline], tree: &Tree, parents: &[Option<usize>]) -> Option<Flaw> {
+fn omitted_by_older_client(
+    outlines: &[Outline],
+    tree: &Tree,
+    parents: &[Option<usize>],
+) -> Option<Flaw> {
     let path = tree.resumed_path()?;
     let is_compaction = |at: &usize| {
         outlines
             .get(*at)
-            .is_some_and(|one| one.kind == Kind::Compaction)
+            .is_some_and(|one| one.kind == OutlineKind::Compaction)
     };
     let from = path.iter().rposition(is_compaction).unwrap_or(0);
     let sent = path.get(from..)?.iter();
     let sent: Vec<usize> = sent
         .copied()
-        .filter(|&at| outlines.get(at).is_some_and(is_said))
+        .filter(|&at| outlines.get(at).is_some_and(is_prompt_or_reply))
         .collect();
-    let start = newest(outlines)?;
-    let (chain, ends) = chain(outlines, parents, start);
+    let start = newest_entry(outlines)?;
+    let (chain, ends) = parent_chain(outlines, parents, start);
     let lost: Vec<usize> = sent.into_iter().filter(|at| !chain.contains(at)).collect();
     let first = lost.first()?;
     let elsewhere = !path.contains(&start);
@@ -90,21 +96,21 @@ fn older(outlines: &[Outline], tree: &Tree, parents: &[Option<usize>]) -> Option
         Some(at) if lost.iter().any(|lost| *lost < at) => {
             (at, "it does not read what this hangs from")
         }
-        _ if tree.goes_on_after(start) => {
+        _ if tree.continues_after(start) => {
             (start, "it goes on from the newest entry, which is this one")
         }
         _ => (*first, "of parallel calls it reads one chain"),
     };
     let detail = format!(
         "client 2.0.77 leaves out {} that newer clients send: {why}",
-        count(lost.len(), "message"),
+        pluralize(lost.len(), "message"),
     );
-    Some(Place::of(outlines.get(at)?).flaw(FlawKind::OlderClient, detail))
+    Some(RecordLocation::new(outlines.get(at)?).flaw(FlawKind::OlderClient, detail))
 }
 
 /// The entry from which client 2.0.77 goes on: the first of those with the newest time. Of entries with one
 /// id, the last counts.
-fn newest(outlines: &[Outline]) -> Option<usize> {
+fn newest_entry(outlines: &[Outline]) -> Option<usize> {
     let keys = outlines.iter().enumerate();
     let last: KeyMap<usize> = keys.filter_map(|(at, one)| Some((one.key?, at))).collect();
     let mut newest: Option<(i64, usize)> = None;
@@ -124,13 +130,14 @@ fn newest(outlines: &[Outline]) -> Option<usize> {
 
 /// Whether client 2.0.77 does not know the type of an entry.
 fn is_unknown(outline: &Outline) -> bool {
-    let unknown = |fact: &Fact| matches!(fact, Fact::Stranger | Fact::Untyped | Fact::NewerType);
+    let unknown =
+        |fact: &Fact| matches!(fact, Fact::UnlinkedType | Fact::Untyped | Fact::NewerType);
     outline.facts.iter().any(unknown)
 }
 
 /// The entries from one up to where client 2.0.77 stops, and the last of them if what that hangs from is
 /// of a type that it does not know.
-fn chain(
+fn parent_chain(
     outlines: &[Outline],
     parents: &[Option<usize>],
     start: usize,
@@ -142,7 +149,7 @@ fn chain(
         let Some(outline) = outline.filter(|_| chain.insert(at)) else {
             return (chain, None);
         };
-        if outline.kind == Kind::Compaction {
+        if outline.kind == OutlineKind::Compaction {
             return (chain, None);
         }
         match parents.get(at).copied().flatten() {
@@ -156,9 +163,9 @@ fn chain(
 }
 
 /// What would be left out of a log before the entry at which clients get no further.
-fn dropped(scan: &LogScan, tree: &Tree, parents: &[Option<usize>]) -> Option<Flaw> {
+fn omitted_before(scan: &LogScan, tree: &Tree, parents: &[Option<usize>]) -> Option<Flaw> {
     let outlines = &scan.outlines;
-    let reader = Reader::of(scan, tree)?;
+    let reader = ClientReader::new(scan, tree)?;
     let conversation = tree.conversations.get(tree.resume?)?;
     let path = tree.path(conversation);
     // From the end to where the client gets no further.
@@ -166,7 +173,7 @@ fn dropped(scan: &LogScan, tree: &Tree, parents: &[Option<usize>]) -> Option<Fla
     let mut reached = None;
     let kind = loop {
         let outline = outlines.get(at)?;
-        match reader.stops_at(outline) {
+        match reader.unreadable_reason(outline) {
             None => reached = Some(at),
             Some(kind) if reached.is_some() => break kind,
             Some(_) => {}
@@ -189,17 +196,17 @@ fn dropped(scan: &LogScan, tree: &Tree, parents: &[Option<usize>]) -> Option<Fla
     if let Some((at, first)) = begins
         && matches!(first.link, Link::Parent(_))
     {
-        lost += earlier(outlines, &path, at);
+        lost += earlier_messages(outlines, &path, at);
     }
     let detail = format!(
         "a client that resumes here reads {} and may leave out {lost} before: it cannot read what this hangs from",
-        count(kept, "message"),
+        pluralize(kept, "message"),
     );
-    (lost > 0).then(|| Place::of(goes_on).flaw(kind, detail))
+    (lost > 0).then(|| RecordLocation::new(goes_on).flaw(kind, detail))
 }
 
 /// The messages of the main agent that stand before an entry and are not on its path.
-fn earlier(outlines: &[Outline], path: &[usize], entry: usize) -> usize {
+fn earlier_messages(outlines: &[Outline], path: &[usize], entry: usize) -> usize {
     let path: HashSet<usize> = path.iter().copied().collect();
     let before = outlines.iter().enumerate().take(entry);
     let lost = before.filter(|(at, one)| {
@@ -210,32 +217,32 @@ fn earlier(outlines: &[Outline], path: &[usize], entry: usize) -> usize {
 }
 
 /// Which entries the client can read.
-struct Reader {
+struct ClientReader {
     /// Lines that are damaged as a whole, though we can salvage records from them.
     damaged: BTreeSet<(u16, u64)>,
 }
 
-impl Reader {
+impl ClientReader {
     /// `None` if nothing is wrong with the log.
-    fn of(scan: &LogScan, tree: &Tree) -> Option<Self> {
+    fn new(scan: &LogScan, tree: &Tree) -> Option<Self> {
         let hides = |flaw: &&Flaw| flaw.kind.hides_record();
         let damaged = scan.flaws.iter().filter(hides);
         let damaged: BTreeSet<(u16, u64)> =
             damaged.map(|flaw| (flaw.volume, flaw.span.line)).collect();
         let strange = || {
             let mut outlines = scan.outlines.iter();
-            outlines.any(|outline| outline.facts.contains(&Fact::Stranger))
+            outlines.any(|outline| outline.facts.contains(&Fact::UnlinkedType))
         };
         let orphans = tree.flaws.iter().any(|flaw| flaw.kind == FlawKind::Orphan);
-        (orphans || !damaged.is_empty() || strange()).then_some(Reader { damaged })
+        (orphans || !damaged.is_empty() || strange()).then_some(ClientReader { damaged })
     }
 
     /// What keeps the client from reading an entry, if anything does.
-    fn stops_at(&self, outline: &Outline) -> Option<FlawKind> {
+    fn unreadable_reason(&self, outline: &Outline) -> Option<FlawKind> {
         if self.damaged.contains(&(outline.volume, outline.span.line)) {
             return Some(FlawKind::Dropped);
         }
-        let strange = outline.facts.contains(&Fact::Stranger);
+        let strange = outline.facts.contains(&Fact::UnlinkedType);
         strange.then_some(FlawKind::Unresumable)
     }
 }

@@ -15,7 +15,7 @@ use crate::layout::{LAYOUTS, Layout};
 use crate::model::{Artifact, ArtifactKind, FlawKind, SessionId};
 use crate::store::{Inventory, ReadFailures};
 
-use super::{FileReport, count, whole_file};
+use super::{FileReport, pluralize, whole_file};
 
 /// How many files of a root are named; of the others only their number is reported.
 const NAMED: usize = 100;
@@ -34,7 +34,7 @@ pub(super) fn check(inventory: &Inventory) -> Vec<FileReport> {
         roots.entry(&root.path).or_default().push(root.layout);
         failures = root.failures.clone();
     }
-    let no_files = inventory.troubles.iter().filter(|it| it.is_no_file());
+    let no_files = inventory.errors.iter().filter(|it| it.is_no_file());
     let no_files: BTreeSet<&Path> = no_files.filter_map(Error::path).collect();
     let mut reports = Vec::new();
     for (root, layouts) in roots {
@@ -46,16 +46,16 @@ pub(super) fn check(inventory: &Inventory) -> Vec<FileReport> {
                 _ => unknown.detail(root, path),
             };
             let flaw = whole_file(unknown.kind(), detail);
-            reports.push(FileReport::about(path, flaw));
+            reports.push(FileReport::with_flaw(path, flaw));
         }
         let rest: Vec<&Unknown> = files.values().skip(NAMED).collect();
         if let Some(kind) = rest.iter().map(|unknown| unknown.kind()).min() {
             let more = rest.iter().map(|unknown| unknown.files).sum();
             let detail = format!(
                 "{} that no layout of this root knows",
-                count(more, "more file")
+                pluralize(more, "more file")
             );
-            reports.push(FileReport::about(root, whole_file(kind, detail)));
+            reports.push(FileReport::with_flaw(root, whole_file(kind, detail)));
         }
     }
     reports.extend(links(inventory));
@@ -65,17 +65,14 @@ pub(super) fn check(inventory: &Inventory) -> Vec<FileReport> {
 
 /// Reports pipes, devices and sockets in the places of files that would be read.
 fn not_regular(inventory: &Inventory) -> Vec<FileReport> {
-    let paths = inventory
-        .troubles
-        .iter()
-        .filter_map(|trouble| match trouble {
-            Error::NotRegular { path } => Some(path),
-            _ => None,
-        });
+    let paths = inventory.errors.iter().filter_map(|trouble| match trouble {
+        Error::NotRegular { path } => Some(path),
+        _ => None,
+    });
     let paths: BTreeSet<&PathBuf> = paths.collect();
     let reports = paths.into_iter().map(|path| {
         let flaw = whole_file(FlawKind::UnknownFile, NOT_REGULAR.to_owned());
-        FileReport::about(path, flaw)
+        FileReport::with_flaw(path, flaw)
     });
     reports.collect()
 }
@@ -83,13 +80,13 @@ fn not_regular(inventory: &Inventory) -> Vec<FileReport> {
 /// Reports the links that readers did not follow, and settings that are one.
 fn links(inventory: &Inventory) -> Vec<FileReport> {
     let mut found: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
-    for trouble in &inventory.troubles {
+    for trouble in &inventory.errors {
         if let Error::Link { path, target } = trouble {
             found.insert(path.clone(), target.clone());
         }
     }
     for root in &inventory.roots {
-        let place = root.layout.place(&Artifact::of(ArtifactKind::Settings));
+        let place = root.layout.path_for(&Artifact::new(ArtifactKind::Settings));
         let path = root.path.join(&place);
         let metadata = match place.as_os_str().is_empty() {
             true => None,
@@ -106,7 +103,7 @@ fn links(inventory: &Inventory) -> Vec<FileReport> {
             "a symbolic link to {}: nothing behind it is read",
             target.display()
         );
-        FileReport::about(path, whole_file(FlawKind::UnreadLink, detail))
+        FileReport::with_flaw(path, whole_file(FlawKind::UnreadLink, detail))
     };
     let mut reports: Vec<FileReport> = found.iter().take(NAMED).map(about).collect();
     if let Some(more @ 1..) = found.len().checked_sub(NAMED)
@@ -114,10 +111,10 @@ fn links(inventory: &Inventory) -> Vec<FileReport> {
     {
         let detail = format!(
             "{} that are not followed",
-            count(more, "more symbolic link")
+            pluralize(more, "more symbolic link")
         );
         let flaw = whole_file(FlawKind::UnreadLink, detail);
-        reports.push(FileReport::about(path, flaw));
+        reports.push(FileReport::with_flaw(path, flaw));
     }
     reports
 }
@@ -152,7 +149,7 @@ impl Unknown {
         };
         let mut dirs = vec![top.clone()];
         while let Some(dir) = dirs.pop() {
-            for entry in failures.entries(&dir) {
+            for entry in failures.read_dir(&dir) {
                 let path = entry.path();
                 let kind = failures.ok_io(&path, entry.file_type());
                 if kind.is_some_and(|kind| kind.is_dir()) {
@@ -186,7 +183,7 @@ impl Unknown {
 
     fn detail(&self, root: &Path, dir: &Path) -> String {
         let more = if self.more { "more than " } else { "" };
-        let files = count(self.files, "file");
+        let files = pluralize(self.files, "file");
         let example = self.example.strip_prefix(dir).unwrap_or(&self.example);
         let example = example.display();
         if let Some(layout) = layout_of(root, &self.example) {
@@ -225,7 +222,7 @@ fn unknown_files(
     let mut found = BTreeMap::new();
     let mut dirs = vec![top.to_owned()];
     while let Some(dir) = dirs.pop() {
-        for entry in failures.entries(&dir) {
+        for entry in failures.read_dir(&dir) {
             let path = entry.path();
             let kind = failures.ok_io(&path, entry.file_type());
             let (Ok(relative), Some(kind)) = (path.strip_prefix(top), kind) else {
@@ -233,13 +230,13 @@ fn unknown_files(
             };
             let is_log = is_log(relative);
             if kind.is_dir() {
-                if layouts.iter().any(|layout| layout.enters(relative)) {
+                if layouts.iter().any(|layout| layout.may_hold_files(relative)) {
                     dirs.push(path);
                 } else if is_unknown(layouts, relative) {
                     found.extend(Unknown::directory(path, failures));
                 }
             } else if !kind.is_file() {
-                let target = failures.target(&path);
+                let target = failures.target_metadata(&path);
                 if is_log && !target.is_some_and(|it| it.is_file() || it.is_dir()) {
                     found.insert(path, Unknown::file(true));
                 }
@@ -256,8 +253,9 @@ fn unknown_files(
 }
 
 fn is_unknown(layouts: &[&'static dyn Layout], relative: &Path) -> bool {
-    let is_known =
-        |layout: &&dyn Layout| layout.classify(relative).is_some() || layout.expects(relative);
+    let is_known = |layout: &&dyn Layout| {
+        layout.classify(relative).is_some() || layout.is_program_file(relative)
+    };
     !layouts.iter().any(is_known)
 }
 
@@ -311,7 +309,7 @@ fn detail(
     layouts: &[&'static dyn Layout],
     failures: &ReadFailures,
 ) -> String {
-    match failures.target(path) {
+    match failures.target_metadata(path) {
         None => return "a link that leads to no file: nothing can be read from it".to_owned(),
         Some(it) if !it.is_file() => {
             return NOT_REGULAR.to_owned();

@@ -1,11 +1,11 @@
 //! What a conversion finds in the archive alone, which it neither leaves out unasked nor takes for a source.
 
-use crate::archive::ROOT;
+use crate::archive::ROOT_ID;
 use crate::error::{Error, Result};
-use crate::store::{FoundFile, Inventory, Root, SessionFiles};
+use crate::store::{Inventory, Root, RootFile, SessionFiles};
 
 /// What is in the archive alone.
-pub(super) struct Kept {
+pub(super) struct ArchivedOnly {
     /// Whole sessions, and files of others.
     sessions: usize,
     files: usize,
@@ -15,18 +15,18 @@ pub(super) struct Kept {
     options: String,
 }
 
-impl Kept {
+impl ArchivedOnly {
     /// What is so of some sessions, and of what belongs to none.
-    pub(super) fn of(sessions: &[SessionFiles], inventory: &Inventory) -> Self {
-        let mut found = Kept {
+    pub(super) fn new(sessions: &[SessionFiles], inventory: &Inventory) -> Self {
+        let mut found = ArchivedOnly {
             sessions: 0,
             files: 0,
             first: None,
             options: "--apply".to_owned(),
         };
         for session in sessions {
-            let kept = session.files().flat_map(FoundFile::volumes);
-            let kept = kept.filter(|file| file.is_kept()).count();
+            let kept = session.files().flat_map(RootFile::volumes);
+            let kept = kept.filter(|file| file.is_archived()).count();
             match (session.is_archived(), kept) {
                 (true, _) => found.sessions += 1,
                 (false, kept) => found.files += kept,
@@ -36,10 +36,11 @@ impl Kept {
             }
         }
         let others = inventory.others.iter();
-        let others: Vec<&(Root, FoundFile)> = others.filter(|(_, file)| file.is_kept()).collect();
+        let others: Vec<&(Root, RootFile)> =
+            others.filter(|(_, file)| file.is_archived()).collect();
         found.files += others.len();
         if found.first.is_none() && !others.is_empty() {
-            found.first = Some(ROOT.to_owned());
+            found.first = Some(ROOT_ID.to_owned());
             // Configuration comes back only if it is named.
             let steering = others.iter().filter(|it| it.1.artifact.is_configuration());
             for (root, file) in steering {
@@ -52,17 +53,17 @@ impl Kept {
     }
 
     /// `1 session and 2 files`.
-    fn counted(&self) -> String {
+    fn count_text(&self) -> String {
         let told = [(self.sessions, "session"), (self.files, "file")];
         let told = told.into_iter().filter(|(number, _)| *number > 0);
-        let told: Vec<String> = told.map(|(number, noun)| count_of(number, noun)).collect();
+        let told: Vec<String> = told.map(|(number, noun)| pluralize(number, noun)).collect();
         told.join(" and ")
     }
 
     /// What is told if it is left out.
-    pub(super) fn told(&self) -> Option<String> {
+    pub(super) fn description(&self) -> Option<String> {
         self.first.as_ref()?;
-        let counted = self.counted();
+        let counted = self.count_text();
         Some(format!("{counted} that can be found only in the archive"))
     }
 
@@ -74,19 +75,19 @@ impl Kept {
         Err(Error::refused(format!(
             "of {}, {} can be found only in the archive; {} puts back the first, `annals archive --list` names all, and --without-archived goes on without",
             root.path.display(),
-            self.counted(),
-            crate::text::hint("annals restore", first, &self.options),
+            self.count_text(),
+            crate::text::quoted_command("annals restore", first, &self.options),
         )))
     }
 }
 
 /// The sessions as they are without what is in the archive alone.
-pub(super) fn in_place(sessions: &[SessionFiles]) -> Vec<SessionFiles> {
-    let roots = Root::distinct(sessions.iter().map(|it| Root::clone(&it.root)).collect());
-    let there = Inventory::of(&roots).sessions;
+pub(super) fn without_archived(sessions: &[SessionFiles]) -> Vec<SessionFiles> {
+    let roots = Root::dedupe(sessions.iter().map(|it| Root::clone(&it.root)).collect());
+    let there = Inventory::scan(&roots).sessions;
     let is_kept = |files: &SessionFiles| {
-        let mut volumes = files.files().flat_map(FoundFile::volumes);
-        volumes.any(|file| file.is_kept())
+        let mut volumes = files.files().flat_map(RootFile::volumes);
+        volumes.any(|file| file.is_archived())
     };
     let now = sessions.iter().filter_map(|files| match is_kept(files) {
         false => Some(files.clone()),
@@ -101,7 +102,7 @@ pub(super) fn in_place(sessions: &[SessionFiles]) -> Vec<SessionFiles> {
 }
 
 /// `1 file`, `2 files`.
-fn count_of(number: usize, noun: &str) -> String {
+fn pluralize(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::model::{Entry, EntryId, Fact, Key, Kind, Outline};
+use crate::model::{Entry, EntryId, EntryKey, Fact, Outline, OutlineKind};
 use crate::tree::IdIndex;
 
 /// The entries of one log, and above each the nearest that says something.
@@ -13,12 +13,12 @@ pub(super) struct Links<'a> {
 }
 
 impl<'a> Links<'a> {
-    pub(super) fn of(outlines: &'a [Outline]) -> Self {
-        let ids = IdIndex::of(outlines);
+    pub(super) fn new(outlines: &'a [Outline]) -> Self {
+        let ids = IdIndex::from_outlines(outlines);
         let parent = |at: usize| ids.parent(outlines, at);
         let says = |at: usize| {
             outlines.get(at).is_some_and(|outline| {
-                outline.kind.is_message() || outline.kind == Kind::Compaction
+                outline.kind.is_message() || outline.kind == OutlineKind::Compaction
             })
         };
         // Each chain of entries that say nothing is walked once: those on it share what is above it.
@@ -53,7 +53,7 @@ impl<'a> Links<'a> {
     }
 
     /// The outline of an entry.
-    pub(super) fn index(&self, volume: usize, entry: &Entry) -> Option<usize> {
+    pub(super) fn outline_index(&self, volume: usize, entry: &Entry) -> Option<usize> {
         let wanted = (volume, entry.span.offset);
         let place = |outline: &Outline| (usize::from(outline.volume), outline.span.offset);
         let at = self.outlines.partition_point(|one| place(one) < wanted);
@@ -68,7 +68,7 @@ impl<'a> Links<'a> {
 
     /// The id of an entry, made unique within the log if an earlier entry has the same: a target may
     /// show only one entry of an id.
-    pub(super) fn unique(&self, at: usize, id: EntryId) -> EntryId {
+    pub(super) fn unique_id(&self, at: usize, id: EntryId) -> EntryId {
         let facts = self.outlines.get(at).map(|outline| &outline.facts);
         match facts.is_some_and(|facts| facts.contains(&Fact::RepeatedId)) {
             true => EntryId::new(&format!("{id}-{at}")),
@@ -77,27 +77,31 @@ impl<'a> Links<'a> {
     }
 
     /// What an entry hangs from in the target: the nearest above it that the target has words for.
-    pub(super) fn parent(&self, at: usize, refused: &HashSet<Key>) -> Option<EntryId> {
+    pub(super) fn parent(&self, at: usize, refused: &HashSet<EntryKey>) -> Option<EntryId> {
         let (at, above) = self.above(at, refused)?;
-        Some(self.unique(at, above.id()?))
+        Some(self.unique_id(at, above.id()?))
     }
 
     /// The entry that the compaction above an entry continues, if it hangs from one.
-    pub(super) fn continued(&self, at: usize, refused: &HashSet<Key>) -> Option<EntryId> {
+    pub(super) fn continued_entry(
+        &self,
+        at: usize,
+        refused: &HashSet<EntryKey>,
+    ) -> Option<EntryId> {
         let (mut at, mut above) = self.above(at, refused)?;
-        if above.kind != Kind::Compaction {
+        if above.kind != OutlineKind::Compaction {
             return None;
         }
         for _ in 0..self.outlines.len() {
-            if above.kind != Kind::Compaction {
-                return Some(self.unique(at, above.id()?));
+            if above.kind != OutlineKind::Compaction {
+                return Some(self.unique_id(at, above.id()?));
             }
             (at, above) = self.above(at, refused)?;
         }
         None
     }
 
-    fn above(&self, at: usize, refused: &HashSet<Key>) -> Option<(usize, &'a Outline)> {
+    fn above(&self, at: usize, refused: &HashSet<EntryKey>) -> Option<(usize, &'a Outline)> {
         let mut at = at;
         for _ in 0..=refused.len() {
             at = self.above.get(at).copied().flatten()?;

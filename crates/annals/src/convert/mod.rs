@@ -8,17 +8,17 @@
 //! Origins are part of the source, so whoever made that chose what they say. They bring back logs and
 //! other conversation data; configuration only if the user names it (`allowed.rs`).
 
-mod allowed;
 mod archived;
-mod carry;
-mod forward;
+mod encode;
+mod later_changes;
 mod links;
 mod origin;
+mod other_files;
 mod restore;
-mod since;
+mod restore_filter;
 mod source;
-pub(crate) mod stage;
-mod tell;
+pub(crate) mod staging;
+mod summary;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -31,21 +31,23 @@ use rayon::prelude::*;
 use crate::archive::Archive;
 use crate::error::{Error, Result};
 use crate::jsonl;
-use crate::layout::{Row, Writer};
+use crate::layout::{RowUpdate, Writer};
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
-use crate::store::{FoundFile, Inventory, Neighbours, Root, Session, SessionFiles, enrol_all};
+use crate::store::{
+    FolderHints, Inventory, Root, RootFile, Session, SessionFiles, update_session_lists,
+};
 
-use allowed::Allowed;
-use archived::{Kept, in_place};
-use forward::{Part, Target};
+use archived::{ArchivedOnly, without_archived};
+use encode::{SessionPart, Target};
 use origin::Header;
 use restore::SharedLines;
-use stage::Stage;
+use restore_filter::RestoreFilter;
+use staging::StagingDir;
 
 /// What is to be converted.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Selection {
+pub enum ConvertSelection {
     /// Everything that lies in a root, also what belongs to no session.
     Root(Root),
     /// Some sessions, each with everything that belongs to it.
@@ -62,16 +64,16 @@ pub enum Selection {
 /// How it is converted.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Options {
+pub struct ConvertOptions {
     /// Keep what the target cannot say, so that the source can be restored.
     pub origin: bool,
     /// The zone whose days count where logs are named after days.
     pub zone: TimeZone,
 }
 
-impl Default for Options {
+impl Default for ConvertOptions {
     fn default() -> Self {
-        Options {
+        ConvertOptions {
             origin: true,
             zone: TimeZone::system(),
         }
@@ -81,7 +83,7 @@ impl Default for Options {
 /// What a conversion comes to, before anything is done.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Plan {
+pub struct ConvertPlan {
     /// The sessions.
     pub sessions: Vec<SessionFiles>,
     /// Those of them that came from the target's layout, and go back to what they were.
@@ -91,15 +93,15 @@ pub struct Plan {
     /// Files that belong to no session.
     pub others: Vec<PathBuf>,
     /// What cannot go along, and why.
-    pub left: Vec<String>,
+    pub left_out: Vec<String>,
     /// Files of the target that come back from origins and are not logs, by their paths within it.
     pub documents: Vec<PathBuf>,
     /// Files and directories that origins name and that are no conversation data: these stay in the
     /// origins, unless [`restore_also`](Self::restore_also) names them.
-    pub held: Vec<PathBuf>,
+    pub withheld: Vec<PathBuf>,
     named: Vec<PathBuf>,
     source: Option<Root>,
-    into: Root,
+    target: Root,
     path: Option<HashSet<usize>>,
     dirs: Vec<String>,
 }
@@ -107,65 +109,65 @@ pub struct Plan {
 /// What a conversion has done.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Report {
+pub struct ConvertReport {
     /// Sessions that were converted or restored.
     pub sessions: usize,
     /// Sessions that were there already, from an earlier conversion.
-    pub already: usize,
+    pub already_converted: usize,
     /// Files that were restored.
     pub restored: usize,
     /// Entries, todos and titles that were added to them: what was done since they were converted.
     pub added: u64,
     /// What the target says, by kind.
-    pub said: BTreeMap<String, u64>,
+    pub converted: BTreeMap<String, u64>,
     /// What the target has no words for, by kind: kept as origins, or left out without them.
-    pub unsaid: BTreeMap<String, u64>,
+    pub unconverted: BTreeMap<String, u64>,
     /// Files that came back shorter or longer than they were: some of their lines are damaged.
     pub damaged: Vec<PathBuf>,
     /// Files that were not restored because others of that name are there.
-    pub there: Vec<PathBuf>,
+    pub existing_files: Vec<PathBuf>,
     /// Sessions that were there already but are not what this run would make of them, and why.
-    pub differ: Vec<(String, &'static str)>,
+    pub differing: Vec<(String, &'static str)>,
     /// Sessions that could not be converted, and why.
     pub failed: Vec<(String, String)>,
 }
 
 /// What became of one session.
 #[derive(Default)]
-struct Settled {
+struct SessionOutcome {
     id: Option<SessionId>,
-    already: bool,
+    already_converted: bool,
     restored: bool,
     files: usize,
-    there: Vec<PathBuf>,
+    existing_files: Vec<PathBuf>,
     damaged: Vec<PathBuf>,
     /// What its logs say to their registers.
-    rows: Vec<Row>,
+    rows: Vec<RowUpdate>,
     counts: Counts,
     /// What was done after the conversion that is being undone.
-    since: since::Since,
+    later_changes: later_changes::LaterChanges,
     /// Why what is there already is not what this run would make.
-    differs: Option<&'static str>,
+    difference: Option<&'static str>,
 }
 
 /// How many entries of each kind.
 #[derive(Default)]
 struct Counts {
-    said: BTreeMap<String, u64>,
-    unsaid: BTreeMap<String, u64>,
+    converted: BTreeMap<String, u64>,
+    unconverted: BTreeMap<String, u64>,
 }
 
 impl Counts {
-    fn said(&mut self, kind: &str) {
-        count(&mut self.said, kind);
+    fn add_converted(&mut self, kind: &str) {
+        add_one(&mut self.converted, kind);
     }
 
-    fn lost(&mut self, kind: &str) {
-        count(&mut self.unsaid, kind);
+    fn add_unconverted(&mut self, kind: &str) {
+        add_one(&mut self.unconverted, kind);
     }
 }
 
-fn count(counts: &mut BTreeMap<String, u64>, kind: &str) {
+fn add_one(counts: &mut BTreeMap<String, u64>, kind: &str) {
     match counts.get_mut(kind) {
         Some(known) => *known += 1,
         None => {
@@ -178,25 +180,29 @@ fn count(counts: &mut BTreeMap<String, u64>, kind: &str) {
 ///
 /// What the archive alone has of a whole root is refused like what it has of one session: it would be
 /// left out, and no one would hear of it.
-pub fn plan(selection: Selection, into: Root, archive: Option<&Archive>) -> Result<Plan> {
-    planned(selection, into, archive, false)
+pub fn plan(
+    selection: ConvertSelection,
+    into: Root,
+    archive: Option<&Archive>,
+) -> Result<ConvertPlan> {
+    make_plan(selection, into, archive, false)
 }
 
 /// The same, but what the archive alone has is left out, and counted among what is left.
 pub fn plan_without_archived(
-    selection: Selection,
+    selection: ConvertSelection,
     into: Root,
     archive: Option<&Archive>,
-) -> Result<Plan> {
-    planned(selection, into, archive, true)
+) -> Result<ConvertPlan> {
+    make_plan(selection, into, archive, true)
 }
 
-fn planned(
-    selection: Selection,
+fn make_plan(
+    selection: ConvertSelection,
     into: Root,
     archive: Option<&Archive>,
     without_archived: bool,
-) -> Result<Plan> {
+) -> Result<ConvertPlan> {
     let writer = into.layout.writer();
     if writer.is_none() {
         return Err(Error::refused(format!(
@@ -204,32 +210,32 @@ fn planned(
             into.layout.name()
         )));
     }
-    let mut plan = Plan {
+    let mut plan = ConvertPlan {
         sessions: Vec::new(),
         restores: 0,
         bytes: 0,
         others: Vec::new(),
-        left: Vec::new(),
+        left_out: Vec::new(),
         documents: Vec::new(),
-        held: Vec::new(),
+        withheld: Vec::new(),
         named: Vec::new(),
         source: None,
-        into,
+        target: into,
         path: None,
         dirs: Vec::new(),
     };
     match selection {
-        Selection::Root(root) => {
+        ConvertSelection::Root(root) => {
             let roots = std::slice::from_ref(&root);
-            let mut inventory = Inventory::and_kept(roots, archive);
-            refuse_troubles(&mut inventory, &root)?;
-            let kept = Kept::of(&inventory.sessions, &inventory);
+            let mut inventory = Inventory::scan_with_archive(roots, archive);
+            refuse_errors(&mut inventory, &root)?;
+            let kept = ArchivedOnly::new(&inventory.sessions, &inventory);
             match without_archived {
                 false => kept.refuse(&root)?,
                 true => {
-                    inventory = Inventory::of(roots);
-                    refuse_troubles(&mut inventory, &root)?;
-                    plan.left.extend(kept.told());
+                    inventory = Inventory::scan(roots);
+                    refuse_errors(&mut inventory, &root)?;
+                    plan.left_out.extend(kept.description());
                 }
             }
             plan.sessions = inventory.sessions;
@@ -237,20 +243,20 @@ fn planned(
             plan.sessions.retain(|files| !files.is_unwritten());
             plan.source = Some(root);
         }
-        Selection::Sessions(sessions) => plan.sessions = sessions,
-        Selection::Conversation { files, path } => {
+        ConvertSelection::Sessions(sessions) => plan.sessions = sessions,
+        ConvertSelection::Conversation { files, path } => {
             plan.sessions = vec![*files];
             plan.path = Some(path.into_iter().collect());
         }
     }
     if without_archived && plan.source.is_none() {
-        plan.left
-            .extend(Kept::of(&plan.sessions, &Inventory::default()).told());
-        plan.sessions = in_place(&plan.sessions);
+        plan.left_out
+            .extend(ArchivedOnly::new(&plan.sessions, &Inventory::default()).description());
+        plan.sessions = archived::without_archived(&plan.sessions);
     }
     plan.sessions
         .iter()
-        .try_for_each(SessionFiles::refuse_kept)?;
+        .try_for_each(SessionFiles::refuse_partly_archived)?;
     if let Some(files) = plan.sessions.iter().find(|files| files.is_unwritten()) {
         return Err(Error::refused(format!(
             "session {} has no messages yet, so there is nothing to convert",
@@ -258,14 +264,14 @@ fn planned(
         )));
     }
     plan.check()?;
-    plan.survey()?;
+    plan.scan()?;
     Ok(plan)
 }
 
-impl Plan {
+impl ConvertPlan {
     /// The target.
-    pub fn into(&self) -> &Root {
-        &self.into
+    pub fn target(&self) -> &Root {
+        &self.target
     }
 
     /// Has what is [`held`](Self::held) at these paths restored too, with all below them. Refuses a path
@@ -273,23 +279,23 @@ impl Plan {
     pub fn restore_also(&mut self, named: &[PathBuf]) -> Result<()> {
         for path in named {
             let below = |held: &PathBuf| !path.as_os_str().is_empty() && held.starts_with(path);
-            if !self.held.iter().chain(&self.documents).any(below) {
+            if !self.withheld.iter().chain(&self.documents).any(below) {
                 return Err(Error::refused(format!(
                     "no file that would be restored is named {}",
                     path.display()
                 )));
             }
             self.documents
-                .extend(self.held.extract_if(.., |held| below(held)));
+                .extend(self.withheld.extract_if(.., |held| below(held)));
         }
         self.documents.sort();
         self.named.extend_from_slice(named);
         Ok(())
     }
 
-    fn allowed(&self) -> Allowed<'_> {
-        Allowed {
-            layout: self.into.layout,
+    fn restore_filter(&self) -> RestoreFilter<'_> {
+        RestoreFilter {
+            layout: self.target.layout,
             named: &self.named,
         }
     }
@@ -300,20 +306,20 @@ impl Plan {
     }
 
     fn check(&self) -> Result<()> {
-        let into = real(&self.into.path);
+        let into = resolve_path(&self.target.path);
         for root in self.sources() {
-            if root.layout.name() == self.into.layout.name() {
+            if root.layout.name() == self.target.layout.name() {
                 return Err(Error::refused(format!(
                     "{} is of the layout {} already; copy its files instead",
                     root.path.display(),
                     root.layout.name()
                 )));
             }
-            let from = real(&root.path);
+            let from = resolve_path(&root.path);
             if into.starts_with(&from) || from.starts_with(&into) {
                 return Err(Error::refused(format!(
                     "{} and {} lie within each other; name a target elsewhere",
-                    self.into.path.display(),
+                    self.target.path.display(),
                     root.path.display()
                 )));
             }
@@ -322,35 +328,35 @@ impl Plan {
     }
 
     /// Looks at all files, and at what lies in the target.
-    fn survey(&mut self) -> Result<()> {
+    fn scan(&mut self) -> Result<()> {
         let mut known: HashSet<PathBuf> = HashSet::new();
         for files in &self.sessions {
-            for file in files.files().flat_map(FoundFile::volumes) {
+            for file in files.files().flat_map(RootFile::volumes) {
                 if known.insert(file.path.clone()) {
                     self.bytes += file.id.len;
                 }
             }
         }
         let sessions = &self.sessions;
-        let layout = self.into.layout.name();
+        let layout = self.target.layout.name();
         let headers = sessions.iter();
         let mut headers: Vec<Header> = headers
-            .filter_map(|files| restore::header_of(layout, files).transpose())
+            .filter_map(|files| restore::session_header(layout, files).transpose())
             .collect::<Result<_>>()?;
         self.restores = headers.len();
         if let Some(root) = &self.source {
-            headers.extend(restore::header_of_root(layout, root)?);
+            headers.extend(restore::root_header(layout, root)?);
         }
-        let (documents, held) = self.allowed().sort(&headers);
-        (self.documents, self.held) = (documents, held);
+        let (documents, held) = self.restore_filter().partition_files(&headers);
+        (self.documents, self.withheld) = (documents, held);
         if let Some(root) = self.source.clone() {
-            self.walk(&root, &known)?;
+            self.find_other_files(&root, &known)?;
         }
         self.check_target()
     }
 
     /// Finds the files of a root that belong to no session.
-    fn walk(&mut self, root: &Root, known: &HashSet<PathBuf>) -> Result<()> {
+    fn find_other_files(&mut self, root: &Root, known: &HashSet<PathBuf>) -> Result<()> {
         let mut pending = vec![root.path.clone()];
         while let Some(dir) = pending.pop() {
             let failed = |error| Error::io("read", &dir, error);
@@ -365,20 +371,20 @@ impl Plan {
                     pending.push(path);
                 } else if kind.is_symlink() {
                     let target = std::fs::read_link(&path).unwrap_or_default();
-                    self.left.push(format!(
+                    self.left_out.push(format!(
                         "{}: a symbolic link to {}, which is not followed",
                         within.display(),
                         target.display()
                     ));
                 } else if !kind.is_file() {
                     let text = format!("{}: no regular file", within.display());
-                    self.left.push(text);
+                    self.left_out.push(text);
                 } else if within.to_str().is_none() {
                     let text = format!("{}: its name is not UTF-8", within.display());
-                    self.left.push(text);
+                    self.left_out.push(text);
                 } else if within == Path::new(".credentials.json") {
                     let text = format!("{}: secrets stay where they are", within.display());
-                    self.left.push(text);
+                    self.left_out.push(text);
                 } else if !known.contains(&path) {
                     self.bytes += entry.metadata().map_err(failed)?.len();
                     self.others.push(path);
@@ -390,14 +396,14 @@ impl Plan {
             }
         }
         self.others.sort();
-        self.left.sort();
+        self.left_out.sort();
         self.dirs.sort();
         Ok(())
     }
 
     /// A target may hold what an earlier run of the same conversion put there, and nothing else.
     fn check_target(&self) -> Result<()> {
-        let into = &self.into.path;
+        let into = &self.target.path;
         let names = match std::fs::read_dir(into) {
             Ok(names) => names,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -406,10 +412,10 @@ impl Plan {
         for name in names {
             let name = name.map_err(|error| Error::io("read", into, error))?;
             let within = PathBuf::from(name.file_name());
-            let layout = self.into.layout;
-            let known = layout.enters(&within) || layout.classify(&within).is_some();
+            let layout = self.target.layout;
+            let known = layout.may_hold_files(&within) || layout.classify(&within).is_some();
             // What a run leaves that was killed while it wrote a document.
-            let left = within == Path::new(stage::NAME) || jsonl::is_temp(&within);
+            let left = within == Path::new(staging::DIR_NAME) || jsonl::is_temp(&within);
             if !known && !left {
                 return Err(Error::refused(format!(
                     "{} is not empty: it holds {}, which is nothing of the layout {}; name an empty directory",
@@ -419,22 +425,22 @@ impl Plan {
                 )));
             }
         }
-        let inventory = Inventory::of(std::slice::from_ref(&self.into));
+        let inventory = Inventory::scan(std::slice::from_ref(&self.target));
         let mut ours: HashSet<String> = HashSet::new();
-        let writer = self.into.layout.writer();
-        let ids = Ids::of(&self.sessions);
+        let writer = self.target.layout.writer();
+        let ids = TargetIds::new(&self.sessions);
         for files in &self.sessions {
-            let id = ids.wanted(files);
-            ours.extend(writer.map(|writer| writer.fitting(&id)));
+            let id = ids.target_id(files);
+            ours.extend(writer.map(|writer| writer.valid_id(&id)));
             ours.insert(id);
-            let header = restore::header_of(self.into.layout.name(), files)?;
+            let header = restore::session_header(self.target.layout.name(), files)?;
             ours.extend(header.and_then(|header| header.session));
         }
         let ours: HashSet<String> = ours.iter().map(|id| folded(id)).collect();
         let is_ours = |files: &&SessionFiles| {
             let id = folded(files.id.as_str());
             // Where a name begins with the time, the rest of it is the id.
-            let rest = id.get(TIME..).and_then(|rest| rest.strip_prefix('-'));
+            let rest = id.get(TIME_LEN..).and_then(|rest| rest.strip_prefix('-'));
             // A shared log that was made and not written to is what a cut-off run leaves.
             files.log_bytes() == 0
                 || ours.contains(&id)
@@ -452,7 +458,7 @@ impl Plan {
 }
 
 /// The length of a time in the name of a folder, such as `2026-03-26T01-32-20-418Z`.
-const TIME: usize = 24;
+const TIME_LEN: usize = 24;
 
 /// An id as the most careless of layouts writes it into a name.
 fn folded(id: &str) -> String {
@@ -460,25 +466,29 @@ fn folded(id: &str) -> String {
 }
 
 /// Converts; `progress` hears of bytes done and bytes in all.
-pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Report> {
-    let root = &plan.into;
+pub fn run(
+    plan: &ConvertPlan,
+    options: &ConvertOptions,
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Result<ConvertReport> {
+    let root = &plan.target;
     let Some(writer) = root.layout.writer() else {
         return Err(Error::refused("the target cannot be written"));
     };
-    let stage = Stage::open(root)?;
-    let there = shared_there(root);
-    let ids = Ids::of(&plan.sessions);
+    let stage = StagingDir::open(root)?;
+    let there = shared_record_counts(root);
+    let ids = TargetIds::new(&plan.sessions);
     let target = Target {
         root,
         writer,
         zone: &options.zone,
         stage: &stage,
         origin: options.origin,
-        there: &there,
+        existing_records: &there,
         ids: &ids,
-        allowed: plan.allowed(),
+        restore_filter: plan.restore_filter(),
     };
-    let mut report = Report::default();
+    let mut report = ConvertReport::default();
     let mut shared = SharedLines::new();
     let done = AtomicU64::new(0);
     let step = |bytes: u64| {
@@ -488,31 +498,31 @@ pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync))
     let mut forward: Vec<&SessionFiles> = Vec::new();
     let mut back: Vec<(&SessionFiles, Header)> = Vec::new();
     for files in &plan.sessions {
-        match restore::header_of(root.layout.name(), files)? {
+        match restore::session_header(root.layout.name(), files)? {
             Some(header) => back.push((files, header)),
             None => forward.push(files),
         }
     }
-    let homes = Homes::of(&plan.sessions);
+    let homes = ProjectDirs::new(&plan.sessions);
     // Largest first, so that no thread is left alone with a giant at the end.
     forward.sort_by_key(|files| std::cmp::Reverse(files.log_bytes()));
     let convert = |files: &&SessionFiles| {
         let settled = (|| {
             let mut session = Session::read((*files).clone())?;
             session.refuse_unreadable()?;
-            homes.complete(&mut session);
+            homes.fill_in(&mut session);
             let part = match &plan.path {
-                Some(path) => Part::Path(path),
-                None => Part::Whole,
+                Some(path) => SessionPart::Path(path),
+                None => SessionPart::Whole,
             };
-            forward::session(&target, &session, &part)
+            encode::session(&target, &session, &part)
         })();
         step(files.bytes());
         (files.id.to_string(), settled)
     };
     // Sessions that share a log must come in the same order in each run.
-    let shares = writer_shares(writer, &target);
-    let settled: Vec<(String, Result<Settled>)> = match shares {
+    let shares = uses_shared_logs(writer, &target);
+    let settled: Vec<(String, Result<SessionOutcome>)> = match shares {
         true => {
             forward.sort_by(|a, b| a.id.cmp(&b.id));
             forward.iter().map(convert).collect()
@@ -521,14 +531,14 @@ pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync))
     };
     let mut rows = Rows::new();
     for (id, settled) in settled {
-        take(&mut report, &mut rows, id, settled);
+        add_outcome(&mut report, &mut rows, id, settled);
     }
-    let restored: Vec<(String, Result<(Settled, SharedLines)>)> = back
+    let restored: Vec<(String, Result<(SessionOutcome, SharedLines)>)> = back
         .par_iter()
         .with_max_len(1)
         .map(|(files, header)| {
             let mut shared = SharedLines::new();
-            let settled = restore::session(&target, files, header, &mut shared);
+            let settled = restore::restore_session(&target, files, header, &mut shared);
             step(files.bytes());
             (
                 files.id.to_string(),
@@ -542,20 +552,20 @@ pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync))
             for (path, lines) in lines {
                 shared.entry(path).or_default().extend(lines);
             }
-            let since = std::mem::take(&mut settled.since);
+            let since = std::mem::take(&mut settled.later_changes);
             if !since.is_empty() {
                 fresh.extend(settled.id.clone().map(|id| (id, since)));
             }
             settled
         });
-        take(&mut report, &mut rows, id, settled);
+        add_outcome(&mut report, &mut rows, id, settled);
     }
     if let Some(source) = &plan.source {
-        let settled = others(&target, plan, source, &mut shared)?;
+        let settled = convert_other_files(&target, plan, source, &mut shared)?;
         report.restored += settled.files;
-        report.there.extend(settled.there);
+        report.existing_files.extend(settled.existing_files);
         report.damaged.extend(settled.damaged);
-        add(&mut report.unsaid, settled.counts.unsaid);
+        add_counts(&mut report.unconverted, settled.counts.unconverted);
     }
     for (path, lines) in shared {
         let mut out = stage.file(&path)?;
@@ -564,27 +574,32 @@ pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync))
         }
         match stage.commit(out)? {
             true => report.restored += 1,
-            false => report.there.push(root.path.join(path)),
+            false => report.existing_files.push(root.path.join(path)),
         }
     }
-    report.there.extend(stage.close()?);
-    rows.sort_by(|a, b| (a.started, name(a)).cmp(&(b.started, name(b))));
-    enrol_all(root, writer, rows)?;
-    let (added, failed) = since::write(root, writer, fresh);
+    report.existing_files.extend(stage.close()?);
+    rows.sort_by(|a, b| (a.started, row_key(a)).cmp(&(b.started, row_key(b))));
+    update_session_lists(root, writer, rows)?;
+    let (added, failed) = later_changes::write_changes(root, writer, fresh);
     report.added = added;
     report.failed.extend(failed);
     Ok(report)
 }
 
 /// What the registers of the target must hear.
-type Rows = Vec<Row>;
+type Rows = Vec<RowUpdate>;
 
-fn name(row: &Row) -> Option<(&SessionId, Option<&AgentId>)> {
+fn row_key(row: &RowUpdate) -> Option<(&SessionId, Option<&AgentId>)> {
     let log = row.log.as_ref()?;
     Some((log.session.as_ref()?, log.agent.as_ref()))
 }
 
-fn take(report: &mut Report, rows: &mut Rows, id: String, settled: Result<Settled>) {
+fn add_outcome(
+    report: &mut ConvertReport,
+    rows: &mut Rows,
+    id: String,
+    settled: Result<SessionOutcome>,
+) {
     let settled = match settled {
         Ok(settled) => settled,
         Err(error) => {
@@ -592,22 +607,22 @@ fn take(report: &mut Report, rows: &mut Rows, id: String, settled: Result<Settle
             return;
         }
     };
-    if let Some(why) = settled.differs {
-        report.differ.push((id, why));
-    } else if settled.already {
-        report.already += 1;
+    if let Some(why) = settled.difference {
+        report.differing.push((id, why));
+    } else if settled.already_converted {
+        report.already_converted += 1;
     } else {
         report.sessions += 1;
     }
     report.restored += settled.files;
-    report.there.extend(settled.there);
+    report.existing_files.extend(settled.existing_files);
     report.damaged.extend(settled.damaged);
-    add(&mut report.said, settled.counts.said);
-    add(&mut report.unsaid, settled.counts.unsaid);
+    add_counts(&mut report.converted, settled.counts.converted);
+    add_counts(&mut report.unconverted, settled.counts.unconverted);
     rows.extend(settled.rows);
 }
 
-fn add(sum: &mut BTreeMap<String, u64>, more: BTreeMap<String, u64>) {
+fn add_counts(sum: &mut BTreeMap<String, u64>, more: BTreeMap<String, u64>) {
     for (kind, number) in more {
         *sum.entry(kind).or_insert(0) += number;
     }
@@ -615,8 +630,8 @@ fn add(sum: &mut BTreeMap<String, u64>, more: BTreeMap<String, u64>) {
 
 /// Fails if something could not be looked at. Links and what is no regular file are no part of the root: each
 /// is left out and reported.
-fn refuse_troubles(inventory: &mut Inventory, root: &Root) -> Result<()> {
-    for trouble in inventory.troubles.drain(..) {
+fn refuse_errors(inventory: &mut Inventory, root: &Root) -> Result<()> {
+    for trouble in inventory.errors.drain(..) {
         match trouble.is_no_file() {
             true => root.failures.report(trouble),
             false => return Err(trouble),
@@ -626,17 +641,17 @@ fn refuse_troubles(inventory: &mut Inventory, root: &Root) -> Result<()> {
 }
 
 /// What belongs to no session: kept as origins, or restored from them.
-fn others(
+fn convert_other_files(
     target: &Target<'_>,
-    plan: &Plan,
+    plan: &ConvertPlan,
     source: &Root,
     shared: &mut SharedLines,
-) -> Result<Settled> {
-    let own = source.path.join(crate::layout::ORIGIN);
-    let header = restore::header_of_root(target.root.layout.name(), source)?;
+) -> Result<SessionOutcome> {
+    let own = source.path.join(crate::layout::ORIGIN_FILE);
+    let header = restore::root_header(target.root.layout.name(), source)?;
     let mut settled = match &header {
-        Some(header) => restore::root(target, &own, header, shared)?,
-        None => Settled::default(),
+        Some(header) => restore::restore_root(target, &own, header, shared)?,
+        None => SessionOutcome::default(),
     };
     let kind_of = |path: &Path| {
         let within = path.strip_prefix(&source.path).unwrap_or(path);
@@ -652,43 +667,43 @@ fn others(
         !derived && (header.is_none() || *path != own)
     });
     for path in &kept {
-        let name = kind_of(path).map_or("other file", tell::kind_name);
-        settled.counts.lost(name);
+        let name = kind_of(path).map_or("other file", summary::artifact_label);
+        settled.counts.add_unconverted(name);
     }
     if !target.origin || (goes_back && kept.is_empty()) {
         return Ok(settled);
     }
     // Written even if there is nothing to keep: it says that the target has no files of its own.
     let listed = kept.iter();
-    let listed = listed.map(|path| carry::source_file(source, path));
+    let listed = listed.map(|path| other_files::source_file(source, path));
     let mut header = Header::new(source.layout.name(), None, listed.collect::<Result<_>>()?);
     if !goes_back {
         header.dirs.clone_from(&plan.dirs);
     }
-    let place = Artifact::of(ArtifactKind::Origin);
-    let place = target.root.layout.place(&place);
+    let place = Artifact::new(ArtifactKind::Origin);
+    let place = target.root.layout.path_for(&place);
     let mut out = target.stage.file(&place)?;
-    out.line(&carry::encode(&header)?)?;
+    out.put_line(&other_files::to_json(&header)?)?;
     for (number, path) in kept.iter().enumerate() {
-        carry::carry(&mut out, path, number)?;
+        other_files::write_whole_file(&mut out, path, number)?;
     }
     target.stage.commit(out)?;
     Ok(settled)
 }
 
 /// How many records of each session lie in the shared logs of a target.
-fn shared_there(root: &Root) -> HashMap<(PathBuf, SessionId), usize> {
-    let inventory = Inventory::of(std::slice::from_ref(root));
+fn shared_record_counts(root: &Root) -> HashMap<(PathBuf, SessionId), usize> {
+    let inventory = Inventory::scan(std::slice::from_ref(root));
     let mut there = HashMap::new();
     for files in &inventory.sessions {
         for log in files.logs() {
-            for volume in log.volumes().filter(|volume| volume.share.is_some()) {
-                let alone = FoundFile {
+            for volume in log.volumes().filter(|volume| volume.slice.is_some()) {
+                let alone = RootFile {
                     earlier: Vec::new(),
                     ..volume.clone()
                 };
                 let mut records: usize = 0;
-                let scan = crate::store::outline_noting(root, &alone, &mut |_, _, _| records += 1);
+                let scan = crate::store::outline_with(root, &alone, &mut |_, _, _| records += 1);
                 // A line that a cut-off run left half written does not count.
                 let hidden = scan.map_or(records, |scan| {
                     let hidden = scan.flaws.iter().filter(|flaw| flaw.kind.hides_record());
@@ -705,13 +720,13 @@ fn shared_there(root: &Root) -> HashMap<(PathBuf, SessionId), usize> {
 
 /// What sessions are called in the target. Two of one id, in different folders of the source, may
 /// come to lie in one.
-struct Ids {
+struct TargetIds {
     /// Of each id the second session, the third and so on, by their logs.
-    twins: HashMap<PathBuf, usize>,
+    duplicates: HashMap<PathBuf, usize>,
 }
 
-impl Ids {
-    fn of(sessions: &[SessionFiles]) -> Self {
+impl TargetIds {
+    fn new(sessions: &[SessionFiles]) -> Self {
         let mut counts: HashMap<&SessionId, usize> = HashMap::new();
         let mut twins = HashMap::new();
         for files in sessions {
@@ -721,11 +736,11 @@ impl Ids {
                 twins.insert(files.main_path().to_owned(), *count);
             }
         }
-        Ids { twins }
+        TargetIds { duplicates: twins }
     }
 
-    fn wanted(&self, files: &SessionFiles) -> String {
-        match self.twins.get(files.main_path()) {
+    fn target_id(&self, files: &SessionFiles) -> String {
+        match self.duplicates.get(files.main_path()) {
             Some(number) => format!("{}-{number}", files.id),
             None => files.id.to_string(),
         }
@@ -733,58 +748,58 @@ impl Ids {
 }
 
 /// Whether the target's layout puts several sessions into one log.
-fn writer_shares(writer: &dyn Writer, target: &Target<'_>) -> bool {
+fn uses_shared_logs(writer: &dyn Writer, target: &Target<'_>) -> bool {
     let mut fresh = String::new;
-    let mut stamp = crate::layout::Stamp {
+    let mut stamp = crate::layout::PlanContext {
         now: jiff::Timestamp::UNIX_EPOCH,
         zone: target.zone.clone(),
-        fresh: &mut fresh,
+        new_id: &mut fresh,
     };
-    let id = SessionId::new(&writer.fitting("probe"));
+    let id = SessionId::new(&writer.valid_id("probe"));
     let new = id.map(|id| crate::layout::NewSession::new(id, "/"));
-    let artifact = new.and_then(|new| writer.session(&new, &mut stamp));
+    let artifact = new.and_then(|new| writer.new_session_log(&new, &mut stamp));
     artifact.is_ok_and(|artifact| artifact.kind == ArtifactKind::SharedLog)
 }
 
 /// What sessions take from others of their folder: their directories.
-struct Homes<'a> {
-    folders: HashMap<Place, Vec<&'a SessionFiles>>,
-    known: Mutex<HashMap<Place, Option<String>>>,
+struct ProjectDirs<'a> {
+    folders: HashMap<FolderKey, Vec<&'a SessionFiles>>,
+    known: Mutex<HashMap<FolderKey, Option<String>>>,
 }
 
-type Place = (PathBuf, Option<String>);
+type FolderKey = (PathBuf, Option<String>);
 
-fn place(files: &SessionFiles) -> Place {
+fn folder_key(files: &SessionFiles) -> FolderKey {
     (files.root.path.clone(), files.folder().map(str::to_owned))
 }
 
-impl<'a> Homes<'a> {
-    fn of(sessions: &'a [SessionFiles]) -> Self {
-        let mut folders: HashMap<Place, Vec<&SessionFiles>> = HashMap::new();
+impl<'a> ProjectDirs<'a> {
+    fn new(sessions: &'a [SessionFiles]) -> Self {
+        let mut folders: HashMap<FolderKey, Vec<&SessionFiles>> = HashMap::new();
         for files in sessions {
-            folders.entry(place(files)).or_default().push(files);
+            folders.entry(folder_key(files)).or_default().push(files);
         }
-        Homes {
+        ProjectDirs {
             folders,
             known: Mutex::default(),
         }
     }
 
-    fn complete(&self, session: &mut Session) {
+    fn fill_in(&self, session: &mut Session) {
         if !session.directories().is_empty() {
             return;
         }
-        let place = place(&session.files);
+        let place = folder_key(&session.files);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let home = known.entry(place.clone()).or_insert_with(|| {
             let folder = self.folders.get(&place).into_iter().flatten().copied();
-            Neighbours::of(folder).home(&session.files)
+            FolderHints::new(folder).directory(&session.files)
         });
-        session.neighbourhood.clone_from(home);
+        session.folder_directory.clone_from(home);
     }
 }
 
-fn real(path: &Path) -> PathBuf {
+fn resolve_path(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     // The nearest directory above that exists tells where it really is.
     for above in absolute.ancestors() {

@@ -27,13 +27,13 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::json::{Raw, Text, fast, object};
+use crate::json::{Raw, Text, object, scanner};
 
 /// A line longer than this stands beside the log and not in it, so that the record stays readable.
-pub(super) const LONGEST_INLINE: usize = 16 << 20;
+pub(super) const MAX_INLINE: usize = 16 << 20;
 
 /// No piece of a line or document is longer.
-pub(super) const PIECE: usize = 24 << 20;
+pub(super) const MAX_PIECE: usize = 24 << 20;
 
 /// What a file of origins begins with.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -60,13 +60,13 @@ pub(super) struct Header {
 /// What a file of origins ends with, where a register lists the session: what it was told, so that
 /// what others tell it later can be told from that.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Given {
-    pub(super) given: GivenTitle,
+pub(super) struct ListedTitle {
+    pub(super) given: TitleMember,
 }
 
 /// The title that a register has after a conversion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct GivenTitle {
+pub(super) struct TitleMember {
     pub(super) title: Option<String>,
 }
 
@@ -114,7 +114,7 @@ impl Header {
 
 /// Where a line stood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Spot {
+pub(super) struct SourcePosition {
     /// The file, by its number in the header.
     pub(super) file: usize,
     /// The line, from 0.
@@ -123,32 +123,32 @@ pub(super) struct Spot {
 
 /// What stood after a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum LineEnd {
     Lf,
     CrLf,
     None,
 }
 
-impl End {
+impl LineEnd {
     pub(super) fn bytes(self) -> &'static [u8] {
         match self {
-            End::Lf => b"\n",
-            End::CrLf => b"\r\n",
-            End::None => b"",
+            LineEnd::Lf => b"\n",
+            LineEnd::CrLf => b"\r\n",
+            LineEnd::None => b"",
         }
     }
 
-    fn spelled(self) -> &'static str {
+    fn json_member(self) -> &'static str {
         match self {
-            End::Lf => "",
-            End::CrLf => r#","end":"\r\n""#,
-            End::None => r#","end":"""#,
+            LineEnd::Lf => "",
+            LineEnd::CrLf => r#","end":"\r\n""#,
+            LineEnd::None => r#","end":"""#,
         }
     }
 }
 
 /// Adds the member `origin` to a written record.
-pub(super) fn attach(record: &mut Vec<u8>, origin: &[u8]) {
+pub(super) fn attach_origin(record: &mut Vec<u8>, origin: &[u8]) {
     if record.last() == Some(&b'}') {
         record.pop();
         if record.last() != Some(&b'{') {
@@ -161,15 +161,20 @@ pub(super) fn attach(record: &mut Vec<u8>, origin: &[u8]) {
 }
 
 /// Of a record that no line stood for.
-pub(super) const MADE: &[u8] = b"{}";
+pub(super) const GENERATED: &[u8] = b"{}";
 
 /// Of a record that says more of a line that stands elsewhere.
-pub(super) fn more(spot: Spot) -> Vec<u8> {
+pub(super) fn encode_reference(spot: SourcePosition) -> Vec<u8> {
     format!(r#"{{"f":{},"n":{}}}"#, spot.file, spot.line).into_bytes()
 }
 
 /// A line as it stood. `plain` says that it is known to be one JSON object.
-pub(super) fn line(spot: Spot, bytes: &[u8], end: End, plain: bool) -> Vec<u8> {
+pub(super) fn encode_line(
+    spot: SourcePosition,
+    bytes: &[u8],
+    end: LineEnd,
+    plain: bool,
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len() + 64);
     // Writing to memory cannot fail.
     let _ = write!(
@@ -177,7 +182,7 @@ pub(super) fn line(spot: Spot, bytes: &[u8], end: End, plain: bool) -> Vec<u8> {
         r#"{{"f":{},"n":{}{}"#,
         spot.file,
         spot.line,
-        end.spelled()
+        end.json_member()
     );
     // A document may be JSON on several lines, but a record is one.
     let object = bytes.first() == Some(&b'{')
@@ -221,40 +226,41 @@ object! {
 
 /// What a record says about its origin.
 #[derive(Debug, PartialEq)]
-pub(super) enum Found {
+pub(super) enum RecordOrigin {
     /// Nothing: it was written after the conversion.
-    New,
+    Added,
     /// It was made by the conversion, or says more of a line that stands elsewhere.
-    Made,
+    Generated,
     /// The line as it stood.
-    Line(Spot, Vec<u8>),
+    Line(SourcePosition, Vec<u8>),
 }
 
 /// The origin of a record of a log.
-pub(super) fn of_record(record: &[u8]) -> Found {
+pub(super) fn decode_record(record: &[u8]) -> RecordOrigin {
     let Ok(text) = std::str::from_utf8(record) else {
-        return Found::New;
+        return RecordOrigin::Added;
     };
-    let carrier: Carrier<'_> = match fast::read(text) {
+    let carrier: Carrier<'_> = match scanner::parse(text) {
         Some(carrier) => carrier,
         None => serde_json::from_str(text).unwrap_or_default(),
     };
     match carrier.origin.0 {
-        Some(origin) if origin.starts_with('{') => {
-            of_line(origin).map_or(Found::Made, |(spot, bytes)| Found::Line(spot, bytes))
-        }
-        _ => Found::New,
+        Some(origin) if origin.starts_with('{') => decode_line(origin)
+            .map_or(RecordOrigin::Generated, |(spot, bytes)| {
+                RecordOrigin::Line(spot, bytes)
+            }),
+        _ => RecordOrigin::Added,
     }
 }
 
 /// A line of a file of origins, with what stood after it.
-pub(super) fn of_line(text: &str) -> Option<(Spot, Vec<u8>)> {
-    let origin: Origin<'_> = match fast::read(text) {
+pub(super) fn decode_line(text: &str) -> Option<(SourcePosition, Vec<u8>)> {
+    let origin: Origin<'_> = match scanner::parse(text) {
         Some(origin) => origin,
         None => serde_json::from_str(text).ok()?,
     };
     let number = |raw: Raw<'_>| raw.count().ok().flatten();
-    let spot = Spot {
+    let spot = SourcePosition {
         file: usize::try_from(number(origin.file)?).ok()?,
         line: number(origin.line)?,
     };
@@ -273,16 +279,16 @@ pub(super) fn of_line(text: &str) -> Option<(Spot, Vec<u8>)> {
 }
 
 /// A path within a root as it is written down; `None` if it is not text.
-pub(super) fn spelled(path: &std::path::Path) -> Option<String> {
+pub(super) fn path_text(path: &std::path::Path) -> Option<String> {
     path.to_str().map(str::to_owned)
 }
 
 /// A written path, if it leads down from its root and nowhere else.
-pub(super) fn within(path: &str) -> Option<PathBuf> {
+pub(super) fn safe_path(path: &str) -> Option<PathBuf> {
     use std::path::Component;
     let path = PathBuf::from(path);
     let down = |part: Component<'_>| matches!(part, Component::Normal(_));
-    let staged = path.starts_with(super::stage::NAME);
+    let staged = path.starts_with(super::staging::DIR_NAME);
     let sound = path.components().next().is_some() && path.components().all(down);
     (sound && !staged).then_some(path)
 }
@@ -292,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_comes_back() {
+    fn origin_line_round_trips_any_bytes_and_ending() {
         let lines: [&[u8]; 10] = [
             b"{\n\"pretty\": 1\n}",
             br#"{"a":1e5,"b":"\u00e9\/","b":2}"#,
@@ -306,36 +312,39 @@ mod tests {
             "[1] é \u{2028}".as_bytes(),
         ];
         for (number, bytes) in lines.iter().enumerate() {
-            for end in [End::Lf, End::CrLf, End::None] {
-                let spot = Spot {
+            for end in [LineEnd::Lf, LineEnd::CrLf, LineEnd::None] {
+                let spot = SourcePosition {
                     file: 2,
                     line: number as u64,
                 };
-                let written = line(spot, bytes, end, false);
+                let written = encode_line(spot, bytes, end, false);
                 let mut whole = bytes.to_vec();
                 whole.extend_from_slice(end.bytes());
                 let text = std::str::from_utf8(&written).unwrap();
-                assert_eq!(of_line(text), Some((spot, whole.clone())), "{text}");
+                assert_eq!(decode_line(text), Some((spot, whole.clone())), "{text}");
                 let mut record = br#"{"type":"user"}"#.to_vec();
-                attach(&mut record, &written);
-                assert_eq!(of_record(&record), Found::Line(spot, whole));
+                attach_origin(&mut record, &written);
+                assert_eq!(decode_record(&record), RecordOrigin::Line(spot, whole));
             }
         }
     }
 
     #[test]
-    fn a_record_tells_whether_it_is_new() {
-        assert_eq!(of_record(br#"{"type":"user"}"#), Found::New);
-        assert_eq!(of_record(br#"{"origin":{}}"#), Found::Made);
-        assert_eq!(of_record(br#"{"origin":{"f":0,"n":3}}"#), Found::Made);
-        assert_eq!(of_record(b"garbage"), Found::New);
+    fn decode_record_tells_added_from_generated() {
+        assert_eq!(decode_record(br#"{"type":"user"}"#), RecordOrigin::Added);
+        assert_eq!(decode_record(br#"{"origin":{}}"#), RecordOrigin::Generated);
+        assert_eq!(
+            decode_record(br#"{"origin":{"f":0,"n":3}}"#),
+            RecordOrigin::Generated
+        );
+        assert_eq!(decode_record(b"garbage"), RecordOrigin::Added);
     }
 
     #[test]
-    fn paths_lead_down() {
+    fn safe_path_rejects_paths_outside_the_root() {
         for bad in ["", "/etc/passwd", "../x", "a/../../b", "."] {
-            assert_eq!(within(bad), None, "{bad}");
+            assert_eq!(safe_path(bad), None, "{bad}");
         }
-        assert!(within("projects/a/b.jsonl").is_some());
+        assert!(safe_path("projects/a/b.jsonl").is_some());
     }
 }

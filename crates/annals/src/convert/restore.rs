@@ -8,38 +8,38 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::jsonl::{MAX_LINE, Scanner, open_to_read};
-use crate::layout::{Decoder, ORIGIN};
+use crate::layout::{Decoder, ORIGIN_FILE};
 use crate::model::ArtifactKind;
-use crate::store::{FoundFile, Root, SessionFiles, is_gone, uncounted};
+use crate::store::{Root, RootFile, SessionFiles, is_gone, unnumbered_record};
 
-use super::forward::Target;
-use super::origin::{self, Found, Header, Spot};
-use super::stage::Staged;
-use super::{Settled, since};
+use super::encode::Target;
+use super::origin::{self, Header, RecordOrigin, SourcePosition};
+use super::staging::StagedFile;
+use super::{SessionOutcome, later_changes};
 
 /// What a restored file may be to anyone at most, whatever its origin says: what the user may do with
 /// any new file of annals.
-const PRIVATE: u32 = 0o600;
+const MAX_MODE: u32 = 0o600;
 
 /// Lines of shared logs, by path and number: they come from several sessions.
 pub(super) type SharedLines = BTreeMap<PathBuf, BTreeMap<(u64, usize), Vec<u8>>>;
 
 /// The origins of a session, if it was converted from that layout. A file that is none is carried
 /// along like any other.
-pub(super) fn header_of(layout: &str, files: &SessionFiles) -> Result<Option<Header>> {
-    let mut beside = files.beside.iter();
+pub(super) fn session_header(layout: &str, files: &SessionFiles) -> Result<Option<Header>> {
+    let mut beside = files.attachments.iter();
     let file = beside.find(|file| file.artifact.kind == ArtifactKind::Origin);
-    file.map_or(Ok(None), |file| header_from(layout, &file.path))
+    file.map_or(Ok(None), |file| read_header_of_layout(layout, &file.path))
 }
 
 /// The origins of what belongs to no session, if the root was converted from that layout.
-pub(super) fn header_of_root(layout: &str, root: &Root) -> Result<Option<Header>> {
-    header_from(layout, &root.path.join(ORIGIN))
+pub(super) fn root_header(layout: &str, root: &Root) -> Result<Option<Header>> {
+    read_header_of_layout(layout, &root.path.join(ORIGIN_FILE))
 }
 
 /// The header of a file of origins, if there is one and it is of that layout. One that cannot be read
 /// is an error: without it, a session would be converted again that is to be restored.
-fn header_from(layout: &str, path: &Path) -> Result<Option<Header>> {
+fn read_header_of_layout(layout: &str, path: &Path) -> Result<Option<Header>> {
     match read_header(path) {
         Ok(header) => Ok((header.layout == layout).then_some(header)),
         Err(error @ Error::Io { .. }) if !is_gone(&error) => Err(error),
@@ -57,32 +57,35 @@ pub(super) fn read_header(path: &Path) -> Result<Header> {
 }
 
 /// Restores a session.
-pub(super) fn session(
+pub(super) fn restore_session(
     target: &Target<'_>,
     files: &SessionFiles,
     header: &Header,
     shared: &mut SharedLines,
-) -> Result<Settled> {
+) -> Result<SessionOutcome> {
     let mut streams = Vec::new();
-    let beside = files.beside.iter();
+    let beside = files.attachments.iter();
     for file in beside.filter(|file| file.artifact.kind == ArtifactKind::Origin) {
-        streams.push(Stream::open(&file.path)?);
+        streams.push(OriginReader::open(&file.path)?);
     }
-    let logs = files.logs().flat_map(FoundFile::volumes);
+    let logs = files.logs().flat_map(RootFile::volumes);
     for file in logs.chain(files.notes()) {
-        streams.push(Stream::of_log(&files.root, file)?);
+        streams.push(OriginReader::open_log(&files.root, file)?);
     }
-    let mut settled = write(target, header, &mut streams, shared)?;
+    let mut settled = write_files(target, header, &mut streams, shared)?;
     let mut fresh: HashMap<PathBuf, Vec<u64>> = HashMap::new();
     for stream in streams {
-        if !stream.fresh.is_empty() {
-            fresh.entry(stream.path).or_default().extend(stream.fresh);
+        if !stream.added_offsets.is_empty() {
+            fresh
+                .entry(stream.path)
+                .or_default()
+                .extend(stream.added_offsets);
         }
     }
     fresh
         .values_mut()
         .for_each(|offsets| offsets.sort_unstable());
-    settled.since = since::find(target.writer, files, header, &fresh)?;
+    settled.later_changes = later_changes::find_changes(target.writer, files, header, &fresh)?;
     settled.id = header
         .session
         .as_deref()
@@ -92,40 +95,40 @@ pub(super) fn session(
 }
 
 /// Restores what a root's own file of origins holds.
-pub(super) fn root(
+pub(super) fn restore_root(
     target: &Target<'_>,
     path: &Path,
     header: &Header,
     shared: &mut SharedLines,
-) -> Result<Settled> {
-    let mut streams = vec![Stream::open(path)?];
-    let settled = write(target, header, &mut streams, shared)?;
-    for dir in header.dirs.iter().filter_map(|dir| origin::within(dir)) {
-        if target.allowed.directory(&dir) {
+) -> Result<SessionOutcome> {
+    let mut streams = vec![OriginReader::open(path)?];
+    let settled = write_files(target, header, &mut streams, shared)?;
+    for dir in header.dirs.iter().filter_map(|dir| origin::safe_path(dir)) {
+        if target.restore_filter.allows_dir(&dir) {
             let dir = target.root.path.join(dir);
-            target.root.guard(&dir)?;
+            target.root.ensure_inside(&dir)?;
             crate::jsonl::ensure_dir(&dir)?;
         }
     }
     Ok(settled)
 }
 
-fn write(
+fn write_files(
     target: &Target<'_>,
     header: &Header,
-    streams: &mut [Stream],
+    streams: &mut [OriginReader],
     shared: &mut SharedLines,
-) -> Result<Settled> {
-    let mut settled = Settled::default();
+) -> Result<SessionOutcome> {
+    let mut settled = SessionOutcome::default();
     for (number, source) in header.files.iter().enumerate() {
-        let Some(within) = origin::within(&source.path) else {
+        let Some(within) = origin::safe_path(&source.path) else {
             return Err(Error::refused(format!(
                 "`{}` leads out of its root, so it is not restored",
                 source.path
             )));
         };
-        if !target.allowed.file(&within) {
-            each_of(number, streams, |_, _| Ok(()))?;
+        if !target.restore_filter.allows_file(&within) {
+            each_line_of_file(number, streams, |_, _| Ok(()))?;
             continue;
         }
         let meaning = target.root.layout.classify(&within);
@@ -134,15 +137,15 @@ fn write(
         if is_shared {
             let lines = shared.entry(within).or_default();
             let mut piece = 0;
-            each_of(number, streams, |spot, bytes| {
+            each_line_of_file(number, streams, |spot, bytes| {
                 piece += 1;
                 lines.insert((spot.line, piece), bytes);
                 Ok(())
             })?;
             continue;
         }
-        let mut out: Option<Staged> = None;
-        each_of(number, streams, |_, bytes| {
+        let mut out: Option<StagedFile> = None;
+        each_line_of_file(number, streams, |_, bytes| {
             if out.is_none() {
                 out = Some(target.stage.file(&within)?);
             }
@@ -157,34 +160,34 @@ fn write(
             None if header.partial => continue,
             None => target.stage.file(&within)?,
         };
-        out.like(source.mode & PRIVATE, source.mtime);
+        out.set_metadata(source.mode & MAX_MODE, source.mtime);
         if out.written() != source.len && !header.partial {
             settled.damaged.push(target.root.path.join(&within));
         }
         if target.stage.commit(out)? {
             settled.files += 1;
         } else {
-            settled.there.push(target.root.path.join(&within));
+            settled.existing_files.push(target.root.path.join(&within));
         }
     }
     Ok(settled)
 }
 
 /// Hands over the lines of one file in their order.
-fn each_of(
+fn each_line_of_file(
     number: usize,
-    streams: &mut [Stream],
-    mut put: impl FnMut(Spot, Vec<u8>) -> Result<()>,
+    streams: &mut [OriginReader],
+    mut put: impl FnMut(SourcePosition, Vec<u8>) -> Result<()>,
 ) -> Result<()> {
     loop {
-        let mut first: Option<&mut Stream> = None;
+        let mut first: Option<&mut OriginReader> = None;
         for stream in streams.iter_mut() {
-            let Some(spot) = stream.spot().filter(|spot| spot.file == number) else {
+            let Some(spot) = stream.position().filter(|spot| spot.file == number) else {
                 continue;
             };
             let earlier = first
                 .as_ref()
-                .and_then(|first| first.spot())
+                .and_then(|first| first.position())
                 .is_none_or(|known| spot < known);
             if earlier {
                 first = Some(stream);
@@ -201,37 +204,33 @@ fn each_of(
 }
 
 /// The origins in one file, in the order of their spots.
-struct Stream {
+struct OriginReader {
     path: PathBuf,
     file: File,
     lines: Scanner<Take<File>>,
     /// What of the file is still to be read, where several sessions lie in it.
-    stretches: VecDeque<Range<u64>>,
+    ranges: VecDeque<Range<u64>>,
     /// Reads the records of a log, which have the origins in them; a file of origins needs none.
     decoder: Option<Box<dyn Decoder>>,
-    next: Option<(Spot, Vec<u8>)>,
+    next: Option<(SourcePosition, Vec<u8>)>,
     /// The offsets of records that were written after the conversion.
-    fresh: Vec<u64>,
+    added_offsets: Vec<u64>,
 }
 
-impl Stream {
+impl OriginReader {
     fn open(path: &Path) -> Result<Self> {
-        Stream::over(path, None, std::iter::once(0..u64::MAX).collect())
+        OriginReader::open_ranges(path, None, std::iter::once(0..u64::MAX).collect())
     }
 
-    fn of_log(root: &Root, file: &FoundFile) -> Result<Self> {
-        let stretches = match &file.share {
+    fn open_log(root: &Root, file: &RootFile) -> Result<Self> {
+        let stretches = match &file.slice {
             None => std::iter::once(0..u64::MAX).collect(),
-            Some(share) => share
-                .stretches
-                .iter()
-                .map(|one| one.bytes.clone())
-                .collect(),
+            Some(share) => share.ranges.iter().map(|one| one.bytes.clone()).collect(),
         };
-        Stream::over(&file.path, Some(root.decoder(file)), stretches)
+        OriginReader::open_ranges(&file.path, Some(root.decoder(file)), stretches)
     }
 
-    fn over(
+    fn open_ranges(
         path: &Path,
         decoder: Option<Box<dyn Decoder>>,
         stretches: VecDeque<Range<u64>>,
@@ -239,20 +238,20 @@ impl Stream {
         let failed = |error| Error::io("read", path, error);
         let file = open_to_read(path).map_err(failed)?;
         let nothing = file.try_clone().map_err(failed)?.take(0);
-        let mut stream = Stream {
+        let mut stream = OriginReader {
             path: path.to_owned(),
             file,
             lines: Scanner::new(nothing),
-            stretches,
+            ranges: stretches,
             decoder,
             next: None,
-            fresh: Vec::new(),
+            added_offsets: Vec::new(),
         };
         stream.advance()?;
         Ok(stream)
     }
 
-    fn spot(&self) -> Option<Spot> {
+    fn position(&self) -> Option<SourcePosition> {
         self.next.as_ref().map(|(spot, _)| *spot)
     }
 
@@ -264,14 +263,14 @@ impl Stream {
                 let found = match &mut self.decoder {
                     None => std::str::from_utf8(line.bytes)
                         .ok()
-                        .and_then(origin::of_line),
+                        .and_then(origin::decode_line),
                     Some(decoder) => {
-                        let whole = decoder.whole(&uncounted(&line));
-                        match origin::of_record(whole.as_deref().unwrap_or(line.bytes)) {
-                            Found::Line(spot, bytes) => Some((spot, bytes)),
-                            Found::Made => None,
-                            Found::New => {
-                                self.fresh.push(line.offset);
+                        let whole = decoder.full_record(&unnumbered_record(&line));
+                        match origin::decode_record(whole.as_deref().unwrap_or(line.bytes)) {
+                            RecordOrigin::Line(spot, bytes) => Some((spot, bytes)),
+                            RecordOrigin::Generated => None,
+                            RecordOrigin::Added => {
+                                self.added_offsets.push(line.offset);
                                 None
                             }
                         }
@@ -282,7 +281,7 @@ impl Stream {
                     return Ok(());
                 }
             }
-            let Some(stretch) = self.stretches.pop_front() else {
+            let Some(stretch) = self.ranges.pop_front() else {
                 return Ok(());
             };
             let mut file = self.file.try_clone().map_err(failed)?;

@@ -5,12 +5,12 @@ use std::io::{Read, Seek as _, SeekFrom};
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, Ending, Scanner};
+use crate::jsonl::{self, LineEnding, Scanner};
 use crate::layout::Record;
 use crate::model::Span;
-use crate::store::FoundFile;
+use crate::store::RootFile;
 
-use super::origin::{End, PIECE};
+use super::origin::{LineEnd, MAX_PIECE};
 
 /// A line of the source.
 pub(super) struct SourceLine<'a> {
@@ -19,7 +19,7 @@ pub(super) struct SourceLine<'a> {
     text: &'a [u8],
     span: Span,
     pub(super) number: u64,
-    pub(super) end: End,
+    pub(super) end: LineEnd,
     pub(super) oversize: bool,
     file: &'a File,
     path: &'a Path,
@@ -30,24 +30,24 @@ impl SourceLine<'_> {
         Record {
             span: self.span,
             bytes: self.text,
-            terminated: self.end != End::None,
+            terminated: self.end != LineEnd::None,
             oversize: self.oversize,
         }
     }
 
     /// The line in pieces that fit into a record, each with what stood after it.
-    pub(super) fn pieces(&self, mut put: impl FnMut(&[u8], End) -> Result<()>) -> Result<()> {
-        if !self.oversize && self.bytes.len() <= PIECE {
+    pub(super) fn pieces(&self, mut put: impl FnMut(&[u8], LineEnd) -> Result<()>) -> Result<()> {
+        if !self.oversize && self.bytes.len() <= MAX_PIECE {
             return put(&self.bytes, self.end);
         }
         let whole = self.span.len - self.end.bytes().len() as u64;
         let mut at = 0;
         while at < whole {
-            let len = (whole - at).min(PIECE as u64);
+            let len = (whole - at).min(MAX_PIECE as u64);
             let piece = jsonl::read_span(self.file, self.span.offset + at, len)
                 .map_err(|error| Error::io("read", self.path, error))?;
             at += len;
-            put(&piece, if at == whole { self.end } else { End::None })?;
+            put(&piece, if at == whole { self.end } else { LineEnd::None })?;
         }
         Ok(())
     }
@@ -55,16 +55,16 @@ impl SourceLine<'_> {
 
 /// Hands the lines of one volume of a log that are its session's to `visit`.
 pub(super) fn each_line(
-    file: &FoundFile,
+    file: &RootFile,
     mut visit: impl FnMut(SourceLine<'_>) -> Result<()>,
 ) -> Result<()> {
     let path = &file.path;
     let failed = |error| Error::io("read", path, error);
     let handle = jsonl::open_to_read(path).map_err(failed)?;
-    let Some(share) = &file.share else {
+    let Some(share) = &file.slice else {
         return lines(&handle, path, Scanner::new(&handle), &mut visit);
     };
-    for stretch in share.stretches.iter() {
+    for stretch in share.ranges.iter() {
         let mut reader = &handle;
         let bytes = &stretch.bytes;
         reader.seek(SeekFrom::Start(bytes.start)).map_err(failed)?;
@@ -84,9 +84,9 @@ fn lines<R: Read>(
     let failed = |error| Error::io("read", path, error);
     while let Some(line) = scanner.next().map_err(failed)? {
         let end = match line.ending {
-            Ending::Lf => End::Lf,
-            Ending::CrLf => End::CrLf,
-            Ending::None => End::None,
+            LineEnding::Lf => LineEnd::Lf,
+            LineEnding::CrLf => LineEnd::CrLf,
+            LineEnding::None => LineEnd::None,
         };
         let marked = line.offset == 0
             && !line.oversize

@@ -4,15 +4,15 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::model::Money;
 
-use super::{Charge, Pricing, Tally};
+use super::{Charge, PriceFn, Tally};
 
 /// How long a block lasts.
-pub const BLOCK: SignedDuration = SignedDuration::from_hours(5);
+pub const BLOCK_LENGTH: SignedDuration = SignedDuration::from_hours(5);
 
 /// A stretch of five hours from the full hour (UTC) of its first response on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Block {
+pub struct BillingBlock {
     /// The full hour before its first response.
     pub start: Timestamp,
     /// Five hours later; a response at this moment begins another block.
@@ -45,9 +45,9 @@ pub struct Projection {
     pub cost: Money,
 }
 
-impl Block {
+impl BillingBlock {
     /// Whether it is running.
-    pub fn active(&self, now: Timestamp) -> bool {
+    pub fn is_active(&self, now: Timestamp) -> bool {
         self.start <= now && now < self.end
     }
 
@@ -90,7 +90,7 @@ impl Block {
     fn scaled(&self, amount: i128, millis: i128, now: Timestamp) -> i128 {
         // The pace of a few seconds says nothing about hours.
         const LEAST: SignedDuration = SignedDuration::from_mins(5);
-        let until = if self.active(now) { now } else { self.last };
+        let until = if self.is_active(now) { now } else { self.last };
         let took = until.duration_since(self.first).max(LEAST).as_millis();
         let product = amount.saturating_mul(millis).saturating_add(took / 2);
         product.div_euclid(took)
@@ -98,17 +98,18 @@ impl Block {
 }
 
 /// The blocks of some responses, the oldest first. Responses without a time are in none.
-pub fn blocks(charges: &[Charge], price: Pricing<'_>) -> Vec<Block> {
-    let mut blocks: Vec<Block> = starts(charges.iter().filter_map(|charge| charge.time))
-        .into_iter()
-        .map(|start| Block {
-            start,
-            end: end(start),
-            first: Timestamp::MAX,
-            last: Timestamp::MIN,
-            tally: Tally::default(),
-        })
-        .collect();
+pub fn blocks(charges: &[Charge], price: PriceFn<'_>) -> Vec<BillingBlock> {
+    let mut blocks: Vec<BillingBlock> =
+        block_starts(charges.iter().filter_map(|charge| charge.time))
+            .into_iter()
+            .map(|start| BillingBlock {
+                start,
+                end: block_end(start),
+                first: Timestamp::MAX,
+                last: Timestamp::MIN,
+                tally: Tally::default(),
+            })
+            .collect();
     for charge in charges {
         let Some(time) = charge.time else { continue };
         let after = blocks.partition_point(|block| block.start <= time);
@@ -123,12 +124,12 @@ pub fn blocks(charges: &[Charge], price: Pricing<'_>) -> Vec<Block> {
 }
 
 /// When blocks begin, given when responses came.
-pub(super) fn starts(times: impl Iterator<Item = Timestamp>) -> Vec<Timestamp> {
+pub(super) fn block_starts(times: impl Iterator<Item = Timestamp>) -> Vec<Timestamp> {
     let mut times: Vec<Timestamp> = times.collect();
     times.sort_unstable();
     let mut starts: Vec<Timestamp> = Vec::new();
     for time in times {
-        if starts.last().is_none_or(|&start| time >= end(start)) {
+        if starts.last().is_none_or(|&start| time >= block_end(start)) {
             starts.push(full_hour(time));
         }
     }
@@ -136,8 +137,8 @@ pub(super) fn starts(times: impl Iterator<Item = Timestamp>) -> Vec<Timestamp> {
 }
 
 /// When a block ends that begins then.
-pub(super) fn end(start: Timestamp) -> Timestamp {
-    start.checked_add(BLOCK).unwrap_or(Timestamp::MAX)
+pub(super) fn block_end(start: Timestamp) -> Timestamp {
+    start.checked_add(BLOCK_LENGTH).unwrap_or(Timestamp::MAX)
 }
 
 fn full_hour(time: Timestamp) -> Timestamp {
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
 
     fn charge(time: &str, output: u64) -> Charge {
-        let mut charge = Charge::to(0);
+        let mut charge = Charge::new(0);
         charge.time = Some(time.parse().unwrap());
         charge.usage.output = output;
         charge
@@ -162,13 +163,13 @@ mod tests {
     }
 
     #[test]
-    fn a_block_begins_at_the_full_hour_and_lasts_five() {
+    fn block_starts_at_full_hour_and_lasts_five_hours() {
         let charges = [
             charge("2026-11-15T14:59:59.999Z", 4),
             charge("2026-11-15T10:20:00Z", 1),
             charge("2026-11-15T15:00:00Z", 8),
             charge("2026-11-14T23:00:00Z", 2),
-            Charge::to(0),
+            Charge::new(0),
         ];
         let found = blocks(&charges, &price);
         let shape: Vec<_> = found
@@ -184,12 +185,12 @@ mod tests {
             ]
         );
         let now: Timestamp = "2026-11-15T14:59:59.9999Z".parse().unwrap();
-        let active: Vec<bool> = found.iter().map(|block| block.active(now)).collect();
+        let active: Vec<bool> = found.iter().map(|block| block.is_active(now)).collect();
         assert_eq!(active, [false, true, false]);
     }
 
     #[test]
-    fn an_active_block_says_where_it_is_going() {
+    fn active_block_has_burn_rate_and_projection() {
         let charges = [
             charge("2026-11-15T10:00:00Z", 600),
             charge("2026-11-15T11:00:00Z", 600),
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_of_use_is_no_pace() {
+    fn burn_rate_assumes_at_least_five_minutes() {
         let charges = [
             charge("2026-11-15T10:00:00Z", 300),
             charge("2026-11-15T10:00:02Z", 300),

@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 
 use crate::model::Money;
 
-use super::{Charge, Period, Pricing, Tally, Unit};
+use super::{Charge, Period, PriceFn, Tally, Unit};
 
 /// What may be spent in each day, week or month.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct Budget {
 /// How much of a budget is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Spending {
+pub struct BudgetUsage {
     /// The budget.
     pub budget: Budget,
     /// The present day, week or month.
@@ -33,7 +33,7 @@ pub struct Spending {
 
 impl Budget {
     /// From how many hundredths on people want to hear of it.
-    pub const NEAR: u64 = 80;
+    pub const WARN_PERCENT: u64 = 80;
 
     /// So much in each of these.
     pub fn new(unit: Unit, limit: Money) -> Self {
@@ -41,14 +41,14 @@ impl Budget {
     }
 
     /// How much of it is gone now.
-    pub fn spending(
+    pub fn usage(
         self,
         charges: &[Charge],
-        price: Pricing<'_>,
+        price: PriceFn<'_>,
         zone: &TimeZone,
         now: Timestamp,
-    ) -> Spending {
-        let period = Period::at(now, self.unit, zone);
+    ) -> BudgetUsage {
+        let period = Period::containing(now, self.unit, zone);
         let mut tally = Tally::default();
         let within = |time: Timestamp| period.start <= time && time < period.end;
         for charge in charges.iter().filter(|one| one.time.is_some_and(within)) {
@@ -57,7 +57,7 @@ impl Budget {
         let passed = now.duration_since(period.start).as_secs().max(1);
         let length = period.length().as_secs().max(passed);
         let pico = tally.cost.pico().saturating_mul(i128::from(length));
-        Spending {
+        BudgetUsage {
             budget: self,
             projected: Money::from_pico(pico / i128::from(passed)),
             period,
@@ -66,7 +66,7 @@ impl Budget {
     }
 }
 
-impl Spending {
+impl BudgetUsage {
     /// How many whole hundredths of it are gone.
     pub fn percent(&self) -> u64 {
         let limit = self.budget.limit.pico().max(1);
@@ -75,13 +75,13 @@ impl Spending {
     }
 
     /// More than all of it is gone.
-    pub fn exceeded(&self) -> bool {
+    pub fn is_exceeded(&self) -> bool {
         self.tally.cost > self.budget.limit
     }
 
     /// So much of it is gone that people want to hear of it.
-    pub fn near(&self) -> bool {
-        self.percent() >= Budget::NEAR
+    pub fn is_near_limit(&self) -> bool {
+        self.percent() >= Budget::WARN_PERCENT
     }
 }
 
@@ -94,9 +94,9 @@ mod tests {
     }
 
     #[test]
-    fn only_the_present_period_counts() {
+    fn budget_counts_only_the_current_period() {
         let charge = |time: &str, output| {
-            let mut charge = Charge::to(0);
+            let mut charge = Charge::new(0);
             charge.time = Some(time.parse().unwrap());
             charge.usage.output = output;
             charge
@@ -110,18 +110,18 @@ mod tests {
         let now: Timestamp = "2026-11-15T23:00:00Z".parse().unwrap();
         let spent = |unit, limit: &str| {
             let limit = Money::parse(limit).unwrap();
-            Budget::new(unit, limit).spending(&charges, &price, &zone, now)
+            Budget::new(unit, limit).usage(&charges, &price, &zone, now)
         };
         let month = spent(Unit::Month, "100");
         assert_eq!(month.tally.cost.to_string(), "86");
         assert_eq!(
-            (month.percent(), month.near(), month.exceeded()),
+            (month.percent(), month.is_near_limit(), month.is_exceeded()),
             (86, true, false)
         );
         // Half of November is over.
         assert_eq!(month.projected.to_string(), "172");
-        assert!(!spent(Unit::Month, "86").exceeded());
-        assert!(spent(Unit::Month, "85.99").exceeded());
+        assert!(!spent(Unit::Month, "86").is_exceeded());
+        assert!(spent(Unit::Month, "85.99").is_exceeded());
         // In Berlin it is Monday.
         assert_eq!(spent(Unit::Week, "1").tally.requests, 0);
         assert_eq!(spent(Unit::Day, "1").percent(), 0);

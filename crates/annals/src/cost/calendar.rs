@@ -34,7 +34,7 @@ pub struct Period {
 
 impl Period {
     /// The stretch that holds a moment.
-    pub fn at(time: Timestamp, unit: Unit, zone: &TimeZone) -> Self {
+    pub fn containing(time: Timestamp, unit: Unit, zone: &TimeZone) -> Self {
         let local = time.to_zoned(zone.clone());
         let day = local.date();
         let (key, first, next) = match unit {
@@ -108,7 +108,7 @@ pub(super) struct Calendar {
     unit: Unit,
     periods: Vec<Period>,
     /// The end and the number of each stretch, by its start.
-    stretches: BTreeMap<Timestamp, (Timestamp, u32)>,
+    ranges: BTreeMap<Timestamp, (Timestamp, u32)>,
     named: HashMap<String, u32>,
     last: Option<(Timestamp, Timestamp, u32)>,
 }
@@ -119,7 +119,7 @@ impl Calendar {
             zone,
             unit,
             periods: Vec::new(),
-            stretches: BTreeMap::new(),
+            ranges: BTreeMap::new(),
             named: HashMap::new(),
             last: None,
         }
@@ -133,18 +133,18 @@ impl Calendar {
         {
             return number;
         }
-        let known = self.stretches.range(..=time).next_back();
+        let known = self.ranges.range(..=time).next_back();
         let known = known.map(|(&start, &(end, number))| (start, end, number));
         let found = match known {
             Some((start, end, number)) if holds(start, end) => (start, end, number),
-            _ => self.learn(time),
+            _ => self.add_period(time),
         };
         self.last = Some(found);
         found.2
     }
 
-    fn learn(&mut self, time: Timestamp) -> (Timestamp, Timestamp, u32) {
-        let period = Period::at(time, self.unit, &self.zone);
+    fn add_period(&mut self, time: Timestamp) -> (Timestamp, Timestamp, u32) {
+        let period = Period::containing(time, self.unit, &self.zone);
         let (start, end) = (period.start, period.end);
         let next = u32::try_from(self.periods.len()).unwrap_or(u32::MAX);
         let number = *self.named.entry(period.key.clone()).or_insert(next);
@@ -155,7 +155,7 @@ impl Calendar {
             }
             None => self.periods.push(period),
         }
-        self.stretches.insert(start, (end, number));
+        self.ranges.insert(start, (end, number));
         (start, end, number)
     }
 
@@ -170,14 +170,14 @@ mod tests {
 
     fn at(time: &str, unit: Unit, zone: &str) -> (String, i64) {
         let zone = TimeZone::get(zone).unwrap();
-        let period = Period::at(time.parse().unwrap(), unit, &zone);
+        let period = Period::containing(time.parse().unwrap(), unit, &zone);
         assert!(period.start <= time.parse().unwrap());
         assert!(period.end > time.parse().unwrap());
         (period.key.clone(), period.length().as_mins())
     }
 
     #[test]
-    fn days_are_as_long_as_the_clocks_make_them() {
+    fn day_length_follows_clock_changes() {
         for (time, zone, day, hours) in [
             ("2026-03-29T12:00:00Z", "Europe/Berlin", "2026-03-29", 23),
             ("2026-10-25T12:00:00Z", "Europe/Berlin", "2026-10-25", 25),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn weeks_belong_to_the_year_of_their_thursday() {
+    fn weeks_are_numbered_by_iso_year() {
         for (time, week) in [
             ("2026-12-27T12:00:00Z", "2026-W52"),
             ("2026-12-28T12:00:00Z", "2026-W53"),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_that_comes_twice_is_two() {
+    fn repeated_hour_gives_two_periods() {
         for (time, hour, minutes) in [
             ("2026-10-24T23:59:00Z", "2026-10-25 01:00", 60),
             ("2026-10-25T00:30:00Z", "2026-10-25 02:00 +02:00", 60),
@@ -243,13 +243,13 @@ mod tests {
     }
 
     #[test]
-    fn months_end_with_their_last_day() {
+    fn month_ends_with_its_last_day() {
         let (key, minutes) = at("2024-02-29T23:00:00Z", Unit::Month, "UTC");
         assert_eq!((key.as_str(), minutes), ("2024-02", 29 * 24 * 60));
         for unit in [Unit::Hour, Unit::Day, Unit::Week, Unit::Month] {
             for time in [Timestamp::MIN, Timestamp::MAX] {
                 let zone = TimeZone::get("Pacific/Apia").unwrap();
-                let period = Period::at(time, unit, &zone);
+                let period = Period::containing(time, unit, &zone);
                 assert!(period.start <= time && time <= period.end);
             }
         }
@@ -257,7 +257,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn many_moments_get_the_periods_that_each_would_alone(
+        fn calendar_agrees_with_period_of_each_time(
             seconds in proptest::collection::vec(1_600_000_000i64..1_700_000_000, 1..60)
         ) {
             let zone = TimeZone::get("America/New_York").unwrap();
@@ -266,7 +266,7 @@ mod tests {
                 for &second in &seconds {
                     let time = Timestamp::from_second(second).unwrap();
                     let number = calendar.number(time);
-                    let alone = Period::at(time, unit, &zone);
+                    let alone = Period::containing(time, unit, &zone);
                     proptest::prop_assert_eq!(calendar.period(number), Some(&alone));
                 }
             }

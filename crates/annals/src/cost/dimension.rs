@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_found_by_its_names() {
+    fn dimension_is_found_by_each_of_its_names() {
         for one in Dimension::ALL {
             assert_eq!(Dimension::by_name(one.name()), Some(one));
             assert_eq!(Dimension::by_name(one.member()), Some(one));

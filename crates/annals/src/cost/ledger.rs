@@ -7,9 +7,9 @@ use std::sync::{Arc, LazyLock};
 use jiff::Timestamp;
 
 use crate::layout::is_folder_of;
-use crate::model::{Key, Money, Project, ResponseKey, SessionId, Terms, Usage};
+use crate::model::{BillingTerms, EntryKey, Money, Project, ResponseKey, SessionId, Usage};
 
-use super::places::Places;
+use super::first_seen::FirstSeen;
 
 /// One response of a model, and whose it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Charge {
     /// Its tokens; none where the log told only a price.
     pub usage: Usage,
     /// Who answered whom, and how.
-    pub source: Arc<Source>,
+    pub source: Arc<ChargeSource>,
     /// What the log itself says it cost; few logs do.
     pub recorded: Option<Box<Money>>,
     /// The log says that it is a copy from another session.
@@ -34,11 +34,11 @@ pub struct Charge {
 /// What most responses of a log have in common: one source serves them all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Source {
+pub struct ChargeSource {
     /// The model as the log names it.
     pub model: Option<Arc<str>>,
     /// On which terms it answered.
-    pub terms: Terms,
+    pub terms: BillingTerms,
     /// The sub-agent that it answered; `None` is the main agent.
     pub agent: Option<Arc<str>>,
     /// The git branch that was checked out.
@@ -47,13 +47,13 @@ pub struct Source {
 
 impl Charge {
     /// A charge of which nothing is known but who pays.
-    pub fn to(account: usize) -> Self {
-        static UNKNOWN: LazyLock<Arc<Source>> = LazyLock::new(Arc::default);
-        Charge::of(&UNKNOWN, account)
+    pub fn new(account: usize) -> Self {
+        static UNKNOWN: LazyLock<Arc<ChargeSource>> = LazyLock::new(Arc::default);
+        Charge::with_source(&UNKNOWN, account)
     }
 
     /// A charge of which nothing else is known.
-    pub(crate) fn of(source: &Arc<Source>, account: usize) -> Self {
+    pub(crate) fn with_source(source: &Arc<ChargeSource>, account: usize) -> Self {
         Charge {
             response: None,
             time: None,
@@ -66,14 +66,14 @@ impl Charge {
     }
 
     /// Its source, to be changed for this charge alone.
-    pub fn source_mut(&mut self) -> &mut Source {
+    pub fn source_mut(&mut self) -> &mut ChargeSource {
         Arc::make_mut(&mut self.source)
     }
 
     /// Takes in another record of the same response from the same log.
-    pub(crate) fn settle(&mut self, other: &Charge) {
+    pub(crate) fn merge(&mut self, other: &Charge) {
         let before = self.usage;
-        self.usage.settle(&other.usage);
+        self.usage.keep_larger(&other.usage);
         if self.usage != before {
             let terms = other.source.terms;
             if self.source.terms != terms {
@@ -140,7 +140,7 @@ impl Account {
 impl Account {
     /// Whether a person who types `wanted` may mean the session's project, under its present directory
     /// or an earlier one.
-    pub fn is_in(&self, wanted: &str) -> bool {
+    pub fn matches_project(&self, wanted: &str) -> bool {
         let earlier = self.other_directories.iter().map(|path| Project {
             path: path.clone(),
             guessed: false,
@@ -186,12 +186,12 @@ impl Ledger {
     /// Forks and resumed sessions repeat what went before them. A record that says that it is a copy
     /// never pays if another does not say so; else the session pays that was the first to go on by
     /// itself, or that never did because the other is all of it and more.
-    pub fn settle(accounts: Vec<Account>, mut charges: Vec<Charge>) -> Self {
+    pub fn dedupe(accounts: Vec<Account>, mut charges: Vec<Charge>) -> Self {
         let copies = copies(&charges);
         if copies.is_empty() {
             return Ledger::new(accounts, charges);
         }
-        let own = began_alone(accounts.len(), &charges, &copies);
+        let own = first_unique_response(accounts.len(), &charges, &copies);
         // Who pays is settled before anything is put together: that changes what they are ranked by.
         let mut payers: BTreeMap<usize, usize> = BTreeMap::new();
         for &(at, first) in &copies {
@@ -216,7 +216,7 @@ impl Ledger {
         }
         for (at, first) in order {
             if let Ok([copy, charge]) = charges.get_disjoint_mut([at, first]) {
-                charge.settle(copy);
+                charge.merge(copy);
             }
         }
         // From the end, so that those which take their places are none of them.
@@ -230,14 +230,16 @@ impl Ledger {
 /// The charges of responses that another charge before them tells of, and where that one is; in order.
 fn copies(charges: &[Charge]) -> Vec<(usize, usize)> {
     let mut copies = Vec::new();
-    let mut known = Places::for_many(charges.len());
+    let mut known = FirstSeen::with_capacity(charges.len());
     let name = |at: usize| charges.get(at)?.response;
     let mut vague = Vec::new();
     for (at, charge) in charges.iter().enumerate() {
         match charge.response {
             None => {}
             Some(key) if key.request == 0 => vague.push((at, key.message)),
-            Some(key) => copies.extend(known.first(at, key, name).map(|first| (at, first))),
+            Some(key) => {
+                copies.extend(known.find_or_insert(at, key, name).map(|first| (at, first)))
+            }
         }
     }
     if vague.is_empty() {
@@ -245,7 +247,7 @@ fn copies(charges: &[Charge]) -> Vec<(usize, usize)> {
     }
     // A record that names no request joins a response to that message which does.
     // Of several, to the one with the lowest number, so that the order of logs does not matter.
-    let mut messages: HashMap<Key, (u64, usize)> = HashMap::new();
+    let mut messages: HashMap<EntryKey, (u64, usize)> = HashMap::new();
     for (at, charge) in charges.iter().enumerate() {
         if let Some(key) = charge.response.filter(|key| key.request != 0) {
             let found = messages.entry(key.message).or_insert((key.request, at));
@@ -263,7 +265,7 @@ fn copies(charges: &[Charge]) -> Vec<(usize, usize)> {
 }
 
 /// When each session had a response that no other has.
-fn began_alone(
+fn first_unique_response(
     accounts: usize,
     charges: &[Charge],
     copies: &[(usize, usize)],

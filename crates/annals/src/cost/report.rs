@@ -10,16 +10,16 @@ use jiff::tz::TimeZone;
 
 use crate::model::Money;
 
-use super::axis::Axis;
-use super::{Block, Charge, Dimension, Ledger, Tally};
+use super::grouping::Grouping;
+use super::{BillingBlock, Charge, Dimension, Ledger, Tally};
 use sums::Sums;
 pub(super) use sums::{ABSENT, Texts};
 
 /// Says what a response cost; `None` if it has no price.
-pub type Pricing<'a> = &'a dyn Fn(&Charge) -> Option<Money>;
+pub type PriceFn<'a> = &'a dyn Fn(&Charge) -> Option<Money>;
 
 /// Says which conversation a response belongs to.
-pub type Branching<'a> = &'a dyn Fn(&Charge) -> Option<BranchName>;
+pub type BranchFn<'a> = &'a dyn Fn(&Charge) -> Option<BranchName>;
 
 /// A conversation as reports name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl BranchName {
 /// What goes into a report, and in which order it comes.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Options<'a> {
+pub struct ReportOptions<'a> {
     /// Whose days, weeks and months they are.
     pub zone: TimeZone,
     /// Not before this.
@@ -52,11 +52,11 @@ pub struct Options<'a> {
     /// Not after this.
     pub until: Option<Timestamp>,
     /// What responses cost.
-    pub price: Pricing<'a>,
+    pub price: PriceFn<'a>,
     /// Which conversations they belong to; needed only to tell those apart.
-    pub branch: Option<Branching<'a>>,
+    pub branch: Option<BranchFn<'a>>,
     /// Which responses count, besides their time.
-    pub keep: Option<&'a dyn Fn(&Charge) -> bool>,
+    pub filter: Option<&'a dyn Fn(&Charge) -> bool>,
     /// The order of the rows. Left open, it is by time where the first dimension says when, else by cost.
     pub sort: Option<Sort>,
     /// The other way round.
@@ -65,16 +65,16 @@ pub struct Options<'a> {
     pub top: Option<usize>,
 }
 
-impl<'a> Options<'a> {
+impl<'a> ReportOptions<'a> {
     /// Everything, priced like that.
-    pub fn new(zone: TimeZone, price: Pricing<'a>) -> Self {
-        Options {
+    pub fn new(zone: TimeZone, price: PriceFn<'a>) -> Self {
+        ReportOptions {
             zone,
             since: None,
             until: None,
             price,
             branch: None,
-            keep: None,
+            filter: None,
             sort: None,
             reverse: false,
             top: None,
@@ -82,12 +82,12 @@ impl<'a> Options<'a> {
     }
 
     /// Whether a response counts. Where a time is asked for, one that has none does not.
-    pub fn wants(&self, charge: &Charge) -> bool {
+    pub fn includes(&self, charge: &Charge) -> bool {
         let since = self.since;
         let since = since.is_none_or(|since| charge.time.is_some_and(|time| time >= since));
         let until = self.until;
         let until = until.is_none_or(|until| charge.time.is_some_and(|time| time <= until));
-        since && until && self.keep.is_none_or(|keep| keep(charge))
+        since && until && self.filter.is_none_or(|keep| keep(charge))
     }
 }
 
@@ -108,11 +108,11 @@ pub enum Sort {
 /// What responses come to, row by row.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Report {
+pub struct CostReport {
     /// What tells the rows apart.
     pub by: Vec<Dimension>,
     /// The rows, in the order asked for.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ReportRow>,
     /// All rows together, those left out included.
     pub total: Tally,
     /// The rows beyond those asked for: how many, and what they come to.
@@ -128,9 +128,9 @@ pub struct Report {
 /// One row of a report.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Row {
+pub struct ReportRow {
     /// What it is about: one part for each dimension.
-    pub parts: Vec<Part>,
+    pub parts: Vec<RowPart>,
     /// What it comes to.
     pub tally: Tally,
     /// The same by model, the most expensive first.
@@ -144,7 +144,7 @@ pub struct Row {
 /// What a row is about, in one dimension.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Part {
+pub struct RowPart {
     /// The dimension.
     pub dimension: Dimension,
     /// Its value; `None` if the log does not tell it.
@@ -177,7 +177,7 @@ pub struct Unpriced {
     pub tokens: u64,
 }
 
-impl Part {
+impl RowPart {
     /// The value, or a word for its absence.
     pub fn key(&self) -> &str {
         let absent = match self.dimension {
@@ -189,22 +189,22 @@ impl Part {
     }
 }
 
-impl Row {
+impl ReportRow {
     /// Its name: the keys of its parts.
     pub fn key(&self) -> String {
-        let parts: Vec<&str> = self.parts.iter().map(Part::key).collect();
+        let parts: Vec<&str> = self.parts.iter().map(RowPart::key).collect();
         parts.join(" · ")
     }
 
     /// Its part in a dimension.
-    pub fn part(&self, dimension: Dimension) -> Option<&Part> {
+    pub fn part(&self, dimension: Dimension) -> Option<&RowPart> {
         self.parts.iter().find(|part| part.dimension == dimension)
     }
 
     /// Its billing block, with the responses of this row alone.
-    pub fn block(&self) -> Option<Block> {
+    pub fn block(&self) -> Option<BillingBlock> {
         let (start, end) = self.part(Dimension::Block)?.period?;
-        Some(Block {
+        Some(BillingBlock {
             start,
             end,
             first: self.first?,
@@ -214,13 +214,13 @@ impl Row {
     }
 }
 
-impl Report {
+impl CostReport {
     /// Sums up the responses of a ledger. Without dimensions all of them are one row.
-    pub fn make(ledger: &Ledger, by: &[Dimension], options: &Options<'_>) -> Self {
+    pub fn new(ledger: &Ledger, by: &[Dimension], options: &ReportOptions<'_>) -> Self {
         let axes = by.iter();
-        let axes = axes.map(|&dimension| Axis::new(dimension, ledger, options));
+        let axes = axes.map(|&dimension| Grouping::new(dimension, ledger, options));
         let mut sums = Sums::new(axes.collect());
-        for charge in ledger.charges.iter().filter(|one| options.wants(one)) {
+        for charge in ledger.charges.iter().filter(|one| options.includes(one)) {
             sums.add(charge, options.price);
         }
         let timely = by.first().is_some_and(|first| first.is_time());
@@ -250,7 +250,7 @@ fn size(tally: &Tally, sort: Sort) -> (i128, i128) {
 }
 
 /// The order of the keys; what is not told comes last.
-fn order(parts: &[Part]) -> Vec<(bool, Option<Timestamp>, Arc<str>)> {
+fn order(parts: &[RowPart]) -> Vec<(bool, Option<Timestamp>, Arc<str>)> {
     let parts = parts.iter().map(|part| {
         (
             part.value.is_none(),

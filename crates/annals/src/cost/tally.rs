@@ -2,7 +2,7 @@
 
 use crate::model::{Money, Usage};
 
-use super::{Charge, Pricing};
+use super::{Charge, PriceFn};
 
 /// What some responses come to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,10 @@ pub struct Tally {
 
 impl Tally {
     /// What some responses come to at these prices.
-    pub fn of<'a>(charges: impl IntoIterator<Item = &'a Charge>, price: Pricing<'_>) -> Self {
+    pub fn from_charges<'a>(
+        charges: impl IntoIterator<Item = &'a Charge>,
+        price: PriceFn<'_>,
+    ) -> Self {
         let mut tally = Tally::default();
         for charge in charges {
             tally.add(&charge.usage, price(charge));
@@ -49,8 +52,8 @@ impl Tally {
     }
 
     /// Takes away one response that was taken in before.
-    pub(crate) fn take(&mut self, usage: &Usage, cost: Option<Money>) {
-        self.usage.take(usage);
+    pub(crate) fn subtract(&mut self, usage: &Usage, cost: Option<Money>) {
+        self.usage.subtract(usage);
         self.requests = self.requests.saturating_sub(1);
         match cost {
             Some(cost) => self.cost = self.cost - cost,
@@ -90,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_overflow_is_counted_and_not_summed() {
+    fn overflowing_usage_is_counted_but_not_summed() {
         let huge = Usage {
             output: u64::MAX,
             ..Usage::default()
@@ -106,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn only_unpriced_requests_have_no_cost_at_all() {
+    fn cost_is_none_if_all_requests_are_unpriced() {
         let mut tally = Tally::default();
         assert_eq!(tally.priced(), Some(Money::ZERO));
         tally.add(&Usage::default(), None);

@@ -16,24 +16,24 @@ use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
 use crate::model::{
-    AgentId, Block, BlockMembers, Body, Entry, EntryId, FileBackup, FileChange, FlawKind, Members,
-    Message, Place, Role, Span, TitleSource, Todo, Usage,
+    AgentId, Block, BlockMembers, Body, Entry, EntryContext, EntryId, FileBackup, FileChange,
+    FlawKind, Members, Message, Role, Span, TitleSource, Todo, Usage,
 };
 
 /// Writes an entry as one line of JSON, without its ending.
 pub fn write_entry(entry: &Entry, out: &mut dyn Write) -> io::Result<()> {
-    put(&Row::of(entry), out)
+    write_json(&EntryJson::new(entry), out)
 }
 
 /// Reads an entry that [`write_entry`] wrote.
 pub fn read_entry(json: &str) -> Result<Entry> {
-    let row: Row<'_> =
+    let row: EntryJson<'_> =
         serde_json::from_str(json).map_err(|error| Error::refused(error.to_string()))?;
     row.entry().map_err(Error::Refused)
 }
 
 /// Writes a value as JSON on one line.
-pub(super) fn put(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write_json(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer(out, value).map_err(io::Error::from)
 }
 
@@ -53,7 +53,7 @@ macro_rules! members {
 
 members! {
     /// The members of an entry, whatever its kind.
-    struct Row<'a> {
+    struct EntryJson<'a> {
         #[serde(rename = "type")]
         line: Text<'a>,
         id: Text<'a>,
@@ -73,7 +73,7 @@ members! {
         text: Text<'a>,
         role: Role,
         model: Text<'a>,
-        blocks: Vec<BlockRow<'a>>,
+        blocks: Vec<BlockJson<'a>>,
         human: bool,
         meta: bool,
         compact_summary: bool,
@@ -104,7 +104,7 @@ members! {
 
 members! {
     /// The members of a block, whatever its kind.
-    struct BlockRow<'a> {
+    struct BlockJson<'a> {
         kind: Text<'a>,
         text: Text<'a>,
         signature: Text<'a>,
@@ -113,7 +113,7 @@ members! {
         input: Cow<'a, RawValue>,
         input_text: Text<'a>,
         call: Text<'a>,
-        output: Vec<BlockRow<'a>>,
+        output: Vec<BlockJson<'a>>,
         is_error: bool,
         media_type: Text<'a>,
         data: Text<'a>,
@@ -126,9 +126,9 @@ members! {
 /// Why a row is no entry.
 type Fault = String;
 
-impl<'a> Row<'a> {
+impl<'a> EntryJson<'a> {
     /// Takes an entry apart. Nothing is left out: a new member of the model does not compile here.
-    pub(super) fn of(entry: &'a Entry) -> Self {
+    pub(super) fn new(entry: &'a Entry) -> Self {
         let Entry {
             span: _,
             id,
@@ -140,18 +140,18 @@ impl<'a> Row<'a> {
             sidechain,
             program,
             copied,
-            place,
+            context: place,
             members,
             block_members,
             body,
         } = entry;
-        let Place {
+        let EntryContext {
             cwd,
             git_branch,
             version,
             channel,
         } = place;
-        let mut row = Row {
+        let mut row = EntryJson {
             id: id.as_ref().map(|id| id.as_str().into()),
             parent: parent.as_ref().map(|id| id.as_str().into()),
             time: *time,
@@ -165,28 +165,28 @@ impl<'a> Row<'a> {
             channel: text(channel),
             named_session: text(session),
             members: (!members.is_empty())
-                .then(|| members_row(members.iter().map(|(name, json)| (name, json)))),
-            ..Row::default()
+                .then(|| encode_members(members.iter().map(|(name, json)| (name, json)))),
+            ..EntryJson::default()
         };
-        row.say(body);
+        row.set_body(body);
         for (at, block) in row.blocks.iter_mut().flatten().enumerate() {
             let members = block_members.get(&at);
-            block.members = members.map(|members| members_row(members.iter()));
+            block.members = members.map(|members| encode_members(members.iter()));
         }
         row
     }
 
     /// Says that it is a line of a stream.
-    pub(super) fn line(mut self) -> Self {
+    pub(super) fn as_line(mut self) -> Self {
         self.line = Some("entry".into());
         self
     }
 
-    fn say(&mut self, body: &'a Body) {
+    fn set_body(&mut self, body: &'a Body) {
         self.kind = Some(body.kind().into());
         match body {
             Body::Message(message) => {
-                self.speak(message);
+                self.set_message(message);
             }
             Body::Summary { text, leaf } => {
                 self.text = Some(text.into());
@@ -228,7 +228,7 @@ impl<'a> Row<'a> {
                 self.operation = Some(operation.into());
                 self.text = Some(text.into());
             }
-            Body::Typed {
+            Body::TypedPrompt {
                 text,
                 project,
                 session,
@@ -252,7 +252,7 @@ impl<'a> Row<'a> {
                 self.call = text(call);
             }
             // It lies in documents, and no log holds one.
-            Body::Register(_) => {}
+            Body::SessionList(_) => {}
             Body::Opaque { kind, flaw } => {
                 self.subtype = text(kind);
                 self.flaw = *flaw;
@@ -260,7 +260,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    fn speak(&mut self, message: &'a Message) {
+    fn set_message(&mut self, message: &'a Message) {
         let Message {
             role,
             blocks,
@@ -277,7 +277,7 @@ impl<'a> Row<'a> {
             stored,
         } = message;
         self.role = Some(*role);
-        self.blocks = Some(blocks.iter().map(BlockRow::of).collect());
+        self.blocks = Some(blocks.iter().map(BlockJson::new).collect());
         self.human = set(*human);
         self.meta = set(*meta);
         self.compact_summary = set(*compact_summary);
@@ -306,13 +306,13 @@ impl<'a> Row<'a> {
             sidechain: self.sidechain.unwrap_or_default(),
             program: owned(self.program),
             copied: self.copied.unwrap_or_default(),
-            place: Place {
+            context: EntryContext {
                 cwd: owned(self.cwd),
                 git_branch: owned(self.git_branch),
                 version: owned(self.version),
                 channel: owned(self.channel),
             },
-            members: self.members.map(members_back).unwrap_or_default(),
+            members: self.members.map(decode_members).unwrap_or_default(),
             block_members,
             body,
         })
@@ -321,14 +321,14 @@ impl<'a> Row<'a> {
     fn block_members(&mut self) -> BlockMembers {
         let blocks = self.blocks.iter_mut().flatten().enumerate();
         let given = blocks.filter_map(|(at, block)| Some((at, block.members.take()?)));
-        let given = given.map(|(at, members)| (at, members_back(members).into_iter().collect()));
+        let given = given.map(|(at, members)| (at, decode_members(members).into_iter().collect()));
         given.collect()
     }
 
     fn body(&mut self) -> Result<Body, Fault> {
-        let kind = need(self.kind.take(), "an entry", "kind")?;
+        let kind = require(self.kind.take(), "an entry", "kind")?;
         let what = || format!("an entry of the kind {kind}");
-        let mut text = || need(self.text.take(), &what(), "text");
+        let mut text = || require(self.text.take(), &what(), "text");
         Ok(match &*kind {
             "message" => Body::Message(self.message()?),
             "summary" => Body::Summary {
@@ -338,11 +338,11 @@ impl<'a> Row<'a> {
             "compaction" => Body::Compaction { text: text()? },
             "system" => Body::System {
                 text: text()?,
-                subtype: need(self.subtype.take(), &what(), "subtype")?,
+                subtype: require(self.subtype.take(), &what(), "subtype")?,
             },
             "attachment" => Body::Attachment {
                 text: text()?,
-                kind: need(self.subtype.take(), &what(), "subtype")?,
+                kind: require(self.subtype.take(), &what(), "subtype")?,
             },
             "title" => Body::Title {
                 text: text()?,
@@ -354,7 +354,7 @@ impl<'a> Row<'a> {
                 author: owned(self.author.take()),
             },
             "resume" => Body::Resume {
-                leaf: EntryId::new(&need(self.leaf.take(), &what(), "leaf")?),
+                leaf: EntryId::new(&require(self.leaf.take(), &what(), "leaf")?),
             },
             "todos" => Body::Todos(
                 self.todos
@@ -370,7 +370,7 @@ impl<'a> Row<'a> {
                 operation: owned(self.operation.take()).unwrap_or_default(),
                 text: owned(self.text.take()).unwrap_or_default(),
             },
-            "typed" => Body::Typed {
+            "typed" => Body::TypedPrompt {
                 text: text()?,
                 project: owned(self.project.take()),
                 session: owned(self.session.take()),
@@ -379,7 +379,7 @@ impl<'a> Row<'a> {
             "settings" => Body::Settings {
                 keep_days: self.keep_days,
             },
-            "register" => Body::Register(Vec::new()),
+            "register" => Body::SessionList(Vec::new()),
             "agent" => Body::Agent {
                 kind: owned(self.subtype.take()),
                 description: owned(self.description.take()),
@@ -400,7 +400,7 @@ impl<'a> Row<'a> {
             role: self.role.ok_or_else(|| missing("a message", "role"))?,
             blocks: blocks
                 .into_iter()
-                .map(BlockRow::block)
+                .map(BlockJson::block)
                 .collect::<Result<_, _>>()?,
             human: self.human.unwrap_or_default(),
             meta: self.meta.unwrap_or_default(),
@@ -417,11 +417,11 @@ impl<'a> Row<'a> {
     }
 }
 
-impl<'a> BlockRow<'a> {
-    fn of(block: &'a Block) -> Self {
-        let mut row = BlockRow {
+impl<'a> BlockJson<'a> {
+    fn new(block: &'a Block) -> Self {
+        let mut row = BlockJson {
             kind: Some(block.kind().into()),
-            ..BlockRow::default()
+            ..BlockJson::default()
         };
         match block {
             Block::Text(text) => row.text = Some(text.into()),
@@ -440,7 +440,7 @@ impl<'a> BlockRow<'a> {
                 is_error,
             } => {
                 row.call = Some(call.into());
-                row.output = Some(output.iter().map(BlockRow::of).collect());
+                row.output = Some(output.iter().map(BlockJson::new).collect());
                 row.is_error = set(*is_error);
             }
             Block::Image { media_type, data } => {
@@ -456,36 +456,36 @@ impl<'a> BlockRow<'a> {
     }
 
     fn block(self) -> Result<Block, Fault> {
-        let kind = need(self.kind, "a block", "kind")?;
+        let kind = require(self.kind, "a block", "kind")?;
         let what = format!("a block of the kind {kind}");
         Ok(match &*kind {
-            "text" => Block::Text(need(self.text, &what, "text")?),
+            "text" => Block::Text(require(self.text, &what, "text")?),
             "thinking" => Block::Thinking {
-                text: need(self.text, &what, "text")?,
+                text: require(self.text, &what, "text")?,
                 signature: owned(self.signature),
             },
             "tool_use" => Block::ToolUse {
-                id: need(self.id, &what, "id")?,
-                name: need(self.name, &what, "name")?,
-                input: spelled(self.input, self.input_text, &what, "input")?,
+                id: require(self.id, &what, "id")?,
+                name: require(self.name, &what, "name")?,
+                input: raw_or_text(self.input, self.input_text, &what, "input")?,
             },
             "tool_result" => Block::ToolResult {
-                call: need(self.call, &what, "call")?,
+                call: require(self.call, &what, "call")?,
                 output: self
                     .output
                     .unwrap_or_default()
                     .into_iter()
-                    .map(BlockRow::block)
+                    .map(BlockJson::block)
                     .collect::<Result<_, _>>()?,
                 is_error: self.is_error.unwrap_or_default(),
             },
             "image" => Block::Image {
-                media_type: need(self.media_type, &what, "media_type")?,
-                data: need(self.data, &what, "data")?,
+                media_type: require(self.media_type, &what, "media_type")?,
+                data: require(self.data, &what, "data")?,
             },
             "opaque" => Block::Opaque {
-                kind: need(self.name, &what, "name")?,
-                json: spelled(self.json, self.json_text, &what, "json")?,
+                kind: require(self.name, &what, "name")?,
+                json: raw_or_text(self.json, self.json_text, &what, "json")?,
             },
             _ => return Err(format!("there is no kind of block called `{kind}`")),
         })
@@ -516,7 +516,7 @@ fn raw(json: &str) -> (Option<Cow<'_, RawValue>>, Option<Text<'_>>) {
     }
 }
 
-fn spelled(
+fn raw_or_text(
     raw: Option<Cow<'_, RawValue>>,
     text: Option<Text<'_>>,
     what: &str,
@@ -524,11 +524,11 @@ fn spelled(
 ) -> Result<String, Fault> {
     match (raw, text) {
         (Some(raw), _) => Ok(raw.get().to_owned()),
-        (None, text) => need(text, what, name),
+        (None, text) => require(text, what, name),
     }
 }
 
-fn need(text: Option<Text<'_>>, what: &str, name: &str) -> Result<String, Fault> {
+fn require(text: Option<Text<'_>>, what: &str, name: &str) -> Result<String, Fault> {
     owned(text).ok_or_else(|| missing(what, name))
 }
 
@@ -537,7 +537,7 @@ fn missing(what: &str, name: &str) -> Fault {
 }
 
 /// Members as JSON. One whose value cannot stand in a line of JSON becomes its text.
-fn members_row<'a>(
+fn encode_members<'a>(
     members: impl Iterator<Item = (&'a String, &'a String)>,
 ) -> BTreeMap<Text<'a>, Cow<'a, RawValue>> {
     let row = members.filter_map(|(name, json)| {
@@ -549,7 +549,7 @@ fn members_row<'a>(
     row.collect()
 }
 
-fn members_back(row: BTreeMap<Text<'_>, Cow<'_, RawValue>>) -> Members {
+fn decode_members(row: BTreeMap<Text<'_>, Cow<'_, RawValue>>) -> Members {
     let members = row.into_iter();
     members
         .map(|(name, json)| (name.into_owned(), json.get().to_owned()))
@@ -566,7 +566,7 @@ fn agent(id: Option<Text<'_>>) -> Result<Option<AgentId>, Fault> {
 mod tests {
     use super::*;
 
-    fn again(body: Body) -> Body {
+    fn round_trip(body: Body) -> Body {
         let entry = Entry {
             span: Span::default(),
             id: Some(EntryId::new("e1")),
@@ -578,7 +578,7 @@ mod tests {
             sidechain: true,
             program: Some("cli".to_owned()),
             copied: true,
-            place: Place::default(),
+            context: EntryContext::default(),
             members: vec![
                 ("a".to_owned(), r#"{"b": 1e5}"#.to_owned()),
                 ("channel".to_owned(), r#""tui""#.to_owned()),
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn json_that_cannot_stand_in_a_line_keeps_its_spelling() {
+    fn entry_json_preserves_invalid_and_multiline_input() {
         for input in [
             "{\"a\": 1e5, \"a\":\"\\u00e9\\/\"}",
             "null",
@@ -621,7 +621,7 @@ mod tests {
                 kind: "k".to_owned(),
                 json: input.to_owned(),
             };
-            again(Body::Message(Message::new(
+            round_trip(Body::Message(Message::new(
                 Role::Assistant,
                 vec![call, opaque],
             )));
@@ -629,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn read_entry_error_names_the_missing_member() {
         for (json, why) in [
             ("{}", "an entry needs `kind`"),
             (r#"{"kind":"song"}"#, "no kind of entry called `song`"),

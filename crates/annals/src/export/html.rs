@@ -7,7 +7,7 @@
 //! All text goes through [`escape`], and anchors are made of numbers, so nothing from a log can become
 //! markup, an attribute or an anchor.
 
-mod prose;
+mod markdown;
 
 use std::io::{self, Write};
 
@@ -16,17 +16,17 @@ use jiff::tz::TimeZone;
 use sha2::Digest as _;
 
 use crate::model::{Block, Body, Message, TodoStatus};
-use crate::text::{Breaks, visible};
+use crate::text::{LineBreaks, visible};
 
 use super::Cover;
-use super::shown::{
-    LONGEST_MARKDOWN, arguments, decoded_len, entry_anchor, grouped, moment, plural,
-    section_anchor, tokens,
+use super::format::{
+    MAX_MARKDOWN, arguments, decoded_len, entry_anchor, format_time, group_thousands, pluralize,
+    section_anchor, token_summary,
 };
-use super::walk::{self, About, Heading, Said, Section, What};
+use super::reading_order::{self, Heading, Section, SectionKind, SessionHeader, ShownEntry};
 
-use prose::prose;
-pub(super) use prose::safe_address;
+use markdown::render_markdown;
+pub(super) use markdown::safe_url;
 
 const STYLE: &str = include_str!("html/style.css");
 const SCRIPT: &str = include_str!("html/script.js");
@@ -34,7 +34,7 @@ const SCRIPT: &str = include_str!("html/script.js");
 /// Begins the file, with what stands in front of several sessions.
 pub(super) fn begin(cover: Option<&Cover>, out: &mut dyn Write) -> io::Result<()> {
     let Some(cover) = cover else { return Ok(()) };
-    open(&cover.title, out)?;
+    write_head(&cover.title, out)?;
     writeln!(out, "<header><h1>{}</h1></header>", escape(&cover.title))?;
     writeln!(out, "<nav class=\"outline\"><ol>")?;
     for (at, title) in cover.sessions.iter().enumerate() {
@@ -49,11 +49,11 @@ pub(super) fn end(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "</main>\n<script>{SCRIPT}</script>\n</body>\n</html>")
 }
 
-fn open(title: &str, out: &mut dyn Write) -> io::Result<()> {
+fn write_head(title: &str, out: &mut dyn Write) -> io::Result<()> {
     let policy = format!(
         "default-src 'none'; img-src data:; style-src '{}'; script-src '{}'; base-uri 'none'; form-action 'none'",
-        digest(STYLE),
-        digest(SCRIPT)
+        csp_digest(STYLE),
+        csp_digest(SCRIPT)
     );
     writeln!(
         out,
@@ -74,10 +74,10 @@ pub(super) struct Page<'a> {
     out: &'a mut dyn Write,
     zone: &'a TimeZone,
     /// Other sessions may stand around it, and the file was begun.
-    covered: bool,
-    divided: bool,
+    has_cover: bool,
+    has_sections: bool,
     /// A message is open.
-    open: bool,
+    is_message_open: bool,
 }
 
 impl<'a> Page<'a> {
@@ -85,21 +85,21 @@ impl<'a> Page<'a> {
         Page {
             out,
             zone,
-            covered,
-            divided: false,
-            open: false,
+            has_cover: covered,
+            has_sections: false,
+            is_message_open: false,
         }
     }
 
     fn time(&self, time: Timestamp) -> String {
         format!(
             "<time datetime=\"{time:.0}\">{}</time>",
-            moment(time, self.zone)
+            format_time(time, self.zone)
         )
     }
 
     fn close_message(&mut self) -> io::Result<()> {
-        match std::mem::take(&mut self.open) {
+        match std::mem::take(&mut self.is_message_open) {
             true => writeln!(self.out, "</article>"),
             false => Ok(()),
         }
@@ -107,7 +107,7 @@ impl<'a> Page<'a> {
 
     fn heading(&mut self, heading: &Heading<'_>) -> io::Result<()> {
         self.close_message()?;
-        self.open = true;
+        self.is_message_open = true;
         let speaker = heading.speaker;
         let class = speaker.to_ascii_lowercase();
         write!(self.out, "<article class=\"{class}\"><h3>{speaker}")?;
@@ -121,7 +121,7 @@ impl<'a> Page<'a> {
         writeln!(self.out, "</h3>")
     }
 
-    fn block(&mut self, block: &Block, said: &Said<'_>) -> io::Result<()> {
+    fn block(&mut self, block: &Block, said: &ShownEntry<'_>) -> io::Result<()> {
         match block {
             Block::Text(text) if text.trim().is_empty() => Ok(()),
             Block::Text(text) => {
@@ -159,9 +159,9 @@ impl<'a> Page<'a> {
     /// Writes what was said.
     fn text(&mut self, text: &str) -> io::Result<()> {
         write!(self.out, "<div class=\"text\">")?;
-        match text.len() > LONGEST_MARKDOWN {
+        match text.len() > MAX_MARKDOWN {
             true => self.code(text)?,
-            false => write!(self.out, "{}", prose(text))?,
+            false => write!(self.out, "{}", render_markdown(text))?,
         }
         write!(self.out, "</div>")
     }
@@ -199,7 +199,7 @@ impl<'a> Page<'a> {
         tool: Option<&String>,
         output: &[Block],
         is_error: bool,
-        said: &Said<'_>,
+        said: &ShownEntry<'_>,
     ) -> io::Result<()> {
         let class = if is_error { "result failed" } else { "result" };
         let what = if is_error { "Error" } else { "Result" };
@@ -233,8 +233,8 @@ impl<'a> Page<'a> {
     }
 
     fn image(&mut self, media_type: &str, data: &str) -> io::Result<()> {
-        let size = grouped(decoded_len(data));
-        if is_picture(media_type, data) {
+        let size = group_thousands(decoded_len(data));
+        if is_safe_image(media_type, data) {
             return writeln!(
                 self.out,
                 "<p><img alt=\"A picture, {size} bytes\" src=\"data:{media_type};base64,{data}\"></p>"
@@ -247,7 +247,7 @@ impl<'a> Page<'a> {
         )
     }
 
-    fn facts(&mut self, about: &About) -> io::Result<()> {
+    fn facts(&mut self, about: &SessionHeader) -> io::Result<()> {
         write!(self.out, "<ul class=\"facts\">")?;
         write!(self.out, "<li><code>{}</code></li>", escape(&about.project))?;
         for model in &about.models {
@@ -255,20 +255,24 @@ impl<'a> Page<'a> {
         }
         let times = [about.started, about.updated].into_iter().flatten();
         let mut times: Vec<Timestamp> = times.collect();
-        times.dedup_by_key(|time| moment(*time, self.zone));
+        times.dedup_by_key(|time| format_time(*time, self.zone));
         let times: Vec<String> = times.into_iter().map(|time| self.time(time)).collect();
         if !times.is_empty() {
             write!(self.out, "<li>{}</li>", times.join(" – "))?;
         }
-        write!(self.out, "<li>{}</li>", plural(about.messages, "message"))?;
-        if let Some(tokens) = tokens(about) {
+        write!(
+            self.out,
+            "<li>{}</li>",
+            pluralize(about.messages, "message")
+        )?;
+        if let Some(tokens) = token_summary(about) {
             write!(self.out, "<li>{tokens}</li>")?;
         }
         if let Some(tag) = &about.tag {
             write!(self.out, "<li class=\"tag\">{}</li>", escape(tag))?;
         }
         if about.flaws > 0 {
-            let flaws = plural(about.flaws as u64, "flaw");
+            let flaws = pluralize(about.flaws as u64, "flaw");
             write!(self.out, "<li class=\"failed\">{flaws} in its logs</li>")?;
         }
         let id = about.leaf.iter().map(|leaf| format!("@{leaf}"));
@@ -293,13 +297,13 @@ impl<'a> Page<'a> {
     }
 
     /// The conversations and sub-agents of a session; a branch stands below what it parts from.
-    fn outline(&mut self, about: &About, sections: &[Section]) -> io::Result<()> {
+    fn outline(&mut self, about: &SessionHeader, sections: &[Section]) -> io::Result<()> {
         writeln!(self.out, "<nav class=\"outline\"><ol>")?;
         for section in sections {
-            let class = match section.what {
-                What::Conversation { .. } if section.from.is_none() => "",
-                What::Conversation { .. } | What::AgentBranch => " class=\"branch\"",
-                What::Agent => " class=\"agent\"",
+            let class = match section.kind {
+                SectionKind::Conversation { .. } if section.branch_point.is_none() => "",
+                SectionKind::Conversation { .. } | SectionKind::AgentBranch => " class=\"branch\"",
+                SectionKind::Agent => " class=\"agent\"",
             };
             write!(self.out, "<li{class}>")?;
             self.link(about, section)?;
@@ -308,10 +312,10 @@ impl<'a> Page<'a> {
         writeln!(self.out, "</ol></nav>")
     }
 
-    fn link(&mut self, about: &About, section: &Section) -> io::Result<()> {
+    fn link(&mut self, about: &SessionHeader, section: &Section) -> io::Result<()> {
         let anchor = section_anchor(about, section);
-        let messages = plural(section.messages as u64, "message");
-        let resumes = matches!(section.what, What::Conversation { resumes: true });
+        let messages = pluralize(section.messages as u64, "message");
+        let resumes = matches!(section.kind, SectionKind::Conversation { resumes: true });
         let mark = if resumes { " · goes on here" } else { "" };
         write!(
             self.out,
@@ -321,23 +325,23 @@ impl<'a> Page<'a> {
     }
 }
 
-impl walk::Page for Page<'_> {
-    fn begin(&mut self, about: &About, sections: &[Section]) -> io::Result<()> {
-        self.divided = sections.len() > 1;
+impl reading_order::Page for Page<'_> {
+    fn begin(&mut self, about: &SessionHeader, sections: &[Section]) -> io::Result<()> {
+        self.has_sections = sections.len() > 1;
         let title = escape(&about.title);
         let number = about.number + 1;
-        if self.covered {
+        if self.has_cover {
             writeln!(self.out, "<header id=\"s{number}\"><h1>{title}</h1>")?;
         } else {
-            open(&about.title, self.out)?;
+            write_head(&about.title, self.out)?;
             writeln!(self.out, "<header><h1>{title}</h1>")?;
         }
         self.facts(about)?;
         writeln!(self.out, "</header>")?;
-        if self.divided {
+        if self.has_sections {
             self.outline(about, sections)?;
         }
-        match self.covered {
+        match self.has_cover {
             true => Ok(()),
             false => writeln!(self.out, "<main>"),
         }
@@ -345,28 +349,28 @@ impl walk::Page for Page<'_> {
 
     fn section(
         &mut self,
-        about: &About,
+        about: &SessionHeader,
         section: &Section,
         sections: &[Section],
     ) -> io::Result<()> {
         let anchor = section_anchor(about, section);
-        let class = match section.what {
-            What::Conversation { .. } => "conversation",
-            What::Agent | What::AgentBranch => "conversation agent",
+        let class = match section.kind {
+            SectionKind::Conversation { .. } => "conversation",
+            SectionKind::Agent | SectionKind::AgentBranch => "conversation agent",
         };
         writeln!(self.out, "<section id=\"{anchor}\" class=\"{class}\">")?;
-        if !self.divided {
+        if !self.has_sections {
             return Ok(());
         }
-        let what = match &section.what {
-            What::Conversation { .. } if section.from.is_none() => "Conversation",
-            What::Conversation { .. } => "Branch",
-            What::Agent => "Sub-agent",
-            What::AgentBranch => "Branch of a sub-agent",
+        let what = match &section.kind {
+            SectionKind::Conversation { .. } if section.branch_point.is_none() => "Conversation",
+            SectionKind::Conversation { .. } => "Branch",
+            SectionKind::Agent => "Sub-agent",
+            SectionKind::AgentBranch => "Branch of a sub-agent",
         };
         let title = escape(&section.title);
         writeln!(self.out, "<h2><small>{what}</small> {title}</h2>")?;
-        if let Some(from) = section.from
+        if let Some(from) = section.branch_point
             && let Some(before) = sections.get(from.section)
         {
             let place = from.entry.map(|entry| entry_anchor(about, entry));
@@ -387,7 +391,7 @@ impl walk::Page for Page<'_> {
         Ok(())
     }
 
-    fn said(&mut self, about: &About, said: &Said<'_>) -> io::Result<()> {
+    fn entry(&mut self, about: &SessionHeader, said: &ShownEntry<'_>) -> io::Result<()> {
         if let Some(heading) = &said.heading {
             self.heading(heading)?;
         }
@@ -419,7 +423,7 @@ impl walk::Page for Page<'_> {
         writeln!(self.out, "</div>")
     }
 
-    fn forks(&mut self, about: &About, forks: &[&Section]) -> io::Result<()> {
+    fn forks(&mut self, about: &SessionHeader, forks: &[&Section]) -> io::Result<()> {
         self.close_message()?;
         writeln!(
             self.out,
@@ -445,15 +449,15 @@ impl walk::Page for Page<'_> {
 
 /// A text on one line in which no character means anything to HTML, in attributes too.
 fn escape(text: &str) -> String {
-    marked(&visible(text.trim(), Breaks::Spaces))
+    escape_markup(&visible(text.trim(), LineBreaks::Spaces))
 }
 
 /// The same for several lines.
 fn escape_block(text: &str) -> String {
-    marked(&visible(text, Breaks::Kept))
+    escape_markup(&visible(text, LineBreaks::Preserved))
 }
 
-fn marked(text: &str) -> String {
+fn escape_markup(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 8);
     for c in text.chars() {
         match c {
@@ -496,7 +500,7 @@ fn first_line(text: &str) -> String {
 }
 
 /// A picture that browsers show without running anything.
-fn is_picture(media_type: &str, data: &str) -> bool {
+fn is_safe_image(media_type: &str, data: &str) -> bool {
     let known = ["image/png", "image/jpeg", "image/gif", "image/webp"];
     let body = data.trim_end_matches('=');
     let base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
@@ -508,7 +512,7 @@ fn is_picture(media_type: &str, data: &str) -> bool {
 }
 
 /// The digest by which a policy knows a style or a script.
-fn digest(text: &str) -> String {
+fn csp_digest(text: &str) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digest = sha2::Sha256::digest(text.as_bytes());
     let mut out = String::from("sha256-");
@@ -531,16 +535,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digests_are_spelled_as_policies_spell_them() {
+    fn csp_digest_matches_openssl() {
         // printf '' | openssl dgst -sha256 -binary | base64
         assert_eq!(
-            digest(""),
+            csp_digest(""),
             "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
         );
     }
 
     #[test]
-    fn pieces_are_the_text_and_end_between_words() {
+    fn pieces_rejoin_to_the_text_and_end_between_words() {
         for unit in ["", "ab c\r\n", "abc", "aé⟩", "\u{202e}", " x"] {
             let text = unit.repeat((256 << 10) / unit.len().max(1));
             let cut: Vec<&str> = pieces(&text).collect();
@@ -554,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn only_sound_pictures_are_shown() {
+    fn is_safe_image_accepts_only_known_types_in_base64() {
         for (media_type, data, shown) in [
             ("image/png", "iVBORw0KGgo=", true),
             ("image/webp", "AAAA", true),
@@ -565,12 +569,16 @@ mod tests {
             ("image/png", "https://evil.example/x.png", false),
             ("image/png\"", "AAAA", false),
         ] {
-            assert_eq!(is_picture(media_type, data), shown, "{media_type} {data}");
+            assert_eq!(
+                is_safe_image(media_type, data),
+                shown,
+                "{media_type} {data}"
+            );
         }
     }
 
     #[test]
-    fn nothing_leaves_an_attribute_or_an_element() {
+    fn escape_neutralizes_markup_and_control_characters() {
         let shown = escape("\"><img src=x onerror='x'></title>&\u{202e}\u{7}\n");
         assert_eq!(
             shown,

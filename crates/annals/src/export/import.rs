@@ -1,13 +1,13 @@
 //! What was exported as JSON, back into a root.
 //!
-//! [`Archive`] reads, [`Importer`] writes. An archive is read whole and checked before anything is
+//! [`ExportFile`] reads, [`Importer`] writes. An archive is read whole and checked before anything is
 //! written, and then once more, one session at a time: a bad line costs nothing but a message, and a
 //! long file no more memory than its longest session.
 
-mod archive;
-mod behind;
+mod continuation;
+mod export_file;
 mod journal;
-mod pen;
+mod write_session;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -21,11 +21,11 @@ use crate::layout::NewSession;
 use crate::model::{SessionId, TitleSource};
 use crate::store::{MessageFilter, Root, Session, SessionFiles, Store, WriteOptions};
 
-use self::behind::Rest;
-use self::journal::{Got, Journal, Made};
-use self::pen::write_session;
+use self::continuation::RemainingLines;
+use self::journal::{CreatedLog, Journal, SessionProgress};
+use self::write_session::write_session;
 
-pub use archive::{Archive, Contents, Kept, KeptAgent, KeptLog};
+pub use export_file::{ExportContents, ExportFile, ExportedAgent, ExportedLog, ExportedSession};
 
 /// How sessions are imported.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,7 +41,7 @@ pub struct ImportOptions {
 #[non_exhaustive]
 pub struct Imported {
     /// The session it was.
-    pub from: String,
+    pub source_id: String,
     /// The session it is now.
     pub session: SessionId,
     /// Its log.
@@ -56,7 +56,7 @@ pub struct Imported {
     /// Todo lists that existed already and have other todos. They were left as they are.
     pub existing: Vec<PathBuf>,
     /// An earlier run of the same import had written it all, and nothing was done.
-    pub already: bool,
+    pub already_imported: bool,
     /// What an earlier run of the same import had written of it went to the trash.
     pub replaced: bool,
     /// What an earlier run of the same import had written of it stays, and the rest went behind it.
@@ -113,7 +113,7 @@ impl<'a> Importer<'a> {
     /// Refuses sessions that cannot all be imported, before the first one is. Finds what an earlier run of
     /// the same import left, if it was cut off: what is done stays done, and what it only began is made
     /// anew. Who does not ask for this imports without remembering.
-    pub fn check(&mut self, contents: &Contents) -> Result<()> {
+    pub fn check(&mut self, contents: &ExportContents) -> Result<()> {
         self.journal = match self.store.state_dir() {
             None => None,
             Some(state) => Some(Journal::open(
@@ -152,8 +152,9 @@ impl<'a> Importer<'a> {
         let Some(journal) = &self.journal else {
             return Ok(());
         };
-        let got = (0..sessions).filter_map(|number| Some((number, journal.got(number)?)));
-        let got: Vec<(usize, Got)> = got.map(|(number, got)| (number, got.clone())).collect();
+        let got = (0..sessions).filter_map(|number| Some((number, journal.progress(number)?)));
+        let got: Vec<(usize, SessionProgress)> =
+            got.map(|(number, got)| (number, got.clone())).collect();
         if got.is_empty() {
             return Ok(());
         }
@@ -163,18 +164,20 @@ impl<'a> Importer<'a> {
             let is_it = |files: &SessionFiles| path.is_none_or(|path| files.main_path() == path);
             there.find(|files| files.id.as_str() == id && is_it(files))
         };
-        let own = |made: &Made| match made.is_there() {
+        let own = |made: &CreatedLog| match made.still_exists() {
             true => find(&made.session, Some(&made.path)),
             false => None,
         };
         for (number, got) in got {
             let left = match &got {
-                Got::Done(made) => {
+                SessionProgress::Done(made) => {
                     own(made).map(|files| Left::Whole(files.id.clone(), made.path.clone()))
                 }
-                Got::Made(made) => own(made).map(|files| Left::Part(Box::new(files.clone()))),
+                SessionProgress::CreatedLog(made) => {
+                    own(made).map(|files| Left::Part(Box::new(files.clone())))
+                }
                 // It was cut off before it could tell which log is its own: nothing was said in that.
-                Got::Begun(id) => match find(id, None) {
+                SessionProgress::Begun(id) => match find(id, None) {
                     Some(files) if is_silent(files)? => Some(Left::Part(Box::new(files.clone()))),
                     _ => None,
                 },
@@ -203,7 +206,7 @@ impl<'a> Importer<'a> {
 
     /// The id that a session would get. What forbids to begin it is told when it is begun.
     fn named(&self, new: &NewSession, now: Option<Timestamp>) -> SessionId {
-        let named = self.store.name_of(&self.root, new, now);
+        let named = self.store.planned_id(&self.root, new, now);
         named.unwrap_or_else(|_| new.id.clone())
     }
 
@@ -215,24 +218,24 @@ impl<'a> Importer<'a> {
     /// A session's id as the layout takes it.
     fn fitting(&self, id: &str) -> Result<SessionId> {
         let writer = self.root.layout.writer();
-        let fits = writer.map(|writer| writer.fitting(id));
+        let fits = writer.map(|writer| writer.valid_id(id));
         SessionId::new(fits.as_deref().unwrap_or(id))
     }
 
     /// Writes one session; they come in the order of the archive.
-    pub fn session(&mut self, kept: Kept) -> Result<Imported> {
+    pub fn session(&mut self, kept: ExportedSession) -> Result<Imported> {
         let number = self.next;
         self.next += 1;
         let replaced = match self.left.remove(&number) {
             None => false,
             Some(Left::Whole(session, path)) => {
                 let mut imported = Imported::new(&kept, session, path);
-                imported.already = true;
+                imported.already_imported = true;
                 return Ok(imported);
             }
             Some(Left::Part(files)) => {
                 files.refuse_held()?;
-                if files.lies_with_others() {
+                if files.shares_log() {
                     return self.go_on(number, kept, &files);
                 }
                 self.store.delete(&files, Timestamp::now())?;
@@ -248,11 +251,11 @@ impl<'a> Importer<'a> {
         let named = self.named(&new, write.now);
         self.check_free(&[&id, &named])?;
         if let Some(journal) = &mut self.journal {
-            journal.begin(number, named.as_str())?;
+            journal.record_begin(number, named.as_str())?;
         }
         let writer = self.store.create(&self.root, &new, write)?;
         if let Some(journal) = &mut self.journal {
-            journal.made(number, writer.session().as_str(), &writer.path())?;
+            journal.record_created(number, writer.session().as_str(), &writer.path())?;
         }
         self.taken.insert(writer.session(), writer.path());
         let mut imported = Imported::new(&kept, writer.session(), writer.path());
@@ -261,26 +264,26 @@ impl<'a> Importer<'a> {
         // What closing it tells a register is part of it.
         drop(writer);
         if let Some(journal) = &mut self.journal {
-            journal.done(number)?;
+            journal.record_done(number)?;
         }
         Ok(imported)
     }
 
     /// How a session begins, and when.
-    fn new_session(&self, kept: &Kept, id: SessionId) -> (NewSession, WriteOptions) {
+    fn new_session(&self, kept: &ExportedSession, id: SessionId) -> (NewSession, WriteOptions) {
         let cwd = directory(kept).unwrap_or_else(|| "/".to_owned());
         let mut new = NewSession::new(id, cwd);
         new.unused = true;
         let mut entries = kept.logs.iter().flat_map(|log| &log.entries);
-        new.git_branch = entries.find_map(|entry| entry.place.git_branch.clone());
+        new.git_branch = entries.find_map(|entry| entry.context.git_branch.clone());
         if let Some(writer) = self.root.layout.writer() {
             let custom = kept.title_source == Some(TitleSource::Custom);
             let title = kept.title.clone().filter(|title| !title.trim().is_empty());
-            let with_title = writer.begins_with_title() || writer.lists_title();
+            let with_title = writer.title_in_header() || writer.title_in_session_list();
             new.title = title.filter(|_| custom && with_title);
             let main = kept.logs.iter().find(|log| log.agent.is_none());
             let first = main.and_then(|log| log.entries.first());
-            let channel = first.and_then(|entry| entry.place.channel.as_deref());
+            let channel = first.and_then(|entry| entry.context.channel.as_deref());
             let channel = channel.filter(|channel| !channel.is_empty());
             if let Some(channel) = channel.filter(|_| writer.session_members().contains(&"channel"))
             {
@@ -288,19 +291,24 @@ impl<'a> Importer<'a> {
             }
         }
         let write = WriteOptions {
-            now: self.now(kept.began()),
+            now: self.now(kept.first_entry_time()),
             ..self.options.write
         };
         (new, write)
     }
 
     /// Writes the rest of a session behind what an earlier run wrote of it.
-    fn go_on(&mut self, number: usize, kept: Kept, files: &SessionFiles) -> Result<Imported> {
+    fn go_on(
+        &mut self,
+        number: usize,
+        kept: ExportedSession,
+        files: &SessionFiles,
+    ) -> Result<Imported> {
         let path = files.main_path();
-        let refused = || behind::refused(files, path);
+        let refused = || continuation::refused_error(files, path);
         let journal = self.journal.as_ref().ok_or_else(refused)?;
-        let desk = journal.desk()?;
-        let root = Root::of(self.root.layout, desk.path());
+        let desk = journal.scratch_dir()?;
+        let root = Root::with_layout(self.root.layout, desk.path());
         let (new, write) = self.new_session(&kept, files.id.clone());
         let quick = WriteOptions {
             durability: Durability::Os,
@@ -308,9 +316,9 @@ impl<'a> Importer<'a> {
             ..write
         };
         let writer = self.store.create(&root, &new, quick)?;
-        let given = behind::given(&kept);
+        let given = continuation::exported_ids(&kept);
         let already = Imported {
-            already: true,
+            already_imported: true,
             ..Imported::new(&kept, files.id.clone(), path.to_owned())
         };
         let mut imported = Imported::new(&kept, files.id.clone(), path.to_owned());
@@ -322,15 +330,15 @@ impl<'a> Importer<'a> {
         let whole = Store::new(vec![root]).inventory().sessions;
         let whole = whole.into_iter().find(|it| it.id == files.id);
         let whole = whole.ok_or_else(refused)?;
-        let rest = Rest::of(&whole, &there, &given)?.ok_or_else(refused)?;
+        let rest = RemainingLines::new(&whole, &there, &given)?.ok_or_else(refused)?;
         let imported = match rest.is_empty() {
             true => already,
             false => imported,
         };
         rest.write(&self.root, write)?;
         if let Some(journal) = &mut self.journal {
-            journal.made(number, files.id.as_str(), path)?;
-            journal.done(number)?;
+            journal.record_created(number, files.id.as_str(), path)?;
+            journal.record_done(number)?;
         }
         Ok(imported)
     }
@@ -344,23 +352,23 @@ fn as_it_is(root: &Root, files: &SessionFiles) -> Option<SessionFiles> {
 }
 
 /// The directory that a session was at work in, as far as it is told.
-fn directory(kept: &Kept) -> Option<String> {
+fn directory(kept: &ExportedSession) -> Option<String> {
     let mut entries = kept.logs.iter().flat_map(|log| &log.entries);
     let project = kept.project.clone();
-    project.or_else(|| entries.find_map(|entry| entry.place.cwd.clone()))
+    project.or_else(|| entries.find_map(|entry| entry.context.cwd.clone()))
 }
 
 impl Imported {
-    fn new(kept: &Kept, session: SessionId, path: PathBuf) -> Self {
+    fn new(kept: &ExportedSession, session: SessionId, path: PathBuf) -> Self {
         Imported {
-            from: kept.id.clone(),
+            source_id: kept.id.clone(),
             session,
             path,
             entries: 0,
             agents: 0,
             left_out: BTreeMap::new(),
             existing: Vec::new(),
-            already: false,
+            already_imported: false,
             replaced: false,
             continued: false,
         }

@@ -19,14 +19,14 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::model::{Block, Body, Key, TitleSource, Todo, Usage};
+use crate::model::{Block, Body, EntryKey, TitleSource, Todo, Usage};
 use crate::store::{Agent, Call, Session};
 
-use super::entry::{Row, put};
+use super::entry::{EntryJson, write_json};
+use super::reading_order::{ExportPart, selected_agents};
 use super::redact::Redactor;
 use super::title::mask_title;
-use super::unwritten;
-use super::walk::{Part, agents_of};
+use super::write_error;
 
 /// The version of the document's shape. A reader refuses a later one.
 pub(super) const VERSION: u32 = 1;
@@ -101,7 +101,7 @@ pub(super) fn end(out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Writes sessions.
-pub(super) struct Pen<'a> {
+pub(super) struct JsonWriter<'a> {
     out: &'a mut dyn Write,
     /// JSON lines instead of one document.
     lines: bool,
@@ -109,35 +109,35 @@ pub(super) struct Pen<'a> {
     number: usize,
 }
 
-impl<'a> Pen<'a> {
+impl<'a> JsonWriter<'a> {
     pub(super) fn new(out: &'a mut dyn Write, lines: bool, number: usize) -> Self {
-        Pen { out, lines, number }
+        JsonWriter { out, lines, number }
     }
 
-    pub(super) fn session(
+    pub(super) fn write_session(
         &mut self,
         session: &Session,
-        part: &Part,
+        part: &ExportPart,
         mut redactor: Option<&mut Redactor>,
     ) -> Result<()> {
-        let head = self.head(session, redactor.as_deref_mut())?;
-        self.open_session(&head).map_err(unwritten)?;
+        let head = self.session_head(session, redactor.as_deref_mut())?;
+        self.open_session(&head).map_err(write_error)?;
         let mut logs = 0;
-        if session.main().is_some() {
+        if session.main_log().is_some() {
             let entries = main_entries(session, part);
-            self.log(session, 0, &entries, None, logs, redactor.as_deref_mut())?;
+            self.write_log(session, 0, &entries, None, logs, redactor.as_deref_mut())?;
             logs += 1;
         }
-        for at in agents_of(session, part) {
+        for at in selected_agents(session, part) {
             let Some(agent) = session.agents.get(at) else {
                 continue;
             };
             let mut head = agent_head(session, agent)?;
             if let (Some(redactor), Some(text)) = (&mut redactor, &mut head.description) {
-                *text = redactor.text(text).into_owned();
+                *text = redactor.mask_text(text).into_owned();
             }
             let entries = agent_entries(session, agent);
-            self.log(
+            self.write_log(
                 session,
                 agent.log,
                 &entries,
@@ -150,10 +150,14 @@ impl<'a> Pen<'a> {
         if self.lines {
             return Ok(());
         }
-        self.out.write_all(b"]}").map_err(unwritten)
+        self.out.write_all(b"]}").map_err(write_error)
     }
 
-    fn head(&self, session: &Session, redactor: Option<&mut Redactor>) -> Result<SessionHead> {
+    fn session_head(
+        &self,
+        session: &Session,
+        redactor: Option<&mut Redactor>,
+    ) -> Result<SessionHead> {
         let info = session.info(None);
         let lists = session.todos()?.into_iter();
         let mut head = SessionHead {
@@ -180,10 +184,10 @@ impl<'a> Pen<'a> {
             }
             let texts = [&mut head.project, &mut head.tag];
             for text in texts.into_iter().flatten() {
-                *text = redactor.text(text).into_owned();
+                *text = redactor.mask_text(text).into_owned();
             }
             for list in &mut head.todos {
-                redactor.todos(&mut list.todos);
+                redactor.mask_todos(&mut list.todos);
             }
         }
         Ok(head)
@@ -191,7 +195,7 @@ impl<'a> Pen<'a> {
 
     fn open_session(&mut self, head: &SessionHead) -> io::Result<()> {
         if self.lines {
-            put(head, self.out)?;
+            write_json(head, self.out)?;
             return self.out.write_all(b"\n");
         }
         let comma = if self.number > 0 { ",\n" } else { "\n" };
@@ -207,7 +211,7 @@ impl<'a> Pen<'a> {
         write!(self.out, "{members}{comma}\"{list}\":[")
     }
 
-    fn log(
+    fn write_log(
         &mut self,
         session: &Session,
         log: usize,
@@ -216,20 +220,21 @@ impl<'a> Pen<'a> {
         number: usize,
         redactor: Option<&mut Redactor>,
     ) -> Result<()> {
-        self.open_log(agent, number).map_err(unwritten)?;
+        self.open_log(agent, number).map_err(write_error)?;
         let mut redactor = redactor;
         let mut first = true;
-        session.each_of(log, entries, |mut entry| {
+        session.each_entry_of_log(log, entries, |mut entry| {
             if let Some(redactor) = redactor.as_deref_mut() {
-                redactor.entry(&mut entry);
+                redactor.mask_entry(&mut entry);
             }
-            self.entry(Row::of(&entry), first).map_err(unwritten)?;
+            self.write_row(EntryJson::new(&entry), first)
+                .map_err(write_error)?;
             first = false;
             Ok(true)
         })?;
         match self.lines {
             true => Ok(()),
-            false => self.out.write_all(b"]}").map_err(unwritten),
+            false => self.out.write_all(b"]}").map_err(write_error),
         }
     }
 
@@ -238,7 +243,7 @@ impl<'a> Pen<'a> {
             (true, None) => Ok(()),
             (true, Some(agent)) => {
                 let line = Some(Cow::Borrowed("agent"));
-                put(&AgentHead { line, ..agent }, self.out)?;
+                write_json(&AgentHead { line, ..agent }, self.out)?;
                 self.out.write_all(b"\n")
             }
             (false, agent) => {
@@ -249,26 +254,26 @@ impl<'a> Pen<'a> {
         }
     }
 
-    fn entry(&mut self, row: Row<'_>, first: bool) -> io::Result<()> {
+    fn write_row(&mut self, row: EntryJson<'_>, first: bool) -> io::Result<()> {
         if self.lines {
-            put(&row.line(), self.out)?;
+            write_json(&row.as_line(), self.out)?;
             return self.out.write_all(b"\n");
         }
         self.out.write_all(if first { b"\n" } else { b",\n" })?;
-        put(&row, self.out)
+        write_json(&row, self.out)
     }
 }
 
-fn main_entries(session: &Session, part: &Part) -> Vec<usize> {
+fn main_entries(session: &Session, part: &ExportPart) -> Vec<usize> {
     match part {
-        Part::Path(path) => path.clone(),
-        Part::Whole => own_entries(session, 0),
+        ExportPart::Path(path) => path.clone(),
+        ExportPart::Whole => own_entries(session, 0),
     }
 }
 
 fn agent_entries(session: &Session, agent: &Agent) -> Vec<usize> {
-    let strands = session.log(agent.log).map(|(_, _, tree)| &tree.strands);
-    let strand = agent.strand.and_then(|at| strands?.get(at));
+    let strands = session.log(agent.log).map(|(_, _, tree)| &tree.sidechains);
+    let strand = agent.sidechain.and_then(|at| strands?.get(at));
     match strand {
         Some(strand) => strand.entries.clone(),
         None => own_entries(session, agent.log),
@@ -280,7 +285,7 @@ fn own_entries(session: &Session, log: usize) -> Vec<usize> {
     let Some((_, scan, tree)) = session.log(log) else {
         return Vec::new();
     };
-    let strands = tree.strands.iter().flat_map(|strand| &strand.entries);
+    let strands = tree.sidechains.iter().flat_map(|strand| &strand.entries);
     let others: HashSet<usize> = strands.copied().collect();
     (0..scan.outlines.len())
         .filter(|at| !others.contains(at))
@@ -288,24 +293,24 @@ fn own_entries(session: &Session, log: usize) -> Vec<usize> {
 }
 
 fn agent_head(session: &Session, agent: &Agent) -> Result<AgentHead> {
-    let call = agent.call.map(|call| spelled(session, call)).transpose()?;
+    let call = agent.call.map(|call| call_id(session, call)).transpose()?;
     Ok(AgentHead {
         line: None,
         agent: agent.id.as_ref().map(ToString::to_string),
         kind: agent.kind.clone(),
         description: agent.description.clone(),
         call: call.flatten(),
-        strand: agent.strand.is_some(),
+        strand: agent.sidechain.is_some(),
     })
 }
 
 /// The id of a call, which trees know by its key only.
-fn spelled(session: &Session, call: Call) -> Result<Option<String>> {
+fn call_id(session: &Session, call: Call) -> Result<Option<String>> {
     let mut found = None;
-    session.each_of(call.log, &[call.entry], |entry| {
+    session.each_entry_of_log(call.log, &[call.entry], |entry| {
         if let Body::Message(message) = entry.body {
             found = message.blocks.into_iter().find_map(|block| match block {
-                Block::ToolUse { id, .. } if Key::of(&id) == call.key => Some(id),
+                Block::ToolUse { id, .. } if EntryKey::from_text(&id) == call.key => Some(id),
                 _ => None,
             });
         }

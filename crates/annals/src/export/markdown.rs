@@ -4,29 +4,30 @@
 //! pictures from elsewhere, odd links and open fences lose their force. Everything else stands in
 //! fences and code spans that are longer than any run of backticks inside.
 
-mod tame;
+mod sanitize;
 
 use std::io::{self, Write};
 
 use jiff::tz::TimeZone;
 
 use crate::model::{Block, Body, Message, TodoStatus};
-use crate::text::{Breaks, visible};
+use crate::text::{LineBreaks, visible};
 
 use super::Cover;
-use super::shown::{
-    arguments, decoded_len, entry_anchor, grouped, moment, plural, section_anchor, tokens,
+use super::format::{
+    arguments, decoded_len, entry_anchor, format_time, group_thousands, pluralize, section_anchor,
+    token_summary,
 };
-use super::walk::{self, About, Heading, Said, Section, What};
+use super::reading_order::{self, Heading, Section, SectionKind, SessionHeader, ShownEntry};
 
-use tame::tame;
+use sanitize::sanitize;
 
 /// Writes what stands in front of several sessions.
 pub(super) fn begin(cover: Option<&Cover>, out: &mut dyn Write) -> io::Result<()> {
     let Some(cover) = cover else { return Ok(()) };
-    writeln!(out, "# {}\n", line(&cover.title))?;
+    writeln!(out, "# {}\n", escape_line(&cover.title))?;
     for (at, title) in cover.sessions.iter().enumerate() {
-        writeln!(out, "{}. [{}](#s{})", at + 1, line(title), at + 1)?;
+        writeln!(out, "{}. [{}](#s{})", at + 1, escape_line(title), at + 1)?;
     }
     Ok(())
 }
@@ -36,9 +37,9 @@ pub(super) struct Page<'a> {
     out: &'a mut dyn Write,
     zone: &'a TimeZone,
     /// Other sessions may stand around it.
-    covered: bool,
+    has_cover: bool,
     /// It has more than one section.
-    divided: bool,
+    has_sections: bool,
 }
 
 impl<'a> Page<'a> {
@@ -46,26 +47,26 @@ impl<'a> Page<'a> {
         Page {
             out,
             zone,
-            covered,
-            divided: false,
+            has_cover: covered,
+            has_sections: false,
         }
     }
 
     fn heading(&mut self, heading: &Heading<'_>) -> io::Result<()> {
         let mut parts = vec![heading.speaker.to_owned()];
-        parts.extend(heading.model.map(line));
-        parts.extend(heading.time.map(|time| moment(time, self.zone)));
+        parts.extend(heading.model.map(escape_line));
+        parts.extend(heading.time.map(|time| format_time(time, self.zone)));
         writeln!(self.out, "\n### {}", parts.join(" · "))
     }
 
-    fn block(&mut self, block: &Block, said: &Said<'_>) -> io::Result<()> {
+    fn block(&mut self, block: &Block, said: &ShownEntry<'_>) -> io::Result<()> {
         match block {
             Block::Text(text) if text.trim().is_empty() => Ok(()),
-            Block::Text(text) => writeln!(self.out, "\n{}", tame(text).trim_end()),
+            Block::Text(text) => writeln!(self.out, "\n{}", sanitize(text).trim_end()),
             Block::Thinking { text, .. } if text.trim().is_empty() => Ok(()),
             Block::Thinking { text, .. } => {
                 writeln!(self.out, "\n> **Thinking**\n>")?;
-                for text in tame(text).trim_end().lines() {
+                for text in sanitize(text).trim_end().lines() {
                     writeln!(self.out, "> {text}")?;
                 }
                 Ok(())
@@ -78,7 +79,7 @@ impl<'a> Page<'a> {
             } => {
                 let what = if *is_error { "Error" } else { "Result" };
                 match said.tools.get(call) {
-                    Some(tool) => writeln!(self.out, "\n**{what}** of {}", span(tool))?,
+                    Some(tool) => writeln!(self.out, "\n**{what}** of {}", code_span(tool))?,
                     None => writeln!(self.out, "\n**{what}**")?,
                 }
                 for block in output {
@@ -92,11 +93,11 @@ impl<'a> Page<'a> {
             Block::Image { media_type, data } => writeln!(
                 self.out,
                 "\n*A picture: {}, {} bytes*",
-                line(media_type),
-                grouped(decoded_len(data))
+                escape_line(media_type),
+                group_thousands(decoded_len(data))
             ),
             Block::Opaque { kind, json } => {
-                writeln!(self.out, "\n**{}**", line(kind))?;
+                writeln!(self.out, "\n**{}**", escape_line(kind))?;
                 self.fenced(json, "json")
             }
         }
@@ -104,7 +105,7 @@ impl<'a> Page<'a> {
 
     fn call(&mut self, name: &str, input: &str) -> io::Result<()> {
         const SHORT: usize = 100;
-        writeln!(self.out, "\n**Call** of {}", span(name))?;
+        writeln!(self.out, "\n**Call** of {}", code_span(name))?;
         let short = |text: &str| text.len() <= SHORT && !text.contains('\n');
         let (inline, blocks): (Vec<_>, Vec<_>) = arguments(input)
             .into_iter()
@@ -113,11 +114,11 @@ impl<'a> Page<'a> {
             writeln!(self.out)?;
         }
         for (name, text) in inline {
-            writeln!(self.out, "- {}: {}", line(&name), span(&text))?;
+            writeln!(self.out, "- {}: {}", escape_line(&name), code_span(&text))?;
         }
         for (name, text) in blocks {
             if !name.is_empty() {
-                writeln!(self.out, "\n{}:", line(&name))?;
+                writeln!(self.out, "\n{}:", escape_line(&name))?;
             }
             self.fenced(&text, "")?;
         }
@@ -125,73 +126,73 @@ impl<'a> Page<'a> {
     }
 
     fn fenced(&mut self, text: &str, language: &str) -> io::Result<()> {
-        let text = visible(text, Breaks::Kept);
+        let text = visible(text, LineBreaks::Preserved);
         let fence = "`".repeat(longest_run(&text).max(2) + 1);
         let text = text.trim_end_matches('\n');
         writeln!(self.out, "\n{fence}{language}\n{text}\n{fence}")
     }
 
-    fn contents(&mut self, about: &About, sections: &[Section]) -> io::Result<()> {
+    fn contents(&mut self, about: &SessionHeader, sections: &[Section]) -> io::Result<()> {
         writeln!(self.out)?;
         for section in sections {
             writeln!(
                 self.out,
                 "{}. [{}](#{}) · {}{}",
                 section.number + 1,
-                line(&label(section)),
+                escape_line(&label(section)),
                 section_anchor(about, section),
-                plural(section.messages as u64, "message"),
-                mark(section)
+                pluralize(section.messages as u64, "message"),
+                resume_mark(section)
             )?;
         }
         Ok(())
     }
 }
 
-impl walk::Page for Page<'_> {
-    fn begin(&mut self, about: &About, sections: &[Section]) -> io::Result<()> {
-        self.divided = sections.len() > 1;
-        if self.covered {
+impl reading_order::Page for Page<'_> {
+    fn begin(&mut self, about: &SessionHeader, sections: &[Section]) -> io::Result<()> {
+        self.has_sections = sections.len() > 1;
+        if self.has_cover {
             writeln!(self.out, "\n<a id=\"s{}\"></a>\n", about.number + 1)?;
         }
-        writeln!(self.out, "# {}\n", line(&about.title))?;
-        writeln!(self.out, "- Project: {}", span(&about.project))?;
-        writeln!(self.out, "- Session: {}", span(&about.id))?;
+        writeln!(self.out, "# {}\n", escape_line(&about.title))?;
+        writeln!(self.out, "- Project: {}", code_span(&about.project))?;
+        writeln!(self.out, "- Session: {}", code_span(&about.id))?;
         if let Some(leaf) = &about.leaf {
-            writeln!(self.out, "- Conversation: up to {}", span(leaf))?;
+            writeln!(self.out, "- Conversation: up to {}", code_span(leaf))?;
         }
         if let Some(tag) = &about.tag {
-            writeln!(self.out, "- Tag: {}", span(tag))?;
+            writeln!(self.out, "- Tag: {}", code_span(tag))?;
         }
         if !about.models.is_empty() {
-            let models: Vec<String> = about.models.iter().map(|model| span(model)).collect();
+            let models: Vec<String> = about.models.iter().map(|model| code_span(model)).collect();
             writeln!(self.out, "- Models: {}", models.join(", "))?;
         }
         let times = [about.started, about.updated].into_iter().flatten();
-        let mut times: Vec<String> = times.map(|time| moment(time, self.zone)).collect();
+        let mut times: Vec<String> = times.map(|time| format_time(time, self.zone)).collect();
         times.dedup();
         if !times.is_empty() {
             writeln!(self.out, "- Time: {}", times.join(" to "))?;
         }
-        let mut size = vec![plural(about.messages, "message")];
-        size.extend(tokens(about));
+        let mut size = vec![pluralize(about.messages, "message")];
+        size.extend(token_summary(about));
         writeln!(self.out, "- Size: {}", size.join(", "))?;
         if about.flaws > 0 {
-            let flaws = plural(about.flaws as u64, "flaw");
+            let flaws = pluralize(about.flaws as u64, "flaw");
             writeln!(self.out, "- Damage: {flaws} in its logs")?;
         }
         for note in &about.notes {
-            writeln!(self.out, "- Note: {}", line(note))?;
+            writeln!(self.out, "- Note: {}", escape_line(note))?;
         }
         for (_, todos) in &about.todos {
             writeln!(self.out, "\n**Todos**\n")?;
             for todo in todos {
                 let done = todo.status == TodoStatus::Completed;
                 let mark = if done { 'x' } else { ' ' };
-                writeln!(self.out, "- [{mark}] {}", line(&todo.content))?;
+                writeln!(self.out, "- [{mark}] {}", escape_line(&todo.content))?;
             }
         }
-        match self.divided {
+        match self.has_sections {
             true => self.contents(about, sections),
             false => Ok(()),
         }
@@ -199,19 +200,19 @@ impl walk::Page for Page<'_> {
 
     fn section(
         &mut self,
-        about: &About,
+        about: &SessionHeader,
         section: &Section,
         sections: &[Section],
     ) -> io::Result<()> {
-        if !self.divided {
+        if !self.has_sections {
             return Ok(());
         }
         let anchor = section_anchor(about, section);
         writeln!(self.out, "\n<a id=\"{anchor}\"></a>\n")?;
         let number = section.number + 1;
-        let title = line(&label(section));
-        writeln!(self.out, "## {number}. {title}{}", mark(section))?;
-        if let Some(from) = section.from
+        let title = escape_line(&label(section));
+        writeln!(self.out, "## {number}. {title}{}", resume_mark(section))?;
+        if let Some(from) = section.branch_point
             && let Some(before) = sections.get(from.section)
         {
             let anchor = section_anchor(about, before);
@@ -230,7 +231,7 @@ impl walk::Page for Page<'_> {
         Ok(())
     }
 
-    fn said(&mut self, about: &About, said: &Said<'_>) -> io::Result<()> {
+    fn entry(&mut self, about: &SessionHeader, said: &ShownEntry<'_>) -> io::Result<()> {
         if let Some(heading) = &said.heading {
             self.heading(heading)?;
         }
@@ -244,7 +245,11 @@ impl walk::Page for Page<'_> {
                     self.block(block, said)?;
                 }
                 if let Some(path) = stored {
-                    writeln!(self.out, "\n*The whole output was kept in {}.*", span(path))?;
+                    writeln!(
+                        self.out,
+                        "\n*The whole output was kept in {}.*",
+                        code_span(path)
+                    )?;
                 }
             }
             _ => writeln!(
@@ -254,14 +259,14 @@ impl walk::Page for Page<'_> {
         }
         for agent in &said.agents {
             let anchor = section_anchor(about, agent);
-            let title = line(&agent.title);
-            let messages = plural(agent.messages as u64, "message");
+            let title = escape_line(&agent.title);
+            let messages = pluralize(agent.messages as u64, "message");
             writeln!(self.out, "\n↳ sub-agent [{title}](#{anchor}) · {messages}")?;
         }
         Ok(())
     }
 
-    fn forks(&mut self, about: &About, forks: &[&Section]) -> io::Result<()> {
+    fn forks(&mut self, about: &SessionHeader, forks: &[&Section]) -> io::Result<()> {
         writeln!(
             self.out,
             "\n> **Here the conversation parts.** It goes on below, and in"
@@ -269,7 +274,11 @@ impl walk::Page for Page<'_> {
         for fork in forks {
             let anchor = section_anchor(about, fork);
             let number = fork.number + 1;
-            writeln!(self.out, "> - [{number}. {}](#{anchor})", line(&fork.title))?;
+            writeln!(
+                self.out,
+                "> - [{number}. {}](#{anchor})",
+                escape_line(&fork.title)
+            )?;
         }
         Ok(())
     }
@@ -284,23 +293,23 @@ impl walk::Page for Page<'_> {
 }
 
 fn label(section: &Section) -> String {
-    match &section.what {
-        What::Conversation { .. } => section.title.clone(),
-        What::Agent => format!("Sub-agent {}", section.title),
-        What::AgentBranch => format!("Branch of a sub-agent: {}", section.title),
+    match &section.kind {
+        SectionKind::Conversation { .. } => section.title.clone(),
+        SectionKind::Agent => format!("Sub-agent {}", section.title),
+        SectionKind::AgentBranch => format!("Branch of a sub-agent: {}", section.title),
     }
 }
 
-fn mark(section: &Section) -> &'static str {
-    match section.what {
-        What::Conversation { resumes: true } => " · goes on here",
+fn resume_mark(section: &Section) -> &'static str {
+    match section.kind {
+        SectionKind::Conversation { resumes: true } => " · goes on here",
         _ => "",
     }
 }
 
 /// A text on one line in which no character means anything to Markdown.
-fn line(text: &str) -> String {
-    let text = visible(text.trim(), Breaks::Spaces);
+fn escape_line(text: &str) -> String {
+    let text = visible(text.trim(), LineBreaks::Spaces);
     let mut out = String::with_capacity(text.len() + 8);
     let mut chars = text.chars().peekable();
     let mut before = ' ';
@@ -322,8 +331,8 @@ fn line(text: &str) -> String {
 }
 
 /// A text on one line as code.
-fn span(text: &str) -> String {
-    let text = visible(text, Breaks::Spaces);
+fn code_span(text: &str) -> String {
+    let text = visible(text, LineBreaks::Spaces);
     let ticks = "`".repeat(longest_run(&text) + 1);
     let pad = if text.starts_with('`') || text.ends_with('`') || text.trim().is_empty() {
         " "
@@ -351,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn fences_are_longer_than_what_they_hold() {
+    fn fences_are_longer_than_any_backtick_run_inside() {
         for (text, fence) in [
             ("plain", "```"),
             ("```\ncode\n```", "````"),
@@ -365,11 +374,14 @@ mod tests {
     }
 
     #[test]
-    fn spans_and_lines_hold_anything() {
-        assert_eq!(span("a"), "`a`");
-        assert_eq!(span("a`b"), "``a`b``");
-        assert_eq!(span("`"), "`` ` ``");
-        assert_eq!(span("one\ntwo"), "`one two`");
-        assert_eq!(line("# <b>[x](y)\u{202e}"), r"\# \<b\>\[x\](y)⟨U+202E⟩");
+    fn code_span_and_escape_line_handle_any_text() {
+        assert_eq!(code_span("a"), "`a`");
+        assert_eq!(code_span("a`b"), "``a`b``");
+        assert_eq!(code_span("`"), "`` ` ``");
+        assert_eq!(code_span("one\ntwo"), "`one two`");
+        assert_eq!(
+            escape_line("# <b>[x](y)\u{202e}"),
+            r"\# \<b\>\[x\](y)⟨U+202E⟩"
+        );
     }
 }

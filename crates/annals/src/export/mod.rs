@@ -10,14 +10,14 @@
 //! the document nor hide, and nothing in them makes a reader's program talk to a network.
 
 mod entry;
+mod format;
 mod html;
 mod import;
 mod json;
 mod markdown;
+mod reading_order;
 mod redact;
-mod shown;
 mod title;
-mod walk;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -29,9 +29,12 @@ use crate::error::{Error, Result};
 use crate::store::Session;
 
 pub use entry::{read_entry, write_entry};
-pub use import::{Archive, Contents, ImportOptions, Imported, Importer, Kept, KeptAgent, KeptLog};
-pub use redact::{Masked, Redactor};
-pub use walk::Part;
+pub use import::{
+    ExportContents, ExportFile, ExportedAgent, ExportedLog, ExportedSession, ImportOptions,
+    Imported, Importer,
+};
+pub use reading_order::ExportPart;
+pub use redact::{MaskedSecrets, Redactor};
 
 /// What an export is written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +51,7 @@ pub enum Format {
 
 impl Format {
     /// The format that a file's name stands for.
-    pub fn of(path: &Path) -> Option<Self> {
+    pub fn from_path(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();
         match ending.as_str() {
             "md" | "markdown" => Some(Format::Markdown),
@@ -60,7 +63,7 @@ impl Format {
     }
 
     /// How the names of its files end.
-    pub fn ending(self) -> &'static str {
+    pub fn extension(self) -> &'static str {
         match self {
             Format::Markdown => "md",
             Format::Html => "html",
@@ -70,7 +73,7 @@ impl Format {
     }
 
     /// It is made for people, who pass it on.
-    pub fn is_for_people(self) -> bool {
+    pub fn is_human_readable(self) -> bool {
         matches!(self, Format::Markdown | Format::Html)
     }
 }
@@ -89,7 +92,7 @@ impl fmt::Display for Format {
 /// How an export is written.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Options {
+pub struct ExportOptions {
     /// The format.
     pub format: Format,
     /// Mask secrets.
@@ -98,12 +101,12 @@ pub struct Options {
     pub zone: TimeZone,
 }
 
-impl Options {
+impl ExportOptions {
     /// Times in UTC, and secrets masked in what people pass on.
     pub fn new(format: Format) -> Self {
-        Options {
+        ExportOptions {
             format,
-            redact: format.is_for_people(),
+            redact: format.is_human_readable(),
             zone: TimeZone::UTC,
         }
     }
@@ -149,23 +152,27 @@ pub struct Cover {
 /// ```
 pub struct Exporter<'a> {
     out: &'a mut dyn Write,
-    options: Options,
+    options: ExportOptions,
     redactor: Option<Redactor>,
     /// A cover was written.
-    covered: bool,
+    has_cover: bool,
     /// Sessions written so far.
     sessions: usize,
 }
 
 impl<'a> Exporter<'a> {
     /// Begins the document.
-    pub fn begin(options: Options, cover: Option<&Cover>, out: &'a mut dyn Write) -> Result<Self> {
+    pub fn begin(
+        options: ExportOptions,
+        cover: Option<&Cover>,
+        out: &'a mut dyn Write,
+    ) -> Result<Self> {
         let redactor = options.redact.then(Redactor::new).transpose()?;
         let mut exporter = Exporter {
             out,
             options,
             redactor,
-            covered: cover.is_some(),
+            has_cover: cover.is_some(),
             sessions: 0,
         };
         let cover = cover.map(|cover| exporter.masked_cover(cover));
@@ -175,46 +182,46 @@ impl<'a> Exporter<'a> {
             Format::Json => json::begin(exporter.out),
             Format::Jsonl => Ok(()),
         };
-        begun.map_err(unwritten)?;
+        begun.map_err(write_error)?;
         Ok(exporter)
     }
 
     /// Writes one session, or a part of it.
-    pub fn session(&mut self, session: &Session, part: &Part) -> Result<()> {
+    pub fn session(&mut self, session: &Session, part: &ExportPart) -> Result<()> {
         let number = self.sessions;
         self.sessions += 1;
         match self.options.format {
             Format::Json | Format::Jsonl => {
                 let lines = self.options.format == Format::Jsonl;
-                let mut pen = json::Pen::new(self.out, lines, number);
-                pen.session(session, part, self.redactor.as_mut())
+                let mut pen = json::JsonWriter::new(self.out, lines, number);
+                pen.write_session(session, part, self.redactor.as_mut())
             }
             Format::Markdown => {
-                let mut page = markdown::Page::new(self.out, &self.options.zone, self.covered);
-                walk::read(session, part, number, self.redactor.as_mut(), &mut page)
+                let mut page = markdown::Page::new(self.out, &self.options.zone, self.has_cover);
+                reading_order::write_page(session, part, number, self.redactor.as_mut(), &mut page)
             }
             Format::Html => {
-                let mut page = html::Page::new(self.out, &self.options.zone, self.covered);
-                walk::read(session, part, number, self.redactor.as_mut(), &mut page)
+                let mut page = html::Page::new(self.out, &self.options.zone, self.has_cover);
+                reading_order::write_page(session, part, number, self.redactor.as_mut(), &mut page)
             }
         }
     }
 
     /// Ends the document, and tells what was masked.
-    pub fn finish(self) -> Result<Masked> {
+    pub fn finish(self) -> Result<MaskedSecrets> {
         let ended = match self.options.format {
             Format::Html => html::end(self.out),
             Format::Json => json::end(self.out),
             Format::Markdown | Format::Jsonl => Ok(()),
         };
-        ended.and_then(|()| self.out.flush()).map_err(unwritten)?;
+        ended.and_then(|()| self.out.flush()).map_err(write_error)?;
         let masked = self.redactor.map(|redactor| redactor.masked().clone());
         Ok(masked.unwrap_or_default())
     }
 
     fn masked_cover(&mut self, cover: &Cover) -> Cover {
         let mut mask = |text: &str| match &mut self.redactor {
-            Some(redactor) => redactor.text(text).into_owned(),
+            Some(redactor) => redactor.mask_text(text).into_owned(),
             None => text.to_owned(),
         };
         Cover {
@@ -233,6 +240,6 @@ impl fmt::Debug for Exporter<'_> {
     }
 }
 
-fn unwritten(error: io::Error) -> Error {
+fn write_error(error: io::Error) -> Error {
     Error::io("write", "the export", error)
 }

@@ -10,8 +10,8 @@ mod check;
 mod context;
 mod entry;
 mod find;
-mod plain;
 mod rules;
+mod unescape;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -20,12 +20,12 @@ use std::sync::LazyLock;
 
 use crate::error::{Error, Result};
 use crate::json;
-use crate::model::Key;
+use crate::model::EntryKey;
 
 use check::{is_assigned, is_pair_in_base64, is_password_word, is_short_password};
 use context::HEADERS;
 use find::{Finder, Secret};
-use plain::{Escapes, Plain};
+use unescape::{Escapes, UnescapedText};
 
 /// The rules, which are the same for all.
 static FINDER: LazyLock<std::result::Result<Finder, String>> = LazyLock::new(Finder::new);
@@ -34,21 +34,21 @@ static FINDER: LazyLock<std::result::Result<Finder, String>> = LazyLock::new(Fin
 #[derive(Debug)]
 pub struct Redactor {
     finder: &'static Finder,
-    seen: HashSet<(&'static str, Key)>,
-    masked: Masked,
+    seen: HashSet<(&'static str, EntryKey)>,
+    masked: MaskedSecrets,
 }
 
 /// What was masked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Masked {
+pub struct MaskedSecrets {
     /// Different secrets, by rule.
     pub secrets: BTreeMap<&'static str, usize>,
     /// Places where one stood.
     pub places: usize,
 }
 
-impl Masked {
+impl MaskedSecrets {
     /// Different secrets of all rules.
     pub fn total(&self) -> usize {
         self.secrets.values().sum()
@@ -62,17 +62,17 @@ impl Redactor {
         Ok(Redactor {
             finder: finder.map_err(|error| Error::refused(error.clone()))?,
             seen: HashSet::new(),
-            masked: Masked::default(),
+            masked: MaskedSecrets::default(),
         })
     }
 
     /// What was masked so far.
-    pub fn masked(&self) -> &Masked {
+    pub fn masked(&self) -> &MaskedSecrets {
         &self.masked
     }
 
     /// Masks the secrets of a text.
-    pub fn text<'a>(&mut self, text: &'a str) -> Cow<'a, str> {
+    pub fn mask_text<'a>(&mut self, text: &'a str) -> Cow<'a, str> {
         let found = self.finder.find(text);
         if found.is_empty() {
             return Cow::Borrowed(text);
@@ -91,9 +91,9 @@ impl Redactor {
 
     /// Masks the secrets in the strings of a JSON text, whatever their escapes, and leaves everything
     /// else as it is spelled. A member that is named like a secret is one.
-    pub fn json<'a>(&mut self, json: &'a str) -> Cow<'a, str> {
+    pub fn mask_json<'a>(&mut self, json: &'a str) -> Cow<'a, str> {
         if serde_json::from_str::<serde::de::IgnoredAny>(json).is_err() {
-            return self.text(json);
+            return self.mask_text(json);
         }
         let mut out = String::new();
         let mut done = 0;
@@ -103,7 +103,7 @@ impl Redactor {
         let mut named: Option<String> = None;
         for literal in (Literals { json, at: 0 }) {
             let spelled = json.get(literal.clone()).unwrap_or_default();
-            let Some(text) = json::string(spelled) else {
+            let Some(text) = json::decode_string(spelled) else {
                 continue;
             };
             let after = json.get(literal.end..).unwrap_or_default().trim_start();
@@ -115,9 +115,9 @@ impl Redactor {
                     if is("name") || is("key") {
                         named = Some(text.to_string());
                     }
-                    self.member(owner.as_deref().unwrap_or(&name), &text)
+                    self.mask_member(owner.as_deref().unwrap_or(&name), &text)
                 }
-                None => self.text(&text).into_owned(),
+                None => self.mask_text(&text).into_owned(),
             };
             if after.starts_with(':') {
                 name = Some(text.to_string());
@@ -136,17 +136,17 @@ impl Redactor {
     }
 
     /// Masks the text of a member, by its own shape or by the member's name.
-    fn member(&mut self, name: &str, text: &str) -> String {
+    fn mask_member(&mut self, name: &str, text: &str) -> String {
         if HEADERS
             .iter()
             .any(|header| name.eq_ignore_ascii_case(header))
         {
             let front = format!("{name}: ");
             let line = format!("{front}{text}");
-            let masked = self.text(&line);
+            let masked = self.mask_text(&line);
             return masked.strip_prefix(&front).unwrap_or(text).to_owned();
         }
-        let masked = self.text(text).into_owned();
+        let masked = self.mask_text(text).into_owned();
         if masked != text || text.contains([' ', '\n']) {
             return masked;
         }
@@ -164,10 +164,10 @@ impl Redactor {
 
     fn mask(&mut self, secret: &str, rule: &'static str, keep: usize) -> String {
         self.masked.places += 1;
-        if self.seen.insert((rule, Key::of(secret))) {
+        if self.seen.insert((rule, EntryKey::from_text(secret))) {
             *self.masked.secrets.entry(rule).or_default() += 1;
         }
-        let plain = Plain::new(secret, Escapes::Backslash).text;
+        let plain = UnescapedText::new(secret, Escapes::Backslash).text;
         let public = plain.get(..keep).unwrap_or_default();
         format!("{public}[redacted:{rule}]")
     }

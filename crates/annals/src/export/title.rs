@@ -20,8 +20,8 @@ pub(super) fn mask_title(
         false => None,
     };
     Ok(match prompt {
-        Some(prompt) => shorten(&redactor.text(&prompt)),
-        None => redactor.text(title).into_owned(),
+        Some(prompt) => shorten(&redactor.mask_text(&prompt)),
+        None => redactor.mask_text(title).into_owned(),
     })
 }
 
@@ -40,7 +40,7 @@ fn whole_prompt(session: &Session, log: usize, title: &str) -> Result<Option<Str
     };
     let opening = scan.outlines.get(at).and_then(Outline::prompt);
     let mut whole = None;
-    session.each_of(log, &[at], |entry| {
+    session.each_entry_of_log(log, &[at], |entry| {
         if let Body::Message(message) = entry.body {
             let texts = message.blocks.into_iter().filter_map(|block| match block {
                 Block::Text(text) => Some(text),

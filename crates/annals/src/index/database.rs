@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior, params};
 
 use crate::error::Error;
-use crate::store::books::Places;
-use crate::store::{FoundFile, Root};
+use crate::store::usage_collector::DirTimes;
+use crate::store::{Root, RootFile};
 
-use super::{memory, rows, spending, words};
+use super::{root_cache, sessions, text_store, usage};
 
 /// What the database holds, and how: another number means another meaning.
 ///
@@ -25,15 +25,15 @@ pub(super) fn name() -> String {
 }
 
 /// How long another process may take to write.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The tables of each part of the catalogue.
 const TABLES: [&str; 5] = [
     ROOTS,
-    spending::TABLES,
-    rows::TABLES,
-    words::TABLES,
-    memory::TABLES,
+    usage::TABLES,
+    sessions::TABLES,
+    text_store::TABLES,
+    root_cache::TABLES,
 ];
 
 const ROOTS: &str = "
@@ -52,7 +52,7 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 /// A file's path within its root.
-pub(super) fn within<'a>(root: &Root, file: &'a FoundFile) -> &'a [u8] {
+pub(super) fn within<'a>(root: &Root, file: &'a RootFile) -> &'a [u8] {
     let path = file.path.as_os_str().as_bytes();
     let inside = path.strip_prefix(root.path.as_os_str().as_bytes());
     let inside = inside.unwrap_or(path);
@@ -78,15 +78,15 @@ pub(super) fn new_number(database: &Connection, root: &Root) -> rusqlite::Result
 }
 
 /// The last look at all files of a root.
-pub(super) struct Look {
+pub(super) struct RootScan {
     /// When it was, in milliseconds since 1970.
     pub(super) at: i64,
     /// Where something new would show.
-    pub(super) places: Places,
+    pub(super) places: DirTimes,
 }
 
 /// When all files of a root were last looked at; `None` if they never were.
-pub(super) fn looked(database: &Connection, root: &Root) -> rusqlite::Result<Option<Look>> {
+pub(super) fn last_scan(database: &Connection, root: &Root) -> rusqlite::Result<Option<RootScan>> {
     let path = absolute(&root.path);
     let name = params![root.layout.name(), path.as_os_str().as_bytes()];
     let select = "SELECT checked, places FROM root WHERE layout = ?1 AND path = ?2";
@@ -96,13 +96,17 @@ pub(super) fn looked(database: &Connection, root: &Root) -> rusqlite::Result<Opt
     };
     let known = database.query_row(select, name, look).optional()?;
     Ok(known.and_then(|(at, places)| {
-        let places: Places = places?;
-        Some(Look { at, places })
+        let places: DirTimes = places?;
+        Some(RootScan { at, places })
     }))
 }
 
 /// Takes note that all files of a root were looked at.
-pub(super) fn note_look(database: &Connection, root: &Root, look: &Look) -> rusqlite::Result<()> {
+pub(super) fn save_scan(
+    database: &Connection,
+    root: &Root,
+    look: &RootScan,
+) -> rusqlite::Result<()> {
     let number = new_number(database, root)?;
     let places = postcard::to_stdvec(&look.places).unwrap_or_default();
     let update = "UPDATE root SET checked = ?2, places = ?3 WHERE id = ?1";
@@ -111,26 +115,26 @@ pub(super) fn note_look(database: &Connection, root: &Root, look: &Look) -> rusq
 }
 
 /// Why a database is not taken as it is.
-pub(super) enum Refusal {
+pub(super) enum OpenError {
     /// Another one must be made in its place.
     Unusable(String),
     Failed(rusqlite::Error),
 }
 
-impl From<rusqlite::Error> for Refusal {
+impl From<rusqlite::Error> for OpenError {
     fn from(error: rusqlite::Error) -> Self {
         match is_damage(&error) {
-            true => Refusal::Unusable(format!("is damaged ({error})")),
-            false => Refusal::Failed(error),
+            true => OpenError::Unusable(format!("is damaged ({error})")),
+            false => OpenError::Failed(error),
         }
     }
 }
 
-impl Refusal {
+impl OpenError {
     pub(super) fn error(self, path: &Path) -> Error {
         let why = match self {
-            Refusal::Unusable(why) => why,
-            Refusal::Failed(error) => format!("cannot be opened ({error})"),
+            OpenError::Unusable(why) => why,
+            OpenError::Failed(error) => format!("cannot be opened ({error})"),
         };
         Error::refused(format!("the catalogue {} {why}", path.display()))
     }
@@ -166,12 +170,12 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
 /// Opens a database, or makes it.
 ///
 /// SQLite itself waits for others that write, but not for those that are making the database.
-pub(super) fn connect(path: &Path) -> std::result::Result<Connection, Refusal> {
+pub(super) fn connect(path: &Path) -> std::result::Result<Connection, OpenError> {
     const PAUSE: Duration = Duration::from_millis(5);
     let began = Instant::now();
     loop {
         match connect_once(path) {
-            Err(Refusal::Failed(error)) if is_busy(&error) && began.elapsed() < PATIENCE => {
+            Err(OpenError::Failed(error)) if is_busy(&error) && began.elapsed() < BUSY_TIMEOUT => {
                 std::thread::sleep(PAUSE);
             }
             outcome => return outcome,
@@ -186,7 +190,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 }
 
 /// Opens a database that cannot be written, as it is.
-pub(super) fn connect_to_read(path: &Path) -> std::result::Result<Connection, Refusal> {
+pub(super) fn connect_to_read(path: &Path) -> std::result::Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let database = if beside(path, "-wal").exists() {
         // What it holds counts. SQLite reads it where all it needs for that lies there too.
@@ -196,12 +200,12 @@ pub(super) fn connect_to_read(path: &Path) -> std::result::Result<Connection, Re
         let flags = flags | OpenFlags::SQLITE_OPEN_URI;
         Connection::open_with_flags(immutable(path), flags)?
     };
-    database.busy_timeout(PATIENCE)?;
+    database.busy_timeout(BUSY_TIMEOUT)?;
     database.pragma_update(None, "temp_store", "MEMORY")?;
     stay_prepared(&database)?;
     match database.query_row("PRAGMA user_version", [], |row| row.get(0))? {
         VERSION => Ok(database),
-        _ => Err(Refusal::Unusable("is not finished".to_owned())),
+        _ => Err(OpenError::Unusable("is not finished".to_owned())),
     }
 }
 
@@ -228,7 +232,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(beside)
 }
 
-fn connect_once(path: &Path) -> std::result::Result<Connection, Refusal> {
+fn connect_once(path: &Path) -> std::result::Result<Connection, OpenError> {
     // For nobody else to read; what SQLite puts beside it gets the same mode.
     let mut options = fs::OpenOptions::new();
     let _ = options
@@ -239,7 +243,7 @@ fn connect_once(path: &Path) -> std::result::Result<Connection, Refusal> {
         .open(path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut database = Connection::open_with_flags(path, flags)?;
-    database.busy_timeout(PATIENCE)?;
+    database.busy_timeout(BUSY_TIMEOUT)?;
     // It writes nowhere but where it lies.
     database.pragma_update(None, "temp_store", "MEMORY")?;
     stay_prepared(&database)?;
@@ -264,7 +268,7 @@ fn connect_once(path: &Path) -> std::result::Result<Connection, Refusal> {
         }
         other => {
             let why = format!("has the version {other} inside, which its name does not say");
-            return Err(Refusal::Unusable(why));
+            return Err(OpenError::Unusable(why));
         }
     }
     change.commit()?;
@@ -279,7 +283,7 @@ fn stay_prepared(database: &Connection) -> rusqlite::Result<()> {
 
 /// Asks something with few pages kept in memory: to read one again from the system's memory costs less than
 /// to use memory that was not used before.
-pub(super) fn with_little_room<T>(
+pub(super) fn with_small_cache<T>(
     database: &mut Connection,
     ask: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<T> {
@@ -293,7 +297,7 @@ pub(super) fn with_little_room<T>(
 }
 
 /// Makes room for what a large commit changes: pages that are written twice cost more than memory.
-pub(super) fn make_room(database: &Connection) -> rusqlite::Result<()> {
+pub(super) fn grow_cache(database: &Connection) -> rusqlite::Result<()> {
     database.pragma_update(None, "cache_size", -4_096)
 }
 
@@ -320,7 +324,7 @@ mod tests {
 
     /// Whatever its path holds; what is read so leaves nothing beside it.
     #[test]
-    fn a_database_is_read_where_nothing_can_be_written() {
+    fn database_opens_in_read_only_directory() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().join("50% of? #é");
         fs::create_dir(&dir).unwrap();
@@ -337,7 +341,7 @@ mod tests {
 
     /// What others have written so far and not yet put into it counts too.
     #[test]
-    fn a_database_that_is_read_tells_what_lies_beside_it() {
+    fn read_only_connection_sees_uncheckpointed_writes() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.db");
         let writer = connect(&path).ok().unwrap();
@@ -349,10 +353,13 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_not_finished_is_not_read() {
+    fn unfinished_database_is_unusable() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.db");
         fs::write(&path, "").unwrap();
-        assert!(matches!(connect_to_read(&path), Err(Refusal::Unusable(_))));
+        assert!(matches!(
+            connect_to_read(&path),
+            Err(OpenError::Unusable(_))
+        ));
     }
 }

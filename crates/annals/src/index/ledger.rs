@@ -7,14 +7,14 @@ use jiff::Timestamp;
 
 use crate::cost::Ledger;
 use crate::error::Error;
-use crate::store::books::{Books, OwnLog, Tab, are_same};
-use crate::store::{FoundFile, Root, Spent, Store};
+use crate::store::usage_collector::{LogUsage, OwnLog, UsageCollector, are_unchanged};
+use crate::store::{LedgerWithSession, Root, RootFile, Store};
 
-use super::Catalogue;
-use super::database::{Look, PATIENCE, looked, note_look, with_little_room};
-use super::spending::{forget, recall, recent, write};
+use super::Index;
+use super::database::{BUSY_TIMEOUT, RootScan, last_scan, save_scan, with_small_cache};
+use super::usage::{delete, load, recent, write};
 
-impl Catalogue {
+impl Index {
     /// Who spent what. Only what was added to logs since the last time is read.
     pub fn ledger(
         &mut self,
@@ -28,16 +28,16 @@ impl Catalogue {
 
     /// Tells those who ask often that all logs were just looked at, if they were not told lately and
     /// nobody has to wait for it.
-    fn spare_others(&mut self, store: &Store, books: &Books<'_>) {
+    fn spare_others(&mut self, store: &Store, books: &UsageCollector<'_>) {
         const LATELY: i64 = 60_000;
         let now = Timestamp::now().as_millisecond();
         for (number, root) in store.roots().iter().enumerate() {
-            let last = looked(&self.database, root).ok().flatten();
+            let last = last_scan(&self.database, root).ok().flatten();
             if last.is_none_or(|last| !(now - LATELY..=now).contains(&last.at)) {
                 let _ = self.database.busy_timeout(Duration::ZERO);
-                let places = books.places(root, number);
-                let _ = note_look(&self.database, root, &Look { at: now, places });
-                let _ = self.database.busy_timeout(PATIENCE);
+                let places = books.recent_dirs(root, number);
+                let _ = save_scan(&self.database, root, &RootScan { at: now, places });
+                let _ = self.database.busy_timeout(BUSY_TIMEOUT);
             }
         }
     }
@@ -47,42 +47,42 @@ impl Catalogue {
         store: &'a Store,
         progress: &(dyn Fn(u64, u64) + Sync),
         changed_only: bool,
-    ) -> Books<'a> {
-        let mut books = self.remembering(|memory| Books::find(store, memory));
+    ) -> UsageCollector<'a> {
+        let mut books = self.with_root_cache(|memory| UsageCollector::find_logs(store, memory));
         let mut gone = Vec::new();
         for (number, root) in store.roots().iter().enumerate() {
             // All rows are read once.
-            let recalled = with_little_room(&mut self.database, |database| {
-                recall(database, root, number, &mut books, &mut gone, changed_only)
+            let recalled = with_small_cache(&mut self.database, |database| {
+                load(database, root, number, &mut books, &mut gone, changed_only)
             });
             if let Err(error) = recalled {
                 gone.clear();
-                self.begin_anew(&error);
+                self.recreate(&error);
                 break;
             }
         }
         self.read_rest(&mut books, progress);
         // What was not found is gone, if all could be looked at.
-        if books.troubles.is_empty()
-            && let Err(error) = forget(&mut self.database, &gone)
+        if books.errors.is_empty()
+            && let Err(error) = delete(&mut self.database, &gone)
         {
-            self.not_kept(&error);
+            self.save_failed(&error);
         }
         books
     }
 
     /// Reads what is not known, and keeps it.
-    fn read_rest(&mut self, books: &mut Books<'_>, progress: &(dyn Fn(u64, u64) + Sync)) {
+    fn read_rest(&mut self, books: &mut UsageCollector<'_>, progress: &(dyn Fn(u64, u64) + Sync)) {
         let mut failure = None;
         let database = &mut self.database;
-        let keep = |fresh: &[(&Root, &FoundFile, &Tab)]| {
+        let keep = |fresh: &[(&Root, &RootFile, &LogUsage)]| {
             if let Err(error) = write(database, fresh) {
                 failure = Some(error);
             }
         };
-        books.read(keep, progress);
+        books.read_unread(keep, progress);
         if let Some(error) = failure {
-            self.not_kept(&error);
+            self.save_failed(&error);
         }
     }
 
@@ -94,44 +94,48 @@ impl Catalogue {
     /// [`ledger`](Self::ledger). Until then two things may be missing: what is added to a log that
     /// lay still since then, unless it is that session's, and logs in directories that held none when
     /// they were last looked into.
-    pub fn recent(&mut self, store: &Store, asked: &Recent<'_>) -> (Spent, Vec<Error>) {
+    pub fn recent(
+        &mut self,
+        store: &Store,
+        asked: &RecentQuery<'_>,
+    ) -> (LedgerWithSession, Vec<Error>) {
         // Nobody who asks often waits for others.
         const SHORT: Duration = Duration::from_millis(20);
         let _ = self.database.busy_timeout(SHORT);
         let now = asked.now.as_millisecond();
-        let oldest = now - i64::try_from(asked.patience.as_millis()).unwrap_or(i64::MAX);
+        let oldest = now - i64::try_from(asked.max_age.as_millis()).unwrap_or(i64::MAX);
         let mut roots = store.roots().iter();
         let known = roots.all(|root| {
-            let last = looked(&self.database, root).ok().flatten();
+            let last = last_scan(&self.database, root).ok().flatten();
             last.is_some_and(|last| {
-                (oldest..=now).contains(&last.at) && are_same(root, &last.places)
+                (oldest..=now).contains(&last.at) && are_unchanged(root, &last.places)
             })
         });
         let mut troubles = Vec::new();
         if !known {
-            let told = self.notices.len();
+            let told = self.warnings.len();
             let mut books = self.read_all(store, &|_, _| {}, true);
             // What was not kept cannot be asked for.
-            if self.notices.len() > told {
+            if self.warnings.len() > told {
                 return self.all(store, asked);
             }
             for (number, root) in store.roots().iter().enumerate() {
-                let places = books.places(root, number);
-                if note_look(&self.database, root, &Look { at: now, places }).is_err() {
+                let places = books.recent_dirs(root, number);
+                if save_scan(&self.database, root, &RootScan { at: now, places }).is_err() {
                     return self.all(store, asked);
                 }
             }
-            troubles.append(&mut books.troubles);
+            troubles.append(&mut books.errors);
         }
         let since = asked.since.as_millisecond();
-        let mut books = Books::none(store);
+        let mut books = UsageCollector::new(store);
         for (number, root) in store.roots().iter().enumerate() {
-            let log = asked.session.and_then(|log| OwnLog::of(root, log));
+            let log = asked.session.and_then(|log| OwnLog::new(root, log));
             let session = log.as_ref().and_then(|log| log.artifact.session.as_ref());
             let rows = match recent(&self.database, root, since, session) {
                 Ok(rows) => rows,
                 Err(error) => {
-                    self.begin_anew(&error);
+                    self.recreate(&error);
                     return self.all(store, asked);
                 }
             };
@@ -149,21 +153,21 @@ impl Catalogue {
             }
         }
         self.read_rest(&mut books, &|_, _| {});
-        books.troubles.append(&mut troubles);
-        books.ledger_with(asked.session)
+        books.errors.append(&mut troubles);
+        books.ledger_with_session(asked.session)
     }
 
     /// All there is, for those who asked for less.
-    fn all(&mut self, store: &Store, asked: &Recent<'_>) -> (Spent, Vec<Error>) {
+    fn all(&mut self, store: &Store, asked: &RecentQuery<'_>) -> (LedgerWithSession, Vec<Error>) {
         let books = self.read_all(store, &|_, _| {}, false);
-        books.ledger_with(asked.session)
+        books.ledger_with_session(asked.session)
     }
 }
 
 /// What is asked for by those who ask often.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Recent<'a> {
+pub struct RecentQuery<'a> {
     /// The time it is.
     pub now: Timestamp,
     /// Responses since then are wanted; older ones may be among the answers.
@@ -171,17 +175,17 @@ pub struct Recent<'a> {
     /// The log of a session of which all responses are wanted.
     pub session: Option<&'a Path>,
     /// All logs are looked at again if this time has passed since they were.
-    pub patience: Duration,
+    pub max_age: Duration,
 }
 
-impl<'a> Recent<'a> {
+impl<'a> RecentQuery<'a> {
     /// Responses since some time.
     pub fn new(now: Timestamp, since: Timestamp) -> Self {
-        Recent {
+        RecentQuery {
             now,
             since,
             session: None,
-            patience: Duration::from_secs(5 * 60),
+            max_age: Duration::from_secs(5 * 60),
         }
     }
 

@@ -3,21 +3,21 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::cost::{Pricing, Tally};
+use crate::cost::{PriceFn, Tally};
 use crate::error::Result;
-use crate::model::Key;
-use crate::store::listing::{self, Facts};
-use crate::store::talks::Talks;
+use crate::model::EntryKey;
+use crate::store::conversations::Conversations;
+use crate::store::session_summary::{self, SessionSummary};
 use crate::store::{
-    ConversationInfo, FoundFile, Inventory, Session, SessionFiles, SessionInfo, Store, read_each,
+    ConversationInfo, Inventory, RootFile, Session, SessionFiles, SessionInfo, Store, read_each,
 };
 
-use super::Catalogue;
-use super::row::{self, Names};
-use super::rows::{Entry, Fresh, Met, Sorted, recall, write};
-use super::seal::Stamp;
+use super::Index;
+use super::fingerprint::Fingerprint;
+use super::session_codec::{self, Names};
+use super::sessions::{NewRow, RowState, SortedSessions, StoredRow, load, write};
 
-impl Catalogue {
+impl Index {
     /// Sums up every session, as [`Store::sessions`] does.
     pub fn sessions(
         &mut self,
@@ -27,7 +27,7 @@ impl Catalogue {
     ) -> Vec<Result<SessionInfo>> {
         let facts = self.gather(store, inventory, progress, &mut All::default());
         let all: Vec<&SessionFiles> = inventory.sessions.iter().collect();
-        listing::list(&all, facts, &store.keep_days(inventory))
+        session_summary::make_infos(&all, facts, &store.retention_days(inventory))
     }
 
     /// The conversations of some sessions, as [`Store::conversations`] tells them.
@@ -36,7 +36,7 @@ impl Catalogue {
         store: &Store,
         inventory: &Inventory,
         wanted: &[usize],
-        price: Pricing<'_>,
+        price: PriceFn<'_>,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Vec<Result<Vec<(ConversationInfo, Tally)>>> {
         let mut is_wanted = vec![false; inventory.sessions.len()];
@@ -50,8 +50,8 @@ impl Catalogue {
             names: Names::default(),
         };
         let found = self.gather(store, inventory, progress, &mut gathering);
-        let mut talks: Vec<Option<Result<Talks>>> = Vec::with_capacity(found.len());
-        let mut folders: HashMap<_, HashMap<Key, Box<str>>> = HashMap::new();
+        let mut talks: Vec<Option<Result<Conversations>>> = Vec::with_capacity(found.len());
+        let mut folders: HashMap<_, HashMap<EntryKey, Box<str>>> = HashMap::new();
         for (files, found) in inventory.sessions.iter().zip(found) {
             talks.push(match found {
                 Err(error) => Some(Err(error)),
@@ -69,8 +69,8 @@ impl Catalogue {
             let talks = talks.get_mut(at)?.take()?;
             let summaries = folders.get(&place(files)).unwrap_or(&nothing);
             Some(talks.map(|talks| {
-                let sums = talks.sums(price);
-                let rows = talks.rows(files, summaries, &sums);
+                let sums = talks.totals(price);
+                let rows = talks.into_infos(files, summaries, &sums);
                 rows.into_iter().zip(sums).collect()
             }))
         });
@@ -79,7 +79,7 @@ impl Catalogue {
 
     /// Takes what is known of sessions that are as they were, reads the others, and keeps what was
     /// read.
-    pub(super) fn gather<G: Gathering>(
+    pub(super) fn gather<G: RowCollector>(
         &mut self,
         store: &Store,
         inventory: &Inventory,
@@ -89,16 +89,16 @@ impl Catalogue {
         let all = &inventory.sessions;
         let mut found: Vec<Option<Result<G::Told>>> = all.iter().map(|_| None).collect();
         for root in store.roots() {
-            let sorted = Sorted::of(root, all);
-            let recalled = recall(&self.database, &sorted, G::TALKS, |at, _, met| {
-                if let Met::Same(row) = met
+            let sorted = SortedSessions::new(root, all);
+            let recalled = load(&self.database, &sorted, G::TALKS, |at, _, met| {
+                if let RowState::Same(row) = met
                     && let Some(slot) = found.get_mut(at)
                 {
                     *slot = gathering.known(at, &row).map(Ok);
                 }
             });
             let gone = recalled.unwrap_or_else(|error| {
-                self.begin_anew(&error);
+                self.recreate(&error);
                 Vec::new()
             });
             let unknown = |(at, _): &&(usize, &SessionFiles)| matches!(found.get(*at), Some(None));
@@ -123,7 +123,7 @@ impl Catalogue {
         // A store may be asked about others' sessions.
         let others = all.iter().zip(&mut found).enumerate();
         for (at, (files, slot)) in others.filter(|(_, (_, slot))| slot.is_none()) {
-            let reading = Session::read(files.clone()).map(|session| Reading::of(&session));
+            let reading = Session::read(files.clone()).map(|session| SessionReading::new(&session));
             *slot = Some(reading.map(|reading| gathering.read(at, reading)));
         }
         found.into_iter().flatten().collect()
@@ -132,7 +132,7 @@ impl Catalogue {
 
 /// What a list makes of its sessions, one after the other, so that it holds no more of each than it
 /// shows.
-pub(super) trait Gathering {
+pub(super) trait RowCollector {
     /// What it makes of one.
     type Told;
 
@@ -140,10 +140,10 @@ pub(super) trait Gathering {
     const TALKS: bool = false;
 
     /// Takes the row of a session that is as it was; one that it cannot read is a miss.
-    fn known(&mut self, at: usize, row: &Entry<'_>) -> Option<Self::Told>;
+    fn known(&mut self, at: usize, row: &StoredRow<'_>) -> Option<Self::Told>;
 
     /// Takes a session that was read just now.
-    fn read(&mut self, at: usize, reading: Reading) -> Self::Told;
+    fn read(&mut self, at: usize, reading: SessionReading) -> Self::Told;
 }
 
 /// What is known of every session.
@@ -152,14 +152,14 @@ struct All {
     names: Names,
 }
 
-impl Gathering for All {
-    type Told = Facts;
+impl RowCollector for All {
+    type Told = SessionSummary;
 
-    fn known(&mut self, _: usize, row: &Entry<'_>) -> Option<Facts> {
-        row::read(row.facts, &mut self.names)
+    fn known(&mut self, _: usize, row: &StoredRow<'_>) -> Option<SessionSummary> {
+        session_codec::decode(row.facts, &mut self.names)
     }
 
-    fn read(&mut self, _: usize, reading: Reading) -> Facts {
+    fn read(&mut self, _: usize, reading: SessionReading) -> SessionSummary {
         reading.facts
     }
 }
@@ -176,21 +176,25 @@ impl Conversing {
     }
 }
 
-impl Gathering for Conversing {
-    type Told = (Vec<(Key, Box<str>)>, Option<Talks>);
+impl RowCollector for Conversing {
+    type Told = (Vec<(EntryKey, Box<str>)>, Option<Conversations>);
 
     const TALKS: bool = true;
 
-    fn known(&mut self, at: usize, row: &Entry<'_>) -> Option<Self::Told> {
-        let facts = row::read(row.facts, &mut self.names)?;
+    fn known(&mut self, at: usize, row: &StoredRow<'_>) -> Option<Self::Told> {
+        let facts = session_codec::decode(row.facts, &mut self.names)?;
         let talks = match self.is_wanted(at) {
-            true => Some(row::read_talks(row.talks, &facts, &mut self.names)?),
+            true => Some(session_codec::decode_conversations(
+                row.talks,
+                &facts,
+                &mut self.names,
+            )?),
             false => None,
         };
         Some((facts.summaries, talks))
     }
 
-    fn read(&mut self, at: usize, reading: Reading) -> Self::Told {
+    fn read(&mut self, at: usize, reading: SessionReading) -> Self::Told {
         let talks = self.is_wanted(at).then_some(reading.talks);
         (reading.facts.summaries, talks)
     }
@@ -198,8 +202,8 @@ impl Gathering for Conversing {
 
 /// Reads sessions of a root and keeps what was read.
 struct Keep<'a> {
-    catalogue: &'a mut Catalogue,
-    sorted: &'a Sorted<'a>,
+    catalogue: &'a mut Index,
+    sorted: &'a SortedSessions<'a>,
     all_seen: bool,
     /// Something could not be kept.
     failed: bool,
@@ -212,7 +216,7 @@ impl Keep<'_> {
         &mut self,
         work: &[(usize, &SessionFiles)],
         progress: &(dyn Fn(u64, u64) + Sync),
-        mut take: impl FnMut(usize, Result<Box<Reading>>),
+        mut take: impl FnMut(usize, Result<Box<SessionReading>>),
     ) {
         let total = work.iter().map(|(_, files)| files.log_bytes()).sum();
         let mut done = 0;
@@ -223,12 +227,14 @@ impl Keep<'_> {
             let sessions: Vec<&SessionFiles> = portion.iter().map(|(_, files)| *files).collect();
             let now = SystemTime::now();
             let told = |part: u64, _| progress(done + part, total);
-            let read = read_each(&sessions, &told, &|session| Box::new(Reading::of(&session)));
+            let read = read_each(&sessions, &told, &|session| {
+                Box::new(SessionReading::new(&session))
+            });
             done += sessions.iter().map(|files| files.log_bytes()).sum::<u64>();
             let fresh = sessions.iter().zip(&read).filter_map(|(files, reading)| {
                 let reading = reading.as_ref().ok()?;
                 let (facts, talks) = reading.rows.as_ref()?;
-                is_settled(files, now).then_some(Fresh {
+                is_stable(files, now).then_some(NewRow {
                     files,
                     stamp: reading.stamp,
                     facts,
@@ -242,7 +248,7 @@ impl Keep<'_> {
         }
     }
 
-    fn write(&mut self, fresh: &[Fresh<'_>], tidy: &[usize]) {
+    fn write(&mut self, fresh: &[NewRow<'_>], tidy: &[usize]) {
         // Where one portion cannot be kept, the next cannot either.
         if self.failed {
             return;
@@ -250,32 +256,40 @@ impl Keep<'_> {
         let database = &mut self.catalogue.database;
         if let Err(error) = write(database, self.sorted, fresh, tidy, self.all_seen) {
             self.failed = true;
-            self.catalogue.not_kept(&error);
+            self.catalogue.save_failed(&error);
         }
     }
 }
 
 /// What was read of a session, and how it is kept.
-pub(super) struct Reading {
-    pub(super) facts: Facts,
-    talks: Talks,
-    stamp: Stamp,
+pub(super) struct SessionReading {
+    pub(super) facts: SessionSummary,
+    talks: Conversations,
+    stamp: Fingerprint,
     /// Its row and its conversations, spelled.
     rows: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-impl Reading {
+impl SessionReading {
     /// Its row, if it has one.
     pub(super) fn row(&self) -> Option<&[u8]> {
         self.rows.as_ref().map(|(facts, _)| facts.as_slice())
     }
 
-    fn of(session: &Session) -> Self {
-        let (facts, talks) = (Facts::of(session), Talks::of(session));
-        let stamp = Stamp::of(&session.files);
-        let spelled = || Some((row::spell(&facts)?, row::spell_talks(&talks, &facts)?));
+    fn new(session: &Session) -> Self {
+        let (facts, talks) = (
+            SessionSummary::from_session(session),
+            Conversations::from_session(session),
+        );
+        let stamp = Fingerprint::from_session(&session.files);
+        let spelled = || {
+            Some((
+                session_codec::encode(&facts)?,
+                session_codec::encode_conversations(&talks, &facts)?,
+            ))
+        };
         // What could not be read now may be readable when nothing about it has changed.
-        Reading {
+        SessionReading {
             rows: session.complete.then(spelled).flatten(),
             facts,
             talks,
@@ -299,11 +313,11 @@ fn portion(work: &[(usize, &SessionFiles)]) -> usize {
 
 /// Whether whatever is done to a session's files from `now` on changes their times. Clocks of file
 /// systems tick slowly, and what is done twice within a tick looks as if it were done once.
-fn is_settled(files: &SessionFiles, now: SystemTime) -> bool {
+fn is_stable(files: &SessionFiles, now: SystemTime) -> bool {
     const TICK: Duration = Duration::from_millis(20);
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let before = now.saturating_sub(TICK).as_nanos() as i64;
-    let mut volumes = files.files().flat_map(FoundFile::volumes);
+    let mut volumes = files.files().flat_map(RootFile::volumes);
     volumes.all(|file| file.id.ctime_ns < before)
 }
 

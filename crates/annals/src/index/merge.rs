@@ -4,9 +4,11 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, params};
 
-use crate::search::word::Token;
+use crate::search::tokenizer::Token;
 
-use super::words::{Segment, add_segment, block_of, damaged, segments, stretch_of, stretches_of};
+use super::text_store::{
+    Segment, add_segment, damaged, decode_block, decode_range, range_ids, segments,
+};
 
 /// So many segments of about one size are merged into one, so that few must be looked into and every
 /// word is written a few times at most.
@@ -21,7 +23,7 @@ pub(super) fn tidy(database: &Connection) -> rusqlite::Result<()> {
             let living: u32 = database.query_row(
                 "SELECT coalesce(sum(documents), 0) FROM stretch
                  WHERE id BETWEEN ?1 AND ?2 AND text != 0",
-                stretches_of(segment.0),
+                range_ids(segment.0),
                 |row| row.get(0),
             )?;
             if living == 0 {
@@ -51,7 +53,7 @@ fn drop_segment(database: &Connection, segment: i64) -> rusqlite::Result<()> {
         database.prepare_cached(delete)?.execute([segment])?;
     }
     let mut delete = database.prepare_cached("DELETE FROM stretch WHERE id BETWEEN ?1 AND ?2")?;
-    delete.execute(stretches_of(segment)).map(|_| ())
+    delete.execute(range_ids(segment)).map(|_| ())
 }
 
 /// Makes one segment of several, without the documents that are gone.
@@ -65,9 +67,9 @@ pub(super) fn merge(database: &Connection, segments: &[Segment]) -> rusqlite::Re
         let mut query = database.prepare_cached(
             "SELECT id, documents, text, spans FROM stretch WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
         )?;
-        let mut rows = query.query(stretches_of(*segment))?;
+        let mut rows = query.query(range_ids(*segment))?;
         while let Some(row) = rows.next()? {
-            let (first, stretch) = stretch_of(*segment, row)?;
+            let (first, stretch) = decode_range(*segment, row)?;
             if stretch.text.is_none() {
                 continue;
             }
@@ -141,7 +143,7 @@ impl MergeCursor<'_> {
             .prepare_cached("SELECT first, block FROM word WHERE segment = ?1 AND first = ?2")?;
         let mut rows = query.query(params![self.segment, key])?;
         let row = rows.next()?.ok_or_else(damaged)?;
-        let block = block_of(self.segment, row)?;
+        let block = decode_block(self.segment, row)?;
         // They come in their order, so this ends.
         if !block.next.is_empty() && block.next <= key.as_slice() {
             return Err(damaged());

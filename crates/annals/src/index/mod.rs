@@ -5,31 +5,31 @@
 //! without it, and deleting it costs time and nothing else. (A file that grew and was also changed
 //! in place, more than 4 KiB before its old end, is not noticed. No agent does that.)
 
-mod catalogue;
-mod covered;
+mod coverage;
 mod database;
-mod learn;
+mod fingerprint;
 mod ledger;
 mod listing;
-mod memory;
+mod location;
 mod merge;
 mod newest;
-mod place;
-mod row;
-mod rows;
-mod seal;
+mod open;
+mod root_cache;
+mod row_bytes;
 mod search;
 mod segment;
+mod session_codec;
+mod sessions;
 mod sources;
-mod spelling;
-mod spending;
 mod status;
-mod still;
-mod tab;
-mod words;
+mod text_store;
+mod text_update;
+mod unchanged_roots;
+mod usage;
+mod usage_codec;
 
-pub use catalogue::{Catalogue, Notice};
-pub use ledger::Recent;
-pub use place::{CatalogueFile, CatalogueFileKind};
-pub use status::{Part, RootStatus, Status};
-pub use still::Searched;
+pub use ledger::RecentQuery;
+pub use location::{IndexFile, IndexFileKind};
+pub use open::{Index, Warning};
+pub use status::{IndexStatus, PartStatus, RootStatus};
+pub use unchanged_roots::StoreSearch;

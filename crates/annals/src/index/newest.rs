@@ -6,56 +6,56 @@
 use std::collections::HashMap;
 
 use crate::error::Result;
-use crate::store::listing::{self, Copies, Facts};
+use crate::store::session_summary::{self, RepeatedResponses, SessionSummary};
 use crate::store::{Inventory, Session, SessionFiles, SessionInfo, Store};
 
-use super::Catalogue;
-use super::listing::{Gathering, Reading};
-use super::row::{self, Glance, Names};
-use super::rows::Entry;
+use super::Index;
+use super::listing::{RowCollector, SessionReading};
+use super::session_codec::{self, Names, RowSummary};
+use super::sessions::StoredRow;
 
 /// What is known of a session.
 enum Known {
     /// A row, by its bytes among all of them.
-    Row(std::ops::Range<usize>, Glance),
+    Row(std::ops::Range<usize>, RowSummary),
     /// It was read just now, and has no row.
-    Facts(Box<Facts>),
+    SessionSummary(Box<SessionSummary>),
 }
 
 /// The rows of all sessions as they are spelled, which is a fraction of what they tell.
 struct Glances {
     rows: Vec<u8>,
-    copies: Copies,
+    copies: RepeatedResponses,
 }
 
 impl Glances {
     fn glance(&mut self, at: usize, row: &[u8]) -> Option<Known> {
-        let seen = row::glance(row, |message| self.copies.add(at, message))?;
+        let seen = session_codec::decode_summary(row, |message| self.copies.add(at, message))?;
         let start = self.rows.len();
         self.rows.extend_from_slice(row);
         Some(Known::Row(start..self.rows.len(), seen))
     }
 }
 
-impl Gathering for Glances {
+impl RowCollector for Glances {
     type Told = Known;
 
-    fn known(&mut self, at: usize, row: &Entry<'_>) -> Option<Known> {
+    fn known(&mut self, at: usize, row: &StoredRow<'_>) -> Option<Known> {
         self.glance(at, row.facts)
     }
 
-    fn read(&mut self, at: usize, reading: Reading) -> Known {
+    fn read(&mut self, at: usize, reading: SessionReading) -> Known {
         let row = reading.row().and_then(|row| self.glance(at, row));
         row.unwrap_or_else(|| {
             let facts = reading.facts;
             let keys = facts.charges.iter().filter_map(|charge| charge.response);
             keys.for_each(|key| self.copies.add(at, key.message));
-            Known::Facts(Box::new(facts))
+            Known::SessionSummary(Box::new(facts))
         })
     }
 }
 
-impl Catalogue {
+impl Index {
     /// The most recent sessions, as [`Store::newest_sessions`] tells them.
     pub fn newest_sessions(
         &mut self,
@@ -67,16 +67,16 @@ impl Catalogue {
         let all = &inventory.sessions;
         let mut glances = Glances {
             rows: Vec::new(),
-            copies: Copies::new(all.len(), all.len()),
+            copies: RepeatedResponses::new(all.len(), all.len()),
         };
         let gathered = self.gather(store, inventory, progress, &mut glances);
         let Glances { rows, copies } = glances;
         let known = |at: usize| gathered.get(at).and_then(|one| one.as_ref().ok());
         let times = all.iter().enumerate().filter_map(|(at, files)| {
-            let updated = listing::last_at_work(files, known(at)?.updated());
+            let updated = session_summary::last_active(files, known(at)?.updated());
             Some((at, updated, &files.id))
         });
-        let chosen = listing::newest(times, limit);
+        let chosen = session_summary::newest(times, limit);
         let mut shown = vec![false; all.len()];
         for at in &chosen {
             shown.get_mut(*at).into_iter().for_each(|is| *is = true);
@@ -87,7 +87,7 @@ impl Catalogue {
         let mut failed = Vec::new();
         // Where the rows of those that are shown stand among those that count.
         let mut places: HashMap<usize, usize> = HashMap::with_capacity(chosen.len());
-        let (mut sessions, mut facts): (Vec<&SessionFiles>, Vec<Result<Facts>>) =
+        let (mut sessions, mut facts): (Vec<&SessionFiles>, Vec<Result<SessionSummary>>) =
             Default::default();
         let mut names = Names::default();
         for (at, (files, one)) in all.iter().zip(gathered).enumerate() {
@@ -105,12 +105,13 @@ impl Catalogue {
                 continue;
             }
             let read = match one {
-                Known::Facts(facts) => Ok(*facts),
+                Known::SessionSummary(facts) => Ok(*facts),
                 Known::Row(bytes, _) => {
                     let bytes = rows.get(bytes).unwrap_or_default();
-                    let row = row::read(bytes, &mut names).map(Ok);
+                    let row = session_codec::decode(bytes, &mut names).map(Ok);
                     row.unwrap_or_else(|| {
-                        Session::read(files.clone()).map(|session| Facts::of(&session))
+                        Session::read(files.clone())
+                            .map(|session| SessionSummary::from_session(&session))
                     })
                 }
             };
@@ -120,7 +121,7 @@ impl Catalogue {
             sessions.push(files);
             facts.push(read);
         }
-        let rows = listing::list(&sessions, facts, &store.keep_days(inventory));
+        let rows = session_summary::make_infos(&sessions, facts, &store.retention_days(inventory));
         let mut rows: Vec<Option<Result<SessionInfo>>> = rows.into_iter().map(Some).collect();
         let chosen = chosen.iter().filter_map(|at| places.get(at));
         let mut found: Vec<Result<SessionInfo>> =
@@ -134,21 +135,21 @@ impl Known {
     fn updated(&self) -> Option<jiff::Timestamp> {
         match self {
             Known::Row(_, seen) => seen.updated,
-            Known::Facts(facts) => facts.updated,
+            Known::SessionSummary(facts) => facts.updated,
         }
     }
 
     fn guessed(&self) -> bool {
         match self {
             Known::Row(_, seen) => seen.guessed,
-            Known::Facts(facts) => facts.project.guessed,
+            Known::SessionSummary(facts) => facts.project.guessed,
         }
     }
 
     fn summaries(&self) -> bool {
         match self {
             Known::Row(_, seen) => seen.summaries,
-            Known::Facts(facts) => !facts.summaries.is_empty(),
+            Known::SessionSummary(facts) => !facts.summaries.is_empty(),
         }
     }
 }

@@ -7,15 +7,15 @@ use rusqlite::Connection;
 
 use crate::error::Result;
 use crate::model::Span;
-use crate::search::word::{Lookup, lookups};
-use crate::search::{Found, Hunt, Matcher, Plan, Query, Term, TermKind};
+use crate::search::tokenizer::{Lookup, lookups};
+use crate::search::{Matcher, Query, ScanPlan, SearchResults, SearchRun, Term, TermKind};
 use crate::store::Inventory;
 
-use super::Catalogue;
-use super::covered::{Covered, Texts};
-use super::database::with_little_room;
+use super::Index;
+use super::coverage::{Coverage, RootTexts};
+use super::database::with_small_cache;
 use super::segment::Documents;
-use super::words;
+use super::text_store;
 
 /// A word of so many bytes is in most records.
 const SHORT: usize = 3;
@@ -27,47 +27,47 @@ const FEW: u32 = 512;
 const PIECES: usize = 16;
 
 /// Records that may be what is wanted, by the numbers of their texts.
-pub(super) type Worth = HashMap<i64, Vec<Span>>;
+pub(super) type Candidates = HashMap<i64, Vec<Span>>;
 
-impl Catalogue {
+impl Index {
     /// Looks for something in all sessions of an inventory.
     ///
     /// What was added to logs since [`learn`](Self::learn) is read, and so is all of them if the
     /// query has no words. The answer is that of [`Store::search`](crate::store::Store::search).
-    pub fn search(&mut self, inventory: &Inventory, query: &Query) -> Result<Found> {
-        let hunt = Hunt::new(inventory, query)?;
-        self.behind = true;
+    pub fn search(&mut self, inventory: &Inventory, query: &Query) -> Result<SearchResults> {
+        let hunt = SearchRun::new(inventory, query)?;
+        self.text_outdated = true;
         let plans = self.plans(&hunt, inventory).unwrap_or_else(|error| {
-            self.begin_anew(&error);
+            self.recreate(&error);
             None
         });
-        let all = || hunt.sources.iter().map(|_| Plan::ALL).collect();
+        let all = || hunt.sources.iter().map(|_| ScanPlan::ALL).collect();
         Ok(hunt.run(plans.unwrap_or_else(all)))
     }
 
     /// Whether there may be more to [`learn`](Self::learn) than the last search knew of.
-    pub fn is_behind(&self) -> bool {
-        self.behind
+    pub fn needs_text_update(&self) -> bool {
+        self.text_outdated
     }
 
     /// Where looking is worthwhile; `None` if that is everywhere.
     fn plans(
         &mut self,
-        hunt: &Hunt<'_>,
+        hunt: &SearchRun<'_>,
         inventory: &Inventory,
-    ) -> rusqlite::Result<Option<Vec<Plan>>> {
-        if !narrows(&hunt.matcher) {
+    ) -> rusqlite::Result<Option<Vec<ScanPlan>>> {
+        if !can_use_index(&hunt.matcher) {
             return Ok(None);
         }
-        let behind = &mut self.behind;
-        with_little_room(&mut self.database, |database| {
+        let behind = &mut self.text_outdated;
+        with_small_cache(&mut self.database, |database| {
             plan(database, hunt, inventory, behind)
         })
     }
 }
 
 /// Whether an index can tell anything about what is wanted.
-pub(super) fn narrows(matcher: &Matcher) -> bool {
+pub(super) fn can_use_index(matcher: &Matcher) -> bool {
     let narrowed = matcher.narrow(
         &mut |term| wanted(term).map(|_| ()),
         &mut |(), ()| (),
@@ -80,19 +80,19 @@ pub(super) fn narrows(matcher: &Matcher) -> bool {
 /// learn.
 fn plan(
     database: &mut Connection,
-    hunt: &Hunt<'_>,
+    hunt: &SearchRun<'_>,
     inventory: &Inventory,
     behind: &mut bool,
-) -> rusqlite::Result<Option<Vec<Plan>>> {
+) -> rusqlite::Result<Option<Vec<ScanPlan>>> {
     // One state of the database, whatever others do meanwhile.
     let database = database.transaction()?;
-    let mut covered = Covered::default();
+    let mut covered = Coverage::default();
     let mut known = true;
-    for texts in Texts::of(inventory) {
+    for texts in RootTexts::from_inventory(inventory) {
         known &= covered.add(&database, &texts)?;
     }
     *behind = !known;
-    let Some(worth) = worth(&database, &hunt.matcher)? else {
+    let Some(worth) = candidates(&database, &hunt.matcher)? else {
         return Ok(None);
     };
     for text in worth.keys() {
@@ -102,9 +102,12 @@ fn plan(
 }
 
 /// The records that may be what is wanted, by the numbers of their texts; `None` if that cannot be told.
-pub(super) fn worth(database: &Connection, matcher: &Matcher) -> rusqlite::Result<Option<Worth>> {
-    let mut worth = Worth::new();
-    for segment in words::segments(database)? {
+pub(super) fn candidates(
+    database: &Connection,
+    matcher: &Matcher,
+) -> rusqlite::Result<Option<Candidates>> {
+    let mut worth = Candidates::new();
+    for segment in text_store::segments(database)? {
         let mut failure = None;
         let mut look_up = |term: &Term| -> Option<Documents> {
             let mut all: Option<Documents> = None;
@@ -119,7 +122,7 @@ pub(super) fn worth(database: &Connection, matcher: &Matcher) -> rusqlite::Resul
                 if all.as_ref().is_some_and(|all| all.count() <= enough) {
                     break;
                 }
-                match words::look_up(database, segment, lookup) {
+                match text_store::look_up(database, segment, lookup) {
                     Err(error) => failure = Some(error),
                     Ok(found) => {
                         all = Some(match all {
@@ -142,7 +145,7 @@ pub(super) fn worth(database: &Connection, matcher: &Matcher) -> rusqlite::Resul
         let Some(found) = found else {
             return Ok(None);
         };
-        for (text, mut spans) in words::places(database, segment.0, &found)? {
+        for (text, mut spans) in text_store::places(database, segment.0, &found)? {
             worth.entry(text).or_default().append(&mut spans);
         }
     }
@@ -150,7 +153,7 @@ pub(super) fn worth(database: &Connection, matcher: &Matcher) -> rusqlite::Resul
 }
 
 /// What must be looked at in each source.
-pub(super) fn plans(hunt: &Hunt<'_>, covered: &Covered, worth: &Worth) -> Vec<Plan> {
+pub(super) fn plans(hunt: &SearchRun<'_>, covered: &Coverage, worth: &Candidates) -> Vec<ScanPlan> {
     let plans = hunt.sources.iter().map(|source| {
         let (text, from) = covered.get(&source.files.root, source.file);
         let spans = text.and_then(|text| worth.get(&text));
@@ -163,8 +166,8 @@ pub(super) fn plans(hunt: &Hunt<'_>, covered: &Covered, worth: &Worth) -> Vec<Pl
         // To read most of a file in many pieces costs more than to read it.
         let bytes: u64 = spans.iter().map(|span| span.len).sum();
         match spans.len() > PIECES && bytes > from / 2 {
-            true => Plan::ALL,
-            false => Plan { spans, from },
+            true => ScanPlan::ALL,
+            false => ScanPlan { spans, from },
         }
     });
     plans.collect()

@@ -6,7 +6,7 @@
 
 use hashbrown::HashTable;
 
-use crate::search::word::Token;
+use crate::search::tokenizer::Token;
 
 /// A block of tokens holds about so many bytes. One is read to look up a token, and four fill a page of
 /// the database.
@@ -14,7 +14,7 @@ const BLOCK: usize = 3_800;
 
 /// The tokens of documents that are being read.
 #[derive(Default)]
-pub(super) struct Collected {
+pub(super) struct TokenCollector {
     /// Numbers of tokens, found by the token.
     numbers: HashTable<u32>,
     tokens: Vec<Token>,
@@ -26,7 +26,7 @@ pub(super) struct Collected {
     pub(super) documents: u32,
 }
 
-impl Collected {
+impl TokenCollector {
     /// Takes note that a token stands in the document that is being read.
     pub(super) fn add(&mut self, token: Token) {
         let tokens = &self.tokens;
@@ -56,7 +56,7 @@ impl Collected {
     }
 
     /// Ends the document.
-    pub(super) fn end(&mut self) {
+    pub(super) fn end_document(&mut self) {
         self.documents += 1;
     }
 
@@ -77,7 +77,7 @@ impl Collected {
 fn hash(token: Token) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |sum: u64, word: &u64| (sum ^ word).wrapping_mul(FACTOR).rotate_left(29);
-    let sum = token.words().iter().fold(FACTOR, mix);
+    let sum = token.to_u64s().iter().fold(FACTOR, mix);
     sum ^ (sum >> 32)
 }
 
@@ -101,7 +101,7 @@ impl Blocks {
             self.first = token;
             self.last = Token::default();
         }
-        let (bytes, last) = (token.bytes(), self.last.bytes());
+        let (bytes, last) = (token.to_bytes(), self.last.to_bytes());
         let len = token.len();
         let same = bytes
             .iter()
@@ -117,10 +117,10 @@ impl Blocks {
         let mut list = Vec::with_capacity(documents.len() + 4);
         let mut before = 0;
         for document in documents {
-            put(&mut list, u64::from(document - before));
+            put_varint(&mut list, u64::from(document - before));
             before = *document;
         }
-        put(&mut self.bytes, list.len() as u64);
+        put_varint(&mut self.bytes, list.len() as u64);
         self.bytes.append(&mut list);
         full
     }
@@ -148,7 +148,7 @@ impl<'a> Block<'a> {
 }
 
 impl<'a> Iterator for Block<'a> {
-    type Item = (Token, List<'a>);
+    type Item = (Token, DocumentList<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
         let ([same, len], rest) = self.rest.split_first_chunk::<2>()?;
@@ -158,35 +158,35 @@ impl<'a> Iterator for Block<'a> {
             .get_mut(usize::from(*same)..end)?
             .copy_from_slice(fresh);
         self.last.get_mut(end..)?.fill(0);
-        let bytes = usize::try_from(get(&mut rest)?).ok()?;
+        let bytes = usize::try_from(get_varint(&mut rest)?).ok()?;
         let (list, rest) = rest.split_at_checked(bytes)?;
         self.rest = rest;
-        let list = List {
+        let list = DocumentList {
             rest: list,
             last: 0,
         };
-        Some((Token::read(&self.last), list))
+        Some((Token::from_bytes(&self.last), list))
     }
 }
 
 /// The documents of a token.
-pub(super) struct List<'a> {
+pub(super) struct DocumentList<'a> {
     rest: &'a [u8],
     last: u32,
 }
 
-impl Iterator for List<'_> {
+impl Iterator for DocumentList<'_> {
     type Item = u32;
 
     fn next(&mut self) -> Option<u32> {
-        let step = u32::try_from(get(&mut self.rest)?).ok()?;
+        let step = u32::try_from(get_varint(&mut self.rest)?).ok()?;
         self.last = self.last.checked_add(step)?;
         Some(self.last)
     }
 }
 
 /// Adds a number in as few bytes as it takes.
-pub(super) fn put(bytes: &mut Vec<u8>, mut number: u64) {
+pub(super) fn put_varint(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
         number >>= 7;
@@ -195,7 +195,7 @@ pub(super) fn put(bytes: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Takes a number off.
-pub(super) fn get(bytes: &mut &[u8]) -> Option<u64> {
+pub(super) fn get_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
         let (byte, rest) = bytes.split_first()?;
@@ -257,20 +257,20 @@ impl Documents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::search::word::Cutter;
+    use crate::search::tokenizer::Tokenizer;
 
     fn token(text: &str) -> Token {
-        Token::read(text.as_bytes())
+        Token::from_bytes(text.as_bytes())
     }
 
     #[test]
-    fn what_is_collected_is_read_back() {
-        let mut collected = Collected::default();
+    fn collected_tokens_round_trip_through_blocks() {
+        let mut collected = TokenCollector::default();
         let texts = ["one two one", "two three", "", "three one prefix preface"];
-        let mut cutter = Cutter::default();
+        let mut cutter = Tokenizer::default();
         for text in texts {
-            cutter.cut(text, &mut |token| collected.add(token));
-            collected.end();
+            cutter.tokenize(text, &mut |token| collected.add(token));
+            collected.end_document();
         }
         assert_eq!(collected.documents, 4);
         let mut blocks = Blocks::default();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_given_when_they_are_full() {
+    fn full_blocks_are_returned_in_order() {
         let mut blocks = Blocks::default();
         let mut given = Vec::new();
         let documents: Vec<u32> = (0..100).map(|n| n * 1_000).collect();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_of_documents_are_sets() {
+    fn document_sets_intersect_and_unite() {
         let set = |members: &[u32]| {
             let mut set = Documents::none(200);
             members.iter().for_each(|one| set.add(*one));

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::cost::Source;
-use crate::model::Terms;
+use crate::cost::ChargeSource;
+use crate::model::BillingTerms;
 
 /// The source of the row before: the numbers of its texts, its terms, and the source.
 #[derive(Debug, Default)]
-pub(super) struct Sources(Option<([u32; 3], Terms, Arc<Source>)>);
+pub(super) struct Sources(Option<([u32; 3], BillingTerms, Arc<ChargeSource>)>);
 
 impl Sources {
     /// The source with these terms and texts: the model, the agent and the git branch, by their
@@ -15,13 +15,13 @@ impl Sources {
     pub(super) fn get(
         &mut self,
         numbers: [u32; 3],
-        terms: Terms,
+        terms: BillingTerms,
         mut text: impl FnMut(u32) -> Option<Option<Arc<str>>>,
-    ) -> Option<&Arc<Source>> {
+    ) -> Option<&Arc<ChargeSource>> {
         let known = self.0.as_ref();
         if known.is_none_or(|(of, on, _)| (*of, *on) != (numbers, terms)) {
             let [model, agent, git_branch] = numbers;
-            let source = Source {
+            let source = ChargeSource {
                 model: text(model)?,
                 terms,
                 agent: text(agent)?,

@@ -7,19 +7,19 @@ use rusqlite::Connection;
 
 use crate::error::{Error, Result};
 use crate::jsonl::FileId;
-use crate::store::{FoundFile, Inventory, Root, Store};
+use crate::store::{Inventory, Root, RootFile, Store};
 
-use super::Catalogue;
-use super::covered::Texts;
+use super::Index;
+use super::coverage::RootTexts;
 use super::database::{number_of, within};
-use super::place;
-use super::rows::{self, Met, Sorted, is_same};
-use super::words;
+use super::location;
+use super::sessions::{self, RowState, SortedSessions, is_same};
+use super::text_store;
 
 /// What a catalogue knows.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Status {
+pub struct IndexStatus {
     /// The version of its form.
     pub version: u32,
     /// What it knows of each root.
@@ -41,13 +41,13 @@ pub struct RootStatus {
     /// The bytes of those logs.
     pub bytes: u64,
     /// What is known of them.
-    pub parts: Vec<Part>,
+    pub parts: Vec<PartStatus>,
 }
 
 /// One of the things that a catalogue knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Part {
+pub struct PartStatus {
     /// What it is about.
     pub name: &'static str,
     /// How many logs or sessions are as they were when they were read.
@@ -60,9 +60,9 @@ pub struct Part {
     pub bytes: u64,
 }
 
-impl Part {
+impl PartStatus {
     fn new(name: &'static str, total: usize) -> Self {
-        Part {
+        PartStatus {
             name,
             current: 0,
             stale: 0,
@@ -88,14 +88,14 @@ impl Part {
 }
 
 /// What each part tells of a root.
-type Look = fn(&Connection, &Root, &Inventory) -> rusqlite::Result<Part>;
+type PartCheck = fn(&Connection, &Root, &Inventory) -> rusqlite::Result<PartStatus>;
 
 /// The parts of the catalogue.
-const PARTS: [Look; 3] = [spending, sessions, words];
+const PARTS: [PartCheck; 3] = [usage, sessions, words];
 
-impl Catalogue {
+impl Index {
     /// What it knows, beside what there is. Nothing is read but names, times and lengths.
-    pub fn status(&self, store: &Store, inventory: &Inventory) -> Result<Status> {
+    pub fn status(&self, store: &Store, inventory: &Inventory) -> Result<IndexStatus> {
         let failed = |error: rusqlite::Error| {
             Error::refused(format!("the catalogue cannot be read ({error})"))
         };
@@ -109,13 +109,13 @@ impl Catalogue {
                 layout: root.layout.name(),
                 path: root.path.clone(),
                 files: logs.len(),
-                sessions: Sorted::of(root, &inventory.sessions).all().count(),
+                sessions: SortedSessions::new(root, &inventory.sessions).all().count(),
                 bytes: logs.values().map(|id| id.len).sum(),
                 parts: parts.collect::<rusqlite::Result<_>>().map_err(failed)?,
             });
         }
-        let version = place::version();
-        Ok(Status { version, roots })
+        let version = location::version();
+        Ok(IndexStatus { version, roots })
     }
 
     /// Brings all parts up to date. `progress` hears of the part, of bytes done and of bytes in all;
@@ -134,15 +134,19 @@ impl Catalogue {
         let rows = self.sessions(store, inventory, &told);
         troubles.extend(rows.into_iter().filter_map(Result::err));
         let told = |done, total| progress("words", done, total);
-        troubles.extend(self.learn(inventory, &told, &|| false));
+        troubles.extend(self.index_text(inventory, &told, &|| false));
         troubles
     }
 }
 
 /// What logs spent: a row for each log.
-fn spending(database: &Connection, root: &Root, inventory: &Inventory) -> rusqlite::Result<Part> {
+fn usage(
+    database: &Connection,
+    root: &Root,
+    inventory: &Inventory,
+) -> rusqlite::Result<PartStatus> {
     let mut logs = logs(root, inventory);
-    let mut part = Part::new("spending", logs.len());
+    let mut part = PartStatus::new("spending", logs.len());
     let Some(number) = number_of(database, root)? else {
         return Ok(part);
     };
@@ -167,25 +171,33 @@ fn spending(database: &Connection, root: &Root, inventory: &Inventory) -> rusqli
 }
 
 /// What sessions and conversations are: a row for each session.
-fn sessions(database: &Connection, root: &Root, inventory: &Inventory) -> rusqlite::Result<Part> {
-    let sorted = Sorted::of(root, &inventory.sessions);
-    let mut part = Part::new("sessions", sorted.all().count());
-    rows::recall(database, &sorted, false, |_, files, met| {
-        part.count(matches!(met, Met::Same(_)), files.log_bytes());
+fn sessions(
+    database: &Connection,
+    root: &Root,
+    inventory: &Inventory,
+) -> rusqlite::Result<PartStatus> {
+    let sorted = SortedSessions::new(root, &inventory.sessions);
+    let mut part = PartStatus::new("sessions", sorted.all().count());
+    sessions::load(database, &sorted, false, |_, files, met| {
+        part.count(matches!(met, RowState::Same(_)), files.log_bytes());
     })?;
     Ok(part)
 }
 
 /// The words of logs and notes.
-fn words(database: &Connection, root: &Root, inventory: &Inventory) -> rusqlite::Result<Part> {
-    let texts = Texts::of(inventory);
+fn words(
+    database: &Connection,
+    root: &Root,
+    inventory: &Inventory,
+) -> rusqlite::Result<PartStatus> {
+    let texts = RootTexts::from_inventory(inventory);
     let texts = texts.iter().find(|texts| is_same(texts.root, root));
     let files = texts.map_or(&[][..], |texts| &texts.files);
-    let mut part = Part::new("words", files.len());
+    let mut part = PartStatus::new("words", files.len());
     let Some(number) = number_of(database, root)? else {
         return Ok(part);
     };
-    let marks = words::marks(database, number)?;
+    let marks = text_store::marks(database, number)?;
     for file in files {
         if let Some((_, mark)) = marks.get(within(root, file)) {
             part.count(mark.id.untouched(&file.id), file.id.len);
@@ -200,7 +212,7 @@ fn logs<'a>(root: &Root, inventory: &'a Inventory) -> BTreeMap<&'a [u8], FileId>
     let sessions = sessions.filter(|files| is_same(&files.root, root));
     let logs = sessions
         .flat_map(|files| files.logs())
-        .flat_map(FoundFile::volumes);
+        .flat_map(RootFile::volumes);
     let others = inventory.others.iter();
     let others =
         others.filter(|(other, file)| is_same(other, root) && file.artifact.kind.is_conversation());

@@ -15,15 +15,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::batch::Batch;
-use super::device::{Device, Os};
-use super::group::Unsettled;
-use super::identity::is_named;
-use super::lock::{Lock, Patience};
+use super::file_id::is_at_path;
+use super::group_commit::SyncError;
+use super::lock::{Deadline, Lock};
 use super::lock_file::{self, LockFile};
-use super::open::{Create, Open};
-use super::place::place;
+use super::open::{Create, OpenFile};
 use super::replace::sync_parent;
 use super::span::read_span;
+use super::write_batch::write_batch;
+use super::write_io::{SystemIo, WriteIo};
 use crate::{Error, Result};
 
 /// What an acknowledgement stands for.
@@ -38,7 +38,7 @@ pub enum Durability {
 
 /// How a log is opened for appending.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct AppendOptions {
     /// What an acknowledgement stands for.
     pub durability: Durability,
     /// How long to wait for another process's lock before [`Error::Busy`].
@@ -51,7 +51,7 @@ pub struct Options {
     pub lock_file: bool,
 }
 
-impl Default for Options {
+impl Default for AppendOptions {
     fn default() -> Self {
         Self {
             durability: Durability::default(),
@@ -75,8 +75,8 @@ pub struct Appended {
 /// A log open for appending, shared freely between threads.
 pub struct Log {
     path: PathBuf,
-    options: Options,
-    device: Box<dyn Device>,
+    options: AppendOptions,
+    io: Box<dyn WriteIo>,
     poisoned: AtomicBool,
     /// Excludes the threads of this process from each other, which `flock` on a shared
     /// descriptor does not.
@@ -86,22 +86,22 @@ pub struct Log {
 struct Writer {
     /// Replaced when the path comes to name another inode; who has written through the old one
     /// still syncs the old one.
-    open: Arc<Open>,
+    open: Arc<OpenFile>,
     batch: Batch,
 }
 
 impl Log {
     /// Opens the log at `path`, which must not be a symbolic link.
-    pub fn open(path: impl Into<PathBuf>, options: Options) -> Result<Self> {
-        Self::with_device(path.into(), options, Box::new(Os))
+    pub fn open(path: impl Into<PathBuf>, options: AppendOptions) -> Result<Self> {
+        Self::with_io(path.into(), options, Box::new(SystemIo))
     }
 
-    fn with_device(path: PathBuf, options: Options, device: Box<dyn Device>) -> Result<Self> {
-        let open = Arc::new(Open::new(&path, options.create, options.network)?);
+    fn with_io(path: PathBuf, options: AppendOptions, device: Box<dyn WriteIo>) -> Result<Self> {
+        let open = Arc::new(OpenFile::new(&path, options.create, options.network)?);
         Ok(Self {
             path,
             options,
-            device,
+            io: device,
             poisoned: AtomicBool::new(false),
             writer: Mutex::new(Writer {
                 open,
@@ -120,7 +120,7 @@ impl Log {
     ///
     /// After an error the record was not accepted; it may still stand in the log, whole or torn.
     pub fn append(&self, record: &[u8]) -> Result<Appended> {
-        one(self.commit(|_, _, batch| batch.push(record)))
+        single(self.commit(|_, _, batch| batch.push(record)))
     }
 
     /// Appends several records in one `write`.
@@ -141,7 +141,7 @@ impl Log {
         &self,
         make: impl FnOnce(u64, &File) -> Result<Vec<u8>>,
     ) -> Result<Appended> {
-        one(self.commit(|end, file, batch| batch.push(&make(end, file)?)))
+        single(self.commit(|end, file, batch| batch.push(&make(end, file)?)))
     }
 
     /// Like [`append_with`](Self::append_with), for any number of records in one `write`.
@@ -157,18 +157,18 @@ impl Log {
     }
 
     /// Runs `look` while no annals process appends; it must not use this log itself.
-    pub fn locked<T>(&self, look: impl FnOnce(&File) -> Result<T>) -> Result<T> {
-        let patience = Patience::new(self.options.lock_wait);
+    pub fn with_lock<T>(&self, look: impl FnOnce(&File) -> Result<T>) -> Result<T> {
+        let patience = Deadline::new(self.options.lock_wait);
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let _lock_file = self.lock_file(patience)?;
-        self.in_section(&mut writer, patience, |open, _, _| look(&open.file))
+        self.with_file_lock(&mut writer, patience, |open, _, _| look(&open.file))
     }
 
     fn commit(
         &self,
         fill: impl FnOnce(u64, &File, &mut Batch) -> Result<()>,
     ) -> Result<Vec<Appended>> {
-        let patience = Patience::new(self.options.lock_wait);
+        let patience = Deadline::new(self.options.lock_wait);
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if self.poisoned.load(Ordering::Acquire) {
             return Err(self.poison());
@@ -176,20 +176,21 @@ impl Log {
         let lock_file = self.lock_file(patience)?;
         if lock_file.is_some() {
             // What is written while a copy is made may have to be written again.
-            lock_file::await_copies(&self.path, patience)?;
+            lock_file::wait_for_copies(&self.path, patience)?;
         }
         let (mut open, mut start) =
-            self.in_section(&mut writer, patience, |open, end, batch| {
+            self.with_file_lock(&mut writer, patience, |open, end, batch| {
                 batch.clear();
                 fill(end, &open.file, batch)?;
                 let start = match batch.is_empty() {
                     true => end,
-                    false => place(&*self.device, &open.file, &self.path, batch)?,
+                    false => write_batch(&*self.io, &open.file, &self.path, batch)?,
                 };
                 Ok((Arc::clone(open), start))
             })?;
         if let Some(lock_file) = lock_file.filter(|_| !writer.batch.is_empty()) {
-            (open, start) = self.settle(lock_file, &mut writer, patience, open, start)?;
+            (open, start) =
+                self.ensure_not_replaced(lock_file, &mut writer, patience, open, start)?;
         }
         let at = |within: usize| start + within as u64;
         let spans = writer.batch.spans().map(|span| Appended {
@@ -200,16 +201,16 @@ impl Log {
         let ticket = open.group.ticket();
         drop(writer);
         if self.options.durability == Durability::Disk && !appended.is_empty() {
-            let settled = open.group.settle(ticket, || self.sync(&open));
+            let settled = open.group.wait(ticket, || self.sync(&open));
             settled.map_err(|unsettled| match unsettled {
-                Unsettled::Failed(source) => Error::io("sync", &self.path, source),
-                Unsettled::Poisoned => self.poison(),
+                SyncError::Failed(source) => Error::io("sync", &self.path, source),
+                SyncError::Poisoned => self.poison(),
             })?;
         }
         Ok(appended)
     }
 
-    fn lock_file(&self, patience: Patience) -> Result<Option<LockFile>> {
+    fn lock_file(&self, patience: Deadline) -> Result<Option<LockFile>> {
         let wanted = self.options.lock_file;
         wanted
             .then(|| LockFile::acquire(&self.path, patience))
@@ -218,30 +219,30 @@ impl Log {
 
     /// Makes sure that no copy of the log which lacks the batch can take its place, and appends the
     /// batch again where one did. Returns the file that the batch stands in, and where.
-    fn settle(
+    fn ensure_not_replaced(
         &self,
         mut lock_file: LockFile,
         writer: &mut Writer,
-        patience: Patience,
-        mut open: Arc<Open>,
+        patience: Deadline,
+        mut open: Arc<OpenFile>,
         mut start: u64,
-    ) -> Result<(Arc<Open>, u64)> {
+    ) -> Result<(Arc<OpenFile>, u64)> {
         loop {
             // Copies first: one that takes the log's place in between is seen by the name.
-            let copied = lock_file::is_copied(&self.path)?;
+            let copied = lock_file::is_being_copied(&self.path)?;
             let held = open.file.metadata();
             let held = held.map_err(|e| Error::io("stat", &self.path, e))?;
-            if !copied && is_named(&self.path, &held)? && lock_file.is_current()? {
+            if !copied && is_at_path(&self.path, &held)? && lock_file.is_current()? {
                 return Ok((open, start));
             }
             drop(lock_file);
-            lock_file::await_copies(&self.path, patience)?;
+            lock_file::wait_for_copies(&self.path, patience)?;
             lock_file = LockFile::acquire(&self.path, patience)?;
-            (open, start) = self.in_section(writer, patience, |open, _, batch| {
+            (open, start) = self.with_file_lock(writer, patience, |open, _, batch| {
                 let failed = |error| Error::io("read", &self.path, error);
-                let start = match find(&open.file, start, batch.lines()).map_err(failed)? {
+                let start = match find_lines(&open.file, start, batch.lines()).map_err(failed)? {
                     Some(start) => start,
-                    None => place(&*self.device, &open.file, &self.path, batch)?,
+                    None => write_batch(&*self.io, &open.file, &self.path, batch)?,
                 };
                 Ok((Arc::clone(open), start))
             })?;
@@ -249,11 +250,11 @@ impl Log {
     }
 
     /// Runs `work` with the lock of the inode that the path names now, and the log's length.
-    fn in_section<T>(
+    fn with_file_lock<T>(
         &self,
         writer: &mut Writer,
-        patience: Patience,
-        work: impl FnOnce(&Arc<Open>, u64, &mut Batch) -> Result<T>,
+        patience: Deadline,
+        work: impl FnOnce(&Arc<OpenFile>, u64, &mut Batch) -> Result<T>,
     ) -> Result<T> {
         loop {
             let open = Arc::clone(&writer.open);
@@ -262,21 +263,25 @@ impl Log {
                 .file
                 .metadata()
                 .map_err(|e| Error::io("stat", &self.path, e))?;
-            if is_named(&self.path, &held)? {
+            if is_at_path(&self.path, &held)? {
                 return work(&open, held.len(), &mut writer.batch);
             }
             drop(lock);
-            writer.open = Arc::new(Open::new(&self.path, Create::Never, self.options.network)?);
+            writer.open = Arc::new(OpenFile::new(
+                &self.path,
+                Create::Never,
+                self.options.network,
+            )?);
         }
     }
 
-    fn sync(&self, open: &Open) -> io::Result<()> {
-        let synced = self.device.sync(&open.file).and_then(|()| {
-            if open.named.load(Ordering::Relaxed) {
+    fn sync(&self, open: &OpenFile) -> io::Result<()> {
+        let synced = self.io.sync(&open.file).and_then(|()| {
+            if open.name_synced.load(Ordering::Relaxed) {
                 return Ok(());
             }
             sync_parent(&self.path)?;
-            open.named.store(true, Ordering::Relaxed);
+            open.name_synced.store(true, Ordering::Relaxed);
             Ok(())
         });
         if synced.is_err() {
@@ -310,7 +315,7 @@ impl fmt::Debug for Log {
 
 /// Where some lines stand in a log that was replaced: where they stood before, if it is a copy, or
 /// near its end, if lines before them were left out.
-fn find(log: &File, start: u64, lines: &[u8]) -> io::Result<Option<u64>> {
+fn find_lines(log: &File, start: u64, lines: &[u8]) -> io::Result<Option<u64>> {
     const REACH: u64 = 8 << 20;
     let len = lines.len() as u64;
     if read_span(log, start, len).is_ok_and(|there| there == lines) {
@@ -327,7 +332,7 @@ fn find(log: &File, start: u64, lines: &[u8]) -> io::Result<Option<u64>> {
     Ok(found.find(begins).map(|at| from + at as u64))
 }
 
-fn one(appended: Result<Vec<Appended>>) -> Result<Appended> {
+fn single(appended: Result<Vec<Appended>>) -> Result<Appended> {
     let first = appended?.first().copied();
     first.ok_or_else(|| Error::refused("an empty record cannot be appended to a log"))
 }

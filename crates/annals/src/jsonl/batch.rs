@@ -7,7 +7,7 @@ use memchr::memchr;
 use crate::{Error, Result};
 
 /// A batch's memory is kept for the next one up to this size.
-const KEPT: usize = 1 << 20;
+const MAX_RETAINED: usize = 1 << 20;
 
 /// Records joined to lines, with a `\n` in front for the case that a torn tail must be sealed.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Batch {
 
     pub(super) fn clear(&mut self) {
         self.bytes.truncate(1);
-        self.bytes.shrink_to(KEPT);
+        self.bytes.shrink_to(MAX_RETAINED);
         self.ends.clear();
     }
 
@@ -61,7 +61,7 @@ impl Batch {
     }
 
     /// The lines, to follow a torn tail.
-    pub(super) fn sealing(&self) -> &[u8] {
+    pub(super) fn lines_with_leading_newline(&self) -> &[u8] {
         &self.bytes
     }
 

@@ -22,7 +22,7 @@ const LAST_PAUSE: Duration = Duration::from_millis(5);
 /// the lock.
 ///
 /// Neither follows a symbolic link in its place nor waits for a pipe.
-pub(crate) fn claim(path: &Path) -> Result<Option<File>> {
+pub(crate) fn try_lock_path(path: &Path) -> Result<Option<File>> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new()
         .read(true)
@@ -48,7 +48,7 @@ pub(super) struct Lock<'a> {
 
 /// How long a caller is willing to wait, counted from the moment it asked.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct Deadline {
     since: Instant,
     limit: Duration,
 }
@@ -58,8 +58,8 @@ impl<'a> Lock<'a> {
     ///
     /// Polls, because a blocking `flock` cannot be given a limit without signals. At least one
     /// attempt is made however little patience is left.
-    pub(super) fn acquire(file: &'a File, path: &Path, patience: Patience) -> Result<Self> {
-        let mut pauses = Pauses::default();
+    pub(super) fn acquire(file: &'a File, path: &Path, patience: Deadline) -> Result<Self> {
+        let mut pauses = Backoff::default();
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Self { file }),
@@ -67,7 +67,7 @@ impl<'a> Lock<'a> {
                 Err(TryLockError::Error(source)) => return Err(Error::io("lock", path, source)),
             }
             if !pauses.pause(patience) {
-                return Err(patience.exhausted(path));
+                return Err(patience.busy_error(path));
             }
         }
     }
@@ -82,20 +82,20 @@ impl Drop for Lock<'_> {
 
 /// The pauses between attempts, each longer than the one before.
 #[derive(Debug)]
-pub(super) struct Pauses {
+pub(super) struct Backoff {
     next: Duration,
 }
 
-impl Default for Pauses {
+impl Default for Backoff {
     fn default() -> Self {
-        Pauses { next: FIRST_PAUSE }
+        Backoff { next: FIRST_PAUSE }
     }
 }
 
-impl Pauses {
+impl Backoff {
     /// Sleeps until the next attempt; `false` if no patience is left.
-    pub(super) fn pause(&mut self, patience: Patience) -> bool {
-        let left = patience.left();
+    pub(super) fn pause(&mut self, patience: Deadline) -> bool {
+        let left = patience.remaining();
         if left.is_zero() {
             return false;
         }
@@ -105,7 +105,7 @@ impl Pauses {
     }
 }
 
-impl Patience {
+impl Deadline {
     pub(super) fn new(limit: Duration) -> Self {
         Self {
             since: Instant::now(),
@@ -113,11 +113,11 @@ impl Patience {
         }
     }
 
-    fn left(&self) -> Duration {
+    fn remaining(&self) -> Duration {
         self.limit.saturating_sub(self.since.elapsed())
     }
 
-    pub(super) fn exhausted(&self, path: &Path) -> Error {
+    pub(super) fn busy_error(&self, path: &Path) -> Error {
         Error::Busy {
             path: path.to_owned(),
             waited: self.since.elapsed(),

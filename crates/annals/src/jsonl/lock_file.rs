@@ -21,21 +21,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::identity::is_named;
-use super::lock::{Patience, Pauses, claim};
+use super::file_id::is_at_path;
+use super::lock::{Backoff, Deadline, try_lock_path};
 use super::presence::{is_absence, metadata_if_exists};
 use super::replace::{LOCK_WAIT, is_temp};
-use super::{FileId, refuse_held};
+use super::{FileId, ensure_not_open};
 use crate::{Error, Result};
 
 /// The ending that a log's lock file has.
-pub(crate) const ENDING: &str = ".lock";
+pub(crate) const LOCK_SUFFIX: &str = ".lock";
 
 /// A copy that was written to so recently is taken to be in the making.
-const FRESH: Duration = Duration::from_secs(1);
+const COPY_ACTIVE: Duration = Duration::from_secs(1);
 
 /// A copy that is older than this was left behind by a program that died.
-const STALE: Duration = Duration::from_secs(600);
+const COPY_STALE: Duration = Duration::from_secs(600);
 
 /// The held lock of a log's lock file; released when dropped.
 #[derive(Debug)]
@@ -46,13 +46,13 @@ pub(super) struct LockFile {
 
 impl LockFile {
     /// Takes the lock of the lock file of the log at `log`, and makes that file if need be.
-    pub(super) fn acquire(log: &Path, patience: Patience) -> Result<Self> {
-        let path = path_of(log);
-        let mut pauses = Pauses::default();
+    pub(super) fn acquire(log: &Path, patience: Deadline) -> Result<Self> {
+        let path = lock_path(log);
+        let mut pauses = Backoff::default();
         loop {
-            let Some(file) = claim(&path)? else {
+            let Some(file) = try_lock_path(&path)? else {
                 if !pauses.pause(patience) {
-                    return Err(patience.exhausted(log));
+                    return Err(patience.busy_error(log));
                 }
                 continue;
             };
@@ -70,7 +70,7 @@ impl LockFile {
     /// Whether the name still leads to the file whose lock is held.
     pub(super) fn is_current(&self) -> Result<bool> {
         let held = self.file.metadata();
-        is_named(
+        is_at_path(
             &self.path,
             &held.map_err(|e| Error::io("stat", &self.path, e))?,
         )
@@ -78,16 +78,16 @@ impl LockFile {
 }
 
 /// The lock file of a log.
-pub(crate) fn path_of(log: &Path) -> PathBuf {
+pub(crate) fn lock_path(log: &Path) -> PathBuf {
     let mut name = log.as_os_str().to_owned();
-    name.push(ENDING);
+    name.push(LOCK_SUFFIX);
     name.into()
 }
 
 /// Waits until no copy of the log at `log` is being made.
-pub(super) fn await_copies(log: &Path, patience: Patience) -> Result<()> {
-    let mut pauses = Pauses::default();
-    while let Some(copy) = copy_of(log)? {
+pub(super) fn wait_for_copies(log: &Path, patience: Deadline) -> Result<()> {
+    let mut pauses = Backoff::default();
+    while let Some(copy) = find_copy(log)? {
         if !pauses.pause(patience) {
             return Err(Error::refused(format!(
                 "another program is replacing {} by {}; try again when it is done",
@@ -100,8 +100,8 @@ pub(super) fn await_copies(log: &Path, patience: Patience) -> Result<()> {
 }
 
 /// Whether a program may be making a copy of the log, to rename it over the log.
-pub(super) fn is_copied(log: &Path) -> Result<bool> {
-    Ok(copy_of(log)?.is_some())
+pub(super) fn is_being_copied(log: &Path) -> Result<bool> {
+    Ok(find_copy(log)?.is_some())
 }
 
 /// The copy of a log that a program may be making, to rename it over the log.
@@ -109,7 +109,7 @@ pub(super) fn is_copied(log: &Path) -> Result<bool> {
 /// A copy lies in the log's directory under a hidden or temporary name, or one that begins with the
 /// log's own. It is complete when it is renamed, so one that was neither written to for a while nor
 /// is open in any process was left behind.
-fn copy_of(log: &Path) -> Result<Option<PathBuf>> {
+fn find_copy(log: &Path) -> Result<Option<PathBuf>> {
     let dir = super::replace::parent(log);
     let failed = |error| Error::io("read", dir, error);
     let own = log.file_name().unwrap_or_default().to_string_lossy();
@@ -126,9 +126,9 @@ fn copy_of(log: &Path) -> Result<Option<PathBuf>> {
         };
         let age = metadata.modified().ok();
         let age = age.and_then(|time| SystemTime::now().duration_since(time).ok());
-        let age = age.unwrap_or(FRESH / 2);
-        let open = || refuse_held([(&*entry.path(), &FileId::from(&metadata))]).is_err();
-        if metadata.is_file() && (age < FRESH || (age < STALE && open())) {
+        let age = age.unwrap_or(COPY_ACTIVE / 2);
+        let open = || ensure_not_open([(&*entry.path(), &FileId::from(&metadata))]).is_err();
+        if metadata.is_file() && (age < COPY_ACTIVE || (age < COPY_STALE && open())) {
             return Ok(Some(entry.path()));
         }
     }
@@ -137,13 +137,13 @@ fn copy_of(log: &Path) -> Result<Option<PathBuf>> {
 
 fn may_be_copy(name: &str, log: &str) -> bool {
     let beside = name.strip_prefix(log);
-    let beside = beside.is_some_and(|rest| !rest.is_empty() && rest != ENDING);
+    let beside = beside.is_some_and(|rest| !rest.is_empty() && rest != LOCK_SUFFIX);
     beside || name.starts_with('.') || name.contains("tmp")
 }
 
 /// Runs `work` under the lock of the lock file of a log that need not be there.
 pub(crate) fn hold<T>(log: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    let _lock = LockFile::acquire(log, Patience::new(LOCK_WAIT))?;
+    let _lock = LockFile::acquire(log, Deadline::new(LOCK_WAIT))?;
     work()
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn remove(log: &Path) -> io::Result<()> {
         Err(error) if !is_absence(&error) => return Err(error),
         Err(_) => {}
     }
-    match fs::remove_file(path_of(log)) {
+    match fs::remove_file(lock_path(log)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_copies_are_told_from_other_files() {
+    fn copy_names_are_recognised() {
         for (name, copy) in [
             (".tmp_x1y2.jsonl", true),
             ("2026-11-16.jsonl.repaired", true),
@@ -182,30 +182,30 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_file_that_was_replaced_is_not_current() {
+    fn replaced_lock_file_is_not_current() {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("a.jsonl");
-        let patience = || Patience::new(Duration::from_millis(10));
+        let patience = || Deadline::new(Duration::from_millis(10));
         let lock = LockFile::acquire(&log, patience()).unwrap();
         assert!(lock.is_current().unwrap());
         assert!(LockFile::acquire(&log, patience()).is_err());
-        fs::remove_file(path_of(&log)).unwrap();
+        fs::remove_file(lock_path(&log)).unwrap();
         assert!(!lock.is_current().unwrap());
         let other = LockFile::acquire(&log, patience()).unwrap();
         assert!(other.is_current().unwrap() && !lock.is_current().unwrap());
     }
 
     #[test]
-    fn a_copy_counts_while_it_is_fresh() {
+    fn log_is_being_copied_while_copy_is_recent() {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("a.jsonl");
         fs::write(&log, "").unwrap();
-        assert!(!is_copied(&log).unwrap());
+        assert!(!is_being_copied(&log).unwrap());
         let copy = dir.path().join(".tmp_1.jsonl");
         let file = File::create(&copy).unwrap();
-        assert!(is_copied(&log).unwrap());
-        let before = SystemTime::now() - FRESH * 2;
+        assert!(is_being_copied(&log).unwrap());
+        let before = SystemTime::now() - COPY_ACTIVE * 2;
         file.set_modified(before).unwrap();
-        assert!(!is_copied(&log).unwrap());
+        assert!(!is_being_copied(&log).unwrap());
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::group::Group;
+use super::group_commit::GroupCommit;
 use crate::{Error, Result};
 
 /// Whether opening may make the file.
@@ -24,14 +24,14 @@ pub enum Create {
 
 /// One open inode and the syncs that are owed to it.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenFile {
     pub(super) file: File,
     /// Whether the directory entry was made durable.
-    pub(super) named: AtomicBool,
-    pub(super) group: Group,
+    pub(super) name_synced: AtomicBool,
+    pub(super) group: GroupCommit,
 }
 
-impl Open {
+impl OpenFile {
     pub(super) fn new(path: &Path, create: Create, network: bool) -> Result<Self> {
         // A path that names a pipe or a terminal must neither block us nor become ours.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -62,8 +62,8 @@ impl Open {
         }
         Ok(Self {
             file,
-            named: AtomicBool::new(false),
-            group: Group::default(),
+            name_synced: AtomicBool::new(false),
+            group: GroupCommit::default(),
         })
     }
 }

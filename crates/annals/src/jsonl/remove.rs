@@ -22,10 +22,10 @@ use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
 use super::FileId;
-use super::holder;
-use super::identity::is_named;
-use super::lock::{Lock, Patience};
-use super::relocate::copy;
+use super::file_id::is_at_path;
+use super::lock::{Deadline, Lock};
+use super::move_file::copy;
+use super::open_files;
 use super::replace::{Digest, LOCK_WAIT, open_dir, open_document, parent, sync_parent};
 use crate::{Error, Result};
 
@@ -58,13 +58,13 @@ impl Removal {
         };
         let (file, metadata) = open_document(path)?.ok_or_else(changed)?;
         match FileId::from(&metadata).untouched(id) {
-            true => Removal::of(path, &file, *id),
+            true => Removal::from_file(path, &file, *id),
             false => Err(changed()),
         }
     }
 
     /// The removal of a file that is open already.
-    pub(super) fn of(path: &Path, file: &File, id: FileId) -> Result<Self> {
+    pub(super) fn from_file(path: &Path, file: &File, id: FileId) -> Result<Self> {
         let file = file.try_clone();
         Ok(Removal {
             path: path.to_owned(),
@@ -78,7 +78,7 @@ impl Removal {
         let now = self.path.symlink_metadata();
         let now = now.map_err(|error| Error::io("stat", &self.path, error))?;
         if !FileId::from(&now).untouched(&self.id) {
-            return Err(self.changed());
+            return Err(self.changed_error());
         }
         self.unlink_renamed()
     }
@@ -100,7 +100,9 @@ impl Removal {
         let found = match renamed.symlink_metadata() {
             Ok(found) => FileId::from(&found),
             // Another process put it back.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(self.changed()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(self.changed_error());
+            }
             Err(error) => return Err(Error::io("stat", &renamed, error)),
         };
         if found.same_file(&self.id) {
@@ -112,13 +114,13 @@ impl Removal {
                 self.path.display(),
                 back.display()
             ))),
-            _ => Err(self.changed()),
+            _ => Err(self.changed_error()),
         }
     }
 
     /// Those of some files without names that someone wrote to after the last look at them, or may still
     /// write to. Programs that have one open for writing get a moment to close it.
-    pub(crate) fn written<'a>(
+    pub(crate) fn written_after_unlink<'a>(
         removed: impl Iterator<Item = &'a Removal> + Clone,
     ) -> Result<Vec<&'a Removal>> {
         let in_use: Vec<&FileId> = removed
@@ -127,10 +129,10 @@ impl Removal {
             .map(|it| &it.id)
             .collect();
         let until = Instant::now() + CLOSING;
-        let mut held = holder::held_of(&in_use);
+        let mut held = open_files::files_open_elsewhere(&in_use);
         while !held.is_empty() && Instant::now() < until {
             thread::sleep(Duration::from_millis(20));
-            held = holder::held_of(&in_use);
+            held = open_files::files_open_elsewhere(&in_use);
         }
         let mut written = Vec::new();
         for removal in removed {
@@ -152,7 +154,7 @@ impl Removal {
     /// now, both stay: this one as `NAME.annals-saved`. Returns where it is.
     pub(crate) fn put_back(&self) -> Result<PathBuf> {
         let dir = open_dir(&self.path)?;
-        let _lock = Lock::acquire(&dir, parent(&self.path), Patience::new(LOCK_WAIT))?;
+        let _lock = Lock::acquire(&dir, parent(&self.path), Deadline::new(LOCK_WAIT))?;
         let mut number = 0;
         let mut to = self.path.clone();
         loop {
@@ -161,7 +163,7 @@ impl Removal {
                 Ok(_) => break,
                 Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
                     number += 1;
-                    to = saved(&self.path, number);
+                    to = saved_path(&self.path, number);
                 }
                 Err(error) => return Err(Error::io("create", &to, error.error)),
             }
@@ -181,7 +183,7 @@ impl Removal {
     }
 
     /// The error that says that someone else uses the file.
-    pub(crate) fn changed(&self) -> Error {
+    pub(crate) fn changed_error(&self) -> Error {
         Error::Changed {
             path: self.path.clone(),
         }
@@ -209,7 +211,7 @@ pub(crate) fn put_back_removed(removed: &Path) -> Result<Option<PathBuf>> {
         Err(fs::TryLockError::WouldBlock) => return Ok(None),
         Err(fs::TryLockError::Error(error)) => return Err(Error::io("lock", removed, error)),
     }
-    match is_named(removed, &metadata)? {
+    match is_at_path(removed, &metadata)? {
         true => give_back(removed, &removed.with_file_name(name)),
         false => Ok(None),
     }
@@ -225,7 +227,7 @@ fn give_back(renamed: &Path, path: &Path) -> Result<Option<PathBuf>> {
             Ok(()) => break,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 number += 1;
-                to = saved(path, number);
+                to = saved_path(path, number);
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io("rename", renamed, error)),
@@ -258,7 +260,7 @@ fn removed_path(path: &Path) -> PathBuf {
     let mut renamed = std::ffi::OsString::from(PREFIX);
     match name.len() + PREFIX.len() + SUFFIX.len() <= MAX_NAME {
         true => renamed.push(name),
-        false => renamed.push(Digest::of(name.as_encoded_bytes()).short()),
+        false => renamed.push(Digest::compute(name.as_encoded_bytes()).short()),
     }
     renamed.push(SUFFIX);
     path.with_file_name(renamed)
@@ -278,7 +280,7 @@ pub(crate) fn name_before_removal(name: &OsStr) -> Option<&str> {
     (!is_digest && !name.is_empty()).then_some(name)
 }
 
-fn saved(path: &Path, number: usize) -> PathBuf {
+fn saved_path(path: &Path, number: usize) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(match number {
         1 => ".annals-saved".to_owned(),
@@ -303,16 +305,20 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_nobody_wrote_to_goes() {
+    fn unlink_removes_unchanged_file() {
         let dir = tempfile::tempdir().unwrap();
         let (path, removal) = removal(dir.path());
         removal.unlink().unwrap();
-        assert!(Removal::written([&removal].into_iter()).unwrap().is_empty());
+        assert!(
+            Removal::written_after_unlink([&removal].into_iter())
+                .unwrap()
+                .is_empty()
+        );
         assert!(!path.exists());
     }
 
     #[test]
-    fn a_file_written_to_after_it_was_opened_keeps_its_name() {
+    fn unlink_refuses_file_written_after_open() {
         let dir = tempfile::tempdir().unwrap();
         let (path, removal) = removal(dir.path());
         fs::write(&path, "one\ntwo\n").unwrap();
@@ -321,20 +327,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_to_a_file_without_a_name_is_put_back() {
+    fn writes_after_unlink_are_put_back() {
         let dir = tempfile::tempdir().unwrap();
         let (path, removal) = removal(dir.path());
         let mut writer = fs::OpenOptions::new().append(true).open(&path).unwrap();
         removal.unlink().unwrap();
         writer.write_all(b"two\n").unwrap();
         drop(writer);
-        assert_eq!(Removal::written([&removal].into_iter()).unwrap().len(), 1);
+        assert_eq!(
+            Removal::written_after_unlink([&removal].into_iter())
+                .unwrap()
+                .len(),
+            1
+        );
         assert_eq!(removal.put_back().unwrap(), path);
         assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo\n");
     }
 
     #[test]
-    fn a_file_whose_name_is_taken_gets_another_one() {
+    fn put_back_uses_another_name_if_taken() {
         let dir = tempfile::tempdir().unwrap();
         let (path, removal) = removal(dir.path());
         removal.unlink().unwrap();
@@ -410,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_file_is_not_removed() {
+    fn unlink_refuses_replaced_file() {
         let dir = tempfile::tempdir().unwrap();
         let (path, removal) = removal(dir.path());
         fs::write(dir.path().join("new"), "one\n").unwrap();

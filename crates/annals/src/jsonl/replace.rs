@@ -22,9 +22,9 @@ use rustix::io::Errno;
 use sha2::Digest as _;
 use tempfile::NamedTempFile;
 
-use super::lock::{Lock, Patience};
-use super::place::unwritten;
+use super::lock::{Deadline, Lock};
 use super::presence::exists;
+use super::write_batch::write_error;
 use crate::{Error, Result};
 
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(5);
@@ -35,7 +35,7 @@ pub struct Digest(pub [u8; 32]);
 
 impl Digest {
     /// Computes the digest of `bytes`.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn compute(bytes: &[u8]) -> Self {
         Self(sha2::Sha256::digest(bytes).into())
     }
 
@@ -52,11 +52,11 @@ impl Digest {
 /// gone. An existing document keeps its mode, and its owner where we may give it. A symbolic link
 /// is refused: the rename would put a file in its place and leave its target as it was.
 pub fn replace(path: &Path, bytes: &[u8], expect: Option<&Digest>) -> Result<()> {
-    held(path, || replace_if(path, bytes, expect))
+    with_document_lock(path, || replace_if(path, bytes, expect))
 }
 
-/// Replaces the document at `path` for one who holds its lock (see [`held`]).
-pub(crate) fn replace_held(path: &Path, bytes: &[u8]) -> Result<()> {
+/// Replaces the document at `path` for one who holds its lock (see [`with_document_lock`]).
+pub(crate) fn replace_locked(path: &Path, bytes: &[u8]) -> Result<()> {
     replace_if(path, bytes, None)
 }
 
@@ -68,7 +68,7 @@ fn replace_if(path: &Path, bytes: &[u8], expect: Option<&Digest>) -> Result<()> 
         let now = open_document(path)?
             .map(|(file, _)| read(file, path))
             .transpose()?;
-        if now.is_none_or(|now| Digest::of(&now) != *expect) {
+        if now.is_none_or(|now| Digest::compute(&now) != *expect) {
             return Err(Error::Changed {
                 path: path.to_owned(),
             });
@@ -92,8 +92,8 @@ pub fn create_with(
     fill: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>,
 ) -> Result<()> {
     let dir = open_dir(path)?;
-    let _lock = Lock::acquire(&dir, parent(path), Patience::new(LOCK_WAIT))?;
-    let failed = |source| unwritten(path, source);
+    let _lock = Lock::acquire(&dir, parent(path), Deadline::new(LOCK_WAIT))?;
+    let failed = |source| write_error(path, source);
     let temp = make_temp(path).map_err(failed)?;
     let mut buffer = BufWriter::new(temp.as_file());
     fill(&mut |bytes| buffer.write_all(bytes).map_err(failed))?;
@@ -107,9 +107,9 @@ pub fn create_with(
 }
 
 /// Runs `work` while no annals process replaces the document at `path`; it must not do so itself.
-pub fn held<T>(path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub fn with_document_lock<T>(path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let dir = open_dir(path)?;
-    let _lock = Lock::acquire(&dir, parent(path), Patience::new(LOCK_WAIT))?;
+    let _lock = Lock::acquire(&dir, parent(path), Deadline::new(LOCK_WAIT))?;
     work()
 }
 
@@ -119,7 +119,7 @@ pub fn clear_temp(path: &Path) -> Result<()> {
     if !exists(&temp)? {
         return Ok(());
     }
-    held(path, || match fs::remove_file(&temp) {
+    with_document_lock(path, || match fs::remove_file(&temp) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(Error::io("remove", &temp, error))
         }
@@ -133,7 +133,7 @@ pub fn clear_temp(path: &Path) -> Result<()> {
 /// before that.
 pub fn ensure_dir(path: &Path) -> Result<()> {
     if path.is_dir() {
-        return settle(path);
+        return sync_dir_name(path);
     }
     if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
         ensure_dir(above)?;
@@ -145,24 +145,26 @@ pub fn ensure_dir(path: &Path) -> Result<()> {
                 let _ = fs::remove_dir(path);
                 Error::io("sync", parent(path), error)
             })?;
-            settled().insert(path.to_owned());
+            synced_dirs().insert(path.to_owned());
             Ok(())
         }
         // Another process was faster.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => settle(path),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {
+            sync_dir_name(path)
+        }
         Err(error) => Err(Error::io("create", path, error)),
     }
 }
 
 /// The directories whose names are known to be durable.
-fn settled() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+fn synced_dirs() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     static SETTLED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     SETTLED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes the name of a directory durable that was found, once in the life of the process.
-fn settle(path: &Path) -> Result<()> {
-    if settled().contains(path) {
+fn sync_dir_name(path: &Path) -> Result<()> {
+    if synced_dirs().contains(path) {
         return Ok(());
     }
     match sync_parent(path) {
@@ -175,7 +177,7 @@ fn settle(path: &Path) -> Result<()> {
             ) => {}
         Err(error) => return Err(Error::io("sync", parent(path), error)),
     }
-    settled().insert(path.to_owned());
+    synced_dirs().insert(path.to_owned());
     Ok(())
 }
 
@@ -226,11 +228,11 @@ fn read(mut file: File, path: &Path) -> Result<Vec<u8>> {
 
 /// Writes and syncs a new file beside `path`; it goes away unless it is persisted.
 fn write_temp(path: &Path, bytes: &[u8], old: Option<&Metadata>) -> Result<NamedTempFile> {
-    let failed = |source| unwritten(path, source);
+    let failed = |source| write_error(path, source);
     let mut temp = make_temp(path).map_err(failed)?;
     temp.write_all(bytes).map_err(failed)?;
     if let Some(old) = old {
-        adopt(temp.as_file(), old).map_err(failed)?;
+        copy_mode_and_owner(temp.as_file(), old).map_err(failed)?;
     }
     temp.as_file().sync_all().map_err(failed)?;
     Ok(temp)
@@ -259,7 +261,7 @@ pub(super) fn make_temp(path: &Path) -> io::Result<NamedTempFile> {
 }
 
 /// Gives a new file the mode of the old one, and its owner where we may.
-pub(super) fn adopt(file: &File, old: &Metadata) -> io::Result<()> {
+pub(super) fn copy_mode_and_owner(file: &File, old: &Metadata) -> io::Result<()> {
     // Only root may give a file away; for others the new owner is who writes, as ever.
     let _ = fchown(file, Some(old.uid()), Some(old.gid()));
     file.set_permissions(Permissions::from_mode(old.mode() & 0o777))
@@ -278,7 +280,7 @@ fn temp_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default();
     format!(
         ".annals-{}.tmp",
-        Digest::of(name.as_encoded_bytes()).short()
+        Digest::compute(name.as_encoded_bytes()).short()
     )
 }
 
@@ -287,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_killed_writer_left_is_known_by_its_name_and_goes() {
+    fn clear_temp_removes_file_left_by_killed_writer() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("document.json");
         let name = temp_name(&path);
@@ -313,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_process_has_cleared_meanwhile_is_no_error() {
+    fn clear_temp_ignores_file_already_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("document.json");
         let left = dir.path().join(temp_name(&path));
@@ -331,14 +333,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_alone_lies_in_the_directory_that_one_is_in() {
+    fn parent_of_bare_name_is_current_directory() {
         assert_eq!(parent(Path::new("document.json")), Path::new("."));
         assert_eq!(parent(Path::new("a/document.json")), Path::new("a"));
         assert_eq!(parent(Path::new("/")), Path::new("."));
     }
 
     #[test]
-    fn only_a_link_is_called_one() {
+    fn open_document_reports_links_only_for_links() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("document.json");
         assert!(open_document(&path).unwrap().is_none());
@@ -353,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn many_who_make_one_directory_all_have_it() {
+    fn ensure_dir_succeeds_concurrently() {
         let dir = tempfile::tempdir().unwrap();
         let together = std::sync::Barrier::new(8);
         std::thread::scope(|scope| {

@@ -12,9 +12,9 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use super::FileId;
-use super::lock::{Lock, Patience};
-use super::place::unwritten;
-use super::replace::{LOCK_WAIT, adopt, make_temp, open_dir, open_document, parent};
+use super::lock::{Deadline, Lock};
+use super::replace::{LOCK_WAIT, copy_mode_and_owner, make_temp, open_dir, open_document, parent};
+use super::write_batch::write_error;
 use crate::{Error, Result};
 
 /// Replaces the log at `path`, which must be untouched since it was `looked` at, by what `fill` hands
@@ -33,18 +33,18 @@ pub fn rewrite(
         path: path.to_owned(),
     };
     let dir = open_dir(path)?;
-    let _lock = Lock::acquire(&dir, parent(path), Patience::new(LOCK_WAIT))?;
+    let _lock = Lock::acquire(&dir, parent(path), Deadline::new(LOCK_WAIT))?;
     let (old, metadata) = open_document(path)?.ok_or_else(changed)?;
     if !FileId::from(&metadata).untouched(looked) {
         return Err(changed());
     }
-    let failed = |source| unwritten(path, source);
+    let failed = |source| write_error(path, source);
     let temp = make_temp(path).map_err(failed)?;
     let mut buffer = BufWriter::with_capacity(1 << 18, temp.as_file());
     fill(&old, &mut |bytes| buffer.write_all(bytes).map_err(failed))?;
     buffer.flush().map_err(failed)?;
     drop(buffer);
-    adopt(temp.as_file(), &metadata).map_err(failed)?;
+    copy_mode_and_owner(temp.as_file(), &metadata).map_err(failed)?;
     if let Some(mode) = mode {
         let mode = Permissions::from_mode(mode & 0o777);
         temp.as_file().set_permissions(mode).map_err(failed)?;

@@ -21,7 +21,7 @@ const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// How a line ends on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum LineEnding {
     /// `\n`
     Lf,
     /// `\r\n`
@@ -42,7 +42,7 @@ pub struct Line<'a> {
     /// The length of the span on disk, terminator and byte order mark included.
     pub len: u64,
     /// How the span ends.
-    pub ending: Ending,
+    pub ending: LineEnding,
     /// Whether the span starts with a UTF-8 byte order mark; only at offset 0.
     pub bom: bool,
     /// Whether the span is longer than the cap, so that `bytes` is only its head.
@@ -147,7 +147,7 @@ impl<R: Read> Scanner<R> {
     )]
     pub fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         loop {
-            let fresh = part(&self.buffer, self.searched..self.unread.end);
+            let fresh = slice(&self.buffer, self.searched..self.unread.end);
             if let Some(at) = memchr(b'\n', fresh) {
                 let end = self.searched + at + 1;
                 return Ok(Some(match self.skip.take() {
@@ -173,7 +173,7 @@ impl<R: Read> Scanner<R> {
         let span = self.unread.start..end;
         self.unread.start = end;
         self.searched = end;
-        let bytes = part(&self.buffer, span);
+        let bytes = slice(&self.buffer, span);
         let len = bytes.len() as u64;
         let offset = self.offset;
         self.offset += len;
@@ -185,7 +185,7 @@ impl<R: Read> Scanner<R> {
         } else {
             content.len()
         };
-        let (bom, bytes) = split_bom(offset, part(content, 0..shown));
+        let (bom, bytes) = split_bom(offset, slice(content, 0..shown));
         Line {
             offset,
             number: self.number,
@@ -198,16 +198,16 @@ impl<R: Read> Scanner<R> {
     }
 
     fn take_skipped(&mut self, skip: Skip, end: usize, terminated: bool) -> Line<'_> {
-        let tail = part(&self.buffer, self.unread.start..end);
+        let tail = slice(&self.buffer, self.unread.start..end);
         let len = skip.len + tail.len() as u64;
         let before_last = match tail {
             [.., before, _] => *before,
             _ => skip.last,
         };
         let ending = match (terminated, before_last) {
-            (false, _) => Ending::None,
-            (true, b'\r') => Ending::CrLf,
-            (true, _) => Ending::Lf,
+            (false, _) => LineEnding::None,
+            (true, b'\r') => LineEnding::CrLf,
+            (true, _) => LineEnding::Lf,
         };
         self.unread.start = end;
         self.searched = end;
@@ -218,7 +218,7 @@ impl<R: Read> Scanner<R> {
         let shown = usize::try_from(content)
             .unwrap_or(usize::MAX)
             .min(head_len(self.max_line));
-        let (bom, bytes) = split_bom(offset, part(&self.buffer, 0..shown));
+        let (bom, bytes) = split_bom(offset, slice(&self.buffer, 0..shown));
         Line {
             offset,
             number: self.number,
@@ -234,12 +234,12 @@ impl<R: Read> Scanner<R> {
     fn make_room(&mut self) {
         let head = head_len(self.max_line);
         if let Some(skip) = &mut self.skip {
-            let passed = part(&self.buffer, self.unread.clone());
+            let passed = slice(&self.buffer, self.unread.clone());
             skip.len += passed.len() as u64;
             skip.last = passed.last().copied().unwrap_or(skip.last);
             self.set_unread(head..head);
         } else if self.unread.len() > self.max_line {
-            let passed = part(&self.buffer, self.unread.clone());
+            let passed = slice(&self.buffer, self.unread.clone());
             self.skip = Some(Skip {
                 len: passed.len() as u64,
                 last: passed.last().copied().unwrap_or_default(),
@@ -307,23 +307,23 @@ impl<R: Read + Seek> Scanner<R> {
         let mut passed = 0;
         while self.skip.is_none() {
             let from = self.unread.start + passed;
-            if let Some(at) = find(part(&self.buffer, from..self.unread.end)) {
-                let before = part(&self.buffer, self.unread.start..from + at);
+            if let Some(at) = find(slice(&self.buffer, from..self.unread.end)) {
+                let before = slice(&self.buffer, self.unread.start..from + at);
                 let skipped = memrchr(b'\n', before).map_or(0, |at| at + 1);
-                self.pass(skipped);
+                self.skip_lines(skipped);
                 self.searched = from + at;
                 break;
             }
-            let fresh = part(&self.buffer, self.searched..self.unread.end);
+            let fresh = slice(&self.buffer, self.searched..self.unread.end);
             if let Some(at) = memrchr(b'\n', fresh) {
-                self.pass(self.searched + at + 1 - self.unread.start);
+                self.skip_lines(self.searched + at + 1 - self.unread.start);
             }
             self.searched = self.unread.end;
             if self.ended {
                 return Ok(None);
             }
             if lets_go && self.unread.len() > self.window / 2 {
-                match self.go_through(&find, longest)? {
+                match self.search_long_line(&find, longest)? {
                     None => return Ok(None),
                     Some(true) => break,
                     Some(false) => passed = 0,
@@ -341,7 +341,7 @@ impl<R: Read + Seek> Scanner<R> {
 
     /// Goes through a long line that has no mark so far, without keeping it: most have none. Then
     /// stands behind it, or at its beginning if it is to be given, or if the input ends (`None`).
-    fn go_through(
+    fn search_long_line(
         &mut self,
         find: &impl Fn(&[u8]) -> Option<usize>,
         longest: usize,
@@ -358,14 +358,14 @@ impl<R: Read + Seek> Scanner<R> {
             if self.ended {
                 break Ok(None);
             }
-            let held = part(&self.buffer, self.unread.clone());
+            let held = slice(&self.buffer, self.unread.clone());
             let end = memchr(b'\n', held);
-            let line = part(held, 0..end.map_or(held.len(), |end| end + 1));
+            let line = slice(held, 0..end.map_or(held.len(), |end| end + 1));
             if gone + line.len() > self.max_line || find(line).is_some() {
                 break Ok(Some(true));
             }
             if end.is_some() {
-                self.pass(line.len());
+                self.skip_lines(line.len());
                 self.offset += gone as u64;
                 self.searched = self.unread.start;
                 return Ok(Some(false));
@@ -379,13 +379,13 @@ impl<R: Read + Seek> Scanner<R> {
     }
 
     /// Passes over whole lines.
-    fn pass(&mut self, bytes: usize) {
+    fn skip_lines(&mut self, bytes: usize) {
         self.unread.start += bytes;
         self.offset += bytes as u64;
     }
 }
 
-impl Ending {
+impl LineEnding {
     /// The number of bytes of the terminator.
     #[expect(
         clippy::len_without_is_empty,
@@ -393,9 +393,9 @@ impl Ending {
     )]
     pub fn len(self) -> u64 {
         match self {
-            Ending::Lf => 1,
-            Ending::CrLf => 2,
-            Ending::None => 0,
+            LineEnding::Lf => 1,
+            LineEnding::CrLf => 2,
+            LineEnding::None => 0,
         }
     }
 }
@@ -404,15 +404,15 @@ pub(super) fn head_len(max_line: usize) -> usize {
     OVERSIZE_HEAD.min(max_line)
 }
 
-pub(super) fn part(bytes: &[u8], range: Range<usize>) -> &[u8] {
+pub(super) fn slice(bytes: &[u8], range: Range<usize>) -> &[u8] {
     bytes.get(range).unwrap_or_default()
 }
 
-pub(super) fn split_ending(span: &[u8], terminated: bool) -> (&[u8], Ending) {
+pub(super) fn split_ending(span: &[u8], terminated: bool) -> (&[u8], LineEnding) {
     match span {
-        [content @ .., b'\r', b'\n'] if terminated => (content, Ending::CrLf),
-        [content @ .., b'\n'] if terminated => (content, Ending::Lf),
-        _ => (span, Ending::None),
+        [content @ .., b'\r', b'\n'] if terminated => (content, LineEnding::CrLf),
+        [content @ .., b'\n'] if terminated => (content, LineEnding::Lf),
+        _ => (span, LineEnding::None),
     }
 }
 
@@ -428,13 +428,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ending_is_as_long_as_it_is_on_disk() {
+    fn line_ending_length_matches_bytes() {
         let ends = |text: &[u8]| split_ending(text, true).1.len();
         assert_eq!((ends(b"a\n"), ends(b"a\r\n"), ends(b"a")), (1, 2, 0));
     }
 
     #[test]
-    fn short_lines_are_read_in_the_buffer_that_there_is() {
+    fn short_lines_do_not_grow_buffer() {
         let input = b"a line of some length\n".repeat(10_000);
         let mut scanner = Scanner::with_capacity_and_cap(input.as_slice(), 1 << 12, MAX_LINE);
         let mut lines = 0;

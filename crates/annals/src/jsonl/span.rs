@@ -2,13 +2,13 @@
 
 use std::io;
 
-use super::Bytes;
+use super::ReadAt;
 
 /// Reads exactly the `len` bytes at `offset`, wherever they lie.
 ///
 /// A span that reaches past the end of the file is an error before much is allocated, so a stale or
 /// hostile length costs nothing.
-pub fn read_span(bytes: &(impl Bytes + ?Sized), offset: u64, len: u64) -> io::Result<Vec<u8>> {
+pub fn read_span(bytes: &(impl ReadAt + ?Sized), offset: u64, len: u64) -> io::Result<Vec<u8>> {
     // Most records are short, and reading them tells as well whether they are there.
     const SHORT: u64 = 64 << 10;
     let end = offset.checked_add(len);

@@ -8,7 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 use memchr::memrchr;
 
-use super::scan::{Ending, MAX_LINE, head_len, part, split_bom, split_ending};
+use super::scan::{LineEnding, MAX_LINE, head_len, slice, split_bom, split_ending};
 
 const FIRST_BLOCK: usize = 64 << 10;
 const LAST_BLOCK: usize = 1 << 20;
@@ -23,7 +23,7 @@ pub struct TailLine<'a> {
     /// The length of the span on disk, terminator and byte order mark included.
     pub len: u64,
     /// How the span ends.
-    pub ending: Ending,
+    pub ending: LineEnding,
     /// Whether the span is longer than the cap, so that `bytes` is only its head.
     pub oversize: bool,
 }
@@ -40,7 +40,7 @@ pub struct TailReader<R> {
     /// Where the line that is being looked for ends in the file.
     line_end: u64,
     /// The ending and nothing else of an oversize line whose later part was let go.
-    skip: Option<Ending>,
+    skip: Option<LineEnding>,
     /// No `\n` stands in the held bytes from here on, but for the line's own terminator.
     searched: usize,
     block: usize,
@@ -88,7 +88,7 @@ impl<R: Read + Seek> TailReader<R> {
             // The last held byte is the line's own terminator, unless it was let go.
             let own = usize::from(self.skip.is_none());
             let until = self.searched.min(self.high.saturating_sub(own));
-            let fresh = part(&self.buffer, self.low..until);
+            let fresh = slice(&self.buffer, self.low..until);
             if let Some(at) = memrchr(b'\n', fresh) {
                 return Ok(Some(self.take(self.low + at + 1)));
             }
@@ -96,7 +96,7 @@ impl<R: Read + Seek> TailReader<R> {
             if self.offset == 0 {
                 return Ok(Some(self.take(self.low)));
             }
-            self.let_go();
+            self.discard_line_end();
             self.fill()?;
         }
     }
@@ -104,14 +104,14 @@ impl<R: Read + Seek> TailReader<R> {
     fn take(&mut self, start: usize) -> TailLine<'_> {
         let offset = self.offset + (start - self.low) as u64;
         let len = self.line_end - offset;
-        let held = part(&self.buffer, start..self.high);
+        let held = slice(&self.buffer, start..self.high);
         self.line_end = offset;
         self.high = start;
         self.searched = start;
         let (content, ending) = match self.skip.take() {
             Some(ending) => {
                 let content = usize::try_from(len - ending.len()).unwrap_or(usize::MAX);
-                (part(held, 0..held.len().min(content)), ending)
+                (slice(held, 0..held.len().min(content)), ending)
             }
             None => split_ending(held, true),
         };
@@ -121,7 +121,7 @@ impl<R: Read + Seek> TailReader<R> {
         } else {
             content.len()
         };
-        let (_, bytes) = split_bom(offset, part(content, 0..shown));
+        let (_, bytes) = split_bom(offset, slice(content, 0..shown));
         TailLine {
             offset,
             bytes,
@@ -133,8 +133,8 @@ impl<R: Read + Seek> TailReader<R> {
 
     /// Forgets all but the earliest bytes of a line that has grown over the cap: its head may
     /// yet reach into them.
-    fn let_go(&mut self) {
-        let held = part(&self.buffer, self.low..self.high);
+    fn discard_line_end(&mut self) {
+        let held = slice(&self.buffer, self.low..self.high);
         if self.skip.is_none() {
             if held.len() <= self.max_line {
                 return;
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_line_above_the_cap_only_the_head_is_held() {
+    fn oversize_line_keeps_only_its_head_in_memory() {
         let mut input = b"first\n".to_vec();
         input.resize(8 * LAST_BLOCK, b'x');
         let mut tail = TailReader::with_cap(Cursor::new(&input), LAST_BLOCK, 1_000).unwrap();

@@ -11,9 +11,9 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
-use crate::json::fast::{Fast, Walk};
+use crate::json::scanner::{FromScanner, JsonScanner};
 use crate::json::{self, Flag, Pairs, Raw, Text, object};
-use crate::model::{Block, BlockMembers, Delegation, Draft, Key, RawBlocks, Role};
+use crate::model::{Block, BlockMembers, Delegation, Draft, EntryKey, RawBlocks, Role};
 
 object! {
     struct Part<'a> {
@@ -40,7 +40,7 @@ object! {
 }
 
 object! {
-    struct Glimpse<'a> {
+    struct PartSummary<'a> {
         "type" => kind: Text<'a>,
         "id" => id: Text<'a>,
         "name" => name: Text<'a>,
@@ -59,44 +59,47 @@ object! {
 }
 
 /// No one hands a sub-agent more text than this.
-const LONGEST_TASK: usize = 100_000;
+const MAX_TASK_LEN: usize = 100_000;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
     /// There is a text or a list of blocks, whatever they say.
-    pub(crate) given: bool,
+    pub(crate) present: bool,
     /// How a person's text begins, if there is any.
     pub(crate) prompt: Option<Box<str>>,
     /// The tool calls made.
-    pub(crate) calls: Vec<Key>,
+    pub(crate) calls: Vec<EntryKey>,
     /// The tool calls answered.
-    pub(crate) answers: Vec<Key>,
+    pub(crate) answers: Vec<EntryKey>,
     /// There are tool results.
     pub(crate) results: bool,
     /// The whole text, by which a sub-agent's first message finds the call it came from.
-    pub(crate) asked: Option<Box<str>>,
+    pub(crate) full_text: Option<Box<str>>,
     /// Calls that hand a prompt to a sub-agent.
     pub(crate) delegations: Vec<Delegation>,
     /// Calls without an id, which do not stand in `calls`.
-    pub(crate) unnamed_calls: Vec<Unnamed>,
+    pub(crate) unnamed_calls: Vec<CallWithoutId>,
     /// Results without an id, which do not stand in `answers`.
-    pub(crate) unnamed_answers: Vec<Unnamed>,
+    pub(crate) unnamed_answers: Vec<CallWithoutId>,
 }
 
 /// A call or a result without an id.
 #[derive(Clone, Debug)]
-pub(crate) struct Unnamed {
+pub(crate) struct CallWithoutId {
     /// Its place among all the calls, or all the results, of the message.
-    pub(crate) at: usize,
+    pub(crate) position: usize,
     /// The tool, if it is named.
     pub(crate) tool: Box<str>,
     /// The work that the call hands to a sub-agent.
     pub(crate) delegation: Option<Delegation>,
 }
 
-impl Unnamed {
+impl CallWithoutId {
     /// Puts keys of their own for some that have none among those that have one.
-    pub(crate) fn merge(named: &[Key], unnamed: impl Iterator<Item = (usize, Key)>) -> Vec<Key> {
+    pub(crate) fn merge(
+        named: &[EntryKey],
+        unnamed: impl Iterator<Item = (usize, EntryKey)>,
+    ) -> Vec<EntryKey> {
         let mut all = Vec::new();
         let mut named = named.iter().copied();
         for (at, key) in unnamed {
@@ -109,16 +112,16 @@ impl Unnamed {
 }
 
 /// What a call without an id is called before its tool, where nothing else tells it from others.
-pub(crate) const CALL_OF: &str = "call:";
+pub(crate) const UNNAMED_CALL_PREFIX: &str = "call:";
 
 /// What a result that names no call says that it answers: a call of its tool, or of any tool if it names
 /// none. Whoever reads the log in order knows which call that is.
 pub(crate) fn unnamed_answer(tool: &str) -> String {
-    format!("{CALL_OF}{tool}")
+    format!("{UNNAMED_CALL_PREFIX}{tool}")
 }
 
 /// The name of a call without an id: that of its record, and its place among the calls in it.
-pub(crate) fn unnamed_call(record: &str, at: usize) -> String {
+pub(crate) fn unnamed_call_id(record: &str, at: usize) -> String {
     match at {
         0 => record.to_owned(),
         _ => format!("{record}-{}", at + 1),
@@ -126,13 +129,13 @@ pub(crate) fn unnamed_call(record: &str, at: usize) -> String {
 }
 
 impl Content {
-    fn of_text(text: &str) -> Self {
-        let prompt = (!is_client_text(text)).then(|| opening(text));
-        let asked = (text.len() < LONGEST_TASK).then(|| text.into());
+    fn from_text(text: &str) -> Self {
+        let prompt = (!is_client_text(text)).then(|| title_prefix(text));
+        let asked = (text.len() < MAX_TASK_LEN).then(|| text.into());
         Content {
-            given: true,
+            present: true,
             prompt,
-            asked,
+            full_text: asked,
             ..Content::default()
         }
     }
@@ -142,21 +145,21 @@ impl Content {
         !self.calls.is_empty() || !self.unnamed_calls.is_empty()
     }
 
-    fn add(&mut self, part: &Glimpse<'_>) {
+    fn add(&mut self, part: &PartSummary<'_>) {
         match part.kind.get() {
             Some("text") if self.prompt.is_none() => {
                 self.prompt = prompt(part.text);
             }
             Some("tool_use") => {
-                let Some(call) = part.id.filled().map(Key::of) else {
+                let Some(call) = part.id.non_empty().map(EntryKey::from_text) else {
                     if part.id.get().is_some() {
                         return;
                     }
                     let name = part.name.or_empty();
                     // The key is the caller's to give.
-                    let delegation = delegation(Key::of(""), name, part.input);
-                    self.unnamed_calls.push(Unnamed {
-                        at: self.calls.len() + self.unnamed_calls.len(),
+                    let delegation = delegation(EntryKey::from_text(""), name, part.input);
+                    self.unnamed_calls.push(CallWithoutId {
+                        position: self.calls.len() + self.unnamed_calls.len(),
                         tool: name.into(),
                         delegation,
                     });
@@ -170,9 +173,9 @@ impl Content {
                 self.results = true;
                 match part.answers.get() {
                     Some("") => {}
-                    Some(call) => self.answers.push(Key::of(call)),
-                    None => self.unnamed_answers.push(Unnamed {
-                        at: self.answers.len() + self.unnamed_answers.len(),
+                    Some(call) => self.answers.push(EntryKey::from_text(call)),
+                    None => self.unnamed_answers.push(CallWithoutId {
+                        position: self.answers.len() + self.unnamed_answers.len(),
                         tool: part.name.or_empty().into(),
                         delegation: None,
                     }),
@@ -184,28 +187,28 @@ impl Content {
 }
 
 /// The work that a call hands to a sub-agent, if that is what it does.
-pub(crate) fn delegation(call: Key, name: &str, input: Raw<'_>) -> Option<Delegation> {
+pub(crate) fn delegation(call: EntryKey, name: &str, input: Raw<'_>) -> Option<Delegation> {
     if !matches!(name, "Task" | "Agent") {
         return None;
     }
-    let task: Task<'_> = input.read();
+    let task: Task<'_> = input.parse();
     Some(Delegation {
         call,
-        prompt: task.prompt.filled().map(Key::of),
-        kind: task.kind.filled().map(opening),
-        description: task.description.filled().map(opening),
+        prompt: task.prompt.non_empty().map(EntryKey::from_text),
+        kind: task.kind.non_empty().map(title_prefix),
+        description: task.description.non_empty().map(title_prefix),
     })
 }
 
-impl<'a> Fast<'a> for Content {
-    fn fast(walk: &mut Walk<'a>) -> Option<Self> {
+impl<'a> FromScanner<'a> for Content {
+    fn from_scanner(walk: &mut JsonScanner<'a>) -> Option<Self> {
         let mut content = Content::default();
         match walk.peek()? {
-            b'"' => return Text::fast(walk)?.get().map(Content::of_text),
+            b'"' => return Text::from_scanner(walk)?.get().map(Content::from_text),
             b'[' => {
-                content.given = true;
+                content.present = true;
                 walk.array(|walk| {
-                    content.add(&Glimpse::fast(walk)?);
+                    content.add(&PartSummary::from_scanner(walk)?);
                     Some(())
                 })?;
             }
@@ -231,15 +234,15 @@ impl<'de> Visitor<'de> for Parts {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> std::result::Result<Content, E> {
-        Ok(Content::of_text(text))
+        Ok(Content::from_text(text))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> std::result::Result<Content, A::Error> {
         let mut content = Content {
-            given: true,
+            present: true,
             ..Content::default()
         };
-        while let Some(part) = parts.next_element::<Glimpse<'de>>()? {
+        while let Some(part) = parts.next_element::<PartSummary<'de>>()? {
             content.add(&part);
         }
         Ok(content)
@@ -286,26 +289,26 @@ pub(crate) fn is_client_text(text: &str) -> bool {
 
 /// How a person's text begins; `None` if it is the client's.
 fn prompt(text: Raw<'_>) -> Option<Box<str>> {
-    let start = text.beginning(OPENING)?;
+    let start = text.prefix(TITLE_PREFIX_LEN)?;
     // One that begins with a page of space says only later whose it is.
-    let start = match start.trim_start().len() < OPENING / 2 {
+    let start = match start.trim_start().len() < TITLE_PREFIX_LEN / 2 {
         true => text.text()?,
         false => start,
     };
-    (!is_client_text(&start)).then(|| opening(&start))
+    (!is_client_text(&start)).then(|| title_prefix(&start))
 }
 
 /// How many characters titles are made of.
-const OPENING: usize = 200;
+const TITLE_PREFIX_LEN: usize = 200;
 
 /// The leading characters that titles are made of.
-pub(crate) fn opening(text: &str) -> Box<str> {
-    if text.len() <= OPENING {
+pub(crate) fn title_prefix(text: &str) -> Box<str> {
+    if text.len() <= TITLE_PREFIX_LEN {
         return text.into();
     }
     let end = text
         .char_indices()
-        .nth(OPENING)
+        .nth(TITLE_PREFIX_LEN)
         .map_or(text.len(), |(at, _)| at);
     text.get(..end).unwrap_or(text).into()
 }
@@ -343,20 +346,20 @@ impl Blocks {
     }
 }
 
-impl<'a> Fast<'a> for Blocks {
-    fn fast(walk: &mut Walk<'a>) -> Option<Self> {
+impl<'a> FromScanner<'a> for Blocks {
+    fn from_scanner(walk: &mut JsonScanner<'a>) -> Option<Self> {
         if walk.peek()? != b'[' {
-            return Raw::fast(walk).map(Blocks::of);
+            return Raw::from_scanner(walk).map(Blocks::of);
         }
         let mut found = Blocks::default();
         walk.array(|walk| {
-            let (raw, part) = walk.with_text(Part::fast)?;
+            let (raw, part) = walk.with_text(Part::from_scanner)?;
             let raw = Raw(Some(raw));
             let members = further_members(raw, part.kind.or_empty());
             if !members.is_empty() {
                 found.members.insert(found.blocks.len(), members);
             }
-            found.blocks.push(block_of(raw, &part));
+            found.blocks.push(decode_block(raw, &part));
             Some(())
         })?;
         Some(found)
@@ -375,7 +378,7 @@ pub(crate) fn block_members(content: Raw<'_>) -> BlockMembers {
         return BlockMembers::new();
     }
     let blocks = content.list().into_iter().map(|raw| {
-        let part: Glimpse<'_> = raw.read_fast();
+        let part: PartSummary<'_> = raw.parse_fast();
         further_members(raw, part.kind.or_empty())
     });
     let blocks = blocks.enumerate();
@@ -399,7 +402,7 @@ fn further_members(raw: Raw<'_>, kind: &str) -> BTreeMap<String, String> {
         ("image", "source") => !is_embedded(*value),
         (_, name) => !known.contains(&name),
     };
-    let pairs: Pairs<'_> = raw.read();
+    let pairs: Pairs<'_> = raw.parse();
     let further = pairs.0.into_iter();
     let further = further.filter(|pair| pair.1.is_some() && is_further(pair));
     let owned = further.filter_map(|(name, value)| Some((name.into_owned(), value.0?.to_owned())));
@@ -410,7 +413,7 @@ fn further_members(raw: Raw<'_>, kind: &str) -> BTreeMap<String, String> {
 fn has_further_parts(content: Raw<'_>) -> bool {
     content.is_list()
         && content.list().into_iter().any(|raw| {
-            let part: Glimpse<'_> = raw.read_fast();
+            let part: PartSummary<'_> = raw.parse_fast();
             let kind = part.kind.or_empty();
             kind != "tool_result" && !further_members(raw, kind).is_empty()
         })
@@ -418,7 +421,7 @@ fn has_further_parts(content: Raw<'_>) -> bool {
 
 /// Whether the source of an image is the image itself, and says nothing that a [`Block`] has no place for.
 fn is_embedded(source: Raw<'_>) -> bool {
-    let pairs: Pairs<'_> = source.read();
+    let pairs: Pairs<'_> = source.parse();
     pairs.0.iter().all(|(name, value)| match &**name {
         "type" => value.text().as_deref() == Some("base64"),
         "media_type" | "data" => true,
@@ -444,10 +447,10 @@ pub(crate) fn raw_blocks(blocks: &[Block], members: &BlockMembers) -> Result<Raw
 }
 
 fn block(raw: Raw<'_>) -> Block {
-    block_of(raw, &raw.read_fast())
+    decode_block(raw, &raw.parse_fast())
 }
 
-fn block_of(raw: Raw<'_>, part: &Part<'_>) -> Block {
+fn decode_block(raw: Raw<'_>, part: &Part<'_>) -> Block {
     let owned = |text: &Text<'_>| text.or_empty().to_owned();
     match part.kind.or_empty() {
         "text" => Block::Text(owned(&part.text)),
@@ -491,15 +494,15 @@ fn result_output(part: &Part<'_>) -> Vec<Block> {
 
 /// The parts of a result whose record says of which call it is: blocks of results stand for their own
 /// parts.
-pub(crate) fn flat_outputs(content: Raw<'_>) -> Vec<Block> {
+pub(crate) fn flatten_outputs(content: Raw<'_>) -> Vec<Block> {
     if !content.is_list() {
         return outputs(content);
     }
     let parts = content.list().into_iter().flat_map(|raw| {
-        let part: Part<'_> = raw.read_fast();
+        let part: Part<'_> = raw.parse_fast();
         match part.kind.or_empty() {
             "tool_result" => result_output(&part),
-            _ => vec![block_of(raw, &part)],
+            _ => vec![decode_block(raw, &part)],
         }
     });
     parts.collect()
@@ -511,20 +514,20 @@ pub(crate) fn outputs(content: Raw<'_>) -> Vec<Block> {
         return vec![Block::Text(text.into_owned())];
     }
     let flat = |raw: Raw<'_>| {
-        let part: Part<'_> = raw.read_fast();
+        let part: Part<'_> = raw.parse_fast();
         match part.kind.or_empty() {
             "tool_result" => Block::Opaque {
                 kind: "tool_result".to_owned(),
                 json: raw.0.unwrap_or("null").to_owned(),
             },
-            _ => block_of(raw, &part),
+            _ => decode_block(raw, &part),
         }
     };
     content.list().into_iter().map(flat).collect()
 }
 
 /// A prompt is written as a string, anything else as blocks.
-pub(crate) fn content(role: Role, part: GivenBlocks<'_>) -> Result<Box<RawValue>> {
+pub(crate) fn content_json(role: Role, part: GivenBlocks<'_>) -> Result<Box<RawValue>> {
     let json = match part.blocks {
         [Block::Text(text)] if role == Role::User && !part.has_raw() => json::quote(text),
         _ => part.json()?,
@@ -548,7 +551,7 @@ pub(crate) struct GivenBlocks<'a> {
 
 impl<'a> GivenBlocks<'a> {
     /// `blocks` begin at `first` in the draft's message.
-    pub(crate) fn of(draft: &'a Draft, blocks: &'a [Block], first: usize) -> Self {
+    pub(crate) fn new(draft: &'a Draft, blocks: &'a [Block], first: usize) -> Self {
         GivenBlocks {
             blocks,
             raw: &draft.raw_blocks,
@@ -558,8 +561,8 @@ impl<'a> GivenBlocks<'a> {
 
     /// The tool that the first of them, a result, was given with.
     pub(crate) fn tool(self) -> Option<String> {
-        let part: Glimpse<'_> = serde_json::from_str(self.raw.get(&self.first)?).ok()?;
-        part.name.filled().map(str::to_owned)
+        let part: PartSummary<'_> = serde_json::from_str(self.raw.get(&self.first)?).ok()?;
+        part.name.non_empty().map(str::to_owned)
     }
 
     /// Whether any of them has members that a [`Block`] has no place for.

@@ -4,22 +4,22 @@
 //! and meanings come out, bytes go in and entries come out, changes go in and edits come out.
 //! Adding a layout means one module, one folder of fixtures and one line in [`LAYOUTS`].
 
-mod annex;
+mod annotations;
 pub mod chorus;
 mod claude_code;
 mod clog;
 mod content;
-mod copied;
-mod field;
-mod mend;
+mod extension;
+mod fork_origin;
+mod member_type;
+mod opaque;
 mod orchestrator;
 mod record;
-mod remark;
+mod repair;
 mod reply;
 mod salvage;
-mod shape;
 mod todos;
-mod untold;
+mod usage_fields;
 mod write;
 
 use std::collections::BTreeMap;
@@ -32,15 +32,15 @@ use crate::model::{Artifact, Entry, Flaw, FlawKind, Outline, Project, ResponseKe
 pub use chorus::Chorus;
 pub use claude_code::ClaudeCode;
 pub use clog::Clog;
-pub(crate) use content::{CALL_OF, opening, raw_blocks, unnamed_call};
-pub use mend::{Mend, Remains};
+pub(crate) use content::{UNNAMED_CALL_PREFIX, raw_blocks, title_prefix, unnamed_call_id};
 pub use orchestrator::Orchestrator;
 pub use record::Record;
+pub use repair::{PartialLinks, RepairRules};
 pub(crate) use reply::OpenReply;
 pub use salvage::{Piece, salvage};
 pub use write::{
-    Change, Edit, Enrolled, Graft, Head, NewSession, PROGRAM, Parent, Plan, Row, Spawn, Stamp,
-    Writer,
+    AppendState, Change, Edit, EditPlan, ForkEdit, ForkParent, ListUpdate, NewSession, PROGRAM,
+    PlanContext, RowUpdate, Spawn, Writer,
 };
 pub(crate) use write::{calls_of_unknown_tools, is_model};
 
@@ -48,13 +48,13 @@ pub(crate) use write::{calls_of_unknown_tools, is_model};
 pub static LAYOUTS: &[&dyn Layout] = &[&ClaudeCode, &Chorus, &Clog, &Orchestrator];
 
 /// The file that says what a converted session or root was before.
-pub(crate) const ORIGIN: &str = "annals-origin.jsonl";
+pub(crate) const ORIGIN_FILE: &str = "annals-origin.jsonl";
 
 /// The line of a log in whose place a record stands that only the log's companion has.
-pub(crate) const BLANK: &[u8] = b" ";
+pub(crate) const BLANK_LINE: &[u8] = b" ";
 
 /// The names that a path consists of; `None` if it leads anywhere but down.
-pub(crate) fn parts(path: &Path) -> Option<Vec<&str>> {
+pub(crate) fn path_parts(path: &Path) -> Option<Vec<&str>> {
     // Nearly all paths are plain; only others must be taken apart with care.
     let text = path.to_str()?;
     let plain: Vec<&str> = text.split('/').collect();
@@ -70,7 +70,7 @@ pub(crate) fn parts(path: &Path) -> Option<Vec<&str>> {
 
 /// What parts a session's name from that of its sub-agent, in layouts that know no sub-agents: the
 /// sub-agent's log is that of a session of such a name.
-pub(crate) const AGENT: &str = "--agent-";
+pub(crate) const AGENT_SEPARATOR: &str = "--agent-";
 
 /// The layout of that name.
 pub fn by_name(name: &str) -> Option<&'static dyn Layout> {
@@ -107,14 +107,14 @@ pub trait Layout: Sync {
     }
 
     /// Whether a directory with these names in it looks like a root of this layout.
-    fn recognises(&self, names: &[&str]) -> bool;
+    fn matches_root(&self, names: &[&str]) -> bool;
 
     /// Whether a directory of the root can hold anything of interest.
-    fn enters(&self, dir: &Path) -> bool;
+    fn may_hold_files(&self, dir: &Path) -> bool;
 
     /// Whether the log of a conversation can lie in a directory of the root, or below it.
-    fn leads_to_logs(&self, dir: &Path) -> bool {
-        self.enters(dir)
+    fn may_hold_logs(&self, dir: &Path) -> bool {
+        self.may_hold_files(dir)
     }
 
     /// What a file of the root means, by its path alone; `None` for foreign files.
@@ -122,7 +122,7 @@ pub trait Layout: Sync {
 
     /// Whether its own program keeps such a file, or such a directory that is not entered, although
     /// it has no meaning here.
-    fn expects(&self, path: &Path) -> bool {
+    fn is_program_file(&self, path: &Path) -> bool {
         let _ = path;
         false
     }
@@ -141,19 +141,24 @@ pub trait Layout: Sync {
 
     /// Why its own program would not read a record of a log, or not as one of that log: the kind of
     /// flaw, and what is wrong. `first` is the log's first record.
-    fn fault(&self, log: &Artifact, first: &str, record: &str) -> Option<(FlawKind, String)> {
+    fn record_fault(
+        &self,
+        log: &Artifact,
+        first: &str,
+        record: &str,
+    ) -> Option<(FlawKind, String)> {
         let _ = (log, first, record);
         None
     }
 
     /// The files that its own program always keeps with the log of a session.
-    fn always_beside(&self, log: &Artifact) -> Vec<Artifact> {
+    fn required_files(&self, log: &Artifact) -> Vec<Artifact> {
         let _ = log;
         Vec::new()
     }
 
     /// The path of an artifact: the inverse of [`Layout::classify`].
-    fn place(&self, artifact: &Artifact) -> PathBuf;
+    fn path_for(&self, artifact: &Artifact) -> PathBuf;
 
     /// The folder that sessions of a directory share; `None` if the layout has no such folders.
     ///
@@ -169,7 +174,7 @@ pub trait Layout: Sync {
 
     /// The log that a text names by itself, such as a project's directory and a day, whether it is
     /// there or not.
-    fn log_named(&self, text: &str) -> Option<Artifact> {
+    fn log_from_name(&self, text: &str) -> Option<Artifact> {
         let _ = text;
         None
     }
@@ -181,11 +186,11 @@ pub trait Layout: Sync {
     }
 
     /// After how many days its own program deletes sessions, unless its settings say otherwise.
-    fn keep_days(&self) -> Option<u64>;
+    fn retention_days(&self) -> Option<u64>;
 
     /// Whether those days count from the time of the session's file. If not, they count from the
     /// newest entry.
-    fn expires_by_file(&self) -> bool {
+    fn expires_by_mtime(&self) -> bool {
         true
     }
 
@@ -203,13 +208,13 @@ pub trait Layout: Sync {
 
     /// Whether its own program finds a conversation by following links from its end, so that it loses
     /// all that stands before a link that is broken.
-    fn resumes_by_links(&self) -> bool {
+    fn follows_parent_links(&self) -> bool {
         false
     }
 
     /// Finds what a record of a log has in it that spent anything, so that others need not be looked
     /// at; `None` where every record must be.
-    fn spending_mark(&self) -> Option<Mark> {
+    fn usage_needle(&self) -> Option<Needle> {
         None
     }
 
@@ -234,8 +239,8 @@ pub trait Layout: Sync {
     fn writer(&self) -> Option<&dyn Writer>;
 
     /// Mends the lines of its logs.
-    fn mend(&self) -> &dyn Mend {
-        &mend::Annexed
+    fn repair_rules(&self) -> &dyn RepairRules {
+        &repair::ExtensionRepair
     }
 }
 
@@ -246,25 +251,25 @@ pub trait Layout: Sync {
 /// So a layout whose records do not name their parents says [`Link::Previous`](crate::model::Link).
 pub trait Decoder: Send {
     /// The skeletons of the record's entries.
-    fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>);
+    fn outline(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>);
 
     /// The skeletons of the entries that spent something, with what a ledger wants to know of them:
     /// the reply without its calls, the time, whose they are, and facts about where they were made.
     ///
     /// Others may be left out, and what is given is no more than [`outline`](Self::outline) gives.
-    fn spending(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
+    fn outline_usage(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>) {
         self.outline(record, out);
     }
 
-    /// The same of a record that says what the one before it said that [`spending`](Self::spending)
+    /// The same of a record that says what the one before it said that [`spending`](Self::outline_usage)
     /// read, but for what is told here; `None` where it says more, or where that is not known.
-    fn spending_again(&mut self, record: &Record<'_>) -> Option<Again> {
+    fn reply_delta(&mut self, record: &Record<'_>) -> Option<ReplyDelta> {
         let _ = record;
         None
     }
 
     /// The record's entries with everything they say.
-    fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>);
+    fn decode(&mut self, record: &Record<'_>, out: &mut Decoded<Entry>);
 
     /// Tells a whole record from an object that is only a part of one. Asked only where a damaged line
     /// is searched for records.
@@ -275,18 +280,18 @@ pub trait Decoder: Send {
 
     /// What a record holds besides, that nobody said and somebody may look for: JSON texts such as
     /// what a tool did to a file, of which the model saw only a word.
-    fn beside(&mut self, record: &Record<'_>, give: &mut dyn FnMut(&str)) {
+    fn extra_text(&mut self, record: &Record<'_>, give: &mut dyn FnMut(&str)) {
         let _ = (record, give);
     }
 
     /// The record with all that is said of it elsewhere; `None` where that is the record itself.
-    fn whole(&mut self, record: &Record<'_>) -> Option<Vec<u8>> {
+    fn full_record(&mut self, record: &Record<'_>) -> Option<Vec<u8>> {
         let _ = record;
         None
     }
 
     /// Whether something is said of its records elsewhere, so that their bytes are not all of it.
-    fn says_more(&self) -> bool {
+    fn has_companion_data(&self) -> bool {
         false
     }
 }
@@ -294,7 +299,7 @@ pub trait Decoder: Send {
 /// In what a reply differs from the one before it, where that is all.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Again {
+pub struct ReplyDelta {
     /// The response that it is part of.
     pub response: Option<ResponseKey>,
     /// When it came.
@@ -305,34 +310,34 @@ pub struct Again {
 
 /// Finds something in bytes that may be cut anywhere.
 #[derive(Clone, Copy, Debug)]
-pub struct Mark {
+pub struct Needle {
     /// Where the first one begins.
     pub find: fn(&[u8]) -> Option<usize>,
     /// How many bytes of one must be there for it to be found.
-    pub longest: usize,
+    pub max_len: usize,
 }
 
 /// Where a decoder puts what it finds.
 #[derive(Debug)]
-pub struct Sink<T> {
+pub struct Decoded<T> {
     /// What was read.
-    pub found: Vec<T>,
+    pub items: Vec<T>,
     /// What is wrong.
     pub flaws: Vec<Flaw>,
 }
 
-impl<T> Default for Sink<T> {
+impl<T> Default for Decoded<T> {
     fn default() -> Self {
-        Sink {
-            found: Vec::new(),
+        Decoded {
+            items: Vec::new(),
             flaws: Vec::new(),
         }
     }
 }
 
-impl<T> Sink<T> {
+impl<T> Decoded<T> {
     /// Notes damage.
-    pub fn flaw(&mut self, kind: FlawKind, span: Span, detail: impl Into<String>) {
+    pub fn add_flaw(&mut self, kind: FlawKind, span: Span, detail: impl Into<String>) {
         self.flaws.push(Flaw {
             kind,
             span,

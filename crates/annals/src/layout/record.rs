@@ -7,8 +7,8 @@ use serde::de::IgnoredAny;
 use crate::json;
 use crate::model::{FlawKind, Span};
 
-use super::Sink;
-use super::salvage::{is_part, whole_objects};
+use super::Decoded;
+use super::salvage::{is_nested_value, whole_objects};
 
 /// The exact bytes of one line, or of one document.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ impl<'a> Record<'a> {
     /// `read` gets text that is valid UTF-8. Blank records give nothing and are no flaw.
     pub(crate) fn object<T, S>(
         &self,
-        sink: &mut Sink<S>,
+        sink: &mut Decoded<S>,
         read: impl FnMut(&str) -> serde_json::Result<T>,
     ) -> Option<T> {
         self.object_or_pieces(sink, |_| false, read).ok()
@@ -47,7 +47,7 @@ impl<'a> Record<'a> {
     /// `is_record` tells a record of the layout from any other object.
     pub(crate) fn object_or_pieces<T, S>(
         &self,
-        sink: &mut Sink<S>,
+        sink: &mut Decoded<S>,
         is_record: impl Fn(&str) -> bool,
         mut read: impl FnMut(&str) -> serde_json::Result<T>,
     ) -> Result<T, Vec<Record<'a>>> {
@@ -56,7 +56,7 @@ impl<'a> Record<'a> {
         }
         if self.oversize {
             let detail = format!("{} bytes; longer than the reader's cap", self.span.len);
-            sink.flaw(FlawKind::Oversize, self.span, detail);
+            sink.add_flaw(FlawKind::Oversize, self.span, detail);
             return Err(Vec::new());
         }
         let text = match simdutf8::basic::from_utf8(self.bytes) {
@@ -67,20 +67,20 @@ impl<'a> Record<'a> {
         let fault = match read(&text) {
             Ok(object) if starts_object(&text) => {
                 if let Cow::Owned(_) = text {
-                    sink.flaw(FlawKind::BadUtf8, self.span, "some bytes are not UTF-8");
+                    sink.add_flaw(FlawKind::BadUtf8, self.span, "some bytes are not UTF-8");
                 }
                 return Ok(object);
             }
             Ok(_) => (FlawKind::NotAnObject, "JSON, but not an object".to_owned()),
             // A lone surrogate in a key or a text, a number beyond all bounds: JSON all the same.
             Err(error) if serde_json::from_str::<IgnoredAny>(&text).is_ok() => {
-                match read(&json::mend(&text)) {
+                match read(&json::sanitize(&text)) {
                     Ok(_) if !starts_object(&text) => {
                         (FlawKind::NotAnObject, "JSON, but not an object".to_owned())
                     }
                     Ok(object) => {
                         if let Cow::Owned(_) = text {
-                            sink.flaw(FlawKind::BadUtf8, self.span, "some bytes are not UTF-8");
+                            sink.add_flaw(FlawKind::BadUtf8, self.span, "some bytes are not UTF-8");
                         }
                         return Ok(object);
                     }
@@ -96,7 +96,7 @@ impl<'a> Record<'a> {
                 self.diagnose(&pieces, &error)
             }
         };
-        sink.flaw(fault.0, self.span, fault.1);
+        sink.add_flaw(fault.0, self.span, fault.1);
         Err(pieces)
     }
 
@@ -111,7 +111,7 @@ impl<'a> Record<'a> {
         };
         let whole = whole_objects(bytes).into_iter();
         whole
-            .filter(|within| !is_part(bytes, within))
+            .filter(|within| !is_nested_value(bytes, within))
             .filter_map(|within| {
                 let object = bytes.get(within.clone())?;
                 is_record(&String::from_utf8_lossy(object)).then_some(Record {

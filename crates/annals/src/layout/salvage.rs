@@ -27,7 +27,7 @@ pub struct Piece {
 ///
 /// `is_record` tells a record of the layout from any other object.
 pub fn salvage(line: &[u8], is_record: impl Fn(&[u8]) -> bool) -> Vec<Piece> {
-    let stripped = Stripped::of(line);
+    let stripped = Stripped::new(line);
     let bytes = stripped.bytes.as_slice();
     let mut pieces = Vec::new();
     let mut done = 0;
@@ -35,7 +35,7 @@ pub fn salvage(line: &[u8], is_record: impl Fn(&[u8]) -> bool) -> Vec<Piece> {
         let Some(record) = bytes.get(within.clone()) else {
             continue;
         };
-        let range = stripped.place(&within);
+        let range = stripped.source_range(&within);
         if range.start > done {
             pieces.push(Piece {
                 range: done..range.start,
@@ -68,7 +68,7 @@ fn records(bytes: &[u8], is_record: impl Fn(&[u8]) -> bool) -> Vec<Range<usize>>
     }
     let mut found = whole_objects(bytes);
     found.retain(|within| {
-        !is_part(bytes, within) && bytes.get(within.clone()).is_some_and(&is_record)
+        !is_nested_value(bytes, within) && bytes.get(within.clone()).is_some_and(&is_record)
     });
     found
 }
@@ -81,7 +81,7 @@ struct Stripped {
 }
 
 impl Stripped {
-    fn of(line: &[u8]) -> Self {
+    fn new(line: &[u8]) -> Self {
         let mut stripped = Stripped {
             bytes: Vec::with_capacity(line.len()),
             runs: Vec::new(),
@@ -98,7 +98,7 @@ impl Stripped {
     }
 
     /// Where a stretch of the rest lies in the line, NULs within it included.
-    fn place(&self, within: &Range<usize>) -> Range<usize> {
+    fn source_range(&self, within: &Range<usize>) -> Range<usize> {
         let back = |at: usize| {
             let run = self.runs.partition_point(|(start, _)| *start <= at);
             let run = run.checked_sub(1).and_then(|run| self.runs.get(run));
@@ -166,7 +166,7 @@ fn next_object(bytes: &[u8], from: usize) -> Option<usize> {
 
 /// Whether an object stands where a value must and goes on as after a value: what holds it was
 /// torn elsewhere, and nobody wrote it as a record.
-pub(super) fn is_part(bytes: &[u8], within: &Range<usize>) -> bool {
+pub(super) fn is_nested_value(bytes: &[u8], within: &Range<usize>) -> bool {
     let solid = |byte: &&u8| !byte.is_ascii_whitespace();
     let before = bytes.get(..within.start).unwrap_or_default();
     let after = bytes.get(within.end..).unwrap_or_default();
@@ -210,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn records_that_were_glued_come_apart() {
+    fn salvage_splits_glued_records() {
         assert_eq!(records(format!("{ONE}{TWO}").as_bytes()), [ONE, TWO]);
         assert_eq!(records(format!("{ONE} , {TWO} ").as_bytes()), [ONE, TWO]);
     }
 
     #[test]
-    fn a_torn_record_does_not_take_the_next_one_along() {
+    fn salvage_finds_record_after_torn_one() {
         for cut in 1..TWO.len() {
             let Some(torn) = TWO.get(..cut) else { continue };
             assert_eq!(records(format!("{torn}{ONE}").as_bytes()), [ONE], "{torn}");
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn nuls_are_taken_out_wherever_they_stand() {
+    fn salvage_strips_nuls_at_any_offset() {
         for at in 0..=TWO.len() {
             let (before, after) = TWO.split_at(at);
             assert_eq!(records(format!("{before}\0\0\0{after}").as_bytes()), [TWO]);
@@ -237,14 +237,14 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_record_are_no_records() {
+    fn salvage_ignores_objects_nested_in_a_record() {
         let part = format!(r#"{{"type":"user","nested":{ONE},"torn"#);
         assert_eq!(records(part.as_bytes()), [""; 0]);
         assert_eq!(records(br#"{"type":"text"}{"type":"text"}"#), [""; 0]);
     }
 
     #[test]
-    fn a_line_that_was_made_to_be_slow_is_not() {
+    fn salvage_handles_adversarial_lines_quickly() {
         for unit in [
             "{",
             "{\"",

@@ -3,7 +3,7 @@
 use crate::json::{Raw, Text, object};
 use crate::model::{Body, Entry, FlawKind, Outline, Todo, TodoStatus};
 
-use super::{Decoder, Record, Sink};
+use super::{Decoded, Decoder, Record};
 
 object! {
     struct Item<'a> {
@@ -18,51 +18,51 @@ object! {
 
 /// Reads a document of todos.
 #[derive(Debug)]
-pub(crate) struct Todos;
+pub(crate) struct TodosDecoder;
 
-impl Decoder for Todos {
-    fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
-        let mut sink = Sink::default();
+impl Decoder for TodosDecoder {
+    fn outline(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>) {
+        let mut sink = Decoded::default();
         if record.is_blank() {
             return;
         }
-        let read = read(record, &mut sink);
+        let read = decode_todos(record, &mut sink);
         out.flaws.append(&mut sink.flaws);
-        out.found.extend(read.map(|_| Outline::at(record.span)));
+        out.items.extend(read.map(|_| Outline::new(record.span)));
     }
 
-    fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
+    fn decode(&mut self, record: &Record<'_>, out: &mut Decoded<Entry>) {
         if record.is_blank() {
             return;
         }
-        let body = read(record, out).unwrap_or(Body::Opaque {
+        let body = decode_todos(record, out).unwrap_or(Body::Opaque {
             kind: None,
             flaw: Some(FlawKind::BadDocument),
         });
-        out.found.push(Entry::at(record.span, body));
+        out.items.push(Entry::new(record.span, body));
     }
 }
 
 /// The list of a document.
-pub(crate) fn read(record: &Record<'_>, out: &mut Sink<Entry>) -> Option<Body> {
+pub(crate) fn decode_todos(record: &Record<'_>, out: &mut Decoded<Entry>) -> Option<Body> {
     let text = String::from_utf8_lossy(record.bytes);
     let raw: Option<Raw<'_>> = serde_json::from_str(&text).ok();
     match raw {
         Some(list) if list.is_list() => Some(Body::Todos(
             list.list()
                 .into_iter()
-                .map(|item| one(&item.read()))
+                .map(|item| decode_todo(&item.parse()))
                 .collect(),
         )),
         _ => {
-            out.flaw(FlawKind::BadDocument, record.span, "not a list of todos");
+            out.add_flaw(FlawKind::BadDocument, record.span, "not a list of todos");
             None
         }
     }
 }
 
 /// One item, in the words of a todo or of a task.
-pub(crate) fn one(item: &Item<'_>) -> Todo {
+pub(crate) fn decode_todo(item: &Item<'_>) -> Todo {
     let text = item
         .content
         .get()

@@ -7,32 +7,37 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::content::{CALL_OF, GivenBlocks};
-use super::field::milliseconds;
+use super::content::{GivenBlocks, UNNAMED_CALL_PREFIX};
+use super::usage_fields::truncate_to_millis;
 use crate::error::{Error, Result};
 use crate::model::{
-    About, AgentId, Artifact, Block, Body, Draft, EntryId, Key, Members, Place, Role, SYNTHETIC,
-    SessionId, Todo, Usage,
+    AgentId, Artifact, Block, Body, Draft, EntryContext, EntryId, EntryKey, ListRow, Members, Role,
+    SYNTHETIC, SessionId, Todo, Usage,
 };
 
 /// Turns changes into edits. Pure: the store gives it what it must know and does what it says.
 pub trait Writer: Sync {
     /// Where a new session's log goes. Its session is what the layout makes of the wanted id.
-    fn session(&self, new: &NewSession, stamp: &mut Stamp<'_>) -> Result<Artifact>;
+    fn new_session_log(&self, new: &NewSession, stamp: &mut PlanContext<'_>) -> Result<Artifact>;
 
     /// Where a new sub-agent's log goes.
-    fn agent(&self, head: &Head, agent: &AgentId) -> Result<Artifact>;
+    fn new_agent_log(&self, head: &AppendState, agent: &AgentId) -> Result<Artifact>;
 
     /// The edits that make the change, in the order in which a crash does least harm.
-    fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan>;
+    fn plan(
+        &self,
+        head: &AppendState,
+        change: &Change,
+        stamp: &mut PlanContext<'_>,
+    ) -> Result<EditPlan>;
 
     /// The members of a draft that only this layout knows: see [`Draft::members`]. A draft with any
     /// other is refused before anything is written.
-    fn members(&self) -> &'static [&'static str] {
+    fn draft_members(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Whether an entry that says `body` may have that one of the [`members`](Self::members).
+    /// Whether an entry that says `body` may have that one of the [`members`](Self::draft_members).
     fn has_place_for(&self, body: &Body, member: &str) -> bool {
         let _ = (body, member);
         true
@@ -40,7 +45,11 @@ pub trait Writer: Sync {
 
     /// Gives drafts that are added to a log what its own program wants in them, or refuses them. Not
     /// asked for entries that are converted, which stay what they are.
-    fn complete<'d>(&self, _: &Head, drafts: &'d [Draft]) -> Result<Cow<'d, [Draft]>> {
+    fn complete_drafts<'d>(
+        &self,
+        _: &AppendState,
+        drafts: &'d [Draft],
+    ) -> Result<Cow<'d, [Draft]>> {
         Ok(Cow::Borrowed(drafts))
     }
 
@@ -50,40 +59,44 @@ pub trait Writer: Sync {
         None
     }
 
-    /// Whether what begins a session says its title ([`Head::TITLE`]). If not, the store adds the
+    /// Whether what begins a session says its title ([`AppendState::TITLE`]). If not, the store adds the
     /// title afterwards.
-    fn begins_with_title(&self) -> bool {
+    fn title_in_header(&self) -> bool {
         false
     }
 
     /// Whether the title of a session is in the session list and not in its log. Such a session has
-    /// its title ([`Head::TITLE`]) from the moment it is listed.
-    fn lists_title(&self) -> bool {
+    /// its title ([`AppendState::TITLE`]) from the moment it is listed.
+    fn title_in_session_list(&self) -> bool {
         false
     }
 
     /// The members that a new session may be given: see [`NewSession::members`]. They stand in
-    /// [`Head::words`] when it begins.
+    /// [`AppendState::words`] when it begins.
     fn session_members(&self) -> &'static [&'static str] {
         &[]
     }
 
     /// Refuses a record of the caller's own making that the layout's program would not take, or not
     /// for one of the log that goes on at `head`.
-    fn fits(&self, head: &Head, record: &str) -> std::result::Result<(), String> {
+    fn check_record(&self, head: &AppendState, record: &str) -> std::result::Result<(), String> {
         let _ = (head, record);
         Ok(())
     }
 
     /// Parts a record into the line that the layout's own program takes, and the object of members
     /// that goes to the log's companion.
-    fn part(&self, record: &[u8]) -> Result<(Vec<u8>, Option<String>)> {
+    fn split_record(&self, record: &[u8]) -> Result<(Vec<u8>, Option<String>)> {
         Ok((record.to_vec(), None))
     }
 
-    /// The line that adds something to the list of what people typed ([`Body::Typed`]), and the list's
+    /// The line that adds something to the list of what people typed ([`Body::HistoryLine`]), and the list's
     /// place; `None` where the layout keeps no such list.
-    fn typed(&self, typed: &Draft, stamp: &mut Stamp<'_>) -> Result<Option<(Artifact, Vec<u8>)>> {
+    fn prompt_history_line(
+        &self,
+        typed: &Draft,
+        stamp: &mut PlanContext<'_>,
+    ) -> Result<Option<(Artifact, Vec<u8>)>> {
         let _ = (typed, stamp);
         Ok(None)
     }
@@ -94,16 +107,16 @@ pub trait Writer: Sync {
     }
 
     /// An id of another layout in a form that this layout's program takes for one of its own.
-    fn fitting(&self, id: &str) -> String {
-        match id.contains(super::AGENT) {
-            true => Key::of(id).made_uuid(),
+    fn valid_id(&self, id: &str) -> String {
+        match id.contains(super::AGENT_SEPARATOR) {
+            true => EntryKey::from_text(id).derived_uuid(),
             false => id.to_owned(),
         }
     }
 
     /// What any text that names a session becomes in a path, where the layout's logs hold the text
     /// itself; `None` where an id must be fit for a path.
-    fn thread(&self, id: &str) -> Option<String> {
+    fn path_name(&self, id: &str) -> Option<String> {
         let _ = id;
         None
     }
@@ -121,16 +134,16 @@ pub trait Writer: Sync {
     }
 
     /// Copies one record into a fork: the same bytes but for the names that must change.
-    fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Result<Vec<u8>>;
+    fn copy_record(&self, record: &[u8], graft: &ForkEdit<'_>) -> Result<Vec<u8>>;
 
     /// The register that lists a log, where the layout keeps one.
-    fn register(&self, log: &Artifact) -> Option<Artifact> {
+    fn session_list(&self, log: &Artifact) -> Option<Artifact> {
         let _ = log;
         None
     }
 
     /// The folder that new sessions of a directory go to, by what the root's register tells.
-    fn home(&self, told: &[About], directory: &str) -> Option<String> {
+    fn default_folder(&self, told: &[ListRow], directory: &str) -> Option<String> {
         let _ = (told, directory);
         None
     }
@@ -143,7 +156,7 @@ pub trait Writer: Sync {
 
     /// The root's own register with the folders of some new logs told in it. `None` if it tells them
     /// already, if the layout has no such register, or if this one cannot be read.
-    fn introduce(&self, old: Option<&[u8]>, rows: &[Row]) -> Option<Vec<u8>> {
+    fn register_folders(&self, old: Option<&[u8]>, rows: &[RowUpdate]) -> Option<Vec<u8>> {
         let _ = (old, rows);
         None
     }
@@ -152,15 +165,15 @@ pub trait Writer: Sync {
     ///
     /// With `whole`, the rows are those of all logs that the register should list. A register that is
     /// missing or damaged can only be made from all of them.
-    fn enrol(
+    fn update_session_list(
         &self,
         register: &Artifact,
         old: Option<&[u8]>,
-        rows: &[Row],
+        rows: &[RowUpdate],
         whole: bool,
-    ) -> Result<Enrolled> {
+    ) -> Result<ListUpdate> {
         let _ = (register, old, rows, whole);
-        Ok(Enrolled::Same)
+        Ok(ListUpdate::Unchanged)
     }
 
     /// Refuses a value that a member of a session cannot have: see [`Writer::session_members`].
@@ -170,7 +183,7 @@ pub trait Writer: Sync {
     }
 
     /// Whether a register says nothing at all, so that it may go with the last log it listed.
-    fn lists_nothing(&self, register: &Artifact, bytes: &[u8]) -> bool {
+    fn is_session_list_empty(&self, register: &Artifact, bytes: &[u8]) -> bool {
         let _ = (register, bytes);
         false
     }
@@ -179,7 +192,7 @@ pub trait Writer: Sync {
 /// What a log says to its register.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Row {
+pub struct RowUpdate {
     /// The log.
     pub log: Option<Artifact>,
     /// The time of its first message.
@@ -207,16 +220,16 @@ pub struct Row {
     /// The git branch.
     pub git_branch: Option<String>,
     /// The log is gone, and its row goes too.
-    pub gone: bool,
+    pub removed: bool,
     /// The row as it was when the log went, in the register's own words, to be put back.
-    pub text: Option<String>,
+    pub restored_text: Option<String>,
 }
 
 /// What became of a register.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Enrolled {
+pub enum ListUpdate {
     /// It says all that already.
-    Same,
+    Unchanged,
     /// It has new content.
     Changed {
         /// The content.
@@ -227,30 +240,30 @@ pub enum Enrolled {
         removed: Vec<String>,
     },
     /// It is missing or damaged: the rows of all its logs are needed.
-    NeedsAll,
+    NeedsAllRows,
 }
 
 /// How a record is copied into a fork.
 #[derive(Clone, Copy, Debug)]
-pub struct Graft<'a> {
+pub struct ForkEdit<'a> {
     /// The session it comes from.
     pub from: &'a SessionId,
     /// The session it goes to.
     pub to: &'a SessionId,
     /// The id that was asked for that session; another one where the layout names logs by its own
     /// rule.
-    pub wanted: &'a SessionId,
+    pub requested_id: &'a SessionId,
     /// Its id.
     pub id: &'a EntryId,
     /// What it hangs from in the fork.
-    pub parent: Parent<'a>,
+    pub parent: ForkParent<'a>,
     /// A later time than its own, where a reader would otherwise go on from another entry.
     pub time: Option<Timestamp>,
 }
 
 /// What a copied record hangs from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parent<'a> {
+pub enum ForkParent<'a> {
     /// What it hung from before.
     Keep,
     /// Nothing: what it hung from is not in the fork.
@@ -266,14 +279,14 @@ pub struct NewSession {
     /// Its id.
     pub id: SessionId,
     /// The exact id that was asked for, where the layout keeps it inside the log (see
-    /// [`Writer::thread`]).
-    pub wanted: Option<String>,
+    /// [`Writer::path_name`]).
+    pub requested_id: Option<String>,
     /// The working directory it is about, absolute.
     pub cwd: String,
     /// The git branch checked out there.
     pub git_branch: Option<String>,
     /// The log that it is copied from, whose folder it shares.
-    pub beside: Option<Artifact>,
+    pub copied_from: Option<Artifact>,
     /// The folder it goes to, where a register has one for its directory.
     pub folder: Option<String>,
     /// The id was made up, so that the layout may give the session another one.
@@ -289,48 +302,48 @@ pub struct NewSession {
     pub members: Members,
 }
 
-impl Head {
+impl AppendState {
     /// The word for the id that was asked for when a session begins: the layout may make another of it.
-    pub const WANTED: &'static str = "id";
+    pub const REQUESTED_ID: &'static str = "id";
 
     /// The word for the title that a session is given when it begins.
     pub const TITLE: &'static str = "title";
 
     /// The head of a log of which nothing is known yet.
     pub fn new(session: SessionId, log: Artifact) -> Self {
-        Head {
+        AppendState {
             session,
             agent: log.agent.clone(),
             log,
             leaf: None,
             continues: None,
-            last: None,
+            last_message: None,
             time: None,
-            noted: None,
+            note_time: None,
             model: None,
             cwd: None,
             git_branch: None,
             version: None,
             prompt: None,
-            anchored: true,
+            resumes_at_leaf: true,
             end: 0,
-            follows: false,
-            words: BTreeMap::new(),
-            calls: Vec::new(),
-            replies: Vec::new(),
-            beside: Vec::new(),
+            last_record_is_own: false,
+            writer_state: BTreeMap::new(),
+            open_calls: Vec::new(),
+            recent_responses: Vec::new(),
+            attachments: Vec::new(),
         }
     }
 
     /// Takes in where the writer of an entry was at work.
-    pub(crate) fn at(&mut self, place: Place) {
+    pub(crate) fn set_context(&mut self, place: EntryContext) {
         self.cwd = place.cwd.or(self.cwd.take());
         self.git_branch = place.git_branch.or(self.git_branch.take());
         self.version = place.version.or(self.version.take());
     }
 
     /// Takes in what later messages refer to: open calls, and the response that may go on.
-    pub(crate) fn remember(&mut self, body: &Body) {
+    pub(crate) fn add_message(&mut self, body: &Body) {
         const MOST: usize = 64;
         let Body::Message(message) = body else {
             return;
@@ -338,39 +351,42 @@ impl Head {
         if let Some(model) = &message.model
             && message.role == Role::Assistant
         {
-            self.learn_model(model);
+            self.set_model(model);
         }
         for block in &message.blocks {
             match block {
-                Block::ToolUse { id, name, .. } => self.calls.push((id.clone(), name.clone())),
-                Block::ToolResult { call, .. } => self.calls.retain(|(id, _)| id != call),
+                Block::ToolUse { id, name, .. } => self.open_calls.push((id.clone(), name.clone())),
+                Block::ToolResult { call, .. } => self.open_calls.retain(|(id, _)| id != call),
                 _ => {}
             }
         }
-        let surplus = self.calls.len().saturating_sub(MOST);
-        self.calls.drain(..surplus);
+        let surplus = self.open_calls.len().saturating_sub(MOST);
+        self.open_calls.drain(..surplus);
         if let Some(response) = &message.response {
-            self.replied(response, message.usage.unwrap_or_default());
+            self.add_response(response, message.usage.unwrap_or_default());
         }
     }
 
     /// Takes in the model of a reply, if it names one.
-    pub(crate) fn learn_model(&mut self, model: &str) {
+    pub(crate) fn set_model(&mut self, model: &str) {
         if is_model(model) {
             self.model = Some(model.to_owned());
         }
     }
 
     /// Takes in what a response's tokens amount to.
-    pub(crate) fn replied(&mut self, response: &str, mut usage: Usage) {
+    pub(crate) fn add_response(&mut self, response: &str, mut usage: Usage) {
         const MOST: usize = 16;
-        let known = self.replies.iter().position(|(id, _)| id == response);
+        let known = self
+            .recent_responses
+            .iter()
+            .position(|(id, _)| id == response);
         if let Some(known) = known {
-            usage.settle(&self.replies.remove(known).1);
+            usage.keep_larger(&self.recent_responses.remove(known).1);
         }
-        self.replies.push((response.to_owned(), usage));
-        let surplus = self.replies.len().saturating_sub(MOST);
-        self.replies.drain(..surplus);
+        self.recent_responses.push((response.to_owned(), usage));
+        let surplus = self.recent_responses.len().saturating_sub(MOST);
+        self.recent_responses.drain(..surplus);
     }
 }
 
@@ -379,10 +395,10 @@ impl NewSession {
     pub fn new(id: SessionId, cwd: impl Into<String>) -> Self {
         NewSession {
             id,
-            wanted: None,
+            requested_id: None,
             cwd: cwd.into(),
             git_branch: None,
-            beside: None,
+            copied_from: None,
             folder: None,
             unnamed: false,
             unused: false,
@@ -403,18 +419,18 @@ impl NewSession {
     /// A session that a person gave a name: any text, where the layout takes that.
     pub fn named(writer: &dyn Writer, name: &str, cwd: impl Into<String>) -> Result<Self> {
         let id = SessionId::new(name);
-        let thread = writer.thread(name);
+        let thread = writer.path_name(name);
         match (id, thread) {
             // One that says when it began is the whole id.
             (Ok(id), thread) if id.name() != name => Ok(NewSession {
-                wanted: thread.map(|_| name.to_owned()),
+                requested_id: thread.map(|_| name.to_owned()),
                 ..NewSession::new(id, cwd)
             }),
             (id, None) => Ok(NewSession::new(id?, cwd)),
             (_, Some(thread)) => {
                 check_name(name)?;
                 Ok(NewSession {
-                    wanted: Some(name.to_owned()),
+                    requested_id: Some(name.to_owned()),
                     ..NewSession::new(SessionId::new(&thread)?, cwd)
                 })
             }
@@ -448,8 +464,8 @@ impl NewSession {
 
 /// The calls that results among some drafts answer, where neither the drafts nor the end of the log tell
 /// which tool was called.
-pub(crate) fn calls_of_unknown_tools(head: &Head, drafts: &[Draft]) -> BTreeSet<String> {
-    let mut known: HashSet<&str> = head.calls.iter().map(|(id, _)| id.as_str()).collect();
+pub(crate) fn calls_of_unknown_tools(head: &AppendState, drafts: &[Draft]) -> BTreeSet<String> {
+    let mut known: HashSet<&str> = head.open_calls.iter().map(|(id, _)| id.as_str()).collect();
     let mut unknown = BTreeSet::new();
     for draft in drafts {
         let Body::Message(message) = &draft.body else {
@@ -459,9 +475,9 @@ pub(crate) fn calls_of_unknown_tools(head: &Head, drafts: &[Draft]) -> BTreeSet<
             match block {
                 Block::ToolUse { id, .. } => _ = known.insert(id),
                 Block::ToolResult { call, .. } => {
-                    let given = GivenBlocks::of(draft, std::slice::from_ref(block), at);
+                    let given = GivenBlocks::new(draft, std::slice::from_ref(block), at);
                     let named = call
-                        .strip_prefix(CALL_OF)
+                        .strip_prefix(UNNAMED_CALL_PREFIX)
                         .is_some_and(|tool| !tool.is_empty());
                     if !known.contains(call.as_str()) && !named && given.tool().is_none() {
                         unknown.insert(call.clone());
@@ -499,7 +515,7 @@ fn check_name(name: &str) -> Result<()> {
 /// What a writer must know about the end of a log.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Head {
+pub struct AppendState {
     /// The session.
     pub session: SessionId,
     /// The sub-agent whose log this is.
@@ -511,11 +527,11 @@ pub struct Head {
     /// The entry that the compaction at `leaf` continues, as long as no summary follows that.
     pub continues: Option<EntryId>,
     /// The last message of the log, which a layout without links takes for the parent of the next.
-    pub last: Option<EntryId>,
+    pub last_message: Option<EntryId>,
     /// The time of the newest entry: the next one must not seem older.
     pub time: Option<Timestamp>,
     /// The time of the newest note: the next one must not seem older either.
-    pub noted: Option<Timestamp>,
+    pub note_time: Option<Timestamp>,
     /// The model that answered last, for replies that do not say which one did.
     pub model: Option<String>,
     /// The working directory.
@@ -527,19 +543,19 @@ pub struct Head {
     /// The last thing a person asked.
     pub prompt: Option<String>,
     /// Every reader will go on at this leaf. If not, a change must say so in the log.
-    pub anchored: bool,
+    pub resumes_at_leaf: bool,
     /// Where in the log's file the next record will stand.
     pub end: u64,
     /// The last record of the log's file is this session's, where several sessions share it.
-    pub follows: bool,
+    pub last_record_is_own: bool,
     /// What the log's records say that the layout's writer needs again, by name.
-    pub words: BTreeMap<String, String>,
+    pub writer_state: BTreeMap<String, String>,
     /// The tool calls near the end of the log that nothing has answered: their ids and their tools.
-    pub calls: Vec<(String, String)>,
+    pub open_calls: Vec<(String, String)>,
     /// The newest responses and their tokens, as far as the log tells them: they may go on.
-    pub replies: Vec<(String, Usage)>,
+    pub recent_responses: Vec<(String, Usage)>,
     /// Documents that belong to the session and repeat what its log says.
-    pub beside: Vec<Artifact>,
+    pub attachments: Vec<Artifact>,
 }
 
 /// An intent.
@@ -640,7 +656,7 @@ pub const PROGRAM: &str = "annals";
 /// What a change comes to.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Plan {
+pub struct EditPlan {
     /// The file operations, in order.
     pub edits: Vec<Edit>,
     /// The ids of the entries that they add, in order.
@@ -653,31 +669,31 @@ pub struct Plan {
     pub title: Option<String>,
     /// Records for the log's companion that have no line in the log.
     pub companion: Vec<String>,
-    /// What the log says from now on that the writer will need again: see [`Head::words`].
-    pub words: BTreeMap<String, String>,
+    /// What the log says from now on that the writer will need again: see [`AppendState::words`].
+    pub writer_state: BTreeMap<String, String>,
 }
 
 /// The time and the source of ids, given from outside so that plans can be repeated in tests.
-pub struct Stamp<'a> {
+pub struct PlanContext<'a> {
     /// Now.
     pub now: Timestamp,
     /// The zone whose days count.
     pub zone: TimeZone,
     /// Gives a fresh id.
-    pub fresh: &'a mut dyn FnMut() -> String,
+    pub new_id: &'a mut dyn FnMut() -> String,
 }
 
-impl Stamp<'_> {
+impl PlanContext<'_> {
     /// The time of the next record: as given, else now to the millisecond, but later than the newest
     /// so far, which it then is.
-    pub(crate) fn tick(
+    pub(crate) fn next_time(
         &self,
         newest: &mut Option<Timestamp>,
         given: Option<Timestamp>,
     ) -> Timestamp {
         let millisecond = jiff::SignedDuration::from_millis(1);
         let after = newest.and_then(|time| time.checked_add(millisecond).ok());
-        let now = || milliseconds(after.map_or(self.now, |after| after.max(self.now)));
+        let now = || truncate_to_millis(after.map_or(self.now, |after| after.max(self.now)));
         let time = given.unwrap_or_else(now);
         *newest = Some(newest.map_or(time, |newest| newest.max(time)));
         time

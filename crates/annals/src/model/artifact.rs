@@ -21,7 +21,7 @@ pub struct Artifact {
 
 impl Artifact {
     /// An artifact of which only the kind is known.
-    pub fn of(kind: ArtifactKind) -> Self {
+    pub fn new(kind: ArtifactKind) -> Self {
         Artifact {
             kind,
             folder: None,

@@ -75,7 +75,7 @@ pub enum Body {
         text: String,
     },
     /// Something a person typed, kept beside all sessions.
-    Typed {
+    TypedPrompt {
         /// What was typed.
         text: String,
         /// The working directory.
@@ -100,7 +100,7 @@ pub enum Body {
         call: Option<String>,
     },
     /// What a document tells of sessions and of the folders they lie in.
-    Register(Vec<About>),
+    SessionList(Vec<ListRow>),
     /// Kept byte for byte, not understood or not of interest.
     Opaque {
         /// Its type in the layout's own words, if it says one.
@@ -126,10 +126,10 @@ impl Body {
             Body::Todos(_) => "todos",
             Body::Files(_) => "files",
             Body::Queue { .. } => "queue",
-            Body::Typed { .. } => "typed",
+            Body::TypedPrompt { .. } => "typed",
             Body::Settings { .. } => "settings",
             Body::Agent { .. } => "agent",
-            Body::Register(_) => "register",
+            Body::SessionList(_) => "register",
             Body::Opaque { .. } => "opaque",
         }
     }
@@ -138,9 +138,9 @@ impl Body {
 /// What a document tells of a session or of a folder, beside their logs.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct About {
+pub struct ListRow {
     /// What it tells of.
-    pub subject: Subject,
+    pub subject: ListSubject,
     /// The title or the name.
     pub title: Option<String>,
     /// The working directory.
@@ -159,10 +159,10 @@ pub struct About {
     pub attributes: BTreeMap<String, String>,
 }
 
-impl About {
+impl ListRow {
     /// Of which nothing is told yet.
-    pub fn new(subject: Subject) -> Self {
-        About {
+    pub fn new(subject: ListSubject) -> Self {
+        ListRow {
             subject,
             title: None,
             cwd: None,
@@ -178,7 +178,7 @@ impl About {
 /// What a register tells of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Subject {
+pub enum ListSubject {
     /// A session of the register's folder.
     Session(SessionId),
     /// A folder, and those below it.
@@ -328,7 +328,7 @@ pub enum Block {
 
 impl Block {
     /// The text a reader would want to find this block by, results included.
-    pub fn texts<'a>(&'a self, visit: &mut dyn FnMut(&'a str)) {
+    pub fn visit_texts<'a>(&'a self, visit: &mut dyn FnMut(&'a str)) {
         match self {
             Block::Text(text) | Block::Thinking { text, .. } => visit(text),
             Block::ToolUse { name, input, .. } => {

@@ -86,19 +86,19 @@ impl Draft {
     }
 
     /// Gives it an id, so that a second try is refused instead of written twice.
-    pub fn named(mut self, id: EntryId) -> Self {
+    pub fn with_id(mut self, id: EntryId) -> Self {
         self.id = Some(id);
         self
     }
 
     /// Hangs it from an inner entry, which makes a branch.
-    pub fn under(mut self, parent: EntryId) -> Self {
+    pub fn with_parent(mut self, parent: EntryId) -> Self {
         self.parent = Some(parent);
         self
     }
 
     /// Says when it was said.
-    pub fn at(mut self, time: Timestamp) -> Self {
+    pub fn with_time(mut self, time: Timestamp) -> Self {
         self.time = Some(time);
         self
     }

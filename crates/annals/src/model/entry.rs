@@ -50,7 +50,7 @@ pub struct Entry {
     /// It was copied from another session, and not written where it stands.
     pub copied: bool,
     /// Where its writer was at work.
-    pub place: Place,
+    pub context: EntryContext,
     /// Members of the record that only its layout knows, in its own spelling.
     pub members: Members,
     /// Members of its message's blocks that a [`Block`](super::Block) has no place for.
@@ -71,7 +71,7 @@ pub type RawBlocks = BTreeMap<usize, String>;
 /// Where the writer of an entry was at work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Place {
+pub struct EntryContext {
     /// The working directory.
     pub cwd: Option<String>,
     /// The git branch.
@@ -84,7 +84,7 @@ pub struct Place {
 
 impl Entry {
     /// An entry of which only the place and the words are known.
-    pub fn at(span: Span, body: Body) -> Self {
+    pub fn new(span: Span, body: Body) -> Self {
         Entry {
             span,
             id: None,
@@ -96,7 +96,7 @@ impl Entry {
             sidechain: false,
             program: None,
             copied: false,
-            place: Place::default(),
+            context: EntryContext::default(),
             members: Members::new(),
             block_members: BlockMembers::new(),
             body,

@@ -243,7 +243,7 @@ kinds! {
 
 impl FlawKind {
     /// It is about how entries hang together, not about a line.
-    pub fn is_of_links(self) -> bool {
+    pub fn is_link_flaw(self) -> bool {
         matches!(
             self,
             FlawKind::Orphan | FlawKind::Cycle | FlawKind::CollidingId | FlawKind::Dropped

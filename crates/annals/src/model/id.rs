@@ -10,7 +10,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
-use crate::text::{Breaks, visible};
+use crate::text::{LineBreaks, visible};
 
 /// Longest id in bytes that may become part of a file name. A file name has at most 255, and the names
 /// that are derived from an id (of packs, of deleted sessions) must fit too.
@@ -104,7 +104,7 @@ impl SessionId {
 
     /// Whether it ends in this name behind a dash, letter case aside: a thread's id behind the time
     /// at which the session began.
-    pub fn is_named(&self, name: &str) -> bool {
+    pub fn matches_name(&self, name: &str) -> bool {
         let id = self.as_str();
         let split = id.len().checked_sub(name.len());
         let split = split.and_then(|at| id.split_at_checked(at));
@@ -143,8 +143,8 @@ impl EntryId {
     }
 
     /// The fixed-size form in which trees hold ids.
-    pub fn key(&self) -> Key {
-        Key::of(&self.0)
+    pub fn key(&self) -> EntryKey {
+        EntryKey::from_text(&self.0)
     }
 }
 
@@ -155,9 +155,9 @@ text_impls!(EntryId);
 /// Trees of a million messages hold keys instead of strings. Two different ids share a key only if
 /// someone breaks SHA-256 truncated to 128 bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Key([u64; 2]);
+pub struct EntryKey([u64; 2]);
 
-impl Hash for Key {
+impl Hash for EntryKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         // Half by half: an array would hash its length too.
         let [high, low] = self.0;
@@ -166,7 +166,7 @@ impl Hash for Key {
     }
 }
 
-impl Key {
+impl EntryKey {
     /// In halves, because a whole would be aligned to sixteen bytes and make all that holds it larger.
     fn new(bits: u128) -> Self {
         Self([(bits >> 64) as u64, bits as u64])
@@ -183,7 +183,7 @@ impl Key {
     }
 
     /// The key of an id's text.
-    pub fn of(text: &str) -> Self {
+    pub fn from_text(text: &str) -> Self {
         parse_uuid(text).map_or_else(|| Self::digest(text.as_bytes()), Self::new)
     }
 
@@ -198,7 +198,7 @@ impl Key {
     }
 
     /// The key of two texts taken together, for ids that have two parts.
-    pub fn of_pair(a: &str, b: &str) -> Self {
+    pub fn from_pair(a: &str, b: &str) -> Self {
         let mut hash = Sha256::new();
         hash.update((a.len() as u64).to_le_bytes());
         hash.update(a);
@@ -207,19 +207,19 @@ impl Key {
     }
 
     /// The canonical spelling of a key that is a UUID's bits; of a digest, a text that names nothing.
-    pub fn uuid(self) -> String {
+    pub fn to_uuid(self) -> String {
         uuid::Uuid::from_u128(self.bits()).to_string()
     }
 
     /// A well-formed UUID of our own making (version 8) that stands for the key.
-    pub fn made_uuid(self) -> String {
+    pub fn derived_uuid(self) -> String {
         uuid::Builder::from_custom_bytes(self.bits().to_be_bytes())
             .into_uuid()
             .to_string()
     }
 
-    /// Whether [`Key::uuid`] spells `text` back.
-    pub fn spells(text: &str) -> bool {
+    /// Whether [`EntryKey::to_uuid`] spells `text` back.
+    pub fn is_canonical_uuid(text: &str) -> bool {
         parse_uuid(text).is_some()
     }
 
@@ -243,20 +243,20 @@ impl Key {
 #[non_exhaustive]
 pub struct ResponseKey {
     /// The message.
-    pub message: Key,
+    pub message: EntryKey,
     /// Tells requests of one message apart; 0 where none is named.
     pub request: u64,
 }
 
 impl ResponseKey {
     /// Whether both may be one response: one of them may leave out the request.
-    pub fn fits(&self, other: &ResponseKey) -> bool {
+    pub fn matches(&self, other: &ResponseKey) -> bool {
         let open = self.request == 0 || other.request == 0;
         self.message == other.message && (open || self.request == other.request)
     }
 
     /// The response with these ids; the request's may be empty.
-    pub fn of(message: &str, request: &str) -> Self {
+    pub fn new(message: &str, request: &str) -> Self {
         // FNV-1a: the message's key has the strength, and it costs next to nothing.
         let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         let request = match request {
@@ -264,7 +264,7 @@ impl ResponseKey {
             text => text.bytes().fold(0xcbf2_9ce4_8422_2325, mix).max(1),
         };
         ResponseKey {
-            message: Key::of(message),
+            message: EntryKey::from_text(message),
             request,
         }
     }
@@ -272,11 +272,11 @@ impl ResponseKey {
 
 /// One name for each response of a log, where some of its entries leave out the request.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ResponseNames(HashMap<Key, Vec<(u64, ResponseKey)>>);
+pub(crate) struct ResponseResolver(HashMap<EntryKey, Vec<(u64, ResponseKey)>>);
 
-impl ResponseNames {
+impl ResponseResolver {
     /// The name of the response that the next entry is part of.
-    pub(crate) fn of(&mut self, key: ResponseKey) -> ResponseKey {
+    pub(crate) fn resolve(&mut self, key: ResponseKey) -> ResponseKey {
         let known = self.0.entry(key.message).or_default();
         let mut names = known.iter();
         if let Some((_, name)) = names.find(|(request, _)| *request == key.request) {
@@ -340,7 +340,7 @@ fn path_fault(text: &str) -> Option<&'static str> {
         return Some("it contains a path separator");
     }
     // Joiners and variation selectors are fine where writing needs them.
-    if visible(text, Breaks::Spaces) != text {
+    if visible(text, LineBreaks::Spaces) != text {
         return Some("it contains a control character or an invisible one");
     }
     None
@@ -354,7 +354,7 @@ fn written_fault(text: &str) -> Option<&'static str> {
     if text.len() > MAX_WRITTEN_ID {
         return Some("it is longer than 64 KiB");
     }
-    if visible(text, Breaks::Spaces) != text {
+    if visible(text, LineBreaks::Spaces) != text {
         return Some("it contains a control character or an invisible one");
     }
     None
@@ -382,7 +382,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_that_could_leave_their_folder_are_refused() {
+    fn path_ids_that_could_escape_their_folder_are_refused() {
         let long = "a".repeat(10_000);
         let bad = [
             "",
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn message_ids_that_can_be_seen_and_typed_are_written() {
+    fn entry_id_check_accepts_printable_ids_only() {
         let (long, longer) = ("a".repeat(64 << 10), "a".repeat((64 << 10) + 1));
         let odd = [
             "",
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_may_be_known_by_what_its_id_ends_in() {
+    fn session_id_matches_name_after_its_start_time() {
         let id = SessionId::new("2026-03-26T01-32-20-418Z-thread_x").unwrap();
         assert_eq!(id.name(), "thread_x");
         for plain in [
@@ -483,16 +483,25 @@ mod tests {
             ("", false),
             (id.as_str(), false),
         ] {
-            assert_eq!(id.is_named(name), known, "{name}");
+            assert_eq!(id.matches_name(name), known, "{name}");
         }
     }
 
     #[test]
-    fn a_key_stands_for_one_spelling() {
+    fn key_distinguishes_spellings() {
         let lower = "8c549c46-16ca-47dd-b731-f4c264becc53";
-        assert_eq!(Key::of(lower), Key::of(lower));
-        assert_ne!(Key::of(lower), Key::of(&lower.to_uppercase()));
-        assert_ne!(Key::of(lower), Key::of(&lower.replace('-', "")));
-        assert_ne!(Key::of_pair("ab", "c"), Key::of_pair("a", "bc"));
+        assert_eq!(EntryKey::from_text(lower), EntryKey::from_text(lower));
+        assert_ne!(
+            EntryKey::from_text(lower),
+            EntryKey::from_text(&lower.to_uppercase())
+        );
+        assert_ne!(
+            EntryKey::from_text(lower),
+            EntryKey::from_text(&lower.replace('-', ""))
+        );
+        assert_ne!(
+            EntryKey::from_pair("ab", "c"),
+            EntryKey::from_pair("a", "bc")
+        );
     }
 }

@@ -3,13 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use super::Key;
+use super::EntryKey;
 
 /// A map of keys.
-pub(crate) type KeyMap<V> = HashMap<Key, V, KeyState>;
+pub(crate) type KeyMap<V> = HashMap<EntryKey, V, KeyState>;
 
 /// A set of keys.
-pub(crate) type KeySet = HashSet<Key, KeyState>;
+pub(crate) type KeySet = HashSet<EntryKey, KeyState>;
 
 /// Hashes keys with two multiplications.
 ///
@@ -58,13 +58,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_that_differ_in_a_few_bits_fall_into_different_places() {
+    fn similar_keys_hash_differently() {
         let state = KeyState::default();
         let mut hashes = HashSet::new();
         let mut low = HashSet::new();
         for number in 0..1_024_u128 {
             for shift in [0, 32, 64, 96, 118] {
-                let hash = state.hash_one(Key::from_bytes((number << shift).to_le_bytes()));
+                let hash = state.hash_one(EntryKey::from_bytes((number << shift).to_le_bytes()));
                 hashes.insert(hash);
                 low.insert(hash & 0xffff);
             }

@@ -18,16 +18,17 @@ mod usage;
 
 pub use artifact::{Artifact, ArtifactKind};
 pub use body::{
-    About, Block, Body, FileBackup, FileChange, Message, Role, SYNTHETIC, Subject, TitleSource,
+    Block, Body, FileBackup, FileChange, ListRow, ListSubject, Message, Role, SYNTHETIC,
+    TitleSource,
 };
 pub use draft::Draft;
-pub use entry::{BlockMembers, Entry, Members, Place, RawBlocks, Span};
+pub use entry::{BlockMembers, Entry, EntryContext, Members, RawBlocks, Span};
 pub use flaw::{Flaw, FlawKind, Severity};
-pub(crate) use id::ResponseNames;
-pub use id::{AgentId, EntryId, Key, ResponseKey, SessionId};
+pub(crate) use id::ResponseResolver;
+pub use id::{AgentId, EntryId, EntryKey, ResponseKey, SessionId};
 pub(crate) use key_map::{KeyMap, KeySet};
 pub use money::Money;
-pub use outline::{Delegation, Fact, Kind, Link, Outline, Purpose, Reply};
+pub use outline::{Delegation, Fact, Link, Outline, OutlineKind, Purpose, Reply};
 pub use project::Project;
 pub use todo::{Todo, TodoStatus};
-pub use usage::{Pace, Terms, Usage, UsageFault};
+pub use usage::{BillingTerms, ServiceTier, Usage, UsageOverflow};

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn decimals_are_read_exactly() {
+    fn parse_reads_decimals_exactly() {
         for (text, exact) in [
             ("0", "0"),
             ("-0.0", "0"),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_rounded_half_up() {
+    fn rounded_rounds_half_up() {
         let shown = |text: &str, digits| Money::parse(text).unwrap().rounded(digits);
         assert_eq!(shown("0.10725", 2), "0.11");
         assert_eq!(shown("0.105", 2), "0.11");
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn products_are_exact_and_stop_at_the_largest_amount() {
+    fn multiplication_is_exact_and_saturates() {
         let words = [0, 1, 3_000_000, u64::MAX as i128, 1 << 64, i128::MAX];
         for pico in words.into_iter().flat_map(|pico| [pico, -pico]) {
             for count in [0, 1, 1_000_000_000_000, u64::MAX] {
@@ -223,7 +223,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_spelled_is_read_back(pico in -1_000_000_000_000_000_000_000_000i128..1_000_000_000_000_000_000_000_000) {
+        fn display_round_trips_through_parse(pico in -1_000_000_000_000_000_000_000_000i128..1_000_000_000_000_000_000_000_000) {
             let money = Money::from_pico(pico);
             proptest::prop_assert_eq!(Money::parse(&money.to_string()), Some(money));
         }

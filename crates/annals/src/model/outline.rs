@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{AgentId, EntryId, Key, Money, ResponseKey, Role, Span, Terms, TitleSource, Usage};
+use super::{
+    AgentId, BillingTerms, EntryId, EntryKey, Money, ResponseKey, Role, Span, TitleSource, Usage,
+};
 
 /// The skeleton of an entry.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,9 +21,9 @@ pub struct Outline {
     /// The volume of the log that it lies in, from 0: a log may go on in another file.
     pub volume: u16,
     /// What it is.
-    pub kind: Kind,
+    pub kind: OutlineKind,
     /// Its id.
-    pub key: Option<Key>,
+    pub key: Option<EntryKey>,
     /// What it hangs from.
     pub link: Link,
     /// When it was written.
@@ -35,7 +37,7 @@ pub struct Outline {
     /// What a model's answer adds.
     pub reply: Option<Box<Reply>>,
     /// The tool calls that this entry answers.
-    pub results: Vec<Key>,
+    pub results: Vec<EntryKey>,
     /// Short texts and what else is rare.
     pub facts: Vec<Fact>,
 }
@@ -43,7 +45,7 @@ pub struct Outline {
 /// What an outlined entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum OutlineKind {
     /// A message in the user's place: a prompt, tool results, a command.
     User,
     /// A message of the model.
@@ -56,7 +58,7 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
+impl OutlineKind {
     /// Something was said.
     pub fn is_message(self) -> bool {
         self.role().is_some()
@@ -65,10 +67,10 @@ impl Kind {
     /// Who said it, if it is a message.
     pub fn role(self) -> Option<Role> {
         match self {
-            Kind::User => Some(Role::User),
-            Kind::Assistant => Some(Role::Assistant),
-            Kind::System => Some(Role::System),
-            Kind::Compaction | Kind::Other => None,
+            OutlineKind::User => Some(Role::User),
+            OutlineKind::Assistant => Some(Role::Assistant),
+            OutlineKind::System => Some(Role::System),
+            OutlineKind::Compaction | OutlineKind::Other => None,
         }
     }
 }
@@ -83,14 +85,14 @@ pub enum Link {
     /// message's id in its place before anyone else sees it.
     Previous,
     /// Its parent.
-    Parent(Key),
+    Parent(EntryKey),
     /// The last entry that it summarises; that entry may have been left out of the file.
-    Continues(Key),
+    Continues(EntryKey),
 }
 
 impl Link {
     /// The entry that this one comes after.
-    pub fn key(self) -> Option<Key> {
+    pub fn key(self) -> Option<EntryKey> {
         match self {
             Link::None | Link::Previous => None,
             Link::Parent(key) | Link::Continues(key) => Some(key),
@@ -109,13 +111,13 @@ pub struct Reply {
     /// Tokens of the whole response, as far as this entry knows.
     pub usage: Option<Usage>,
     /// On which terms they were used.
-    pub terms: Terms,
+    pub terms: BillingTerms,
     /// What the program that made the log says it cost.
     pub recorded: Option<Money>,
     /// The entry says itself that it is a copy of another session's.
     pub copied: bool,
     /// The tool calls it makes.
-    pub calls: Vec<Key>,
+    pub calls: Vec<EntryKey>,
 }
 
 /// A short text, or something else that few entries have.
@@ -137,34 +139,34 @@ pub enum Fact {
     /// A title.
     Title(Box<str>, TitleSource),
     /// A short text for the conversation that ends at the leaf.
-    Summary(Box<str>, Option<Key>),
+    Summary(Box<str>, Option<EntryKey>),
     /// The session that the summary of the same entry names.
-    SummaryOf(Box<str>),
+    SummarySession(Box<str>),
     /// A label; empty takes it back.
     Tag(Box<str>),
     /// Where the agent program will go on.
-    Resume(Key),
+    Resume(EntryKey),
     /// A sub-agent did the work of these calls.
     Spawned(AgentId),
     /// A call hands this prompt to a sub-agent.
-    Delegates(Box<Delegation>),
+    Delegation(Box<Delegation>),
     /// The whole text of a sub-agent's first message.
-    Asked(Key),
+    AgentPrompt(EntryKey),
     /// What the agent whose log this is was made for.
     Purpose(Box<Purpose>),
     /// A name and a value that the layout's writer will need again, such as a thread's id.
-    Word(Box<str>, Box<str>),
+    WriterState(Box<str>, Box<str>),
     /// A name and a value that a list of sessions tells, such as a channel; the last one counts.
     Attribute(&'static str, Box<str>),
     /// A call that has no id: the key of its tool, and the key that it goes by instead.
-    UnnamedCall(Key, Key),
+    UnnamedCall(EntryKey, EntryKey),
     /// A result that names no call: the key of its tool, which stands among the results until the
     /// store puts the call's key in its place.
-    UnnamedAnswer(Key),
+    UnnamedAnswer(EntryKey),
     /// Versions of files were saved.
     Files,
     /// Output too long for the log lies in a file of this name among the session's own.
-    Stored(Box<str>),
+    StoredOutput(Box<str>),
     /// An earlier message of the log has the same id. Both count: records without links each have a
     /// place of their own.
     RepeatedId,
@@ -176,7 +178,7 @@ pub enum Fact {
     /// Its own program knows no such type.
     UnknownType(Box<str>),
     /// It has an id, but is of a type that the agent's own program does not follow links through.
-    Stranger,
+    UnlinkedType,
     /// Only newer versions of the agent's own program follow links through its type.
     NewerType,
     /// A person's remark.
@@ -188,9 +190,9 @@ pub enum Fact {
 #[non_exhaustive]
 pub struct Delegation {
     /// The call.
-    pub call: Key,
+    pub call: EntryKey,
     /// The prompt's whole text, if there is one.
-    pub prompt: Option<Key>,
+    pub prompt: Option<EntryKey>,
     /// The kind of sub-agent asked for.
     pub kind: Option<Box<str>>,
     /// What it is for.
@@ -206,16 +208,16 @@ pub struct Purpose {
     /// What it is for.
     pub description: Option<Box<str>>,
     /// The tool call that spawned it.
-    pub call: Option<Key>,
+    pub call: Option<EntryKey>,
 }
 
 impl Outline {
     /// An outline of which only the place is known.
-    pub fn at(span: Span) -> Self {
+    pub fn new(span: Span) -> Self {
         Outline {
             span,
             volume: 0,
-            kind: Kind::Other,
+            kind: OutlineKind::Other,
             key: None,
             link: Link::None,
             time: None,
@@ -234,7 +236,7 @@ impl Outline {
             Fact::Id(id) => Some(id.clone()),
             _ => None,
         });
-        spelled.or_else(|| self.key.map(|key| EntryId::new(&key.uuid())))
+        spelled.or_else(|| self.key.map(|key| EntryId::new(&key.to_uuid())))
     }
 
     /// Whether it is a message whose record has no id: see [`Fact::NoId`].
@@ -251,7 +253,7 @@ impl Outline {
     }
 
     /// The tool calls it makes.
-    pub fn calls(&self) -> &[Key] {
+    pub fn calls(&self) -> &[EntryKey] {
         self.reply.as_ref().map_or(&[], |reply| &reply.calls)
     }
 }

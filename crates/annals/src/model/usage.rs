@@ -24,9 +24,9 @@ pub struct Usage {
 /// On which terms tokens were used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub struct Terms {
+pub struct BillingTerms {
     /// How soon the answer was wanted.
-    pub pace: Pace,
+    pub tier: ServiceTier,
     /// It had to be made in the United States, for which some models cost more.
     pub us_only: bool,
 }
@@ -34,7 +34,7 @@ pub struct Terms {
 /// How soon an answer was wanted, where that changes its price.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Pace {
+pub enum ServiceTier {
     /// As usual.
     #[default]
     Standard,
@@ -48,24 +48,24 @@ pub enum Pace {
     Fast,
 }
 
-impl Pace {
+impl ServiceTier {
     /// All of them.
-    pub const ALL: [Pace; 5] = [
-        Pace::Standard,
-        Pace::Batch,
-        Pace::Flex,
-        Pace::Priority,
-        Pace::Fast,
+    pub const ALL: [ServiceTier; 5] = [
+        ServiceTier::Standard,
+        ServiceTier::Batch,
+        ServiceTier::Flex,
+        ServiceTier::Priority,
+        ServiceTier::Fast,
     ];
 
     /// Its name in logs, price lists and JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Pace::Standard => "standard",
-            Pace::Batch => "batch",
-            Pace::Flex => "flex",
-            Pace::Priority => "priority",
-            Pace::Fast => "fast",
+            ServiceTier::Standard => "standard",
+            ServiceTier::Batch => "batch",
+            ServiceTier::Flex => "flex",
+            ServiceTier::Priority => "priority",
+            ServiceTier::Fast => "fast",
         }
     }
 
@@ -77,7 +77,7 @@ impl Pace {
 
 /// A count that no honest response has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UsageFault;
+pub struct UsageOverflow;
 
 impl Usage {
     /// Fresh input and output, and no cache.
@@ -96,10 +96,10 @@ impl Usage {
     }
 
     /// No single response can have this many tokens; a larger count is damage, not usage.
-    pub const ABSURD: u64 = 1_000_000_000_000;
+    pub const MAX_PLAUSIBLE: u64 = 1_000_000_000_000;
 
     /// Adds, and tells whether a counter would have overflowed (it is then left as it was).
-    pub fn add(&mut self, other: &Usage) -> Result<(), UsageFault> {
+    pub fn add(&mut self, other: &Usage) -> Result<(), UsageOverflow> {
         // Without a way out in the middle, all counters are added at once.
         let mut sums = self.counters();
         let mut overflows = false;
@@ -109,14 +109,14 @@ impl Usage {
             overflows |= overflow;
         }
         if overflows {
-            return Err(UsageFault);
+            return Err(UsageOverflow);
         }
         *self = Usage::from_counters(sums);
         Ok(())
     }
 
     /// Keeps the larger of each counter: lines of one response repeat it while it grows.
-    pub fn grow(&mut self, other: &Usage) {
+    pub fn max_each(&mut self, other: &Usage) {
         for (to, from) in self.counters_mut().into_iter().zip(other.counters()) {
             *to = (*to).max(from);
         }
@@ -127,7 +127,7 @@ impl Usage {
     ///
     /// Counts are never mixed: one line may say of the same tokens that they were written to the
     /// five-minute cache, and another to the one-hour cache.
-    pub fn settle(&mut self, other: &Usage) {
+    pub fn keep_larger(&mut self, other: &Usage) {
         let rank = |usage: &Usage| (usage.output, usage.total(), usage.counters());
         if rank(other) > rank(self) {
             *self = *other;
@@ -135,12 +135,12 @@ impl Usage {
     }
 
     /// Takes away what was added before.
-    pub fn take(&mut self, other: &Usage) {
-        *self = self.beyond(other);
+    pub fn subtract(&mut self, other: &Usage) {
+        *self = self.excess_over(other);
     }
 
     /// By how much each counter is larger than in `other`.
-    pub fn beyond(&self, other: &Usage) -> Usage {
+    pub fn excess_over(&self, other: &Usage) -> Usage {
         let mut more = *self;
         for (to, from) in more.counters_mut().into_iter().zip(other.counters()) {
             *to = to.saturating_sub(from);
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_overflow_is_told_and_changes_nothing() {
+    fn add_reports_overflow_and_changes_nothing() {
         let mut sum = Usage {
             input: 5,
             output: u64::MAX,
@@ -227,7 +227,7 @@ mod tests {
                 output: 1,
                 ..Usage::default()
             }),
-            Err(UsageFault)
+            Err(UsageOverflow)
         );
         assert_eq!(sum, before);
     }

@@ -16,12 +16,14 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, Bytes as _, FileId, Log, Options};
+use crate::jsonl::{self, AppendOptions, FileId, Log, ReadAt as _};
 use crate::store::{Root, Store, is_plain_log};
 
-use super::Plan;
-use super::plan::Part;
-use super::quarantine::{self, Kept, KeptStep, MANIFEST, ORIGINAL, REMOVED, State, VERSION};
+use super::RepairPlan;
+use super::plan::OutputPart;
+use super::quarantine::{
+    self, FileState, MANIFEST, ORIGINAL, QuarantinedFile, QuarantinedStep, REMOVED, VERSION,
+};
 
 impl Store {
     /// Mends a file. Its original is in the quarantine before anything changes.
@@ -29,15 +31,15 @@ impl Store {
     /// Fails with [`Error::Changed`] if the file is not what the plan was made from; with
     /// [`Error::Live`] or [`Error::Held`], unless `live`, if another program is writing to it or has it
     /// open for writing.
-    pub fn repair(&self, plan: &Plan, live: bool, now: Timestamp) -> Result<Kept> {
+    pub fn repair(&self, plan: &RepairPlan, live: bool, now: Timestamp) -> Result<QuarantinedFile> {
         if !live {
-            plan.is_free()?;
+            plan.ensure_not_in_use()?;
         }
         let path = &plan.file.path;
-        plan.root.guard(path)?;
+        plan.root.ensure_inside(path)?;
         let quarantine = self.quarantine()?;
-        let log = plan.root.open_log(path, Options::default())?;
-        log.locked(|handle| {
+        let log = plan.root.open_log(path, AppendOptions::default())?;
+        log.with_lock(|handle| {
             let metadata = handle.metadata().map_err(|e| Error::io("stat", path, e))?;
             if !FileId::from(&metadata).untouched(&plan.file.id) {
                 return Err(Error::Changed { path: path.clone() });
@@ -45,9 +47,9 @@ impl Store {
             let kept = describe(plan, handle, &metadata, now)?;
             let folder = quarantine.join(&kept.id);
             let modified = metadata.modified().ok();
-            let rewritten = keep(plan, &kept, handle, &folder).and_then(|()| {
+            let rewritten = quarantine_original(plan, &kept, handle, &folder).and_then(|()| {
                 jsonl::rewrite(path, &plan.file.id, modified, None, |old, put| {
-                    mended(plan, old, put)?;
+                    write_repaired(plan, old, put)?;
                     refuse_held(path, &plan.file.id, live)
                 })
             });
@@ -56,13 +58,13 @@ impl Store {
                 Err(error) => {
                     // What never happened is not to be undone; if that fails too, the next sweep
                     // takes it.
-                    if is_still(path, &metadata) {
-                        let _ = self.drop_folder(&kept.id);
+                    if is_same_file(path, &metadata) {
+                        let _ = self.remove_repair_folder(&kept.id);
                     }
                     return Err(error);
                 }
             };
-            save_late(path, &old, plan.file.id.len)?;
+            append_late_lines(path, &old, plan.file.id.len)?;
             Ok(kept)
         })
     }
@@ -72,14 +74,14 @@ impl Store {
     ///
     /// Refused if the file is neither what the repair made of it nor the original, and, unless `live`,
     /// if another program has it open for writing.
-    pub fn undo_repair(&self, kept: &Kept, live: bool) -> Result<()> {
+    pub fn undo_repair(&self, kept: &QuarantinedFile, live: bool) -> Result<()> {
         let root = Root::new(&kept.layout, &kept.root)?;
         // The manifest is ours, but a path in it must still not lead anywhere else.
         let sound = match kept.lone {
             true => is_plain_log(&kept.path),
             false => root.layout.classify(&kept.path).is_some(),
         };
-        let path = kept.file();
+        let path = kept.file_path();
         if !sound {
             return Err(Error::refused(format!(
                 "{} is no place for a file of the layout {}",
@@ -87,10 +89,10 @@ impl Store {
                 kept.layout
             )));
         }
-        root.guard(&path)?;
+        root.ensure_inside(&path)?;
         let original = self.quarantine()?.join(&kept.id).join(ORIGINAL);
-        let log = root.open_log(&path, Options::default())?;
-        log.locked(|handle| {
+        let log = root.open_log(&path, AppendOptions::default())?;
+        log.with_lock(|handle| {
             let metadata = handle.metadata().map_err(|e| Error::io("stat", &path, e))?;
             let now = hash(handle, metadata.len()).map_err(|e| Error::io("read", &path, e))?;
             if now == kept.original.sha256 {
@@ -111,20 +113,20 @@ impl Store {
                     original.display()
                 )));
             }
-            let modified = time_of(kept.original.mtime_ns);
+            let modified = system_time(kept.original.mtime_ns);
             let looked = FileId::from(&metadata);
             let mode = Some(kept.original.mode);
             let old = jsonl::rewrite(&path, &looked, modified, mode, |_, put| {
                 copy(&source, 0..length, &original, put)?;
                 refuse_held(&path, &looked, live)
             })?;
-            save_late(&path, &old, looked.len)
+            append_late_lines(&path, &old, looked.len)
         })?;
-        self.drop_folder(&kept.id)
+        self.remove_repair_folder(&kept.id)
     }
 
-    fn refuse_undo(&self, kept: &Kept, handle: &File, len: u64) -> Error {
-        let path = kept.file();
+    fn refuse_undo(&self, kept: &QuarantinedFile, handle: &File, len: u64) -> Error {
+        let path = kept.file_path();
         let before = hash(handle, kept.result.bytes.min(len));
         let grown = len > kept.result.bytes && before.is_ok_and(|hash| hash == kept.result.sha256);
         let folder = match self.quarantine() {
@@ -149,20 +151,20 @@ impl Store {
 fn refuse_held(path: &Path, id: &FileId, live: bool) -> Result<()> {
     match live {
         true => Ok(()),
-        false => jsonl::refuse_held([(path, id)]),
+        false => jsonl::ensure_not_open([(path, id)]),
     }
 }
 
 /// No other file has taken the name of one that was looked at.
-fn is_still(path: &Path, looked: &fs::Metadata) -> bool {
+fn is_same_file(path: &Path, looked: &fs::Metadata) -> bool {
     let now = path.symlink_metadata();
     now.is_ok_and(|now| (now.dev(), now.ino()) == (looked.dev(), looked.ino()))
 }
 
 /// Whether a repair was cut off before it changed anything, or undone by other hands: its file is the
 /// original.
-pub(super) fn never_happened(kept: &Kept) -> Result<bool> {
-    let path = kept.file();
+pub(super) fn was_not_applied(kept: &QuarantinedFile) -> Result<bool> {
+    let path = kept.file_path();
     let same_length = |it: fs::Metadata| it.is_file() && it.len() == kept.original.bytes;
     if !jsonl::metadata_if_exists(&path)?.is_some_and(same_length) {
         return Ok(false);
@@ -175,7 +177,12 @@ pub(super) fn never_happened(kept: &Kept) -> Result<bool> {
 }
 
 /// What a repair comes to.
-fn describe(plan: &Plan, handle: &File, metadata: &fs::Metadata, now: Timestamp) -> Result<Kept> {
+fn describe(
+    plan: &RepairPlan,
+    handle: &File,
+    metadata: &fs::Metadata,
+    now: Timestamp,
+) -> Result<QuarantinedFile> {
     let path = &plan.file.path;
     let failed = |error| Error::io("read", path, error);
     let within = path.strip_prefix(&plan.root.path);
@@ -184,33 +191,33 @@ fn describe(plan: &Plan, handle: &File, metadata: &fs::Metadata, now: Timestamp)
         Error::refused(format!("{} is outside of {root}", path.display()))
     })?;
     let len = metadata.len();
-    let original = State {
+    let original = FileState {
         bytes: len,
         sha256: hash(handle, len).map_err(failed)?,
         mode: metadata.mode() & 0o7777,
-        mtime_ns: nanoseconds(metadata),
+        mtime_ns: mtime_ns(metadata),
     };
     let mut sum = Sha256::new();
     let mut bytes = 0;
-    mended(plan, handle, &mut |piece| {
+    write_repaired(plan, handle, &mut |piece| {
         sum.update(piece);
         bytes += piece.len() as u64;
         Ok(())
     })?;
-    let result = State {
+    let result = FileState {
         bytes,
         sha256: hex(&sum.finalize()),
         ..original.clone()
     };
-    let steps = plan.mending.steps.iter().map(|step| KeptStep {
+    let steps = plan.edits.steps.iter().map(|step| QuarantinedStep {
         line: step.line,
         offset: step.offset,
         action: step.action.as_str().to_owned(),
         detail: step.detail.clone(),
     });
-    Ok(Kept {
+    Ok(QuarantinedFile {
         version: VERSION,
-        id: id(plan.session.as_ref().map(|it| it.as_str()), path, &original),
+        id: repair_id(plan.session.as_ref().map(|it| it.as_str()), path, &original),
         layout: plan.root.layout.name().to_owned(),
         root: plan.root.path.clone(),
         lone: plan.root.layout.classify(within).is_none(),
@@ -224,7 +231,7 @@ fn describe(plan: &Plan, handle: &File, metadata: &fs::Metadata, now: Timestamp)
 }
 
 /// The name of a repair: what a person may know it by, and what tells it from every other.
-pub(super) fn id(session: Option<&str>, path: &Path, original: &State) -> String {
+pub(super) fn repair_id(session: Option<&str>, path: &Path, original: &FileState) -> String {
     let mut sum = Sha256::new();
     sum.update(path.as_os_str().as_encoded_bytes());
     sum.update([0]);
@@ -240,7 +247,12 @@ pub(super) fn id(session: Option<&str>, path: &Path, original: &State) -> String
 }
 
 /// Makes the original and what leaves it durable, and says so in the manifest.
-fn keep(plan: &Plan, kept: &Kept, handle: &File, folder: &Path) -> Result<()> {
+fn quarantine_original(
+    plan: &RepairPlan,
+    kept: &QuarantinedFile,
+    handle: &File,
+    folder: &Path,
+) -> Result<()> {
     jsonl::ensure_dir(folder)?;
     let original = folder.join(ORIGINAL);
     let same = match File::open(&original) {
@@ -266,18 +278,22 @@ fn keep(plan: &Plan, kept: &Kept, handle: &File, folder: &Path) -> Result<()> {
             });
         }
     }
-    let removed = quarantine::removed(&plan.mending.removed)?;
-    quarantine::put(&folder.join(REMOVED), &removed)?;
+    let removed = quarantine::encode_removed(&plan.edits.removed)?;
+    quarantine::write_document(&folder.join(REMOVED), &removed)?;
     let manifest = serde_json::to_vec_pretty(kept);
     let manifest = manifest.map_err(|error| Error::refused(error.to_string()))?;
-    quarantine::put(&folder.join(MANIFEST), &manifest)
+    quarantine::write_document(&folder.join(MANIFEST), &manifest)
 }
 
 /// Hands over the mended file.
-fn mended(plan: &Plan, old: &File, put: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-    plan.mending.write(plan.file.id.len, |part| match part {
-        Part::New(bytes) => put(bytes),
-        Part::Old(range) => copy(old, range, &plan.file.path, put),
+fn write_repaired(
+    plan: &RepairPlan,
+    old: &File,
+    put: &mut dyn FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    plan.edits.write(plan.file.id.len, |part| match part {
+        OutputPart::New(bytes) => put(bytes),
+        OutputPart::Old(range) => copy(old, range, &plan.file.path, put),
     })
 }
 
@@ -309,7 +325,7 @@ fn copy(
 
 /// Saves what a foreign writer, who takes no lock, added to the old file in the moment in which the
 /// new one took its name.
-fn save_late(path: &Path, old: &File, looked: u64) -> Result<()> {
+fn append_late_lines(path: &Path, old: &File, looked: u64) -> Result<()> {
     let len = old
         .metadata()
         .map_err(|e| Error::io("stat", path, e))?
@@ -324,7 +340,7 @@ fn save_late(path: &Path, old: &File, looked: u64) -> Result<()> {
         .filter(|line| !line.is_empty());
     let lines: Vec<&[u8]> = lines.collect();
     // A handle of its own: the lock that is held is the old file's. A lock file is held as well.
-    Log::open(path, Options::default())?.append_all(&lines)?;
+    Log::open(path, AppendOptions::default())?.append_all(&lines)?;
     Ok(())
 }
 
@@ -343,12 +359,12 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-pub(super) fn nanoseconds(metadata: &fs::Metadata) -> i64 {
+pub(super) fn mtime_ns(metadata: &fs::Metadata) -> i64 {
     let seconds = metadata.mtime().saturating_mul(1_000_000_000);
     seconds.saturating_add(metadata.mtime_nsec())
 }
 
-fn time_of(nanoseconds: i64) -> Option<SystemTime> {
+fn system_time(nanoseconds: i64) -> Option<SystemTime> {
     let distance = Duration::from_nanos(nanoseconds.unsigned_abs());
     match nanoseconds >= 0 {
         true => SystemTime::UNIX_EPOCH.checked_add(distance),
@@ -361,22 +377,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_late_to_the_old_file_is_saved_in_the_new_one() {
+    fn lines_appended_late_to_the_old_file_are_copied() {
         let dir = tempfile::tempdir().unwrap();
         let (path, old) = (dir.path().join("log.jsonl"), dir.path().join("old"));
         fs::write(&path, "{\"a\":1}\n").unwrap();
         let text = "{\"a\":1}\n{\"b\":2}\n\n{\"c\":3}\n";
         fs::write(&old, text).unwrap();
         let held = File::open(&old).unwrap();
-        save_late(&path, &held, text.len() as u64).unwrap();
+        append_late_lines(&path, &held, text.len() as u64).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\":1}\n");
-        save_late(&path, &held, 8).unwrap();
+        append_late_lines(&path, &held, 8).unwrap();
         let saved = fs::read_to_string(&path).unwrap();
         assert_eq!(saved, "{\"a\":1}\n{\"b\":2}\n{\"c\":3}\n");
     }
 
     #[test]
-    fn a_file_that_ends_before_its_time_is_not_copied() {
+    fn copy_fails_when_the_file_is_shorter_than_the_range() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log.jsonl");
         let text = vec![b'x'; 600_000];
@@ -396,23 +412,23 @@ mod tests {
     }
 
     #[test]
-    fn another_file_of_the_same_name_is_not_the_one_that_was_looked_at() {
+    fn is_same_file_is_false_after_rename_over() {
         let dir = tempfile::tempdir().unwrap();
         let (path, other) = (dir.path().join("log.jsonl"), dir.path().join("other"));
         fs::write(&path, "").unwrap();
         let looked = path.symlink_metadata().unwrap();
-        assert!(is_still(&path, &looked));
+        assert!(is_same_file(&path, &looked));
         fs::write(&other, "").unwrap();
         fs::rename(other, &path).unwrap();
-        assert!(!is_still(&path, &looked));
+        assert!(!is_same_file(&path, &looked));
     }
 
     #[test]
-    fn times_before_1970_come_back() {
-        let before = time_of(-1_500_000_000).unwrap();
+    fn system_time_handles_times_before_1970() {
+        let before = system_time(-1_500_000_000).unwrap();
         let distance = SystemTime::UNIX_EPOCH.duration_since(before).unwrap();
         assert_eq!(distance, Duration::from_millis(1_500));
-        let after = time_of(1_500_000_000).unwrap();
+        let after = system_time(1_500_000_000).unwrap();
         let distance = after.duration_since(SystemTime::UNIX_EPOCH).unwrap();
         assert_eq!(distance, Duration::from_millis(1_500));
     }

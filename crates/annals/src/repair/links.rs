@@ -16,18 +16,18 @@
 use std::collections::HashMap;
 
 use crate::error::Result;
-use crate::layout::{Record, Sink};
-use crate::model::{AgentId, Body, Entry, FlawKind, Key, Kind, Link, Outline};
-use crate::store::{link_previous, scope};
+use crate::layout::{Decoded, Record};
+use crate::model::{AgentId, Body, Entry, EntryKey, FlawKind, Link, Outline, OutlineKind};
+use crate::store::{link_to_previous, scope};
 use crate::tree::Tree;
 
-use super::plan::{Action, Left, Read, Reading};
+use super::plan::{Action, ReadSpan, RepairReader, Unrepaired};
 
-pub(super) fn mend(reading: &mut Reading<'_>, read: Read<'_>) -> Result<()> {
-    if reading.mend.hides_twins() {
-        part_twins(reading, read)?;
+pub(super) fn repair_links(reading: &mut RepairReader<'_>, read: ReadSpan<'_>) -> Result<()> {
+    if reading.rules.last_duplicate_wins() {
+        separate_duplicates(reading, read)?;
     }
-    link_previous(&mut reading.outlines);
+    link_to_previous(&mut reading.outlines);
     let flaws = Tree::build(&reading.outlines, scope(reading.artifact)).flaws;
     let by_offset: HashMap<u64, usize> = (reading.outlines.iter().enumerate())
         .filter(|(_, outline)| outline.key.is_some())
@@ -42,7 +42,9 @@ pub(super) fn mend(reading: &mut Reading<'_>, read: Read<'_>) -> Result<()> {
         match (flaw.kind, link) {
             (FlawKind::Cycle, _) => wrong.push((at, FlawKind::Cycle)),
             // What a compaction sums up may have been left out of the file.
-            (FlawKind::Orphan, Some(Link::Parent(key))) if !reading.unread.contains(&key) => {
+            (FlawKind::Orphan, Some(Link::Parent(key)))
+                if !reading.unreadable_ids.contains(&key) =>
+            {
                 wrong.push((at, FlawKind::Orphan));
             }
             _ => {}
@@ -53,9 +55,9 @@ pub(super) fn mend(reading: &mut Reading<'_>, read: Read<'_>) -> Result<()> {
     }
     wrong.sort_unstable();
     wrong.dedup();
-    if reading.obscure {
+    if reading.has_unidentified {
         for (at, kind) in wrong {
-            leave(
+            leave_unrepaired(
                 reading,
                 at,
                 kind,
@@ -64,21 +66,26 @@ pub(super) fn mend(reading: &mut Reading<'_>, read: Read<'_>) -> Result<()> {
         }
         return Ok(());
     }
-    let mut forest = Forest::of(&reading.outlines, &wrong);
-    let chains = Chains::of(&reading.outlines);
+    let mut forest = ParentMap::new(&reading.outlines, &wrong);
+    let chains = Chains::new(&reading.outlines);
     // Lost entries and what they hung from.
-    let remains = reading.lost.iter().filter_map(|(_, remains)| {
+    let remains = reading.salvaged_links.iter().filter_map(|(_, remains)| {
         let (id, parent) = (remains.id.as_deref()?, remains.parent.as_deref()?);
-        Some((Key::of(id), Key::of(parent)))
+        Some((EntryKey::from_text(id), EntryKey::from_text(parent)))
     });
-    let remains: HashMap<Key, Key> = remains.collect();
+    let remains: HashMap<EntryKey, EntryKey> = remains.collect();
     // Where the first entry of each lost parent was put.
-    let mut homes: HashMap<Key, Option<usize>> = HashMap::new();
+    let mut homes: HashMap<EntryKey, Option<usize>> = HashMap::new();
     for (at, kind) in wrong {
         let home = match kind {
-            _ if reading.mend.begins(&reading.look(at, read)?) => None,
-            FlawKind::Cycle => nearest(reading, at, &mut forest, &chains, read)?,
-            _ => home(
+            _ if reading
+                .rules
+                .starts_conversation(&reading.record_bytes(at, read)?) =>
+            {
+                None
+            }
+            FlawKind::Cycle => nearest_parent(reading, at, &mut forest, &chains, read)?,
+            _ => find_parent(
                 reading,
                 at,
                 &mut forest,
@@ -87,17 +94,17 @@ pub(super) fn mend(reading: &mut Reading<'_>, read: Read<'_>) -> Result<()> {
                 read,
             )?,
         };
-        hang(reading, at, kind, home, read)?;
+        set_parent(reading, at, kind, home, read)?;
         if let Some(home) = home {
-            forest.hang(at, home);
+            forest.set_parent(at, home);
         }
     }
     Ok(())
 }
 
-fn leave(reading: &mut Reading<'_>, at: usize, kind: FlawKind, why: &str) {
+fn leave_unrepaired(reading: &mut RepairReader<'_>, at: usize, kind: FlawKind, why: &str) {
     if let Some(outline) = reading.outlines.get(at) {
-        reading.done.left.push(Left {
+        reading.result.unrepaired.push(Unrepaired {
             line: outline.span.line,
             offset: outline.span.offset,
             kind,
@@ -107,22 +114,24 @@ fn leave(reading: &mut Reading<'_>, at: usize, kind: FlawKind, why: &str) {
 }
 
 /// Gives an entry its new parent.
-fn hang(
-    reading: &mut Reading<'_>,
+fn set_parent(
+    reading: &mut RepairReader<'_>,
     at: usize,
     kind: FlawKind,
     home: Option<usize>,
-    read: Read<'_>,
+    read: ReadSpan<'_>,
 ) -> Result<()> {
     let parent = home.and_then(|home| reading.outlines.get(home));
     let line = parent.map(|parent| parent.span.line);
     let parent = parent.and_then(Outline::id);
     let id = parent.as_ref().map(|id| id.as_str());
-    if !reading.change(at, read, |mend, old| mend.relink(old, id))? {
-        leave(reading, at, kind, "the record cannot be edited");
+    if !reading.change(at, read, |mend, old| mend.set_parent(old, id))? {
+        leave_unrepaired(reading, at, kind, "the record cannot be edited");
         return Ok(());
     }
-    reading.homes.extend(parent.as_ref().map(|id| id.key()));
+    reading
+        .new_parents
+        .extend(parent.as_ref().map(|id| id.key()));
     let Some(outline) = reading.outlines.get_mut(at) else {
         return Ok(());
     };
@@ -143,13 +152,16 @@ fn hang(
 }
 
 /// Where an entry goes whose parent is lost.
-fn home(
-    reading: &Reading<'_>,
+fn find_parent(
+    reading: &RepairReader<'_>,
     at: usize,
-    forest: &mut Forest,
+    forest: &mut ParentMap,
     chains: &Chains,
-    (remains, homes): (&HashMap<Key, Key>, &mut HashMap<Key, Option<usize>>),
-    read: Read<'_>,
+    (remains, homes): (
+        &HashMap<EntryKey, EntryKey>,
+        &mut HashMap<EntryKey, Option<usize>>,
+    ),
+    read: ReadSpan<'_>,
 ) -> Result<Option<usize>> {
     let Some(outline) = reading.outlines.get(at) else {
         return Ok(None);
@@ -157,23 +169,28 @@ fn home(
     let Some(lost) = outline.link.key() else {
         return Ok(None);
     };
-    if let Some(told) = told(remains, lost, forest, at) {
+    if let Some(told) = salvaged_parent(remains, lost, forest, at) {
         return Ok(Some(told));
     }
-    let goes_on = !outline.results.is_empty() || chains.goes_on(at);
+    let goes_on = !outline.results.is_empty() || chains.continues_response(at);
     let beside = homes.get(&lost).copied().filter(|_| !goes_on);
     if let Some(beside) = beside
         && beside.is_none_or(|beside| forest.root(beside) != at)
     {
         return Ok(beside);
     }
-    let home = nearest(reading, at, forest, chains, read)?;
+    let home = nearest_parent(reading, at, forest, chains, read)?;
     homes.entry(lost).or_insert(home);
     Ok(home)
 }
 
 /// What a lost entry hung from, as the remains of lines tell.
-fn told(remains: &HashMap<Key, Key>, lost: Key, forest: &mut Forest, at: usize) -> Option<usize> {
+fn salvaged_parent(
+    remains: &HashMap<EntryKey, EntryKey>,
+    lost: EntryKey,
+    forest: &mut ParentMap,
+    at: usize,
+) -> Option<usize> {
     const MOST: usize = 1_000;
     let mut key = lost;
     for _ in 0..MOST {
@@ -192,24 +209,26 @@ const NEAR: usize = 32;
 const FAR: usize = 4_096;
 
 /// The nearest earlier entry of the same chain that may be a parent.
-fn nearest(
-    reading: &Reading<'_>,
+fn nearest_parent(
+    reading: &RepairReader<'_>,
     at: usize,
-    forest: &mut Forest,
+    forest: &mut ParentMap,
     chains: &Chains,
-    read: Read<'_>,
+    read: ReadSpan<'_>,
 ) -> Result<Option<usize>> {
     let Some(outline) = reading.outlines.get(at) else {
         return Ok(None);
     };
     let before = outline.span.offset;
     // The last line before it that could not be read, if that tells its parent and not its id.
-    let lost = reading.lost.partition_point(|(offset, _)| *offset < before);
-    let lost = reading.lost.get(..lost).and_then(<[_]>::last);
+    let lost = reading
+        .salvaged_links
+        .partition_point(|(offset, _)| *offset < before);
+    let lost = reading.salvaged_links.get(..lost).and_then(<[_]>::last);
     let lost = lost.filter(|(_, remains)| remains.id.is_none());
     let lost = lost.and_then(|(offset, remains)| {
-        let parent = forest.find(Key::of(remains.parent.as_deref()?))?;
-        let same = chains.same(parent, at) && forest.root(parent) != at;
+        let parent = forest.find(EntryKey::from_text(remains.parent.as_deref()?))?;
+        let same = chains.is_same_chain(parent, at) && forest.root(parent) != at;
         same.then_some((*offset, parent))
     });
     let near = (at.saturating_sub(NEAR)..at).rev();
@@ -222,7 +241,7 @@ fn nearest(
         let counts = found
             .key
             .is_some_and(|key| forest.find(key) == Some(candidate));
-        if !counts || found.lacks_id() || !chains.same(candidate, at) {
+        if !counts || found.lacks_id() || !chains.is_same_chain(candidate, at) {
             continue;
         }
         if let Some((offset, parent)) = lost
@@ -233,15 +252,19 @@ fn nearest(
         if forest.root(candidate) == at {
             continue;
         }
-        if says(found) || reading.mend.bears(&reading.look(candidate, read)?) {
+        if is_message_or_compaction(found)
+            || reading
+                .rules
+                .can_have_children(&reading.record_bytes(candidate, read)?)
+        {
             return Ok(Some(candidate));
         }
     }
     Ok(lost.map(|(_, parent)| parent))
 }
 
-fn says(outline: &Outline) -> bool {
-    outline.kind.is_message() || outline.kind == Kind::Compaction
+fn is_message_or_compaction(outline: &Outline) -> bool {
+    outline.kind.is_message() || outline.kind == OutlineKind::Compaction
 }
 
 /// Which entries are whose, and what came before.
@@ -251,15 +274,15 @@ struct Chains {
     /// For each entry, the last message of its chain before it.
     before: Vec<Option<usize>>,
     /// For each entry, whether an earlier one is of the same response.
-    goes_on: Vec<bool>,
+    continues_response: Vec<bool>,
 }
 
 impl Chains {
-    fn of(outlines: &[Outline]) -> Self {
+    fn new(outlines: &[Outline]) -> Self {
         let mut chains = Chains {
             chain: Vec::with_capacity(outlines.len()),
             before: Vec::with_capacity(outlines.len()),
-            goes_on: Vec::with_capacity(outlines.len()),
+            continues_response: Vec::with_capacity(outlines.len()),
         };
         let mut known: HashMap<(bool, Option<AgentId>), usize> = HashMap::new();
         let mut last: Vec<Option<usize>> = Vec::new();
@@ -271,24 +294,24 @@ impl Chains {
             last.resize(known.len(), None);
             chains.chain.push(chain);
             chains.before.push(last.get(chain).copied().flatten());
-            if says(outline)
+            if is_message_or_compaction(outline)
                 && let Some(last) = last.get_mut(chain)
             {
                 *last = Some(at);
             }
             let response = outline.reply.as_ref().and_then(|reply| reply.response);
             let again = response.is_some_and(|response| !responses.insert(response));
-            chains.goes_on.push(again);
+            chains.continues_response.push(again);
         }
         chains
     }
 
-    fn same(&self, one: usize, other: usize) -> bool {
+    fn is_same_chain(&self, one: usize, other: usize) -> bool {
         self.chain.get(one) == self.chain.get(other)
     }
 
-    fn goes_on(&self, at: usize) -> bool {
-        self.goes_on.get(at) == Some(&true)
+    fn continues_response(&self, at: usize) -> bool {
+        self.continues_response.get(at) == Some(&true)
     }
 
     fn messages_before(&self, at: usize) -> impl Iterator<Item = usize> {
@@ -298,16 +321,16 @@ impl Chains {
 }
 
 /// What hangs from what, as far as it is sound.
-struct Forest {
-    by_key: HashMap<Key, usize>,
+struct ParentMap {
+    by_key: HashMap<EntryKey, usize>,
     /// For each entry, one above it; those above it are skipped once the root is known.
     above: Vec<usize>,
 }
 
-impl Forest {
-    fn of(outlines: &[Outline], cut: &[(usize, FlawKind)]) -> Self {
+impl ParentMap {
+    fn new(outlines: &[Outline], cut: &[(usize, FlawKind)]) -> Self {
         let keys = outlines.iter().enumerate();
-        let by_key: HashMap<Key, usize> = keys
+        let by_key: HashMap<EntryKey, usize> = keys
             .filter_map(|(at, outline)| Some((outline.key?, at)))
             .collect();
         let above = outlines.iter().enumerate().map(|(at, outline)| {
@@ -316,14 +339,14 @@ impl Forest {
             let cut = cut.binary_search_by_key(&at, |(at, _)| *at).is_ok();
             parent.filter(|_| counts && !cut).unwrap_or(at)
         });
-        Forest {
+        ParentMap {
             above: above.collect(),
             by_key,
         }
     }
 
     /// The entry of that id: the last one.
-    fn find(&self, key: Key) -> Option<usize> {
+    fn find(&self, key: EntryKey) -> Option<usize> {
         self.by_key.get(&key).copied()
     }
 
@@ -343,7 +366,7 @@ impl Forest {
         at
     }
 
-    fn hang(&mut self, entry: usize, parent: usize) {
+    fn set_parent(&mut self, entry: usize, parent: usize) {
         if let Some(slot) = self.above.get_mut(entry) {
             *slot = parent;
         }
@@ -353,8 +376,8 @@ impl Forest {
 /// Gives entries an id of their own that hide behind later ones and say something else.
 ///
 /// What stands between two of one id means the earlier one, and so does the later itself.
-fn part_twins(reading: &mut Reading<'_>, read: Read<'_>) -> Result<()> {
-    let mut last: HashMap<Key, usize> = HashMap::new();
+fn separate_duplicates(reading: &mut RepairReader<'_>, read: ReadSpan<'_>) -> Result<()> {
+    let mut last: HashMap<EntryKey, usize> = HashMap::new();
     // Each entry of an id that comes again, and the next of that id.
     let mut twins: Vec<(usize, usize)> = Vec::new();
     for (at, outline) in reading.outlines.iter().enumerate() {
@@ -369,15 +392,15 @@ fn part_twins(reading: &mut Reading<'_>, read: Read<'_>) -> Result<()> {
             continue;
         };
         let newest = last.get(&key).copied().unwrap_or(later);
-        if same(reading, earlier, newest, read)? {
+        if has_same_content(reading, earlier, newest, read)? {
             continue;
         }
         let Some(span) = reading.outlines.get(earlier).map(|one| one.span) else {
             continue;
         };
         let fresh = fresh_id(key, span.offset);
-        if !reading.change(earlier, read, |mend, old| mend.rename(old, &fresh))? {
-            leave(
+        if !reading.change(earlier, read, |mend, old| mend.set_id(old, &fresh))? {
+            leave_unrepaired(
                 reading,
                 earlier,
                 FlawKind::DuplicateId,
@@ -390,7 +413,7 @@ fn part_twins(reading: &mut Reading<'_>, read: Read<'_>) -> Result<()> {
             format!("line {line} has the same id and says something else; it is {fresh} now");
         reading.step(span, Action::NewId, detail);
         if let Some(outline) = reading.outlines.get_mut(earlier) {
-            outline.key = Some(Key::of(&fresh));
+            outline.key = Some(EntryKey::from_text(&fresh));
             outline
                 .facts
                 .retain(|fact| !matches!(fact, crate::model::Fact::Id(_)));
@@ -403,11 +426,11 @@ fn part_twins(reading: &mut Reading<'_>, read: Read<'_>) -> Result<()> {
                 continue;
             }
             let span = outline.span;
-            if reading.change(at, read, |mend, old| mend.relink(old, Some(&fresh)))? {
+            if reading.change(at, read, |mend, old| mend.set_parent(old, Some(&fresh)))? {
                 let detail = "its parent has a new id".to_owned();
                 reading.step(span, Action::Relink, detail);
                 if let Some(outline) = reading.outlines.get_mut(at) {
-                    outline.link = Link::Parent(Key::of(&fresh));
+                    outline.link = Link::Parent(EntryKey::from_text(&fresh));
                 }
             }
         }
@@ -416,8 +439,16 @@ fn part_twins(reading: &mut Reading<'_>, read: Read<'_>) -> Result<()> {
 }
 
 /// Whether two entries say the same: one is a copy of the other, or a later state of it.
-fn same(reading: &mut Reading<'_>, one: usize, other: usize, read: Read<'_>) -> Result<bool> {
-    let (a, b) = (reading.look(one, read)?, reading.look(other, read)?);
+fn has_same_content(
+    reading: &mut RepairReader<'_>,
+    one: usize,
+    other: usize,
+    read: ReadSpan<'_>,
+) -> Result<bool> {
+    let (a, b) = (
+        reading.record_bytes(one, read)?,
+        reading.record_bytes(other, read)?,
+    );
     if a == b {
         return Ok(true);
     }
@@ -428,9 +459,9 @@ fn same(reading: &mut Reading<'_>, one: usize, other: usize, read: Read<'_>) -> 
             terminated: true,
             oversize: false,
         };
-        let mut sink = Sink::default();
+        let mut sink = Decoded::default();
         reading.decoder.decode(&record, &mut sink);
-        sink.found.into_iter().next()
+        sink.items.into_iter().next()
     };
     let (Some(a), Some(b)) = (decode(&a), decode(&b)) else {
         return Ok(true);
@@ -442,7 +473,7 @@ fn same(reading: &mut Reading<'_>, one: usize, other: usize, read: Read<'_>) -> 
 }
 
 /// An id that depends on the old one and on the place alone, so that plan and deed agree.
-fn fresh_id(key: Key, offset: u64) -> String {
-    let seed = Key::of(&format!("annals repair {} {offset}", key.uuid()));
-    seed.made_uuid()
+fn fresh_id(key: EntryKey, offset: u64) -> String {
+    let seed = EntryKey::from_text(&format!("annals repair {} {offset}", key.to_uuid()));
+    seed.derived_uuid()
 }

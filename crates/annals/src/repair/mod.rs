@@ -1,8 +1,8 @@
 //! Repairs: damaged logs become whole again, and nothing of them is lost.
 //!
-//! A [`Plan`] says line by line what would be done to one file; it is made from the file's lines and
+//! A [`RepairPlan`] says line by line what would be done to one file; it is made from the file's lines and
 //! the tree of its entries and changes nothing. [`Store::repair`](crate::store::Store::repair) does it: the original goes into the
-//! quarantine first ([`Kept`]), and [`Store::undo_repair`](crate::store::Store::undo_repair) puts it back byte for byte.
+//! quarantine first ([`QuarantinedFile`]), and [`Store::undo_repair`](crate::store::Store::undo_repair) puts it back byte for byte.
 //!
 //! What is mended: lines that hold no record, several, or one among what is none (see
 //! [`salvage`](crate::layout::salvage)); a header that is missing; links that lead nowhere or in
@@ -14,10 +14,10 @@
 
 mod apply;
 mod links;
+mod orphan_files;
 mod plan;
 mod quarantine;
-mod register;
-mod stray;
+mod session_list;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -27,19 +27,19 @@ use jiff::{SignedDuration, Timestamp};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, Bytes as _, BytesReader};
-use crate::layout::Sink;
-use crate::model::{ArtifactKind, Fact, Key, Link, Outline, SessionId};
+use crate::jsonl::{self, RangeReader, ReadAt as _};
+use crate::layout::Decoded;
+use crate::model::{ArtifactKind, EntryKey, Fact, Link, Outline, SessionId};
 use crate::store::{
-    FoundFile, Inventory, Root, SessionFiles, StaleRegister, check_free, each_line, record,
-    with_scanner,
+    Inventory, Root, RootFile, SessionFiles, StaleSessionList, each_line, ensure_not_in_use,
+    record_from_line, with_scanner,
 };
 
-pub use plan::{Action, Left, Mending, Removed, Step};
-pub use quarantine::{Kept, KeptStep, State, VERSION};
-pub use stray::Stray;
+pub use orphan_files::OrphanFiles;
+pub use plan::{Action, LineEdits, RemovedBytes, Step, Unrepaired};
+pub use quarantine::{FileState, QuarantinedFile, QuarantinedStep, VERSION};
 
-use plan::Reading;
+use plan::RepairReader;
 
 /// So long an unfinished last line may be someone's who is still writing it.
 const PENDING: SignedDuration = SignedDuration::from_hours(1);
@@ -47,40 +47,40 @@ const PENDING: SignedDuration = SignedDuration::from_hours(1);
 /// A file that a repair may be for.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Patient {
+pub struct RepairTarget {
     /// Its root.
     pub root: Root,
     /// The file by itself: whole, even if several sessions lie in it.
-    pub file: FoundFile,
+    pub file: RootFile,
     /// The session it belongs to, if that is only one.
     pub session: Option<SessionId>,
     /// Other logs that may name entries of this one.
-    others: Vec<FoundFile>,
+    others: Vec<RootFile>,
 }
 
 /// What would be done to one file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Plan {
+pub struct RepairPlan {
     /// Its root.
     pub root: Root,
     /// The file, as it was when it was read.
-    pub file: FoundFile,
+    pub file: RootFile,
     /// The session it belongs to, if that is only one.
     pub session: Option<SessionId>,
     /// What would be done.
-    pub mending: Mending,
+    pub edits: LineEdits,
 }
 
-impl Patient {
+impl RepairTarget {
     /// All files of the roots that can be mended, each once.
-    pub fn all(inventory: &Inventory) -> Vec<Patient> {
-        let mut found = Patient::of(inventory.sessions.iter());
+    pub fn all(inventory: &Inventory) -> Vec<RepairTarget> {
+        let mut found = RepairTarget::from_sessions(inventory.sessions.iter());
         let others = inventory.others.iter();
-        let others = others.filter(|(_, file)| mends(file.artifact.kind));
-        found.extend(others.map(|(root, file)| Patient {
+        let others = others.filter(|(_, file)| is_repairable(file.artifact.kind));
+        found.extend(others.map(|(root, file)| RepairTarget {
             root: root.clone(),
-            file: alone(file),
+            file: single_volume(file),
             session: file.artifact.session.clone(),
             others: Vec::new(),
         }));
@@ -88,15 +88,17 @@ impl Patient {
     }
 
     /// The files of some sessions.
-    pub fn of<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Vec<Patient> {
-        let mut found: BTreeMap<PathBuf, Patient> = BTreeMap::new();
+    pub fn from_sessions<'a>(
+        sessions: impl Iterator<Item = &'a SessionFiles>,
+    ) -> Vec<RepairTarget> {
+        let mut found: BTreeMap<PathBuf, RepairTarget> = BTreeMap::new();
         for files in sessions {
-            let volumes = files.files().flat_map(FoundFile::volumes);
-            let volumes = volumes.filter(|file| mends(file.artifact.kind));
-            let volumes: Vec<&FoundFile> = volumes.collect();
+            let volumes = files.files().flat_map(RootFile::volumes);
+            let volumes = volumes.filter(|file| is_repairable(file.artifact.kind));
+            let volumes: Vec<&RootFile> = volumes.collect();
             for file in &volumes {
                 let beside = volumes.iter().filter(|other| other.path != file.path);
-                let beside = beside.map(|other| alone(other));
+                let beside = beside.map(|other| single_volume(other));
                 match found.get_mut(&file.path) {
                     Some(known) => {
                         // Sub-agents of one session may share a file with it.
@@ -104,12 +106,12 @@ impl Patient {
                         known.others.extend(beside);
                     }
                     None => {
-                        let patient = Patient {
+                        let patient = RepairTarget {
                             root: Root::clone(&files.root),
-                            file: alone(file),
+                            file: single_volume(file),
                             session: Some(files.id.clone()),
                             // Only names that depend on the place can be lost.
-                            others: match file.share.is_some() || volumes.len() < 100 {
+                            others: match file.slice.is_some() || volumes.len() < 100 {
                                 true => beside.collect(),
                                 false => Vec::new(),
                             },
@@ -123,122 +125,122 @@ impl Patient {
     }
 
     /// Whether an index lists it.
-    pub fn is_listed_in(&self, index: &StaleRegister) -> bool {
+    pub fn is_listed_in(&self, index: &StaleSessionList) -> bool {
         let writer = self.root.layout.writer();
-        let register = writer.and_then(|writer| writer.register(&self.file.artifact));
-        let path = register.map(|register| self.root.layout.place(&register));
+        let register = writer.and_then(|writer| writer.session_list(&self.file.artifact));
+        let path = register.map(|register| self.root.layout.path_for(&register));
         path.is_some_and(|path| self.root.path.join(path) == index.path)
     }
 
     /// Only the file at that path.
-    pub fn only(mut patients: Vec<Patient>, path: &Path) -> Vec<Patient> {
+    pub fn filter_by_path(mut patients: Vec<RepairTarget>, path: &Path) -> Vec<RepairTarget> {
         patients.retain(|patient| patient.file.path == path);
         patients
     }
 }
 
 /// Files of records that annals knows how to mend.
-pub(crate) fn mends(kind: ArtifactKind) -> bool {
+pub(crate) fn is_repairable(kind: ArtifactKind) -> bool {
     use ArtifactKind as K;
     kind.is_conversation() || matches!(kind, K::Notes | K::Companion | K::History)
 }
 
 /// Files whose entries are given other links or ids. Where several sessions share one, what an entry
 /// hangs from is not told by where it stands.
-pub(crate) fn relinks(kind: ArtifactKind) -> bool {
+pub(crate) fn can_relink(kind: ArtifactKind) -> bool {
     matches!(kind, ArtifactKind::SessionLog | ArtifactKind::AgentLog)
 }
 
 /// One volume by itself, with all that lies in it.
-fn alone(file: &FoundFile) -> FoundFile {
-    let mut file = FoundFile {
+fn single_volume(file: &RootFile) -> RootFile {
+    let mut file = RootFile {
         earlier: Vec::new(),
         ..file.clone()
     };
-    if file.share.take().is_some() {
+    if file.slice.take().is_some() {
         file.artifact.agent = None;
     }
     file
 }
 
-impl Plan {
+impl RepairPlan {
     /// Reads a file and works out what would mend it at a moment.
-    pub fn of(patient: &Patient, now: Timestamp) -> Result<Plan> {
+    pub fn new(patient: &RepairTarget, now: Timestamp) -> Result<RepairPlan> {
         let (root, path) = (&patient.root, &patient.file.path);
         let failed = |error| Error::io("read", path, error);
         let handle = patient.file.open()?;
         let mut file = patient.file.clone();
         file.id = handle.id().map_err(failed)?;
         let artifact = file.artifact.clone();
-        let mut reading = Reading::of(root.layout, &artifact);
+        let mut reading = RepairReader::new(root.layout, &artifact);
         let written = Timestamp::from_nanosecond(file.id.mtime_ns.into()).ok();
-        reading.settled = written.is_some_and(|written| now.duration_since(written) >= PENDING);
-        with_scanner(BytesReader::from(handle.clone(), 0), |lines| {
+        reading.is_stable = written.is_some_and(|written| now.duration_since(written) >= PENDING);
+        with_scanner(RangeReader::from_offset(handle.clone(), 0), |lines| {
             while let Some(line) = lines.next().map_err(failed)? {
-                reading.line(&record(&line));
+                reading.line(&record_from_line(&line));
             }
             Ok(())
         })?;
         let mut read = |span: crate::model::Span| {
             jsonl::read_span(&handle, span.offset, span.len).map_err(failed)
         };
-        let mut named = || named_by(root, &patient.others);
+        let mut named = || referenced_keys(root, &patient.others);
         let mending = reading.finish(&mut read, &mut named)?;
-        Ok(Plan {
+        Ok(RepairPlan {
             root: root.clone(),
             file,
             session: patient.session.clone(),
-            mending,
+            edits: mending,
         })
     }
 
     /// Reads many files; those that need nothing give no plan. `progress` hears of bytes done and
     /// bytes in all.
     pub fn all(
-        patients: &[Patient],
+        patients: &[RepairTarget],
         now: Timestamp,
         progress: &(dyn Fn(u64, u64) + Sync),
-    ) -> Vec<Result<Plan>> {
+    ) -> Vec<Result<RepairPlan>> {
         let total = patients.iter().map(|patient| patient.file.id.len).sum();
         let done = AtomicU64::new(0);
-        let mut order: Vec<&Patient> = patients.iter().collect();
+        let mut order: Vec<&RepairTarget> = patients.iter().collect();
         order.sort_by_key(|patient| std::cmp::Reverse(patient.file.id.len));
         let plans = order.into_par_iter().with_max_len(1).map(|patient| {
-            let plan = Plan::of(patient, now);
+            let plan = RepairPlan::new(patient, now);
             let len = patient.file.id.len;
             progress(done.fetch_add(len, Ordering::Relaxed) + len, total);
             (&patient.file.path, plan)
         });
-        let mut plans: Vec<(&PathBuf, Result<Plan>)> = plans
-            .filter(|(_, plan)| plan.as_ref().map_or(true, Plan::says))
+        let mut plans: Vec<(&PathBuf, Result<RepairPlan>)> = plans
+            .filter(|(_, plan)| plan.as_ref().map_or(true, RepairPlan::has_findings))
             .collect();
         plans.sort_by_key(|(path, _)| *path);
         plans.into_iter().map(|(_, plan)| plan).collect()
     }
 
     /// Something is done, or is wrong and left.
-    fn says(&self) -> bool {
-        !self.mending.is_empty() || !self.mending.left.is_empty()
+    fn has_findings(&self) -> bool {
+        !self.edits.is_empty() || !self.edits.unrepaired.is_empty()
     }
 
     /// Fails with [`Error::Live`] if another program is writing to the file right now, and with
     /// [`Error::Held`] if one has it open for writing.
-    pub fn is_free(&self) -> Result<()> {
-        jsonl::refuse_held([(self.file.path.as_path(), &self.file.id)])?;
-        check_free(&self.root, &self.file)
+    pub fn ensure_not_in_use(&self) -> Result<()> {
+        jsonl::ensure_not_open([(self.file.path.as_path(), &self.file.id)])?;
+        ensure_not_in_use(&self.root, &self.file)
     }
 }
 
 /// The entries that files name.
-fn named_by(root: &Root, files: &[FoundFile]) -> Result<HashSet<Key>> {
+fn referenced_keys(root: &Root, files: &[RootFile]) -> Result<HashSet<EntryKey>> {
     let mut named = HashSet::new();
     for file in files {
         let mut decoder = root.decoder(file);
-        let mut sink: Sink<Outline> = Sink::default();
+        let mut sink: Decoded<Outline> = Decoded::default();
         each_line(file, |record| {
             decoder.outline(record, &mut sink);
             sink.flaws.clear();
-            for outline in sink.found.drain(..) {
+            for outline in sink.items.drain(..) {
                 if let Link::Parent(key) | Link::Continues(key) = outline.link {
                     named.insert(key);
                 }

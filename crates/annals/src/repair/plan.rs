@@ -8,9 +8,9 @@ use serde::de::IgnoredAny;
 
 use crate::error::Result;
 use crate::jsonl::Scanner;
-use crate::layout::{Decoder, Layout, Mend, Piece, Record, Sink, salvage};
-use crate::model::{Artifact, FlawKind, Key, Link, Outline, Span};
-use crate::store::{record, strip};
+use crate::layout::{Decoded, Decoder, Layout, Piece, Record, RepairRules, salvage};
+use crate::model::{Artifact, EntryKey, FlawKind, Link, Outline, Span};
+use crate::store::{record_from_line, strip_line_ending};
 
 use super::links;
 
@@ -73,7 +73,7 @@ impl Action {
 /// What is wrong with a line and stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Left {
+pub struct Unrepaired {
     /// The line, from 1.
     pub line: u64,
     /// Where in the file it begins.
@@ -87,7 +87,7 @@ pub struct Left {
 /// Bytes that leave a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Removed {
+pub struct RemovedBytes {
     /// The line, from 1.
     pub line: u64,
     /// Where in the file they stood.
@@ -99,26 +99,26 @@ pub struct Removed {
 /// What would be done to the bytes of one log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Mending {
+pub struct LineEdits {
     /// What is done, in the order of the lines.
     pub steps: Vec<Step>,
     /// What is wrong and stays.
-    pub left: Vec<Left>,
+    pub unrepaired: Vec<Unrepaired>,
     /// What leaves the log.
-    pub removed: Vec<Removed>,
+    pub removed: Vec<RemovedBytes>,
     /// How many lines there are that are not blank.
     pub lines: u64,
     /// The stretches that others take the place of, in their order, none over another.
     edits: Vec<(Range<u64>, Vec<u8>)>,
 }
 
-impl Mending {
+impl LineEdits {
     /// What mends a log whose bytes are all at hand.
-    pub fn of(layout: &dyn Layout, artifact: &Artifact, bytes: &[u8]) -> Result<Self> {
-        let mut reading = Reading::of(layout, artifact);
+    pub fn new(layout: &dyn Layout, artifact: &Artifact, bytes: &[u8]) -> Result<Self> {
+        let mut reading = RepairReader::new(layout, artifact);
         let mut scanner = Scanner::new(bytes);
         while let Ok(Some(line)) = scanner.next() {
-            reading.line(&record(&line));
+            reading.line(&record_from_line(&line));
         }
         let mut read = |span: Span| {
             let within = span.offset as usize..span.end() as usize;
@@ -144,18 +144,18 @@ impl Mending {
     pub(super) fn write(
         &self,
         len: u64,
-        mut piece: impl FnMut(Part<'_>) -> Result<()>,
+        mut piece: impl FnMut(OutputPart<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut done = 0;
         for (old, new) in &self.edits {
             if old.start > done {
-                piece(Part::Old(done..old.start))?;
+                piece(OutputPart::Old(done..old.start))?;
             }
-            piece(Part::New(new))?;
+            piece(OutputPart::New(new))?;
             done = old.end;
         }
         if len > done {
-            piece(Part::Old(done..len))?;
+            piece(OutputPart::Old(done..len))?;
         }
         Ok(())
     }
@@ -165,11 +165,11 @@ impl Mending {
         let mut mended = Vec::with_capacity(bytes.len());
         let _ = self.write(bytes.len() as u64, |part| {
             match part {
-                Part::Old(range) => {
+                OutputPart::Old(range) => {
                     let old = bytes.get(range.start as usize..range.end as usize);
                     mended.extend_from_slice(old.unwrap_or_default());
                 }
-                Part::New(new) => mended.extend_from_slice(new),
+                OutputPart::New(new) => mended.extend_from_slice(new),
             }
             Ok(())
         });
@@ -178,7 +178,7 @@ impl Mending {
 }
 
 /// A part of a mended log.
-pub(super) enum Part<'a> {
+pub(super) enum OutputPart<'a> {
     /// A stretch of the old one.
     Old(Range<u64>),
     /// Bytes that were not there.
@@ -186,7 +186,7 @@ pub(super) enum Part<'a> {
 }
 
 /// A line that is not one record.
-struct Damaged {
+struct DamagedLine {
     span: Span,
     /// What stands before its content: a byte order mark, or nothing.
     mark: Vec<u8>,
@@ -195,7 +195,7 @@ struct Damaged {
 }
 
 /// A line of which single members change.
-struct Touched {
+struct EditedLine {
     span: Span,
     mark: Vec<u8>,
     record: Vec<u8>,
@@ -203,51 +203,51 @@ struct Touched {
 }
 
 /// Reads the bytes of a span.
-pub(super) type Read<'r> = &'r mut dyn FnMut(Span) -> Result<Vec<u8>>;
+pub(super) type ReadSpan<'r> = &'r mut dyn FnMut(Span) -> Result<Vec<u8>>;
 
 /// A log as it is read for a repair.
-pub(super) struct Reading<'a> {
-    pub(super) mend: &'a dyn Mend,
+pub(super) struct RepairReader<'a> {
+    pub(super) rules: &'a dyn RepairRules,
     pub(super) artifact: &'a Artifact,
     pub(super) decoder: Box<dyn Decoder>,
     /// What can be read, in file order.
     pub(super) outlines: Vec<Outline>,
     /// Which of it stands in a damaged line: which one, and which piece of it.
     pieces: Vec<Option<(usize, usize)>>,
-    damaged: Vec<Damaged>,
-    touched: BTreeMap<usize, Touched>,
+    damaged: Vec<DamagedLine>,
+    edited: BTreeMap<usize, EditedLine>,
     /// Nobody has written to it for so long that an unfinished last line stays one.
-    pub(super) settled: bool,
+    pub(super) is_stable: bool,
     /// The file begins with a byte order mark.
-    marked: bool,
+    has_bom: bool,
     /// What is left of lines that cannot be read, by where they stood.
-    pub(super) lost: Vec<(u64, crate::layout::Remains)>,
+    pub(super) salvaged_links: Vec<(u64, crate::layout::PartialLinks)>,
     /// What relinked entries hang from now.
-    pub(super) homes: HashSet<Key>,
+    pub(super) new_parents: HashSet<EntryKey>,
     /// Ids of lines that stay although we cannot read them.
-    pub(super) unread: HashSet<Key>,
+    pub(super) unreadable_ids: HashSet<EntryKey>,
     /// There are lines that stay of which not even the id is known.
-    pub(super) obscure: bool,
-    pub(super) done: Mending,
+    pub(super) has_unidentified: bool,
+    pub(super) result: LineEdits,
 }
 
-impl<'a> Reading<'a> {
-    pub(super) fn of(layout: &'a dyn Layout, artifact: &'a Artifact) -> Self {
-        Reading {
-            mend: layout.mend(),
+impl<'a> RepairReader<'a> {
+    pub(super) fn new(layout: &'a dyn Layout, artifact: &'a Artifact) -> Self {
+        RepairReader {
+            rules: layout.repair_rules(),
             artifact,
             decoder: layout.decoder(artifact),
             outlines: Vec::new(),
             pieces: Vec::new(),
             damaged: Vec::new(),
-            touched: BTreeMap::new(),
-            settled: false,
-            marked: false,
-            lost: Vec::new(),
-            homes: HashSet::new(),
-            unread: HashSet::new(),
-            obscure: false,
-            done: Mending::default(),
+            edited: BTreeMap::new(),
+            is_stable: false,
+            has_bom: false,
+            salvaged_links: Vec::new(),
+            new_parents: HashSet::new(),
+            unreadable_ids: HashSet::new(),
+            has_unidentified: false,
+            result: LineEdits::default(),
         }
     }
 
@@ -256,20 +256,20 @@ impl<'a> Reading<'a> {
         if record.is_blank() {
             return;
         }
-        self.done.lines += 1;
+        self.result.lines += 1;
         let beyond = record.span.len.saturating_sub(record.bytes.len() as u64);
-        self.marked |= record.span.offset == 0 && beyond >= 3 && !record.oversize;
-        let mut sink = Sink::default();
+        self.has_bom |= record.span.offset == 0 && beyond >= 3 && !record.oversize;
+        let mut sink = Decoded::default();
         self.decoder.outline(record, &mut sink);
         let mut flaws = sink.flaws.into_iter();
         let Some(flaw) = flaws.find(|flaw| flaw.kind.hides_record()) else {
             self.pieces
-                .resize(self.pieces.len() + sink.found.len(), None);
-            self.outlines.append(&mut sink.found);
+                .resize(self.pieces.len() + sink.items.len(), None);
+            self.outlines.append(&mut sink.items);
             return;
         };
         let stays = match flaw.kind {
-            FlawKind::TornTail if self.settled => None,
+            FlawKind::TornTail if self.is_stable => None,
             FlawKind::TornTail => Some("it may still be written to; the next append seals it"),
             FlawKind::Oversize => Some("it is too long to be looked into"),
             FlawKind::NotAnObject => None,
@@ -277,14 +277,15 @@ impl<'a> Reading<'a> {
             _ => None,
         };
         let Some(why) = stays else {
-            self.take_apart(record, flaw.kind, &flaw.detail);
+            self.salvage_line(record, flaw.kind, &flaw.detail);
             return;
         };
         let whole = !matches!(flaw.kind, FlawKind::TornTail | FlawKind::Oversize);
-        let id = self.mend.remains(record.bytes).id.filter(|_| whole);
-        self.obscure |= flaw.kind != FlawKind::TornTail && id.is_none();
-        self.unread.extend(id.map(|id| Key::of(&id)));
-        self.done.left.push(Left {
+        let id = self.rules.partial_links(record.bytes).id.filter(|_| whole);
+        self.has_unidentified |= flaw.kind != FlawKind::TornTail && id.is_none();
+        self.unreadable_ids
+            .extend(id.map(|id| EntryKey::from_text(&id)));
+        self.result.unrepaired.push(Unrepaired {
             line: record.span.line,
             offset: record.span.offset,
             kind: flaw.kind,
@@ -292,7 +293,7 @@ impl<'a> Reading<'a> {
         });
     }
 
-    fn take_apart(&mut self, record: &Record<'_>, kind: FlawKind, fault: &str) {
+    fn salvage_line(&mut self, record: &Record<'_>, kind: FlawKind, fault: &str) {
         let decoder = &self.decoder;
         let is_record = |object: &[u8]| decoder.is_record(&String::from_utf8_lossy(object));
         let pieces = salvage(record.bytes, is_record);
@@ -317,7 +318,7 @@ impl<'a> Reading<'a> {
                 continue;
             };
             records += 1;
-            let mut sink = Sink::default();
+            let mut sink = Decoded::default();
             let span = Span {
                 offset,
                 len: stretch.len() as u64,
@@ -330,8 +331,8 @@ impl<'a> Reading<'a> {
                 oversize: false,
             };
             self.decoder.outline(&alone, &mut sink);
-            let found = sink.found.len();
-            self.outlines.append(&mut sink.found);
+            let found = sink.items.len();
+            self.outlines.append(&mut sink.items);
             let places = std::iter::repeat_n(Some((at, number)), found);
             self.pieces.extend(places);
             for run in nul_runs(stretch) {
@@ -357,7 +358,7 @@ impl<'a> Reading<'a> {
             ),
         };
         self.step(record.span, action, detail);
-        self.damaged.push(Damaged {
+        self.damaged.push(DamagedLine {
             span: record.span,
             mark: mark.to_vec(),
             ending: ending.to_vec(),
@@ -366,11 +367,11 @@ impl<'a> Reading<'a> {
     }
 
     fn remove(&mut self, line: u64, offset: u64, bytes: &[u8]) {
-        let remains = self.mend.remains(bytes);
-        if remains != crate::layout::Remains::default() {
-            self.lost.push((offset, remains));
+        let remains = self.rules.partial_links(bytes);
+        if remains != crate::layout::PartialLinks::default() {
+            self.salvaged_links.push((offset, remains));
         }
-        self.done.removed.push(Removed {
+        self.result.removed.push(RemovedBytes {
             line,
             offset,
             bytes: bytes.to_vec(),
@@ -378,7 +379,7 @@ impl<'a> Reading<'a> {
     }
 
     pub(super) fn step(&mut self, span: Span, action: Action, detail: String) {
-        self.done.steps.push(Step {
+        self.result.steps.push(Step {
             line: span.line,
             offset: span.offset,
             action,
@@ -387,13 +388,13 @@ impl<'a> Reading<'a> {
     }
 
     /// The bytes of a record as they will be.
-    pub(super) fn look(&self, at: usize, read: Read<'_>) -> Result<Vec<u8>> {
-        if let Some(touched) = self.touched.get(&at) {
+    pub(super) fn record_bytes(&self, at: usize, read: ReadSpan<'_>) -> Result<Vec<u8>> {
+        if let Some(touched) = self.edited.get(&at) {
             return Ok(touched.record.clone());
         }
         match (self.piece(at), self.outlines.get(at)) {
             (Some(record), _) => Ok(record.clone()),
-            (None, Some(outline)) => Ok(strip(read(outline.span)?, outline.span)),
+            (None, Some(outline)) => Ok(strip_line_ending(read(outline.span)?, outline.span)),
             (None, None) => Ok(Vec::new()),
         }
     }
@@ -403,7 +404,7 @@ impl<'a> Reading<'a> {
         self.damaged.get(line)?.pieces.get(number)?.record.as_ref()
     }
 
-    fn record_mut(&mut self, at: usize, read: Read<'_>) -> Result<&mut Vec<u8>> {
+    fn record_mut(&mut self, at: usize, read: ReadSpan<'_>) -> Result<&mut Vec<u8>> {
         let place = self.pieces.get(at).copied().flatten();
         let piece = place.and_then(|(line, number)| {
             let line = self.damaged.get_mut(line)?;
@@ -416,10 +417,10 @@ impl<'a> Reading<'a> {
                     .outlines
                     .get(at)
                     .map_or(Span::default(), |one| one.span);
-                let touched = match self.touched.entry(at) {
+                let touched = match self.edited.entry(at) {
                     std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
                     std::collections::btree_map::Entry::Vacant(slot) => {
-                        slot.insert(Touched::of(read(span)?, span))
+                        slot.insert(EditedLine::new(read(span)?, span))
                     }
                 };
                 Ok(&mut touched.record)
@@ -431,11 +432,11 @@ impl<'a> Reading<'a> {
     pub(super) fn change(
         &mut self,
         at: usize,
-        read: Read<'_>,
-        change: impl FnOnce(&dyn Mend, &[u8]) -> Option<Vec<u8>>,
+        read: ReadSpan<'_>,
+        change: impl FnOnce(&dyn RepairRules, &[u8]) -> Option<Vec<u8>>,
     ) -> Result<bool> {
-        let mend = self.mend;
-        let old = self.look(at, read)?;
+        let mend = self.rules;
+        let old = self.record_bytes(at, read)?;
         let Some(new) = change(mend, &old) else {
             return Ok(false);
         };
@@ -447,32 +448,32 @@ impl<'a> Reading<'a> {
     /// files name.
     pub(super) fn finish(
         mut self,
-        read: Read<'_>,
-        named: &mut dyn FnMut() -> Result<HashSet<Key>>,
-    ) -> Result<Mending> {
+        read: ReadSpan<'_>,
+        named: &mut dyn FnMut() -> Result<HashSet<EntryKey>>,
+    ) -> Result<LineEdits> {
         let explicit = |outline: &Outline| match outline.link {
             Link::Parent(key) => Some(key),
             _ => None,
         };
-        let mut own: HashSet<Key> = self.outlines.iter().filter_map(explicit).collect();
-        if super::relinks(self.artifact.kind) {
-            links::mend(&mut self, read)?;
-            own.extend(self.homes.iter().copied());
+        let mut own: HashSet<EntryKey> = self.outlines.iter().filter_map(explicit).collect();
+        if super::can_relink(self.artifact.kind) {
+            links::repair_links(&mut self, read)?;
+            own.extend(self.new_parents.iter().copied());
         }
         let front = self.header(read)?;
         self.keep_ids(own, front.is_some(), read, named)?;
         self.assemble(front);
-        Ok(self.done)
+        Ok(self.result)
     }
 
     /// The line that the log lacks at its front.
-    fn header(&mut self, read: Read<'_>) -> Result<Option<Vec<u8>>> {
+    fn header(&mut self, read: ReadSpan<'_>) -> Result<Option<Vec<u8>>> {
         const LOOKED_AT: usize = 20;
         let mut records = Vec::new();
         for at in 0..self.outlines.len().min(LOOKED_AT) {
-            records.push(self.look(at, read)?);
+            records.push(self.record_bytes(at, read)?);
         }
-        let Some(header) = self.mend.header(self.artifact, &records) else {
+        let Some(header) = self.rules.missing_header(self.artifact, &records) else {
             return Ok(None);
         };
         let span = Span {
@@ -487,18 +488,18 @@ impl<'a> Reading<'a> {
     /// Entries that are named after their place and by others keep their names.
     fn keep_ids(
         &mut self,
-        own: HashSet<Key>,
+        own: HashSet<EntryKey>,
         header: bool,
-        read: Read<'_>,
-        named: &mut dyn FnMut() -> Result<HashSet<Key>>,
+        read: ReadSpan<'_>,
+        named: &mut dyn FnMut() -> Result<HashSet<EntryKey>>,
     ) -> Result<()> {
         let damaged = self.damaged.iter().map(|line| line.span.offset);
-        let touched = self.touched.values().map(|line| line.span.offset);
+        let touched = self.edited.values().map(|line| line.span.offset);
         let first = damaged.chain(touched).min();
         let Some(first) = (if header { Some(0) } else { first }) else {
             return Ok(());
         };
-        let mut wanted: Option<HashSet<Key>> = None;
+        let mut wanted: Option<HashSet<EntryKey>> = None;
         for at in 0..self.outlines.len() {
             let Some(outline) = self.outlines.get(at) else {
                 continue;
@@ -507,7 +508,7 @@ impl<'a> Reading<'a> {
                 continue;
             };
             // A UUID is nobody's place.
-            if span.offset <= first && !header || Key::spells(id.as_str()) {
+            if span.offset <= first && !header || EntryKey::is_canonical_uuid(id.as_str()) {
                 continue;
             }
             let wanted = match &mut wanted {
@@ -521,8 +522,8 @@ impl<'a> Reading<'a> {
             if !wanted.contains(&key) {
                 continue;
             }
-            let bytes = self.look(at, read)?;
-            let mut sink = Sink::default();
+            let bytes = self.record_bytes(at, read)?;
+            let mut sink = Decoded::default();
             let moved = Span {
                 offset: span.offset + 1,
                 ..span
@@ -534,8 +535,8 @@ impl<'a> Reading<'a> {
                 oversize: false,
             };
             self.decoder.outline(&record, &mut sink);
-            let stays = sink.found.iter().any(|outline| outline.key == Some(key));
-            if !stays && self.change(at, read, |mend, old| mend.rename(old, id.as_str()))? {
+            let stays = sink.items.iter().any(|outline| outline.key == Some(key));
+            if !stays && self.change(at, read, |mend, old| mend.set_id(old, id.as_str()))? {
                 let detail = format!("it is named {id} after its place, and others name it so");
                 self.step(span, Action::KeepId, detail);
             }
@@ -563,7 +564,7 @@ impl<'a> Reading<'a> {
             }
             edits.insert(line.span.offset, (line.span.offset..line.span.end(), new));
         }
-        for line in self.touched.values() {
+        for line in self.edited.values() {
             let new = [&line.mark[..], &line.record, &line.ending].concat();
             edits.insert(line.span.offset, (line.span.offset..line.span.end(), new));
         }
@@ -571,7 +572,7 @@ impl<'a> Reading<'a> {
         if let Some(mut header) = front {
             header.push(b'\n');
             // Behind a byte order mark, if there is one.
-            let mark = if self.marked { 3 } else { 0 };
+            let mark = if self.has_bom { 3 } else { 0 };
             match edits.first_mut().filter(|(old, _)| old.start == 0) {
                 Some((_, new)) => {
                     let at = mark.min(new.len());
@@ -580,18 +581,20 @@ impl<'a> Reading<'a> {
                 None => edits.insert(0, (mark as u64..mark as u64, header)),
             }
         }
-        self.done.edits = edits;
-        self.done.steps.sort_by_key(|step| (step.line, step.offset));
-        self.done.removed.sort_by_key(|removed| removed.offset);
+        self.result.edits = edits;
+        self.result
+            .steps
+            .sort_by_key(|step| (step.line, step.offset));
+        self.result.removed.sort_by_key(|removed| removed.offset);
     }
 }
 
-impl Touched {
-    fn of(raw: Vec<u8>, span: Span) -> Self {
-        let record = strip(raw.clone(), span);
+impl EditedLine {
+    fn new(raw: Vec<u8>, span: Span) -> Self {
+        let record = strip_line_ending(raw.clone(), span);
         let marked = span.offset == 0 && raw.starts_with(b"\xef\xbb\xbf");
         let mark = if marked { 3 } else { 0 };
-        Touched {
+        EditedLine {
             span,
             mark: raw.get(..mark).unwrap_or_default().to_vec(),
             ending: raw.get(mark + record.len()..).unwrap_or_default().to_vec(),

@@ -24,14 +24,14 @@ use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::store::Store;
 
-use super::apply::never_happened;
-use super::plan::Removed;
+use super::apply::was_not_applied;
+use super::plan::RemovedBytes;
 
 /// The version of the quarantine that we write and read.
 pub const VERSION: u64 = 1;
 
 /// No repair of one file takes so long.
-const AT_WORK: Duration = Duration::from_secs(3600);
+const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 
 pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) const ORIGINAL: &str = "original";
@@ -40,7 +40,7 @@ pub(super) const REMOVED: &str = "removed.jsonl";
 /// A repair whose original is kept.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Kept {
+pub struct QuarantinedFile {
     /// The version of the manifest.
     pub version: u64,
     /// Its name in the quarantine.
@@ -60,17 +60,17 @@ pub struct Kept {
     /// When it was mended.
     pub repaired: Timestamp,
     /// What the file was.
-    pub original: State,
+    pub original: FileState,
     /// What it was made into.
-    pub result: State,
+    pub result: FileState,
     /// What was done to each line.
-    pub steps: Vec<KeptStep>,
+    pub steps: Vec<QuarantinedStep>,
 }
 
 /// What a file was, or became.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct State {
+pub struct FileState {
     /// Its length.
     pub bytes: u64,
     /// The SHA-256 of its bytes, in hexadecimal.
@@ -84,7 +84,7 @@ pub struct State {
 /// What was done to a line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct KeptStep {
+pub struct QuarantinedStep {
     /// The line of the original, from 1.
     pub line: u64,
     /// Where in the original it begins.
@@ -95,27 +95,27 @@ pub struct KeptStep {
     pub detail: String,
 }
 
-impl Kept {
+impl QuarantinedFile {
     /// The file that was mended.
-    pub fn file(&self) -> PathBuf {
+    pub fn file_path(&self) -> PathBuf {
         self.root.join(&self.path)
     }
 
     /// Where its original is, in that quarantine.
-    pub fn original_in(&self, quarantine: &Path) -> PathBuf {
+    pub fn original_path(&self, quarantine: &Path) -> PathBuf {
         quarantine.join(&self.id).join(ORIGINAL)
     }
 }
 
 /// What tells of which version a manifest is.
 #[derive(Deserialize)]
-struct Versioned {
+struct ManifestVersion {
     version: Option<u64>,
 }
 
 /// One line of `removed.jsonl`.
 #[derive(Serialize)]
-struct Line<'a> {
+struct RemovedLine<'a> {
     line: u64,
     offset: u64,
     len: usize,
@@ -129,14 +129,14 @@ struct Line<'a> {
 }
 
 /// The text of `removed.jsonl`.
-pub(super) fn removed(all: &[Removed]) -> Result<Vec<u8>> {
+pub(super) fn encode_removed(all: &[RemovedBytes]) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     for removed in all {
         let bytes = removed.bytes.as_slice();
         let nuls = bytes.iter().all(|byte| *byte == 0).then_some(bytes.len());
         let plain = str::from_utf8(bytes).ok().filter(|_| nuls.is_none());
         let coded = || base64::engine::general_purpose::STANDARD.encode(bytes);
-        let line = Line {
+        let line = RemovedLine {
             line: removed.line,
             offset: removed.offset,
             len: bytes.len(),
@@ -164,7 +164,7 @@ impl Store {
 
     /// The repairs whose originals are kept, the newest first. What cannot be read is told beside.
     /// Those that were cut off before they changed anything are none.
-    pub fn repairs(&self) -> Result<(Vec<Kept>, Vec<Error>)> {
+    pub fn repairs(&self) -> Result<(Vec<QuarantinedFile>, Vec<Error>)> {
         let dir = self.quarantine()?;
         let entries = match fs::read_dir(&dir) {
             Ok(entries) => entries,
@@ -176,8 +176,8 @@ impl Store {
             let entry = entry.map_err(|error| Error::io("read", &dir, error))?;
             let made = self.failures().metadata(&entry.path());
             let made = made.and_then(|made| made.modified().ok());
-            match read(&entry.path()) {
-                Ok(Some(kept)) => match never_happened(&kept) {
+            match read_manifest(&entry.path()) {
+                Ok(Some(kept)) => match was_not_applied(&kept) {
                     Ok(true) => {}
                     Ok(false) => found.push((made, kept)),
                     Err(error) => {
@@ -198,23 +198,25 @@ impl Store {
 
     /// The repairs that a person means: by a beginning of the repair's id, of its session's, or by the
     /// file's path. Several only if they are of one session.
-    pub fn find_repairs(&self, wanted: &str) -> Result<Vec<Kept>> {
+    pub fn find_repairs(&self, wanted: &str) -> Result<Vec<QuarantinedFile>> {
         let (all, troubles) = self.repairs()?;
         let path = std::path::absolute(wanted).ok();
-        let exact = |kept: &Kept| {
+        let exact = |kept: &QuarantinedFile| {
             kept.id == wanted
                 || kept.session.as_deref() == Some(wanted)
-                || path.as_deref() == Some(&kept.file())
+                || path.as_deref() == Some(&kept.file_path())
         };
-        let begins = |kept: &Kept| {
+        let begins = |kept: &QuarantinedFile| {
             let session = kept.session.as_deref().unwrap_or_default();
             kept.id.starts_with(wanted) || session.starts_with(wanted)
         };
-        let mut found: Vec<Kept> = all.iter().filter(|kept| exact(kept)).cloned().collect();
+        let mut found: Vec<QuarantinedFile> =
+            all.iter().filter(|kept| exact(kept)).cloned().collect();
         if found.is_empty() && !wanted.is_empty() {
             found = all.into_iter().filter(begins).collect();
         }
-        let of = |kept: &Kept| (kept.layout.clone(), kept.root.clone(), kept.session.clone());
+        let of =
+            |kept: &QuarantinedFile| (kept.layout.clone(), kept.root.clone(), kept.session.clone());
         let one = found.windows(2).all(|two| match two {
             [a, b] => of(a) == of(b) && a.session.is_some(),
             _ => true,
@@ -235,18 +237,18 @@ impl Store {
     }
 
     /// Removes the original of a repair and what was taken out of it, for good.
-    pub fn forget_repair(&self, kept: &Kept) -> Result<()> {
-        self.drop_folder(&kept.id)
+    pub fn delete_repair(&self, kept: &QuarantinedFile) -> Result<()> {
+        self.remove_repair_folder(&kept.id)
     }
 
     /// Takes a folder away: it loses its name first, so that one that is half gone does not count.
-    pub(super) fn drop_folder(&self, id: &str) -> Result<()> {
+    pub(super) fn remove_repair_folder(&self, id: &str) -> Result<()> {
         let dir = self.quarantine()?;
-        if !is_name(id) {
+        if !is_valid_id(id) {
             return Err(Error::refused(format!("`{id}` is no name of a repair")));
         }
         let (folder, gone) = (dir.join(id), dir.join(format!(".{id}.gone")));
-        clear(&gone)?;
+        remove_folder(&gone)?;
         match fs::rename(&folder, &gone) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -254,7 +256,7 @@ impl Store {
         }
         let synced = fs::File::open(&dir).and_then(|dir| dir.sync_all());
         synced.map_err(|error| Error::io("sync", &dir, error))?;
-        clear(&gone)
+        remove_folder(&gone)
     }
 
     /// Takes away what cut-off runs left: folders that are half gone, and those of repairs that never
@@ -264,9 +266,9 @@ impl Store {
         for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
             let (name, path) = (entry.file_name(), entry.path());
             if name.to_string_lossy().ends_with(".gone") {
-                clear(&path)?;
+                remove_folder(&path)?;
             } else if let Some(id) = name.to_str().filter(|_| is_abandoned(&path)) {
-                self.drop_folder(id)?;
+                self.remove_repair_folder(id)?;
             }
         }
         Ok(())
@@ -280,25 +282,25 @@ fn is_abandoned(folder: &Path) -> bool {
     let metadata = folder.symlink_metadata();
     let settled = metadata.is_ok_and(|it| {
         let age = it.modified().ok().and_then(|time| time.elapsed().ok());
-        it.is_dir() && age.is_some_and(|age| age > AT_WORK)
+        it.is_dir() && age.is_some_and(|age| age > ABANDONED_AFTER)
     });
     let ours = |entry: fs::DirEntry| {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         [MANIFEST, ORIGINAL, REMOVED].contains(&&*name) || name.starts_with(".annals-")
     };
-    name.is_some_and(is_name)
+    name.is_some_and(is_valid_id)
         && settled
         && fs::read_dir(folder).is_ok_and(|mut entries| entries.all(|entry| entry.is_ok_and(ours)))
-        && match read(folder) {
-            Ok(Some(kept)) => never_happened(&kept).unwrap_or(false),
+        && match read_manifest(folder) {
+            Ok(Some(kept)) => was_not_applied(&kept).unwrap_or(false),
             Ok(None) => true,
             Err(_) => false,
         }
 }
 
 /// Removes one folder of ours; links in it are removed, not followed.
-fn clear(folder: &Path) -> Result<()> {
+fn remove_folder(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(Error::io("remove", folder, error))
@@ -308,16 +310,16 @@ fn clear(folder: &Path) -> Result<()> {
 }
 
 /// A folder's name leads nowhere else.
-pub(super) fn is_name(id: &str) -> bool {
+pub(super) fn is_valid_id(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !id.is_empty() && !id.starts_with('.') && id.bytes().all(plain)
 }
 
 /// Reads the manifest of a folder; `None` where a repair was cut off before it changed anything.
-pub(super) fn read(folder: &Path) -> Result<Option<Kept>> {
+pub(super) fn read_manifest(folder: &Path) -> Result<Option<QuarantinedFile>> {
     let path = folder.join(MANIFEST);
     let id = folder.file_name().and_then(|name| name.to_str());
-    let Some(id) = id.filter(|id| is_name(id)) else {
+    let Some(id) = id.filter(|id| is_valid_id(id)) else {
         return Ok(None);
     };
     let text = match jsonl::read_document(&path) {
@@ -329,7 +331,7 @@ pub(super) fn read(folder: &Path) -> Result<Option<Kept>> {
     let damaged = |error: serde_json::Error| {
         Error::refused(format!("{} cannot be read: {error}", path.display()))
     };
-    let versioned: Versioned = serde_json::from_slice(&text).map_err(damaged)?;
+    let versioned: ManifestVersion = serde_json::from_slice(&text).map_err(damaged)?;
     match versioned.version {
         Some(VERSION) => {}
         Some(version) => {
@@ -345,13 +347,13 @@ pub(super) fn read(folder: &Path) -> Result<Option<Kept>> {
             )));
         }
     }
-    let mut kept: Kept = serde_json::from_slice(&text).map_err(damaged)?;
+    let mut kept: QuarantinedFile = serde_json::from_slice(&text).map_err(damaged)?;
     // The folder's name is what counts: it cannot lead out of the quarantine.
     id.clone_into(&mut kept.id);
     Ok(Some(kept))
 }
 
 /// Puts a document of ours in its place, whatever stood there.
-pub(super) fn put(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(super) fn write_document(path: &Path, bytes: &[u8]) -> Result<()> {
     jsonl::replace(path, bytes, None)
 }

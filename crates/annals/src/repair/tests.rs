@@ -8,7 +8,7 @@ use crate::model::Artifact;
 use crate::store::Store;
 
 /// The patients of a session with so many logs in all.
-fn patients(logs: usize) -> Vec<Patient> {
+fn patients(logs: usize) -> Vec<RepairTarget> {
     const SESSION: &str = "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee";
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("projects/-work");
@@ -19,13 +19,13 @@ fn patients(logs: usize) -> Vec<Patient> {
         fs::write(agents.join(format!("agent-a{agent}.jsonl")), "{}\n").unwrap();
     }
     let store = Store::new(vec![Root::claude_code(dir.path())]);
-    let patients = Patient::all(&store.inventory());
+    let patients = RepairTarget::all(&store.inventory());
     assert_eq!(patients.len(), logs);
     patients
 }
 
 #[test]
-fn the_other_logs_of_a_session_are_asked_for_names_unless_there_are_too_many() {
+fn target_lists_other_logs_unless_there_are_a_hundred() {
     for (logs, others) in [(1, 0), (2, 1), (99, 98), (100, 0), (101, 0)] {
         let all = patients(logs);
         let all = all.iter().map(|patient| patient.others.len());
@@ -34,12 +34,12 @@ fn the_other_logs_of_a_session_are_asked_for_names_unless_there_are_too_many() {
 }
 
 #[test]
-fn a_volume_is_mended_by_itself() {
-    let artifact = Artifact::of(ArtifactKind::SessionLog);
-    let volume = |name: &str| FoundFile::new(name.into(), artifact.clone(), FileId::default());
+fn single_volume_drops_earlier_volumes() {
+    let artifact = Artifact::new(ArtifactKind::SessionLog);
+    let volume = |name: &str| RootFile::new(name.into(), artifact.clone(), FileId::default());
     let mut last = volume("last.jsonl");
     last.earlier = vec![volume("first.jsonl")];
-    let alone = alone(&last);
+    let alone = single_volume(&last);
     assert_eq!(alone.path, last.path);
     assert_eq!(alone.volumes().count(), 1);
 }

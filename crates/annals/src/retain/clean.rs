@@ -7,11 +7,11 @@ use jiff::Timestamp;
 
 use crate::error::{Error, Result};
 use crate::jsonl::FileId;
-use crate::store::{FoundFile, SessionFiles, Store, Trashed};
+use crate::store::{RootFile, SessionFiles, Store, TrashItem};
 
-use crate::when::Now;
+use crate::time_input::Now;
 
-use super::{Old, Plan, Policy, Term};
+use super::{CleanupPlan, Expired, Policy, Term};
 
 impl Store {
     /// Moves sessions of a plan that go together to the trash.
@@ -21,36 +21,42 @@ impl Store {
     /// whether it is pinned. A session that went on meanwhile stays. So does one that another
     /// program is writing to ([`Error::Live`]), or has a file of open for writing ([`Error::Held`]), unless
     /// `live`.
-    pub fn clean(&self, group: &[Old], live: bool, now: Timestamp) -> Result<Trashed> {
+    pub fn clean(&self, group: &[Expired], live: bool, now: Timestamp) -> Result<TrashItem> {
         let Some((first, others)) = group.split_first() else {
             return Err(Error::refused("there is no session to clean up"));
         };
         if !live {
-            group.iter().try_for_each(|old| self.is_free(&old.found))?;
+            group
+                .iter()
+                .try_for_each(|old| self.ensure_not_in_use(&old.session_files))?;
         }
-        let others: Vec<&SessionFiles> = others.iter().map(|old| &old.found).collect();
-        self.delete_if(&first.found, &others, now, || {
-            group.iter().try_for_each(|old| self.is_still_old(old))?;
+        let others: Vec<&SessionFiles> = others.iter().map(|old| &old.session_files).collect();
+        self.delete_if(&first.session_files, &others, now, || {
+            group
+                .iter()
+                .try_for_each(|old| self.ensure_still_expired(old))?;
             match live {
                 true => Ok(()),
-                false => group.iter().try_for_each(|old| old.found.refuse_held()),
+                false => group
+                    .iter()
+                    .try_for_each(|old| old.session_files.refuse_held()),
             }
         })
     }
 
     /// Moves all sessions to the trash that were last at work more than `days` days ago, but for
     /// those that are pinned, and what logs that are gone left behind. One that cannot be moved is reported with the others.
-    pub fn clean_older_than(&self, days: u32, now: Timestamp) -> Result<Vec<Result<Trashed>>> {
+    pub fn clean_older_than(&self, days: u32, now: Timestamp) -> Result<Vec<Result<TrashItem>>> {
         let term = Term::parse(&format!("{days}d"));
-        let policy = Policy::of(term.ok_or_else(|| Error::refused("not a number of days"))?);
+        let policy = Policy::new(term.ok_or_else(|| Error::refused("not a number of days"))?);
         let zone = self.zone();
-        let inventory = self.inventory_in_place();
+        let inventory = self.inventory_without_archive();
         let rows = self.sessions(&inventory, &|_, _| ());
         let rows = rows.into_iter().flatten().collect();
         let at = Now { time: now, zone };
-        let plan = Plan::new(&inventory, rows, &policy, &self.pins()?, &at, &|_| true);
+        let plan = CleanupPlan::new(&inventory, rows, &policy, &self.pins()?, &at, &|_| true);
         let groups = plan.groups.iter();
-        let mut done: Vec<Result<Trashed>> =
+        let mut done: Vec<Result<TrashItem>> =
             groups.map(|group| self.clean(group, false, now)).collect();
         let leftovers = self.leftovers(&policy, &at);
         let leftovers = leftovers.iter();
@@ -63,13 +69,13 @@ impl Store {
         self.finish_deletions()
     }
 
-    fn is_still_old(&self, old: &Old) -> Result<()> {
-        let files = &old.found;
+    fn ensure_still_expired(&self, old: &Expired) -> Result<()> {
+        let files = &old.session_files;
         if old.last >= old.cutoff {
             return Err(Error::refused(format!("{} is not old", files.id)));
         }
         // From the same bytes follows the same age, so nothing need be read again.
-        for file in files.files().flat_map(FoundFile::volumes) {
+        for file in files.files().flat_map(RootFile::volumes) {
             let now = file.path.symlink_metadata();
             let now = now.map_err(|error| Error::io("stat", &file.path, error))?;
             if !FileId::from(&now).untouched(&file.id) {
@@ -77,15 +83,15 @@ impl Store {
             }
         }
         let known: HashSet<&Path> = files.files().map(|file| file.path.as_path()).collect();
-        let below = self.files_below(files);
-        let is_new = |file: &&FoundFile| {
+        let below = self.files_in_own_dirs(files);
+        let is_new = |file: &&RootFile| {
             let own = file.artifact.session.as_ref() == Some(&files.id);
             own && !known.contains(file.path.as_path())
         };
         if let Some(new) = below.iter().find(is_new) {
             return Err(changed(&new.path));
         }
-        match self.pins()?.hold_files(files) {
+        match self.pins()?.contains_files(files) {
             true => Err(Error::refused(format!(
                 "session {} was pinned meanwhile",
                 files.id

@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use crate::error::{Error, Result};
 use crate::jsonl::{FileId, lock_file};
 use crate::model::{Artifact, ArtifactKind};
-use crate::store::{FoundFile, Root, Store, Trashed};
-use crate::when::Now;
+use crate::store::{Root, RootFile, Store, TrashItem};
+use crate::time_input::Now;
 
 use super::{Policy, Rule};
 
@@ -92,7 +92,7 @@ impl Store {
 
     /// Moves files that a log left behind to the trash, unless the log is there again or one of them
     /// changed since they were found.
-    pub fn clean_leftover(&self, leftover: &Leftover, now: Timestamp) -> Result<Trashed> {
+    pub fn clean_leftover(&self, leftover: &Leftover, now: Timestamp) -> Result<TrashItem> {
         let root = &leftover.root;
         let log = root.path.join(&leftover.gone);
         let changed = |path: &Path| Error::Changed {
@@ -156,7 +156,7 @@ impl Store {
 }
 
 /// What a file belongs to, by its path within the root, and whether that is a log.
-fn owner(root: &Root, file: &FoundFile) -> Option<(PathBuf, bool)> {
+fn owner(root: &Root, file: &RootFile) -> Option<(PathBuf, bool)> {
     let within = file.path.strip_prefix(&root.path).ok()?;
     let session = file.artifact.session.as_ref()?;
     match file.artifact.kind {
@@ -166,7 +166,7 @@ fn owner(root: &Root, file: &FoundFile) -> Option<(PathBuf, bool)> {
                 ..file.artifact.clone()
             };
             let companion = root.layout.companion(&log)?;
-            (companion == file.artifact).then(|| (root.layout.place(&log), true))
+            (companion == file.artifact).then(|| (root.layout.path_for(&log), true))
         }
         ArtifactKind::Notes | ArtifactKind::Todos | ArtifactKind::Origin => {
             Some((within.with_file_name(session.as_str()), false))
@@ -180,13 +180,13 @@ fn lock_files(root: &Root) -> Vec<(PathBuf, FileId)> {
     let mut found = Vec::new();
     let mut dirs = vec![root.path.clone()];
     while let Some(dir) = dirs.pop() {
-        for entry in root.failures().entries(&dir) {
+        for entry in root.failures().read_dir(&dir) {
             let path = entry.path();
             let Some(metadata) = root.failures().metadata(&path) else {
                 continue;
             };
             let within = path.strip_prefix(&root.path).unwrap_or(&path);
-            if metadata.is_dir() && root.layout.enters(within) {
+            if metadata.is_dir() && root.layout.may_hold_files(within) {
                 dirs.push(path);
             } else if metadata.is_file() && root.is_lock_file(&path) {
                 found.push((path, FileId::from(&metadata)));
@@ -206,7 +206,10 @@ fn term(
 ) -> Option<(Timestamp, String, Rule)> {
     let mut projects = policy.projects.keys();
     let project = projects.find(|dir| root.layout.folder(dir).as_deref() == Some(folder));
-    let days = root.layout.keep_days().filter(|_| policy.program_terms);
+    let days = root
+        .layout
+        .retention_days()
+        .filter(|_| policy.program_terms);
     policy.cutoff(
         root.layout.name(),
         project.map_or("", String::as_str),

@@ -13,7 +13,7 @@
 //! # let dir = tempfile::tempdir()?;
 //! # let store = Store::new(vec![Root::claude_code(dir.path().join("root"))]).with_state(dir.path());
 //! let now = Now { time: jiff::Timestamp::now(), zone: jiff::tz::TimeZone::UTC };
-//! let policy = Policy::of(Term::parse("30d").ok_or("no term")?);
+//! let policy = Policy::new(Term::parse("30d").ok_or("no term")?);
 //! let inventory = store.inventory_in_place();
 //! let rows = store.sessions(&inventory, &|_, _| ()).into_iter().flatten().collect();
 //!
@@ -33,6 +33,6 @@ mod term;
 
 pub use leftover::Leftover;
 pub use pins::{Pin, Pins};
-pub use plan::{Kept, Old, Plan, Why};
+pub use plan::{CleanupPlan, Expired, RetainReason, Retained};
 pub use policy::{Policy, Rule};
 pub use term::Term;

@@ -50,18 +50,20 @@ impl Pins {
     }
 
     /// Whether a session is pinned.
-    pub fn holds(&self, layout: &str, root: &Path, session: &str) -> bool {
-        self.list.iter().any(|pin| pin.is(layout, root, session))
+    pub fn contains(&self, layout: &str, root: &Path, session: &str) -> bool {
+        self.list
+            .iter()
+            .any(|pin| pin.matches(layout, root, session))
     }
 
     /// Whether a session of a list is pinned.
-    pub fn hold(&self, info: &SessionInfo) -> bool {
-        self.holds(info.layout, &info.root, info.id.as_str())
+    pub fn contains_session(&self, info: &SessionInfo) -> bool {
+        self.contains(info.layout, &info.root, info.id.as_str())
     }
 
     /// Whether a session is pinned.
-    pub fn hold_files(&self, files: &SessionFiles) -> bool {
-        self.list.iter().any(|pin| pin.is_of(files))
+    pub fn contains_files(&self, files: &SessionFiles) -> bool {
+        self.list.iter().any(|pin| pin.matches_files(files))
     }
 
     /// The pins and the digest of the file that they stand in, if there is one.
@@ -89,19 +91,19 @@ impl Pins {
             )));
         }
         let Document { pins, .. } = serde_json::from_slice(&bytes).map_err(damaged)?;
-        Ok((Pins { list: pins }, Some(Digest::of(&bytes))))
+        Ok((Pins { list: pins }, Some(Digest::compute(&bytes))))
     }
 }
 
 impl Pin {
-    fn is(&self, layout: &str, root: &Path, session: &str) -> bool {
-        self.session == session && self.layout == layout && same_place(&self.root, root)
+    fn matches(&self, layout: &str, root: &Path, session: &str) -> bool {
+        self.session == session && self.layout == layout && is_same_path(&self.root, root)
     }
 
     /// Whether it is a session's.
-    pub fn is_of(&self, files: &SessionFiles) -> bool {
+    pub fn matches_files(&self, files: &SessionFiles) -> bool {
         let root = &files.root;
-        self.is(root.layout.name(), &root.path, files.id.as_str())
+        self.matches(root.layout.name(), &root.path, files.id.as_str())
     }
 }
 
@@ -127,7 +129,7 @@ impl Store {
             let mut new: Vec<Pin> = Vec::new();
             for pin in &wanted {
                 let mut known = list.iter().chain(&new);
-                if !known.any(|known| known.is(&pin.layout, &pin.root, &pin.session)) {
+                if !known.any(|known| known.matches(&pin.layout, &pin.root, &pin.session)) {
                     new.push(pin.clone());
                 }
             }
@@ -191,7 +193,7 @@ impl Store {
 }
 
 /// Roots may be reached by several names.
-fn same_place(one: &Path, other: &Path) -> bool {
+fn is_same_path(one: &Path, other: &Path) -> bool {
     let real = |path: &Path| fs::canonicalize(path).ok();
     one == other || real(one).zip(real(other)).is_some_and(|(a, b)| a == b)
 }

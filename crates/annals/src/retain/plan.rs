@@ -8,31 +8,31 @@ use jiff::Timestamp;
 
 use crate::model::SessionId;
 
-use crate::store::{FoundFile, Inventory, SessionFiles, SessionInfo};
-use crate::when::Now;
+use crate::store::{Inventory, RootFile, SessionFiles, SessionInfo};
+use crate::time_input::Now;
 
 use super::{Pins, Policy, Rule};
 
 /// What is to be cleaned up.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct Plan {
+pub struct CleanupPlan {
     /// Old sessions, the oldest first; those that share files stand together, and go together.
-    pub groups: Vec<Vec<Old>>,
+    pub groups: Vec<Vec<Expired>>,
     /// Sessions that are as old and stay.
-    pub kept: Vec<Kept>,
+    pub retained: Vec<Retained>,
 }
 
 /// A session that nobody has worked on for longer than it is to be kept.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Old {
+pub struct Expired {
     /// What lists say about it.
     pub info: SessionInfo,
     /// When it was last at work.
     pub last: Timestamp,
     /// That is the time of its log's file, and not of a record.
-    pub by_file: bool,
+    pub from_file_time: bool,
     /// What was last at work before this is old.
     pub cutoff: Timestamp,
     /// The term that says so.
@@ -41,28 +41,28 @@ pub struct Old {
     pub rule: Rule,
     /// How many files it has, those that it shares with others included.
     pub files: usize,
-    pub(super) found: SessionFiles,
+    pub(super) session_files: SessionFiles,
 }
 
 /// A session that is old and stays.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Kept {
+pub struct Retained {
     /// What lists say about it.
     pub info: SessionInfo,
     /// Why it stays.
-    pub why: Why,
+    pub reason: RetainReason,
 }
 
 /// Why an old session stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum RetainReason {
     /// It is pinned.
     Pinned,
     /// It is among the newest of its project.
     Newest,
     /// Its log is also that of a session that stays, and logs are never rewritten.
-    Shares {
+    SharesLog {
         /// The log.
         file: PathBuf,
         /// The session that stays.
@@ -74,8 +74,8 @@ pub enum Why {
 enum Verdict {
     /// It is too young, kept for ever, or not asked for.
     Stays,
-    Kept(Why),
-    Old {
+    Retained(RetainReason),
+    Expired {
         last: Timestamp,
         cutoff: Timestamp,
         term: String,
@@ -83,7 +83,7 @@ enum Verdict {
     },
 }
 
-impl Plan {
+impl CleanupPlan {
     /// Finds out which of the sessions that are `wanted` are old.
     ///
     /// `rows` are those of the inventory; a session without one could not be read, and stays.
@@ -102,13 +102,13 @@ impl Plan {
             .map(|(at, info)| {
                 let verdict = match wanted(&info) {
                     false => Verdict::Stays,
-                    true => judge(&info, policy, pins, now, newest.contains(&at)),
+                    true => decide(&info, policy, pins, now, newest.contains(&at)),
                 };
                 let key = (info.root.clone(), info.id.clone(), info.file.clone());
                 (key, (info, verdict))
             })
             .collect();
-        let mut plan = Plan::default();
+        let mut plan = CleanupPlan::default();
         for group in groups(&inventory.sessions) {
             let members = group.into_iter().map(|files| {
                 let key = (
@@ -118,33 +118,33 @@ impl Plan {
                 );
                 (files, judged.remove(&key))
             });
-            plan.add(members.collect());
+            plan.add_group(members.collect());
         }
         plan.groups.sort_by_key(|group| {
             let last = group.iter().map(|old| old.last).max();
             (last, group.first().map(|old| old.info.id.clone()))
         });
-        plan.kept
+        plan.retained
             .sort_by_key(|kept| (kept.info.updated, kept.info.id.clone()));
         plan
     }
 
     /// All sessions that are old and go.
-    pub fn old(&self) -> impl Iterator<Item = &Old> {
+    pub fn expired(&self) -> impl Iterator<Item = &Expired> {
         self.groups.iter().flatten()
     }
 
     /// How many files go, each counted once.
     pub fn files(&self) -> usize {
-        let files = self.old().flat_map(|old| old.found.files());
-        let paths = files.flat_map(FoundFile::volumes).map(|file| &file.path);
+        let files = self.expired().flat_map(|old| old.session_files.files());
+        let paths = files.flat_map(RootFile::volumes).map(|file| &file.path);
         paths.collect::<HashSet<_>>().len()
     }
 
     /// Takes in sessions that can only go together.
-    fn add(&mut self, members: Vec<(&SessionFiles, Option<(SessionInfo, Verdict)>)>) {
+    fn add_group(&mut self, members: Vec<(&SessionFiles, Option<(SessionInfo, Verdict)>)>) {
         let goes = |judged: &Option<(SessionInfo, Verdict)>| {
-            matches!(judged, Some((_, Verdict::Old { .. })))
+            matches!(judged, Some((_, Verdict::Expired { .. })))
         };
         let stays = members.iter().find(|(_, judged)| !goes(judged));
         let stays = stays.map(|(files, _)| (*files).clone());
@@ -155,31 +155,31 @@ impl Plan {
             };
             match (verdict, &stays) {
                 (Verdict::Stays, _) => {}
-                (Verdict::Kept(why), _) => self.kept.push(Kept { info, why }),
-                (Verdict::Old { .. }, Some(other)) => {
-                    let why = Why::Shares {
-                        file: shared(files, other).to_owned(),
+                (Verdict::Retained(why), _) => self.retained.push(Retained { info, reason: why }),
+                (Verdict::Expired { .. }, Some(other)) => {
+                    let why = RetainReason::SharesLog {
+                        file: shared_log(files, other).to_owned(),
                         with: other.id.clone(),
                     };
-                    self.kept.push(Kept { info, why });
+                    self.retained.push(Retained { info, reason: why });
                 }
                 (
-                    Verdict::Old {
+                    Verdict::Expired {
                         last,
                         cutoff,
                         term,
                         rule,
                     },
                     None,
-                ) => group.push(Old {
-                    by_file: info.last_activity_by_file,
+                ) => group.push(Expired {
+                    from_file_time: info.last_activity_by_file,
                     info,
                     last,
                     cutoff,
                     term,
                     rule,
-                    files: files.files().flat_map(FoundFile::volumes).count(),
-                    found: files.clone(),
+                    files: files.files().flat_map(RootFile::volumes).count(),
+                    session_files: files.clone(),
                 }),
             }
         }
@@ -189,7 +189,7 @@ impl Plan {
     }
 }
 
-fn judge(info: &SessionInfo, policy: &Policy, pins: &Pins, now: &Now, newest: bool) -> Verdict {
+fn decide(info: &SessionInfo, policy: &Policy, pins: &Pins, now: &Now, newest: bool) -> Verdict {
     let term = policy.cutoff(info.layout, &info.project.path, info.keep_days, now);
     let Some((last, (cutoff, term, rule))) = info.last_activity.zip(term) else {
         return Verdict::Stays;
@@ -197,13 +197,13 @@ fn judge(info: &SessionInfo, policy: &Policy, pins: &Pins, now: &Now, newest: bo
     if last >= cutoff {
         return Verdict::Stays;
     }
-    if pins.hold(info) {
-        return Verdict::Kept(Why::Pinned);
+    if pins.contains_session(info) {
+        return Verdict::Retained(RetainReason::Pinned);
     }
     if newest {
-        return Verdict::Kept(Why::Newest);
+        return Verdict::Retained(RetainReason::Newest);
     }
-    Verdict::Old {
+    Verdict::Expired {
         last,
         cutoff,
         term,
@@ -232,21 +232,21 @@ fn newest(rows: &[SessionInfo], keep: usize) -> HashSet<usize> {
 /// The sessions, those that share files together.
 fn groups(sessions: &[SessionFiles]) -> Vec<Vec<&SessionFiles>> {
     let shares = |files: &&SessionFiles| {
-        let mut volumes = files.logs().flat_map(FoundFile::volumes);
-        volumes.any(|file| file.share.is_some())
+        let mut volumes = files.logs().flat_map(RootFile::volumes);
+        volumes.any(|file| file.slice.is_some())
     };
     let (sharing, alone): (Vec<_>, Vec<_>) = sessions.iter().partition(shares);
-    let mut groups = SessionFiles::sharing(&sharing);
+    let mut groups = SessionFiles::group_by_shared_files(&sharing);
     groups.extend(alone.into_iter().map(|files| vec![files]));
     groups
 }
 
 /// A log in which two sessions lie, or the first one's own where others lie in between.
-fn shared<'a>(one: &'a SessionFiles, other: &SessionFiles) -> &'a Path {
-    let volumes = |files: &'a SessionFiles| files.logs().flat_map(FoundFile::volumes);
+fn shared_log<'a>(one: &'a SessionFiles, other: &SessionFiles) -> &'a Path {
+    let volumes = |files: &'a SessionFiles| files.logs().flat_map(RootFile::volumes);
     let theirs: Vec<&Path> = other
         .logs()
-        .flat_map(FoundFile::volumes)
+        .flat_map(RootFile::volumes)
         .map(|file| file.path.as_path())
         .collect();
     let mut both = volumes(one).filter(|file| theirs.contains(&file.path.as_path()));

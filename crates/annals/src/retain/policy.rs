@@ -6,7 +6,7 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use crate::store::keep_cutoff;
-use crate::when::Now;
+use crate::time_input::Now;
 
 use super::Term;
 
@@ -41,7 +41,7 @@ pub enum Rule {
 
 impl Policy {
     /// One term for all sessions.
-    pub fn of(term: Term) -> Self {
+    pub fn new(term: Term) -> Self {
         Policy {
             default: Some(term),
             ..Policy::default()
@@ -49,7 +49,7 @@ impl Policy {
     }
 
     /// It says nothing of any session.
-    pub fn is_silent(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.default.is_none() && self.layouts.is_empty() && self.projects.is_empty()
     }
 
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_rule_counts() {
+    fn nearest_rule_applies() {
         let policy = policy();
         for (layout, project, term) in [
             ("claude-code", "/srv", "90d"),
@@ -137,7 +137,7 @@ mod tests {
         ] {
             assert_eq!(told(&policy, layout, project), term, "{layout} {project}");
         }
-        assert!(Policy::default().is_silent());
+        assert!(Policy::default().is_empty());
         let (default, layouts, projects) = (policy.default, policy.layouts, policy.projects);
         let none = Policy::default;
         for one in [
@@ -145,13 +145,13 @@ mod tests {
             Policy { layouts, ..none() },
             Policy { projects, ..none() },
         ] {
-            assert!(!one.is_silent(), "{one:?}");
+            assert!(!one.is_empty(), "{one:?}");
         }
         assert_eq!(told(&Policy::default(), "clog", "/x"), "kept");
     }
 
     #[test]
-    fn a_term_for_once_leaves_what_is_kept_for_good() {
+    fn with_term_leaves_sessions_that_never_expire() {
         let policy = policy().with_term(Term::parse("30d").unwrap());
         for (layout, project, term) in [
             ("chorus", "/srv", "30d"),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use jiff::{Span, Timestamp};
 
-use crate::when::{self, Now};
+use crate::time_input::{self, Now};
 
 /// How long a session is kept after it was last at work.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ impl Term {
         }
         Some(Term::For {
             text: text.to_owned(),
-            span: when::span(text)?,
+            span: time_input::parse_span(text)?,
         })
     }
 
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_misread_is_refused() {
+    fn parse_refuses_ambiguous_or_invalid_terms() {
         for text in [
             "",
             "d",

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::finder::Finder;
-use super::query::{Filter, Part, Speaker, Term, TermKind, Wanted};
-use super::subject::{Piece, Tool, files};
+use super::query::{Expr, Filter, Speaker, Term, TermKind, TextPart};
+use super::searchable_text::{TextPiece, Tool, files};
+use super::term_matcher::TermMatcher;
 use crate::error::Result;
 use crate::json;
-use crate::model::{AgentId, Body, Entry, Key, Role};
+use crate::model::{AgentId, Body, Entry, EntryKey, Role};
 
 /// Occurrences of one term in one text beyond this add nothing.
 const COUNTED: usize = 32;
@@ -17,7 +17,7 @@ const COUNTED: usize = 32;
 pub(crate) struct Matcher {
     node: Node,
     pub(super) terms: Vec<Term>,
-    pub(super) finders: Vec<Finder>,
+    pub(super) finders: Vec<TermMatcher>,
 }
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ enum Node {
 }
 
 /// What is known of a record beside what it says itself.
-pub(super) trait Around {
+pub(super) trait QueryContext {
     /// Whether its session is of that project.
     fn in_project(&self, wanted: &str) -> bool;
     /// Whether its session has such an id or thread.
@@ -45,7 +45,7 @@ pub(super) trait Around {
     /// The name of the tool that a call was for.
     fn tool_of(&self, call: &str) -> Option<String>;
     /// Whether an entry lies on a conversation with such a leaf.
-    fn on_conversation(&self, wanted: &str, entry: Key) -> bool;
+    fn on_conversation(&self, wanted: &str, entry: EntryKey) -> bool;
     /// What lists say of its session beyond the common members, by name.
     fn attribute(&self, name: &str) -> Option<String>;
 }
@@ -62,15 +62,15 @@ struct Scope<'a> {
 
 struct Record<'a> {
     entry: &'a Entry,
-    pieces: &'a [Piece<'a>],
-    around: &'a dyn Around,
+    pieces: &'a [TextPiece<'a>],
+    around: &'a dyn QueryContext,
 }
 
 impl Matcher {
-    pub(crate) fn new(wanted: &Wanted) -> Result<Self> {
+    pub(crate) fn new(wanted: &Expr) -> Result<Self> {
         let mut terms = Vec::new();
-        let node = Node::of(wanted, &mut terms);
-        let finders = terms.iter().map(Finder::new).collect::<Result<_>>()?;
+        let node = Node::new(wanted, &mut terms);
+        let finders = terms.iter().map(TermMatcher::new).collect::<Result<_>>()?;
         Ok(Matcher {
             node,
             terms,
@@ -81,11 +81,11 @@ impl Matcher {
     /// How much of each term stands in an entry, if it is what is wanted.
     ///
     /// `pieces` are what it says.
-    pub(super) fn look(
+    pub(super) fn match_entry(
         &self,
         entry: &Entry,
-        pieces: &[Piece<'_>],
-        around: &dyn Around,
+        pieces: &[TextPiece<'_>],
+        around: &dyn QueryContext,
     ) -> Option<Counts> {
         let record = Record {
             entry,
@@ -99,12 +99,12 @@ impl Matcher {
         };
         // What says nothing and was not asked for by a condition of its own is no hit.
         let speaks = !record.pieces.is_empty() || matches!(entry.body, Body::Files(_));
-        let is = speaks && self.is(&self.node, scope, &record, Some(&mut counts));
+        let is = speaks && self.matches(&self.node, scope, &record, Some(&mut counts));
         is.then_some(counts)
     }
 
     /// Whether a record is what a part of the query wants; what is found is counted if it counts.
-    fn is(
+    fn matches(
         &self,
         node: &Node,
         scope: Scope<'_>,
@@ -121,17 +121,17 @@ impl Matcher {
                 };
                 // Terms stand within the limits, so what is left of those is little.
                 let mut parts = others.iter().chain(limits);
-                parts.all(|part| self.is(part, scope, record, counts.as_deref_mut()))
+                parts.all(|part| self.matches(part, scope, record, counts.as_deref_mut()))
             }
             // All are looked at, because all that is found counts.
             Node::Any(parts) => {
                 let mut any = false;
                 for part in parts {
-                    any |= self.is(part, scope, record, counts.as_deref_mut());
+                    any |= self.matches(part, scope, record, counts.as_deref_mut());
                 }
                 any
             }
-            Node::Not(part) => !self.is(part, scope, record, None),
+            Node::Not(part) => !self.matches(part, scope, record, None),
             Node::Term(number) => {
                 let Some(finder) = self.finders.get(*number) else {
                     return false;
@@ -151,19 +151,19 @@ impl Matcher {
                 }
                 sum > 0.0
             }
-            Node::Filter(filter) => holds(filter, scope, record),
+            Node::Filter(filter) => filter_matches(filter, scope, record),
         }
     }
 
     /// What one of several words that must be in every hit's bytes looks like; `None` if there is no
     /// such word.
-    pub(super) fn needed(&self) -> Option<Vec<&Term>> {
-        self.node.needed(&self.terms)
+    pub(super) fn required_terms(&self) -> Option<Vec<&Term>> {
+        self.node.required_terms(&self.terms)
     }
 
     /// Whether conditions on texts are met by one, as far as the text itself tells: a result does not
     /// name its tool.
-    pub(super) fn is_meant(&self, piece: &Piece<'_>) -> bool {
+    pub(super) fn admits_text(&self, piece: &TextPiece<'_>) -> bool {
         let is = |filter: &Filter| match (filter, piece.tool) {
             (Filter::Kind(part), _) => part.covers(piece.part),
             (Filter::Tool(wanted), Tool::Named(name)) => is_name(wanted, name),
@@ -177,8 +177,8 @@ impl Matcher {
     }
 
     /// Goes through the conditions that are known of a whole log: `None` if they depend on records.
-    pub(super) fn settled(&self, known: &dyn Fn(&Filter) -> Option<bool>) -> Option<bool> {
-        self.node.settled(known)
+    pub(super) fn evaluate_for_log(&self, known: &dyn Fn(&Filter) -> Option<bool>) -> Option<bool> {
+        self.node.evaluate_for_log(known)
     }
 
     /// Combines what some index knows of each term: `None` stands for everything.
@@ -193,20 +193,21 @@ impl Matcher {
 }
 
 impl Node {
-    fn of(wanted: &Wanted, terms: &mut Vec<Term>) -> Self {
+    fn new(wanted: &Expr, terms: &mut Vec<Term>) -> Self {
         match wanted {
-            Wanted::All(parts) => {
-                let mut nodes: Vec<Node> = parts.iter().map(|part| Node::of(part, terms)).collect();
+            Expr::All(parts) => {
+                let mut nodes: Vec<Node> =
+                    parts.iter().map(|part| Node::new(part, terms)).collect();
                 // Limits stand together; of others, what takes a look beyond the record comes last.
                 nodes.sort_by_key(|node| (!node.limits(), node.cost()));
                 Node::All(nodes)
             }
-            Wanted::Any(parts) => {
-                Node::Any(parts.iter().map(|part| Node::of(part, terms)).collect())
+            Expr::Any(parts) => {
+                Node::Any(parts.iter().map(|part| Node::new(part, terms)).collect())
             }
-            Wanted::Not(part) => Node::Not(Box::new(Node::of(part, terms))),
-            Wanted::Filter(filter) => Node::Filter(filter.clone()),
-            Wanted::Term(term) => {
+            Expr::Not(part) => Node::Not(Box::new(Node::new(part, terms))),
+            Expr::Filter(filter) => Node::Filter(filter.clone()),
+            Expr::Term(term) => {
                 let known = terms.iter().position(|known| known == term);
                 Node::Term(known.unwrap_or_else(|| {
                     terms.push(term.clone());
@@ -236,7 +237,7 @@ impl Node {
         }
     }
 
-    fn needed<'a>(&self, terms: &'a [Term]) -> Option<Vec<&'a Term>> {
+    fn required_terms<'a>(&self, terms: &'a [Term]) -> Option<Vec<&'a Term>> {
         match self {
             Node::Term(number) => {
                 let term = terms.get(*number)?;
@@ -244,32 +245,41 @@ impl Node {
             }
             // The longest words are the rarest.
             Node::All(parts) => {
-                let needed = parts.iter().filter_map(|part| part.needed(terms));
+                let needed = parts.iter().filter_map(|part| part.required_terms(terms));
                 let shortest = |terms: &Vec<&Term>| terms.iter().map(|term| term.text.len()).min();
                 needed.max_by_key(shortest)
             }
             Node::Any(parts) => {
-                let needed: Option<Vec<_>> = parts.iter().map(|part| part.needed(terms)).collect();
+                let needed: Option<Vec<_>> = parts
+                    .iter()
+                    .map(|part| part.required_terms(terms))
+                    .collect();
                 needed.map(|needed| needed.concat())
             }
             Node::Not(_) | Node::Filter(_) => None,
         }
     }
 
-    fn settled(&self, known: &dyn Fn(&Filter) -> Option<bool>) -> Option<bool> {
+    fn evaluate_for_log(&self, known: &dyn Fn(&Filter) -> Option<bool>) -> Option<bool> {
         match self {
             Node::Filter(filter) => known(filter),
             Node::Term(_) => None,
-            Node::Not(part) => part.settled(known).map(|is| !is),
+            Node::Not(part) => part.evaluate_for_log(known).map(|is| !is),
             Node::All(parts) => {
-                let parts: Vec<_> = parts.iter().map(|part| part.settled(known)).collect();
+                let parts: Vec<_> = parts
+                    .iter()
+                    .map(|part| part.evaluate_for_log(known))
+                    .collect();
                 match parts.contains(&Some(false)) {
                     true => Some(false),
                     false => parts.iter().all(Option::is_some).then_some(true),
                 }
             }
             Node::Any(parts) => {
-                let parts: Vec<_> = parts.iter().map(|part| part.settled(known)).collect();
+                let parts: Vec<_> = parts
+                    .iter()
+                    .map(|part| part.evaluate_for_log(known))
+                    .collect();
                 match parts.contains(&Some(true)) {
                     true => Some(true),
                     false => parts.iter().all(Option::is_some).then_some(false),
@@ -328,8 +338,8 @@ impl Node {
 }
 
 impl Scope<'_> {
-    fn allows(&self, piece: &Piece<'_>, around: &dyn Around) -> bool {
-        let is = |filter: &Filter| is_of(filter, piece, around);
+    fn allows(&self, piece: &TextPiece<'_>, around: &dyn QueryContext) -> bool {
+        let is = |filter: &Filter| is_of_part(filter, piece, around);
         let here = self
             .nodes
             .iter()
@@ -338,7 +348,7 @@ impl Scope<'_> {
     }
 }
 
-fn is_tool(wanted: &str, piece: &Piece<'_>, around: &dyn Around) -> bool {
+fn is_tool(wanted: &str, piece: &TextPiece<'_>, around: &dyn QueryContext) -> bool {
     match piece.tool {
         Tool::None => false,
         Tool::Named(name) => is_name(wanted, name),
@@ -361,7 +371,7 @@ fn starts_with(name: &str, beginning: &str) -> bool {
     head.is_some_and(|head| head.eq_ignore_ascii_case(beginning))
 }
 
-fn holds(filter: &Filter, scope: Scope<'_>, record: &Record<'_>) -> bool {
+fn filter_matches(filter: &Filter, scope: Scope<'_>, record: &Record<'_>) -> bool {
     let Record {
         entry,
         pieces,
@@ -388,11 +398,11 @@ fn holds(filter: &Filter, scope: Scope<'_>, record: &Record<'_>) -> bool {
                     Body::System { .. } | Body::Attachment { .. } | Body::Compaction { .. }
                 ),
             },
-            Speaker::Tool => pieces.iter().any(|piece| piece.part == Part::Result),
+            Speaker::Tool => pieces.iter().any(|piece| piece.part == TextPart::Result),
         },
         Filter::Kind(_) | Filter::Tool(_) => pieces
             .iter()
-            .any(|piece| is_of(filter, piece, *around) && scope.allows(piece, *around)),
+            .any(|piece| is_of_part(filter, piece, *around) && scope.allows(piece, *around)),
         Filter::Model(wanted) => message
             .and_then(|message| message.model.as_deref())
             .is_some_and(|model| contains(model, wanted)),
@@ -415,7 +425,7 @@ fn holds(filter: &Filter, scope: Scope<'_>, record: &Record<'_>) -> bool {
             }
         }
         Filter::Branch(wanted) => {
-            let git = entry.place.git_branch.as_deref();
+            let git = entry.context.git_branch.as_deref();
             git.is_some_and(|branch| is_name(wanted, branch))
                 || entry
                     .id
@@ -444,11 +454,11 @@ fn own_attribute<'a>(entry: &'a Entry, name: &str) -> Option<Cow<'a, str>> {
     let member = |wanted: &str| {
         let mut members = entry.members.iter();
         let (_, value) = members.find(|(name, _)| name == wanted)?;
-        Some(json::string(value).unwrap_or(Cow::Borrowed(value.as_str())))
+        Some(json::decode_string(value).unwrap_or(Cow::Borrowed(value.as_str())))
     };
     match name {
         "channel" => entry
-            .place
+            .context
             .channel
             .as_deref()
             .map(Cow::Borrowed)
@@ -473,7 +483,7 @@ fn is_attribute(name: &str, wanted: &str, value: &str) -> bool {
 }
 
 /// Whether a text is of the kind or the tool that is asked for; other conditions are on records.
-fn is_of(filter: &Filter, piece: &Piece<'_>, around: &dyn Around) -> bool {
+fn is_of_part(filter: &Filter, piece: &TextPiece<'_>, around: &dyn QueryContext) -> bool {
     match filter {
         Filter::Kind(part) => part.covers(piece.part),
         Filter::Tool(name) => is_tool(name, piece, around),
@@ -514,7 +524,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_named_by_the_end_of_its_path() {
+    fn file_filter_matches_end_of_path() {
         for (path, wanted, is) in [
             ("/w/src/x.rs", "src/x.rs", true),
             ("/w/src/x.rs", "x.rs", true),

@@ -1,7 +1,7 @@
 //! Finding what was said: queries, what they match, and in which order it comes.
 //!
 //! A query is a condition on records. [`Store::search`] looks at the logs themselves; a
-//! [`Catalogue`](crate::index::Catalogue) only says where looking is worthwhile, and what it says is
+//! [`Index`](crate::index::Catalogue) only says where looking is worthwhile, and what it says is
 //! confirmed by the same records. So both give the same answer.
 //!
 //! ```
@@ -18,32 +18,32 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod facts;
-mod finder;
-mod hit;
-mod hunt;
+mod ascii_matcher;
 mod matcher;
-mod plain;
 mod prefilter;
 mod query;
+mod results;
+mod scan;
+mod searchable_text;
+mod session_filter;
 mod snippet;
-mod subject;
-pub(crate) mod word;
+mod term_matcher;
+pub(crate) mod tokenizer;
 
 use crate::error::Result;
 use crate::store::{Inventory, Store};
 
-pub use hit::{Found, Hit};
-pub(crate) use hunt::{Hunt, Plan};
 pub(crate) use matcher::Matcher;
-pub use query::{Dialect, Filter, Order, Part, Query, Speaker, Term, TermKind, Wanted};
-pub(crate) use subject::{beside, pieces};
+pub use query::{Dialect, Expr, Filter, Order, Query, Speaker, Term, TermKind, TextPart};
+pub use results::{Hit, SearchResults};
+pub(crate) use scan::{ScanPlan, SearchRun};
+pub(crate) use searchable_text::{extra_text, text_pieces};
 
 impl Store {
     /// Looks for something in all sessions of an inventory.
-    pub fn search(&self, inventory: &Inventory, query: &Query) -> Result<Found> {
-        let hunt = Hunt::new(inventory, query)?;
-        let plans = hunt.sources.iter().map(|_| Plan::ALL).collect();
+    pub fn search(&self, inventory: &Inventory, query: &Query) -> Result<SearchResults> {
+        let hunt = SearchRun::new(inventory, query)?;
+        let plans = hunt.sources.iter().map(|_| ScanPlan::ALL).collect();
         Ok(hunt.run(plans))
     }
 }

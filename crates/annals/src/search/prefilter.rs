@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_cannot_match_is_passed_over() {
+    fn prefilter_skips_only_records_that_cannot_match() {
         for (word, record, may) in [
             ("panic", r#"{"text":"no"}"#, false),
             ("panic", r#"{"text":"a PaNiC"}"#, true),

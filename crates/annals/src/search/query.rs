@@ -13,13 +13,13 @@ pub use parse::Dialect;
 #[non_exhaustive]
 pub struct Query {
     /// What a record must be like.
-    pub wanted: Wanted,
+    pub expr: Expr,
     /// Which hits come first.
     pub order: Order,
     /// How many hits are kept.
     pub limit: usize,
     /// How many messages before and after each hit are wanted too.
-    pub around: usize,
+    pub context: usize,
 }
 
 impl Query {
@@ -33,16 +33,16 @@ impl Query {
     /// # Ok::<(), annals::Error>(())
     /// ```
     pub fn parse(text: &str, dialect: &Dialect) -> Result<Self> {
-        Ok(Query::of(parse::parse(text, dialect)?))
+        Ok(Query::new(parse::parse(text, dialect)?))
     }
 
     /// Looks for records that are like this.
-    pub fn of(wanted: Wanted) -> Self {
+    pub fn new(wanted: Expr) -> Self {
         let mut query = Query {
-            wanted,
+            expr: wanted,
             order: Order::Relevance,
             limit: 50,
-            around: 0,
+            context: 0,
         };
         // Without words nothing is more relevant than anything else.
         if !query.has_terms() {
@@ -53,10 +53,10 @@ impl Query {
 
     /// Demands something more.
     pub fn and(mut self, more: Filter) -> Self {
-        let more = Wanted::Filter(more);
-        match &mut self.wanted {
-            Wanted::All(parts) => parts.push(more),
-            other => *other = Wanted::All(vec![std::mem::take(other), more]),
+        let more = Expr::Filter(more);
+        match &mut self.expr {
+            Expr::All(parts) => parts.push(more),
+            other => *other = Expr::All(vec![std::mem::take(other), more]),
         }
         self
     }
@@ -67,9 +67,9 @@ impl Query {
             0 => self,
             1 => more.into_iter().fold(self, Query::and),
             _ => {
-                let more = more.into_iter().map(Wanted::Filter).collect();
-                let before = std::mem::take(&mut self.wanted);
-                self.wanted = Wanted::All(vec![before, Wanted::Any(more)]);
+                let more = more.into_iter().map(Expr::Filter).collect();
+                let before = std::mem::take(&mut self.expr);
+                self.expr = Expr::All(vec![before, Expr::Any(more)]);
                 self
             }
         }
@@ -88,14 +88,14 @@ impl Query {
     }
 
     /// Wants so many messages before and after each hit.
-    pub fn around(mut self, messages: usize) -> Self {
-        self.around = messages;
+    pub fn context(mut self, messages: usize) -> Self {
+        self.context = messages;
         self
     }
 
     /// Whether any text is looked for, and not only conditions are set.
     pub fn has_terms(&self) -> bool {
-        self.wanted.any(&|part| matches!(part, Wanted::Term(_)))
+        self.expr.contains(&|part| matches!(part, Expr::Term(_)))
     }
 }
 
@@ -115,33 +115,33 @@ pub enum Order {
 /// What a record must be like.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Wanted {
+pub enum Expr {
     /// All of these; of nothing, anything.
-    All(Vec<Wanted>),
+    All(Vec<Expr>),
     /// One of these.
-    Any(Vec<Wanted>),
+    Any(Vec<Expr>),
     /// Not this.
-    Not(Box<Wanted>),
+    Not(Box<Expr>),
     /// This text stands in it.
     Term(Term),
     /// This is so.
     Filter(Filter),
 }
 
-impl Default for Wanted {
+impl Default for Expr {
     fn default() -> Self {
-        Wanted::All(Vec::new())
+        Expr::All(Vec::new())
     }
 }
 
-impl Wanted {
+impl Expr {
     /// Whether some part of it is such.
-    pub(crate) fn any(&self, is: &dyn Fn(&Wanted) -> bool) -> bool {
+    pub(crate) fn contains(&self, is: &dyn Fn(&Expr) -> bool) -> bool {
         is(self)
             || match self {
-                Wanted::All(parts) | Wanted::Any(parts) => parts.iter().any(|part| part.any(is)),
-                Wanted::Not(part) => part.any(is),
-                Wanted::Term(_) | Wanted::Filter(_) => false,
+                Expr::All(parts) | Expr::Any(parts) => parts.iter().any(|part| part.contains(is)),
+                Expr::Not(part) => part.contains(is),
+                Expr::Term(_) | Expr::Filter(_) => false,
             }
     }
 }
@@ -201,7 +201,7 @@ pub enum Filter {
     /// Who said it.
     Role(Speaker),
     /// The part of a message that the words stand in.
-    Kind(Part),
+    Kind(TextPart),
     /// The tool that was called, or that gave the result.
     Tool(String),
     /// A part of the name of the model that answered.
@@ -232,11 +232,11 @@ impl Filter {
     /// ```
     /// use annals::search::{Dialect, Filter, Speaker};
     ///
-    /// let filter = Filter::named("role", "user", &Dialect::default())?;
+    /// let filter = Filter::from_name("role", "user", &Dialect::default())?;
     /// assert_eq!(filter, Filter::Role(Speaker::User));
     /// # Ok::<(), annals::Error>(())
     /// ```
-    pub fn named(name: &str, value: &str, dialect: &Dialect) -> Result<Self> {
+    pub fn from_name(name: &str, value: &str, dialect: &Dialect) -> Result<Self> {
         parse::filter(name, value, dialect).map_err(crate::Error::Refused)
     }
 }
@@ -257,10 +257,10 @@ pub enum Speaker {
     Tool,
 }
 
-impl Part {
+impl TextPart {
     /// The name that queries use.
     pub fn as_str(self) -> &'static str {
-        let mut names = Part::NAMES.iter();
+        let mut names = TextPart::NAMES.iter();
         let name = names.find(|(_, part)| *part == self);
         name.map_or("text", |(name, _)| name)
     }
@@ -280,7 +280,7 @@ impl Speaker {
 /// A part of a record that words stand in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Part {
+pub enum TextPart {
     /// What was said in words.
     Text,
     /// The model's reasoning.
@@ -299,21 +299,22 @@ pub enum Part {
     System,
 }
 
-impl Part {
+impl TextPart {
     /// All of them, by the names that queries use.
-    pub const NAMES: &'static [(&'static str, Part)] = &[
-        ("text", Part::Text),
-        ("thinking", Part::Thinking),
-        ("tool", Part::Tool),
-        ("call", Part::Call),
-        ("result", Part::Result),
-        ("title", Part::Title),
-        ("note", Part::Note),
-        ("system", Part::System),
+    pub const NAMES: &'static [(&'static str, TextPart)] = &[
+        ("text", TextPart::Text),
+        ("thinking", TextPart::Thinking),
+        ("tool", TextPart::Tool),
+        ("call", TextPart::Call),
+        ("result", TextPart::Result),
+        ("title", TextPart::Title),
+        ("note", TextPart::Note),
+        ("system", TextPart::System),
     ];
 
     /// Whether a part of the one kind is of the other.
-    pub(crate) fn covers(self, other: Part) -> bool {
-        self == other || (self == Part::Tool && matches!(other, Part::Call | Part::Result))
+    pub(crate) fn covers(self, other: TextPart) -> bool {
+        self == other
+            || (self == TextPart::Tool && matches!(other, TextPart::Call | TextPart::Result))
     }
 }

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::matcher::Matcher;
-use super::query::Part;
-use super::subject::{Piece, Tool};
+use super::query::TextPart;
+use super::searchable_text::{TextPiece, Tool};
 
 /// Characters before the first and after the last thing found.
 const AROUND: usize = 60;
@@ -20,7 +20,7 @@ const TOGETHER: usize = 100;
 pub(super) struct Snippet {
     pub(super) text: String,
     pub(super) at: Vec<Range<usize>>,
-    pub(super) part: Option<Part>,
+    pub(super) part: Option<TextPart>,
     /// The tool that is called there.
     pub(super) tool: Option<String>,
 }
@@ -30,7 +30,7 @@ const MEANT: f32 = 1_000.0;
 
 impl Matcher {
     /// The most telling part of what an entry says.
-    pub(super) fn snippet(&self, pieces: &[Piece<'_>]) -> Snippet {
+    pub(super) fn snippet(&self, pieces: &[TextPiece<'_>]) -> Snippet {
         let mut best: Option<(f32, Snippet)> = None;
         for piece in pieces {
             let mut found: Vec<(Range<usize>, usize)> = Vec::new();
@@ -40,7 +40,7 @@ impl Matcher {
             }
             found.sort_by_key(|(at, _)| (at.start, at.end));
             let (together, terms) = densest(&found);
-            let meant = if self.is_meant(piece) { MEANT } else { 0.0 };
+            let meant = if self.admits_text(piece) { MEANT } else { 0.0 };
             // What was asked of a tool says more than its name.
             let bare = matches!(piece.tool, Tool::Named(name) if name == piece.text);
             let weight = match piece.text.trim().is_empty() {
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snippet_is_one_line_with_what_was_found() {
+    fn snippet_is_one_line_around_the_matches() {
         let marked = |text: &str, places: &[Range<usize>]| {
             let (line, at) = cut(text, places);
             let mut shown = String::new();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn different_terms_near_each_other_are_shown_together() {
+    fn snippet_prefers_different_terms_close_together() {
         let found = [(0..3, 0), (500..503, 0), (520..523, 1), (530..533, 0)];
         assert_eq!(densest(&found), (vec![500..503, 520..523, 530..533], 2));
         assert_eq!(densest(&[]), (vec![], 0));

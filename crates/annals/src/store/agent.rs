@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::error::Result;
 use crate::layout::Spawn;
-use crate::model::{AgentId, ArtifactKind, Block, Body, Delegation, Fact, Key, Outline};
+use crate::model::{AgentId, ArtifactKind, Block, Body, Delegation, EntryKey, Fact, Outline};
 use crate::tree::Tree;
 
-use super::inventory::{FoundFile, SessionFiles};
-use super::log::{self, LogScan};
+use super::inventory::{RootFile, SessionFiles};
+use super::log_reader::{self, LogScan};
 use super::session::Session;
 
 /// A sub-agent of a session.
@@ -26,7 +26,7 @@ pub struct Agent {
     /// The log that holds its entries, as an index into the session's logs.
     pub log: usize,
     /// Its entries in that log; `None` means the whole log.
-    pub strand: Option<usize>,
+    pub sidechain: Option<usize>,
     /// How many messages it has.
     pub messages: usize,
     /// Its log is in the archive, and no more where it was.
@@ -37,33 +37,36 @@ pub struct Agent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// The call.
-    pub key: Key,
+    pub key: EntryKey,
     /// The log of the agent that made it, as an index into the session's logs.
     pub log: usize,
     /// The entry that makes it, as an index into that log's outlines.
     pub entry: usize,
 }
 
-pub(super) fn of(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<Agent> {
+pub(super) fn find_agents(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<Agent> {
     let mut own = files.logs().map(|file| file.artifact.is_agent_log());
-    if !own.any(|is| is) && trees.iter().all(|tree| tree.strands.is_empty()) {
+    if !own.any(|is| is) && trees.iter().all(|tree| tree.sidechains.is_empty()) {
         return Vec::new();
     }
     let mut metas = metas(files);
-    let mut calls = Calls::of(logs);
+    let mut calls = Calls::new(logs);
     // A call that names its agent, or is named by it, cannot have spawned another.
     calls
-        .taken
+        .claimed
         .extend(metas.values().filter_map(|meta| meta.call));
     let told = logs.iter().flat_map(|scan| &scan.outlines);
+    calls.claimed.extend(
+        told.filter_map(purpose_from_log)
+            .filter_map(|meta| meta.call),
+    );
+    let strands = trees.iter().flat_map(|tree| &tree.sidechains);
     calls
-        .taken
-        .extend(told.filter_map(purpose).filter_map(|meta| meta.call));
-    let strands = trees.iter().flat_map(|tree| &tree.strands);
-    calls.taken.extend(strands.filter_map(|strand| strand.call));
-    let spawned: Vec<Key> = calls.by_agent.values().copied().collect();
-    calls.taken.extend(spawned);
-    calls.find_taken(logs);
+        .claimed
+        .extend(strands.filter_map(|strand| strand.call));
+    let spawned: Vec<EntryKey> = calls.by_agent.values().copied().collect();
+    calls.claimed.extend(spawned);
+    calls.find_claimed(logs);
     let mut agents = Vec::new();
     for (at, ((file, scan), tree)) in files.logs().zip(logs).zip(trees).enumerate() {
         if file.artifact.is_agent_log() {
@@ -71,9 +74,9 @@ pub(super) fn of(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<
             let meta = id
                 .as_ref()
                 .and_then(|id| metas.remove(id))
-                .or_else(|| scan.outlines.iter().find_map(purpose))
+                .or_else(|| scan.outlines.iter().find_map(purpose_from_log))
                 .unwrap_or_default();
-            let asked = scan.outlines.iter().find_map(asked);
+            let asked = scan.outlines.iter().find_map(prompt_key);
             let call = meta.call.or_else(|| calls.for_agent(id.as_ref(), asked));
             agents.push(Agent {
                 kind: meta.kind.or_else(|| calls.kind(call)),
@@ -81,16 +84,16 @@ pub(super) fn of(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<
                 call: call.and_then(|key| calls.locate(key)),
                 id,
                 log: at,
-                strand: None,
+                sidechain: None,
                 messages: scan
                     .outlines
                     .iter()
                     .filter(|outline| outline.kind.is_message())
                     .count(),
-                archived: file.is_kept(),
+                archived: file.is_archived(),
             });
         }
-        for (number, strand) in tree.strands.iter().enumerate() {
+        for (number, strand) in tree.sidechains.iter().enumerate() {
             let said = |at: &&usize| {
                 scan.outlines
                     .get(**at)
@@ -105,9 +108,9 @@ pub(super) fn of(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<
                 description: calls.description(call),
                 call: call.and_then(|key| calls.locate(key)),
                 log: at,
-                strand: Some(number),
+                sidechain: Some(number),
                 messages: strand.entries.iter().filter(said).count(),
-                archived: file.is_kept(),
+                archived: file.is_archived(),
             });
         }
     }
@@ -116,29 +119,29 @@ pub(super) fn of(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<
 
 /// Where calls were made, and what ties them to agents.
 struct Calls<'a> {
-    made: HashMap<Key, (usize, usize)>,
-    asked: HashMap<Key, &'a Delegation>,
-    by_agent: HashMap<AgentId, Key>,
-    by_prompt: HashMap<Key, VecDeque<Key>>,
-    taken: HashSet<Key>,
+    locations: HashMap<EntryKey, (usize, usize)>,
+    delegations: HashMap<EntryKey, &'a Delegation>,
+    by_agent: HashMap<AgentId, EntryKey>,
+    by_prompt: HashMap<EntryKey, VecDeque<EntryKey>>,
+    claimed: HashSet<EntryKey>,
 }
 
 impl<'a> Calls<'a> {
-    fn of(logs: &'a [LogScan]) -> Self {
+    fn new(logs: &'a [LogScan]) -> Self {
         let mut calls = Calls {
-            made: HashMap::new(),
-            asked: HashMap::new(),
+            locations: HashMap::new(),
+            delegations: HashMap::new(),
             by_agent: HashMap::new(),
             by_prompt: HashMap::new(),
-            taken: HashSet::new(),
+            claimed: HashSet::new(),
         };
         for (log, scan) in logs.iter().enumerate() {
             for (entry, outline) in scan.outlines.iter().enumerate() {
                 for fact in &outline.facts {
                     match fact {
-                        Fact::Delegates(asked) => {
-                            calls.made.insert(asked.call, (log, entry));
-                            calls.asked.insert(asked.call, asked);
+                        Fact::Delegation(asked) => {
+                            calls.locations.insert(asked.call, (log, entry));
+                            calls.delegations.insert(asked.call, asked);
                             if let Some(prompt) = asked.prompt {
                                 let waiting = calls.by_prompt.entry(prompt).or_default();
                                 waiting.push_back(asked.call);
@@ -159,25 +162,26 @@ impl<'a> Calls<'a> {
     }
 
     /// Looks for calls that are known to have spawned a sub-agent but do not say so: any tool may.
-    fn find_taken(&mut self, logs: &[LogScan]) {
-        let unknown = |call: &&Key| !self.made.contains_key(call);
-        let missing: HashSet<Key> = self.taken.iter().filter(unknown).copied().collect();
+    fn find_claimed(&mut self, logs: &[LogScan]) {
+        let unknown = |call: &&EntryKey| !self.locations.contains_key(call);
+        let missing: HashSet<EntryKey> = self.claimed.iter().filter(unknown).copied().collect();
         for (log, scan) in logs.iter().enumerate().filter(|_| !missing.is_empty()) {
             for (entry, outline) in scan.outlines.iter().enumerate() {
                 let made = outline.calls().iter().filter(|call| missing.contains(call));
-                self.made.extend(made.map(|call| (*call, (log, entry))));
+                self.locations
+                    .extend(made.map(|call| (*call, (log, entry))));
             }
         }
     }
 
     /// The call that names the agent, else the first with its prompt that is no other agent's.
-    fn for_agent(&mut self, id: Option<&AgentId>, asked: Option<Key>) -> Option<Key> {
+    fn for_agent(&mut self, id: Option<&AgentId>, asked: Option<EntryKey>) -> Option<EntryKey> {
         if let Some(named) = id.and_then(|id| self.by_agent.get(id)) {
             return Some(*named);
         }
         let waiting = self.by_prompt.get_mut(&asked?)?;
         while let Some(call) = waiting.pop_front() {
-            if self.taken.insert(call) {
+            if self.claimed.insert(call) {
                 return Some(call);
             }
         }
@@ -185,50 +189,56 @@ impl<'a> Calls<'a> {
     }
 
     /// The kind of agent that a call asked for.
-    fn kind(&self, call: Option<Key>) -> Option<String> {
-        Some(self.asked.get(&call?)?.kind.as_ref()?.to_string())
+    fn kind(&self, call: Option<EntryKey>) -> Option<String> {
+        Some(self.delegations.get(&call?)?.kind.as_ref()?.to_string())
     }
 
     /// What a call wanted an agent for.
-    fn description(&self, call: Option<Key>) -> Option<String> {
-        Some(self.asked.get(&call?)?.description.as_ref()?.to_string())
+    fn description(&self, call: Option<EntryKey>) -> Option<String> {
+        Some(
+            self.delegations
+                .get(&call?)?
+                .description
+                .as_ref()?
+                .to_string(),
+        )
     }
 
-    fn locate(&self, key: Key) -> Option<Call> {
-        self.made
+    fn locate(&self, key: EntryKey) -> Option<Call> {
+        self.locations
             .get(&key)
             .map(|&(log, entry)| Call { key, log, entry })
     }
 }
 
 #[derive(Default)]
-struct Meta {
+struct AgentDetails {
     kind: Option<String>,
     description: Option<String>,
-    call: Option<Key>,
+    call: Option<EntryKey>,
 }
 
-fn metas(files: &SessionFiles) -> HashMap<AgentId, Meta> {
+fn metas(files: &SessionFiles) -> HashMap<AgentId, AgentDetails> {
     let files_of = files
-        .beside
+        .attachments
         .iter()
         .filter(|file| file.artifact.kind == ArtifactKind::AgentMeta);
     files_of
         .filter_map(|file| {
             let id = file.artifact.agent.clone()?;
-            let document = log::document(&files.root, file);
+            let document = log_reader::read_document(&files.root, file);
             let document = files.root.failures.ok(document)?;
-            let entry = document.found.into_iter().next()?;
+            let entry = document.items.into_iter().next()?;
             match entry.body {
                 Body::Agent {
                     kind,
                     description,
                     call,
                 } => {
-                    let call = call.as_deref().map(Key::of);
+                    let call = call.as_deref().map(EntryKey::from_text);
                     Some((
                         id,
-                        Meta {
+                        AgentDetails {
                             kind,
                             description,
                             call,
@@ -243,18 +253,18 @@ fn metas(files: &SessionFiles) -> HashMap<AgentId, Meta> {
 
 /// What a sub-agent was begun for (its kind, its description and the call), where a document of its own
 /// says so.
-pub(super) type Begun = (Option<String>, Option<String>, Option<String>);
+pub(super) type AgentPurpose = (Option<String>, Option<String>, Option<String>);
 
 /// What the document of a sub-agent says, whether the sub-agent has said anything yet or not.
-pub(super) fn begun(files: &SessionFiles, agent: &AgentId) -> Option<Begun> {
-    let of_agent = |file: &&FoundFile| {
+pub(super) fn purpose_from_document(files: &SessionFiles, agent: &AgentId) -> Option<AgentPurpose> {
+    let of_agent = |file: &&RootFile| {
         let artifact = &file.artifact;
         artifact.kind == ArtifactKind::AgentMeta && artifact.agent.as_ref() == Some(agent)
     };
-    let file = files.beside.iter().find(of_agent)?;
-    let document = log::document(&files.root, file);
+    let file = files.attachments.iter().find(of_agent)?;
+    let document = log_reader::read_document(&files.root, file);
     let document = files.root.failures.ok(document)?;
-    match document.found.into_iter().next()?.body {
+    match document.items.into_iter().next()?.body {
         Body::Agent {
             kind,
             description,
@@ -271,10 +281,10 @@ impl Session {
         let Some(agent) = self.agents.iter().find(|it| it.id.as_ref() == Some(id)) else {
             return Ok(None);
         };
-        let mut told = begun(&self.files, id);
-        if let (None, None, Some((_, scan, _))) = (&told, agent.strand, self.log(agent.log)) {
-            let marked = scan.indexes(|outline| purpose(outline).is_some());
-            self.each_of(agent.log, &marked, |entry| {
+        let mut told = purpose_from_document(&self.files, id);
+        if let (None, None, Some((_, scan, _))) = (&told, agent.sidechain, self.log(agent.log)) {
+            let marked = scan.indexes(|outline| purpose_from_log(outline).is_some());
+            self.each_entry_of_log(agent.log, &marked, |entry| {
                 if let Body::Agent {
                     kind,
                     description,
@@ -288,10 +298,12 @@ impl Session {
         }
         let (kind, description, mut call) = told.unwrap_or_default();
         if let (None, Some(made)) = (&call, agent.call) {
-            self.each_of(made.log, &[made.entry], |entry| {
+            self.each_entry_of_log(made.log, &[made.entry], |entry| {
                 if let Body::Message(message) = entry.body {
                     call = message.blocks.into_iter().find_map(|block| match block {
-                        Block::ToolUse { id, .. } if Key::of(&id) == made.key => Some(id),
+                        Block::ToolUse { id, .. } if EntryKey::from_text(&id) == made.key => {
+                            Some(id)
+                        }
                         _ => None,
                     });
                 }
@@ -312,9 +324,9 @@ impl Session {
 }
 
 /// What a sub-agent's own log says it was made for.
-fn purpose(outline: &Outline) -> Option<Meta> {
+fn purpose_from_log(outline: &Outline) -> Option<AgentDetails> {
     outline.facts.iter().find_map(|fact| match fact {
-        Fact::Purpose(purpose) => Some(Meta {
+        Fact::Purpose(purpose) => Some(AgentDetails {
             kind: purpose.kind.as_deref().map(str::to_owned),
             description: purpose.description.as_deref().map(str::to_owned),
             call: purpose.call,
@@ -323,9 +335,9 @@ fn purpose(outline: &Outline) -> Option<Meta> {
     })
 }
 
-fn asked(outline: &Outline) -> Option<Key> {
+fn prompt_key(outline: &Outline) -> Option<EntryKey> {
     outline.facts.iter().find_map(|fact| match fact {
-        Fact::Asked(prompt) => Some(*prompt),
+        Fact::AgentPrompt(prompt) => Some(*prompt),
         _ => None,
     })
 }

@@ -9,11 +9,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, Create, FileId, Options, lock_file};
+use crate::jsonl::{self, AppendOptions, Create, FileId, lock_file};
 use crate::layout::NewSession;
 
-use super::find::MissingLog;
-use super::writer::make_parent;
+use super::resolve::MissingLog;
+use super::writer::create_parent_dirs;
 use super::{Root, Store, WriteOptions};
 
 /// A log that was begun by [`Store::begin_log`].
@@ -42,7 +42,7 @@ impl Store {
     /// Creates a log that is not there. Another program may do the same at the same time.
     pub fn begin_log(&self, missing: &MissingLog, options: WriteOptions) -> Result<BegunLog> {
         let root = &missing.root;
-        let Some(artifact) = root.layout.log_named(missing.new.id.as_str()) else {
+        let Some(artifact) = root.layout.log_from_name(missing.new.id.as_str()) else {
             let created = self.create(root, &missing.new, options);
             return created.map(|_| BegunLog { made: None });
         };
@@ -54,12 +54,12 @@ impl Store {
             root: root.clone(),
             id: FileId::default(),
             companion: None,
-            lock_file: root.has_lock_file(&log) && !is_there(&lock_file::path_of(&log)),
+            lock_file: root.has_lock_file(&log) && !is_there(&lock_file::lock_path(&log)),
             dirs: missing_dirs(&log),
             log: log.clone(),
         };
-        make_parent(root, &log)?;
-        match root.open_log(&log, options.log(Create::New)) {
+        create_parent_dirs(root, &log)?;
+        match root.open_log(&log, options.log_options(Create::New)) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
                 return Ok(BegunLog { made: None });
             }
@@ -87,13 +87,13 @@ impl BegunLog {
         let Some(made) = self.made else {
             return Ok(());
         };
-        let log = match made.root.open_log(&made.log, Options::default()) {
+        let log = match made.root.open_log(&made.log, AppendOptions::default()) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 return Ok(());
             }
             opened => opened?,
         };
-        let removed = log.locked(|file| {
+        let removed = log.with_lock(|file| {
             let now = file.metadata();
             let now = now.map_err(|error| Error::io("stat", &made.log, error))?;
             let now = FileId::from(&now);
@@ -125,7 +125,7 @@ impl Made {
         let companion = self.companion.as_ref();
         let written =
             companion.is_some_and(|(path, id)| identity(path).is_ok_and(|now| !now.untouched(id)));
-        written || jsonl::refuse_held([(self.log.as_path(), now)]).is_err()
+        written || jsonl::ensure_not_open([(self.log.as_path(), now)]).is_err()
     }
 }
 

@@ -39,15 +39,15 @@ use sha2::{Digest as _, Sha256};
 use crate::error::{Error, Result};
 use crate::json;
 use crate::jsonl::{
-    Bytes as _, BytesReader, Ending, FileId, LogFile, TailReader, open_to_read, read_span,
+    FileId, LineEnding, OpenLog, RangeReader, ReadAt as _, TailReader, open_to_read, read_span,
 };
-use crate::layout::{Again, BLANK, Decoder, Record, Sink, Writer};
+use crate::layout::{BLANK_LINE, Decoded, Decoder, Record, ReplyDelta, Writer};
 use crate::model::{Artifact, ArtifactKind, Entry, Outline};
 
-use entries::Entries;
+use entries::CompanionEntries;
 
-use super::inventory::{FoundFile, SessionFiles};
-use super::writer::open_or_make;
+use super::inventory::{RootFile, SessionFiles};
+use super::writer::open_or_create;
 use super::{ReadFailures, Root, WriteOptions};
 
 /// How much of the end of a companion is read first. Most readers want only the end of a log.
@@ -74,8 +74,8 @@ struct Line<'a> {
 
 impl Root {
     /// Reads the records of a file, with what its companion says of them.
-    pub fn decoder(&self, file: &FoundFile) -> Box<dyn Decoder> {
-        if file.kept.is_none() {
+    pub fn decoder(&self, file: &RootFile) -> Box<dyn Decoder> {
+        if file.archived.is_none() {
             return self.decoder_at(&file.path, &file.artifact);
         }
         let decoder = self.layout.decoder(&file.artifact);
@@ -83,7 +83,7 @@ impl Root {
         match companion.and_then(|companion| self.failures.ok(companion.read())) {
             None => decoder,
             Some(bytes) => {
-                let mut entries = Entries::default();
+                let mut entries = CompanionEntries::default();
                 entries.add(&bytes);
                 if let Some(log) = self.failures.ok(file.open()) {
                     self.failures.ok_io(&file.path, entries.bind(&log));
@@ -106,7 +106,7 @@ impl Root {
     pub(crate) fn decoder_at(&self, path: &Path, log: &Artifact) -> Box<dyn Decoder> {
         let decoder = self.layout.decoder(log);
         let companion = self.layout.companion(log);
-        let name = companion.map(|companion| self.layout.place(&companion));
+        let name = companion.map(|companion| self.layout.path_for(&companion));
         let Some(name) = name.as_deref().and_then(Path::file_name) else {
             return decoder;
         };
@@ -115,13 +115,13 @@ impl Root {
 
     fn annotated(&self, decoder: Box<dyn Decoder>, log: &Path, companion: &OsStr) -> Annotated {
         // Before the companion is read, which is written before the log.
-        let upto = self.failures.ok_io(log, LogFile::open(log));
+        let upto = self.failures.ok_io(log, OpenLog::open(log));
         let upto = upto.and_then(|file| self.failures.ok_io(log, file.size()));
         let mut annotated = Annotated {
             decoder,
             path: Some(log.with_file_name(companion)),
             log: log.to_owned(),
-            entries: Entries::default(),
+            entries: CompanionEntries::default(),
             window: FIRST_WINDOW,
             from: 0,
             upto: upto.unwrap_or(0),
@@ -138,7 +138,7 @@ struct Annotated {
     /// The companion, unless it can no longer grow.
     path: Option<PathBuf>,
     log: PathBuf,
-    entries: Entries,
+    entries: CompanionEntries,
     /// So much of the companion's end is read, unless all of it is needed.
     window: u64,
     /// The entries are those from here on in the companion. Those before are for earlier lines of the log.
@@ -151,9 +151,9 @@ struct Annotated {
 impl Annotated {
     /// Reads the end of the companion, or all of it if that does not tell which lines its entries are for.
     fn load(&mut self) {
-        let log = self.failures.ok_io(&self.log, LogFile::open(&self.log));
+        let log = self.failures.ok_io(&self.log, OpenLog::open(&self.log));
         self.from = 0;
-        self.entries = Entries::default();
+        self.entries = CompanionEntries::default();
         if let Some(log) = &log
             && let Some(last) = self.last_entries()
         {
@@ -173,18 +173,18 @@ impl Annotated {
 
     /// The entries in the last `window` bytes of the companion, which begin at `from`; `None` if it has no
     /// more bytes than that.
-    fn last_entries(&mut self) -> Option<Entries> {
+    fn last_entries(&mut self) -> Option<CompanionEntries> {
         let path = self.path.as_ref()?;
         let file = self.failures.ok_io(path, open_to_read(path))?;
         let len = self.failures.ok_io(path, file.metadata())?.len();
         let start = len.checked_sub(self.window).filter(|start| *start > 0)?;
         let mut bytes = Vec::new();
-        let read = BytesReader::from(&file, start).read_to_end(&mut bytes);
+        let read = RangeReader::from_offset(&file, start).read_to_end(&mut bytes);
         self.failures.ok_io(path, read)?;
         // The first line may have begun before.
         let first = memchr::memchr(b'\n', &bytes)? + 1;
         self.from = start + first as u64;
-        let mut entries = Entries::from_offset(self.from);
+        let mut entries = CompanionEntries::from_offset(self.from);
         entries.add(bytes.get(first..)?);
         Some(entries)
     }
@@ -221,13 +221,13 @@ impl Annotated {
         let read = self.entries.read;
         let len = metadata.len();
         if len < read {
-            self.entries = Entries::default();
+            self.entries = CompanionEntries::default();
             self.from = 0;
         } else if len == read {
             return;
         }
         let mut bytes = Vec::new();
-        let mut rest = BytesReader::from(&file, self.entries.read);
+        let mut rest = RangeReader::from_offset(&file, self.entries.read);
         let read = rest.read_to_end(&mut bytes);
         if self.failures.ok_io(path, read).is_some() {
             self.entries.add(&bytes);
@@ -235,7 +235,11 @@ impl Annotated {
     }
 
     /// Hands the record to `read` with all that is said of it, and those that stand in its place.
-    fn each(&mut self, record: &Record<'_>, mut read: impl FnMut(&mut dyn Decoder, &Record<'_>)) {
+    fn each_record(
+        &mut self,
+        record: &Record<'_>,
+        mut read: impl FnMut(&mut dyn Decoder, &Record<'_>),
+    ) {
         if record.span.end() > self.upto {
             self.upto = record.span.end();
             self.refresh();
@@ -244,9 +248,9 @@ impl Annotated {
         if self.entries.is_empty() {
             return read(self.decoder.as_mut(), record);
         }
-        let Entries {
+        let CompanionEntries {
             members,
-            alone,
+            standalone: alone,
             moved,
             begin,
             ..
@@ -266,16 +270,16 @@ impl Annotated {
             begin.iter().for_each(|text| alone_too(text, &mut *decoder));
         }
         let standing = alone.get(&offset).and_then(|standing| standing.last());
-        if let Some(standing) = standing.filter(|_| record.bytes == BLANK) {
+        if let Some(standing) = standing.filter(|_| record.bytes == BLANK_LINE) {
             alone_too(&standing.record, &mut *decoder);
         }
         if !record.is_blank() {
             let entry = members.get(&offset).and_then(|entries| {
-                let sum = sum_of(record.bytes);
+                let sum = line_sum(record.bytes);
                 let mut entries = entries.iter().rev();
                 entries.find(|member| member.sum == sum)
             });
-            let whole = entry.and_then(|member| whole(record.bytes, &member.record));
+            let whole = entry.and_then(|member| with_members(record.bytes, &member.record));
             match whole {
                 None => read(&mut *decoder, record),
                 Some(bytes) => read(
@@ -300,34 +304,34 @@ impl Annotated {
 }
 
 impl Decoder for Annotated {
-    fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
-        self.each(record, |decoder, record| decoder.outline(record, out));
+    fn outline(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>) {
+        self.each_record(record, |decoder, record| decoder.outline(record, out));
     }
 
-    fn spending(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
-        self.each(record, |decoder, record| decoder.spending(record, out));
+    fn outline_usage(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>) {
+        self.each_record(record, |decoder, record| decoder.outline_usage(record, out));
     }
 
-    fn spending_again(&mut self, _: &Record<'_>) -> Option<Again> {
+    fn reply_delta(&mut self, _: &Record<'_>) -> Option<ReplyDelta> {
         None
     }
 
-    fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
-        self.each(record, |decoder, record| decoder.decode(record, out));
+    fn decode(&mut self, record: &Record<'_>, out: &mut Decoded<Entry>) {
+        self.each_record(record, |decoder, record| decoder.decode(record, out));
     }
 
     fn is_record(&self, object: &str) -> bool {
         self.decoder.is_record(object)
     }
 
-    fn beside(&mut self, record: &Record<'_>, give: &mut dyn FnMut(&str)) {
-        self.each(record, |decoder, record| decoder.beside(record, give));
+    fn extra_text(&mut self, record: &Record<'_>, give: &mut dyn FnMut(&str)) {
+        self.each_record(record, |decoder, record| decoder.extra_text(record, give));
     }
 
-    fn whole(&mut self, record: &Record<'_>) -> Option<Vec<u8>> {
+    fn full_record(&mut self, record: &Record<'_>) -> Option<Vec<u8>> {
         let mut found = None;
         let is_blank = record.is_blank();
-        self.each(record, |_, given| {
+        self.each_record(record, |_, given| {
             // Records of their own may come before and after it.
             if found.is_none() && (is_blank || given.bytes.len() >= record.bytes.len()) {
                 found = Some(given.bytes.to_vec());
@@ -336,13 +340,13 @@ impl Decoder for Annotated {
         found
     }
 
-    fn says_more(&self) -> bool {
+    fn has_companion_data(&self) -> bool {
         !self.entries.is_empty()
     }
 }
 
 /// A record with the members that stand beside it.
-fn whole(record: &[u8], members: &str) -> Option<Vec<u8>> {
+fn with_members(record: &[u8], members: &str) -> Option<Vec<u8>> {
     let pairs: json::Pairs<'_> = serde_json::from_str(members).ok()?;
     let pairs = pairs.0.iter();
     let members: Vec<(&str, &str)> = pairs
@@ -362,23 +366,23 @@ pub(crate) fn next_offset(log: &File, end: u64) -> u64 {
 
 /// Where the last line of a log begins, which is torn.
 fn torn_line(log: &File, end: u64) -> u64 {
-    let lines = TailReader::new(BytesReader::between(log, 0, end));
+    let lines = TailReader::new(RangeReader::between(log, 0, end));
     let last = lines.and_then(|mut lines| Ok(lines.prev()?.map(|line| line.offset)));
     last.ok().flatten().unwrap_or(end)
 }
 
 /// Records on their way into a log: its lines, and those of its companion.
 #[derive(Debug, Default)]
-pub(crate) struct Parted {
+pub(crate) struct SplitRecords {
     pub(crate) lines: Vec<Vec<u8>>,
     pub(crate) companion: Vec<Vec<u8>>,
     /// Where the whole lines of the log end: no entry from here on belongs to it.
-    pub(crate) whole: u64,
+    pub(crate) whole_end: u64,
     /// The inode of the log.
     pub(crate) inode: Option<u64>,
 }
 
-impl Parted {
+impl SplitRecords {
     /// Parts records that will stand behind the present end of a log.
     pub(crate) fn new(
         writer: &dyn Writer,
@@ -387,19 +391,19 @@ impl Parted {
         end: u64,
     ) -> Result<Self> {
         let mut offset = next_offset(log, end);
-        let mut parted = Parted {
-            whole: match offset == end {
+        let mut parted = SplitRecords {
+            whole_end: match offset == end {
                 true => end,
                 false => torn_line(log, end),
             },
             inode: log.metadata().ok().map(|metadata| metadata.ino()),
-            ..Parted::default()
+            ..SplitRecords::default()
         };
         let mut before: Option<Sum> = None;
         for record in records {
-            let (line, beside) = writer.part(record)?;
-            let blank = line.as_slice() == BLANK;
-            let sum = sum_of(&line);
+            let (line, beside) = writer.split_record(record)?;
+            let blank = line.as_slice() == BLANK_LINE;
+            let sum = line_sum(&line);
             if let Some(beside) = beside {
                 let after = match before {
                     None if blank => last_sum(log, end),
@@ -453,9 +457,9 @@ impl Parted {
             )));
         };
         let path = root.locate(&companion)?;
-        root.guard(&path)?;
-        let companion = open_or_make(root, &path, options)?;
-        companion.locked(|file| cut_leftovers(file, &path, self.whole, self.inode))?;
+        root.ensure_inside(&path)?;
+        let companion = open_or_create(root, &path, options)?;
+        companion.with_lock(|file| cut_leftovers(file, &path, self.whole_end, self.inode))?;
         companion.append_all(&self.companion).map(drop)
     }
 }
@@ -467,14 +471,14 @@ fn cut_leftovers(companion: &File, path: &Path, offset: u64, inode: Option<u64>)
     let failed = |error| Error::io("read", path, error);
     let end = companion.metadata().map_err(failed)?.len();
     let mut keep = end;
-    let mut lines = TailReader::new(BytesReader::from(companion, 0)).map_err(failed)?;
+    let mut lines = TailReader::new(RangeReader::from_offset(companion, 0)).map_err(failed)?;
     loop {
         let Some(line) = lines.prev().map_err(failed)? else {
             // Nothing in it was for a line of the log, which is empty.
             keep = if offset == 0 { 0 } else { keep };
             break;
         };
-        let whole = line.ending != Ending::None;
+        let whole = line.ending != LineEnding::None;
         match serde_json::from_slice::<Line<'_>>(line.bytes) {
             Ok(entry) if whole && (entry.begin || entry.offset < offset) => break,
             Ok(entry) if whole && entry.inode.is_some() && entry.inode != inode => break,
@@ -493,10 +497,10 @@ fn cut_leftovers(companion: &File, path: &Path, offset: u64, inode: Option<u64>)
 
 /// The sum of the last line of a log that is not blank.
 fn last_sum(log: &File, end: u64) -> Option<Sum> {
-    let mut lines = TailReader::new(BytesReader::between(log, 0, end)).ok()?;
+    let mut lines = TailReader::new(RangeReader::between(log, 0, end)).ok()?;
     while let Ok(Some(line)) = lines.prev() {
         if !line.bytes.iter().all(u8::is_ascii_whitespace) {
-            return Some(sum_of(line.bytes));
+            return Some(line_sum(line.bytes));
         }
     }
     None
@@ -512,8 +516,8 @@ fn companion_line(
     let failed = |error: serde_json::Error| Error::refused(error.to_string());
     let record = RawValue::from_string(record).map_err(failed)?;
     let (sum, after) = (
-        sum.map(|sum| spell_sum(&sum)),
-        after.map(|sum| spell_sum(&sum)),
+        sum.map(|sum| format_sum(&sum)),
+        after.map(|sum| format_sum(&sum)),
     );
     let line = Line {
         offset,
@@ -529,14 +533,14 @@ fn companion_line(
 /// The beginning of a line's SHA-256.
 type Sum = [u8; 8];
 
-fn sum_of(line: &[u8]) -> Sum {
+fn line_sum(line: &[u8]) -> Sum {
     let digest = Sha256::digest(line);
     let mut sum = [0; 8];
     sum.iter_mut().zip(digest).for_each(|(to, from)| *to = from);
     sum
 }
 
-fn spell_sum(sum: &Sum) -> String {
+fn format_sum(sum: &Sum) -> String {
     sum.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -546,7 +550,7 @@ fn parse_sum(text: &str) -> Option<Sum> {
 }
 
 /// Gives logs the companions that were found beside them.
-pub(super) fn pair(logs: &mut [FoundFile], companions: &[FoundFile]) {
+pub(super) fn attach_companions(logs: &mut [RootFile], companions: &[RootFile]) {
     for log in logs {
         let mut found = companions.iter();
         let found = found.find(|file| {
@@ -559,23 +563,23 @@ pub(super) fn pair(logs: &mut [FoundFile], companions: &[FoundFile]) {
 
 /// Gives a companion to the sessions whose log it belongs to: it goes where the log goes. `false` if
 /// there are none.
-pub(super) fn give(sessions: &mut [SessionFiles], companion: &FoundFile) -> bool {
-    let belongs = |volume: &FoundFile| {
+pub(super) fn assign_companion(sessions: &mut [SessionFiles], companion: &RootFile) -> bool {
+    let belongs = |volume: &RootFile| {
         volume.artifact.folder == companion.artifact.folder
             && volume.artifact.session == companion.artifact.session
     };
     let mut given = false;
     for files in sessions {
-        let is_its = files.logs().flat_map(FoundFile::volumes).any(belongs);
+        let is_its = files.logs().flat_map(RootFile::volumes).any(belongs);
         if is_its {
-            files.beside.push(companion.clone());
+            files.attachments.push(companion.clone());
             given = true;
         }
     }
     given
 }
 
-impl FoundFile {
+impl RootFile {
     /// What the log's companion is, if it has one.
     pub(crate) fn companion_id(&self) -> Option<FileId> {
         self.companion.as_ref().map(|companion| companion.id)
@@ -583,7 +587,7 @@ impl FoundFile {
 
     /// Whether what was said of the log's records while the log was `log` is still said of them: the
     /// companion is the same, or both grew.
-    pub(crate) fn has_companion_of(&self, companion: Option<&FileId>, log: &FileId) -> bool {
+    pub(crate) fn is_companion_unchanged(&self, companion: Option<&FileId>, log: &FileId) -> bool {
         match (companion, self.companion_id()) {
             (None, None) => true,
             (Some(before), Some(now)) => {
@@ -596,7 +600,7 @@ impl FoundFile {
 }
 
 /// Whether a file is the companion of a log.
-pub(super) fn is_companion(file: &FoundFile) -> bool {
+pub(super) fn is_companion(file: &RootFile) -> bool {
     file.artifact.kind == ArtifactKind::Companion
 }
 
@@ -604,10 +608,10 @@ pub(super) fn is_companion(file: &FoundFile) -> bool {
 mod tests {
     use super::*;
 
-    fn entries(of: &[(u64, Option<&str>, Option<&str>, &str)]) -> Entries {
+    fn entries(of: &[(u64, Option<&str>, Option<&str>, &str)]) -> CompanionEntries {
         let mut bytes = Vec::new();
         for (offset, line, after, record) in of {
-            let sum = |line: &str| sum_of(line.as_bytes());
+            let sum = |line: &str| line_sum(line.as_bytes());
             let line = companion_line(
                 *offset,
                 line.map(sum),
@@ -619,21 +623,21 @@ mod tests {
             bytes.extend(line.unwrap());
             bytes.push(b'\n');
         }
-        let mut entries = Entries::default();
+        let mut entries = CompanionEntries::default();
         entries.add(&bytes);
         entries
     }
 
-    fn log(text: &str) -> (tempfile::TempDir, LogFile) {
+    fn log(text: &str) -> (tempfile::TempDir, OpenLog) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         std::fs::write(&path, text).unwrap();
-        let log = LogFile::open(&path).unwrap();
+        let log = OpenLog::open(&path).unwrap();
         (dir, log)
     }
 
     #[test]
-    fn entries_of_a_log_that_only_grew_stay_where_they_are() {
+    fn bind_leaves_entries_of_a_grown_log_in_place() {
         let (_dir, log) = log("{1}\n{2}\n{2}\nmore\n");
         // The second of two equal lines is annotated, and the first is not.
         let mut bound = entries(&[(8, Some("{2}"), None, r#"{"x":1}"#)]);
@@ -642,7 +646,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_a_rewritten_log_go_to_the_nearest_lines() {
+    fn bind_moves_entries_of_a_rewritten_log_to_matching_lines() {
         let (_dir, log) = log("{2}\n{3}\n");
         let mut bound = entries(&[
             (4, Some("{2}"), None, r#"{"x":2}"#),
@@ -653,11 +657,11 @@ mod tests {
         bound.bind(&log).unwrap();
         assert_eq!(bound.members.keys().copied().collect::<Vec<_>>(), [0, 4]);
         assert_eq!(bound.moved[&0][0].record, r#"{"alone":1}"#);
-        assert!(bound.alone.is_empty());
+        assert!(bound.standalone.is_empty());
     }
 
     #[test]
-    fn records_whose_blank_lines_are_gone_come_after_the_line_before() {
+    fn bind_places_records_without_blank_line_after_previous_line() {
         // A blank line before `{2}` and one at the end were taken out; `{1}` is where it was, and
         // `{4}` was written later.
         let made = [
@@ -675,27 +679,27 @@ mod tests {
         };
         assert_eq!(bound.members.keys().copied().collect::<Vec<_>>(), [0, 8]);
         assert_eq!(
-            (keys(&bound.moved), keys(&bound.alone)),
+            (keys(&bound.moved), keys(&bound.standalone)),
             (vec![0, 4], vec![12])
         );
     }
 
     #[test]
-    fn a_record_at_the_end_of_a_log_that_was_replaced_is_not_left_behind() {
+    fn bind_moves_end_record_only_if_log_was_replaced() {
         let (_dir, log) = log("{1}\n");
         let inode = log.id().unwrap().ino;
         let of_inode = |inode| {
-            let sum = Some(sum_of(b"{1}"));
+            let sum = Some(line_sum(b"{1}"));
             let line = companion_line(4, None, sum, Some(inode), "{}".to_owned()).unwrap();
-            let mut entries = Entries::default();
+            let mut entries = CompanionEntries::default();
             entries.add(&[line, Vec::new()].join(&b'\n'));
             entries.bind(&log).unwrap();
             entries
         };
         let replaced = of_inode(inode + 1);
-        assert_eq!((replaced.moved.len(), replaced.alone.len()), (1, 0));
+        assert_eq!((replaced.moved.len(), replaced.standalone.len()), (1, 0));
         let cut_off = of_inode(inode);
-        assert_eq!((cut_off.moved.len(), cut_off.alone.len()), (0, 1));
+        assert_eq!((cut_off.moved.len(), cut_off.standalone.len()), (0, 1));
     }
 
     /// A log and its companion, which has an entry for each line.
@@ -706,7 +710,7 @@ mod tests {
             let line = format!(r#"{{"type":"user","content":"{number}"}}"#);
             let offset = text.len() as u64;
             let members = format!(r#"{{"annals":{{"id":"m{number}"}}}}"#);
-            let sum = Some(sum_of(line.as_bytes()));
+            let sum = Some(line_sum(line.as_bytes()));
             beside.extend(companion_line(offset, sum, None, Some(0), members).unwrap());
             beside.push(b'\n');
             places.push(offset);
@@ -743,9 +747,9 @@ mod tests {
             terminated: true,
             oversize: false,
         };
-        let mut sink = Sink::default();
+        let mut sink = Decoded::default();
         reader.decode(&record, &mut sink);
-        sink.found[0].id.clone().unwrap().to_string()
+        sink.items[0].id.clone().unwrap().to_string()
     }
 
     #[test]
@@ -753,7 +757,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (log, places) = annotated_log(dir.path(), 3_000);
         let mut last = reader(&log);
-        assert!(last.says_more() && last.entries.len() < 300);
+        assert!(last.has_companion_data() && last.entries.len() < 300);
         assert_eq!(id_at(&mut last, &log, places[2_999]), "m2999");
         assert!(last.entries.len() < 300);
         // Further back, more of it is read.
@@ -778,7 +782,7 @@ mod tests {
     }
 
     #[test]
-    fn the_companion_of_another_log_is_passed_over() {
+    fn bind_drops_entries_of_another_log() {
         let (_dir, log) = log("{7}\n{8}\n{9}\n");
         let mut bound = entries(&[
             (2, Some("{1}"), None, r#"{"x":1}"#),
@@ -789,17 +793,17 @@ mod tests {
     }
 
     #[test]
-    fn the_last_entry_for_a_place_counts() {
+    fn last_record_for_an_offset_comes_last() {
         let found = entries(&[
             (4, None, None, r#"{"left":1}"#),
             (4, None, None, r#"{"said":1}"#),
         ]);
-        assert_eq!(found.alone[&4].last().unwrap().record, r#"{"said":1}"#);
+        assert_eq!(found.standalone[&4].last().unwrap().record, r#"{"said":1}"#);
     }
 
     #[test]
-    fn damaged_and_unfinished_lines_say_nothing() {
-        let mut found = Entries::default();
+    fn damaged_and_unfinished_lines_are_skipped() {
+        let mut found = CompanionEntries::default();
         let mut bytes =
             b"garbage\n{\"offset\":1}\n{\"offset\":1,\"sum\":\"zz\",\"record\":{}}\n".to_vec();
         let whole = bytes.len() as u64;
@@ -810,7 +814,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cut_off_append_left_is_taken_away() {
+    fn leftovers_of_an_interrupted_append_are_cut() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("companion");
         let line = |offset| companion_line(offset, None, None, Some(7), "{}".to_owned()).unwrap();

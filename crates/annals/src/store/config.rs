@@ -14,8 +14,8 @@ use crate::layout::chorus::{Config, ConfigEdit};
 use crate::model::{Artifact, ArtifactKind};
 
 use super::inventory::{Inventory, SessionFiles};
-use super::trash::TrashedEntry;
-use super::{Root, Session, SessionInfo, Store, Trashed, writer};
+use super::trash::TrashedConfigEntry;
+use super::{Root, Session, SessionInfo, Store, TrashItem, writer};
 
 impl Store {
     /// The configuration of a root; the usual one where there is none yet.
@@ -24,7 +24,7 @@ impl Store {
         match read_document(&path) {
             Ok(bytes) if bytes.is_empty() => Ok(Config::default()),
             Ok(bytes) => match Config::damage(&bytes) {
-                None => Config::read(&bytes).map_err(|error| located(error, &path)),
+                None => Config::decode(&bytes).map_err(|error| with_config_path(error, &path)),
                 Some(why) => Err(damaged(&path, &why)),
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Config::default()),
@@ -43,7 +43,7 @@ impl Store {
         let gone = self.failures.metadata(&path).is_none();
         let archive = self.archive().ok().filter(|_| gone);
         let pack = archive.and_then(|archive| {
-            let pack = Pack::open(&archive.root_path(root));
+            let pack = Pack::open(&archive.root_pack_path(root));
             self.failures.ok(pack)
         });
         pack.is_some_and(|pack| {
@@ -57,15 +57,15 @@ impl Store {
     /// Changes the configuration of a root, and nothing in it that the change is not about.
     pub fn edit_config(&self, root: &Root, edit: &ConfigEdit) -> Result<()> {
         let path = config_path(root)?;
-        writer::make_parent(root, &path)?;
-        super::document::swap(&path, |old| {
+        writer::create_parent_dirs(root, &path)?;
+        super::document::replace_if_unchanged(&path, |old| {
             let old = old.filter(|old| !old.is_empty());
-            Config::edit(old, edit).map_err(|error| located(error, &path))
+            Config::edit(old, edit).map_err(|error| with_config_path(error, &path))
         })
     }
 
     /// The sessions of a workspace (`WORKSPACE`) or of one of its agents (`WORKSPACE/AGENT`).
-    pub fn sessions_in<'a>(
+    pub fn sessions_in_folder<'a>(
         &self,
         inventory: &'a Inventory,
         root: &Root,
@@ -83,12 +83,14 @@ impl Store {
     /// What lists say about the sessions of a workspace (`WORKSPACE`) or of one of its agents
     /// (`WORKSPACE/AGENT`), the newest first. Sessions that cannot be read are reported to
     /// [`Store::failures`].
-    pub fn list_in(&self, root: &Root, folder: &str) -> Result<Vec<SessionInfo>> {
+    pub fn list_folder(&self, root: &Root, folder: &str) -> Result<Vec<SessionInfo>> {
         let mut inventory = self.inventory();
-        if !inventory.troubles.is_empty() {
-            return Err(inventory.troubles.remove(0));
+        if !inventory.errors.is_empty() {
+            return Err(inventory.errors.remove(0));
         }
-        let sessions = self.sessions_in(&inventory, root, folder).into_iter();
+        let sessions = self
+            .sessions_in_folder(&inventory, root, folder)
+            .into_iter();
         let rows = sessions.filter_map(|files| self.failures.ok(Session::read(files.clone())));
         let mut rows: Vec<SessionInfo> = rows.map(|session| session.info(None)).collect();
         rows.sort_by(|a, b| b.updated.cmp(&a.updated).then_with(|| a.id.cmp(&b.id)));
@@ -96,20 +98,20 @@ impl Store {
     }
 
     /// What [`Store::clear`] would move.
-    pub fn clearing(
+    pub fn plan_clear(
         &self,
         root: &Root,
         sessions: &[&SessionFiles],
         edit: Option<&ConfigEdit>,
         now: Timestamp,
-    ) -> Result<Vec<Trashed>> {
+    ) -> Result<Vec<TrashItem>> {
         let entry = edit.and_then(|edit| removed_entry(root, edit));
         let plan = |files: &&SessionFiles| {
-            let mut plan = self.deletion(files, now)?;
+            let mut plan = self.plan_delete(files, now)?;
             plan.config = entry.iter().cloned().collect();
             Ok(plan)
         };
-        let mut plans: Vec<Trashed> = sessions.iter().map(plan).collect::<Result<_>>()?;
+        let mut plans: Vec<TrashItem> = sessions.iter().map(plan).collect::<Result<_>>()?;
         if let Some(folder) = edit.and_then(removed_folder) {
             let mut left = files_in(root, &folder);
             // A session list goes with its last session.
@@ -121,7 +123,7 @@ impl Store {
             });
             if !left.is_empty() || (plans.is_empty() && entry.is_some()) {
                 let config = entry.iter().cloned().collect();
-                plans.push(Store::folder_deletion(root, &folder, left, config, now));
+                plans.push(Store::plan_delete_folder(root, &folder, left, config, now));
             }
         }
         Ok(plans)
@@ -135,13 +137,13 @@ impl Store {
         sessions: &[&SessionFiles],
         edit: Option<&ConfigEdit>,
         now: Timestamp,
-    ) -> Result<Vec<Trashed>> {
+    ) -> Result<Vec<TrashItem>> {
         let entry = edit.and_then(|edit| removed_entry(root, edit));
         let folder = edit.and_then(removed_folder);
         let mut done = Vec::new();
         let cleared = sessions.iter().try_for_each(|files| {
-            let config: Vec<TrashedEntry> = entry.iter().cloned().collect();
-            done.push(self.delete_configured(files, config, now)?);
+            let config: Vec<TrashedConfigEntry> = entry.iter().cloned().collect();
+            done.push(self.delete_with_config(files, config, now)?);
             Ok(())
         });
         let cleared = cleared.and_then(|()| {
@@ -152,7 +154,7 @@ impl Store {
                 && (!left.is_empty() || (done.is_empty() && entry.is_some()))
             {
                 let config = entry.iter().cloned().collect();
-                let plan = Store::folder_deletion(root, folder, left, config, now);
+                let plan = Store::plan_delete_folder(root, folder, left, config, now);
                 done.push(self.delete_folder(root, plan)?);
             }
             Ok(())
@@ -175,11 +177,11 @@ impl Store {
 impl Store {
     /// Puts an entry back into the configuration of a root. A workspace that is there again stays, and
     /// gets back the agents in whose folders the files of the deletion lie.
-    pub(super) fn restore_entry(
+    pub(super) fn restore_config_entry(
         &self,
         root: &Root,
-        entry: &TrashedEntry,
-        trashed: &Trashed,
+        entry: &TrashedConfigEntry,
+        trashed: &TrashItem,
     ) -> Result<()> {
         self.put_entry_back(root, entry.workspace.clone(), entry.text.clone())?;
         if entry.workspace.is_some() {
@@ -219,15 +221,15 @@ fn removed_folder(edit: &ConfigEdit) -> Option<String> {
 }
 
 /// What an edit takes out of the configuration, as it stands there.
-fn removed_entry(root: &Root, edit: &ConfigEdit) -> Option<TrashedEntry> {
+fn removed_entry(root: &Root, edit: &ConfigEdit) -> Option<TrashedConfigEntry> {
     let path = config_path(root).ok()?;
     let bytes = root.failures.ok_io(&path, read_document(&path))?;
     let workspace = match edit {
         ConfigEdit::RemoveAgent { workspace, .. } => Some(workspace.clone()),
         _ => None,
     };
-    let text = Config::entry_of(&bytes, &removed_folder(edit)?)?;
-    Some(TrashedEntry { workspace, text })
+    let text = Config::config_entry(&bytes, &removed_folder(edit)?)?;
+    Some(TrashedConfigEntry { workspace, text })
 }
 
 /// The files that lie in the folder of a workspace or an agent, their paths within the root.
@@ -235,7 +237,7 @@ fn files_in(root: &Root, folder: &str) -> Vec<(PathBuf, u64)> {
     let mut found = Vec::new();
     let mut pending = vec![folder_path(root, folder)];
     while let Some(dir) = pending.pop() {
-        for entry in root.failures.entries(&dir) {
+        for entry in root.failures.read_dir(&dir) {
             let path = entry.path();
             // What is behind a link is not the workspace's.
             let Some(metadata) = root.failures.metadata(&path) else {
@@ -256,9 +258,9 @@ fn files_in(root: &Root, folder: &str) -> Vec<(PathBuf, u64)> {
 
 /// The directory of a workspace or an agent.
 fn folder_path(root: &Root, folder: &str) -> PathBuf {
-    let mut place = Artifact::of(ArtifactKind::Register);
+    let mut place = Artifact::new(ArtifactKind::Register);
     place.folder = Some(format!("{folder}/index"));
-    let below = root.path.join(root.layout.place(&place));
+    let below = root.path.join(root.layout.path_for(&place));
     let above = below.ancestors().nth(2);
     above.unwrap_or(&root.path).to_owned()
 }
@@ -278,11 +280,11 @@ fn remove_folder(root: &Root, folder: &str) {
         // It fails when something is left, which is the condition.
         let _ = std::fs::remove_dir(below);
     }
-    super::trash::remove_empty(Some(&dir), &root.path);
+    super::trash::remove_empty_dirs(Some(&dir), &root.path);
 }
 
 /// An error about the whole configuration, with where it lies and what to do.
-fn located(error: Error, path: &Path) -> Error {
+fn with_config_path(error: Error, path: &Path) -> Error {
     let name = path.file_name().and_then(|name| name.to_str());
     let why = match (&error, name) {
         (Error::Refused(why), Some(name)) => why.strip_prefix(name),
@@ -314,5 +316,5 @@ fn config_path(root: &Root) -> Result<PathBuf> {
             root.path.display()
         )));
     }
-    root.locate(&Artifact::of(ArtifactKind::Register))
+    root.locate(&Artifact::new(ArtifactKind::Register))
 }

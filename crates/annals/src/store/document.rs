@@ -10,9 +10,9 @@ use crate::layout::{Change, Edit};
 use crate::model::{Artifact, Body, Todo};
 
 use super::Root;
-use super::inventory::FoundFile;
-use super::tail::decode;
-use super::writer::{SessionWriter, make_parent, writer_of};
+use super::append_point::decode_records;
+use super::inventory::RootFile;
+use super::writer::{SessionWriter, create_parent_dirs, layout_writer};
 
 impl SessionWriter {
     /// Changes the agent's todos: reads them, lets `edit` change them, and puts the result in their
@@ -23,8 +23,8 @@ impl SessionWriter {
         &self,
         mut edit: impl FnMut(&Path, &[u8], Vec<Todo>) -> Result<Vec<Todo>, E>,
     ) -> Result<Vec<Todo>, E> {
-        let writer = writer_of(&self.root)?;
-        let head = self.tail().head.clone();
+        let writer = layout_writer(&self.root)?;
+        let head = self.append_point().state.clone();
         let encoded = |list: &[Todo]| -> Result<(PathBuf, Vec<u8>)> {
             let change = Change::SetTodos(list.to_vec());
             let plan = self.plan(writer, &head, &change)?;
@@ -35,16 +35,16 @@ impl SessionWriter {
         };
         let (path, _) = encoded(&[])?;
         refuse_long_name(&path)?;
-        make_parent(&self.root, &path)?;
+        create_parent_dirs(&self.root, &path)?;
         let artifact = path
             .strip_prefix(&self.root.path)
             .ok()
             .and_then(|path| self.root.layout.classify(path));
         let mut list = Vec::new();
-        swap(&path, |there| {
+        replace_if_unchanged(&path, |there| {
             let old = match there {
                 Some(bytes) => Cow::Borrowed(bytes),
-                None => Cow::Owned(self.kept_at(&path)?),
+                None => Cow::Owned(self.archived_bytes(&path)?),
             };
             let before = artifact
                 .as_ref()
@@ -56,9 +56,9 @@ impl SessionWriter {
     }
 
     /// What the archive keeps of a list that is gone. It is shown, so it is what is changed.
-    fn kept_at(&self, path: &Path) -> Result<Vec<u8>> {
-        let kept = self.kept.iter().find(|file| file.path == path);
-        kept.map_or(Ok(Vec::new()), FoundFile::read)
+    fn archived_bytes(&self, path: &Path) -> Result<Vec<u8>> {
+        let kept = self.archived_todos.iter().find(|file| file.path == path);
+        kept.map_or(Ok(Vec::new()), RootFile::read)
     }
 }
 
@@ -80,7 +80,7 @@ fn refuse_long_name(path: &Path) -> Result<()> {
 fn todos_in(root: &Root, artifact: &Artifact, bytes: &[u8]) -> Vec<Todo> {
     let records = [(bytes.to_vec(), (0, bytes.len() as u64))];
     let records = records.iter().map(|(bytes, place)| (bytes, *place));
-    let entries = decode(root, artifact, records, None);
+    let entries = decode_records(root, artifact, records, None);
     let todos = entries.into_iter().filter_map(|entry| match entry.body {
         Body::Todos(todos) => Some(todos),
         _ => None,
@@ -90,7 +90,7 @@ fn todos_in(root: &Root, artifact: &Artifact, bytes: &[u8]) -> Vec<Todo> {
 
 /// Puts what `change` makes of a document in its place, as long as it is still what `change` saw: its
 /// bytes, or that it is not there.
-pub(super) fn swap<E: From<Error>>(
+pub(super) fn replace_if_unchanged<E: From<Error>>(
     path: &Path,
     mut change: impl FnMut(Option<&[u8]>) -> Result<Vec<u8>, E>,
 ) -> Result<(), E> {
@@ -102,7 +102,7 @@ pub(super) fn swap<E: From<Error>>(
         };
         let new = change(old.as_deref())?;
         let put = match &old {
-            Some(old) => jsonl::replace(path, &new, Some(&jsonl::Digest::of(old))),
+            Some(old) => jsonl::replace(path, &new, Some(&jsonl::Digest::compute(old))),
             None => jsonl::create_new(path, &new),
         };
         match put {

@@ -8,19 +8,20 @@ use jiff::Timestamp;
 
 use crate::error::{Error, Result};
 use crate::jsonl;
-use crate::layout::{Change, Edit, Graft, Head, NewSession, Parent, Writer};
+use crate::layout::{AppendState, Change, Edit, ForkEdit, ForkParent, NewSession, Writer};
 use crate::model::{
-    Artifact, ArtifactKind, Body, Draft, EntryId, Fact, Kind, Outline, SessionId, TitleSource,
+    Artifact, ArtifactKind, Body, Draft, EntryId, Fact, Outline, OutlineKind, SessionId,
+    TitleSource,
 };
 
 use super::session::Session;
 use super::writer::{self, WriteOptions};
-use super::{FoundFile, Root, Store, log, register, thread};
+use super::{Root, RootFile, Store, log_reader, session_list, thread};
 
 /// A session that was copied from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Forked {
+pub struct ForkedSession {
     /// Its id.
     pub session: SessionId,
     /// Its log.
@@ -40,24 +41,24 @@ impl Store {
         to: SessionId,
         title: Option<&str>,
         now: Timestamp,
-    ) -> Result<Forked> {
+    ) -> Result<ForkedSession> {
         let root = session.root();
-        let writer = writer::writer_of(root)?;
+        let writer = writer::layout_writer(root)?;
         let (file, scan, _) = session
-            .main()
+            .main_log()
             .ok_or_else(|| Error::refused("the session has no messages to fork"))?;
         let from = &session.files.id;
-        let copies = Copies::of(writer, root, file, &scan.outlines, path, from, &to)?;
+        let copies = CopiedRecords::new(writer, root, file, &scan.outlines, path, from, &to)?;
         let cwd = session.directories().last().map(|path| (*path).to_owned());
-        let words = first_words(writer, session, &to, title);
+        let words = header_fields(writer, session, &to, title);
         let new = NewSession {
-            beside: Some(file.artifact.clone()),
+            copied_from: Some(file.artifact.clone()),
             folder: file.artifact.folder.clone(),
-            title: words.get(Head::TITLE).cloned(),
-            wanted: Some(to.to_string()),
+            title: words.get(AppendState::TITLE).cloned(),
+            requested_id: Some(to.to_string()),
             ..NewSession::new(to.clone(), cwd.clone().unwrap_or_default())
         };
-        let title = title.filter(|_| !writer.begins_with_title());
+        let title = title.filter(|_| !writer.title_in_header());
         let lone = session.files.is_lone();
         let mut now = now;
         loop {
@@ -69,8 +70,9 @@ impl Store {
                 };
                 (file.path.with_file_name(format!("{to}.jsonl")), artifact)
             } else {
-                let artifact =
-                    writer::stamped(Some(now), &self.zone(), |stamp| writer.session(&new, stamp))?;
+                let artifact = writer::with_plan_context(Some(now), &self.zone(), |stamp| {
+                    writer.new_session_log(&new, stamp)
+                })?;
                 (root.locate(&artifact)?, artifact)
             };
             let (path, artifact) = place;
@@ -79,30 +81,30 @@ impl Store {
                 Some(id) if !shared => id.clone(),
                 _ => to.clone(),
             };
-            let head = Head {
+            let head = AppendState {
                 cwd: cwd.clone(),
-                words: words.clone(),
-                ..Head::new(id.clone(), artifact)
+                writer_state: words.clone(),
+                ..AppendState::new(id.clone(), artifact)
             };
             let plan = |change| writer::plan(writer, &head, &change, Some(now), &self.zone());
             let begin = plan(Change::Fork { from: from.clone() })?;
             let titled = title.map(|title| plan(retitle(title)));
             let titled = titled.transpose()?.unwrap_or_default();
-            let own = root.layout.place(&head.log);
-            let (first, mut others) = part(begin.edits, &own, lone);
-            let (last, more) = part(titled.edits, &own, lone);
+            let own = root.layout.path_for(&head.log);
+            let (first, mut others) = split_edits(begin.edits, &own, lone);
+            let (last, more) = split_edits(titled.edits, &own, lone);
             others.extend(more);
             let write = || {
-                writer::make_parent(root, &path)?;
+                writer::create_parent_dirs(root, &path)?;
                 copies.write(&path, shared, &id, &first, &last)
             };
             let made = match lone {
                 true => write(),
-                false => writer::begin_alone(root, &head.log, || {
+                false => writer::with_id_lock(root, &head.log, || {
                     if id == to {
-                        writer::refuse_known(root, &id)?;
+                        writer::refuse_known_id(root, &id)?;
                     }
-                    thread::refuse_known(root, writer, &new, &head.log)?;
+                    thread::refuse_known_thread(root, writer, &new, &head.log)?;
                     write()
                 }),
             };
@@ -120,37 +122,37 @@ impl Store {
             }
             for edit in others {
                 if let Edit::Append { path, lines } = edit {
-                    writer::append_beside(root, &path, &lines, WriteOptions::default())?;
+                    writer::append_to_sibling(root, &path, &lines, WriteOptions::default())?;
                 }
             }
             let title = titled.title;
-            register::list_new(root, writer, &head, title)?;
-            return Ok(Forked { session: id, path });
+            session_list::add_to_list(root, writer, &head, title)?;
+            return Ok(ForkedSession { session: id, path });
         }
     }
 }
 
 /// What the first record of a fork may need to say.
-fn first_words(
+fn header_fields(
     writer: &dyn Writer,
     session: &Session,
     to: &SessionId,
     title: Option<&str>,
 ) -> BTreeMap<String, String> {
-    let mut words = writer::wanted(to.as_str());
-    let outlines = session.main().map(|(_, scan, _)| &scan.outlines);
+    let mut words = writer::requested_id_field(to.as_str());
+    let outlines = session.main_log().map(|(_, scan, _)| &scan.outlines);
     for fact in outlines.into_iter().flatten().flat_map(|it| &it.facts) {
-        if let Fact::Word(name, value) = fact
+        if let Fact::WriterState(name, value) = fact
             && writer.fork_members().contains(&&**name)
         {
             words.insert(name.to_string(), value.to_string());
         }
     }
-    if writer.begins_with_title() {
+    if writer.title_in_header() {
         let source = session.title();
         let source = source.filter(|title| title.source > TitleSource::Summary);
         let title = title.map(str::to_owned).or(source.map(|title| title.text));
-        words.extend(title.map(|title| (Head::TITLE.to_owned(), title)));
+        words.extend(title.map(|title| (AppendState::TITLE.to_owned(), title)));
     }
     words
 }
@@ -163,7 +165,7 @@ fn retitle(title: &str) -> Change {
 }
 
 /// The lines for the log itself, and what is to be done to other files.
-fn part(edits: Vec<Edit>, own: &Path, lone: bool) -> (Vec<Vec<u8>>, Vec<Edit>) {
+fn split_edits(edits: Vec<Edit>, own: &Path, lone: bool) -> (Vec<Vec<u8>>, Vec<Edit>) {
     let mut lines = Vec::new();
     let mut others = Vec::new();
     for edit in edits {
@@ -176,10 +178,10 @@ fn part(edits: Vec<Edit>, own: &Path, lone: bool) -> (Vec<Vec<u8>>, Vec<Edit>) {
 }
 
 /// The records of a fork.
-struct Copies<'a> {
+struct CopiedRecords<'a> {
     writer: &'static dyn Writer,
     root: &'a Root,
-    file: &'a FoundFile,
+    file: &'a RootFile,
     outlines: &'a [Outline],
     from: &'a SessionId,
     /// The id that was asked for.
@@ -187,14 +189,14 @@ struct Copies<'a> {
     /// Each entry and its id, in the order of the chain.
     chain: Vec<(usize, &'a Outline, EntryId)>,
     /// The last entry's time, where another is newer: some readers go on at the newest.
-    late: Option<Timestamp>,
+    last_time: Option<Timestamp>,
 }
 
-impl<'a> Copies<'a> {
-    fn of(
+impl<'a> CopiedRecords<'a> {
+    fn new(
         writer: &'static dyn Writer,
         root: &'a Root,
-        file: &'a FoundFile,
+        file: &'a RootFile,
         outlines: &'a [Outline],
         path: &[usize],
         from: &'a SessionId,
@@ -219,7 +221,7 @@ impl<'a> Copies<'a> {
         let late = newest.filter(|newest| last.time.is_none_or(|time| time <= *newest));
         let millisecond = jiff::SignedDuration::from_millis(1);
         let late = late.and_then(|newest| newest.checked_add(millisecond).ok());
-        Ok(Copies {
+        Ok(CopiedRecords {
             writer,
             root,
             file,
@@ -227,7 +229,7 @@ impl<'a> Copies<'a> {
             from,
             wanted,
             chain,
-            late,
+            last_time: late,
         })
     }
 
@@ -241,12 +243,12 @@ impl<'a> Copies<'a> {
     ) -> Result<()> {
         if shared {
             let mut lines = first.to_vec();
-            self.each(to, |line| {
+            self.each_record(to, |line| {
                 lines.push(line);
                 Ok(())
             })?;
             lines.extend_from_slice(last);
-            return writer::append_parted(self.root, path, &lines, WriteOptions::default());
+            return writer::append_with_companion(self.root, path, &lines, WriteOptions::default());
         }
         jsonl::create_with(path, |put| {
             let mut line = |line: &[u8]| {
@@ -254,36 +256,40 @@ impl<'a> Copies<'a> {
                 put(b"\n")
             };
             first.iter().try_for_each(|text| line(text))?;
-            self.each(to, |text| line(&text))?;
+            self.each_record(to, |text| line(&text))?;
             last.iter().try_for_each(|text| line(text))
         })
     }
 
-    fn each(&self, to: &SessionId, mut put: impl FnMut(Vec<u8>) -> Result<()>) -> Result<()> {
-        let mut reader = log::Reader::of(self.root, self.file, self.outlines);
+    fn each_record(
+        &self,
+        to: &SessionId,
+        mut put: impl FnMut(Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        let mut reader = log_reader::RecordReader::new(self.root, self.file, self.outlines);
         let mut parent: Option<&EntryId> = None;
         let end = self.chain.len().saturating_sub(1);
         for (number, (at, outline, id)) in self.chain.iter().enumerate() {
-            let record = reader.whole(*at)?;
+            let record = reader.full_record(*at)?;
             // A compaction begins a chain of its own; everything else hangs from what comes before.
             let hangs = match parent {
-                None => Parent::None,
-                Some(_) if outline.kind == Kind::Compaction => Parent::Keep,
-                Some(above) => Parent::Entry(above),
+                None => ForkParent::None,
+                Some(_) if outline.kind == OutlineKind::Compaction => ForkParent::Keep,
+                Some(above) => ForkParent::Entry(above),
             };
-            let graft = Graft {
+            let graft = ForkEdit {
                 from: self.from,
                 to,
-                wanted: self.wanted,
+                requested_id: self.wanted,
                 id,
                 parent: hangs,
-                time: self.late.filter(|_| number == end),
+                time: self.last_time.filter(|_| number == end),
             };
-            put(self.writer.transplant(&record, &graft)?)?;
+            put(self.writer.copy_record(&record, &graft)?)?;
             // Older programs do not follow links through types that they do not know, and no program finds
             // a message without an id.
             let opaque =
-                |fact: &Fact| matches!(fact, Fact::NewerType | Fact::Stranger | Fact::NoId);
+                |fact: &Fact| matches!(fact, Fact::NewerType | Fact::UnlinkedType | Fact::NoId);
             if !outline.facts.iter().any(opaque) {
                 parent = Some(id);
             }

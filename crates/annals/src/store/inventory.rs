@@ -1,7 +1,7 @@
 //! What lies in the roots, and which session each file belongs to.
 
-mod folders;
-mod still;
+mod dir_cache;
+mod root_snapshot;
 mod walk;
 
 use std::collections::{BTreeSet, HashMap};
@@ -12,24 +12,24 @@ use std::sync::Arc;
 
 use crate::archive::Archive;
 use crate::error::{Error, Result};
-use crate::jsonl::{self, BytesReader, FileId, LogFile};
-use crate::model::{About, AgentId, Artifact, ArtifactKind, Body, Fact, SessionId, Subject};
+use crate::jsonl::{self, FileId, OpenLog, RangeReader};
+use crate::model::{AgentId, Artifact, ArtifactKind, Body, Fact, ListRow, ListSubject, SessionId};
 
 use super::Root;
+use super::archive_overlay::{self, ArchivedFile};
 use super::companion;
-use super::kept::{self, Kept};
-use super::log;
-use super::memory::Memory;
-use super::share::{self, Share};
+use super::log_reader;
+use super::shared_log::{self, SessionSlice};
 use super::thread;
+use super::walk_cache::WalkCache;
 
-pub(crate) use folders::Folders;
-pub(crate) use still::{Still, spell as spell_still};
-pub(super) use walk::{walk, walk_knowing};
+pub(crate) use dir_cache::DirCache;
+pub(crate) use root_snapshot::{RootSnapshot, encode as encode_root_snapshot};
+pub(super) use walk::{walk, walk_cached};
 
 /// A file of a root and what it means.
 #[derive(Clone, Debug)]
-pub struct FoundFile {
+pub struct RootFile {
     /// Where it is.
     pub path: PathBuf,
     /// What it means.
@@ -37,80 +37,80 @@ pub struct FoundFile {
     /// What it was when it was found.
     pub id: FileId,
     /// What of it is its session's, where several sessions lie in one file.
-    pub share: Option<Box<Share>>,
+    pub slice: Option<Box<SessionSlice>>,
     /// Earlier volumes of the log, the oldest first.
-    pub earlier: Vec<FoundFile>,
+    pub earlier: Vec<RootFile>,
     /// What annals says of its records, in the archive, if it is there too.
-    pub(crate) companion: Option<Box<FoundFile>>,
+    pub(crate) companion: Option<Box<RootFile>>,
     /// Where it is kept, if it is no more where it was.
-    pub(crate) kept: Option<Box<Kept>>,
+    pub(crate) archived: Option<Box<ArchivedFile>>,
 }
 
-impl FoundFile {
+impl RootFile {
     /// A file by itself.
     pub(crate) fn new(path: PathBuf, artifact: Artifact, id: FileId) -> Self {
-        FoundFile {
+        RootFile {
             path,
             artifact,
             id,
-            share: None,
+            slice: None,
             earlier: Vec::new(),
             companion: None,
-            kept: None,
+            archived: None,
         }
     }
 
     /// It is in the archive alone.
-    pub fn is_kept(&self) -> bool {
-        self.kept.is_some()
+    pub fn is_archived(&self) -> bool {
+        self.archived.is_some()
     }
 
     /// All that is in it.
     pub fn read(&self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        let read = BytesReader::from(self.open()?, 0).read_to_end(&mut bytes);
+        let read = RangeReader::from_offset(self.open()?, 0).read_to_end(&mut bytes);
         read.map_err(|error| Error::io("read", &self.path, error))?;
         Ok(bytes)
     }
 
     /// Opens it for reading.
-    pub fn open(&self) -> Result<LogFile> {
-        if let Some(kept) = &self.kept {
+    pub fn open(&self) -> Result<OpenLog> {
+        if let Some(kept) = &self.archived {
             return kept.open();
         }
-        LogFile::open(&self.path).map_err(|error| Error::io("read", &self.path, error))
+        OpenLog::open(&self.path).map_err(|error| Error::io("read", &self.path, error))
     }
 
     /// Reads it in order, once it is open.
-    pub(super) fn reader(&self, handle: LogFile, offset: u64) -> BytesReader<LogFile> {
-        let reader = BytesReader::from(handle, offset);
+    pub(super) fn reader(&self, handle: OpenLog, offset: u64) -> RangeReader<OpenLog> {
+        let reader = RangeReader::from_offset(handle, offset);
         match self.id.len {
             // It was not asked for.
             0 => reader,
-            known => reader.knowing(known),
+            known => reader.with_known_len(known),
         }
     }
 
     /// The session whose log it is, where `wanted` was asked for.
     pub(super) fn session(&self, wanted: &SessionId) -> SessionId {
         let own = self.artifact.session.as_ref();
-        let own = own.filter(|_| self.share.is_none());
+        let own = own.filter(|_| self.slice.is_none());
         own.unwrap_or(wanted).clone()
     }
 
     /// The volumes of the log, the oldest first.
-    pub fn volumes(&self) -> impl DoubleEndedIterator<Item = &FoundFile> {
+    pub fn volumes(&self) -> impl DoubleEndedIterator<Item = &RootFile> {
         self.earlier.iter().chain(std::iter::once(self))
     }
 
     /// The volume that an outline or a flaw names.
-    pub fn volume(&self, number: u16) -> &FoundFile {
+    pub fn volume(&self, number: u16) -> &RootFile {
         self.volumes().nth(number.into()).unwrap_or(self)
     }
 
     /// The bytes that are its session's, of all volumes.
     pub fn bytes(&self) -> u64 {
-        let own = |file: &FoundFile| match &file.share {
+        let own = |file: &RootFile| match &file.slice {
             None => file.id.len,
             Some(share) => share.bytes(),
         };
@@ -126,15 +126,15 @@ pub struct SessionFiles {
     /// The session.
     pub id: SessionId,
     /// The main agent's log; sub-agents may outlive it.
-    pub log: Option<FoundFile>,
+    pub log: Option<RootFile>,
     /// The logs of sub-agents.
-    pub agents: Vec<FoundFile>,
+    pub agents: Vec<RootFile>,
     /// Everything else: todos, saved files, long outputs …
-    pub beside: Vec<FoundFile>,
+    pub attachments: Vec<RootFile>,
     /// What registers tell of it, and of the folders it lies in: the nearest first.
-    pub about: Vec<Arc<About>>,
+    pub list_rows: Vec<Arc<ListRow>>,
     /// The log that a session list names and that nobody has written to yet: no file lies there.
-    pub unwritten: Option<Box<FoundFile>>,
+    pub unwritten: Option<Box<RootFile>>,
     /// Another folder of the root holds a log of the same session, to which everything that lies in
     /// no folder belongs as well.
     pub shared: bool,
@@ -148,8 +148,8 @@ impl SessionFiles {
             id,
             log: None,
             agents: Vec::new(),
-            beside: Vec::new(),
-            about: Vec::new(),
+            attachments: Vec::new(),
+            list_rows: Vec::new(),
             unwritten: None,
             shared: false,
         }
@@ -161,7 +161,7 @@ impl SessionFiles {
     }
 
     /// The logs that a session list may name: those that are there, and one that is not written yet.
-    pub(super) fn listed_logs(&self) -> impl Iterator<Item = &FoundFile> {
+    pub(super) fn listed_logs(&self) -> impl Iterator<Item = &RootFile> {
         self.logs().chain(self.unwritten.as_deref())
     }
 
@@ -176,13 +176,13 @@ impl SessionFiles {
     }
 
     /// Takes in a log. Volumes of one log come in their order.
-    fn add_log(&mut self, mut file: FoundFile) {
+    fn add_log(&mut self, mut file: RootFile) {
         let agent = file.artifact.agent.clone();
         let known = match file.artifact.is_agent_log() {
             false => self.log.as_mut(),
             true => {
                 let mut agents = self.agents.iter_mut();
-                agents.find(|known| file.share.is_some() && known.artifact.agent == agent)
+                agents.find(|known| file.slice.is_some() && known.artifact.agent == agent)
             }
         };
         match known {
@@ -207,7 +207,7 @@ impl SessionFiles {
     }
 
     /// By what sessions of a root are told apart.
-    fn place(&self) -> (&SessionId, Option<&str>) {
+    fn sort_key(&self) -> (&SessionId, Option<&str>) {
         (&self.id, self.folder())
     }
 
@@ -218,26 +218,26 @@ impl SessionFiles {
     }
 
     /// The title that a register tells of it.
-    pub(crate) fn told_title(&self) -> Option<String> {
-        self.told(|about| match about.subject {
-            Subject::Session(_) => about.title.clone(),
-            Subject::Folder(_) => None,
+    pub(crate) fn listed_title(&self) -> Option<String> {
+        self.listed(|about| match about.subject {
+            ListSubject::Session(_) => about.title.clone(),
+            ListSubject::Folder(_) => None,
         })
     }
 
     /// What registers say about one thing, the nearest first.
-    pub(super) fn told<T>(&self, what: impl Fn(&About) -> Option<T>) -> Option<T> {
-        self.about.iter().find_map(|about| what(about))
+    pub(super) fn listed<T>(&self, what: impl Fn(&ListRow) -> Option<T>) -> Option<T> {
+        self.list_rows.iter().find_map(|about| what(about))
     }
 
     /// The bytes of its logs.
     pub fn log_bytes(&self) -> u64 {
-        self.logs().map(FoundFile::bytes).sum()
+        self.logs().map(RootFile::bytes).sum()
     }
 
     /// The bytes of all its files.
     pub fn bytes(&self) -> u64 {
-        let bytes = |file: &FoundFile| match companion::is_companion(file) {
+        let bytes = |file: &RootFile| match companion::is_companion(file) {
             true => self.companion_bytes(file),
             false => file.bytes(),
         };
@@ -245,15 +245,18 @@ impl SessionFiles {
     }
 
     /// What counts as the session's of the companion of a log: as large a part as of the log.
-    fn companion_bytes(&self, companion: &FoundFile) -> u64 {
-        let volumes = self.logs().flat_map(FoundFile::volumes);
+    fn companion_bytes(&self, companion: &RootFile) -> u64 {
+        let volumes = self.logs().flat_map(RootFile::volumes);
         let volumes = volumes.filter(|volume| {
             let (log, of) = (&volume.artifact, &companion.artifact);
             (&log.folder, &log.session) == (&of.folder, &of.session)
         });
         let (mut own, mut whole) = (0, 0);
         for volume in volumes {
-            own += volume.share.as_deref().map_or(volume.id.len, Share::bytes);
+            own += volume
+                .slice
+                .as_deref()
+                .map_or(volume.id.len, SessionSlice::bytes);
             whole = volume.id.len;
         }
         let part = u128::from(companion.id.len) * u128::from(own.min(whole));
@@ -262,32 +265,32 @@ impl SessionFiles {
     }
 
     /// Its logs, the main agent's first.
-    pub fn logs(&self) -> impl Iterator<Item = &FoundFile> {
+    pub fn logs(&self) -> impl Iterator<Item = &RootFile> {
         self.log.iter().chain(&self.agents)
     }
 
     /// Its logs of remarks.
-    pub fn notes(&self) -> impl Iterator<Item = &FoundFile> {
-        let notes = |file: &&FoundFile| file.artifact.kind == ArtifactKind::Notes;
-        self.beside.iter().filter(notes)
+    pub fn notes(&self) -> impl Iterator<Item = &RootFile> {
+        let notes = |file: &&RootFile| file.artifact.kind == ArtifactKind::Notes;
+        self.attachments.iter().filter(notes)
     }
 
     /// All its files.
-    pub fn files(&self) -> impl Iterator<Item = &FoundFile> {
-        self.logs().chain(&self.beside)
+    pub fn files(&self) -> impl Iterator<Item = &RootFile> {
+        self.logs().chain(&self.attachments)
     }
 
     /// The file that stands for the session.
     pub fn main_path(&self) -> &Path {
         self.listed_logs()
-            .chain(&self.beside)
+            .chain(&self.attachments)
             .next()
             .map_or(Path::new(""), |file| &file.path)
     }
 
     /// Whether it is a log outside of any tree.
     pub fn is_lone(&self) -> bool {
-        let place = |file: &FoundFile| {
+        let place = |file: &RootFile| {
             let relative = file.path.strip_prefix(&self.root.path).ok()?;
             self.root.layout.classify(relative)
         };
@@ -300,7 +303,7 @@ impl SessionFiles {
         let named = |dir: &&Path| dir.file_name() == Some(OsStr::new(self.id.as_str()));
         let paths: Vec<PathBuf> = self.files().filter_map(|file| within(&file.path)).collect();
         let above = paths.iter().flat_map(|path| path.ancestors().skip(1));
-        let beside = self.log.iter().filter(|log| log.share.is_none());
+        let beside = self.log.iter().filter(|log| log.slice.is_none());
         let beside: Vec<PathBuf> = beside
             .filter_map(|log| within(&log.path.with_extension("")))
             .collect();
@@ -324,9 +327,9 @@ pub struct Inventory {
     /// The sessions.
     pub sessions: Vec<SessionFiles>,
     /// Files that belong to no session that is there.
-    pub others: Vec<(Root, FoundFile)>,
+    pub others: Vec<(Root, RootFile)>,
     /// What could not be looked at. All of it but links is reported to [`Root::failures`] as well.
-    pub troubles: Vec<Error>,
+    pub errors: Vec<Error>,
     /// Some read failed on the way, so that a file may belong to a session and not be found there.
     pub(crate) incomplete: bool,
 }
@@ -334,81 +337,95 @@ pub struct Inventory {
 impl Inventory {
     /// Everything could be looked at, so that what was not found is not there.
     pub(crate) fn is_complete(&self) -> bool {
-        self.troubles.is_empty() && !self.incomplete
+        self.errors.is_empty() && !self.incomplete
     }
 
     /// What lies in the roots.
-    pub(crate) fn of(roots: &[Root]) -> Self {
-        Inventory::and_kept(roots, None)
+    pub(crate) fn scan(roots: &[Root]) -> Self {
+        Inventory::scan_with_archive(roots, None)
     }
 
     /// The same, and what an archive keeps of them that is no more there.
-    pub(crate) fn and_kept(roots: &[Root], archive: Option<&Archive>) -> Self {
-        Inventory::with(roots, archive, &mut Memory::none())
+    pub(crate) fn scan_with_archive(roots: &[Root], archive: Option<&Archive>) -> Self {
+        Inventory::scan_with_cache(roots, archive, &mut WalkCache::disabled())
     }
 
     /// The same, with what is known from before.
-    pub(super) fn with(roots: &[Root], archive: Option<&Archive>, memory: &mut Memory<'_>) -> Self {
+    pub(super) fn scan_with_cache(
+        roots: &[Root],
+        archive: Option<&Archive>,
+        memory: &mut WalkCache<'_>,
+    ) -> Self {
         let mut inventory = Inventory {
             roots: roots.to_vec(),
             ..Inventory::default()
         };
         for root in roots {
-            let before = inventory.troubles.len();
-            let reports = root.failures.reports();
-            let mut files = memory.folders(root, |folders| {
+            let before = inventory.errors.len();
+            let reports = root.failures.report_count();
+            let mut files = memory.with_dirs(root, |folders| {
                 let all = |_| true;
-                let (from, troubles) = (Path::new(""), &mut inventory.troubles);
-                walk_knowing(root, from, &all, troubles, folders, &mut |_, _| {})
+                let (from, troubles) = (Path::new(""), &mut inventory.errors);
+                walk_cached(root, from, &all, troubles, folders, &mut |_, _| {})
             });
-            let mut rows = kept::Rows::new();
+            let mut rows = archive_overlay::StoredRows::new();
             if let Some(archive) = archive {
                 let is_absent = || root.path.try_exists().is_ok_and(|there| !there);
                 let is_gone = files.is_empty() && is_absent();
-                let walked = inventory.troubles.len();
-                rows = kept::add(
+                let walked = inventory.errors.len();
+                rows = archive_overlay::add_archived(
                     archive,
                     root,
                     &mut files,
                     &|_| true,
-                    &mut inventory.troubles,
+                    &mut inventory.errors,
                 );
                 if is_gone && !files.is_empty() {
                     // That it is gone is why it is kept.
-                    inventory.troubles.drain(before..walked);
+                    inventory.errors.drain(before..walked);
                 }
             }
             inventory.group(root, files, rows, memory, true);
-            inventory.incomplete |= root.failures.reports() != reports;
-            let troubles = inventory.troubles.iter().skip(before);
+            inventory.incomplete |= root.failures.report_count() != reports;
+            let troubles = inventory.errors.iter().skip(before);
             for trouble in troubles.filter(|it| !it.is_no_file()) {
-                root.failures.report(trouble.copied());
+                root.failures.report(trouble.duplicate());
             }
         }
         inventory
     }
 
     /// Some files of a root, grouped as they would be among all of it.
-    pub(crate) fn of_files(root: &Root, files: Vec<FoundFile>, memory: &mut Memory<'_>) -> Self {
+    pub(crate) fn from_files(
+        root: &Root,
+        files: Vec<RootFile>,
+        memory: &mut WalkCache<'_>,
+    ) -> Self {
         let mut inventory = Inventory::default();
-        inventory.group(root, files, kept::Rows::new(), memory, false);
+        inventory.group(
+            root,
+            files,
+            archive_overlay::StoredRows::new(),
+            memory,
+            false,
+        );
         inventory
     }
 
     /// The files of a kind that belong to no session.
-    pub fn others_of(&self, kind: ArtifactKind) -> impl Iterator<Item = &(Root, FoundFile)> {
+    pub fn others_of_kind(&self, kind: ArtifactKind) -> impl Iterator<Item = &(Root, RootFile)> {
         self.others
             .iter()
             .filter(move |(_, file)| file.artifact.kind == kind)
     }
 
-    pub(super) fn keep_days(&self) -> HashMap<PathBuf, Option<u64>> {
-        self.others_of(ArtifactKind::Settings)
+    pub(super) fn retention_days(&self) -> HashMap<PathBuf, Option<u64>> {
+        self.others_of_kind(ArtifactKind::Settings)
             .filter_map(|(root, file)| {
                 let body = root
                     .failures
-                    .ok(log::document(root, file))?
-                    .found
+                    .ok(log_reader::read_document(root, file))?
+                    .items
                     .into_iter()
                     .next()?
                     .body;
@@ -425,28 +442,30 @@ impl Inventory {
     fn group(
         &mut self,
         root: &Root,
-        files: Vec<FoundFile>,
-        rows: kept::Rows,
-        memory: &mut Memory<'_>,
+        files: Vec<RootFile>,
+        rows: archive_overlay::StoredRows,
+        memory: &mut WalkCache<'_>,
         whole: bool,
     ) {
         let root = Arc::new(root.clone());
-        let other = |file: FoundFile| (Root::clone(&root), file);
+        let other = |file: RootFile| (Root::clone(&root), file);
         let before = self.others.len();
-        let mut sessions = Grouped::new(&root, files.len());
+        let mut sessions = SessionGrouper::new(&root, files.len());
         let mut beside = Vec::new();
-        let is_shared = |file: &FoundFile| file.artifact.kind == ArtifactKind::SharedLog;
+        let is_shared = |file: &RootFile| file.artifact.kind == ArtifactKind::SharedLog;
         // Few layouts have such logs.
         let (mut shared, files) = match files.iter().any(is_shared) {
             true => files.into_iter().partition(is_shared),
             false => (Vec::new(), files),
         };
-        let (companions, files): (Vec<FoundFile>, Vec<FoundFile>) = match shared.is_empty() {
+        let (companions, files): (Vec<RootFile>, Vec<RootFile>) = match shared.is_empty() {
             true => (Vec::new(), files),
             false => files.into_iter().partition(companion::is_companion),
         };
-        companion::pair(&mut shared, &companions);
-        for (id, file) in share::split(&root, shared, &mut memory.shares, &mut self.troubles) {
+        companion::attach_companions(&mut shared, &companions);
+        for (id, file) in
+            shared_log::split_by_session(&root, shared, &mut memory.slices, &mut self.errors)
+        {
             sessions.add_log(&id, file);
         }
         for file in files {
@@ -465,33 +484,33 @@ impl Inventory {
                 (_, None) => self.others.push(other(file)),
             }
         }
-        memory.owners.end(&root);
+        memory.owners.finish_root(&root);
         let own = self.others.iter().skip(before);
-        let mut registers = Registers::read(&root, own.map(|(_, file)| file));
+        let mut registers = SessionLists::read(&root, own.map(|(_, file)| file));
         let mut sessions = sessions.sorted();
         if whole {
             let mut unwritten = registers.unwritten(&root, &sessions);
             unwritten.extend(begun_beside(&root, &sessions, &beside));
             if !unwritten.is_empty() {
                 sessions.extend(unwritten);
-                arrange(&mut sessions);
+                sort_sessions(&mut sessions);
                 mark_shared(&mut sessions);
             }
         }
         for file in companions {
-            if !companion::give(&mut sessions, &file) {
+            if !companion::assign_companion(&mut sessions, &file) {
                 self.others.push(other(file));
             }
         }
         for file in beside {
-            match home(&sessions, &file).and_then(|at| sessions.get_mut(at)) {
-                Some(files) => files.beside.push(file),
+            match owner_index(&sessions, &file).and_then(|at| sessions.get_mut(at)) {
+                Some(files) => files.attachments.push(file),
                 None => self.others.push(other(file)),
             }
         }
-        registers.recall(rows);
+        registers.add_stored(rows);
         for files in sessions.iter_mut().filter(|_| !registers.is_empty()) {
-            files.about = registers.about(files.folder(), &files.id);
+            files.list_rows = registers.rows(files.folder(), &files.id);
         }
         match self.sessions.is_empty() {
             true => self.sessions = sessions,
@@ -501,25 +520,25 @@ impl Inventory {
 }
 
 /// The sessions of a root, while their logs are put together.
-struct Grouped<'a> {
+struct SessionGrouper<'a> {
     root: &'a Arc<Root>,
     found: Vec<SessionFiles>,
 }
 
-impl<'a> Grouped<'a> {
+impl<'a> SessionGrouper<'a> {
     fn new(root: &'a Arc<Root>, most: usize) -> Self {
-        Grouped {
+        SessionGrouper {
             root,
             found: Vec::with_capacity(most),
         }
     }
 
     /// Takes in a log. Those of one session mostly come one after the other.
-    fn add_log(&mut self, id: &SessionId, file: FoundFile) {
+    fn add_log(&mut self, id: &SessionId, file: RootFile) {
         // Two folders may hold a log of one name: a session that was moved, or copied.
         let folder = file.artifact.folder.as_deref();
         match self.found.last_mut() {
-            Some(last) if last.place() == (id, folder) => last.add_log(file),
+            Some(last) if last.sort_key() == (id, folder) => last.add_log(file),
             _ => {
                 let mut files = SessionFiles::new(Arc::clone(self.root), id.clone());
                 files.add_log(file);
@@ -531,13 +550,13 @@ impl<'a> Grouped<'a> {
     /// Each session once, in the order of their ids and folders.
     fn sorted(self) -> Vec<SessionFiles> {
         let mut sessions = self.found;
-        if !sessions.is_sorted_by(|one, other| one.place() < other.place()) {
-            arrange(&mut sessions);
-            if !sessions.is_sorted_by(|one, other| one.place() < other.place()) {
+        if !sessions.is_sorted_by(|one, other| one.sort_key() < other.sort_key()) {
+            sort_sessions(&mut sessions);
+            if !sessions.is_sorted_by(|one, other| one.sort_key() < other.sort_key()) {
                 let found = std::mem::take(&mut sessions);
                 for files in found {
                     match sessions.last_mut() {
-                        Some(last) if last.place() == files.place() => last.absorb(files),
+                        Some(last) if last.sort_key() == files.sort_key() => last.absorb(files),
                         _ => sessions.push(files),
                     }
                 }
@@ -553,13 +572,13 @@ impl<'a> Grouped<'a> {
 fn begun_beside(
     root: &Arc<Root>,
     found: &[SessionFiles],
-    beside: &[FoundFile],
+    beside: &[RootFile],
 ) -> Vec<SessionFiles> {
-    let is_note = |file: &&FoundFile| {
+    let is_note = |file: &&RootFile| {
         file.artifact.kind == ArtifactKind::Notes && file.artifact.agent.is_none()
     };
     let begun = beside.iter().filter(is_note);
-    let begun = begun.filter(|file| home(found, file).is_none());
+    let begun = begun.filter(|file| owner_index(found, file).is_none());
     begun
         .filter_map(|file| thread::begun_beside(root, file))
         .collect()
@@ -575,7 +594,7 @@ fn mark_shared(sessions: &mut [SessionFiles]) {
 
 /// Puts sessions in the order of their places, where they stand: memory that is touched for the first time
 /// costs more than moving them. Those of one place stay in the order in which they were found.
-fn arrange(sessions: &mut [SessionFiles]) {
+fn sort_sessions(sessions: &mut [SessionFiles]) {
     // Most ids differ in their first bytes; none has a NUL in it.
     let head = |files: &SessionFiles| {
         let mut head = [0; 16];
@@ -585,7 +604,7 @@ fn arrange(sessions: &mut [SessionFiles]) {
     };
     let heads = sessions.iter().map(head);
     let mut order: Vec<(u128, usize)> = heads.zip(0..).collect();
-    let place = |at: usize| sessions.get(at).map(SessionFiles::place);
+    let place = |at: usize| sessions.get(at).map(SessionFiles::sort_key);
     order.sort_unstable_by(|(one, a), (other, b)| {
         let heads = one.cmp(other);
         let places = heads.then_with(|| place(*a).cmp(&place(*b)));
@@ -607,7 +626,7 @@ fn arrange(sessions: &mut [SessionFiles]) {
 
 /// The session that a file belongs to, which is no log: of several in different folders the one in
 /// its own, else the first.
-fn home(sessions: &[SessionFiles], file: &FoundFile) -> Option<usize> {
+fn owner_index(sessions: &[SessionFiles], file: &RootFile) -> Option<usize> {
     let id = file.artifact.session.as_ref()?;
     let first = sessions.partition_point(|files| files.id < *id);
     let same = sessions.iter().skip(first);
@@ -619,21 +638,21 @@ fn home(sessions: &[SessionFiles], file: &FoundFile) -> Option<usize> {
 
 /// What the registers of a root tell.
 #[derive(Debug, Default)]
-pub(super) struct Registers {
+pub(super) struct SessionLists {
     /// By the register's folder and the session.
-    sessions: HashMap<(Option<String>, SessionId), Arc<About>>,
-    folders: HashMap<String, Arc<About>>,
+    sessions: HashMap<(Option<String>, SessionId), Arc<ListRow>>,
+    folders: HashMap<String, Arc<ListRow>>,
 }
 
-impl Registers {
+impl SessionLists {
     /// A register that cannot be read tells nothing, and is reported.
-    pub(super) fn read<'a>(root: &Root, files: impl IntoIterator<Item = &'a FoundFile>) -> Self {
-        let mut registers = Registers::default();
-        let is_register = |file: &&FoundFile| file.artifact.kind == ArtifactKind::Register;
+    pub(super) fn read<'a>(root: &Root, files: impl IntoIterator<Item = &'a RootFile>) -> Self {
+        let mut registers = SessionLists::default();
+        let is_register = |file: &&RootFile| file.artifact.kind == ArtifactKind::Register;
         for file in files.into_iter().filter(is_register) {
-            let document = root.failures.ok(log::document(root, file));
-            for entry in document.into_iter().flat_map(|sink| sink.found) {
-                let Body::Register(rows) = entry.body else {
+            let document = root.failures.ok(log_reader::read_document(root, file));
+            for entry in document.into_iter().flat_map(|sink| sink.items) {
+                let Body::SessionList(rows) = entry.body else {
                     continue;
                 };
                 for about in rows {
@@ -650,7 +669,7 @@ impl Registers {
         for (folder, id) in self.sessions.keys() {
             let place = (id, folder.as_deref());
             if found
-                .binary_search_by(|files| files.place().cmp(&place))
+                .binary_search_by(|files| files.sort_key().cmp(&place))
                 .is_ok()
             {
                 continue;
@@ -658,14 +677,14 @@ impl Registers {
             let artifact = Artifact {
                 folder: folder.clone(),
                 session: Some(id.clone()),
-                ..Artifact::of(ArtifactKind::SessionLog)
+                ..Artifact::new(ArtifactKind::SessionLog)
             };
-            let within = root.layout.place(&artifact);
+            let within = root.layout.path_for(&artifact);
             let writer = root.layout.writer();
-            let listed = writer.is_some_and(|writer| writer.register(&artifact).is_some());
+            let listed = writer.is_some_and(|writer| writer.session_list(&artifact).is_some());
             if listed && root.layout.classify(&within).as_ref() == Some(&artifact) {
                 let path = root.path.join(within);
-                let file = FoundFile::new(path, artifact, FileId::default());
+                let file = RootFile::new(path, artifact, FileId::default());
                 let mut files = SessionFiles::new(Arc::clone(root), id.clone());
                 files.unwritten = Some(file.into());
                 unwritten.push(files);
@@ -675,22 +694,22 @@ impl Registers {
     }
 
     /// Takes in what was told before of sessions that are no more told of.
-    pub(super) fn recall(&mut self, rows: kept::Rows) {
+    pub(super) fn add_stored(&mut self, rows: archive_overlay::StoredRows) {
         // Of two rows for one session the later one counts.
         for (folder, about) in rows.into_iter().rev() {
-            if let Subject::Session(id) = &about.subject {
+            if let ListSubject::Session(id) = &about.subject {
                 let known = self.sessions.entry((folder, id.clone()));
                 known.or_insert_with(|| Arc::new(about));
             }
         }
     }
 
-    fn add(&mut self, folder: Option<String>, about: About) {
+    fn add(&mut self, folder: Option<String>, about: ListRow) {
         match about.subject.clone() {
-            Subject::Session(id) => {
+            ListSubject::Session(id) => {
                 self.sessions.insert((folder, id), Arc::new(about));
             }
-            Subject::Folder(name) => {
+            ListSubject::Folder(name) => {
                 self.folders.insert(name, Arc::new(about));
             }
         }
@@ -702,12 +721,12 @@ impl Registers {
     }
 
     /// What is told of a session in that folder, the nearest first.
-    pub(super) fn about(&self, folder: Option<&str>, id: &SessionId) -> Vec<Arc<About>> {
+    pub(super) fn rows(&self, folder: Option<&str>, id: &SessionId) -> Vec<Arc<ListRow>> {
         if self.is_empty() {
             return Vec::new();
         }
         let key = (folder.map(str::to_owned), id.clone());
-        let mut found: Vec<Arc<About>> = self.sessions.get(&key).cloned().into_iter().collect();
+        let mut found: Vec<Arc<ListRow>> = self.sessions.get(&key).cloned().into_iter().collect();
         // From the folder upwards.
         let mut name = folder;
         while let Some(folder) = name {
@@ -720,11 +739,11 @@ impl Registers {
 
 /// A log whose path does not name its session does so within so many lines. The first may be of kinds
 /// that name none.
-pub(super) const NAMED_WITHIN: usize = 20;
+pub(super) const SESSION_ID_LINES: usize = 20;
 
 /// The session that a log names itself, where its path does not.
-pub(super) fn session_inside(root: &Root, file: &FoundFile) -> Option<SessionId> {
-    let named = log::first_fact(root, file, NAMED_WITHIN, named_session);
+pub(super) fn session_from_content(root: &Root, file: &RootFile) -> Option<SessionId> {
+    let named = log_reader::first_fact(root, file, SESSION_ID_LINES, named_session);
     root.failures.ok(named)?
 }
 
@@ -738,12 +757,12 @@ fn named_session(fact: &Fact) -> Option<SessionId> {
 /// A log whose path says that it is a sub-agent's, and whose records name that session. If the file is named
 /// after the session itself, and the record that names it is no sub-agent's, it is the session's own log:
 /// ids of sessions are free text, and may begin like the names of sub-agents' logs.
-fn as_own_log(root: &Root, mut file: FoundFile, session: &SessionId) -> FoundFile {
+fn as_own_log(root: &Root, mut file: RootFile, session: &SessionId) -> RootFile {
     let stem = file.path.file_stem().and_then(OsStr::to_str);
     if stem != Some(session.as_str()) {
         return file;
     }
-    let is_main = log::first_told(root, &file, NAMED_WITHIN, |outline| {
+    let is_main = log_reader::first_told(root, &file, SESSION_ID_LINES, |outline| {
         let mut facts = outline.facts.iter();
         let named = facts.any(|fact| named_session(fact).is_some());
         named.then_some(outline.agent.is_none())

@@ -4,46 +4,46 @@
 //! to a root, and never writes outside of a root but to the state directory it was given.
 
 mod agent;
+mod append_point;
+mod archive_overlay;
 mod begun;
-pub(crate) mod books;
-mod branch;
+mod branch_attribution;
+mod call_pairing;
 mod companion;
 mod config;
+pub(crate) mod conversations;
 mod document;
-mod failures;
-mod file;
-mod find;
+mod file_versions;
+mod find_message;
 mod fork;
-mod handy;
+mod incremental_reader;
+mod info;
 mod inventory;
-mod kept;
-mod life;
-pub(crate) mod listing;
-mod live;
-mod log;
-pub(crate) mod memory;
-mod message;
-mod neighbour;
-pub(crate) mod owners;
-mod pairing;
+mod lifecycle;
+mod locate;
+pub(crate) mod log_owners;
+mod log_reader;
+mod log_totals;
+mod program_state;
+mod project_hints;
+mod prompt_history;
 mod query;
-mod register;
+mod read_failures;
+mod remove;
 mod removed;
+mod resolve;
 mod root;
-mod save;
+mod save_files;
 mod session;
-mod share;
-mod spent;
-mod spot;
-mod state;
-mod summary;
-mod tail;
-pub(crate) mod talks;
+mod session_cost;
+mod session_list;
+pub(crate) mod session_summary;
+mod shared_log;
+mod shortcuts;
 mod thread;
-mod totals;
 mod trash;
-mod typed;
-mod vacate;
+pub(crate) mod usage_collector;
+pub(crate) mod walk_cache;
 mod writer;
 
 use std::collections::HashMap;
@@ -53,52 +53,54 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use jiff::tz::TimeZone;
 use rayon::prelude::*;
 
-use crate::cost::{Pricing, Tally};
+use crate::cost::{PriceFn, Tally};
 use crate::error::Result;
-use crate::layout::{Env, Sink};
+use crate::layout::{Decoded, Env};
 use crate::model::Entry;
 
 pub use agent::{Agent, Call};
+pub(crate) use append_point::ensure_not_in_use;
 pub use begun::BegunLog;
-pub use books::Spent;
-pub use branch::Branches;
-pub use failures::ReadFailures;
-pub(crate) use failures::is_gone;
-pub use file::{SavedFile, SavedVersion};
-pub use find::{MissingLog, Target};
-pub use fork::Forked;
-pub use inventory::{FoundFile, Inventory, SessionFiles};
-pub(crate) use inventory::{Still, spell_still};
-pub use life::State;
-pub(crate) use life::keep_cutoff;
-use listing::Facts;
-pub(crate) use live::{LiveLog, Told, each_line_from, homes};
-pub use log::{LogScan, VolumeScan};
-pub(crate) use log::{
-    document_of, each_line, each_record, link_previous, outline_noting, record, scope, strip,
-    tailed, uncounted, with_scanner,
+pub use branch_attribution::BranchAttribution;
+pub(crate) use call_pairing::CallPairing;
+use conversations::Conversations;
+pub use file_versions::{SavedFile, SavedVersion};
+pub use fork::ForkedSession;
+pub(crate) use incremental_reader::{
+    IncrementalReader, LocatedEntry, each_line_of_handle, working_directories,
 };
-use memory::Memory;
-pub use neighbour::Neighbours;
-pub(crate) use pairing::Pairing;
-pub use query::{Counted, MessageFilter, Stats};
-pub use register::StaleRegister;
-pub(crate) use register::{enrol_all, row_of_log};
+pub use info::{ConversationInfo, ProjectInfo, SessionInfo};
+pub use inventory::{Inventory, RootFile, SessionFiles};
+pub(crate) use inventory::{RootSnapshot, encode_root_snapshot};
+pub use lifecycle::SessionState;
+pub(crate) use lifecycle::keep_cutoff;
+pub use locate::RecordRef;
+pub use log_reader::{LogScan, VolumeScan};
+pub(crate) use log_reader::{
+    decode_document, each_line, each_record, link_to_previous, outline_with, record_from_line,
+    record_from_tail_line, scope, strip_line_ending, unnumbered_record, with_scanner,
+};
+pub use log_totals::Totals;
+pub use program_state::RunLog;
+pub use project_hints::FolderHints;
+pub use query::{MessageCounts, MessageFilter, Stats};
+pub use read_failures::ReadFailures;
+pub(crate) use read_failures::is_gone;
+pub(crate) use remove::{FileCopies, FileSet};
+pub use resolve::{MissingLog, Target};
 pub use root::Root;
 pub(crate) use root::is_plain_log;
-pub use save::Saved;
+pub use save_files::NewSavedVersion;
 pub use session::Session;
-pub use share::Share;
-pub use spot::Spot;
-pub use state::RunLog;
-pub use summary::{ConversationInfo, ProjectInfo, SessionInfo};
-pub(crate) use tail::check_free;
-use talks::Talks;
-pub use totals::Totals;
-pub use trash::{Purgeable, TrashLook, Trashed, TrashedEntry, TrashedFile, TrashedRow};
-pub(crate) use vacate::{Copies, Holdings};
+pub use session_list::StaleSessionList;
+pub(crate) use session_list::{list_row_from_log, update_session_lists};
+use session_summary::SessionSummary;
+pub use shared_log::SessionSlice;
+pub use trash::{Purgeable, TrashContents, TrashItem, TrashedConfigEntry, TrashedFile, TrashedRow};
+pub use usage_collector::LedgerWithSession;
+use walk_cache::WalkCache;
 pub use writer::{SessionWriter, WriteOptions};
-pub(crate) use writer::{append_behind, append_shared};
+pub(crate) use writer::{append_if_unchanged, append_shared};
 
 /// A set of roots that are read and written together.
 #[derive(Debug)]
@@ -114,7 +116,7 @@ impl Store {
     /// Opens roots, each once. They are looked at only when something is asked of them.
     pub fn new(roots: Vec<Root>) -> Self {
         let failures = ReadFailures::default();
-        let roots = Root::distinct(roots).into_iter();
+        let roots = Root::dedupe(roots).into_iter();
         Store {
             roots: roots.map(|root| root.reporting_to(&failures)).collect(),
             state: None,
@@ -169,12 +171,12 @@ impl Store {
     }
 
     /// What lies in the directories that bear a session's name now.
-    pub(crate) fn files_below(&self, files: &SessionFiles) -> Vec<FoundFile> {
+    pub(crate) fn files_in_own_dirs(&self, files: &SessionFiles) -> Vec<RootFile> {
         let root = &files.root;
         let mut troubles = Vec::new();
         let dirs = files.own_dirs().into_iter();
         let dirs = dirs.filter(|dir| {
-            let found = root.failures.target(&root.path.join(dir));
+            let found = root.failures.target_metadata(&root.path.join(dir));
             found.is_some_and(|found| found.is_dir())
         });
         let found = dirs.flat_map(|dir| inventory::walk(root, &dir, &|_| true, &mut troubles));
@@ -187,23 +189,23 @@ impl Store {
 
     /// Everything that lies in the roots, by name alone, and what is archived of them.
     pub fn inventory(&self) -> Inventory {
-        self.inventory_knowing(&mut Memory::none())
+        self.inventory_with_cache(&mut WalkCache::disabled())
     }
 
     /// The same, with what is known from before.
-    pub(crate) fn inventory_knowing(&self, memory: &mut Memory<'_>) -> Inventory {
-        Inventory::with(&self.roots, self.archive().ok().as_ref(), memory)
+    pub(crate) fn inventory_with_cache(&self, memory: &mut WalkCache<'_>) -> Inventory {
+        Inventory::scan_with_cache(&self.roots, self.archive().ok().as_ref(), memory)
     }
 
     /// Everything that lies in one root, and what the archive keeps of it.
     pub(crate) fn inventory_of(&self, root: &Root) -> Inventory {
         let archive = self.archive().ok();
-        Inventory::and_kept(std::slice::from_ref(root), archive.as_ref())
+        Inventory::scan_with_archive(std::slice::from_ref(root), archive.as_ref())
     }
 
     /// Everything that lies in the roots, for those who change it or look after it.
-    pub fn inventory_in_place(&self) -> Inventory {
-        Inventory::of(&self.roots)
+    pub fn inventory_without_archive(&self) -> Inventory {
+        Inventory::scan(&self.roots)
     }
 
     /// Reads and sums up every session; `progress` hears of bytes done and bytes in all.
@@ -215,8 +217,10 @@ impl Store {
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Vec<Result<SessionInfo>> {
         let all: Vec<&SessionFiles> = inventory.sessions.iter().collect();
-        let facts = read_each(&all, progress, &|session| Facts::of(&session));
-        listing::list(&all, facts, &self.keep_days(inventory))
+        let facts = read_each(&all, progress, &|session| {
+            SessionSummary::from_session(&session)
+        });
+        session_summary::make_infos(&all, facts, &self.retention_days(inventory))
     }
 
     /// The most recent sessions, the newest first, and after them those that could not be read.
@@ -235,7 +239,7 @@ impl Store {
         }
         let known = rows.iter().flatten().enumerate();
         let known = known.map(|(at, row)| (at, row.updated, &row.id));
-        let places = listing::newest(known, limit);
+        let places = session_summary::newest(known, limit);
         let found = places.into_iter().filter_map(|at| rows.get_mut(at)?.take());
         found.map(Ok).chain(failed).collect()
     }
@@ -245,49 +249,51 @@ impl Store {
         &self,
         inventory: &Inventory,
         wanted: &[usize],
-        price: Pricing<'_>,
+        price: PriceFn<'_>,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Vec<Result<Vec<(ConversationInfo, Tally)>>> {
         let wanted = wanted.iter();
         let wanted: Vec<&SessionFiles> = wanted
             .filter_map(|&at| inventory.sessions.get(at))
             .collect();
-        let talks = read_each(&wanted, progress, &|session| Talks::of(&session));
-        let neighbours = Neighbours::of(&inventory.sessions);
+        let talks = read_each(&wanted, progress, &|session| {
+            Conversations::from_session(&session)
+        });
+        let neighbours = FolderHints::new(&inventory.sessions);
         let rows = wanted.into_iter().zip(talks).map(|(files, talks)| {
             let talks = talks?;
-            let sums = talks.sums(price);
-            let open = talks.list.iter().any(|talk| talk.open);
+            let sums = talks.totals(price);
+            let open = talks.list.iter().any(|talk| talk.untitled);
             let summaries = open.then(|| neighbours.summaries(files, talks.keys()));
-            let rows = talks.rows(files, &summaries.unwrap_or_default(), &sums);
+            let rows = talks.into_infos(files, &summaries.unwrap_or_default(), &sums);
             Ok(rows.into_iter().zip(sums).collect())
         });
         rows.collect()
     }
 
     /// Everything that one file says: what people typed, a plan, the todos of a session that is gone.
-    pub fn entries(&self, root: &Root, file: &FoundFile) -> Result<Vec<Entry>> {
+    pub fn entries(&self, root: &Root, file: &RootFile) -> Result<Vec<Entry>> {
         if !file.artifact.kind.is_log() {
-            return log::document(root, file).map(|sink| sink.found);
+            return log_reader::read_document(root, file).map(|sink| sink.items);
         }
-        let mut sink = Sink::default();
-        let mut pairing = Pairing::default();
+        let mut sink = Decoded::default();
+        let mut pairing = CallPairing::default();
         for volume in file.volumes() {
             let mut decoder = root.decoder(volume);
-            log::each_record(root, volume, |record| {
-                let before = sink.found.len();
+            log_reader::each_record(root, volume, |record| {
+                let before = sink.items.len();
                 decoder.decode(record, &mut sink);
-                let fresh = sink.found.iter_mut().skip(before);
-                fresh.for_each(|entry| pairing.read(entry));
+                let fresh = sink.items.iter_mut().skip(before);
+                fresh.for_each(|entry| pairing.pair_entry(entry));
                 Ok(true)
             })?;
         }
-        Ok(sink.found)
+        Ok(sink.items)
     }
 
     /// After how many days each root's own program deletes sessions, where its settings say so.
-    pub fn keep_days(&self, inventory: &Inventory) -> HashMap<PathBuf, Option<u64>> {
-        inventory.keep_days()
+    pub fn retention_days(&self, inventory: &Inventory) -> HashMap<PathBuf, Option<u64>> {
+        inventory.retention_days()
     }
 }
 
@@ -311,8 +317,8 @@ pub(crate) fn read_each<T: Send>(
     };
     // Threads cost more than a little reading, and more than many small ones: what one of them made
     // another has to put away.
-    let small = total < SMALL * sessions.len() as u64;
-    if small || total < ALONE {
+    let small = total < SMALL_SESSION_BYTES * sessions.len() as u64;
+    if small || total < SINGLE_THREAD_BYTES {
         let read = order.into_iter().filter_map(read);
         return read.map(|(_, made)| made).collect();
     }
@@ -325,7 +331,7 @@ pub(crate) fn read_each<T: Send>(
 }
 
 /// Less than this is read by one thread.
-const ALONE: u64 = 1 << 20;
+const SINGLE_THREAD_BYTES: u64 = 1 << 20;
 
 /// And so are sessions that are smaller than this, taken together.
-const SMALL: u64 = 4 << 10;
+const SMALL_SESSION_BYTES: u64 = 4 << 10;

@@ -7,9 +7,9 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::model::{Body, Entry, ResponseKey, ResponseNames, Role, SYNTHETIC, Usage};
+use crate::model::{Body, Entry, ResponseKey, ResponseResolver, Role, SYNTHETIC, Usage};
 
-use super::log;
+use super::log_reader;
 use super::session::Session;
 
 /// Which messages are wanted; everything left open lets all through.
@@ -93,7 +93,7 @@ impl MessageFilter {
             let wanted = wanted.to_lowercase();
             let mut found = false;
             for block in message.into_iter().flat_map(|message| &message.blocks) {
-                block.texts(&mut |text| found |= text.to_lowercase().contains(&wanted));
+                block.visit_texts(&mut |text| found |= text.to_lowercase().contains(&wanted));
             }
             found
         });
@@ -104,7 +104,7 @@ impl MessageFilter {
 /// How much something amounts to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Counted {
+pub struct MessageCounts {
     /// Messages.
     pub messages: u64,
     /// Responses of a model.
@@ -118,17 +118,17 @@ pub struct Counted {
 #[non_exhaustive]
 pub struct Stats {
     /// All of them.
-    pub total: Counted,
+    pub total: MessageCounts,
     /// By role.
     pub by_role: BTreeMap<&'static str, u64>,
     /// By agent; `main` is the main agent, `sidechain-1` the first sub-agent without an id.
-    pub by_agent: BTreeMap<String, Counted>,
+    pub by_agent: BTreeMap<String, MessageCounts>,
     /// By model.
-    pub by_model: BTreeMap<String, Counted>,
+    pub by_model: BTreeMap<String, MessageCounts>,
     /// By hour of the day, in the zone asked for.
-    pub by_hour: BTreeMap<i8, Counted>,
+    pub by_hour: BTreeMap<i8, MessageCounts>,
     /// By day, in the zone asked for.
-    pub by_day: BTreeMap<jiff::civil::Date, Counted>,
+    pub by_day: BTreeMap<jiff::civil::Date, MessageCounts>,
 }
 
 impl Session {
@@ -142,7 +142,7 @@ impl Session {
         let mut go_on = true;
         for (file, scan) in self.files.logs().zip(&self.logs) {
             let messages = scan.indexes(|outline| outline.kind.is_message());
-            log::entries_at(&self.files.root, file, &scan.outlines, &messages, |entry| {
+            log_reader::entries_at(&self.files.root, file, &scan.outlines, &messages, |entry| {
                 if filter.accepts(&entry) {
                     go_on = visit(entry)?;
                 }
@@ -167,7 +167,7 @@ impl Session {
 
     /// The last `n` messages of the conversation that would be resumed, oldest first.
     pub fn last_messages(&self, n: usize) -> Result<Vec<Entry>> {
-        let Some((_, scan, tree)) = self.main() else {
+        let Some((_, scan, tree)) = self.main_log() else {
             return Ok(Vec::new());
         };
         let resumed = tree.resume.and_then(|at| tree.conversations.get(at));
@@ -181,7 +181,7 @@ impl Session {
         });
         let last = path.split_off(path.len().saturating_sub(n));
         let mut found = Vec::with_capacity(last.len());
-        self.each_of(0, &last, |entry| {
+        self.each_entry_of_log(0, &last, |entry| {
             found.push(entry);
             Ok(true)
         })?;
@@ -192,7 +192,7 @@ impl Session {
     pub fn message(&self, id: &str) -> Result<Entry> {
         let at = self.find_entry(id)?;
         let mut found = None;
-        self.each_of(0, &[at], |entry| {
+        self.each_entry_of_log(0, &[at], |entry| {
             found = Some(entry);
             Ok(false)
         })?;
@@ -210,7 +210,7 @@ impl Session {
             .and_then(|tree| tree.path_to(at))
             .unwrap_or_else(|| vec![at]);
         let mut found = Vec::with_capacity(path.len());
-        self.each_of(0, &path, |entry| {
+        self.each_entry_of_log(0, &path, |entry| {
             found.push(entry);
             Ok(true)
         })?;
@@ -222,11 +222,11 @@ impl Session {
         let mut stats = Stats::default();
         // What each response amounts to is known only after its last line.
         let mut responses: BTreeMap<ResponseKey, (Keys, Usage)> = BTreeMap::new();
-        let mut names = ResponseNames::default();
+        let mut names = ResponseResolver::default();
         for ((file, scan), tree) in self.files.logs().zip(&self.logs).zip(&self.trees) {
             // Sub-agents that have no id are numbered as they stand in the log.
             let strands: HashMap<usize, usize> = tree
-                .strands
+                .sidechains
                 .iter()
                 .enumerate()
                 .flat_map(|(number, strand)| strand.entries.iter().map(move |&at| (at, number + 1)))
@@ -256,9 +256,9 @@ impl Session {
                 };
                 stats.add(
                     &keys,
-                    &Counted {
+                    &MessageCounts {
                         messages: 1,
-                        ..Counted::default()
+                        ..MessageCounts::default()
                     },
                 );
                 if let Some(role) = outline.kind.role() {
@@ -270,13 +270,13 @@ impl Session {
                 match reply.and_then(|reply| reply.response) {
                     Some(key) => {
                         responses
-                            .entry(names.of(key))
-                            .and_modify(|(_, known)| known.settle(&usage))
+                            .entry(names.resolve(key))
+                            .and_modify(|(_, known)| known.keep_larger(&usage))
                             .or_insert((keys, usage));
                     }
                     None => stats.add(
                         &keys,
-                        &Counted {
+                        &MessageCounts {
                             messages: 0,
                             responses: 1,
                             usage,
@@ -288,7 +288,7 @@ impl Session {
         for (keys, usage) in responses.values() {
             stats.add(
                 keys,
-                &Counted {
+                &MessageCounts {
                     messages: 0,
                     responses: 1,
                     usage: *usage,
@@ -307,7 +307,7 @@ struct Keys {
 }
 
 impl Stats {
-    fn add(&mut self, keys: &Keys, what: &Counted) {
+    fn add(&mut self, keys: &Keys, what: &MessageCounts) {
         self.total.add(what);
         self.by_agent
             .entry(keys.agent.clone())
@@ -325,8 +325,8 @@ impl Stats {
     }
 }
 
-impl Counted {
-    fn add(&mut self, other: &Counted) {
+impl MessageCounts {
+    fn add(&mut self, other: &MessageCounts) {
         self.messages += other.messages;
         self.responses += other.responses;
         // Counts that overflow were let in by no decoder.

@@ -46,5 +46,5 @@ fn left_in(root: &Root) -> Vec<PathBuf> {
 
 fn enters(root: &Root, dir: &Path) -> bool {
     let within = dir.strip_prefix(&root.path);
-    within.is_ok_and(|within| root.layout.enters(within))
+    within.is_ok_and(|within| root.layout.may_hold_files(within))
 }

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{Log, Options, is_absence, lock_file};
+use crate::jsonl::{AppendOptions, Log, is_absence, lock_file};
 use crate::layout::{self, ClaudeCode, Env, LAYOUTS, Layout};
 use crate::model::{Artifact, ArtifactKind};
 
@@ -21,7 +21,7 @@ pub struct Root {
     /// The directory.
     pub path: PathBuf,
     /// Links to directories that readers follow, by their paths within the root.
-    followed: Arc<[PathBuf]>,
+    followed_links: Arc<[PathBuf]>,
     /// Where readers of the root report what they could not read and went on without.
     pub(crate) failures: ReadFailures,
 }
@@ -34,11 +34,11 @@ impl std::fmt::Debug for Root {
 
 impl Root {
     /// A root of a layout. The directory need not exist yet.
-    pub fn of(layout: &'static dyn Layout, path: impl Into<PathBuf>) -> Self {
+    pub fn with_layout(layout: &'static dyn Layout, path: impl Into<PathBuf>) -> Self {
         Root {
             layout,
             path: path.into(),
-            followed: Arc::default(),
+            followed_links: Arc::default(),
             failures: ReadFailures::default(),
         }
     }
@@ -57,7 +57,7 @@ impl Root {
     /// A root of a named layout. The directory need not exist yet.
     pub fn new(layout: &str, path: impl Into<PathBuf>) -> Result<Self> {
         match layout::by_name(layout) {
-            Some(layout) => Ok(Root::of(layout, path)),
+            Some(layout) => Ok(Root::with_layout(layout, path)),
             None => Err(Error::NotFound {
                 what: "layout",
                 id: layout.to_owned(),
@@ -67,31 +67,31 @@ impl Root {
 
     /// A root of Claude Code, such as `~/.claude`. The directory need not exist yet.
     pub fn claude_code(path: impl Into<PathBuf>) -> Self {
-        Root::of(&ClaudeCode, path)
+        Root::with_layout(&ClaudeCode, path)
     }
 
     /// The same root, but readers follow those of the `links` that lie in it and lead to directories.
     ///
     /// Without this no link in a root is followed, so that nothing outside of it is read. The root
     /// itself may be a link.
-    pub fn following(mut self, links: &[PathBuf]) -> Self {
+    pub fn follow_links(mut self, links: &[PathBuf]) -> Self {
         let real = self.path.canonicalize().ok();
         let within = |link: &PathBuf| {
             let below = |root: &Path| link.strip_prefix(root).ok().map(Path::to_owned);
             below(&self.path).or_else(|| below(real.as_deref()?))
         };
-        self.followed = links.iter().filter_map(within).collect();
+        self.followed_links = links.iter().filter_map(within).collect();
         self
     }
 
     /// Whether readers follow the link at this path within the root.
     pub(crate) fn follows(&self, link: &Path) -> bool {
-        self.followed.iter().any(|followed| followed == link)
+        self.followed_links.iter().any(|followed| followed == link)
     }
 
     /// Whether a path within the root leads through a link that readers follow.
     pub(crate) fn leads_through_link(&self, within: &Path) -> bool {
-        self.followed
+        self.followed_links
             .iter()
             .any(|followed| within.starts_with(followed))
     }
@@ -107,7 +107,7 @@ impl Root {
     }
 
     /// What to report about a link of the root that is not followed.
-    pub(crate) fn unfollowed(&self, within: &Path) -> Error {
+    pub(crate) fn unfollowed_link_error(&self, within: &Path) -> Error {
         let path = self.path.join(within);
         Error::Link {
             target: std::fs::read_link(&path).unwrap_or_default(),
@@ -135,7 +135,7 @@ impl Root {
                 id: name.to_owned(),
             });
         }
-        Root::sniff(Path::new(text))
+        Root::detect(Path::new(text))
     }
 
     /// The root itself, or the one in its project directory if only that is one.
@@ -158,12 +158,12 @@ impl Root {
 
     /// Finds out which layouts a directory has: by its files, else by the names in it, else by the
     /// project directories that it holds. It may also be a directory within a root.
-    pub fn sniff(path: &Path) -> Result<Vec<Self>> {
+    pub fn detect(path: &Path) -> Result<Vec<Self>> {
         let names = names_in(path)?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let at = |path: &Path| {
             let path = path.to_owned();
-            move |layout: &&'static dyn Layout| Root::of(*layout, path.clone())
+            move |layout: &&'static dyn Layout| Root::with_layout(*layout, path.clone())
         };
         let mut logs: Vec<Root> = Vec::new();
         let mut failed = None;
@@ -177,7 +177,7 @@ impl Root {
         if !logs.is_empty() {
             return Ok(logs);
         }
-        let known = LAYOUTS.iter().find(|layout| layout.recognises(&names));
+        let known = LAYOUTS.iter().find(|layout| layout.matches_root(&names));
         if let Some(layout) = known {
             return Ok(vec![at(path)(layout)]);
         }
@@ -234,7 +234,7 @@ impl Root {
         let mut left = LOOKED_AT;
         let mut pending = vec![PathBuf::new()];
         while let Some(within) = pending.pop() {
-            for entry in failures.entries(&self.path.join(&within)) {
+            for entry in failures.read_dir(&self.path.join(&within)) {
                 left = left.saturating_sub(1);
                 if left == 0 {
                     return Ok(false);
@@ -244,7 +244,7 @@ impl Root {
                 let Some(kind) = failures.ok_io(&entry.path(), entry.file_type()) else {
                     continue;
                 };
-                if kind.is_dir() && self.layout.enters(&within) {
+                if kind.is_dir() && self.layout.may_hold_files(&within) {
                     pending.push(within);
                 } else if kind.is_file()
                     && let Some(artifact) = self.layout.classify(&within)
@@ -259,7 +259,7 @@ impl Root {
 
     /// Where an artifact lies. Refuses one that would not be found again under its own meaning.
     pub(crate) fn locate(&self, artifact: &Artifact) -> Result<PathBuf> {
-        let relative = self.layout.place(artifact);
+        let relative = self.layout.path_for(artifact);
         let mut meaning = self.layout.classify(&relative);
         if let Some(meaning) = &mut meaning
             && artifact.kind == ArtifactKind::SharedLog
@@ -285,10 +285,10 @@ impl Root {
     }
 
     /// Opens a log of the root for appending, under the locks that its own program takes.
-    pub(crate) fn open_log(&self, path: &Path, options: Options) -> Result<Log> {
+    pub(crate) fn open_log(&self, path: &Path, options: AppendOptions) -> Result<Log> {
         Log::open(
             path,
-            Options {
+            AppendOptions {
                 lock_file: self.has_lock_file(path),
                 ..options
             },
@@ -299,7 +299,7 @@ impl Root {
     pub(crate) fn is_lock_file(&self, path: &Path) -> bool {
         let name = path
             .to_str()
-            .and_then(|path| path.strip_suffix(lock_file::ENDING));
+            .and_then(|path| path.strip_suffix(lock_file::LOCK_SUFFIX));
         name.is_some_and(|log| self.has_lock_file(Path::new(log)))
     }
 
@@ -312,8 +312,8 @@ impl Root {
 
     /// Makes sure that writing to `path` changes nothing outside of the root: the path leads down
     /// from it, and through no symbolic link. The root itself may be one.
-    pub(crate) fn guard(&self, path: &Path) -> Result<()> {
-        beneath(&self.path, path)
+    pub(crate) fn ensure_inside(&self, path: &Path) -> Result<()> {
+        ensure_beneath(&self.path, path)
     }
 
     /// Every layout's default places that exist, and those of the current directory and of the ones
@@ -337,7 +337,7 @@ impl Root {
             let around: Vec<PathBuf> = around
                 // One that cannot be looked into is reported by whoever reads it.
                 .filter(|dir| is_root_of(*layout, dir).unwrap_or(true))
-                .filter(|dir| match distrust(dir) {
+                .filter(|dir| match distrust_reason(dir) {
                     None => true,
                     Some(why) => {
                         let dir = dir.display();
@@ -351,13 +351,17 @@ impl Root {
                 Err(error) => !is_absence(&error),
             };
             let homes = homes.into_iter().filter(is_there);
-            roots.extend(homes.chain(around).map(|path| Root::of(*layout, path)));
+            roots.extend(
+                homes
+                    .chain(around)
+                    .map(|path| Root::with_layout(*layout, path)),
+            );
         }
-        (Root::distinct(roots), refused)
+        (Root::dedupe(roots), refused)
     }
 
     /// Each root once, however often and under whatever names it is among them; the first one stays.
-    pub fn distinct(mut roots: Vec<Self>) -> Vec<Self> {
+    pub fn dedupe(mut roots: Vec<Self>) -> Vec<Self> {
         let mut known = HashSet::new();
         roots.retain(|root| {
             let path = root.path.canonicalize();
@@ -373,7 +377,7 @@ impl Root {
 }
 
 /// Why a root that nobody named is not read.
-fn distrust(dir: &Path) -> Option<&'static str> {
+fn distrust_reason(dir: &Path) -> Option<&'static str> {
     let found = dir.symlink_metadata().ok()?;
     if found.is_symlink() {
         return Some("it was found from the current directory and is a symbolic link");
@@ -384,7 +388,7 @@ fn distrust(dir: &Path) -> Option<&'static str> {
 
 /// Makes sure that `path` leads down from `base`, and through no symbolic link. The base itself may be
 /// one.
-pub(crate) fn beneath(base: &Path, path: &Path) -> Result<()> {
+pub(crate) fn ensure_beneath(base: &Path, path: &Path) -> Result<()> {
     let refuse = |why: &str| Err(Error::refused(format!("{} {why}", path.display())));
     let Ok(relative) = path.strip_prefix(base) else {
         return refuse(&format!("is outside of {}", base.display()));
@@ -427,7 +431,7 @@ fn is_root_of(layout: &dyn Layout, path: &Path) -> Result<bool> {
         names => names?,
     };
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    Ok(layout.recognises(&names))
+    Ok(layout.matches_root(&names))
 }
 
 fn names_in(path: &Path) -> Result<Vec<String>> {

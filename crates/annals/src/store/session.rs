@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::model::{
-    ArtifactKind, Body, Entry, EntryId, Fact, Flaw, FlawKind, Key, Kind, Outline, TitleSource, Todo,
+    ArtifactKind, Body, Entry, EntryId, EntryKey, Fact, Flaw, FlawKind, Outline, OutlineKind,
+    TitleSource, Todo,
 };
 use crate::tree::{Conversation, Title, Titles, Tree};
 
-use super::inventory::{FoundFile, SessionFiles};
-use super::log::{self, LogScan};
-use super::neighbour::Neighbours;
+use super::inventory::{RootFile, SessionFiles};
+use super::log_reader::{self, LogScan};
+use super::project_hints::FolderHints;
 use super::{Agent, Root};
 
 /// A session that was read.
@@ -27,13 +28,13 @@ pub struct Session {
     /// Its sub-agents.
     pub agents: Vec<Agent>,
     /// Summaries that other files hold for conversations, by the leaf they name.
-    pub elsewhere: Arc<HashMap<Key, Box<str>>>,
+    pub external_summaries: Arc<HashMap<EntryKey, Box<str>>>,
     /// The directory of the folder's other sessions, where this one names none.
-    pub neighbourhood: Option<String>,
+    pub folder_directory: Option<String>,
     /// Remarks on it that lie in logs of their own.
-    pub remarks: Vec<LogScan>,
+    pub note_logs: Vec<LogScan>,
     /// What remarks and registers say about the session as a whole.
-    pub(super) asides: Vec<Fact>,
+    pub(super) external_facts: Vec<Fact>,
     /// No read failure was reported while it was read.
     pub(crate) complete: bool,
 }
@@ -45,13 +46,13 @@ impl Session {
     /// to [`Store::failures`](super::Store::failures).
     pub fn read(files: SessionFiles) -> Result<Self> {
         let failures = files.root.failures.clone();
-        let before = failures.reports();
-        let read = |file: &FoundFile| log::outline(&files.root, file);
+        let before = failures.report_count();
+        let read = |file: &RootFile| log_reader::outline(&files.root, file);
         let mut logs: Vec<LogScan> = files.log.iter().map(read).collect::<Result<_>>()?;
         let agents = files.agents.iter().map(read);
         logs.extend(agents.map(|scan| scan.unwrap_or_else(|error| unreadable(&files, error))));
         let mut session = Session::assemble(files, logs);
-        session.complete = failures.reports() == before;
+        session.complete = failures.report_count() == before;
         Ok(session)
     }
 
@@ -67,14 +68,16 @@ impl Session {
     /// Reads the end of the main log only: enough of it for its last `messages` messages.
     pub fn read_tail(mut files: SessionFiles, messages: usize) -> Result<Self> {
         files.agents.clear();
-        let plain = |file: &&FoundFile| file.earlier.is_empty();
+        let plain = |file: &&RootFile| file.earlier.is_empty();
         let Some(file) = files.log.as_ref().filter(plain) else {
             return Session::read(files);
         };
-        let window = log::window(&files.root, file, |window| {
+        let window = log_reader::read_tail_window(&files.root, file, |window| {
             let tree = &window.tree;
             let resumed = tree.resume.and_then(|at| tree.conversations.get(at));
-            resumed.is_some_and(|conversation| tree.settled_messages(conversation) >= messages)
+            resumed.is_some_and(|conversation| {
+                tree.messages_after_first_turn(conversation) >= messages
+            })
         })?;
         Ok(Session::assemble(files, vec![window.scan]))
     }
@@ -83,11 +86,11 @@ impl Session {
         let trees: Vec<Tree> = files
             .logs()
             .zip(&logs)
-            .map(|(file, scan)| Tree::build(&scan.outlines, log::scope(&file.artifact)))
+            .map(|(file, scan)| Tree::build(&scan.outlines, log_reader::scope(&file.artifact)))
             .collect();
-        let agents = super::agent::of(&files, &logs, &trees);
-        let remarks: Vec<LogScan> = files.notes().map(|file| remarks(&files, file)).collect();
-        let told = files.told_title();
+        let agents = super::agent::find_agents(&files, &logs, &trees);
+        let remarks: Vec<LogScan> = files.notes().map(|file| read_notes(&files, file)).collect();
+        let told = files.listed_title();
         let told = told.map(|title| Fact::Title(title.into(), TitleSource::Custom));
         let said = remarks.iter().flat_map(|scan| &scan.outlines);
         let said = said.flat_map(|outline| outline.facts.iter().cloned());
@@ -97,17 +100,17 @@ impl Session {
             logs,
             trees,
             agents,
-            elsewhere: Arc::default(),
-            neighbourhood: None,
-            remarks,
-            asides,
+            external_summaries: Arc::default(),
+            folder_directory: None,
+            note_logs: remarks,
+            external_facts: asides,
             complete: true,
         }
     }
 
     /// The title that only a register tells.
-    pub(crate) fn told_title(&self) -> Option<String> {
-        self.files.told_title()
+    pub(crate) fn listed_title(&self) -> Option<String> {
+        self.files.listed_title()
     }
 
     /// The remarks on it, the oldest first, wherever they lie.
@@ -116,13 +119,13 @@ impl Session {
             let mut facts = outline.facts.iter();
             facts.any(|fact| matches!(fact, Fact::Note(_)))
         };
-        let main = self.main().map(|(file, scan, _)| (file, scan));
-        let beside = self.files.notes().zip(&self.remarks);
+        let main = self.main_log().map(|(file, scan, _)| (file, scan));
+        let beside = self.files.notes().zip(&self.note_logs);
         let mut notes = Vec::new();
         for (file, scan) in main.into_iter().chain(beside) {
             let root = &self.files.root;
             let marked = scan.indexes(is_note);
-            log::entries_at(root, file, &scan.outlines, &marked, |entry| {
+            log_reader::entries_at(root, file, &scan.outlines, &marked, |entry| {
                 notes.push(entry);
                 Ok(true)
             })?;
@@ -133,7 +136,7 @@ impl Session {
 
     /// Takes from the other logs of the folder what this one leaves open: summaries of its
     /// conversations, and its directory.
-    pub fn find_summaries(&mut self, neighbours: &Neighbours<'_>) {
+    pub fn apply_folder_hints(&mut self, neighbours: &FolderHints<'_>) {
         let titled = self
             .title()
             .is_some_and(|title| title.source > crate::model::TitleSource::Prompt);
@@ -141,12 +144,12 @@ impl Session {
         if titled && placed {
             return;
         }
-        if !titled && let Some((_, scan, _)) = self.main() {
+        if !titled && let Some((_, scan, _)) = self.main_log() {
             let keys = scan.outlines.iter().filter_map(|outline| outline.key);
-            self.elsewhere = Arc::new(neighbours.summaries(&self.files, keys));
+            self.external_summaries = Arc::new(neighbours.summaries(&self.files, keys));
         }
         if !placed {
-            self.neighbourhood = neighbours.home(&self.files);
+            self.folder_directory = neighbours.directory(&self.files);
         }
     }
 
@@ -157,18 +160,18 @@ impl Session {
 
     /// The main agent's tree.
     pub fn tree(&self) -> Option<&Tree> {
-        self.main().map(|(_, _, tree)| tree)
+        self.main_log().map(|(_, _, tree)| tree)
     }
 
     /// The main agent's log.
-    pub fn main(&self) -> Option<(&FoundFile, &LogScan, &Tree)> {
+    pub fn main_log(&self) -> Option<(&RootFile, &LogScan, &Tree)> {
         // Sub-agents may outlive the log that they belong to; theirs is not the main one.
         let file = self.files.log.as_ref()?;
         Some((file, self.logs.first()?, self.trees.first()?))
     }
 
     /// A log by its place in [`SessionFiles::logs`].
-    pub fn log(&self, at: usize) -> Option<(&FoundFile, &LogScan, &Tree)> {
+    pub fn log(&self, at: usize) -> Option<(&RootFile, &LogScan, &Tree)> {
         Some((
             self.files.logs().nth(at)?,
             self.logs.get(at)?,
@@ -178,9 +181,9 @@ impl Session {
 
     /// The session's title.
     pub fn title(&self) -> Option<Title> {
-        let Some((_, scan, tree)) = self.main() else {
+        let Some((_, scan, tree)) = self.main_log() else {
             // What its session list tells stands before what its notes do.
-            let mut told = self.asides.iter().rev();
+            let mut told = self.external_facts.iter().rev();
             let told = told.find_map(|fact| match fact {
                 Fact::Title(text, _) => Some(text),
                 _ => None,
@@ -191,7 +194,13 @@ impl Session {
                 source: TitleSource::Custom,
             });
         };
-        Titles::of(&scan.outlines, tree, &self.elsewhere, &self.asides).session()
+        Titles::new(
+            &scan.outlines,
+            tree,
+            &self.external_summaries,
+            &self.external_facts,
+        )
+        .session()
     }
 
     /// The last label given to the session.
@@ -204,12 +213,12 @@ impl Session {
     }
 
     /// Everything that is wrong with it, with the file it is wrong in.
-    pub fn flaws(&self) -> impl Iterator<Item = (&FoundFile, &Flaw)> {
+    pub fn flaws(&self) -> impl Iterator<Item = (&RootFile, &Flaw)> {
         let scans = self
             .files
             .logs()
             .zip(&self.logs)
-            .chain(self.files.notes().zip(&self.remarks))
+            .chain(self.files.notes().zip(&self.note_logs))
             .map(|(file, scan)| (file, &scan.flaws));
         let trees = self.files.logs().zip(&self.trees).zip(&self.logs);
         // A window on the end of a log cuts links that are whole in the file.
@@ -228,14 +237,14 @@ impl Session {
         conversation: &Conversation,
         visit: impl FnMut(Entry) -> Result<bool>,
     ) -> Result<()> {
-        let Some((_, _, tree)) = self.main() else {
+        let Some((_, _, tree)) = self.main_log() else {
             return Ok(());
         };
-        self.each_of(0, &tree.path(conversation), visit)
+        self.each_entry_of_log(0, &tree.path(conversation), visit)
     }
 
     /// Entries of one log by their indexes, handed over one by one.
-    pub fn each_of(
+    pub fn each_entry_of_log(
         &self,
         log: usize,
         entries: &[usize],
@@ -244,18 +253,18 @@ impl Session {
         let Some((file, scan, _)) = self.log(log) else {
             return Ok(());
         };
-        log::entries_at(&self.files.root, file, &scan.outlines, entries, visit)
+        log_reader::entries_at(&self.files.root, file, &scan.outlines, entries, visit)
     }
 
     /// Entries of a log or of remarks by their indexes, handed over one by one.
-    pub(crate) fn each_in(
+    pub(crate) fn each_entry_of_file(
         &self,
-        file: &FoundFile,
+        file: &RootFile,
         scan: &LogScan,
         entries: &[usize],
         visit: impl FnMut(Entry) -> Result<bool>,
     ) -> Result<()> {
-        log::entries_at(&self.files.root, file, &scan.outlines, entries, visit)
+        log_reader::entries_at(&self.files.root, file, &scan.outlines, entries, visit)
     }
 
     /// The exact bytes of some records of one log, without their line endings.
@@ -269,7 +278,7 @@ impl Session {
             id: log.to_string(),
         };
         let (file, scan, _) = self.log(log).ok_or_else(missing)?;
-        let mut reader = log::Reader::of(&self.files.root, file, &scan.outlines);
+        let mut reader = log_reader::RecordReader::new(&self.files.root, file, &scan.outlines);
         let known = |at: &&usize| **at < scan.outlines.len();
         let wanted = entries.iter().filter(known);
         Ok(wanted.map(move |&at| reader.record(at).map(|(bytes, _)| bytes)))
@@ -282,8 +291,8 @@ impl Session {
             what: "message",
             id: id.to_owned(),
         };
-        let (_, scan, tree) = self.main().ok_or_else(missing)?;
-        let key = Key::of(id);
+        let (_, scan, tree) = self.main_log().ok_or_else(missing)?;
+        let key = EntryKey::from_text(id);
         if let Some(at) = scan
             .outlines
             .iter()
@@ -300,7 +309,7 @@ impl Session {
         // may be counted up: there a beginning says nothing.
         let random = |at: &usize| {
             let id_of = scan.outlines.get(*at).and_then(|outline| outline.id());
-            id_of.is_some_and(|id| Key::spells(id.as_str()))
+            id_of.is_some_and(|id| EntryKey::is_canonical_uuid(id.as_str()))
         };
         if found.len() > 1 && id.len() >= 8 && found.iter().all(random) {
             let ends: HashSet<usize> = tree
@@ -331,19 +340,19 @@ impl Session {
 
     /// The id of an entry of the main log.
     pub fn entry_id(&self, at: usize) -> Option<EntryId> {
-        self.main()?.1.outlines.get(at)?.id()
+        self.main_log()?.1.outlines.get(at)?.id()
     }
 
     /// The todos of each agent, by the agent's id; the main agent's come first.
     pub fn todos(&self) -> Result<Vec<(String, Vec<Todo>)>> {
         let mut lists: Vec<(String, Vec<Todo>)> = Vec::new();
         let mut tasks: Vec<(u64, Todo)> = Vec::new();
-        for file in &self.files.beside {
+        for file in &self.files.attachments {
             let kind = file.artifact.kind;
             if !matches!(kind, ArtifactKind::Todos | ArtifactKind::Task) {
                 continue;
             }
-            for entry in log::document(&self.files.root, file)?.found {
+            for entry in log_reader::read_document(&self.files.root, file)?.items {
                 let Body::Todos(todos) = entry.body else {
                     continue;
                 };
@@ -378,10 +387,10 @@ impl Session {
     }
 
     fn facts(&self) -> impl DoubleEndedIterator<Item = &Fact> {
-        let main = self.main().map(|(_, scan, _)| scan).into_iter();
+        let main = self.main_log().map(|(_, scan, _)| scan).into_iter();
         main.flat_map(|scan| &scan.outlines)
             .flat_map(|outline| &outline.facts)
-            .chain(&self.asides)
+            .chain(&self.external_facts)
     }
 
     /// The working directories in which a model answered, the newest last, each once; all that its
@@ -401,7 +410,9 @@ impl Session {
                         cwd = Some((path, None));
                     }
                 }
-                let Some((path, place)) = cwd.as_mut().filter(|_| outline.kind == Kind::Assistant)
+                let Some((path, place)) = cwd
+                    .as_mut()
+                    .filter(|_| outline.kind == OutlineKind::Assistant)
                 else {
                     continue;
                 };
@@ -424,8 +435,8 @@ impl Session {
 }
 
 /// Remarks that cannot be read do not hide the session that they are about.
-fn remarks(files: &SessionFiles, file: &FoundFile) -> LogScan {
-    log::outline(&files.root, file).unwrap_or_else(|error| unreadable(files, error))
+fn read_notes(files: &SessionFiles, file: &RootFile) -> LogScan {
+    log_reader::outline(&files.root, file).unwrap_or_else(|error| unreadable(files, error))
 }
 
 /// What there is of a log that cannot be read, which is reported.

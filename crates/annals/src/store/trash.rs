@@ -10,9 +10,9 @@
 //! Whoever changes a folder of the trash holds its lock. A folder, or anything in it, that is a
 //! symbolic link is never looked behind. Only a purge (`purge.rs`) removes anything for good.
 
-mod back;
 mod manifest;
 mod purge;
+mod restore;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -22,21 +22,21 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, FileId, Log, Options};
+use crate::jsonl::{self, AppendOptions, FileId, Log};
 
-use super::inventory::{FoundFile, Inventory, SessionFiles};
-use super::{Root, Store, register};
+use super::inventory::{Inventory, RootFile, SessionFiles};
+use super::{Root, Store, session_list};
 use manifest::{Manifest, TrashedDir};
 
-pub use purge::{Purgeable, TrashLook};
+pub use purge::{Purgeable, TrashContents};
 
 /// So many logs of a session are locked all at once. The others are locked one by one as they go: a
 /// session may have more sub-agents than a process may have files open.
-pub(super) const HELD: usize = 64;
+pub(super) const MAX_LOCKED_LOGS: usize = 64;
 
 /// A deleted session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Trashed {
+pub struct TrashItem {
     /// Its name in the trash.
     pub id: String,
     /// The session.
@@ -60,12 +60,12 @@ pub struct Trashed {
     pub rows: Vec<TrashedRow>,
     /// The entries of the configuration that went with it: of its workspace, of its agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub config: Vec<TrashedEntry>,
+    pub config: Vec<TrashedConfigEntry>,
 }
 
 /// An entry of a configuration that was taken out with the sessions of a workspace or an agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct TrashedEntry {
+pub struct TrashedConfigEntry {
     /// The workspace of the agent; none if it is a workspace's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
@@ -93,12 +93,12 @@ pub struct TrashedFile {
 
 impl SessionFiles {
     /// Sorts sessions by the files that they share: only together can such sessions be deleted.
-    pub fn sharing<'a>(sessions: &[&'a SessionFiles]) -> Vec<Vec<&'a SessionFiles>> {
+    pub fn group_by_shared_files<'a>(sessions: &[&'a SessionFiles]) -> Vec<Vec<&'a SessionFiles>> {
         let mut groups: Vec<Vec<&SessionFiles>> = Vec::new();
         let mut group_of: HashMap<&Path, usize> = HashMap::new();
         for &files in sessions {
-            let volumes = files.logs().flat_map(FoundFile::volumes);
-            let shared = volumes.filter(|file| file.share.is_some());
+            let volumes = files.logs().flat_map(RootFile::volumes);
+            let shared = volumes.filter(|file| file.slice.is_some());
             let paths: HashSet<&Path> = shared.map(|file| file.path.as_path()).collect();
             let mut met: BTreeSet<usize> = paths
                 .iter()
@@ -130,7 +130,7 @@ impl SessionFiles {
     }
 }
 
-impl Trashed {
+impl TrashItem {
     /// It is what was left of a workspace's or an agent's folder, or of a log, and no session.
     pub fn is_folder(&self) -> bool {
         self.session.ends_with('/')
@@ -146,17 +146,17 @@ impl Trashed {
 
 impl Store {
     /// What deleting a session would move.
-    pub fn deletion(&self, files: &SessionFiles, now: Timestamp) -> Result<Trashed> {
-        self.deletion_of(files, &[], now)
+    pub fn plan_delete(&self, files: &SessionFiles, now: Timestamp) -> Result<TrashItem> {
+        self.plan_delete_group(files, &[], now)
     }
 
     /// What deleting a session together with others that share its files would move.
-    pub fn deletion_of(
+    pub fn plan_delete_group(
         &self,
         files: &SessionFiles,
         others: &[&SessionFiles],
         now: Timestamp,
-    ) -> Result<Trashed> {
+    ) -> Result<TrashItem> {
         let root = &files.root;
         let all = || std::iter::once(&files).chain(others).copied();
         all().try_for_each(SessionFiles::refuse_archived)?;
@@ -171,7 +171,7 @@ impl Store {
                     ))
                 })
         };
-        let mut beside: Vec<FoundFile> = all().flat_map(own).collect();
+        let mut beside: Vec<RootFile> = all().flat_map(own_attachments).collect();
         // Sessions that share a log share what lies beside it.
         let mut seen = HashSet::new();
         beside.retain(|file| seen.insert(file.path.clone()));
@@ -183,7 +183,7 @@ impl Store {
             })
         });
         let stamp = now.strftime("%Y%m%dT%H%M%S").to_string();
-        Ok(Trashed {
+        Ok(TrashItem {
             id: format!("{stamp}-{}", files.id),
             session: files.id.to_string(),
             others: others.iter().map(|other| other.id.to_string()).collect(),
@@ -192,7 +192,7 @@ impl Store {
             lone: files.is_lone(),
             deleted: now,
             files: list.collect::<Result<_>>()?,
-            rows: all().map(rows).collect::<Result<Vec<_>>>()?.concat(),
+            rows: all().map(list_rows).collect::<Result<Vec<_>>>()?.concat(),
             config: Vec::new(),
         })
     }
@@ -200,39 +200,39 @@ impl Store {
     /// Moves a session to the trash.
     ///
     /// What lies in no folder stays while another folder holds a log of the session too.
-    pub fn delete(&self, files: &SessionFiles, now: Timestamp) -> Result<Trashed> {
-        self.delete_with(files, &[], now)
+    pub fn delete(&self, files: &SessionFiles, now: Timestamp) -> Result<TrashItem> {
+        self.delete_group(files, &[], now)
     }
 
     /// Moves a session to the trash together with others that share its files: see
-    /// [`SessionFiles::sharing`]. They come back together too.
-    pub fn delete_with(
+    /// [`SessionFiles::group_by_shared_files`]. They come back together too.
+    pub fn delete_group(
         &self,
         files: &SessionFiles,
         others: &[&SessionFiles],
         now: Timestamp,
-    ) -> Result<Trashed> {
+    ) -> Result<TrashItem> {
         self.delete_if(files, others, now, || Ok(()))
     }
 
     /// Moves a session to the trash together with the entry of the configuration that it belonged to.
-    pub(super) fn delete_configured(
+    pub(super) fn delete_with_config(
         &self,
         files: &SessionFiles,
-        config: Vec<TrashedEntry>,
+        config: Vec<TrashedConfigEntry>,
         now: Timestamp,
-    ) -> Result<Trashed> {
+    ) -> Result<TrashItem> {
         self.delete_planned(files, &[], config, now, || Ok(()))
     }
 
     /// Moves to the trash what is left in the folder of a workspace or an agent: files of no session, and
     /// its entry of the configuration.
-    pub(super) fn delete_folder(&self, root: &Root, plan: Trashed) -> Result<Trashed> {
+    pub(super) fn delete_folder(&self, root: &Root, plan: TrashItem) -> Result<TrashItem> {
         for file in &plan.files {
-            root.guard(&plan.root.join(&file.path))?;
+            root.ensure_inside(&plan.root.join(&file.path))?;
         }
         let dirs = manifest::directories(&plan, std::iter::empty())?;
-        self.move_out(root, plan, dirs, &[])
+        self.move_to_trash(root, plan, dirs, &[])
     }
 
     /// Moves files to the trash whose log or session, at `gone` within the root, is not there any more.
@@ -242,7 +242,7 @@ impl Store {
         gone: &Path,
         files: &[PathBuf],
         now: Timestamp,
-    ) -> Result<Trashed> {
+    ) -> Result<TrashItem> {
         let mut list = Vec::new();
         for file in files {
             let metadata = file.symlink_metadata();
@@ -251,21 +251,21 @@ impl Store {
             list.push((within.to_owned(), metadata.len()));
         }
         let gone = gone.to_string_lossy();
-        let plan = Store::folder_deletion(root, &gone, list, Vec::new(), now);
+        let plan = Store::plan_delete_folder(root, &gone, list, Vec::new(), now);
         self.delete_folder(root, plan)
     }
 
     /// What [`delete_folder`](Store::delete_folder) moves to the trash.
-    pub(super) fn folder_deletion(
+    pub(super) fn plan_delete_folder(
         root: &Root,
         folder: &str,
         files: Vec<(PathBuf, u64)>,
-        config: Vec<TrashedEntry>,
+        config: Vec<TrashedConfigEntry>,
         now: Timestamp,
-    ) -> Trashed {
+    ) -> TrashItem {
         let stamp = now.strftime("%Y%m%dT%H%M%S").to_string();
         let files = files.into_iter();
-        Trashed {
+        TrashItem {
             id: format!("{stamp}-{}", folder.replace('/', "-")),
             // No session has a slash in its id.
             session: format!("{folder}/"),
@@ -289,7 +289,7 @@ impl Store {
         others: &[&SessionFiles],
         now: Timestamp,
         still: impl FnOnce() -> Result<()>,
-    ) -> Result<Trashed> {
+    ) -> Result<TrashItem> {
         self.delete_planned(files, others, Vec::new(), now, still)
     }
 
@@ -297,35 +297,35 @@ impl Store {
         &self,
         files: &SessionFiles,
         others: &[&SessionFiles],
-        config: Vec<TrashedEntry>,
+        config: Vec<TrashedConfigEntry>,
         now: Timestamp,
         still: impl FnOnce() -> Result<()>,
-    ) -> Result<Trashed> {
+    ) -> Result<TrashItem> {
         let all = || std::iter::once(&files).chain(others).copied();
-        let mut plan = self.deletion_of(files, others, now)?;
+        let mut plan = self.plan_delete_group(files, others, now)?;
         plan.config = config;
         for file in &plan.files {
-            files.root.guard(&plan.root.join(&file.path))?;
+            files.root.ensure_inside(&plan.root.join(&file.path))?;
         }
         let volumes = volumes(all());
         let logs = volumes
             .iter()
-            .take(HELD)
-            .map(|file| files.root.open_log(&file.path, Options::default()))
+            .take(MAX_LOCKED_LOGS)
+            .map(|file| files.root.open_log(&file.path, AppendOptions::default()))
             .collect::<Result<Vec<_>>>()?;
         let dirs = match plan.lone {
             true => Vec::new(),
             false => manifest::directories(&plan, all())?,
         };
-        let moved = all_locked(&logs, || {
+        let moved = with_all_locked(&logs, || {
             // Someone who wrote to it since it was looked at still wants it.
-            volumes.iter().try_for_each(|file| unchanged(file))?;
+            volumes.iter().try_for_each(|file| ensure_unchanged(file))?;
             all().try_for_each(SessionFiles::refuse_written)?;
             still()?;
-            self.move_out(&files.root, plan, dirs, &volumes)
+            self.move_to_trash(&files.root, plan, dirs, &volumes)
         })?;
-        let folder = self.trash()?.join(&moved.id);
-        match manifest::held(&folder, || back::strike_rows(&folder)) {
+        let folder = self.trash_dir()?.join(&moved.id);
+        match manifest::with_folder_lock(&folder, || restore::remove_list_rows(&folder)) {
             // Another process has put it back or purged it already.
             Err(Error::Changed { path }) if path == folder => Ok(moved),
             struck => struck,
@@ -333,14 +333,14 @@ impl Store {
     }
 
     /// Moves what was planned, of which the first are the logs' volumes.
-    fn move_out(
+    fn move_to_trash(
         &self,
         root: &Root,
-        mut plan: Trashed,
+        mut plan: TrashItem,
         dirs: Vec<TrashedDir>,
-        volumes: &[&FoundFile],
-    ) -> Result<Trashed> {
-        let trash = self.trash()?;
+        volumes: &[&RootFile],
+    ) -> Result<TrashItem> {
+        let trash = self.trash_dir()?;
         let first = plan.id.clone();
         let mut copy = 1;
         // Two logs of one session may go within a second.
@@ -352,7 +352,8 @@ impl Store {
         jsonl::ensure_dir(&folder)?;
         let manifest = Manifest::new(plan, dirs);
         manifest.write(&folder)?;
-        let carried = manifest::held(&folder, || carry_out(root, &manifest, &folder, volumes));
+        let carried =
+            manifest::with_folder_lock(&folder, || move_files(root, &manifest, &folder, volumes));
         let plan = manifest.trashed;
         if let Err(error) = carried {
             // Whole or not at all; if even that fails, what was moved stays in the trash.
@@ -363,7 +364,7 @@ impl Store {
     }
 
     /// Where deleted sessions lie. A link in its place leads to what is not ours.
-    fn trash(&self) -> Result<PathBuf> {
+    fn trash_dir(&self) -> Result<PathBuf> {
         let Some(state) = &self.state else {
             return Err(Error::refused(
                 "there is no state directory to keep deleted sessions in",
@@ -382,17 +383,17 @@ impl Store {
 
 /// The files that the logs of sessions lie in, a main log's newest first. Several logs may share one; what
 /// is only in the archive is not there.
-pub(super) fn volumes<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Vec<&'a FoundFile> {
+pub(super) fn volumes<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Vec<&'a RootFile> {
     let mut seen = HashSet::new();
     let all = sessions.flat_map(SessionFiles::logs);
     let all = all.flat_map(|file| file.volumes().rev());
-    all.filter(|file| !file.is_kept() && seen.insert(file.path.as_path()))
+    all.filter(|file| !file.is_archived() && seen.insert(file.path.as_path()))
         .collect()
 }
 
 impl SessionFiles {
     /// A log of it holds what is neither its own nor its sub-agents'.
-    pub(crate) fn lies_with_others(&self) -> bool {
+    pub(crate) fn shares_log(&self) -> bool {
         refuse_shared(std::iter::once(self)).is_err()
     }
 }
@@ -401,9 +402,9 @@ impl SessionFiles {
 pub(super) fn refuse_shared<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Result<()> {
     let mut left: HashMap<&Path, u64> = HashMap::new();
     let logs = sessions.flat_map(SessionFiles::logs);
-    for file in logs.flat_map(FoundFile::volumes) {
-        if let Some(share) = &file.share {
-            let left = left.entry(&file.path).or_insert(share.known);
+    for file in logs.flat_map(RootFile::volumes) {
+        if let Some(share) = &file.slice {
+            let left = left.entry(&file.path).or_insert(share.known_end);
             *left = left.saturating_sub(share.bytes());
         }
     }
@@ -417,7 +418,7 @@ pub(super) fn refuse_shared<'a>(sessions: impl Iterator<Item = &'a SessionFiles>
 }
 
 /// What was looked at is what is there, as far as its content goes.
-fn unchanged(file: &FoundFile) -> Result<()> {
+fn ensure_unchanged(file: &RootFile) -> Result<()> {
     let metadata = fs::symlink_metadata(&file.path);
     let metadata = metadata.map_err(|error| Error::io("stat", &file.path, error))?;
     match FileId::from(&metadata) == file.id {
@@ -428,25 +429,27 @@ fn unchanged(file: &FoundFile) -> Result<()> {
     }
 }
 
-fn carry_out(
+fn move_files(
     root: &Root,
     manifest: &Manifest,
     folder: &Path,
-    volumes: &[&FoundFile],
+    volumes: &[&RootFile],
 ) -> Result<()> {
     let plan = &manifest.trashed;
     // The main log is the first of the list. As long as it is there, the session is found.
     for (at, file) in plan.files.iter().enumerate().rev() {
         let to = folder.join("files").join(&file.path);
         let from = plan.root.join(&file.path);
-        let carry = || jsonl::relocate(&from, &to);
+        let carry = || jsonl::move_file(&from, &to);
         match volumes.get(at) {
-            None => jsonl::held(&from, carry)?,
-            Some(_) if at < HELD => carry()?,
-            Some(volume) => root.open_log(&from, Options::default())?.locked(|_| {
-                unchanged(volume)?;
-                carry()
-            })?,
+            None => jsonl::with_document_lock(&from, carry)?,
+            Some(_) if at < MAX_LOCKED_LOGS => carry()?,
+            Some(volume) => root
+                .open_log(&from, AppendOptions::default())?
+                .with_lock(|_| {
+                    ensure_unchanged(volume)?;
+                    carry()
+                })?,
         }
     }
     for volume in volumes.iter().filter(|file| root.has_lock_file(&file.path)) {
@@ -457,14 +460,14 @@ fn carry_out(
 }
 
 /// What registers say about a session's logs.
-pub(super) fn rows(files: &SessionFiles) -> Result<Vec<TrashedRow>> {
+pub(super) fn list_rows(files: &SessionFiles) -> Result<Vec<TrashedRow>> {
     let Some(writer) = files.root.layout.writer().filter(|_| !files.is_lone()) else {
         return Ok(Vec::new());
     };
     let mut rows = Vec::new();
     for file in files.listed_logs() {
-        let removed = register::rows_of(&files.root, writer, &file.artifact)?;
-        let path = files.root.layout.place(&file.artifact);
+        let removed = session_list::rows_for_log(&files.root, writer, &file.artifact)?;
+        let path = files.root.layout.path_for(&file.artifact);
         rows.extend(removed.into_iter().map(|text| TrashedRow {
             path: path.clone(),
             text,
@@ -474,12 +477,12 @@ pub(super) fn rows(files: &SessionFiles) -> Result<Vec<TrashedRow>> {
 }
 
 /// What goes with a session's logs.
-pub(super) fn own(files: &SessionFiles) -> Vec<FoundFile> {
+pub(super) fn own_attachments(files: &SessionFiles) -> Vec<RootFile> {
     if !files.shared {
-        return files.beside_there();
+        return files.attachments_on_disk();
     }
     // Whose is shared depends on what is there now: the other log may have gone meanwhile.
-    let now = Inventory::of(std::slice::from_ref(&files.root));
+    let now = Inventory::scan(std::slice::from_ref(&files.root));
     // In what could not be looked at the other log may still lie.
     let is_complete = now.is_complete();
     let mut same: Vec<SessionFiles> = now.sessions;
@@ -488,22 +491,22 @@ pub(super) fn own(files: &SessionFiles) -> Vec<FoundFile> {
         is_complete && others.is_empty() && only.folder() == files.folder()
     };
     match same.pop() {
-        Some(only) if is_only(&only, &same) => only.beside,
+        Some(only) if is_only(&only, &same) => only.attachments,
         _ => {
-            let mut beside = files.beside_there();
+            let mut beside = files.attachments_on_disk();
             beside.retain(|file| file.artifact.folder.is_some());
             beside
         }
     }
 }
 
-/// Runs `work` with the locks of all logs, of which there are no more than [`HELD`].
-pub(super) fn all_locked<T>(logs: &[Log], work: impl FnOnce() -> Result<T>) -> Result<T> {
+/// Runs `work` with the locks of all logs, of which there are no more than [`MAX_LOCKED_LOGS`].
+pub(super) fn with_all_locked<T>(logs: &[Log], work: impl FnOnce() -> Result<T>) -> Result<T> {
     // One closure within the other, as deep as there are logs; as a trait object, so that it is
     // one function.
     fn nest<'a, T>(logs: &[Log], work: Box<dyn FnOnce() -> Result<T> + 'a>) -> Result<T> {
         match logs.split_first() {
-            Some((log, rest)) => log.locked(|_| nest(rest, work)),
+            Some((log, rest)) => log.with_lock(|_| nest(rest, work)),
             None => work(),
         }
     }
@@ -512,7 +515,7 @@ pub(super) fn all_locked<T>(logs: &[Log], work: impl FnOnce() -> Result<T>) -> R
 
 /// Removes a directory and those above it as long as they are empty, but neither the root nor those
 /// directly in it.
-pub(super) fn remove_empty(dir: Option<&Path>, root: &Path) {
+pub(super) fn remove_empty_dirs(dir: Option<&Path>, root: &Path) {
     let mut dir = dir;
     let below = |path: &&Path| {
         let relative = path.strip_prefix(root);

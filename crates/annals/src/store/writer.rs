@@ -21,25 +21,25 @@ use jiff::tz::TimeZone;
 
 use crate::error::{Error, Result};
 use crate::json;
-use crate::jsonl::{self, Create, Durability, FileId, Log, Options};
-use crate::layout::{Change, Edit, Head, NewSession, Plan, Spawn, Stamp, Writer};
+use crate::jsonl::{self, AppendOptions, Create, Durability, FileId, Log};
+use crate::layout::{AppendState, Change, Edit, EditPlan, NewSession, PlanContext, Spawn, Writer};
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, Members, SessionId, TitleSource,
     Todo,
 };
 
-pub(super) use self::new_id::{begin_alone, refuse_known};
+pub(super) use self::new_id::{refuse_known_id, with_id_lock};
 
 use super::Root;
-use super::companion::{Parted, next_offset};
-use super::document::swap;
-use super::inventory::{FoundFile, Inventory};
-use super::life::State;
-use super::query::Counted;
-use super::register::Listing;
-use super::share::{self, Share};
-use super::tail::{Tail, decode};
-use super::totals::Tally;
+use super::append_point::{AppendPoint, decode_records};
+use super::companion::{SplitRecords, next_offset};
+use super::document::replace_if_unchanged;
+use super::inventory::{Inventory, RootFile};
+use super::lifecycle::SessionState;
+use super::log_totals::LogTotals;
+use super::query::MessageCounts;
+use super::session_list::ListUpdater;
+use super::shared_log::{self, SessionSlice};
 
 /// How a session is written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,15 +62,15 @@ pub struct SessionWriter {
     zone: TimeZone,
     /// The volume that is written to; `None` until a sub-agent's first entry makes its log.
     log: Mutex<Option<Arc<Log>>>,
-    tail: Mutex<Tail>,
-    tally: Mutex<Tally>,
+    append_point: Mutex<AppendPoint>,
+    log_totals: Mutex<LogTotals>,
     /// The log lies outside of any tree: its directory stands for a root.
     lone: bool,
     /// Lists of todos that are in the archive alone.
-    pub(super) kept: Vec<FoundFile>,
+    pub(super) archived_todos: Vec<RootFile>,
     /// What the register that lists it must hear.
-    pub(super) listing: Option<Listing>,
-    state: Mutex<State>,
+    pub(super) list_updater: Option<ListUpdater>,
+    state: Mutex<SessionState>,
     /// The session stood in a session list and had no log when it was opened.
     unwritten: bool,
 }
@@ -78,35 +78,38 @@ pub struct SessionWriter {
 impl SessionWriter {
     /// The session.
     pub fn session(&self) -> SessionId {
-        self.tail().head.session.clone()
+        self.append_point().state.session.clone()
     }
 
     /// The sub-agent whose log this is; `None` means the main agent.
     pub fn agent(&self) -> Option<AgentId> {
-        self.tail().head.agent.clone()
+        self.append_point().state.agent.clone()
     }
 
     /// The log's present volume.
     pub fn path(&self) -> PathBuf {
-        self.tail().file.path.clone()
+        self.append_point().file.path.clone()
     }
 
     /// The entry that the next one will hang from, as far as is known without looking again.
     pub fn leaf(&self) -> Option<EntryId> {
-        self.tail().head.leaf.clone()
+        self.append_point().state.leaf.clone()
     }
 
     /// Where the session is in its life: created, resumed once it was opened again, and active from
     /// the next message on.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> SessionState {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the log amounts to so far, each response counted once. The first time the log is read
     /// from its beginning, record by record; after that, only what was added to it.
-    pub fn totals(&self) -> Result<Counted> {
-        let file = self.tail().file.clone();
-        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn totals(&self) -> Result<MessageCounts> {
+        let file = self.append_point().file.clone();
+        let mut tally = self
+            .log_totals
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         tally.count(&self.root, &file)
     }
 
@@ -124,22 +127,28 @@ impl SessionWriter {
         if drafts.is_empty() {
             return Ok(Vec::new());
         }
-        let writer = writer_of(&self.root)?;
+        let writer = layout_writer(&self.root)?;
         for draft in &drafts {
             let has_place = |name: &str| writer.has_place_for(&draft.body, name);
-            refuse_unknown(&self.root, writer.members(), has_place, &draft.members)?;
+            refuse_unknown(
+                &self.root,
+                writer.draft_members(),
+                has_place,
+                &draft.members,
+            )?;
         }
-        self.change(&Change::Append(drafts))
+        self.apply_change(&Change::Append(drafts))
     }
 
     /// The members of drafts that only this session's layout knows.
     pub fn known_members(&self) -> &'static [&'static str] {
-        self.root.layout.writer().map_or(&[], Writer::members)
+        self.root.layout.writer().map_or(&[], Writer::draft_members)
     }
 
     /// Whether the session's title is in the session list, and not in its log.
-    pub(crate) fn lists_title(&self) -> bool {
-        self.layout_writer().is_some_and(Writer::lists_title)
+    pub(crate) fn is_title_in_list(&self) -> bool {
+        self.layout_writer()
+            .is_some_and(Writer::title_in_session_list)
     }
 
     /// The part of the session's layout that writes.
@@ -153,13 +162,13 @@ impl SessionWriter {
             text: title.to_owned(),
             source: TitleSource::Custom,
         };
-        self.change(&Change::Append(vec![Draft::new(body)]))
+        self.apply_change(&Change::Append(vec![Draft::new(body)]))
             .map(drop)
     }
 
     /// Gives the session a label; an empty one takes it back.
     pub fn tag(&self, tag: &str) -> Result<()> {
-        self.change(&Change::Append(vec![Draft::new(Body::Tag {
+        self.apply_change(&Change::Append(vec![Draft::new(Body::Tag {
             text: tag.to_owned(),
         })]))
         .map(drop)
@@ -167,7 +176,7 @@ impl SessionWriter {
 
     /// Replaces what the agent sees of the conversation so far by a summary.
     pub fn compact(&self, summary: &str, tokens: Option<u64>) -> Result<Vec<Entry>> {
-        self.change(&Change::Compact {
+        self.apply_change(&Change::Compact {
             summary: summary.to_owned(),
             tokens,
         })
@@ -175,26 +184,27 @@ impl SessionWriter {
 
     /// Replaces the agent's todos.
     pub fn set_todos(&self, todos: &[Todo]) -> Result<()> {
-        self.change(&Change::SetTodos(todos.to_vec())).map(drop)
+        self.apply_change(&Change::SetTodos(todos.to_vec()))
+            .map(drop)
     }
 
     /// Begins a sub-agent that belongs to this session. Its log is made by its first entry.
     pub fn spawn(&self, spawn: &Spawn) -> Result<SessionWriter> {
-        let head = self.tail().head.clone();
+        let head = self.append_point().state.clone();
         if head.agent.is_some() || self.lone {
             return Err(Error::refused(
                 "a sub-agent needs a session in a root to belong to",
             ));
         }
-        let writer = writer_of(&self.root)?;
-        let artifact = writer.agent(&head, &spawn.agent)?;
+        let writer = layout_writer(&self.root)?;
+        let artifact = writer.new_agent_log(&head, &spawn.agent)?;
         let path = self.root.locate(&artifact)?;
-        self.root.guard(&path)?;
+        self.root.ensure_inside(&path)?;
         let shared = artifact.kind == ArtifactKind::SharedLog;
         let exists = match shared {
             false => jsonl::exists(&path)?,
             true => {
-                let sessions = Inventory::of(std::slice::from_ref(&self.root)).sessions;
+                let sessions = Inventory::scan(std::slice::from_ref(&self.root)).sessions;
                 let mut same = sessions.iter().filter(|files| files.id == head.session);
                 same.any(|files| files.has_agent(&spawn.agent))
             }
@@ -206,47 +216,47 @@ impl SessionWriter {
                 path.display()
             )));
         }
-        self.change(&Change::Spawn(spawn.clone()))?;
+        self.apply_change(&Change::Spawn(spawn.clone()))?;
         let made = jsonl::exists(&path)?;
-        let mut file = FoundFile::new(path, artifact.clone(), FileId::default());
+        let mut file = RootFile::new(path, artifact.clone(), FileId::default());
         if shared {
-            let name = share::agent_name(&head.session, &spawn.agent)?;
-            file.share = Some(Share::none(name).into());
+            let name = shared_log::agent_name(&head.session, &spawn.agent)?;
+            file.slice = Some(SessionSlice::empty(name).into());
         }
-        let beside = self.tail().head.beside.clone().into_iter();
+        let beside = self.append_point().state.attachments.clone().into_iter();
         let beside = beside.filter(|file| file.agent.as_ref() == Some(&spawn.agent));
-        let head = Head {
+        let head = AppendState {
             agent: Some(spawn.agent.clone()),
             cwd: head.cwd,
             git_branch: head.git_branch,
             version: head.version,
-            words: head.words,
-            beside: beside.collect(),
-            ..Head::new(head.session, artifact)
+            writer_state: head.writer_state,
+            attachments: beside.collect(),
+            ..AppendState::new(head.session, artifact)
         };
         let log = match made {
             false => None,
             true => {
-                let options = self.options.log(Create::Never);
+                let options = self.options.log_options(Create::Never);
                 Some(Arc::new(self.root.open_log(&file.path, options)?))
             }
         };
-        let mut tail = Tail::new(head, file, self.options.live_in(&self.root));
+        let mut tail = AppendPoint::new(head, file, self.options.allows_live(&self.root));
         if made {
             // Its layout has begun the log with what it was made for.
-            tail.forget();
+            tail.invalidate();
         }
         Ok(SessionWriter {
             root: self.root.clone(),
             options: self.options,
-            tally: Mutex::default(),
+            log_totals: Mutex::default(),
             zone: self.zone.clone(),
-            listing: Listing::of_new(writer, &tail.head),
+            list_updater: ListUpdater::for_new_log(writer, &tail.state),
             log: Mutex::new(log),
-            tail: Mutex::new(tail),
+            append_point: Mutex::new(tail),
             lone: false,
-            kept: Vec::new(),
-            state: Mutex::new(State::Created),
+            archived_todos: Vec::new(),
+            state: Mutex::new(SessionState::Created),
             unwritten: false,
         })
     }
@@ -261,14 +271,14 @@ impl SessionWriter {
         if !self.unwritten || open.is_some() {
             return Ok(true);
         }
-        let head = self.tail().head.clone();
+        let head = self.append_point().state.clone();
         let plan = self.plan(writer, &head, change)?;
         Ok(!self.split(&head, plan.edits)?.0.is_empty())
     }
 
     /// Plans a change against the log's present end, makes its edits, and reads back what was added.
-    fn change(&self, change: &Change) -> Result<Vec<Entry>> {
-        let writer = writer_of(&self.root)?;
+    fn apply_change(&self, change: &Change) -> Result<Vec<Entry>> {
+        let writer = layout_writer(&self.root)?;
         let touches_log = self.touches_log(writer, change)?;
         let mut written = Vec::new();
         let mut before = None;
@@ -280,9 +290,9 @@ impl SessionWriter {
             let mut expected = 0;
             places = log
                 .append_all_with(|end, handle| {
-                    let mut tail = self.tail();
+                    let mut tail = self.append_point();
                     if end != tail.end {
-                        self.others_wrote();
+                        self.invalidate_message_count();
                     }
                     tail.catch_up(&self.root, handle, end)?;
                     tail.expect_at(next_offset(handle, end));
@@ -292,27 +302,27 @@ impl SessionWriter {
                     {
                         tools::learn(&self.root, &mut tail, drafts)?;
                     }
-                    let plan = self.plan(writer, &tail.head, change)?;
-                    (written, others) = self.split(&tail.head, plan.edits)?;
+                    let plan = self.plan(writer, &tail.state, change)?;
+                    (written, others) = self.split(&tail.state, plan.edits)?;
                     title = plan.title;
-                    before = Some((tail.head.log.clone(), tail.head.last.clone()));
-                    expected = tail.head.end;
-                    let mut parted = Parted::new(writer, &written, handle, end)?;
+                    before = Some((tail.state.log.clone(), tail.state.last_message.clone()));
+                    expected = tail.state.end;
+                    let mut parted = SplitRecords::new(writer, &written, handle, end)?;
                     for record in plan.companion {
                         parted.begin(record)?;
                     }
-                    parted.write_companion(&self.root, &tail.head.log, self.options)?;
+                    parted.write_companion(&self.root, &tail.state.log, self.options)?;
                     tail.advance(&self.root, end, &written, &parted, plan.leaf);
-                    tail.head.words.extend(plan.words);
+                    tail.state.writer_state.extend(plan.writer_state);
                     Ok(parted.lines)
                 })
-                .inspect_err(|_| self.tail().forget())?;
+                .inspect_err(|_| self.append_point().invalidate())?;
             if places.first().is_some_and(|place| place.offset != expected) {
                 // Another program wrote in between, so ids may be others than was thought.
-                self.tail().forget();
+                self.append_point().invalidate();
             }
         } else {
-            let head = self.tail().head.clone();
+            let head = self.append_point().state.clone();
             let plan = self.plan(writer, &head, change)?;
             title = plan.title;
             let lines;
@@ -320,37 +330,42 @@ impl SessionWriter {
             if !lines.is_empty() {
                 // A sub-agent that shares the log begins in it.
                 let path = self.root.locate(&head.log)?;
-                append_parted(&self.root, &path, &lines, self.options)?;
+                append_with_companion(&self.root, &path, &lines, self.options)?;
             }
         }
         // A crash before this leaves the derived documents behind, never the log.
         let mut beside = Vec::new();
         for edit in others {
-            beside.extend(self.put(edit)?);
+            beside.extend(self.apply_edit(edit)?);
         }
         let places = places
             .into_iter()
             .map(|place| (place.offset, place.end - place.offset));
         let records = written.iter().zip(places);
         let mut entries = before.map_or_else(Vec::new, |(log, last)| {
-            decode(&self.root, &log, records, last)
+            decode_records(&self.root, &log, records, last)
         });
         if entries
             .iter()
             .any(|entry| matches!(entry.body, Body::Message(_)))
         {
-            *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::Active;
+            *self.state.lock().unwrap_or_else(PoisonError::into_inner) = SessionState::Active;
         }
-        self.list(change, &entries, title)?;
+        self.update_list(change, &entries, title)?;
         entries.append(&mut beside);
         // What the layout adds for its own program's sake was not asked for.
         entries.retain(|entry| !matches!(entry.body, Body::Resume { .. } | Body::Opaque { .. }));
         Ok(entries)
     }
 
-    pub(super) fn plan(&self, writer: &dyn Writer, head: &Head, change: &Change) -> Result<Plan> {
+    pub(super) fn plan(
+        &self,
+        writer: &dyn Writer,
+        head: &AppendState,
+        change: &Change,
+    ) -> Result<EditPlan> {
         let completed = match change {
-            Change::Append(drafts) => match writer.complete(head, drafts)? {
+            Change::Append(drafts) => match writer.complete_drafts(head, drafts)? {
                 Cow::Owned(drafts) => Some(Change::Append(drafts)),
                 Cow::Borrowed(_) => None,
             },
@@ -362,17 +377,17 @@ impl SessionWriter {
 
     /// Refuses links that readers could not follow: a parent that is not there or that the agent
     /// program does not know, and an id that is there already, which would make a ring.
-    fn check_links(&self, tail: &mut Tail, change: &Change) -> Result<()> {
+    fn check_links(&self, tail: &mut AppendPoint, change: &Change) -> Result<()> {
         let Change::Append(drafts) = change else {
             return Ok(());
         };
         let mut fresh: HashSet<&EntryId> = HashSet::new();
         for draft in drafts {
             if let Some(parent) = &draft.parent
-                && tail.head.leaf.as_ref() != Some(parent)
+                && tail.state.leaf.as_ref() != Some(parent)
                 && !fresh.contains(parent)
             {
-                match tail.knows(&self.root, parent)? {
+                match tail.find_id(&self.root, parent)? {
                     Some(true) => {}
                     Some(false) => {
                         return Err(Error::refused(format!(
@@ -389,7 +404,7 @@ impl SessionWriter {
             }
             if let Some(id) = &draft.id {
                 id.check()?;
-                let there = tail.knows(&self.root, id)?.is_some();
+                let there = tail.find_id(&self.root, id)?.is_some();
                 if there || !fresh.insert(id) {
                     return Err(Error::refused(format!(
                         "the id `{id}` is in the session already; nothing was written"
@@ -401,8 +416,12 @@ impl SessionWriter {
     }
 
     /// Tells the lines for this log from what is to be done to other files.
-    pub(super) fn split(&self, head: &Head, edits: Vec<Edit>) -> Result<(Vec<Vec<u8>>, Vec<Edit>)> {
-        let own = self.root.layout.place(&head.log);
+    pub(super) fn split(
+        &self,
+        head: &AppendState,
+        edits: Vec<Edit>,
+    ) -> Result<(Vec<Vec<u8>>, Vec<Edit>)> {
+        let own = self.root.layout.path_for(&head.log);
         let mut lines = Vec::new();
         let mut others = Vec::new();
         for edit in edits {
@@ -411,7 +430,7 @@ impl SessionWriter {
                 _ if self.lone => {
                     return Err(Error::refused(format!(
                         "{} lies outside of any root, so nothing can be kept beside it",
-                        self.root.layout.place(&head.log).display()
+                        self.root.layout.path_for(&head.log).display()
                     )));
                 }
                 other => others.push(other),
@@ -428,19 +447,19 @@ impl SessionWriter {
     }
 
     /// Changes a file beside the log; gives back the entries that were added to it.
-    fn put(&self, edit: Edit) -> Result<Vec<Entry>> {
+    fn apply_edit(&self, edit: Edit) -> Result<Vec<Entry>> {
         match edit {
             Edit::Append { path, lines } => {
-                let added = append_beside(&self.root, &path, &lines, self.options)?;
-                let head = &mut self.tail().head;
+                let added = append_to_sibling(&self.root, &path, &lines, self.options)?;
+                let head = &mut self.append_point().state;
                 let file = self.root.layout.classify(&path);
-                head.beside
-                    .extend(file.filter(|file| !head.beside.contains(file)));
+                head.attachments
+                    .extend(file.filter(|file| !head.attachments.contains(file)));
                 return Ok(added);
             }
             Edit::Create { path, bytes } => {
                 let path = self.root.path.join(path);
-                make_parent(&self.root, &path)?;
+                create_parent_dirs(&self.root, &path)?;
                 match jsonl::create_new(&path, &bytes) {
                     Err(Error::Io { source, .. })
                         if source.kind() == io::ErrorKind::AlreadyExists
@@ -453,17 +472,17 @@ impl SessionWriter {
             }
             Edit::Replace { path, bytes } => {
                 let path = self.root.path.join(path);
-                make_parent(&self.root, &path)?;
+                create_parent_dirs(&self.root, &path)?;
                 jsonl::replace(&path, &bytes, None)
             }
             Edit::SetMembers { path, members } => {
                 let path = self.root.path.join(path);
-                make_parent(&self.root, &path)?;
+                create_parent_dirs(&self.root, &path)?;
                 let members: Vec<(&str, &str)> = members
                     .iter()
                     .map(|(name, value)| (name.as_str(), value.as_str()))
                     .collect();
-                swap(&path, |old| {
+                replace_if_unchanged(&path, |old| {
                     let set = json::set_members(old.unwrap_or_default(), &members);
                     let set = set.or_else(|| json::set_members(b"{}", &members));
                     Ok::<_, Error>(set.unwrap_or_default())
@@ -475,39 +494,44 @@ impl SessionWriter {
 
     fn log(&self) -> Result<Arc<Log>> {
         let (path, shared) = {
-            let file = &self.tail().file;
-            (file.path.clone(), file.share.is_some())
+            let file = &self.append_point().file;
+            (file.path.clone(), file.slice.is_some())
         };
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = &*log {
             return Ok(Arc::clone(log));
         }
-        make_parent(&self.root, &path)?;
+        create_parent_dirs(&self.root, &path)?;
         let opened = match shared || self.unwritten {
-            false => self.root.open_log(&path, self.options.log(Create::New))?,
-            true => open_or_make(&self.root, &path, self.options)?,
+            false => self
+                .root
+                .open_log(&path, self.options.log_options(Create::New))?,
+            true => open_or_create(&self.root, &path, self.options)?,
         };
         Ok(Arc::clone(log.insert(Arc::new(opened))))
     }
 
-    pub(super) fn tail(&self) -> std::sync::MutexGuard<'_, Tail> {
-        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn append_point(&self) -> std::sync::MutexGuard<'_, AppendPoint> {
+        self.append_point
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The id that was asked for, where the layout makes another of it.
-pub(super) fn wanted(id: &str) -> BTreeMap<String, String> {
-    BTreeMap::from([(Head::WANTED.to_owned(), id.to_owned())])
+pub(super) fn requested_id_field(id: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([(AppendState::REQUESTED_ID.to_owned(), id.to_owned())])
 }
 
 /// What a new session's first record may need to say.
-fn words_of(new: &NewSession) -> BTreeMap<String, String> {
-    let mut words = wanted(new.wanted.as_deref().unwrap_or(new.id.as_str()));
+fn header_fields(new: &NewSession) -> BTreeMap<String, String> {
+    let mut words = requested_id_field(new.requested_id.as_deref().unwrap_or(new.id.as_str()));
     let title = new.title.iter().cloned();
-    words.extend(title.map(|title| (Head::TITLE.to_owned(), title)));
+    words.extend(title.map(|title| (AppendState::TITLE.to_owned(), title)));
     let members = new.members.iter();
     words.extend(members.map(|(name, value)| {
-        let text = json::string(value).map_or_else(|| value.clone(), |text| text.into_owned());
+        let text =
+            json::decode_string(value).map_or_else(|| value.clone(), |text| text.into_owned());
         (name.clone(), text)
     }));
     words
@@ -551,64 +575,64 @@ fn real_directory(path: &str) -> String {
 
 pub(super) fn plan(
     writer: &dyn Writer,
-    head: &Head,
+    head: &AppendState,
     change: &Change,
     now: Option<Timestamp>,
     zone: &TimeZone,
-) -> Result<Plan> {
-    stamped(now, zone, |stamp| writer.plan(head, change, stamp))
+) -> Result<EditPlan> {
+    with_plan_context(now, zone, |stamp| writer.plan(head, change, stamp))
 }
 
 /// Lets a writer know the time, and gives it fresh ids.
-pub(super) fn stamped<T>(
+pub(super) fn with_plan_context<T>(
     now: Option<Timestamp>,
     zone: &TimeZone,
-    work: impl FnOnce(&mut Stamp<'_>) -> T,
+    work: impl FnOnce(&mut PlanContext<'_>) -> T,
 ) -> T {
     let mut fresh = || uuid::Uuid::new_v4().to_string();
-    work(&mut Stamp {
+    work(&mut PlanContext {
         now: now.unwrap_or_else(Timestamp::now),
         zone: zone.clone(),
-        fresh: &mut fresh,
+        new_id: &mut fresh,
     })
 }
 
 /// Opens a log, or makes it if it is not there.
-pub(super) fn open_or_make(root: &Root, path: &Path, options: WriteOptions) -> Result<Log> {
-    match root.open_log(path, options.log(Create::New)) {
+pub(super) fn open_or_create(root: &Root, path: &Path, options: WriteOptions) -> Result<Log> {
+    match root.open_log(path, options.log_options(Create::New)) {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
-            root.open_log(path, options.log(Create::Never))
+            root.open_log(path, options.log_options(Create::Never))
         }
         opened => opened,
     }
 }
 
 /// A file that is there.
-pub(super) fn found(path: PathBuf, artifact: Artifact) -> Result<FoundFile> {
+pub(super) fn existing_file(path: PathBuf, artifact: Artifact) -> Result<RootFile> {
     let metadata =
         std::fs::symlink_metadata(&path).map_err(|error| Error::io("stat", &path, error))?;
-    Ok(FoundFile::new(path, artifact, FileId::from(&metadata)))
+    Ok(RootFile::new(path, artifact, FileId::from(&metadata)))
 }
 
 /// Adds lines to a log that several sessions lie in.
 pub(crate) fn append_shared(root: &Root, path: &Path, lines: &[Vec<u8>]) -> Result<()> {
-    append_parted(root, &root.path.join(path), lines, WriteOptions::default())
+    append_with_companion(root, &root.path.join(path), lines, WriteOptions::default())
 }
 
 /// Adds records to a log, and what it cannot say of them to its companion.
-pub(super) fn append_parted(
+pub(super) fn append_with_companion(
     root: &Root,
     path: &Path,
     records: &[Vec<u8>],
     options: WriteOptions,
 ) -> Result<()> {
-    let writer = writer_of(root)?;
-    make_parent(root, path)?;
+    let writer = layout_writer(root)?;
+    create_parent_dirs(root, path)?;
     let artifact = path.strip_prefix(&root.path).ok();
     let artifact = artifact.and_then(|path| root.layout.classify(path));
-    let log = open_or_make(root, path, options)?;
+    let log = open_or_create(root, path, options)?;
     log.append_all_with(|end, handle| {
-        let parted = Parted::new(writer, records, handle, end)?;
+        let parted = SplitRecords::new(writer, records, handle, end)?;
         if let Some(artifact) = &artifact {
             parted.write_companion(root, artifact, options)?;
         }
@@ -618,7 +642,7 @@ pub(super) fn append_parted(
 }
 
 /// Adds lines behind a log that is still what was seen, or to one that was not there.
-pub(crate) fn append_behind(
+pub(crate) fn append_if_unchanged(
     root: &Root,
     path: &Path,
     seen: Option<FileId>,
@@ -627,12 +651,12 @@ pub(crate) fn append_behind(
 ) -> Result<()> {
     let within = path;
     let path = root.path.join(path);
-    make_parent(root, &path)?;
+    create_parent_dirs(root, &path)?;
     let create = match seen {
         Some(_) => Create::Never,
         None => Create::New,
     };
-    let log = root.open_log(&path, options.log(create))?;
+    let log = root.open_log(&path, options.log_options(create))?;
     let added = log.append_all_with(|end, file| {
         let metadata = file.metadata();
         let metadata = metadata.map_err(|error| Error::io("stat", &path, error))?;
@@ -642,7 +666,7 @@ pub(crate) fn append_behind(
         let Some(artifact) = root.layout.classify(within) else {
             return Ok(lines);
         };
-        let parted = Parted::new(writer_of(root)?, &lines, file, end)?;
+        let parted = SplitRecords::new(layout_writer(root)?, &lines, file, end)?;
         parted.write_companion(root, &artifact, options)?;
         Ok(parted.lines)
     });
@@ -650,7 +674,7 @@ pub(crate) fn append_behind(
 }
 
 /// Adds lines to a log beside the session's own, and reads them back.
-pub(super) fn append_beside(
+pub(super) fn append_to_sibling(
     root: &Root,
     path: &Path,
     lines: &[Vec<u8>],
@@ -664,15 +688,20 @@ pub(super) fn append_beside(
         )));
     };
     let path = root.path.join(path);
-    make_parent(root, &path)?;
-    let places = open_or_make(root, &path, options)?.append_all(lines)?;
+    create_parent_dirs(root, &path)?;
+    let places = open_or_create(root, &path, options)?.append_all(lines)?;
     let places = places
         .into_iter()
         .map(|place| (place.offset, place.end - place.offset));
-    Ok(decode(root, &artifact, lines.iter().zip(places), None))
+    Ok(decode_records(
+        root,
+        &artifact,
+        lines.iter().zip(places),
+        None,
+    ))
 }
 
-pub(super) fn writer_of(root: &Root) -> Result<&'static dyn Writer> {
+pub(super) fn layout_writer(root: &Root) -> Result<&'static dyn Writer> {
     root.layout.writer().ok_or_else(|| {
         Error::refused(format!(
             "annals reads the layout {} but does not write it",
@@ -682,11 +711,11 @@ pub(super) fn writer_of(root: &Root) -> Result<&'static dyn Writer> {
 }
 
 /// Makes the directories above a file of a root, without following links out of it.
-pub(super) fn make_parent(root: &Root, path: &Path) -> Result<()> {
+pub(super) fn create_parent_dirs(root: &Root, path: &Path) -> Result<()> {
     let Some(parent) = path.parent() else {
         return Ok(());
     };
-    root.guard(path)?;
+    root.ensure_inside(path)?;
     jsonl::ensure_dir(parent)
 }
 
@@ -700,16 +729,16 @@ impl WriteOptions {
     }
 
     /// Whether to write beside other programs: where they take locks, nothing speaks against it.
-    fn live_in(self, root: &Root) -> bool {
+    fn allows_live(self, root: &Root) -> bool {
         self.live || root.layout.has_lock_files()
     }
 
-    pub(super) fn log(self, create: Create) -> Options {
-        Options {
+    pub(super) fn log_options(self, create: Create) -> AppendOptions {
+        AppendOptions {
             durability: self.durability,
             create,
             network: self.network,
-            ..Options::default()
+            ..AppendOptions::default()
         }
     }
 }

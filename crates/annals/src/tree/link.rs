@@ -2,42 +2,42 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::model::{Fact, Flaw, FlawKind, Key, KeyMap, Link, Outline};
+use crate::model::{EntryKey, Fact, Flaw, FlawKind, KeyMap, Link, Outline};
 
 use super::Scope;
 
 /// The parent links of one log, made sound.
 #[derive(Debug)]
-pub(super) struct Links {
+pub(super) struct ParentLinks {
     /// What each outline is to the tree.
-    places: Vec<Place>,
+    places: Vec<NodeKind>,
     ids: IdIndex,
     /// Entries of the main tree, parents before children.
     pub(super) order: Vec<usize>,
-    strands: Vec<Vec<usize>>,
+    sidechains: Vec<Vec<usize>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum NodeKind {
     /// Beside the tree: it has no id, or a later entry takes its place.
-    Aside,
+    OutsideTree,
     /// In the main tree.
     Node { parent: Option<usize> },
     /// In a sub-agent's strand.
-    Strand,
+    Sidechain,
 }
 
-impl Links {
+impl ParentLinks {
     pub(super) fn parent(&self, entry: usize) -> Option<usize> {
         match self.places.get(entry) {
-            Some(Place::Node { parent }) => *parent,
+            Some(NodeKind::Node { parent }) => *parent,
             _ => None,
         }
     }
 
-    pub(super) fn find(&self, key: Key) -> Option<usize> {
+    pub(super) fn find(&self, key: EntryKey) -> Option<usize> {
         let at = self.ids.last(key)?;
-        matches!(self.places.get(at), Some(Place::Node { .. })).then_some(at)
+        matches!(self.places.get(at), Some(NodeKind::Node { .. })).then_some(at)
     }
 
     /// For each entry whether it is `entry` or descends from it by its parents. What a compaction continues
@@ -66,27 +66,27 @@ impl Links {
         self.order.iter().copied().filter(|&at| counts(at)).max()
     }
 
-    pub(super) fn strands(&self) -> &[Vec<usize>] {
-        &self.strands
+    pub(super) fn sidechains(&self) -> &[Vec<usize>] {
+        &self.sidechains
     }
 }
 
-pub(super) fn resolve(outlines: &[Outline], scope: Scope, flaws: &mut Vec<Flaw>) -> Links {
-    let ids = IdIndex::of(outlines);
-    let counts = counting(outlines, &ids, flaws);
+pub(super) fn resolve(outlines: &[Outline], scope: Scope, flaws: &mut Vec<Flaw>) -> ParentLinks {
+    let ids = IdIndex::from_outlines(outlines);
+    let counts = counted_entries(outlines, &ids, flaws);
     let mut parents: Vec<Option<usize>> = (0..outlines.len())
         .map(|at| ids.parent(outlines, at))
         .collect();
     let in_tree = |at: usize| counts.get(at) == Some(&true);
     let cut = cut_cycles(outlines, &mut parents, &in_tree, flaws);
     let order = parents_first(&parents, &in_tree);
-    let mut links = Links {
-        places: vec![Place::Aside; outlines.len()],
+    let mut links = ParentLinks {
+        places: vec![NodeKind::OutsideTree; outlines.len()],
         ids,
         order,
-        strands: Vec::new(),
+        sidechains: Vec::new(),
     };
-    place(outlines, scope, &parents, &mut links);
+    assign_places(outlines, scope, &parents, &mut links);
     for &at in &links.order {
         let Some(outline) = outlines.get(at) else {
             continue;
@@ -99,7 +99,7 @@ pub(super) fn resolve(outlines: &[Outline], scope: Scope, flaws: &mut Vec<Flaw>)
     }
     links
         .order
-        .retain(|&at| matches!(links.places.get(at), Some(Place::Node { .. })));
+        .retain(|&at| matches!(links.places.get(at), Some(NodeKind::Node { .. })));
     links
 }
 
@@ -109,17 +109,17 @@ pub(crate) struct IdIndex {
     /// The last entry of each id.
     last: KeyMap<usize>,
     /// Each entry that has the id of an earlier one, and that earlier one; in file order.
-    again: Vec<(usize, usize)>,
+    duplicates: Vec<(usize, usize)>,
     /// All entries of the ids that [`Fact::RepeatedId`] tells of, in file order.
     repeated: KeyMap<Vec<usize>>,
 }
 
 impl IdIndex {
     /// Reads the ids of a log's outlines.
-    pub(crate) fn of(outlines: &[Outline]) -> Self {
+    pub(crate) fn from_outlines(outlines: &[Outline]) -> Self {
         let mut ids = IdIndex {
             last: KeyMap::with_capacity_and_hasher(outlines.len(), Default::default()),
-            again: Vec::new(),
+            duplicates: Vec::new(),
             repeated: KeyMap::default(),
         };
         for (at, outline) in outlines.iter().enumerate() {
@@ -127,7 +127,7 @@ impl IdIndex {
             let Some(earlier) = ids.last.insert(key, at) else {
                 continue;
             };
-            ids.again.push((at, earlier));
+            ids.duplicates.push((at, earlier));
             if outline.facts.contains(&Fact::RepeatedId) {
                 let all = ids.repeated.entry(key).or_insert_with(|| vec![earlier]);
                 all.push(at);
@@ -137,7 +137,7 @@ impl IdIndex {
     }
 
     /// The last entry of an id.
-    pub(crate) fn last(&self, key: Key) -> Option<usize> {
+    pub(crate) fn last(&self, key: EntryKey) -> Option<usize> {
         self.last.get(&key).copied()
     }
 
@@ -160,9 +160,9 @@ impl IdIndex {
 }
 
 /// Which entries count: of those of one id the last does, or all if the id is repeated.
-fn counting(outlines: &[Outline], ids: &IdIndex, flaws: &mut Vec<Flaw>) -> Vec<bool> {
+fn counted_entries(outlines: &[Outline], ids: &IdIndex, flaws: &mut Vec<Flaw>) -> Vec<bool> {
     let mut counts: Vec<bool> = outlines.iter().map(|one| one.key.is_some()).collect();
-    for &(at, earlier) in &ids.again {
+    for &(at, earlier) in &ids.duplicates {
         let (Some(outline), Some(before)) = (outlines.get(at), outlines.get(earlier)) else {
             continue;
         };
@@ -248,7 +248,12 @@ fn parents_first(parents: &[Option<usize>], in_tree: &impl Fn(usize) -> bool) ->
 }
 
 /// Tells the main tree from the strands of sub-agents.
-fn place(outlines: &[Outline], scope: Scope, parents: &[Option<usize>], links: &mut Links) {
+fn assign_places(
+    outlines: &[Outline],
+    scope: Scope,
+    parents: &[Option<usize>],
+    links: &mut ParentLinks,
+) {
     let mut strand_of: HashMap<usize, usize> = HashMap::new();
     let mut by_agent: HashMap<&str, usize> = HashMap::new();
     for &at in &links.order {
@@ -262,28 +267,28 @@ fn place(outlines: &[Outline], scope: Scope, parents: &[Option<usize>], links: &
         let strand = match (scope, outline.sidechain, &outline.agent) {
             (Scope::Agent, _, _) | (_, false, _) => None,
             (Scope::Main, true, Some(agent)) => {
-                let next = links.strands.len();
+                let next = links.sidechains.len();
                 Some(*by_agent.entry(agent.as_str()).or_insert(next))
             }
             (Scope::Main, true, None) => match (inherited, parent) {
                 (Some(strand), _) => Some(strand),
                 (None, Some(_)) => None,
-                (None, None) => Some(links.strands.len()),
+                (None, None) => Some(links.sidechains.len()),
             },
         };
         let place = match strand {
             Some(strand) => {
-                if strand == links.strands.len() {
-                    links.strands.push(Vec::new());
+                if strand == links.sidechains.len() {
+                    links.sidechains.push(Vec::new());
                 }
-                if let Some(entries) = links.strands.get_mut(strand) {
+                if let Some(entries) = links.sidechains.get_mut(strand) {
                     entries.push(at);
                 }
                 strand_of.insert(at, strand);
-                Place::Strand
+                NodeKind::Sidechain
             }
             // The main tree never hangs from a strand.
-            None => Place::Node {
+            None => NodeKind::Node {
                 parent: parent.filter(|parent| !strand_of.contains_key(parent)),
             },
         };
@@ -291,7 +296,7 @@ fn place(outlines: &[Outline], scope: Scope, parents: &[Option<usize>], links: &
             *slot = place;
         }
     }
-    for entries in &mut links.strands {
+    for entries in &mut links.sidechains {
         entries.sort_unstable();
     }
 }

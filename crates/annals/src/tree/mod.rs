@@ -17,7 +17,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use jiff::Timestamp;
 
-use crate::model::{AgentId, Fact, Flaw, Key, Kind, Outline};
+use crate::model::{AgentId, EntryKey, Fact, Flaw, Outline, OutlineKind};
 
 pub(crate) use link::IdIndex;
 pub(crate) use title::one_line;
@@ -40,7 +40,7 @@ pub struct Tree {
     /// Every root-to-leaf path, in file order of the leaves.
     pub conversations: Vec<Conversation>,
     /// Sub-agents whose entries stand in this log.
-    pub strands: Vec<Strand>,
+    pub sidechains: Vec<Sidechain>,
     /// Where the agent program would go on: the conversation, as an index.
     pub resume: Option<usize>,
     /// The entry from which it would go on. It may lie within the conversation: what follows it there
@@ -73,13 +73,13 @@ pub struct Conversation {
 /// A sub-agent's entries within another agent's log.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Strand {
+pub struct Sidechain {
     /// The agent's id, where its entries tell it.
     pub agent: Option<AgentId>,
     /// Its entries, in file order.
     pub entries: Vec<usize>,
     /// The tool call that spawned it.
-    pub call: Option<Key>,
+    pub call: Option<EntryKey>,
 }
 
 impl Tree {
@@ -99,16 +99,16 @@ impl Tree {
         let conversations = conversations(&turns);
         let resume_entry = resume_entry(outlines, scope, &links);
         let resume = resume_entry.and_then(|tip| {
-            let turn = turns.leaf_turn(turns.of(tip)?);
+            let turn = turns.leaf_turn(turns.turn_at(tip)?);
             conversations
                 .iter()
                 .position(|conversation| conversation.turn == turn)
         });
-        let strands = strands(outlines, &links);
+        let strands = find_sidechains(outlines, &links);
         let parents = (0..outlines.len()).map(|at| links.parent(at)).collect();
         let tree = Tree {
             conversations,
-            strands,
+            sidechains: strands,
             resume,
             resume_entry,
             flaws,
@@ -118,14 +118,14 @@ impl Tree {
     }
 
     /// Whether the conversation went on after the turn that holds `entry`.
-    pub(crate) fn goes_on_after(&self, entry: usize) -> bool {
-        let turn = self.turns.of(entry);
-        turn.is_some_and(|turn| self.turns.goes_on(turn))
+    pub(crate) fn continues_after(&self, entry: usize) -> bool {
+        let turn = self.turns.turn_at(entry);
+        turn.is_some_and(|turn| self.turns.has_children(turn))
     }
 
     /// The entries from the root to the end of the turn from which the agent program would go on.
     pub(crate) fn resumed_path(&self) -> Option<Vec<usize>> {
-        Some(self.turns.path(self.turns.of(self.resume_entry?)?))
+        Some(self.turns.path(self.turns.turn_at(self.resume_entry?)?))
     }
 
     /// The entries of the conversation that would be resumed which come after [`Tree::resume_entry`].
@@ -134,7 +134,7 @@ impl Tree {
         let (Some(conversation), Some(entry)) = (resumed, self.resume_entry) else {
             return Vec::new();
         };
-        let turn = self.turns.of(entry);
+        let turn = self.turns.turn_at(entry);
         let before = turn.map_or(0, |turn| self.turns.path(turn).len());
         let mut below: HashSet<usize> = HashSet::from([entry]);
         let mut after = Vec::new();
@@ -149,7 +149,7 @@ impl Tree {
     }
 
     /// The first entries of all conversations, in file order.
-    pub(crate) fn beginnings(&self) -> BTreeSet<usize> {
+    pub(crate) fn first_entries(&self) -> BTreeSet<usize> {
         let firsts: Vec<Option<usize>> = self.turns.inherit(|entries, above| match above {
             Some(Some(first)) => Some(*first),
             _ => entries.first().copied(),
@@ -166,7 +166,7 @@ impl Tree {
     /// The entries from the root to the turn that holds `entry`, and of that turn only what comes
     /// before it or belongs to the same response. `None` if the entry stands beside the tree.
     pub fn path_to(&self, entry: usize) -> Option<Vec<usize>> {
-        let turn = self.turns.of(entry)?;
+        let turn = self.turns.turn_at(entry)?;
         let mut path = self.turns.path(turn);
         let end = path.iter().rposition(|&at| at == entry)?;
         path.truncate(end + 1);
@@ -180,7 +180,7 @@ impl Tree {
         if let Some(found) = self.conversations.iter().position(ends) {
             return Some(found);
         }
-        let below = self.turns.below(self.turns.of(entry)?);
+        let below = self.turns.descendants(self.turns.turn_at(entry)?);
         let mut through = self
             .conversations
             .iter()
@@ -195,9 +195,11 @@ impl Tree {
     /// How many of a conversation's messages come after its first turn.
     ///
     /// The first turn of a window on a log may be cut in two; what comes after it is whole.
-    pub(crate) fn settled_messages(&self, conversation: &Conversation) -> usize {
-        let about = self.turns.about(conversation.turn);
-        conversation.messages.saturating_sub(about.opening)
+    pub(crate) fn messages_after_first_turn(&self, conversation: &Conversation) -> usize {
+        let about = self.turns.path_info(conversation.turn);
+        conversation
+            .messages
+            .saturating_sub(about.first_turn_messages)
     }
 
     /// The entries of a conversation's last turn.
@@ -206,15 +208,15 @@ impl Tree {
     }
 
     /// The shape of the tree for drawing: runs of turns between the places where paths part.
-    pub fn limbs(&self) -> Vec<Limb> {
-        self.turns.limbs(&self.conversations)
+    pub fn segments(&self) -> Vec<Segment> {
+        self.turns.segments(&self.conversations)
     }
 }
 
 /// A stretch of a tree without branches.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Limb {
+pub struct Segment {
     /// The limb it grows from, as an index into the list of limbs; limbs come after their parents.
     pub parent: Option<usize>,
     /// Its entries in order.
@@ -227,7 +229,7 @@ fn conversations(turns: &Turns) -> Vec<Conversation> {
     let mut found: Vec<Conversation> = turns
         .leaves()
         .filter_map(|turn| {
-            let about = turns.about(turn);
+            let about = turns.path_info(turn);
             Some(Conversation {
                 leaf: about.leaf?,
                 tip: turns.tip(turn)?,
@@ -248,16 +250,17 @@ fn conversations(turns: &Turns) -> Vec<Conversation> {
 /// The search starts at the last prompt or reply in file order and takes the newest of it and its
 /// descendants. If the log names a leaf and that entry does not descend from it, the named leaf itself is
 /// the answer. Side chains count only if there is nothing else.
-fn resume_entry(outlines: &[Outline], scope: Scope, links: &link::Links) -> Option<usize> {
+fn resume_entry(outlines: &[Outline], scope: Scope, links: &link::ParentLinks) -> Option<usize> {
     let outline = |at: usize| outlines.get(at);
     let main =
         |at: usize| outline(at).is_some_and(|outline| scope == Scope::Agent || !outline.sidechain);
     let says = |at: usize| {
         outline(at).is_some_and(|outline| {
-            matches!(outline.kind, Kind::User | Kind::Assistant) && !outline.lacks_id()
+            matches!(outline.kind, OutlineKind::User | OutlineKind::Assistant)
+                && !outline.lacks_id()
         })
     };
-    let said = |at: usize| outline(at).is_some_and(|outline| outline.kind != Kind::Other);
+    let said = |at: usize| outline(at).is_some_and(|outline| outline.kind != OutlineKind::Other);
     let start = links
         .last_in_file(|at| main(at) && says(at))
         .or_else(|| links.last_in_file(|at| main(at) && said(at)))
@@ -274,7 +277,7 @@ fn resume_entry(outlines: &[Outline], scope: Scope, links: &link::Links) -> Opti
     }
     let named = named_leaf(outlines).and_then(|leaf| links.find(leaf));
     let named = named.filter(|&at| {
-        outline(at).is_some_and(|one| !is_skipped(one) && one.kind != Kind::Compaction)
+        outline(at).is_some_and(|one| !is_skipped(one) && one.kind != OutlineKind::Compaction)
     });
     match named {
         Some(named) if links.descendants(outlines, named).get(newest) != Some(&true) => Some(named),
@@ -283,9 +286,9 @@ fn resume_entry(outlines: &[Outline], scope: Scope, links: &link::Links) -> Opti
 }
 
 /// The leaf that the log names last. A compaction takes back what was named before it.
-pub(crate) fn named_leaf(outlines: &[Outline]) -> Option<Key> {
+pub(crate) fn named_leaf(outlines: &[Outline]) -> Option<EntryKey> {
     let after = outlines.iter().rev();
-    let mut after = after.take_while(|outline| outline.kind != Kind::Compaction);
+    let mut after = after.take_while(|outline| outline.kind != OutlineKind::Compaction);
     after.find_map(|outline| {
         outline.facts.iter().find_map(|fact| match fact {
             Fact::Resume(leaf) => Some(*leaf),
@@ -299,19 +302,19 @@ fn is_skipped(outline: &Outline) -> bool {
     let skips = |fact: &Fact| {
         matches!(
             fact,
-            Fact::Stranger | Fact::Untyped | Fact::NewerType | Fact::NoId
+            Fact::UnlinkedType | Fact::Untyped | Fact::NewerType | Fact::NoId
         )
     };
     outline.facts.iter().any(skips)
 }
 
-fn strands(outlines: &[Outline], links: &link::Links) -> Vec<Strand> {
-    let mut strands: Vec<Strand> = Vec::new();
-    for entries in links.strands() {
+fn find_sidechains(outlines: &[Outline], links: &link::ParentLinks) -> Vec<Sidechain> {
+    let mut strands: Vec<Sidechain> = Vec::new();
+    for entries in links.sidechains() {
         let agent = entries
             .iter()
             .find_map(|&at| outlines.get(at)?.agent.clone());
-        strands.push(Strand {
+        strands.push(Sidechain {
             agent,
             entries: entries.clone(),
             call: None,
@@ -323,7 +326,7 @@ fn strands(outlines: &[Outline], links: &link::Links) -> Vec<Strand> {
     }
     let mut delegations = std::collections::HashMap::new();
     for fact in outlines.iter().flat_map(|outline| &outline.facts) {
-        if let Fact::Delegates(made) = fact
+        if let Fact::Delegation(made) = fact
             && let Some(prompt) = made.prompt
         {
             delegations
@@ -339,7 +342,7 @@ fn strands(outlines: &[Outline], links: &link::Links) -> Vec<Strand> {
             .and_then(|&at| outlines.get(at))
             .map(|first| &first.facts);
         let asked = facts.into_iter().flatten().find_map(|fact| match fact {
-            Fact::Asked(prompt) => Some(*prompt),
+            Fact::AgentPrompt(prompt) => Some(*prompt),
             _ => None,
         });
         // Two calls with one prompt: the first agent came from the first call.
@@ -351,22 +354,27 @@ fn strands(outlines: &[Outline], links: &link::Links) -> Vec<Strand> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Kind, Link, Reply, ResponseKey, Span};
+    use crate::model::{Link, OutlineKind, Reply, ResponseKey, Span};
 
-    fn said(number: u64, parent: Option<u64>, kind: Kind, response: Option<&str>) -> Outline {
-        let mut outline = Outline::at(Span {
+    fn said(
+        number: u64,
+        parent: Option<u64>,
+        kind: OutlineKind,
+        response: Option<&str>,
+    ) -> Outline {
+        let mut outline = Outline::new(Span {
             offset: number * 100,
             len: 100,
             line: number,
         });
-        let key = |number: u64| Key::of(&format!("entry {number}"));
+        let key = |number: u64| EntryKey::from_text(&format!("entry {number}"));
         outline.kind = kind;
-        outline.human = kind == Kind::User;
+        outline.human = kind == OutlineKind::User;
         outline.key = Some(key(number));
         outline.link = parent.map_or(Link::None, |parent| Link::Parent(key(parent)));
         outline.reply = response.map(|response| {
             Box::new(Reply {
-                response: Some(ResponseKey::of(response, "")),
+                response: Some(ResponseKey::new(response, "")),
                 ..Reply::default()
             })
         });
@@ -374,13 +382,13 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_from_within_a_reply_leaves_the_rest_of_the_reply_on_another_branch() {
+    fn prompt_within_a_reply_splits_the_reply_into_branches() {
         let log = [
-            said(1, None, Kind::User, None),
-            said(2, Some(1), Kind::Assistant, Some("reply")),
-            said(3, Some(2), Kind::Assistant, Some("reply")),
-            said(4, Some(2), Kind::User, None),
-            said(5, Some(4), Kind::Assistant, Some("other")),
+            said(1, None, OutlineKind::User, None),
+            said(2, Some(1), OutlineKind::Assistant, Some("reply")),
+            said(3, Some(2), OutlineKind::Assistant, Some("reply")),
+            said(4, Some(2), OutlineKind::User, None),
+            said(5, Some(4), OutlineKind::Assistant, Some("other")),
         ];
         let tree = Tree::build(&log, Scope::Main);
         let paths: Vec<Vec<usize>> = tree

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use crate::model::{Fact, Key, Outline, TitleSource};
+use crate::model::{EntryKey, Fact, Outline, TitleSource};
 
 use super::{Conversation, Tree};
 
 /// Longest title that is made of a prompt, in characters.
-const LONGEST: usize = 40;
+const MAX_TITLE_CHARS: usize = 40;
 
 /// What a conversation is called, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,14 +32,14 @@ pub struct Titles<'a> {
 impl<'a> Titles<'a> {
     /// Finds the titles. `elsewhere` holds summaries from other files by the leaf they name, and
     /// `asides` what else is said about the session outside of its log.
-    pub fn of(
+    pub fn new(
         outlines: &'a [Outline],
         tree: &'a Tree,
-        elsewhere: &'a HashMap<Key, Box<str>>,
+        elsewhere: &'a HashMap<EntryKey, Box<str>>,
         asides: &'a [Fact],
     ) -> Self {
         let mut given: Option<Title> = None;
-        let mut here: HashMap<Key, &'a str> = HashMap::new();
+        let mut here: HashMap<EntryKey, &'a str> = HashMap::new();
         let logged = outlines.iter().flat_map(|outline| &outline.facts);
         for fact in logged.chain(asides) {
             match fact {
@@ -102,7 +102,7 @@ impl<'a> Titles<'a> {
                 source: TitleSource::Summary,
             });
         }
-        let prompt = self.tree.turns.about(conversation.turn).prompt?;
+        let prompt = self.tree.turns.path_info(conversation.turn).prompt?;
         let text = self.outlines.get(prompt)?.prompt()?;
         Some(Title {
             text: shorten(text),
@@ -111,7 +111,7 @@ impl<'a> Titles<'a> {
     }
 
     /// Neither the session nor a summary gives a conversation its title.
-    pub(crate) fn is_open(&self, conversation: &Conversation) -> bool {
+    pub(crate) fn is_untitled(&self, conversation: &Conversation) -> bool {
         let summary = self.summaries.get(conversation.turn).copied().flatten();
         self.given.is_none() && summary.is_none()
     }
@@ -137,10 +137,10 @@ impl<'a> Titles<'a> {
 /// A prompt as a title: one line, cut at forty characters.
 pub fn shorten(text: &str) -> String {
     let line = one_line(text);
-    if line.len() <= LONGEST {
+    if line.len() <= MAX_TITLE_CHARS {
         return line;
     }
-    match line.char_indices().nth(LONGEST) {
+    match line.char_indices().nth(MAX_TITLE_CHARS) {
         Some((end, _)) => {
             let head = line.get(..end).unwrap_or(&line);
             // A joiner joins nothing there.

@@ -2,10 +2,10 @@
 
 use jiff::Timestamp;
 
-use crate::model::{KeyMap, Kind, Outline, ResponseKey};
+use crate::model::{KeyMap, Outline, OutlineKind, ResponseKey};
 
-use super::link::Links;
-use super::{Conversation, Limb};
+use super::link::ParentLinks;
+use super::{Conversation, Segment};
 
 /// The turns of one log and how they hang together.
 #[derive(Debug, Default)]
@@ -25,13 +25,13 @@ struct Turn {
     /// Its last entry in file order.
     tip: Option<usize>,
     /// Holds or leads to something that a person typed or a model answered.
-    real: bool,
-    about: About,
+    has_content: bool,
+    path_info: PathInfo,
 }
 
 /// What is known of the path from the root to a turn.
 #[derive(Clone, Debug, Default)]
-pub(super) struct About {
+pub(super) struct PathInfo {
     pub(super) leaf: Option<usize>,
     pub(super) messages: usize,
     pub(super) started: Option<Timestamp>,
@@ -39,42 +39,42 @@ pub(super) struct About {
     pub(super) updated: Option<Timestamp>,
     pub(super) branch: Option<usize>,
     /// How many of the messages are in the first turn.
-    pub(super) opening: usize,
+    pub(super) first_turn_messages: usize,
     /// The first prompt of the path.
     pub(super) prompt: Option<usize>,
 }
 
-pub(super) fn group(outlines: &[Outline], links: &Links) -> Turns {
+pub(super) fn group(outlines: &[Outline], links: &ParentLinks) -> Turns {
     let mut turns = Turns {
         turns: Vec::new(),
         turn_of: vec![None; outlines.len()],
     };
     let mut calls: KeyMap<usize> = KeyMap::default();
-    let asked = asked_again(outlines, links);
+    let asked = branched_replies(outlines, links);
     for &at in &links.order {
         let Some(outline) = outlines.get(at) else {
             continue;
         };
         let parent = links.parent(at);
-        let above = parent.and_then(|parent| turns.of(parent));
+        let above = parent.and_then(|parent| turns.turn_at(parent));
         let joins =
             above
                 .and_then(|above| turns.turns.get(above))
                 .is_some_and(|turn| match outline.kind {
-                    Kind::System | Kind::Other => true,
-                    Kind::Assistant => {
+                    OutlineKind::System | OutlineKind::Other => true,
+                    OutlineKind::Assistant => {
                         let response = outline.reply.as_ref().and_then(|reply| reply.response);
                         let broken = parent.and_then(|parent| asked.get(parent)) == Some(&true);
                         let fits = response
                             .zip(turn.response)
-                            .is_some_and(|(one, other)| one.fits(&other));
+                            .is_some_and(|(one, other)| one.matches(&other));
                         fits && !broken
                     }
-                    Kind::User => outline
+                    OutlineKind::User => outline
                         .results
                         .iter()
                         .any(|call| calls.get(call).copied() == above),
-                    Kind::Compaction => false,
+                    OutlineKind::Compaction => false,
                 });
         let turn = match above.filter(|_| joins) {
             Some(turn) => turn,
@@ -85,15 +85,15 @@ pub(super) fn group(outlines: &[Outline], links: &Links) -> Turns {
         }
         turns.join(turn, at);
     }
-    turns.fold_unreal(outlines);
-    turns.arrange(outlines, links);
-    turns.describe(outlines);
+    turns.merge_empty_turns(outlines);
+    turns.sort_entries(outlines, links);
+    turns.fill_path_info(outlines);
     turns
 }
 
 /// For each entry whether it is a line of a reply from which a person asked something else: what the
 /// reply went on to say is another branch.
-fn asked_again(outlines: &[Outline], links: &Links) -> Vec<bool> {
+fn branched_replies(outlines: &[Outline], links: &ParentLinks) -> Vec<bool> {
     let human = |at: &&usize| outlines.get(**at).is_some_and(|outline| outline.human);
     let parents = links
         .order
@@ -103,7 +103,7 @@ fn asked_again(outlines: &[Outline], links: &Links) -> Vec<bool> {
     let answers = |at: &usize| {
         outlines
             .get(*at)
-            .is_some_and(|outline| outline.kind == Kind::Assistant)
+            .is_some_and(|outline| outline.kind == OutlineKind::Assistant)
     };
     let mut asked = vec![false; outlines.len()];
     for parent in parents.filter(answers) {
@@ -115,14 +115,14 @@ fn asked_again(outlines: &[Outline], links: &Links) -> Vec<bool> {
 }
 
 impl Turns {
-    pub(super) fn of(&self, entry: usize) -> Option<usize> {
+    pub(super) fn turn_at(&self, entry: usize) -> Option<usize> {
         self.turn_of.get(entry).copied().flatten()
     }
 
-    pub(super) fn about(&self, turn: usize) -> About {
+    pub(super) fn path_info(&self, turn: usize) -> PathInfo {
         self.turns
             .get(turn)
-            .map(|turn| turn.about.clone())
+            .map(|turn| turn.path_info.clone())
             .unwrap_or_default()
     }
 
@@ -133,7 +133,7 @@ impl Turns {
     }
 
     /// Whether other turns follow a turn.
-    pub(super) fn goes_on(&self, turn: usize) -> bool {
+    pub(super) fn has_children(&self, turn: usize) -> bool {
         self.turns.get(turn).is_some_and(|turn| turn.children > 0)
     }
 
@@ -162,7 +162,7 @@ impl Turns {
     }
 
     /// For each turn whether it is `turn` or comes after it.
-    pub(super) fn below(&self, turn: usize) -> Vec<bool> {
+    pub(super) fn descendants(&self, turn: usize) -> Vec<bool> {
         let mut below: Vec<bool> = Vec::with_capacity(self.turns.len());
         // Children have larger numbers than their parents.
         for (at, this) in self.turns.iter().enumerate() {
@@ -214,7 +214,7 @@ impl Turns {
         values
     }
 
-    pub(super) fn limbs(&self, conversations: &[Conversation]) -> Vec<Limb> {
+    pub(super) fn segments(&self, conversations: &[Conversation]) -> Vec<Segment> {
         // The conversation that ends with each turn.
         let mut ends: Vec<Option<usize>> = vec![None; self.turns.len()];
         for (at, conversation) in conversations.iter().enumerate() {
@@ -222,7 +222,7 @@ impl Turns {
                 *end = Some(at);
             }
         }
-        let mut limbs: Vec<Limb> = Vec::new();
+        let mut limbs: Vec<Segment> = Vec::new();
         let mut limb_of: Vec<usize> = Vec::with_capacity(self.turns.len());
         for (at, turn) in self.turns.iter().enumerate() {
             let parent = turn.parent;
@@ -232,7 +232,7 @@ impl Turns {
             let limb = match parent.and_then(|parent| limb_of.get(parent).copied()) {
                 Some(limb) if alone => limb,
                 grown => {
-                    limbs.push(Limb {
+                    limbs.push(Segment {
                         parent: grown,
                         entries: Vec::new(),
                         conversation: None,
@@ -257,8 +257,8 @@ impl Turns {
             children: 0,
             response,
             tip: None,
-            real: false,
-            about: About::default(),
+            has_content: false,
+            path_info: PathInfo::default(),
         });
         self.turns.len() - 1
     }
@@ -274,22 +274,26 @@ impl Turns {
 
     /// Turns that lead to nothing a person typed or a model answered are no branches: what is in
     /// them goes to the turn above.
-    fn fold_unreal(&mut self, outlines: &[Outline]) {
+    fn merge_empty_turns(&mut self, outlines: &[Outline]) {
         let counts = |&entry: &usize| {
             outlines.get(entry).is_some_and(|outline| {
-                outline.human || matches!(outline.kind, Kind::Assistant | Kind::Compaction)
+                outline.human
+                    || matches!(
+                        outline.kind,
+                        OutlineKind::Assistant | OutlineKind::Compaction
+                    )
             })
         };
         for at in (0..self.turns.len()).rev() {
             let Some(turn) = self.turns.get_mut(at) else {
                 continue;
             };
-            turn.real |= turn.entries.iter().any(counts);
-            let (real, parent) = (turn.real, turn.parent);
+            turn.has_content |= turn.entries.iter().any(counts);
+            let (real, parent) = (turn.has_content, turn.parent);
             if let Some(parent) = parent.and_then(|parent| self.turns.get_mut(parent))
                 && real
             {
-                parent.real = true;
+                parent.has_content = true;
                 parent.children += 1;
             }
         }
@@ -299,7 +303,7 @@ impl Turns {
             let Some(turn) = self.turns.get_mut(at) else {
                 continue;
             };
-            let folded = turn.parent.filter(|_| !turn.real);
+            let folded = turn.parent.filter(|_| !turn.has_content);
             let Some(into) = folded.and_then(|parent| home.get(parent).copied()) else {
                 home.push(at);
                 continue;
@@ -313,17 +317,17 @@ impl Turns {
 
     /// Puts each turn's entries in reading order: answers before results and what the program added to
     /// those, parents before children, otherwise as in the file.
-    fn arrange(&mut self, outlines: &[Outline], links: &Links) {
+    fn sort_entries(&mut self, outlines: &[Outline], links: &ParentLinks) {
         // A child that stands before its parent in the file is read right after it.
         let mut place: Vec<(usize, usize)> = (0..outlines.len()).map(|at| (at, 0)).collect();
         let mut late = vec![false; outlines.len()];
         for &at in &links.order {
             let above = links
                 .parent(at)
-                .filter(|&parent| self.of(parent) == self.of(at));
+                .filter(|&parent| self.turn_at(parent) == self.turn_at(at));
             let is_late = match outlines.get(at).map(|outline| outline.kind) {
-                Some(Kind::User) => true,
-                Some(Kind::System | Kind::Other) => {
+                Some(OutlineKind::User) => true,
+                Some(OutlineKind::System | OutlineKind::Other) => {
                     above.is_some_and(|above| late.get(above) == Some(&true))
                 }
                 _ => false,
@@ -350,13 +354,15 @@ impl Turns {
         }
     }
 
-    fn describe(&mut self, outlines: &[Outline]) {
+    fn fill_path_info(&mut self, outlines: &[Outline]) {
         for at in 0..self.turns.len() {
             let Some(turn) = self.turns.get(at) else {
                 continue;
             };
             let above = turn.parent.and_then(|parent| self.turns.get(parent));
-            let mut about = above.map(|above| above.about.clone()).unwrap_or_default();
+            let mut about = above
+                .map(|above| above.path_info.clone())
+                .unwrap_or_default();
             let parts = above.is_some_and(|above| above.children > 1);
             let entries = || {
                 turn.entries
@@ -378,7 +384,7 @@ impl Turns {
                 .count();
             let last = entries().rfind(|(_, outline)| outline.kind.is_message());
             if turn.parent.is_none() {
-                about.opening = about.messages;
+                about.first_turn_messages = about.messages;
             }
             // A last turn without a time takes the one before it.
             let newest = entries().filter_map(|(_, outline)| outline.time).max();
@@ -388,7 +394,7 @@ impl Turns {
                 .started
                 .or_else(|| entries().filter_map(|(_, outline)| outline.time).min());
             if let Some(turn) = self.turns.get_mut(at) {
-                turn.about = about;
+                turn.path_info = about;
             }
         }
     }

@@ -4,24 +4,24 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::store::{Root, Session, Target, Told};
+use crate::store::{LocatedEntry, Root, Session, Target};
 
-use super::branch::Branch;
-use super::last::Newest;
-use super::{FollowedLog, Fresh, Options};
+use super::conversation::FollowedConversation;
+use super::recent::NewestEntries;
+use super::{FollowOptions, FollowedEntry, FollowedLog};
 
 /// The last entries of what [is archived](crate::store::SessionFiles::is_archived), as a
 /// [`Follower`](super::Follower) would begin with them. What they cost is not told.
-pub fn last_archived(target: &Target, options: &Options) -> Result<Vec<Fresh>> {
+pub fn last_archived(target: &Target, options: &FollowOptions) -> Result<Vec<FollowedEntry>> {
     let files = &target.files;
     let only = target.agent_log().map(|log| &log.path);
     let mut branch = match &target.message {
-        Some(message) => Some(Branch::read(files.clone(), message)?),
+        Some(message) => Some(FollowedConversation::read(files.clone(), message)?),
         None => None,
     };
     let session = Session::read(files.clone())?;
     let mut logs: Vec<Arc<FollowedLog>> = Vec::new();
-    let mut newest = Newest::new(options.last);
+    let mut newest = NewestEntries::new(options.last);
     while let Some((file, scan, _)) = session.log(logs.len()) {
         let log = Arc::new(FollowedLog {
             root: Root::clone(&files.root),
@@ -32,8 +32,8 @@ pub fn last_archived(target: &Target, options: &Options) -> Result<Vec<Fresh>> {
         let all: Vec<usize> = (0..scan.outlines.len()).collect();
         let wanted = only.is_none_or(|only| *only == file.path);
         let all = if wanted { all } else { Vec::new() };
-        session.each_of(logs.len(), &all, |entry| {
-            let told = Told {
+        session.each_entry_of_log(logs.len(), &all, |entry| {
+            let told = LocatedEntry {
                 session: files.id.clone(),
                 agent: file.artifact.agent.clone().or_else(|| entry.agent.clone()),
                 entry,
@@ -42,8 +42,8 @@ pub fn last_archived(target: &Target, options: &Options) -> Result<Vec<Fresh>> {
             // A branch must see every entry of its session.
             let takes = branch
                 .as_mut()
-                .is_none_or(|branch| branch.takes(&log, &told));
-            if takes && (options.counts)(&told.entry) {
+                .is_none_or(|branch| branch.accepts(&log, &told));
+            if takes && (options.filter)(&told.entry) {
                 last.push_back(told);
             }
             if last.len() > options.last {
@@ -56,12 +56,12 @@ pub fn last_archived(target: &Target, options: &Options) -> Result<Vec<Fresh>> {
     }
     let held = newest.into_held().into_iter();
     let fresh = held.filter_map(|held| {
-        Some(Fresh {
+        Some(FollowedEntry {
             log: Arc::clone(logs.get(held.track)?),
-            session: held.told.session,
-            agent: held.told.agent,
-            entry: held.told.entry,
-            charge: held.told.charge,
+            session: held.located.session,
+            agent: held.located.agent,
+            entry: held.located.entry,
+            charge: held.located.charge,
             earlier: true,
         })
     });

@@ -9,34 +9,34 @@ use jiff::Timestamp;
 
 use crate::error::{Error, Result};
 use crate::jsonl::FileId;
-use crate::model::{Artifact, Entry, EntryId, Key};
-use crate::store::{Store, Told};
+use crate::model::{Artifact, Entry, EntryId, EntryKey};
+use crate::store::{LocatedEntry, Store};
 
-use super::last::{self, Newest};
-use super::places::{Place, Places, Sight};
-use super::selection::{Selection, Verdict};
-use super::source::{self, Source, What};
-use super::track::{Track, Turn};
-use super::{Event, FollowedLog, Fresh, Options, Stopper};
+use super::events::{self, EventSource, HintKind};
+use super::log_cursor::{LogCursor, ReadBatch};
+use super::recent::{self, NewestEntries};
+use super::selection::{LogMatch, Selection};
+use super::watched_dirs::{ScanEvent, WatchedDirs, WatchedRoot};
+use super::{Event, FollowOptions, FollowedEntry, FollowedLog, Stopper};
 
 /// How many logs that were there before are remembered by their ends, so that a copy that takes the
 /// place of one is known; the newest.
-const REMEMBERED: usize = 2_000;
+const MAX_REMEMBERED_LOGS: usize = 2_000;
 
 /// At most one part in so many of the time goes into looking where there are no watches.
-const SHARE: u32 = 50;
+const SCAN_TIME_SHARE: u32 = 50;
 
 /// The longest pause between two looks.
-const LONGEST: Duration = Duration::from_secs(2);
+const MAX_SCAN_PAUSE: Duration = Duration::from_secs(2);
 
 /// Tells what is written to logs, as it is written: an iterator that waits.
 ///
 /// It ends only when it is [stopped](Stopper::stop).
 pub struct Follower {
     selection: Selection,
-    options: Options,
-    places: Places,
-    tracks: Vec<Track>,
+    options: FollowOptions,
+    dirs: WatchedDirs,
+    cursors: Vec<LogCursor>,
     by_path: HashMap<PathBuf, usize>,
     /// Where a file was last, by its device and inode: it may have been renamed.
     by_inode: HashMap<(u64, u64), usize>,
@@ -46,17 +46,17 @@ pub struct Follower {
     /// Numbers the scans.
     scan: u64,
     /// When to look next where there are no watches.
-    next_look: Option<Instant>,
-    copies: Copies,
+    next_scan: Option<Instant>,
+    recent_entries: RecentEntries,
     /// When following began.
     since: Timestamp,
-    began: bool,
+    started: bool,
 }
 
 impl std::fmt::Debug for Follower {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Follower")
-            .field("logs", &self.tracks.len())
+            .field("logs", &self.cursors.len())
             .field("waiting", &self.dirty.len())
             .finish_non_exhaustive()
     }
@@ -67,43 +67,43 @@ impl Follower {
     /// they are wanted. What is written from then on will be told.
     ///
     /// Roots need not exist yet.
-    pub fn new(store: &Store, selection: Selection, options: Options) -> Result<Self> {
-        let mut places: Vec<Place> = Vec::new();
-        let roots = store.roots().iter().map(|root| Place {
+    pub fn new(store: &Store, selection: Selection, options: FollowOptions) -> Result<Self> {
+        let mut places: Vec<WatchedRoot> = Vec::new();
+        let roots = store.roots().iter().map(|root| WatchedRoot {
             root: root.clone(),
-            only: None,
+            single_log: None,
         });
-        for place in roots.chain(selection.places()) {
-            let known = |other: &Place| {
+        for place in roots.chain(selection.extra_roots()) {
+            let known = |other: &WatchedRoot| {
                 other.root.path == place.root.path
                     && other.root.layout.name() == place.root.layout.name()
-                    && other.only == place.only
+                    && other.single_log == place.single_log
             };
-            let wanted = selection.takes_layout(place.root.layout.name());
+            let wanted = selection.accepts_layout(place.root.layout.name());
             if wanted && !places.iter().any(known) {
                 places.push(place);
             }
         }
-        let (source, trouble) =
-            Source::new(!options.poll).map_err(|error| Error::io("follow", "the logs", error))?;
+        let (source, trouble) = EventSource::new(!options.poll)
+            .map_err(|error| Error::io("follow", "the logs", error))?;
         let mut follower = Follower {
-            places: Places::new(places, source, options.most_watches),
+            dirs: WatchedDirs::new(places, source, options.max_watches),
             selection,
             options,
-            tracks: Vec::new(),
+            cursors: Vec::new(),
             by_path: HashMap::new(),
             by_inode: HashMap::new(),
             dirty: VecDeque::new(),
             events: VecDeque::new(),
             scan: 1,
-            next_look: None,
-            copies: Copies::default(),
+            next_scan: None,
+            recent_entries: RecentEntries::default(),
             since: Timestamp::now(),
-            began: false,
+            started: false,
         };
         if let Some(error) = trouble {
-            let why = source::refusal(&error);
-            follower.events.push_back(Event::Polling { why });
+            let why = events::watch_error_text(&error);
+            follower.events.push_back(Event::Polling { reason: why });
         }
         follower.begin()?;
         Ok(follower)
@@ -111,7 +111,7 @@ impl Follower {
 
     /// A handle that ends it from another thread.
     pub fn stopper(&self) -> Stopper {
-        Stopper(Arc::clone(self.places.source.stop()))
+        Stopper(Arc::clone(self.dirs.source.stop()))
     }
 
     /// The next event if there is one at hand; never waits. `None` is the time to send off what is
@@ -123,8 +123,8 @@ impl Follower {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
-        if let Err(error) = self.listen(false) {
-            return Some(Event::Trouble(error));
+        if let Err(error) = self.read_hints(false) {
+            return Some(Event::Error(error));
         }
         // Each log gets one turn: some may be written to all the time and never tell anything.
         for _ in 0..self.dirty.len() {
@@ -139,12 +139,12 @@ impl Follower {
     }
 
     fn is_stopped(&self) -> bool {
-        self.places.source.stop().is_stopped()
+        self.dirs.source.stop().is_stopped()
     }
 
     /// How many logs are followed.
     pub fn logs(&self) -> usize {
-        self.tracks.iter().filter(|track| !track.gone).count()
+        self.cursors.iter().filter(|track| !track.gone).count()
     }
 
     /// The projects that were asked for and of which there is nothing yet, as far as is known.
@@ -155,32 +155,32 @@ impl Follower {
     fn begin(&mut self) -> Result<()> {
         let started = Instant::now();
         let mut sights = Vec::new();
-        self.places.look_everywhere(&mut sights);
-        if self.selection.asks_for_projects() {
+        self.dirs.scan_all(&mut sights);
+        if self.selection.needs_projects() {
             self.find_projects(&sights);
         }
-        self.take_in(sights);
-        self.plan_look(started);
-        let mut newest_first: Vec<usize> = (0..self.tracks.len()).collect();
-        let mtime = |at: &usize| self.tracks.get(*at).map(|track| track.id.mtime_ns);
+        self.apply_scan(sights);
+        self.schedule_scan(started);
+        let mut newest_first: Vec<usize> = (0..self.cursors.len()).collect();
+        let mtime = |at: &usize| self.cursors.get(*at).map(|track| track.id.mtime_ns);
         newest_first.sort_by_key(|at| std::cmp::Reverse(mtime(at)));
-        for &at in newest_first.iter().take(REMEMBERED) {
-            let remembered = self.tracks.get_mut(at).map(Track::remember);
+        for &at in newest_first.iter().take(MAX_REMEMBERED_LOGS) {
+            let remembered = self.cursors.get_mut(at).map(LogCursor::save_end_mark);
             if let Some(Err(error)) = remembered {
-                self.events.push_back(Event::Trouble(error));
+                self.events.push_back(Event::Error(error));
             }
         }
-        self.tell_last(&newest_first);
+        self.emit_last(&newest_first);
         self.events.push_back(Event::CaughtUp);
-        self.began = true;
+        self.started = true;
         Ok(())
     }
 
     /// Looks whose folders the logs that were found lie in.
-    fn find_projects(&mut self, sights: &[Sight]) {
+    fn find_projects(&mut self, sights: &[ScanEvent]) {
         let mut folders: HashMap<_, Vec<(i64, FollowedLog)>> = HashMap::new();
         for sight in sights {
-            let Sight::Log {
+            let ScanEvent::Log {
                 place,
                 path,
                 artifact,
@@ -198,29 +198,29 @@ impl Follower {
             logs.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
             if let Some((_, first)) = logs.first() {
                 let logs = logs.iter().map(|(_, log)| log);
-                self.selection.look_at_folder(first, logs);
+                self.selection.check_folder(first, logs);
             }
         }
     }
 
     fn log(&self, place: usize, path: &Path, artifact: &Artifact) -> Option<FollowedLog> {
         Some(FollowedLog {
-            root: self.places.places.get(place)?.root.clone(),
+            root: self.dirs.roots.get(place)?.root.clone(),
             path: path.to_owned(),
             artifact: artifact.clone(),
         })
     }
 
     /// Tells the last entries of all logs together.
-    fn tell_last(&mut self, newest_first: &[usize]) {
+    fn emit_last(&mut self, newest_first: &[usize]) {
         let most = self.options.last;
         if most == 0 {
             return;
         }
-        let counts = Arc::clone(&self.options.counts);
-        let mut newest = Newest::new(most);
+        let counts = Arc::clone(&self.options.filter);
+        let mut newest = NewestEntries::new(most);
         for &at in newest_first {
-            let Some(track) = self.tracks.get_mut(at) else {
+            let Some(track) = self.cursors.get_mut(at) else {
                 continue;
             };
             let since = newest.since();
@@ -228,47 +228,51 @@ impl Follower {
             if since.is_some() && mtime < since {
                 break;
             }
-            match Self::last_of(&mut self.selection, track, most, since, &*counts) {
+            match Self::last_entries(&mut self.selection, track, most, since, &*counts) {
                 Ok(told) => newest.add(at, told),
-                Err(error) => self.events.push_back(Event::Trouble(error)),
+                Err(error) => self.events.push_back(Event::Error(error)),
             }
         }
         for held in newest.into_held() {
-            self.tell(held.track, held.told, true);
+            self.emit(held.track, held.located, true);
         }
     }
 
     /// The last entries of one log that count.
-    fn last_of(
+    fn last_entries(
         selection: &mut Selection,
-        track: &mut Track,
+        track: &mut LogCursor,
         most: usize,
         since: Option<Timestamp>,
         counts: &dyn Fn(&Entry) -> bool,
-    ) -> Result<Vec<Told>> {
+    ) -> Result<Vec<LocatedEntry>> {
         let log = Arc::clone(&track.log);
-        let look = selection.judge(&log) == Verdict::Look;
+        let look = selection.match_log(&log) == LogMatch::CheckEntries;
         // Whose an entry is may be known only when all before it were seen, so more are read there.
         let (wanted, since) = match look {
             false => (most, since),
             true => (most.saturating_mul(20).max(1_000), None),
         };
-        track.remember()?;
+        track.save_end_mark()?;
         let end = track.offset();
-        let Some(begin) = last::begin(&log, end, wanted, since, counts)? else {
+        let Some(begin) = recent::find_start(&log, end, wanted, since, counts)? else {
             return Ok(Vec::new());
         };
         track.go_back_to(begin);
         let mut found = Vec::new();
         loop {
-            let Turn { told, more, .. } = track.turn()?;
+            let ReadBatch {
+                located: told,
+                more,
+                ..
+            } = track.read_batch()?;
             found.extend(told);
             if !more {
                 break;
             }
         }
         if look {
-            found.retain(|told| selection.takes(&log, told));
+            found.retain(|told| selection.accepts(&log, told));
         }
         found.retain(|told| counts(&told.entry));
         let surplus = found.len().saturating_sub(most);
@@ -277,33 +281,35 @@ impl Follower {
     }
 
     /// Takes in what was seen.
-    fn take_in(&mut self, sights: Vec<Sight>) {
+    fn apply_scan(&mut self, sights: Vec<ScanEvent>) {
         for sight in sights {
             match sight {
-                Sight::Log {
+                ScanEvent::Log {
                     place,
                     path,
                     artifact,
                     id,
-                } => self.see(place, path, &artifact, id),
-                Sight::Left(path) => self.lose(|track| track.log.path.starts_with(&path), &path),
-                Sight::Seen(path) => {
+                } => self.update_log(place, path, &artifact, id),
+                ScanEvent::Gone(path) => {
+                    self.mark_gone(|track| track.log.path.starts_with(&path), &path)
+                }
+                ScanEvent::DirScanned(path) => {
                     let scan = self.scan;
-                    self.lose(
+                    self.mark_gone(
                         |track| track.seen != scan && track.log.path.starts_with(&path),
                         &path,
                     );
                     self.scan += 1;
                 }
-                Sight::Trouble(error) => self.events.push_back(Event::Trouble(error)),
-                Sight::Polling(why) => self.events.push_back(Event::Polling { why }),
+                ScanEvent::Error(error) => self.events.push_back(Event::Error(error)),
+                ScanEvent::Polling(why) => self.events.push_back(Event::Polling { reason: why }),
             }
         }
     }
 
-    fn see(&mut self, place: usize, path: PathBuf, artifact: &Artifact, id: FileId) {
+    fn update_log(&mut self, place: usize, path: PathBuf, artifact: &Artifact, id: FileId) {
         if let Some(&at) = self.by_path.get(&path) {
-            if let Some(track) = self.tracks.get_mut(at) {
+            if let Some(track) = self.cursors.get_mut(at) {
                 track.seen = self.scan;
                 if track.gone || !id.untouched(&track.id) {
                     self.queue(at);
@@ -314,34 +320,35 @@ impl Follower {
         let Some(log) = self.log(place, &path, artifact) else {
             return;
         };
-        if self.selection.asks_for_projects() && self.began {
-            self.selection.look_at_folder(&log, std::iter::once(&log));
+        if self.selection.needs_projects() && self.started {
+            self.selection.check_folder(&log, std::iter::once(&log));
         }
-        let verdict = self.selection.judge(&log);
-        if verdict == Verdict::No {
+        let verdict = self.selection.match_log(&log);
+        if verdict == LogMatch::No {
             return;
         }
         let log = Arc::new(log);
-        let at = self.tracks.len();
-        let mut track = match self.began {
-            false => Track::from_end(Arc::clone(&log), id),
+        let at = self.cursors.len();
+        let mut track = match self.started {
+            false => LogCursor::from_end(Arc::clone(&log), id),
             true => {
                 let before = self.by_inode.get(&(id.dev, id.ino)).copied();
-                let before = before.and_then(|at| self.tracks.get_mut(at));
+                let before = before.and_then(|at| self.cursors.get_mut(at));
                 // Two names for one file are no move.
                 let before = before.filter(|track| track.gone || !track.log.path.exists());
-                let moved = before.and_then(|before| Track::moved(Arc::clone(&log), before));
-                moved.unwrap_or_else(|| Track::from_start(Arc::clone(&log)))
+                let moved =
+                    before.and_then(|before| LogCursor::from_moved(Arc::clone(&log), before));
+                moved.unwrap_or_else(|| LogCursor::from_start(Arc::clone(&log)))
             }
         };
         track.seen = self.scan;
         // Of one whose entries must be looked at first, nothing is known yet.
-        track.announced = !self.began || verdict == Verdict::Yes;
-        self.tracks.push(track);
+        track.announced = !self.started || verdict == LogMatch::Yes;
+        self.cursors.push(track);
         self.by_path.insert(path, at);
         self.by_inode.insert((id.dev, id.ino), at);
-        if self.began {
-            if verdict == Verdict::Yes {
+        if self.started {
+            if verdict == LogMatch::Yes {
                 self.events.push_back(Event::Began { log });
             }
             self.queue(at);
@@ -349,34 +356,34 @@ impl Follower {
     }
 
     fn queue(&mut self, at: usize) {
-        if let Some(track) = self.tracks.get_mut(at).filter(|track| !track.queued) {
+        if let Some(track) = self.cursors.get_mut(at).filter(|track| !track.queued) {
             track.queued = true;
             self.dirty.push_back(at);
         }
     }
 
     /// Notes that logs left. `path` is theirs, or that of a directory above.
-    fn lose(&mut self, lost: impl Fn(&Track) -> bool, path: &Path) {
+    fn mark_gone(&mut self, lost: impl Fn(&LogCursor) -> bool, path: &Path) {
         // One log's own path is the usual case.
         if let Some(&at) = self.by_path.get(path) {
-            if self.tracks.get(at).is_some_and(lost) {
-                self.lose_one(at);
+            if self.cursors.get(at).is_some_and(lost) {
+                self.mark_one_gone(at);
             }
             return;
         }
-        for at in 0..self.tracks.len() {
+        for at in 0..self.cursors.len() {
             if self
-                .tracks
+                .cursors
                 .get(at)
                 .is_some_and(|track| !track.gone && lost(track))
             {
-                self.lose_one(at);
+                self.mark_one_gone(at);
             }
         }
     }
 
-    fn lose_one(&mut self, at: usize) {
-        if let Some(track) = self.tracks.get_mut(at).filter(|track| !track.gone) {
+    fn mark_one_gone(&mut self, at: usize) {
+        if let Some(track) = self.cursors.get_mut(at).filter(|track| !track.gone) {
             track.gone = true;
             if track.announced {
                 let log = Arc::clone(&track.log);
@@ -387,28 +394,28 @@ impl Follower {
 
     /// Reads on in one log.
     fn read(&mut self, at: usize) {
-        let Some(track) = self.tracks.get_mut(at) else {
+        let Some(track) = self.cursors.get_mut(at) else {
             return;
         };
         track.queued = false;
         let (before, announced) = (track.id, track.announced);
         let log = Arc::clone(&track.log);
-        let turn = track.turn();
+        let turn = track.read_batch();
         if !track.id.same_file(&before) {
             self.by_inode.insert((track.id.dev, track.id.ino), at);
         }
         match turn {
-            Err(error) => self.events.push_back(Event::Trouble(error)),
-            Ok(turn) if turn.missing => self.lose_one(at),
+            Err(error) => self.events.push_back(Event::Error(error)),
+            Ok(turn) if turn.missing => self.mark_one_gone(at),
             Ok(turn) => {
                 if let Some(why) = turn.reset.filter(|_| announced) {
                     let log = Arc::clone(&log);
-                    self.events.push_back(Event::Reset { log, why });
+                    self.events.push_back(Event::Reset { log, reason: why });
                 }
-                for told in turn.told {
-                    let looks = self.selection.judge(&log) != Verdict::Yes;
-                    if !looks || self.selection.takes(&log, &told) {
-                        self.tell(at, told, false);
+                for told in turn.located {
+                    let looks = self.selection.match_log(&log) != LogMatch::Yes;
+                    if !looks || self.selection.accepts(&log, &told) {
+                        self.emit(at, told, false);
                     }
                 }
                 if turn.more {
@@ -418,11 +425,11 @@ impl Follower {
         }
     }
 
-    fn tell(&mut self, at: usize, told: Told, earlier: bool) {
-        let Some(track) = self.tracks.get_mut(at) else {
+    fn emit(&mut self, at: usize, told: LocatedEntry, earlier: bool) {
+        let Some(track) = self.cursors.get_mut(at) else {
             return;
         };
-        let origin = self.copies.origin(at, &told.entry);
+        let origin = self.recent_entries.origin(at, &told.entry);
         if told.entry.copied && origin.is_some() {
             return;
         }
@@ -436,7 +443,7 @@ impl Follower {
             let log = Arc::clone(&track.log);
             self.events.push_back(Event::Began { log });
         }
-        self.events.push_back(Event::Entry(Box::new(Fresh {
+        self.events.push_back(Event::Entry(Box::new(FollowedEntry {
             log: Arc::clone(&track.log),
             session: told.session,
             agent: told.agent,
@@ -447,43 +454,43 @@ impl Follower {
     }
 
     /// Takes in what the kernel has to say; may wait for it.
-    fn listen(&mut self, wait: bool) -> Result<()> {
-        let until = self.next_look.filter(|_| self.places.must_poll());
+    fn read_hints(&mut self, wait: bool) -> Result<()> {
+        let until = self.next_scan.filter(|_| self.dirs.must_poll());
         let timeout = match (wait, until) {
             (false, _) => Some(Duration::ZERO),
             (true, until) => until.map(|until| until.saturating_duration_since(Instant::now())),
         };
         let mut hints = Vec::new();
-        let waited = self.places.source.wait(timeout, &mut hints);
+        let waited = self.dirs.source.wait(timeout, &mut hints);
         waited.map_err(|error| Error::io("follow", "the logs", error))?;
         let mut sights = Vec::new();
         // A log that was written to a hundred times is looked at once.
         let mut written = HashSet::new();
         for hint in &hints {
             let again =
-                hint.what == What::Changed && !written.insert((hint.watch, hint.name.as_ref()));
-            if hint.what != What::Changed {
+                hint.kind == HintKind::Changed && !written.insert((hint.watch, hint.name.as_ref()));
+            if hint.kind != HintKind::Changed {
                 written.clear();
             }
             if !again {
-                self.places.follow(hint, &mut sights);
+                self.dirs.scan_hint(hint, &mut sights);
             }
         }
-        if self.places.must_poll() && until.is_none_or(|until| until <= Instant::now()) {
+        if self.dirs.must_poll() && until.is_none_or(|until| until <= Instant::now()) {
             let started = Instant::now();
-            self.places.look_at_polled(&mut sights);
-            self.plan_look(started);
+            self.dirs.scan_polled(&mut sights);
+            self.schedule_scan(started);
         }
-        self.take_in(sights);
+        self.apply_scan(sights);
         Ok(())
     }
 
     /// Plans the next look where there are no watches, after one that began at `started`.
-    fn plan_look(&mut self, started: Instant) {
-        let pause = started.elapsed().saturating_mul(SHARE);
+    fn schedule_scan(&mut self, started: Instant) {
+        let pause = started.elapsed().saturating_mul(SCAN_TIME_SHARE);
         let shortest = self.options.poll_every;
-        let pause = pause.clamp(shortest, LONGEST.max(shortest));
-        self.next_look = Some(Instant::now() + pause);
+        let pause = pause.clamp(shortest, MAX_SCAN_PAUSE.max(shortest));
+        self.next_scan = Some(Instant::now() + pause);
     }
 }
 
@@ -500,9 +507,9 @@ impl Iterator for Follower {
             }
             // What waits for its turn must not wait for more.
             if self.dirty.is_empty()
-                && let Err(error) = self.listen(true)
+                && let Err(error) = self.read_hints(true)
             {
-                return Some(Event::Trouble(error));
+                return Some(Event::Error(error));
             }
         }
     }
@@ -510,12 +517,12 @@ impl Iterator for Follower {
 
 /// What was told of late: a fork copies what it goes on from into a log of its own.
 #[derive(Default)]
-struct Copies {
-    order: VecDeque<Key>,
-    known: HashMap<Key, (usize, Option<Timestamp>)>,
+struct RecentEntries {
+    order: VecDeque<EntryKey>,
+    known: HashMap<EntryKey, (usize, Option<Timestamp>)>,
 }
 
-impl Copies {
+impl RecentEntries {
     const MOST: usize = 16_384;
 
     /// The log of which the same entry was told first. Remembers those that were not told before.

@@ -35,13 +35,13 @@
 //! Owns no thread and no runtime, and does nothing at all while nothing is written.
 
 mod archived;
-mod branch;
+mod conversation;
+mod events;
 mod follower;
-mod last;
-mod places;
+mod log_cursor;
+mod recent;
 mod selection;
-mod source;
-mod track;
+mod watched_dirs;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ use std::time::Duration;
 use crate::cost::Charge;
 use crate::error::Error;
 use crate::model::{AgentId, Artifact, Entry, Project, SessionId};
-use crate::store::{Root, homes};
+use crate::store::{Root, working_directories};
 
 pub use archived::last_archived;
 pub use follower::Follower;
@@ -62,7 +62,7 @@ pub use selection::Selection;
 #[non_exhaustive]
 pub enum Event {
     /// An entry was written.
-    Entry(Box<Fresh>),
+    Entry(Box<FollowedEntry>),
     /// What stood there before was told; what follows is new.
     CaughtUp,
     /// There is a log that was not there before.
@@ -76,7 +76,7 @@ pub enum Event {
         /// The log.
         log: Arc<FollowedLog>,
         /// What became of it.
-        why: Why,
+        reason: ResetReason,
     },
     /// A log is no longer there. It may come back.
     Gone {
@@ -86,16 +86,16 @@ pub enum Event {
     /// Some directories have no watch and are looked at from time to time. Told once.
     Polling {
         /// Why they have none.
-        why: String,
+        reason: String,
     },
     /// Something could not be read. The follower goes on.
-    Trouble(Error),
+    Error(Error),
 }
 
 /// An entry that was written, where, and whose it is.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Fresh {
+pub struct FollowedEntry {
     /// The log it stands in.
     pub log: Arc<FollowedLog>,
     /// The session; where a log never tells, its file's name.
@@ -132,7 +132,7 @@ impl FollowedLog {
     pub fn project(&self) -> Project {
         let logs = std::iter::once((self.path.as_path(), &self.artifact));
         let folder = self.artifact.folder.as_deref();
-        let mut homes = homes(&self.root, folder, logs).into_iter();
+        let mut homes = working_directories(&self.root, folder, logs).into_iter();
         match homes.next() {
             Some(path) => Project {
                 path,
@@ -149,7 +149,7 @@ impl FollowedLog {
 /// Why a log is read from its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Why {
+pub enum ResetReason {
     /// It became shorter than what was read of it.
     Truncated,
     /// Another file lies in its place.
@@ -158,18 +158,18 @@ pub enum Why {
     Rewritten,
 }
 
-impl Why {
+impl ResetReason {
     /// As words and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
-            Why::Truncated => "truncated",
-            Why::Replaced => "replaced",
-            Why::Rewritten => "rewritten",
+            ResetReason::Truncated => "truncated",
+            ResetReason::Replaced => "replaced",
+            ResetReason::Rewritten => "rewritten",
         }
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for ResetReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -177,7 +177,7 @@ impl fmt::Display for Why {
 
 /// Ends a [`Follower`] from another thread. Clones end the same one.
 #[derive(Clone, Debug)]
-pub struct Stopper(Arc<source::Stop>);
+pub struct Stopper(Arc<events::Stop>);
 
 impl Stopper {
     /// Makes the follower's iterator end, now or when it is next asked.
@@ -189,11 +189,11 @@ impl Stopper {
 /// How logs are followed.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Options {
+pub struct FollowOptions {
     /// How many of the entries that are there already are told first.
     pub last: usize,
     /// Which entries count among them; others are left out of them.
-    pub counts: Arc<dyn Fn(&Entry) -> bool + Send + Sync>,
+    pub filter: Arc<dyn Fn(&Entry) -> bool + Send + Sync>,
     /// Use no watches of the kernel but look from time to time: for file systems that tell nothing,
     /// such as those of other machines.
     pub poll: bool,
@@ -201,33 +201,33 @@ pub struct Options {
     /// time, so that it is done less often where there is much to look at.
     pub poll_every: Duration,
     /// At most so many of the kernel's watches are used; the rest is polled.
-    pub most_watches: usize,
+    pub max_watches: usize,
 }
 
-impl Default for Options {
+impl Default for FollowOptions {
     fn default() -> Self {
-        Options {
+        FollowOptions {
             last: 0,
-            counts: Arc::new(|_| true),
+            filter: Arc::new(|_| true),
             poll: false,
             poll_every: Duration::from_millis(50),
-            most_watches: usize::MAX,
+            max_watches: usize::MAX,
         }
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for FollowOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("last", &self.last)
             .field("poll", &self.poll)
             .field("poll_every", &self.poll_every)
-            .field("most_watches", &self.most_watches)
+            .field("most_watches", &self.max_watches)
             .finish_non_exhaustive()
     }
 }
 
-impl Options {
+impl FollowOptions {
     /// Tells the last `n` entries first.
     pub fn last(mut self, n: usize) -> Self {
         self.last = n;
@@ -235,8 +235,8 @@ impl Options {
     }
 
     /// Says which entries count among the last ones.
-    pub fn counting(mut self, counts: impl Fn(&Entry) -> bool + Send + Sync + 'static) -> Self {
-        self.counts = Arc::new(counts);
+    pub fn filter(mut self, counts: impl Fn(&Entry) -> bool + Send + Sync + 'static) -> Self {
+        self.filter = Arc::new(counts);
         self
     }
 

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 use crate::model::Project;
-use crate::store::{FoundFile, Root, SessionFiles, Target, Told, homes};
+use crate::store::{LocatedEntry, Root, RootFile, SessionFiles, Target, working_directories};
 
 use super::FollowedLog;
-use super::branch::Branch;
-use super::places::Place;
+use super::conversation::FollowedConversation;
+use super::watched_dirs::WatchedRoot;
 
 /// What is followed: everything, or what fits one of several wishes.
 #[derive(Debug, Default)]
@@ -28,16 +28,16 @@ enum Pick {
     Session(Box<SessionFiles>),
     /// The log of a sub-agent.
     Log(Box<SessionFiles>, PathBuf),
-    Branch(Box<Branch>),
+    FollowedConversation(Box<FollowedConversation>),
 }
 
 /// Whether a log is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum LogMatch {
     No,
     Yes,
     /// Its entries tell.
-    Look,
+    CheckEntries,
 }
 
 impl Selection {
@@ -62,7 +62,9 @@ impl Selection {
         let files = Box::new(target.files);
         self.picks.push(match (agent, target.message) {
             (Some(path), _) => Pick::Log(files, path),
-            (None, Some(message)) => Pick::Branch(Box::new(Branch::read(*files, &message)?)),
+            (None, Some(message)) => {
+                Pick::FollowedConversation(Box::new(FollowedConversation::read(*files, &message)?))
+            }
             (None, None) => Pick::Session(files),
         });
         Ok(self)
@@ -74,29 +76,29 @@ impl Selection {
         self
     }
 
-    pub(super) fn takes_layout(&self, name: &str) -> bool {
+    pub(super) fn accepts_layout(&self, name: &str) -> bool {
         self.layouts.is_empty() || self.layouts.iter().any(|layout| layout == name)
     }
 
     /// The places of sessions that were named and may lie outside of the store's roots.
-    pub(super) fn places(&self) -> impl Iterator<Item = Place> {
+    pub(super) fn extra_roots(&self) -> impl Iterator<Item = WatchedRoot> {
         let files = self.picks.iter().filter_map(|pick| match pick {
             Pick::Project(_) => None,
             Pick::Session(files) | Pick::Log(files, _) => Some(&**files),
-            Pick::Branch(branch) => Some(&branch.files),
+            Pick::FollowedConversation(branch) => Some(&branch.files),
         });
         files.map(|files| {
             let lone = files.log.as_ref().filter(|_| files.is_lone());
-            let name = |log: &FoundFile| Some(PathBuf::from(log.path.file_name()?));
-            Place {
+            let name = |log: &RootFile| Some(PathBuf::from(log.path.file_name()?));
+            WatchedRoot {
                 root: Root::clone(&files.root),
-                only: lone.and_then(|log| Some((name(log)?, log.artifact.clone()))),
+                single_log: lone.and_then(|log| Some((name(log)?, log.artifact.clone()))),
             }
         })
     }
 
     /// Whether only some projects' folders are wanted, so that it must be known whose they are.
-    pub(super) fn asks_for_projects(&self) -> bool {
+    pub(super) fn needs_projects(&self) -> bool {
         self.picks
             .iter()
             .any(|pick| matches!(pick, Pick::Project(_)))
@@ -111,18 +113,18 @@ impl Selection {
     }
 
     /// Looks whose folder it is; `logs` are some of its logs, the newest first.
-    pub(super) fn look_at_folder<'a>(
+    pub(super) fn check_folder<'a>(
         &mut self,
         log: &FollowedLog,
         logs: impl Iterator<Item = &'a FollowedLog>,
     ) {
-        let key = folder_of(log);
+        let key = folder_key(log);
         if self.folders.contains_key(&key) {
             return;
         }
         let folder = log.artifact.folder.as_deref();
         let logs = logs.map(|log| (log.path.as_path(), &log.artifact));
-        let homes = homes(&log.root, folder, logs);
+        let homes = working_directories(&log.root, folder, logs);
         let mut named = false;
         for pick in &self.picks {
             let Pick::Project(wanted) = pick else {
@@ -143,52 +145,52 @@ impl Selection {
     }
 
     /// Whether a log is followed, as far as its path tells.
-    pub(super) fn judge(&self, log: &FollowedLog) -> Verdict {
+    pub(super) fn match_log(&self, log: &FollowedLog) -> LogMatch {
         if self.picks.is_empty() {
-            return Verdict::Yes;
+            return LogMatch::Yes;
         }
         let verdicts = self.picks.iter().map(|pick| match pick {
-            Pick::Project(_) => match self.folders.get(&folder_of(log)) {
-                Some(true) => Verdict::Yes,
-                Some(false) => Verdict::No,
-                None => Verdict::Look,
+            Pick::Project(_) => match self.folders.get(&folder_key(log)) {
+                Some(true) => LogMatch::Yes,
+                Some(false) => LogMatch::No,
+                None => LogMatch::CheckEntries,
             },
-            Pick::Session(files) => judge_session(files, log),
-            Pick::Log(_, path) if *path == log.path => Verdict::Yes,
-            Pick::Log(..) => Verdict::No,
-            Pick::Branch(branch) => match judge_session(&branch.files, log) {
-                Verdict::No => Verdict::No,
-                _ => Verdict::Look,
+            Pick::Session(files) => match_session(files, log),
+            Pick::Log(_, path) if *path == log.path => LogMatch::Yes,
+            Pick::Log(..) => LogMatch::No,
+            Pick::FollowedConversation(branch) => match match_session(&branch.files, log) {
+                LogMatch::No => LogMatch::No,
+                _ => LogMatch::CheckEntries,
             },
         });
-        verdicts.fold(Verdict::No, |so_far, next| match (so_far, next) {
-            (Verdict::Yes, _) | (_, Verdict::Yes) => Verdict::Yes,
-            (Verdict::Look, _) | (_, Verdict::Look) => Verdict::Look,
-            _ => Verdict::No,
+        verdicts.fold(LogMatch::No, |so_far, next| match (so_far, next) {
+            (LogMatch::Yes, _) | (_, LogMatch::Yes) => LogMatch::Yes,
+            (LogMatch::CheckEntries, _) | (_, LogMatch::CheckEntries) => LogMatch::CheckEntries,
+            _ => LogMatch::No,
         })
     }
 
     /// Whether an entry of a log that must be looked at is followed. Entries come in file order.
-    pub(super) fn takes(&mut self, log: &FollowedLog, told: &Told) -> bool {
-        let cwd = told.entry.place.cwd.as_deref();
-        if let Some(cwd) = cwd.filter(|_| self.asks_for_projects()) {
+    pub(super) fn accepts(&mut self, log: &FollowedLog, told: &LocatedEntry) -> bool {
+        let cwd = told.entry.context.cwd.as_deref();
+        if let Some(cwd) = cwd.filter(|_| self.needs_projects()) {
             let wanted = |pick: &Pick| matches!(pick, Pick::Project(name) if is_project(cwd, name));
             let named = self.picks.iter().any(wanted);
-            self.folders.entry(folder_of(log)).or_insert(named);
+            self.folders.entry(folder_key(log)).or_insert(named);
         }
         let Selection { picks, folders, .. } = self;
         let mut taken = false;
         for pick in picks {
             taken |= match pick {
-                Pick::Project(_) => folders.get(&folder_of(log)) == Some(&true),
+                Pick::Project(_) => folders.get(&folder_key(log)) == Some(&true),
                 Pick::Session(files) => {
-                    files.id == told.session && judge_session(files, log) != Verdict::No
+                    files.id == told.session && match_session(files, log) != LogMatch::No
                 }
                 Pick::Log(_, path) => *path == log.path,
                 // Each branch must see every entry of its session.
-                Pick::Branch(branch) => {
+                Pick::FollowedConversation(branch) => {
                     let of_session = branch.files.id == told.session;
-                    of_session && same_root(&branch.files, log) && branch.takes(log, told)
+                    of_session && same_root(&branch.files, log) && branch.accepts(log, told)
                 }
             };
         }
@@ -197,7 +199,7 @@ impl Selection {
 }
 
 /// What a project's folder is known by.
-fn folder_of(log: &FollowedLog) -> (PathBuf, &'static str, Option<String>) {
+fn folder_key(log: &FollowedLog) -> (PathBuf, &'static str, Option<String>) {
     let folder = log.artifact.folder.clone();
     (log.root.path.clone(), log.root.layout.name(), folder)
 }
@@ -215,18 +217,18 @@ fn same_root(files: &SessionFiles, log: &FollowedLog) -> bool {
     same(&files.root.path, &log.root.path) && files.root.layout.name() == log.root.layout.name()
 }
 
-fn judge_session(files: &SessionFiles, log: &FollowedLog) -> Verdict {
+fn match_session(files: &SessionFiles, log: &FollowedLog) -> LogMatch {
     if !same_root(files, log) {
-        return Verdict::No;
+        return LogMatch::No;
     }
     // Two folders may hold a log of one name.
     if files.shared && files.folder() != log.artifact.folder.as_deref() {
-        return Verdict::No;
+        return LogMatch::No;
     }
     match &log.artifact.session {
-        _ if log.artifact.kind == crate::model::ArtifactKind::SharedLog => Verdict::Look,
-        Some(id) if *id == files.id => Verdict::Yes,
-        Some(_) => Verdict::No,
-        None => Verdict::Look,
+        _ if log.artifact.kind == crate::model::ArtifactKind::SharedLog => LogMatch::CheckEntries,
+        Some(id) if *id == files.id => LogMatch::Yes,
+        Some(_) => LogMatch::No,
+        None => LogMatch::CheckEntries,
     }
 }

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use annals::Error;
-use annals::archive::{Archive, Fate, KeepOptions, Pack, verify};
-use annals::jsonl::Bytes as _;
-use annals::jsonl::{Log, Options};
+use annals::archive::{Archive, ArchiveAllOptions, Pack, RestoreOutcome, verify};
+use annals::jsonl::ReadAt as _;
+use annals::jsonl::{AppendOptions, Log};
 use annals::model::Draft;
 use annals::store::{Root, SessionFiles, Store};
 use jiff::Timestamp;
@@ -62,10 +62,15 @@ fn packs(copy: &Copy) -> Vec<Pack> {
     packs.into_iter().map(|pack| pack.unwrap()).collect()
 }
 
-fn keep(store: &Store) -> annals::archive::Kept {
-    let options = KeepOptions::default();
+fn keep(store: &Store) -> annals::archive::ArchiveAllReport {
+    let options = ArchiveAllOptions::default();
     store
-        .keep(&store.inventory_in_place(), options, now(), &|_, _| {})
+        .archive_all(
+            &store.inventory_without_archive(),
+            options,
+            now(),
+            &|_, _| {},
+        )
         .unwrap()
 }
 
@@ -82,15 +87,15 @@ fn every_session_of_every_layout_goes_and_comes_back_as_it_was() {
         let (unwritten, all): (Vec<&SessionFiles>, Vec<&SessionFiles>) =
             all.iter().partition(|files| files.is_unwritten());
         for files in &unwritten {
-            assert!(store.archive_away(&[*files], true, now()).is_err());
+            assert!(store.move_to_archive(&[*files], true, now()).is_err());
         }
-        for group in SessionFiles::sharing(&all) {
-            let done = store.archive_away(&group, true, now());
+        for group in SessionFiles::group_by_shared_files(&all) {
+            let done = store.move_to_archive(&group, true, now());
             let done = done.unwrap_or_else(|error| panic!("{}: {error}", case.name));
             assert!(done.removed);
             sessions += done.sessions.len();
         }
-        let left = store.inventory_in_place().sessions;
+        let left = store.inventory_without_archive().sessions;
         assert_eq!(left.len(), unwritten.len(), "{}", case.name);
         for pack in packs(&copy) {
             assert_eq!(verify(&pack), [], "{}", case.name);
@@ -98,7 +103,11 @@ fn every_session_of_every_layout_goes_and_comes_back_as_it_was() {
             let dir = fs::metadata(pack.path.parent().unwrap()).unwrap().mode() & 0o777;
             assert_eq!((mode, dir), (0o600, 0o700));
             let back = pack.restore(None).unwrap();
-            assert!(back.files.iter().all(|file| file.fate == Fate::New));
+            assert!(
+                back.files
+                    .iter()
+                    .all(|file| file.fate == RestoreOutcome::New)
+            );
         }
         assert_eq!(exactly(&case, &copy.root.path), before, "{}", case.name);
         assert!(!copy.root.path.join(".annals-restore").exists());
@@ -106,7 +115,12 @@ fn every_session_of_every_layout_goes_and_comes_back_as_it_was() {
         fs::create_dir(copy.root.path.join(".annals-restore")).unwrap();
         for pack in packs(&copy) {
             let again = pack.restore(None).unwrap();
-            assert!(again.files.iter().all(|file| file.fate == Fate::Same));
+            assert!(
+                again
+                    .files
+                    .iter()
+                    .all(|file| file.fate == RestoreOutcome::Same)
+            );
         }
         assert_eq!(exactly(&case, &copy.root.path), before, "{}", case.name);
         assert!(packs(&copy).is_empty() || !copy.root.path.join(".annals-restore").exists());
@@ -127,7 +141,7 @@ fn every_session_can_be_put_elsewhere() {
         for pack in packs(&copy) {
             // Configuration comes back only if it is named.
             let all: Vec<PathBuf> = pack.members().iter().map(|it| it.path.clone()).collect();
-            let pack = pack.restoring_also(&all).unwrap();
+            let pack = pack.restore_also(&all).unwrap();
             pack.restore(Some(&there)).unwrap();
             for member in pack.members() {
                 wanted.insert(member.path.clone(), before[&member.path].clone());
@@ -137,7 +151,7 @@ fn every_session_can_be_put_elsewhere() {
         assert_eq!(exactly(&case, &copy.root.path), before, "{}", case.name);
         // And a second run finds nothing to do.
         let again = keep(&copy.store());
-        assert!(again.is_quiet(), "{}: {again:?}", case.name);
+        assert!(again.is_noop(), "{}: {again:?}", case.name);
         assert_eq!(again.unchanged, again.sessions, "{}", case.name);
     }
 }
@@ -158,7 +172,9 @@ fn rows_of_registers_go_and_come_back() {
         texts.iter().any(|text| text.contains(id))
     };
     let listed = all.iter().find(|files| is_listed(files, &before)).unwrap();
-    copy.store().archive_away(&[listed], true, now()).unwrap();
+    copy.store()
+        .move_to_archive(&[listed], true, now())
+        .unwrap();
     assert!(!is_listed(&listed, &register(&copy)));
     packs(&copy)[0].restore(None).unwrap();
     let sorted = |texts: &[String]| -> Vec<Vec<u8>> {
@@ -185,7 +201,7 @@ fn what_its_agent_deletes_stays_in_the_archive() {
     keep(&store);
     fs::remove_dir_all(copy.root.path.join("projects")).unwrap();
     let after = keep(&store);
-    assert!(after.is_quiet() && after.sessions == 0);
+    assert!(after.is_noop() && after.sessions == 0);
     assert_eq!(packs(&copy).len(), 1);
     packs(&copy)[0].restore(None).unwrap();
     assert_eq!(picture(&copy.root.path), before);
@@ -204,7 +220,7 @@ fn a_session_that_goes_on_adds_what_was_added() {
     let (added, bytes) = (kept.added, kept.archived[0].bytes);
     assert!(added > 100 && added < bytes / 4, "{added} of {bytes}");
     let pack = &packs(&copy)[0];
-    assert_eq!((verify(pack).len(), pack.earlier().len()), (0, 0));
+    assert_eq!((verify(pack).len(), pack.earlier_versions().len()), (0, 0));
     let main = copy.sessions()[0].main_path().to_owned();
     let mut archived = vec![0; pack.members()[0].len as usize];
     let mut at = 0;
@@ -220,8 +236,8 @@ fn a_log_that_is_locked_is_not_removed() {
     let copy = case("2.1.325-s02-tools").copy();
     let before = picture(&copy.root.path);
     let all = copy.sessions();
-    let log = Log::open(all[0].main_path(), Options::default()).unwrap();
-    let refused = log.locked(|_| Ok(copy.store().archive_away(&[&all[0]], true, now())));
+    let log = Log::open(all[0].main_path(), AppendOptions::default()).unwrap();
+    let refused = log.with_lock(|_| Ok(copy.store().move_to_archive(&[&all[0]], true, now())));
     assert!(
         matches!(refused, Ok(Err(Error::Busy { .. }))),
         "{refused:?}"
@@ -248,10 +264,10 @@ fn a_log_that_was_changed_and_grew_is_archived_as_it_is() {
     file.write_all_at(b"{}\n", end).unwrap();
     let before = picture(&copy.root.path);
     store
-        .archive_away(&[&copy.sessions()[0]], true, now())
+        .move_to_archive(&[&copy.sessions()[0]], true, now())
         .unwrap();
     let pack = packs(&copy).remove(0);
-    assert_eq!((verify(&pack).len(), pack.earlier().len()), (0, 1));
+    assert_eq!((verify(&pack).len(), pack.earlier_versions().len()), (0, 1));
     pack.restore(None).unwrap();
     assert_eq!(picture(&copy.root.path), before);
 }
@@ -267,9 +283,11 @@ fn damage_is_told_by_every_run_until_it_is_mended_from_the_source() {
     bytes[frame.at as usize + frame.bytes as usize / 2] ^= 1;
     fs::write(&pack.path, bytes).unwrap();
     let look = || {
-        let options = KeepOptions { verify_all: true };
-        let inventory = store.inventory_in_place();
-        store.keep(&inventory, options, now(), &|_, _| {}).unwrap()
+        let options = ArchiveAllOptions { verify_all: true };
+        let inventory = store.inventory_without_archive();
+        store
+            .archive_all(&inventory, options, now(), &|_, _| {})
+            .unwrap()
     };
     // While the source cannot be looked at, nothing can be mended.
     let away = copy.dir.path().join("away");
@@ -277,13 +295,13 @@ fn damage_is_told_by_every_run_until_it_is_mended_from_the_source() {
     fs::create_dir(&copy.root.path).unwrap();
     assert!(!look().damaged().is_empty());
     let told = keep(&store);
-    assert!(!told.damaged().is_empty() && !told.is_quiet(), "{told:?}");
+    assert!(!told.damaged().is_empty() && !told.is_noop(), "{told:?}");
     fs::remove_dir(&copy.root.path).unwrap();
     fs::rename(&away, &copy.root.path).unwrap();
     let mended = keep(&store);
-    assert!(mended.is_fine() && mended.added > 0, "{mended:?}");
+    assert!(mended.is_ok() && mended.added > 0, "{mended:?}");
     assert_eq!(verify(&packs(&copy)[0]), []);
-    assert!(keep(&store).is_quiet());
+    assert!(keep(&store).is_noop());
 }
 
 #[test]
@@ -312,7 +330,7 @@ fn more_sub_agents_than_files_may_be_open_at_once_go() {
     let before = picture(&copy.root.path);
     let files = copy.files(files.id.as_str());
     assert!(files.agents.len() > 200, "{}", files.agents.len());
-    store.archive_away(&[&files], true, now()).unwrap();
+    store.move_to_archive(&[&files], true, now()).unwrap();
     assert!(!agent.exists());
     packs(&copy)[0].restore(None).unwrap();
     assert_eq!(picture(&copy.root.path), before);
@@ -326,13 +344,13 @@ fn a_removal_that_was_cut_off_is_finished_by_the_next_and_all_comes_back() {
     let all = copy.sessions();
     let files = all.iter().max_by_key(|files| files.agents.len()).unwrap();
     assert!(files.agents.len() > 1);
-    store.mirror(&[files], now()).unwrap();
+    store.copy_to_archive(&[files], now()).unwrap();
     // From the end of the list on, as a removal goes.
-    for gone in files.beside.iter().chain(files.agents.last()) {
+    for gone in files.attachments.iter().chain(files.agents.last()) {
         fs::remove_file(&gone.path).unwrap();
     }
     let left = copy.files(files.id.as_str());
-    store.archive_away(&[&left], true, now()).unwrap();
+    store.move_to_archive(&[&left], true, now()).unwrap();
     assert!(!left.main_path().exists());
     packs(&copy)[0].restore(None).unwrap();
     assert_eq!(picture(&copy.root.path), before);
@@ -344,13 +362,13 @@ fn nothing_that_is_there_is_written_over() {
     let store = copy.store();
     let all = copy.sessions();
     let main = all[0].main_path().to_owned();
-    store.archive_away(&[&all[0]], true, now()).unwrap();
+    store.move_to_archive(&[&all[0]], true, now()).unwrap();
     fs::create_dir_all(main.parent().unwrap()).unwrap();
     fs::write(&main, "{\"someone\":\"else\"}\n").unwrap();
     let before = picture(&copy.root.path);
     let pack = &packs(&copy)[0];
-    let plan = pack.restoring(None).unwrap();
-    assert_eq!(plan.in_the_way().count(), 1);
+    let plan = pack.plan_restore(None).unwrap();
+    assert_eq!(plan.conflicts().count(), 1);
     let refused = pack.restore(None).unwrap_err().to_string();
     assert!(
         refused.contains("is there already and differs"),
@@ -365,7 +383,7 @@ fn nothing_is_put_behind_a_link() {
     let store = copy.store();
     let all = copy.sessions();
     let folder = all[0].main_path().parent().unwrap().to_owned();
-    store.archive_away(&[&all[0]], true, now()).unwrap();
+    store.move_to_archive(&[&all[0]], true, now()).unwrap();
     let elsewhere = copy.dir.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     let _ = fs::remove_dir(&folder);
@@ -384,11 +402,11 @@ fn a_log_behind_a_link_is_neither_archived_nor_removed() {
     let elsewhere = copy.dir.path().join("elsewhere.jsonl");
     fs::rename(&main, &elsewhere).unwrap();
     symlink(&elsewhere, &main).unwrap();
-    let inventory = store.inventory_in_place();
-    assert_eq!(inventory.troubles.len(), 1);
+    let inventory = store.inventory_without_archive();
+    assert_eq!(inventory.errors.len(), 1);
     assert!(inventory.sessions.iter().all(|files| files.log.is_none()));
     let kept = store
-        .keep(&inventory, KeepOptions::default(), now(), &|_, _| {})
+        .archive_all(&inventory, ArchiveAllOptions::default(), now(), &|_, _| {})
         .unwrap();
     assert_eq!(kept.troubles.len(), 1);
     let stored = packs(&copy);
@@ -403,7 +421,7 @@ fn a_pack_that_is_damaged_anywhere_leaves_no_trace_where_it_was_to_go() {
     let copy = case("2.1.325-s07-big").copy();
     let store = copy.store();
     store
-        .archive_away(&[&copy.sessions()[0]], true, now())
+        .move_to_archive(&[&copy.sessions()[0]], true, now())
         .unwrap();
     let pack = packs(&copy).remove(0);
     let sound = fs::read(&pack.path).unwrap();
@@ -425,7 +443,7 @@ fn a_damaged_pack_is_named_and_nothing_of_it_is_put_back() {
     let copy = case("2.1.325-s07-big").copy();
     let store = copy.store();
     store
-        .archive_away(&[&copy.sessions()[0]], true, now())
+        .move_to_archive(&[&copy.sessions()[0]], true, now())
         .unwrap();
     let pack = packs(&copy).remove(0);
     let frame = pack.index.frames[0];
@@ -443,9 +461,9 @@ fn a_damaged_pack_is_named_and_nothing_of_it_is_put_back() {
     let before = picture(&copy.root.path);
     assert!(packs(&copy)[0].restore(None).is_err());
     assert_eq!(picture(&copy.root.path), before);
-    let kept = store.keep(
-        &store.inventory_in_place(),
-        KeepOptions { verify_all: true },
+    let kept = store.archive_all(
+        &store.inventory_without_archive(),
+        ArchiveAllOptions { verify_all: true },
         now(),
         &|_, _| {},
     );
@@ -459,15 +477,20 @@ fn one_keeps_at_a_time() {
     keep(&store);
     let lock = File::open(copy.state().join("archive/keep.lock")).unwrap();
     lock.lock().unwrap();
-    let options = KeepOptions::default();
-    let refused = store.keep(&store.inventory_in_place(), options, now(), &|_, _| {});
+    let options = ArchiveAllOptions::default();
+    let refused = store.archive_all(
+        &store.inventory_without_archive(),
+        options,
+        now(),
+        &|_, _| {},
+    );
     let refused = refused.unwrap_err().to_string();
     assert!(
         refused.starts_with("another `annals keep` is at work"),
         "{refused}"
     );
     lock.unlock().unwrap();
-    assert!(keep(&store).is_quiet());
+    assert!(keep(&store).is_noop());
 }
 
 #[test]
@@ -481,9 +504,9 @@ fn every_pack_is_read_back_within_a_month_however_often_one_keeps() {
     }
     let keep = |hours: i64| {
         let now = now() + jiff::SignedDuration::from_hours(hours);
-        let options = KeepOptions::default();
+        let options = ArchiveAllOptions::default();
         store
-            .keep(&store.inventory_in_place(), options, now, &|_, _| {})
+            .archive_all(&store.inventory_without_archive(), options, now, &|_, _| {})
             .unwrap()
     };
     assert_eq!((keep(0).archived.len(), keep(0).verified.packs), (40, 0));
@@ -534,12 +557,12 @@ fn a_plan_says_what_would_be_added_and_nothing_when_nothing_would() {
     let store = copy.store();
     let plan = |removing: bool| {
         let files = copy.sessions().remove(0);
-        store.archiving(&[&files], removing).unwrap()
+        store.plan_archive(&[&files], removing).unwrap()
     };
     let whole = plan(false);
     assert!(!whole.unchanged && whole.added == whole.bytes && whole.packed == 0);
     let files = copy.sessions().remove(0);
-    let done = store.mirror(&[&files], now()).unwrap();
+    let done = store.copy_to_archive(&[&files], now()).unwrap();
     let size = fs::metadata(&done.pack).unwrap().len();
     assert_eq!((done.added, done.packed), (whole.added, size));
     assert_eq!(done.pack, packs(&copy)[0].path);
@@ -568,36 +591,36 @@ fn a_session_of_which_only_the_register_changed_is_archived_again() {
     let copy = case("chorus-plain").copy();
     let store = copy.store();
     keep(&store);
-    assert!(keep(&store).is_quiet());
+    assert!(keep(&store).is_noop());
     let files = copy
         .sessions()
         .into_iter()
-        .find(|files| !files.about.is_empty());
+        .find(|files| !files.list_rows.is_empty());
     let files = files.unwrap();
-    let writer = store.write(&files, crate::support::QUICK).unwrap();
+    let writer = store.open_writer(&files, crate::support::QUICK).unwrap();
     writer.retitle("quite another").unwrap();
     writer.close().unwrap();
     assert_eq!(keep(&store).archived.len(), 1);
-    assert!(keep(&store).is_quiet());
+    assert!(keep(&store).is_noop());
 }
 
 #[test]
 fn whoever_keeps_is_told_how_far_and_what_could_not_be_looked_at() {
     let copy = case("2.0.77-s04-agent").copy();
     let store = copy.store();
-    let mut inventory = store.inventory_in_place();
-    inventory.troubles.push(Error::Changed {
+    let mut inventory = store.inventory_without_archive();
+    inventory.errors.push(Error::Changed {
         path: "/somewhere".into(),
     });
     let total: u64 = inventory.sessions.iter().map(|files| files.bytes()).sum();
     let told = std::sync::Mutex::new(Vec::new());
-    let options = KeepOptions::default();
+    let options = ArchiveAllOptions::default();
     let kept = store
-        .keep(&inventory, options, now(), &|done, of| {
+        .archive_all(&inventory, options, now(), &|done, of| {
             told.lock().unwrap().push((done, of));
         })
         .unwrap();
-    assert!(kept.troubles.len() == 1 && !kept.is_fine());
+    assert!(kept.troubles.len() == 1 && !kept.is_ok());
     assert!(told.into_inner().unwrap().contains(&(total, total)));
 }
 
@@ -614,20 +637,20 @@ fn a_pack_that_is_known_to_be_damaged_is_mended_by_any_mirror_and_then_forgotten
         bytes[frame.at as usize + frame.bytes as usize / 2] ^= 1;
         fs::write(&pack.path, bytes).unwrap();
         let nothing = Store::new(vec![]).with_state(copy.state());
-        let options = KeepOptions { verify_all: true };
-        let inventory = nothing.inventory_in_place();
+        let options = ArchiveAllOptions { verify_all: true };
+        let inventory = nothing.inventory_without_archive();
         let kept = nothing
-            .keep(&inventory, options, now(), &|_, _| {})
+            .archive_all(&inventory, options, now(), &|_, _| {})
             .unwrap();
         assert!(!kept.damaged().is_empty());
         assert!(fs::read_to_string(&note).unwrap().contains("damaged"));
     };
     damage();
     let files = copy.sessions().remove(0);
-    assert!(!store.mirror(&[&files], now()).unwrap().unchanged);
+    assert!(!store.copy_to_archive(&[&files], now()).unwrap().unchanged);
     assert_eq!(verify(&packs(&copy)[0]), []);
     damage();
-    assert!(keep(&store).is_fine());
+    assert!(keep(&store).is_ok());
     assert!(!fs::read_to_string(&note).unwrap().contains("damaged"));
 }
 
@@ -642,8 +665,13 @@ fn a_note_of_a_newer_version_or_that_cannot_be_read_is_not_overwritten() {
         .replace("\"version\": 1", "\"version\": 2");
     fs::write(&note, &newer).unwrap();
     let keep = || {
-        let options = KeepOptions::default();
-        store.keep(&store.inventory_in_place(), options, now(), &|_, _| {})
+        let options = ArchiveAllOptions::default();
+        store.archive_all(
+            &store.inventory_without_archive(),
+            options,
+            now(),
+            &|_, _| {},
+        )
     };
     let refused = keep().unwrap_err().to_string();
     assert!(refused.contains("a newer annals wrote it"), "{refused}");
@@ -662,7 +690,12 @@ fn a_lock_behind_a_link_is_not_taken() {
     let elsewhere = copy.dir.path().join("elsewhere");
     fs::rename(&lock, &elsewhere).unwrap();
     symlink(&elsewhere, &lock).unwrap();
-    let options = KeepOptions::default();
-    let refused = store.keep(&store.inventory_in_place(), options, now(), &|_, _| {});
+    let options = ArchiveAllOptions::default();
+    let refused = store.archive_all(
+        &store.inventory_without_archive(),
+        options,
+        now(),
+        &|_, _| {},
+    );
     assert!(refused.is_err());
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use annals::check::{self, FileReport};
 use annals::model::{FlawKind, Severity};
-use annals::repair::{Patient, Plan};
+use annals::repair::{RepairPlan, RepairTarget};
 use annals::store::{Inventory, Root, Store};
 
 use crate::support::{cases, fixtures};
@@ -24,8 +24,12 @@ fn reports(root: &Root) -> Vec<FileReport> {
         .collect();
     // What explains a fixture is no part of it.
     reports.retain(|report| report.path != root.path.join("NOTES.md"));
-    let stale = store.stale_registers(&inventory);
-    reports.extend(stale.into_iter().map(|found| check::stale(&found.unwrap())));
+    let stale = store.stale_session_lists(&inventory);
+    reports.extend(
+        stale
+            .into_iter()
+            .map(|found| check::stale_session_list(&found.unwrap())),
+    );
     reports
 }
 
@@ -91,10 +95,10 @@ fn what_is_fixable_is_mended() {
     for case in cases() {
         let store = Store::new(vec![case.root()]);
         let inventory = store.inventory();
-        let mended: BTreeSet<PathBuf> = Patient::all(&inventory)
+        let mended: BTreeSet<PathBuf> = RepairTarget::all(&inventory)
             .iter()
-            .filter_map(|patient| Plan::of(patient, jiff::Timestamp::UNIX_EPOCH).ok())
-            .filter(|plan| !plan.mending.is_empty())
+            .filter_map(|patient| RepairPlan::new(patient, jiff::Timestamp::UNIX_EPOCH).ok())
+            .filter(|plan| !plan.edits.is_empty())
             .map(|plan| plan.file.path)
             .collect();
         for report in reports(&case.root()) {

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use annals::jsonl::Scanner;
 use annals::layout::chorus::{Config, ConfigEdit};
 use annals::layout::{
-    Change, Chorus, Edit, Graft, Head, Layout, NewSession, Parent, Plan, Record, Sink, Spawn,
-    Stamp, Writer,
+    AppendState, Change, Chorus, Decoded, Edit, EditPlan, ForkEdit, ForkParent, Layout, NewSession,
+    PlanContext, Record, Spawn, Writer,
 };
 use annals::model::{
-    AgentId, Artifact, Block, Body, Draft, Entry, EntryId, FlawKind, Message, Role, SessionId,
-    Span, Subject, TitleSource, Todo, Usage,
+    AgentId, Artifact, Block, Body, Draft, Entry, EntryId, FlawKind, ListSubject, Message, Role,
+    SessionId, Span, TitleSource, Todo, Usage,
 };
 use jiff::Timestamp;
 
@@ -41,8 +41,8 @@ fn record(bytes: &[u8]) -> Record<'_> {
 }
 
 /// What one line or document says.
-fn decode(path: &str, bytes: &[u8]) -> Sink<Entry> {
-    let mut sink = Sink::default();
+fn decode(path: &str, bytes: &[u8]) -> Decoded<Entry> {
+    let mut sink = Decoded::default();
     let artifact = artifact(path);
     Chorus.decoder(&artifact).decode(&record(bytes), &mut sink);
     sink
@@ -51,8 +51,8 @@ fn decode(path: &str, bytes: &[u8]) -> Sink<Entry> {
 fn only(path: &str, bytes: &[u8]) -> Entry {
     let mut sink = decode(path, bytes);
     assert_eq!(sink.flaws, []);
-    assert_eq!(sink.found.len(), 1);
-    sink.found.remove(0)
+    assert_eq!(sink.items.len(), 1);
+    sink.items.remove(0)
 }
 
 fn now() -> Timestamp {
@@ -60,29 +60,29 @@ fn now() -> Timestamp {
 }
 
 /// Gives ids that tell in which order they were given.
-fn stamped<T>(work: impl FnOnce(&mut Stamp<'_>) -> T) -> T {
+fn stamped<T>(work: impl FnOnce(&mut PlanContext<'_>) -> T) -> T {
     let mut count = 0;
     let mut fresh = || {
         count += 1;
         format!("{count:08x}-0000-4000-8000-000000000000")
     };
-    work(&mut Stamp {
+    work(&mut PlanContext {
         now: now(),
         zone: jiff::tz::TimeZone::UTC,
-        fresh: &mut fresh,
+        new_id: &mut fresh,
     })
 }
 
-fn head() -> Head {
-    Head::new(SessionId::new("c1").unwrap(), artifact(LOG))
+fn head() -> AppendState {
+    AppendState::new(SessionId::new("c1").unwrap(), artifact(LOG))
 }
 
-fn plan(head: &Head, change: &Change) -> Plan {
+fn plan(head: &AppendState, change: &Change) -> EditPlan {
     stamped(|stamp| Chorus.plan(head, change, stamp)).unwrap()
 }
 
 /// The lines that a change appends to a file.
-fn lines(plan: &Plan, to: &str) -> Vec<String> {
+fn lines(plan: &EditPlan, to: &str) -> Vec<String> {
     let found = plan.edits.iter().filter_map(|edit| match edit {
         Edit::Append { path, lines } if path == Path::new(to) => Some(lines),
         _ => None,
@@ -132,7 +132,7 @@ fn told(case: &str) -> Vec<String> {
     let mut told = Vec::new();
     while let Some(line) = scanner.next().unwrap() {
         let sink = decode(LOG, line.bytes);
-        told.extend(sink.found.iter().map(said));
+        told.extend(sink.items.iter().map(said));
     }
     told
 }
@@ -384,7 +384,7 @@ fn a_record_says_what_it_hangs_from_only_where_that_is_not_the_one_before() {
     let annex = |leaf: Option<&str>, last: Option<&str>, parent: Option<&str>| {
         let mut head = head();
         head.leaf = leaf.map(EntryId::new);
-        head.last = last.map(EntryId::new);
+        head.last_message = last.map(EntryId::new);
         let mut draft = Draft::user("x");
         draft.parent = parent.map(EntryId::new);
         let plan = plan(&head, &Change::Append(vec![draft, Draft::user("y")]));
@@ -412,7 +412,7 @@ fn a_record_says_what_it_hangs_from_only_where_that_is_not_the_one_before() {
     aside.sidechain = true;
     aside.agent = AgentId::new("a1").ok();
     let mut head = head();
-    (head.leaf, head.last) = (Some(id("a")), Some(id("a")));
+    (head.leaf, head.last_message) = (Some(id("a")), Some(id("a")));
     let plan = plan(&head, &Change::Append(vec![aside, Draft::user("on")]));
     assert_eq!(plan.leaf.as_ref(), plan.added.get(1));
     let lines = lines(&plan, LOG);
@@ -453,7 +453,7 @@ fn remarks_go_beside_and_titles_to_the_index() {
 
 #[test]
 fn files_of_a_session_and_of_its_sub_agents() {
-    let places = |head: &Head, change: &Change| -> Vec<String> {
+    let places = |head: &AppendState, change: &Change| -> Vec<String> {
         let place = |edit: &Edit| match edit {
             Edit::Append { path, .. } | Edit::Replace { path, .. } => {
                 path.to_str().unwrap().to_owned()
@@ -464,8 +464,8 @@ fn files_of_a_session_and_of_its_sub_agents() {
     };
     let main = head();
     let agent = AgentId::new("x1").unwrap();
-    let log = Chorus.agent(&main, &agent).unwrap();
-    let inner = Head::new(main.session.clone(), log);
+    let log = Chorus.new_agent_log(&main, &agent).unwrap();
+    let inner = AppendState::new(main.session.clone(), log);
     let todos = Change::SetTodos(vec![Todo::pending("do")]);
     let note = Change::Append(vec![Draft::note("n")]);
     assert_eq!(places(&main, &todos), ["sessions/w/a/c1-todos.json"]);
@@ -495,8 +495,8 @@ fn files_of_a_session_and_of_its_sub_agents() {
 #[test]
 fn new_sessions_go_to_the_folder_of_their_directory() {
     let place = |new: &NewSession| -> annals::Result<String> {
-        let log = stamped(|stamp| Chorus.session(new, stamp))?;
-        Ok(Chorus.place(&log).to_str().unwrap().to_owned())
+        let log = stamped(|stamp| Chorus.new_session_log(new, stamp))?;
+        Ok(Chorus.path_for(&log).to_str().unwrap().to_owned())
     };
     let id = || SessionId::new("c2").unwrap();
     let folder = Chorus.folder("/home/dev/app").unwrap();
@@ -509,7 +509,7 @@ fn new_sessions_go_to_the_folder_of_their_directory() {
         "sessions/w-app/a-main/c2-messages.jsonl"
     );
     let mut beside = known.clone();
-    beside.beside = Some(artifact(LOG));
+    beside.copied_from = Some(artifact(LOG));
     assert_eq!(place(&beside).unwrap(), "sessions/w/a/c2-messages.jsonl");
     for bad in ["../x/y", "a", "a/b/c", "", "a/..", "/etc/x"] {
         let bad = NewSession::new(id(), "/w").folder(bad);
@@ -530,45 +530,45 @@ fn a_copied_record_keeps_its_bytes() {
     let (from, to) = (SessionId::new("c1").unwrap(), SessionId::new("c2").unwrap());
     let (id, parent) = (EntryId::new("u"), EntryId::new("p"));
     let copy = |record: &str, parent, time| {
-        let graft = Graft {
+        let graft = ForkEdit {
             from: &from,
             to: &to,
-            wanted: &to,
+            requested_id: &to,
             id: &id,
             parent,
             time,
         };
-        String::from_utf8(Chorus.transplant(record.as_bytes(), &graft).unwrap()).unwrap()
+        String::from_utf8(Chorus.copy_record(record.as_bytes(), &graft).unwrap()).unwrap()
     };
     let origin = r#""forkedFrom":{"sessionId":"c1","messageUuid":"u"}"#;
     let plain = r#"{"uuid":"u", "n":1e5,"type":"user","content":"\u00e9\/","sessionId":"s"}"#;
     let marked = format!("{},{origin}}}", plain.trim_end_matches('}'));
-    assert_eq!(copy(plain, Parent::Entry(&parent), None), marked);
+    assert_eq!(copy(plain, ForkParent::Entry(&parent), None), marked);
     assert!(only(LOG, marked.as_bytes()).copied);
     let linked = r#"{"uuid":"u","type":"user","annals":{"parent":"old","x":1e5,"sidechain":true}}"#;
     assert_eq!(
-        copy(linked, Parent::Entry(&parent), None),
+        copy(linked, ForkParent::Entry(&parent), None),
         format!(
             r#"{{"uuid":"u","type":"user","annals":{{"parent":"p","x":1e5,"sidechain":false}},{origin}}}"#
         )
     );
-    assert!(copy(linked, Parent::None, None).contains(r#""parent":null"#));
-    assert!(copy(linked, Parent::Keep, None).contains(r#""parent":"old""#));
+    assert!(copy(linked, ForkParent::None, None).contains(r#""parent":null"#));
+    assert!(copy(linked, ForkParent::Keep, None).contains(r#""parent":"old""#));
     // An id that came from its place is written down, and so is a later time.
     let nameless = r#"{"type":"user","timestamp":"x"}"#;
     assert_eq!(
-        copy(nameless, Parent::Keep, Some(now())),
+        copy(nameless, ForkParent::Keep, Some(now())),
         format!(r#"{{"type":"user","timestamp":"2026-03-02T09:00:00.000Z",{origin},"uuid":"u"}}"#)
     );
-    let graft = Graft {
+    let graft = ForkEdit {
         from: &from,
         to: &to,
-        wanted: &to,
+        requested_id: &to,
         id: &id,
-        parent: Parent::Keep,
+        parent: ForkParent::Keep,
         time: None,
     };
-    assert!(Chorus.transplant(b"{torn", &graft).is_err());
+    assert!(Chorus.copy_record(b"{torn", &graft).is_err());
 }
 
 #[test]
@@ -578,7 +578,7 @@ fn what_a_root_of_it_looks_like() {
         &["sessions"],
         &["config.json", "sessions", "cache"],
     ] {
-        assert!(Chorus.recognises(names), "{names:?}");
+        assert!(Chorus.matches_root(names), "{names:?}");
     }
     for names in [
         &["projects", "sessions"][..],
@@ -587,6 +587,6 @@ fn what_a_root_of_it_looks_like() {
         &["src"],
         &[],
     ] {
-        assert!(!Chorus.recognises(names), "{names:?}");
+        assert!(!Chorus.matches_root(names), "{names:?}");
     }
 }

@@ -1,12 +1,12 @@
 //! The lines of clog: what is read of them, and which bytes are written.
 
 use annals::layout::{
-    Change, Clog, Edit, Graft, Head, Layout, NewSession, Parent, Plan, Record, Sink, Spawn, Stamp,
-    Writer,
+    AppendState, Change, Clog, Decoded, Edit, EditPlan, ForkEdit, ForkParent, Layout, NewSession,
+    PlanContext, Record, Spawn, Writer,
 };
 use annals::model::{
-    AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, Fact, FlawKind, Kind,
-    Message, Outline, Role, SessionId, Span, TitleSource, Todo, Usage,
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, Fact, FlawKind, Message,
+    Outline, OutlineKind, Role, SessionId, Span, TitleSource, Todo, Usage,
 };
 use annals::store::{Root, Session, Store, WriteOptions};
 use jiff::Timestamp;
@@ -38,14 +38,14 @@ fn read(line: &str) -> (Entry, Outline, Vec<FlawKind>) {
 }
 
 fn read_at(line: &str, offset: u64) -> (Entry, Outline, Vec<FlawKind>) {
-    let log = Artifact::of(ArtifactKind::SessionLog);
+    let log = Artifact::new(ArtifactKind::SessionLog);
     let record = record(line.as_bytes(), offset);
-    let (mut deep, mut shallow) = (Sink::default(), Sink::default());
+    let (mut deep, mut shallow) = (Decoded::default(), Decoded::default());
     Clog.decoder(&log).decode(&record, &mut deep);
     Clog.decoder(&log).outline(&record, &mut shallow);
     assert_eq!(deep.flaws, shallow.flaws);
     let kinds = deep.flaws.iter().map(|flaw| flaw.kind).collect();
-    (deep.found.remove(0), shallow.found.remove(0), kinds)
+    (deep.items.remove(0), shallow.items.remove(0), kinds)
 }
 
 fn message(line: &str) -> Message {
@@ -125,17 +125,17 @@ fn roles_channels_ids_and_times() {
     let (entry, outline, flaws) = read(line);
     assert_eq!(flaws, []);
     assert_eq!(entry.id, Some(EntryId::new("msg_1")));
-    assert_eq!(entry.place.channel.as_deref(), Some("telegram"));
+    assert_eq!(entry.context.channel.as_deref(), Some("telegram"));
     assert_eq!(entry.session, None);
     assert_eq!(entry.time, "2026-03-26T01:32:20.418Z".parse().ok());
     assert!(outline.human);
     assert_eq!(outline.prompt(), Some("hi"));
     for (role, kind) in [
-        ("user", Kind::User),
-        ("agent", Kind::Assistant),
-        ("assistant", Kind::Assistant),
-        ("system", Kind::System),
-        ("tool", Kind::System),
+        ("user", OutlineKind::User),
+        ("agent", OutlineKind::Assistant),
+        ("assistant", OutlineKind::Assistant),
+        ("system", OutlineKind::System),
+        ("tool", OutlineKind::System),
     ] {
         let line = line.replace("\"user\"", &format!("\"{role}\""));
         assert_eq!(read(&line).1.kind, kind, "{role}");
@@ -181,7 +181,7 @@ fn headers_are_checked_and_their_titles_count() {
         };
         assert_eq!(entry.body, title);
         assert_eq!((entry.id, outline.key), (None, None));
-        let word = |name: &str, value: &str| Fact::Word(name.into(), value.into());
+        let word = |name: &str, value: &str| Fact::WriterState(name.into(), value.into());
         assert_eq!(
             outline.facts,
             [
@@ -213,14 +213,14 @@ fn headers_are_checked_and_their_titles_count() {
         ),
         (r#"{"a":1}"#.to_owned(), "of no type"),
     ] {
-        let mut sink = Sink::default();
-        let mut decoder = Clog.decoder(&Artifact::of(ArtifactKind::SessionLog));
+        let mut sink = Decoded::default();
+        let mut decoder = Clog.decoder(&Artifact::new(ArtifactKind::SessionLog));
         decoder.decode(&record(bad.as_bytes(), 0), &mut sink);
         let [flaw] = sink.flaws.as_slice() else {
             panic!("{bad}: {:?}", sink.flaws)
         };
         assert_eq!(flaw.kind, FlawKind::BadHeader);
         assert!(flaw.detail.contains(says), "{}", flaw.detail);
-        assert_eq!(sink.found.len(), 1);
+        assert_eq!(sink.items.len(), 1);
     }
 }

@@ -1,6 +1,6 @@
 //! Who pays for what.
 
-use annals::cost::{Charge, Mode, Prices, Sheet, Tally};
+use annals::cost::{Charge, LogCharges, PriceMode, Prices, Tally};
 use annals::model::Money;
 use annals::store::{ConversationInfo, Root, Session, Store};
 use serde_json::json;
@@ -18,9 +18,9 @@ fn every_response_of_a_session_with_conversations_is_paid_by_one() {
                 .into_iter()
                 .map(|conversation| conversation.id)
                 .collect();
-            let branches = session.branches();
+            let branches = session.branch_attribution();
             for charge in &session.info(None).charges {
-                let payer = branches.of(charge).map(|name| name.key.to_string());
+                let payer = branches.branch(charge).map(|name| name.key.to_string());
                 let sound = match &payer {
                     Some(key) => known.contains(key),
                     None => known.is_empty(),
@@ -36,11 +36,15 @@ fn every_response_of_a_session_with_conversations_is_paid_by_one() {
 /// The conversations of a fixture's only session, with the tokens that each pays for.
 fn bills(name: &str) -> Vec<(String, u64, u64)> {
     let session = case(name).only();
-    let branches = session.branches();
+    let branches = session.branch_attribution();
     let charges = session.info(None).charges;
     let rows = session.conversations();
     let bill = |row: ConversationInfo| {
-        let pays = |charge: &&Charge| branches.of(charge).is_some_and(|name| *name.key == *row.id);
+        let pays = |charge: &&Charge| {
+            branches
+                .branch(charge)
+                .is_some_and(|name| *name.key == *row.id)
+        };
         let paid = charges.iter().filter(pays).map(|one| one.usage.total());
         let label = row.branch.or(row.title.map(|title| title.text));
         (label.unwrap_or_default(), paid.sum(), row.usage.total())
@@ -69,16 +73,16 @@ fn sub_agents_without_ids_are_not_the_main_agent() {
 /// What the conversations of a session cost, held against what stands on each path.
 fn held(session: &Session, name: &str) -> Vec<Tally> {
     let prices = Prices::built_in();
-    let price = |charge: &Charge| prices.cost(charge, Mode::Auto);
+    let price = |charge: &Charge| prices.cost(charge, PriceMode::Auto);
     let costs = session.conversation_costs(&price);
-    let Some((_, scan, tree)) = session.main() else {
+    let Some((_, scan, tree)) = session.main_log() else {
         return costs;
     };
     assert_eq!(costs.len(), tree.conversations.len());
     let whole = crate::support::whole_names(&scan.outlines);
     for (conversation, cost) in tree.conversations.iter().zip(&costs) {
         let path = tree.path(conversation);
-        let mut sheet = Sheet::default();
+        let mut sheet = LogCharges::default();
         for &at in &path {
             let mut outline = scan.outlines[at].clone();
             if let Some(reply) = &mut outline.reply {
@@ -87,7 +91,7 @@ fn held(session: &Session, name: &str) -> Vec<Tally> {
             sheet.add(&outline);
         }
         let charges: Vec<Charge> = sheet.charges(0, None).collect();
-        assert_eq!(*cost, Tally::of(&charges, &price), "{name}");
+        assert_eq!(*cost, Tally::from_charges(&charges, &price), "{name}");
         let entries = session.entry_costs(0, &path, &price);
         assert_eq!(cost.cost, entries.into_values().sum(), "{name}");
     }
@@ -183,7 +187,7 @@ fn the_last_response_is_that_of_the_main_agent_at_its_largest() {
 #[test]
 fn a_response_costs_once_with_its_last_entry() {
     let session = case("parallel-tools-dag").only();
-    let (_, scan, tree) = session.main().unwrap();
+    let (_, scan, tree) = session.main_log().unwrap();
     let path = tree.path(&tree.conversations[0]);
     let price = |_: &Charge| Some(Money::from_pico(1));
     let costs = session.entry_costs(0, &path, &price);

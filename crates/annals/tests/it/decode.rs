@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use annals::layout::{LAYOUTS, Layout, Record, Sink};
+use annals::layout::{Decoded, LAYOUTS, Layout, Record};
 use annals::model::{
-    Artifact, ArtifactKind, Block, Body, Entry, EntryId, Flaw, FlawKind, Key, Kind, Outline,
-    SessionId, Span,
+    Artifact, ArtifactKind, Block, Body, Entry, EntryId, EntryKey, Flaw, FlawKind, Outline,
+    OutlineKind, SessionId, Span,
 };
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ fn artifact(kind: ArtifactKind) -> Artifact {
     Artifact {
         folder: Some("-w".to_owned()),
         session: Some(SessionId::new("aaaaaaaa-0000-4000-8000-000000000000").unwrap()),
-        ..Artifact::of(kind)
+        ..Artifact::new(kind)
     }
 }
 
@@ -42,9 +42,9 @@ fn read(layout: &dyn Layout, kind: ArtifactKind, bytes: &[u8], terminated: bool)
         terminated,
         oversize: false,
     };
-    let mut shallow = Sink::default();
+    let mut shallow = Decoded::default();
     layout.decoder(&artifact).outline(&record, &mut shallow);
-    let mut deep: Sink<Entry> = Sink::default();
+    let mut deep: Decoded<Entry> = Decoded::default();
     layout.decoder(&artifact).decode(&record, &mut deep);
     assert_eq!(
         shallow.flaws,
@@ -53,17 +53,17 @@ fn read(layout: &dyn Layout, kind: ArtifactKind, bytes: &[u8], terminated: bool)
         String::from_utf8_lossy(bytes)
     );
     let readable: Vec<&Entry> = deep
-        .found
+        .items
         .iter()
         .filter(|entry| !matches!(entry.body, Body::Opaque { flaw: Some(_), .. }))
         .collect();
     assert_eq!(
-        shallow.found.len(),
+        shallow.items.len(),
         readable.len(),
         "{}",
         String::from_utf8_lossy(bytes)
     );
-    for (outline, entry) in shallow.found.iter().zip(readable) {
+    for (outline, entry) in shallow.items.iter().zip(readable) {
         assert_eq!(outline.id(), entry.id);
         assert_eq!(outline.link.key(), entry.parent.as_ref().map(|id| id.key()));
         assert_eq!(outline.time, entry.time);
@@ -71,16 +71,16 @@ fn read(layout: &dyn Layout, kind: ArtifactKind, bytes: &[u8], terminated: bool)
         let human = matches!(&entry.body, Body::Message(message) if message.human);
         assert_eq!(outline.human, human, "{}", String::from_utf8_lossy(bytes));
     }
-    for span in deep.found.iter().map(|entry| entry.span) {
+    for span in deep.items.iter().map(|entry| entry.span) {
         let end = span.offset + span.len;
         assert!(end <= record.span.len, "{span:?} is not within the record");
     }
     // A record that is there gives something to see, or a reason why not.
     let blank = bytes.iter().all(u8::is_ascii_whitespace);
-    assert!(blank || !deep.found.is_empty());
+    assert!(blank || !deep.items.is_empty());
     Read {
-        outlines: shallow.found,
-        entries: deep.found,
+        outlines: shallow.items,
+        entries: deep.items,
         flaws: shallow.flaws,
     }
 }
@@ -304,7 +304,7 @@ fn a_line_of_wrong_types_is_read_as_far_as_it_can_be() {
             r#"{{"type":"user","uuid":"u","message":{message}}}"#
         ));
         assert_eq!(read.flaws, [], "{message}");
-        assert_eq!(read.outlines[0].kind, Kind::User);
+        assert_eq!(read.outlines[0].kind, OutlineKind::User);
         assert!(!read.outlines[0].human, "{message}");
     }
 }
@@ -374,8 +374,8 @@ fn the_last_of_duplicate_keys_counts() {
     let read = line(
         r#"{"type":"assistant","type":"user","uuid":"a","uuid":"b","message":{"content":"x"},"message":{"content":"y","content":"z"}}"#,
     );
-    assert_eq!(read.outlines[0].kind, Kind::User);
-    assert_eq!(read.outlines[0].key, Some(Key::of("b")));
+    assert_eq!(read.outlines[0].kind, OutlineKind::User);
+    assert_eq!(read.outlines[0].key, Some(EntryKey::from_text("b")));
     let Body::Message(message) = &read.entries[0].body else {
         panic!()
     };
@@ -392,7 +392,7 @@ fn bytes_that_are_no_text_are_a_flaw_and_no_loss() {
     );
     assert_eq!(read.flaws.len(), 1);
     assert_eq!(read.flaws[0].kind, FlawKind::BadUtf8);
-    assert_eq!(read.outlines[0].key, Some(Key::of("u")));
+    assert_eq!(read.outlines[0].key, Some(EntryKey::from_text("u")));
     assert!(
         read.outlines[0]
             .prompt()

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use annals::export::{
-    Archive, Exporter, Format, ImportOptions, Imported, Importer, Kept, Options, Part, read_entry,
-    write_entry,
+    ExportFile, ExportOptions, ExportPart, ExportedSession, Exporter, Format, ImportOptions,
+    Imported, Importer, read_entry, write_entry,
 };
 use annals::layout::NewSession;
 use annals::model::{Block, Body, Draft, Entry, Message, Role, Span};
@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::support::{QUICK, case, cases};
 
-fn export(session: &Session, part: &Part, options: Options) -> String {
+fn export(session: &Session, part: &ExportPart, options: ExportOptions) -> String {
     let mut out = Vec::new();
     let mut exporter = Exporter::begin(options, None, &mut out).unwrap();
     exporter.session(session, part).unwrap();
@@ -22,11 +22,11 @@ fn export(session: &Session, part: &Part, options: Options) -> String {
     String::from_utf8(out).unwrap()
 }
 
-fn read_back(text: &str) -> Vec<Kept> {
+fn read_back(text: &str) -> Vec<ExportedSession> {
     let mut sessions = Vec::new();
-    let archive = Archive::read(text.as_bytes(), "test").unwrap();
+    let archive = ExportFile::read(text.as_bytes(), "test").unwrap();
     archive
-        .each(|kept| {
+        .each_session(|kept| {
             sessions.push(kept);
             Ok(())
         })
@@ -48,7 +48,7 @@ fn entries_of(session: &Session) -> Vec<Entry> {
     for log in 0..session.logs.len() {
         let all: Vec<usize> = (0..session.logs[log].outlines.len()).collect();
         session
-            .each_of(log, &all, |mut entry| {
+            .each_entry_of_log(log, &all, |mut entry| {
                 entry.span = Span::default();
                 entry.derived_id = false;
                 entries.push(entry);
@@ -72,7 +72,7 @@ fn every_entry_of_every_fixture_reads_back_equal() {
         for file in case.files() {
             for mut entry in store.entries(&case.root(), &file).unwrap() {
                 // A register is no entry of a log, and none is exported.
-                if matches!(entry.body, Body::Register(_)) {
+                if matches!(entry.body, Body::SessionList(_)) {
                     continue;
                 }
                 let mut json = Vec::new();
@@ -120,7 +120,7 @@ fn documents_and_lines_hold_every_entry_once() {
         };
         let expected = sort(entries_of(session));
         for format in [Format::Json, Format::Jsonl] {
-            let text = export(session, &Part::Whole, Options::new(format));
+            let text = export(session, &ExportPart::Whole, ExportOptions::new(format));
             let mut sessions = read_back(&text);
             assert_eq!(sessions.len(), 1, "{name}");
             let kept = sessions.remove(0);
@@ -136,7 +136,11 @@ fn documents_and_lines_hold_every_entry_once() {
 fn documents_and_lines_say_the_same() {
     each_session(|name, session| {
         let read = |format| {
-            let mut kept = read_back(&export(session, &Part::Whole, Options::new(format)));
+            let mut kept = read_back(&export(
+                session,
+                &ExportPart::Whole,
+                ExportOptions::new(format),
+            ));
             // A log without entries has no line.
             kept[0]
                 .logs
@@ -152,13 +156,13 @@ fn pages_show_every_message_once_and_obey_nothing() {
     each_session(|name, session| {
         let markdown = export(
             session,
-            &Part::Whole,
-            Options::new(Format::Markdown).redact(false),
+            &ExportPart::Whole,
+            ExportOptions::new(Format::Markdown).redact(false),
         );
         let html = export(
             session,
-            &Part::Whole,
-            Options::new(Format::Html).redact(false),
+            &ExportPart::Whole,
+            ExportOptions::new(Format::Html).redact(false),
         );
         for (format, page) in [("Markdown", &markdown), ("HTML", &html)] {
             let hostile = page.chars().find(|c| {
@@ -285,7 +289,11 @@ fn hostile() -> (tempfile::TempDir, Session) {
 #[test]
 fn hostile_text_is_shown_and_never_obeyed() {
     let (_dir, session) = hostile();
-    let html = export(&session, &Part::Whole, Options::new(Format::Html));
+    let html = export(
+        &session,
+        &ExportPart::Whole,
+        ExportOptions::new(Format::Html),
+    );
     check_html("hostile", &html);
     assert!(
         !html.contains("<img") && !html.contains("<b>model"),
@@ -301,7 +309,11 @@ fn hostile_text_is_shown_and_never_obeyed() {
         let quoted = format!("src=\"{address}");
         assert!(!html.contains(&quoted), "{html}");
     }
-    let markdown = export(&session, &Part::Whole, Options::new(Format::Markdown));
+    let markdown = export(
+        &session,
+        &ExportPart::Whole,
+        ExportOptions::new(Format::Markdown),
+    );
     let options = pulldown_cmark::Options::ENABLE_TABLES;
     for event in pulldown_cmark::Parser::new_ext(&markdown, options) {
         use pulldown_cmark::{Event, Tag};
@@ -353,9 +365,17 @@ fn secrets_are_masked_wherever_they_stand() {
     writer.set_todos(&[todo]).unwrap();
     let session = store.session(writer.session().as_str()).unwrap();
     for format in [Format::Markdown, Format::Html, Format::Json, Format::Jsonl] {
-        let shown = export(&session, &Part::Whole, Options::new(format).redact(false));
+        let shown = export(
+            &session,
+            &ExportPart::Whole,
+            ExportOptions::new(format).redact(false),
+        );
         assert!(shown.matches(&token).count() >= 7, "{format}: {shown}");
-        let masked = export(&session, &Part::Whole, Options::new(format).redact(true));
+        let masked = export(
+            &session,
+            &ExportPart::Whole,
+            ExportOptions::new(format).redact(true),
+        );
         assert!(!masked.contains(&token), "{format}: {masked}");
         assert!(
             masked.contains("ghp_[redacted:github-token]") || masked.contains("redacted:github"),
@@ -363,7 +383,8 @@ fn secrets_are_masked_wherever_they_stand() {
         );
     }
     // What people pass on is masked unless they say otherwise; what is kept is not.
-    let by_default = |format| export(&session, &Part::Whole, Options::new(format)).contains(&token);
+    let by_default =
+        |format| export(&session, &ExportPart::Whole, ExportOptions::new(format)).contains(&token);
     assert!(!by_default(Format::Markdown) && !by_default(Format::Html));
     assert!(by_default(Format::Json) && by_default(Format::Jsonl));
 }
@@ -381,7 +402,11 @@ fn titles_are_masked_before_they_are_cut() {
     let title = session.title().unwrap().text;
     assert!(title.ends_with("q7Xb2LmZ9…"), "{title}");
     for format in [Format::Markdown, Format::Html, Format::Json, Format::Jsonl] {
-        let masked = export(&session, &Part::Whole, Options::new(format).redact(true));
+        let masked = export(
+            &session,
+            &ExportPart::Whole,
+            ExportOptions::new(format).redact(true),
+        );
         assert!(!masked.contains("q7X"), "{format}: {masked}");
     }
 
@@ -394,15 +419,19 @@ fn titles_are_masked_before_they_are_cut() {
     let session = store.session(writer.session().as_str()).unwrap();
     let shown = export(
         &session,
-        &Part::Whole,
-        Options::new(Format::Markdown).redact(false),
+        &ExportPart::Whole,
+        ExportOptions::new(Format::Markdown).redact(false),
     );
     assert!(
         shown.starts_with("# Deploy it, the token is ghp_q7Xb"),
         "{shown}"
     );
     for format in [Format::Markdown, Format::Html, Format::Json, Format::Jsonl] {
-        let masked = export(&session, &Part::Whole, Options::new(format).redact(true));
+        let masked = export(
+            &session,
+            &ExportPart::Whole,
+            ExportOptions::new(format).redact(true),
+        );
         assert!(!masked.contains("q7Xb"), "{format}: {masked}");
     }
 }
@@ -412,28 +441,31 @@ fn a_conversation_is_exported_alone() {
     let case = crate::support::case("branch-nested");
     let session = case.only();
     for conversation in session.conversations() {
-        let part = Part::at(&session, &conversation.leaf).unwrap();
-        let kept = read_back(&export(&session, &part, Options::new(Format::Jsonl)));
+        let part = ExportPart::for_message(&session, &conversation.leaf).unwrap();
+        let kept = read_back(&export(&session, &part, ExportOptions::new(Format::Jsonl)));
         assert_eq!(kept[0].logs[0].entries.len(), conversation.messages);
-        let page = export(&session, &part, Options::new(Format::Markdown));
+        let page = export(&session, &part, ExportOptions::new(Format::Markdown));
         assert!(!page.contains("parts"), "{page}");
     }
-    assert!(Part::at(&session, "ffffffff").is_err());
+    assert!(ExportPart::for_message(&session, "ffffffff").is_err());
 }
 
 #[test]
 fn a_conversation_has_the_sub_agents_that_it_called() {
     let session = crate::support::case("2.1.325-s04-agent").session("3dfa");
-    let logs = |part: &Part| {
-        let kept = read_back(&export(&session, part, Options::new(Format::Json)));
+    let logs = |part: &ExportPart| {
+        let kept = read_back(&export(&session, part, ExportOptions::new(Format::Json)));
         kept[0].logs.len()
     };
-    assert_eq!(logs(&Part::Whole), 4);
+    assert_eq!(logs(&ExportPart::Whole), 4);
     let first = entries_of(&session)
         .into_iter()
         .find(|entry| crate::support::says(entry).starts_with("Agent finished"));
     let first = first.and_then(|entry| entry.id).unwrap();
-    assert_eq!(logs(&Part::at(&session, first.as_str()).unwrap()), 2);
+    assert_eq!(
+        logs(&ExportPart::for_message(&session, first.as_str()).unwrap()),
+        2
+    );
 }
 
 /// Imports a session into a root of its own and reads it.
@@ -446,11 +478,11 @@ fn import(text: &str) -> (tempfile::TempDir, Imported, Session) {
         ..ImportOptions::default()
     };
     let mut importer = Importer::new(&store, root, options).unwrap();
-    let archive = Archive::read(text.as_bytes(), "test").unwrap();
-    importer.check(&archive.check().unwrap()).unwrap();
+    let archive = ExportFile::read(text.as_bytes(), "test").unwrap();
+    importer.check(&archive.read_contents().unwrap()).unwrap();
     let mut imported = Vec::new();
     archive
-        .each(|kept| {
+        .each_session(|kept| {
             imported.push(importer.session(kept)?);
             Ok(())
         })
@@ -552,7 +584,11 @@ fn every_exported_fixture_can_be_imported() {
     let mut linked = 0;
     let mut partly: Vec<String> = Vec::new();
     each_session(|name, session| {
-        let text = export(session, &Part::Whole, Options::new(Format::Jsonl));
+        let text = export(
+            session,
+            &ExportPart::Whole,
+            ExportOptions::new(Format::Jsonl),
+        );
         let (_dir, imported, copy) = import(&text);
         // What another layout says may not fit; that it can be said at all is enough there.
         if session.root().layout.name() != "claude-code" {
@@ -602,7 +638,11 @@ fn every_exported_fixture_can_be_imported() {
 fn imported_compactions_keep_their_ids_times_and_links() {
     for name in ["compaction", "compaction-twice"] {
         let session = Session::read(case(name).sessions().remove(0)).unwrap();
-        let text = export(&session, &Part::Whole, Options::new(Format::Jsonl));
+        let text = export(
+            &session,
+            &ExportPart::Whole,
+            ExportOptions::new(Format::Jsonl),
+        );
         let (_dir, imported, copy) = import(&text);
         assert!(!imported.left_out.contains_key("compaction"), "{name}");
         let boundaries = |session: &Session| -> Vec<_> {
@@ -629,7 +669,11 @@ fn imported_api_errors_are_no_replies() {
     let drafts = vec![Draft::user("Ask."), Draft::new(Body::Message(error))];
     writer.append_all(drafts).unwrap();
     let session = Session::read(store.inventory().sessions.remove(0)).unwrap();
-    let text = export(&session, &Part::Whole, Options::new(Format::Jsonl));
+    let text = export(
+        &session,
+        &ExportPart::Whole,
+        ExportOptions::new(Format::Jsonl),
+    );
     let (_dir, _, copy) = import(&text);
     let log = std::fs::read_to_string(copy.files.main_path()).unwrap();
     let line = log.lines().find(|line| line.contains("API Error")).unwrap();
@@ -661,7 +705,11 @@ fn titles_tags_notes_summaries_and_todos_are_imported() {
     let todos = [annals::model::Todo::pending("ship")];
     writer.set_todos(&todos).unwrap();
     let session = store.session(writer.session().as_str()).unwrap();
-    let text = export(&session, &Part::Whole, Options::new(Format::Json));
+    let text = export(
+        &session,
+        &ExportPart::Whole,
+        ExportOptions::new(Format::Json),
+    );
     let (_dir, imported, copy) = import(&text);
     assert_eq!(copy.title(), session.title());
     assert_eq!(copy.tag(), session.tag());
@@ -713,15 +761,16 @@ fn a_bad_archive_is_told_by_its_line() {
         ),
         ("{\"annals\":1,\"sessions\":[]} x", "trailing"),
     ] {
-        let read = Archive::read(text.as_bytes(), "test").and_then(|archive| archive.check());
+        let read =
+            ExportFile::read(text.as_bytes(), "test").and_then(|archive| archive.read_contents());
         let error = read.unwrap_err().to_string();
         assert!(
             error.starts_with("test: ") && error.contains(why),
             "{text:?}: {error}"
         );
     }
-    let fine = Archive::read(format!("{head}\n").as_bytes(), "test").unwrap();
-    assert_eq!(fine.check().unwrap().sessions, ["a1"]);
+    let fine = ExportFile::read(format!("{head}\n").as_bytes(), "test").unwrap();
+    assert_eq!(fine.read_contents().unwrap().sessions, ["a1"]);
 }
 
 /// The peak of the resident memory so far; each test is a process of its own.
@@ -749,8 +798,8 @@ fn an_export_for_people_takes_a_few_times_the_memory_of_its_longest_message() {
         let before = peak_kib();
         for format in [Format::Html, Format::Markdown] {
             let out = &mut std::io::sink();
-            let mut exporter = Exporter::begin(Options::new(format), None, out).unwrap();
-            exporter.session(&session, &Part::Whole).unwrap();
+            let mut exporter = Exporter::begin(ExportOptions::new(format), None, out).unwrap();
+            exporter.session(&session, &ExportPart::Whole).unwrap();
             exporter.finish().unwrap();
         }
         grown.push((unit, (peak_kib() - before) / (SIZE as u64 >> 10)));
@@ -789,7 +838,7 @@ fn further_members_of_blocks_survive_an_export_and_an_import() {
     writer.append_all(vec![ask, reply, result]).unwrap();
     let session = Session::read(store.inventory().sessions.remove(0)).unwrap();
     for format in [Format::Json, Format::Jsonl] {
-        let text = export(&session, &Part::Whole, Options::new(format));
+        let text = export(&session, &ExportPart::Whole, ExportOptions::new(format));
         let (_dir, imported, copy) = import(&text);
         assert!(!imported.left_out.contains_key("message"), "{format}");
         let log = std::fs::read_to_string(copy.files.main_path()).unwrap();

@@ -6,12 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use annals::archive::{Archive, KeepOptions};
-use annals::export::{self, Exporter, Format, ImportOptions, Importer, Part};
-use annals::jsonl::{FileId, Log, Options, ensure_dir, refuse_held};
+use annals::archive::{Archive, ArchiveAllOptions};
+use annals::export::{self, ExportPart, Exporter, Format, ImportOptions, Importer};
+use annals::jsonl::{AppendOptions, FileId, Log, ensure_dir, ensure_not_open};
 use annals::layout::NewSession;
 use annals::model::{Draft, SessionId, Todo};
-use annals::repair::{Patient, Plan};
+use annals::repair::{RepairPlan, RepairTarget};
 use annals::store::{Root, Store};
 use jiff::Timestamp;
 
@@ -33,24 +33,26 @@ fn role() {
     let log = dir.join("log");
     let outcome = match std::env::var("ANNALS_TEST_PART").unwrap().as_str() {
         "settle" => ensure_dir(&dir.join("there")),
-        "open" => Log::open(&log, Options::default()).map(drop),
+        "open" => Log::open(&log, AppendOptions::default()).map(drop),
         "held" => {
             let id = FileId::from(&fs::metadata(&log).unwrap());
-            refuse_held([(log.as_path(), &id)])
+            ensure_not_open([(log.as_path(), &id)])
         }
         "forget" => {
             let archive = Archive::open(&dir.join("state"));
-            let plans = archive.forgetting(IDS[0], None);
-            plans.and_then(|mut plans| archive.forget(&plans.remove(0)))
+            let plans = archive.plan_removal(IDS[0], None);
+            plans.and_then(|mut plans| archive.remove_pack(&plans.remove(0)))
         }
         "forget-repair" => {
             let store = store(&dir);
             let kept = store.repairs().unwrap().0.remove(0);
-            store.forget_repair(&kept)
+            store.delete_repair(&kept)
         }
         "mirror" => {
             let files = store(&dir).inventory().sessions.remove(0);
-            store(&dir).mirror(&[&files], Timestamp::now()).map(drop)
+            store(&dir)
+                .copy_to_archive(&[&files], Timestamp::now())
+                .map(drop)
         }
         "restore" => {
             let pack = store(&dir).archive().unwrap().find(IDS[0]).unwrap();
@@ -60,8 +62,8 @@ fn role() {
             let store = store(&dir);
             let inventory = store.inventory();
             let now = Timestamp::UNIX_EPOCH;
-            let kept = store.keep(&inventory, KeepOptions::default(), now, &|_, _| {});
-            kept.map(|kept| assert!(kept.is_fine()))
+            let kept = store.archive_all(&inventory, ArchiveAllOptions::default(), now, &|_, _| {});
+            kept.map(|kept| assert!(kept.is_ok()))
         }
         "import" => import(&dir, 2),
         "undelete" => store(&dir).undelete(IDS[0]).map(drop),
@@ -179,11 +181,11 @@ fn import(dir: &Path, most: usize) -> annals::Result<()> {
     let root = Root::claude_code(dir.join("into"));
     let into = Store::new(vec![root.clone()]).with_state(dir.join("state"));
     let exported = fs::File::open(dir.join("export")).unwrap();
-    let exported = export::Archive::read(exported, "test")?;
+    let exported = export::ExportFile::read(exported, "test")?;
     let mut importer = Importer::new(&into, root, ImportOptions::default())?;
-    importer.check(&exported.check()?)?;
+    importer.check(&exported.read_contents()?)?;
     let mut left = most;
-    exported.each(|kept| {
+    exported.each_session(|kept| {
         if left > 0 {
             left -= 1;
             importer.session(kept)?;
@@ -198,11 +200,11 @@ fn an_import_whose_journal_cannot_be_looked_at_ends() {
     let dir = tempfile::tempdir().unwrap();
     let store = sessions(dir.path());
     let mut exported = Vec::new();
-    let options = export::Options::new(Format::Jsonl);
+    let options = export::ExportOptions::new(Format::Jsonl);
     let mut exporter = Exporter::begin(options, None, &mut exported).unwrap();
     for id in IDS {
         let session = store.session(id).unwrap();
-        exporter.session(&session, &Part::Whole).unwrap();
+        exporter.session(&session, &ExportPart::Whole).unwrap();
     }
     exporter.finish().unwrap();
     fs::write(dir.path().join("export"), exported).unwrap();
@@ -255,7 +257,9 @@ fn a_pack_that_is_forgotten_and_may_come_back_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let store = sessions(dir.path());
     for files in &store.inventory().sessions {
-        store.mirror(&[files], Timestamp::UNIX_EPOCH).unwrap();
+        store
+            .copy_to_archive(&[files], Timestamp::UNIX_EPOCH)
+            .unwrap();
     }
     tells("forget", dir.path(), "fsync:error=EIO", "cannot sync");
 }
@@ -267,8 +271,8 @@ fn an_original_that_cannot_be_removed_is_told() {
     let log = store.inventory().sessions[0].main_path().to_owned();
     let text = fs::read_to_string(&log).unwrap();
     fs::write(&log, format!("{text}{{\"torn\n{text}")).unwrap();
-    let patients = Patient::only(Patient::all(&store.inventory()), &log);
-    let plan = Plan::of(&patients[0], Timestamp::now()).unwrap();
+    let patients = RepairTarget::filter_by_path(RepairTarget::all(&store.inventory()), &log);
+    let plan = RepairPlan::new(&patients[0], Timestamp::now()).unwrap();
     let kept = store.repair(&plan, true, Timestamp::now()).unwrap();
     let calls = "rename,renameat,renameat2:error=EIO";
     tells("forget-repair", dir.path(), calls, "cannot remove");
@@ -317,8 +321,11 @@ fn where_the_packs_that_stay_cannot_be_listed_nothing_is_forgotten() {
         let dir = tempfile::tempdir().unwrap();
         let store = sessions(dir.path());
         let first = store.inventory().sessions.remove(0);
-        let pack = store.mirror(&[&first], Timestamp::UNIX_EPOCH).unwrap().pack;
-        store.note_members().unwrap();
+        let pack = store
+            .copy_to_archive(&[&first], Timestamp::UNIX_EPOCH)
+            .unwrap()
+            .pack;
+        store.update_member_lists().unwrap();
         let packs = pack.parent().unwrap();
         let inject = format!("openat:error=EIO:when={at}");
         let Some(told) = told("forget", dir.path(), &inject, Some(packs)) else {
@@ -339,8 +346,11 @@ fn a_roster_that_is_gone_is_none_and_one_that_cannot_be_told_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let store = sessions(dir.path());
     let second = store.inventory().sessions.remove(1);
-    let pack = store.mirror(&[&second], Timestamp::now()).unwrap().pack;
-    store.note_members().unwrap();
+    let pack = store
+        .copy_to_archive(&[&second], Timestamp::now())
+        .unwrap()
+        .pack;
+    store.update_member_lists().unwrap();
     let roster = pack.with_file_name("members");
     assert!(roster.is_file());
     let mirrored = |error: &str| {
@@ -360,8 +370,10 @@ fn of_a_session_that_is_put_back_the_log_is_named_last() {
     let store = sessions(dir.path());
     let files = store.inventory().sessions.remove(0);
     let group = [&files];
-    store.archive_away(&group, true, Timestamp::now()).unwrap();
-    let (log, todos) = (files.main_path(), &files.beside[0].path);
+    store
+        .move_to_archive(&group, true, Timestamp::now())
+        .unwrap();
+    let (log, todos) = (files.main_path(), &files.attachments[0].path);
     assert!(!log.exists() && !todos.exists());
     let calls = "renameat2:error=EIO:when=2";
     if let Some(told) = told("restore", dir.path(), calls, None) {

@@ -44,16 +44,16 @@ fn files_that_are_links_are_not_read() {
         fs::write(&elsewhere, "{\"cleanupPeriodDays\":7}\n").unwrap();
         symlink(&elsewhere, root.join(name)).unwrap();
         let inventory = copy.store().inventory();
-        assert_eq!(inventory.others_of(kind).count(), 0, "{name}");
+        assert_eq!(inventory.others_of_kind(kind).count(), 0, "{name}");
         // Settings hold no history, and many people keep them elsewhere.
         let reported = usize::from(name != "settings.json");
-        assert_eq!(inventory.troubles.len(), reported, "{name}");
+        assert_eq!(inventory.errors.len(), reported, "{name}");
         fs::remove_file(root.join(name)).unwrap();
     }
     // A link that leads nowhere, or round in circles, is no trouble.
     symlink("nowhere", root.join("projects/gone")).unwrap();
     symlink("..", root.join("projects/round")).unwrap();
-    assert!(copy.store().inventory().troubles.is_empty());
+    assert!(copy.store().inventory().errors.is_empty());
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_session_may_be_called_like_the_log_of_a_sub_agent() {
     let read = session.messages(&MessageFilter::default()).unwrap();
     assert_eq!(read.len(), 1);
     assert!(read[0].agent.is_none());
-    let writer = store.write(&target.files, QUICK).unwrap();
+    let writer = store.open_writer(&target.files, QUICK).unwrap();
     let next = writer.append(Draft::user("More")).unwrap();
     assert_eq!(next.parent.unwrap().as_str(), "u1");
     assert_eq!(store.inventory().sessions.len(), 2);

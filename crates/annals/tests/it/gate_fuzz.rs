@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 use annals::archive::Pack;
-use annals::jsonl::Bytes as _;
+use annals::jsonl::ReadAt as _;
 use annals::layout::by_name;
 
 use crate::gates::{self, Counts};
@@ -159,7 +159,7 @@ fn logs() -> Vec<(usize, Vec<u8>)> {
 
 /// Fixtures as they are exported: whole, or entry by entry.
 fn exported(target: &str) -> Vec<Vec<u8>> {
-    use annals::export::{Exporter, Format, Options, Part};
+    use annals::export::{ExportOptions, ExportPart, Exporter, Format};
     use annals::store::Session;
     let names = [
         "2.1.325-s04-agent",
@@ -175,8 +175,9 @@ fn exported(target: &str) -> Vec<Vec<u8>> {
         let session = Session::read(case.sessions().remove(0)).unwrap();
         for format in [Format::Json, Format::Jsonl] {
             let mut page = Vec::new();
-            let mut exporter = Exporter::begin(Options::new(format), None, &mut page).unwrap();
-            exporter.session(&session, &Part::Whole).unwrap();
+            let mut exporter =
+                Exporter::begin(ExportOptions::new(format), None, &mut page).unwrap();
+            exporter.session(&session, &ExportPart::Whole).unwrap();
             exporter.finish().unwrap();
             if target == "archive" {
                 found.push(page);
@@ -205,11 +206,11 @@ fn packs() -> Vec<Vec<u8>> {
         let now = jiff::Timestamp::from_second(1_794_744_000).unwrap();
         for _ in 0..2 {
             let sessions = copy.sessions();
-            copy.store().mirror(&[&sessions[0]], now).unwrap();
+            copy.store().copy_to_archive(&[&sessions[0]], now).unwrap();
             let log = &sessions[0].log.as_ref().unwrap().path;
             fs::write(log, fs::read(log).unwrap().to_ascii_uppercase()).unwrap();
         }
-        for path in copy.store().archive().unwrap().paths().unwrap() {
+        for path in copy.store().archive().unwrap().pack_paths().unwrap() {
             found.push(fs::read(path).unwrap());
         }
     }
@@ -224,7 +225,7 @@ fn unsealed(pack: &[u8]) -> Vec<u8> {
     fs::write(&path, pack).unwrap();
     let pack = Pack::open(&path).unwrap();
     let mut frames = vec![Vec::new(); pack.index.frames.len()];
-    for member in pack.members().iter().chain(pack.earlier()) {
+    for member in pack.members().iter().chain(pack.earlier_versions()) {
         let mut content = vec![0; member.len as usize];
         pack.file(member).read_exact_at(&mut content, 0).unwrap();
         let mut rest = &content[..];

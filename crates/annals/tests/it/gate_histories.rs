@@ -230,10 +230,10 @@ fn words_of(line: &str) -> Vec<String> {
 
 fn words(session: &Session) -> Vec<String> {
     let mut found = Vec::new();
-    let (_, scan, _) = session.main().unwrap();
+    let (_, scan, _) = session.main_log().unwrap();
     let all: Vec<usize> = (0..scan.outlines.len()).collect();
     session
-        .each_of(0, &all, |entry| {
+        .each_entry_of_log(0, &all, |entry| {
             if let Body::Message(message) = &entry.body
                 && matches!(message.blocks.first(), Some(Block::Text(_)))
                 && says(&entry).starts_with("word-")

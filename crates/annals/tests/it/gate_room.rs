@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use annals::Error;
-use annals::jsonl::{Create, Durability, Log, Options, replace};
+use annals::jsonl::{AppendOptions, Create, Durability, Log, replace};
 use annals::layout::LAYOUTS;
 use annals::model::Draft;
 use annals::store::{Root, Session, Store};
@@ -111,11 +111,11 @@ fn sessions(layout: &str, dir: &Path) {
 }
 
 fn texts(session: &Session) -> Vec<String> {
-    let (_, scan, _) = session.main().unwrap();
+    let (_, scan, _) = session.main_log().unwrap();
     let all: Vec<usize> = (0..scan.outlines.len()).collect();
     let mut found = Vec::new();
     session
-        .each_of(0, &all, |entry| {
+        .each_entry_of_log(0, &all, |entry| {
             let text = says(&entry);
             if text.starts_with("after") || text.starts_with("the first") {
                 found.push(text);
@@ -156,10 +156,10 @@ fn a_full_disk_loses_no_acknowledged_record() {
         return;
     };
     let dir = tempfile::tempdir_in(place).unwrap();
-    let options = Options {
+    let options = AppendOptions {
         durability: Durability::Os,
         create: Create::New,
-        ..Options::default()
+        ..AppendOptions::default()
     };
     let log = Log::open(dir.path().join("log"), options).unwrap();
     let ballast = dir.path().join("ballast");

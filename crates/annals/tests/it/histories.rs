@@ -4,8 +4,8 @@ use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use annals::cost::{Account, Charge, Ledger, Mode, Prices};
-use annals::index::Catalogue;
+use annals::cost::{Account, Charge, Ledger, PriceMode, Prices};
+use annals::index::Index;
 use annals::model::{SessionId, Usage};
 use annals::store::{Root, Session, Store};
 use proptest::prelude::*;
@@ -45,7 +45,7 @@ fn a_fork_spends_nothing() {
                 else {
                     continue;
                 };
-                let (_, _, tree) = session.main().unwrap();
+                let (_, _, tree) = session.main_log().unwrap();
                 for conversation in tree.conversations.iter().take(2) {
                     let to = format!("{forked:08x}-ffff-4000-8000-000000000000");
                     let to = SessionId::new(&to).unwrap();
@@ -85,7 +85,7 @@ fn a_root_that_is_named_twice_is_one() {
     assert_eq!(paths, [&root.path, &copy.dir.path().join("not-there")]);
     // One directory may be a root of several layouts.
     let other = Root::new("clog", &root.path).unwrap();
-    assert_eq!(Root::distinct(vec![root, other]).len(), 2);
+    assert_eq!(Root::dedupe(vec![root, other]).len(), 2);
 }
 
 /// A record that names no request is part of the response that does, wherever costs are told.
@@ -118,7 +118,7 @@ fn a_record_without_a_request_costs_nothing_by_itself() {
     let store = history.store();
     let session = Session::read(store.inventory().sessions.remove(0)).unwrap();
     let prices = Prices::built_in();
-    let price = |charge: &Charge| prices.cost(charge, Mode::Auto);
+    let price = |charge: &Charge| prices.cost(charge, PriceMode::Auto);
     let costs = session.conversation_costs(&price);
     assert_eq!(costs.len(), 1);
     assert_eq!(costs[0].usage.output, 3000);
@@ -297,9 +297,9 @@ fn agree(history: &History, state: &std::path::Path) -> Result<(), TestCaseError
     let read = ledger(&store);
     let read = picture(&read.charges, &read.accounts);
     for turn in ["as it grew", "once more"] {
-        let mut catalogue = Catalogue::open(state).unwrap();
+        let mut catalogue = Index::open(state).unwrap();
         let (kept, troubles) = catalogue.ledger(&store, &|_, _| {});
-        prop_assert!(troubles.is_empty() && catalogue.notices().is_empty());
+        prop_assert!(troubles.is_empty() && catalogue.take_warnings().is_empty());
         let kept = picture(&kept.charges, &kept.accounts);
         prop_assert_eq!(&kept, &read, "the catalogue (left), {}", turn);
     }

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use annals::export::{Archive, Exporter, Format, ImportOptions, Imported, Importer, Options, Part};
+use annals::export::{
+    ExportFile, ExportOptions, ExportPart, Exporter, Format, ImportOptions, Imported, Importer,
+};
 use annals::layout::NewSession;
 use annals::model::{Block, Body, Draft, Message, Role, SessionId, TitleSource};
 use annals::store::{Root, Session, Store, WriteOptions};
@@ -35,7 +37,7 @@ impl Desk {
         let dir = tempfile::tempdir().unwrap();
         let source = Root::claude_code(dir.path().join("source"));
         let from = Store::new(vec![source.clone()]);
-        let options = Options::new(Format::Jsonl);
+        let options = ExportOptions::new(Format::Jsonl);
         let mut exported = Vec::new();
         let mut exporter = Exporter::begin(options, None, &mut exported).unwrap();
         for id in IDS {
@@ -50,7 +52,7 @@ impl Desk {
             }
             drop(writer);
             let session = from.session(id).unwrap();
-            exporter.session(&session, &Part::Whole).unwrap();
+            exporter.session(&session, &ExportPart::Whole).unwrap();
         }
         exporter.finish().unwrap();
         let root = Root::new(layout, dir.path().join("root")).unwrap();
@@ -78,11 +80,11 @@ impl Desk {
             ..ImportOptions::default()
         };
         let mut importer = Importer::new(&self.store, self.root.clone(), options)?;
-        let archive = Archive::read(self.exported.as_slice(), "test")?;
-        importer.check(&archive.check()?)?;
+        let archive = ExportFile::read(self.exported.as_slice(), "test")?;
+        importer.check(&archive.read_contents()?)?;
         between();
         let mut imported = Vec::new();
-        archive.each(|kept| {
+        archive.each_session(|kept| {
             if imported.len() < most {
                 imported.push(importer.session(kept)?);
             }
@@ -110,7 +112,7 @@ impl Desk {
     }
 
     fn session(&self, at: usize) -> Session {
-        let fitting = self.root.layout.writer().unwrap().fitting(IDS[at]);
+        let fitting = self.root.layout.writer().unwrap().valid_id(IDS[at]);
         self.store.session(&fitting).unwrap()
     }
 
@@ -139,7 +141,10 @@ fn a_second_run_goes_on_where_the_first_was_cut_off() {
         desk.unsay(1);
         let whole = fs::read(&first[0].path).unwrap();
         let second = desk.import(3).unwrap();
-        let told: Vec<(bool, bool)> = second.iter().map(|it| (it.already, it.replaced)).collect();
+        let told: Vec<(bool, bool)> = second
+            .iter()
+            .map(|it| (it.already_imported, it.replaced))
+            .collect();
         let wanted = [(true, false), (false, true), (false, false)];
         assert_eq!(told, wanted, "{layout}");
         assert_eq!(fs::read(&first[0].path).unwrap(), whole, "{layout}");
@@ -147,7 +152,7 @@ fn a_second_run_goes_on_where_the_first_was_cut_off() {
             assert_eq!(desk.messages(at), 2, "{layout} {at}");
         }
         // What it had begun is not gone for good, and nothing is left to go on with.
-        assert_eq!(desk.store.trashed().unwrap().len(), 1, "{layout}");
+        assert_eq!(desk.store.trash_items().unwrap().len(), 1, "{layout}");
         assert_eq!(desk.journal(), None, "{layout}");
         let refused = desk.import(3).unwrap_err().to_string();
         assert!(refused.contains("already"), "{refused}");
@@ -169,7 +174,7 @@ fn another_file_in_the_place_of_what_was_begun_is_left_alone() {
     let refused = desk.import(3).unwrap_err().to_string();
     assert!(refused.contains(IDS[1]), "{refused}");
     assert_eq!(fs::read(path).unwrap(), before);
-    assert!(desk.store.trashed().unwrap().is_empty());
+    assert!(desk.store.trash_items().unwrap().is_empty());
 }
 
 /// Between the two lines of the journal nothing tells whose a log is but that nothing was said in it.
@@ -193,7 +198,7 @@ fn a_session_that_began_after_the_check_is_not_imported_twice() {
     for layout in annals::layout::LAYOUTS {
         let desk = Desk::new(layout.name());
         let begin_first = || {
-            let id = layout.writer().unwrap().fitting(IDS[0]);
+            let id = layout.writer().unwrap().valid_id(IDS[0]);
             let new = NewSession::new(SessionId::new(&id).unwrap(), "/elsewhere");
             let writer = desk.store.create(&desk.root, &new, QUICK).unwrap();
             writer.append(Draft::user("of another process")).unwrap();
@@ -212,7 +217,7 @@ fn what_is_gone_since_is_imported_again() {
     let first = desk.import(2).unwrap();
     fs::remove_file(&first[0].path).unwrap();
     let second = desk.import(3).unwrap();
-    let told: Vec<bool> = second.iter().map(|it| it.already).collect();
+    let told: Vec<bool> = second.iter().map(|it| it.already_imported).collect();
     assert_eq!(told, [false, true, false]);
     assert_eq!(desk.messages(0), 2);
 }
@@ -302,7 +307,11 @@ fn in_a_shared_log_the_rest_goes_behind_what_was_begun() {
         fs::write(path, &kept).unwrap();
         desk.unsay(1);
         let second = desk.import(3).unwrap();
-        let told = (second[1].already, second[1].continued, second[1].replaced);
+        let told = (
+            second[1].already_imported,
+            second[1].continued,
+            second[1].replaced,
+        );
         assert_eq!(told, (gone == 0, gone > 0, false), "{gone}");
         let after = fs::read_to_string(path).unwrap();
         assert!(after.starts_with(&kept), "{gone}");
@@ -313,7 +322,7 @@ fn in_a_shared_log_the_rest_goes_behind_what_was_begun() {
             assert_eq!(own(at), wanted, "{gone}");
             assert_eq!(desk.session(at).title().unwrap().text, "Looking", "{gone}");
         }
-        assert!(desk.store.trashed().unwrap().is_empty());
+        assert!(desk.store.trash_items().unwrap().is_empty());
         assert_eq!(desk.journal(), None, "{gone}");
     }
 }
@@ -352,5 +361,5 @@ fn in_a_shared_log_what_is_no_beginning_is_left_alone() {
         assert_eq!(fs::read_to_string(path).unwrap(), other);
     }
     fs::write(path, &before).unwrap();
-    assert!(desk.import(3).unwrap()[1].already);
+    assert!(desk.import(3).unwrap()[1].already_imported);
 }

@@ -12,19 +12,19 @@ use std::thread;
 use std::time::Duration;
 
 use annals::Error;
-use annals::jsonl::{Create, Durability, Log, Options, read_span};
+use annals::jsonl::{AppendOptions, Create, Durability, Log, read_span};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::gates::{self, Counts};
 
-const OS: Options = Options {
+const OS: AppendOptions = AppendOptions {
     durability: Durability::Os,
     lock_wait: Duration::from_secs(30),
     create: Create::Never,
     network: false,
     lock_file: false,
 };
-const DISK: Options = Options {
+const DISK: AppendOptions = AppendOptions {
     durability: Durability::Disk,
     ..OS
 };
@@ -120,8 +120,8 @@ fn role() {
 
 /// A crowd waits long for its turn. That lines stay whole does not depend on syncs, which would take
 /// hours in the full form.
-fn crowd() -> Options {
-    Options {
+fn crowd() -> AppendOptions {
+    AppendOptions {
         durability: if gates::full() {
             Durability::Os
         } else {
@@ -288,7 +288,7 @@ fn a_record_made_under_the_lock_sees_all_that_was_appended_before() {
                     };
                     let at = log.append_with(next).unwrap();
                     let len = log
-                        .locked(|file| Ok(file.metadata().unwrap().len()))
+                        .with_lock(|file| Ok(file.metadata().unwrap().len()))
                         .unwrap();
                     assert!(at.end <= len);
                 }
@@ -342,7 +342,7 @@ fn a_log_is_created_private_and_never_over_another() {
         Log::open(&path, DISK),
         Err(Error::Io { action: "open", .. })
     ));
-    let new = Options {
+    let new = AppendOptions {
         create: Create::New,
         ..DISK
     };
@@ -387,7 +387,7 @@ fn an_append_follows_the_path_to_a_new_file_and_never_writes_into_a_removed_one(
 fn who_will_not_wait_still_finds_the_file_that_took_the_place_of_the_old_one() {
     let dir = tempfile::tempdir().unwrap();
     let path = log_in(&dir, "old\n");
-    let hasty = Options {
+    let hasty = AppendOptions {
         lock_wait: Duration::ZERO,
         ..OS
     };
@@ -419,7 +419,7 @@ fn a_held_lock_ends_the_wait_with_the_path() {
     let wait = Duration::from_millis(30);
     let log = Log::open(
         &path,
-        Options {
+        AppendOptions {
             lock_wait: wait,
             ..OS
         },

@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use annals::jsonl::{Create, Digest, Durability, Log, Options, create_new, replace};
+use annals::jsonl::{AppendOptions, Create, Digest, Durability, Log, create_new, replace};
 
 /// Every call that the script makes, and a few that another version of std would make instead.
 const CALLS: [&str; 16] = [
@@ -44,9 +44,9 @@ fn role() {
     };
     let dir = Path::new(&dir);
     acknowledge("start");
-    let options = Options {
+    let options = AppendOptions {
         create: Create::New,
-        ..Options::default()
+        ..AppendOptions::default()
     };
     let log = Log::open(dir.join("log"), options).unwrap();
     if std::env::var_os("ANNALS_TEST_EARLY").is_some() {
@@ -61,9 +61,9 @@ fn role() {
     acknowledge("four");
     let log = Log::open(
         dir.join("log"),
-        Options {
+        AppendOptions {
             durability: Durability::Os,
-            ..Options::default()
+            ..AppendOptions::default()
         },
     );
     log.unwrap()
@@ -72,7 +72,12 @@ fn role() {
     acknowledge("after 19");
     create_new(&dir.join("doc"), b"first").unwrap();
     acknowledge("first");
-    replace(&dir.join("doc"), b"second", Some(&Digest::of(b"first"))).unwrap();
+    replace(
+        &dir.join("doc"),
+        b"second",
+        Some(&Digest::compute(b"first")),
+    )
+    .unwrap();
     acknowledge("second");
 }
 
@@ -93,7 +98,7 @@ fn strace(dir: &Path, inject: &str) -> Command {
     ]);
     strace.args(["-e", &format!("inject={inject}")]);
     // Only what touches these counts: the start of the process makes calls of its own.
-    let tag: String = Digest::of(b"doc").0[..8]
+    let tag: String = Digest::compute(b"doc").0[..8]
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect();
@@ -188,9 +193,9 @@ fn go_on(dir: &Path) {
     };
     let log = Log::open(
         dir.join("log"),
-        Options {
+        AppendOptions {
             create,
-            ..Options::default()
+            ..AppendOptions::default()
         },
     )
     .unwrap();

@@ -45,7 +45,7 @@ fn a_document_is_made_private_and_keeps_the_mode_it_has() {
 fn a_document_that_changed_meanwhile_is_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("index.json");
-    let read = Digest::of(b"as read");
+    let read = Digest::compute(b"as read");
     assert!(matches!(
         replace(&path, b"new", Some(&read)),
         Err(Error::Changed { .. })
@@ -81,7 +81,7 @@ fn of_many_who_compare_and_swap_none_is_overwritten() {
                     match replace(
                         &path,
                         (count + 1).to_string().as_bytes(),
-                        Some(&Digest::of(&old)),
+                        Some(&Digest::compute(&old)),
                     ) {
                         Ok(()) => done += 1,
                         Err(Error::Changed { .. }) => {
@@ -120,7 +120,7 @@ fn a_symbolic_link_is_neither_replaced_nor_followed() {
 fn what_a_killed_writer_left_is_cleared_away() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("index.json");
-    let digest = Digest::of(b"index.json").0;
+    let digest = Digest::compute(b"index.json").0;
     let tag: String = digest[..8]
         .iter()
         .map(|byte| format!("{byte:02x}"))
@@ -132,7 +132,7 @@ fn what_a_killed_writer_left_is_cleared_away() {
         assert_eq!(names(dir.path()), ["index.json"]);
     }
     symlink(&path, dir.path().join(&name)).unwrap();
-    replace(&path, b"3", Some(&Digest::of(b"2"))).unwrap();
+    replace(&path, b"3", Some(&Digest::compute(b"2"))).unwrap();
     assert_eq!(
         (fs::read(&path).unwrap(), names(dir.path())),
         (b"3".to_vec(), vec!["index.json".to_owned()])
@@ -202,10 +202,10 @@ fn a_cursor_sees_every_change_that_makes_resuming_wrong() {
     let check = |change: &dyn Fn(&File), wanted: bool, what: &str| {
         fs::write(&path, &content).unwrap();
         let file = File::options().read(true).write(true).open(&path).unwrap();
-        let cursor = Cursor::at(&file, offset).unwrap();
+        let cursor = Cursor::new(&file, offset).unwrap();
         change(&file);
         assert_eq!(
-            cursor.still_valid(&File::open(&path).unwrap()).unwrap(),
+            cursor.is_valid(&File::open(&path).unwrap()).unwrap(),
             wanted,
             "{what}"
         );

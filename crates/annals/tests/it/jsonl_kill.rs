@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use annals::jsonl::{Durability, Log, Options};
+use annals::jsonl::{AppendOptions, Durability, Log};
 
 use crate::gates::{self, Counts};
 use crate::support::Dice;
@@ -68,10 +68,10 @@ fn role() {
     } else {
         Durability::Os
     };
-    let options = Options {
+    let options = AppendOptions {
         durability,
         lock_wait: std::time::Duration::from_secs(60),
-        ..Options::default()
+        ..AppendOptions::default()
     };
     let log = Log::open(&path, options).unwrap();
     let mut plain = File::options().append(true).open(&path).unwrap();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 
-use annals::jsonl::{Ending, OVERSIZE_HEAD, Scanner, TailReader};
+use annals::jsonl::{LineEnding, OVERSIZE_HEAD, Scanner, TailReader};
 use proptest::prelude::*;
 
 /// What both directions must agree on.
@@ -12,7 +12,7 @@ struct Seen {
     offset: u64,
     bytes: Vec<u8>,
     len: u64,
-    ending: Ending,
+    ending: LineEnding,
     oversize: bool,
 }
 
@@ -23,9 +23,9 @@ fn model(input: &[u8], cap: usize) -> Vec<Seen> {
     spans
         .map(|span| {
             let (content, ending) = match span {
-                [content @ .., b'\r', b'\n'] => (content, Ending::CrLf),
-                [content @ .., b'\n'] => (content, Ending::Lf),
-                _ => (span, Ending::None),
+                [content @ .., b'\r', b'\n'] => (content, LineEnding::CrLf),
+                [content @ .., b'\n'] => (content, LineEnding::Lf),
+                _ => (span, LineEnding::None),
             };
             let oversize = span.len() > cap;
             let shown = if oversize {
@@ -276,7 +276,7 @@ fn a_byte_order_mark_counts_as_one_only_at_the_start() {
     let line = scanner.next().unwrap().unwrap();
     assert_eq!(
         (line.bom, line.bytes, line.ending),
-        (false, &b"\xef\xbb\xbfb"[..], Ending::CrLf)
+        (false, &b"\xef\xbb\xbfb"[..], LineEnding::CrLf)
     );
     let line = scanner.next().unwrap().unwrap();
     assert_eq!(
@@ -340,7 +340,7 @@ fn a_line_far_longer_than_a_block_is_read_backwards_in_linear_time() {
     let line = tail.prev().unwrap().unwrap();
     assert_eq!(
         (line.offset, line.len, line.ending),
-        (6, (48 << 20) - 6, Ending::None)
+        (6, (48 << 20) - 6, LineEnding::None)
     );
     assert_eq!(tail.prev().unwrap().unwrap().bytes, b"first");
     assert_eq!(counted.read, input.len());

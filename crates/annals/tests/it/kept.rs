@@ -1,7 +1,7 @@
 //! What is archived and gone from its root is listed, shown, searched and priced as before.
 
 use annals::cost::Ledger;
-use annals::index::Catalogue;
+use annals::index::Index;
 use annals::model::{Draft, Entry, Todo};
 use annals::search::Query;
 use annals::store::{Inventory, Session, SessionFiles, SessionInfo, Store, WriteOptions};
@@ -20,7 +20,7 @@ struct Answers {
 }
 
 impl Answers {
-    fn of(store: &Store, catalogue: Option<&mut Catalogue>) -> Self {
+    fn of(store: &Store, catalogue: Option<&mut Index>) -> Self {
         let query = Query::parse("the OR a OR main OR test", &Default::default());
         let query = query.unwrap().limit(1_000);
         let quiet = |_: u64, _: u64| {};
@@ -35,13 +35,13 @@ impl Answers {
             Some(catalogue) => {
                 let inventory = catalogue.inventory(store);
                 let rows = catalogue.sessions(store, &inventory, &quiet);
-                catalogue.learn(&inventory, &quiet, &|| false);
+                catalogue.index_text(&inventory, &quiet, &|| false);
                 let found = catalogue.search(&inventory, &query).unwrap();
                 let ledger = catalogue.ledger(store, &quiet).0;
                 (inventory, rows, found, ledger)
             }
         };
-        assert!(inventory.troubles.is_empty(), "{:?}", inventory.troubles);
+        assert!(inventory.errors.is_empty(), "{:?}", inventory.errors);
         let rows = rows.into_iter().map(|row| told(row.unwrap()));
         let mut hits: Vec<String> = found.hits.iter().map(|hit| format!("{hit:?}")).collect();
         // Where two are worth the same, their order may depend on when a file was found.
@@ -101,12 +101,14 @@ fn each<T>(inventory: &Inventory, look: impl Fn(Session) -> T) -> Vec<T> {
 
 /// Archives all sessions of a store, and takes them out of its roots.
 fn archive_all(store: &Store) -> usize {
-    let inventory = store.inventory_in_place();
+    let inventory = store.inventory_without_archive();
     let mut sessions: Vec<&SessionFiles> = inventory.sessions.iter().collect();
     sessions.retain(|files| !files.is_unwritten());
-    let groups = SessionFiles::sharing(&sessions);
+    let groups = SessionFiles::group_by_shared_files(&sessions);
     for group in &groups {
-        store.archive_away(group, true, Timestamp::now()).unwrap();
+        store
+            .move_to_archive(group, true, Timestamp::now())
+            .unwrap();
     }
     sessions.len()
 }
@@ -119,10 +121,10 @@ fn an_archived_session_answers_as_before() {
         let state = copy.dir.path().join("state");
         let store = Store::new(vec![copy.root.clone()]).with_state(&state);
         // Whoever changes a register that is behind mends it first.
-        for stale in store.stale_registers(&store.inventory()) {
-            store.heal_register(&stale.unwrap()).unwrap();
+        for stale in store.stale_session_lists(&store.inventory()) {
+            store.rebuild_session_list(&stale.unwrap()).unwrap();
         }
-        let mut catalogue = Catalogue::open(&state).unwrap();
+        let mut catalogue = Index::open(&state).unwrap();
         let before = Answers::of(&store, None);
         same(
             &Answers::of(&store, Some(&mut catalogue)),
@@ -130,7 +132,7 @@ fn an_archived_session_answers_as_before() {
             &case.name,
         );
         archived += archive_all(&store);
-        let left = store.inventory_in_place().sessions;
+        let left = store.inventory_without_archive().sessions;
         assert!(left.iter().all(SessionFiles::is_unwritten), "{}", case.name);
         let inventory = store.inventory();
         let mut sessions = inventory.sessions.iter();
@@ -139,8 +141,8 @@ fn an_archived_session_answers_as_before() {
         let known = Answers::of(&store, Some(&mut catalogue));
         same(&known, &before, &case.name);
         // Of what the catalogue never saw, the packs alone tell.
-        Catalogue::delete(&state).unwrap();
-        let mut fresh = Catalogue::open(&state).unwrap();
+        Index::delete(&state).unwrap();
+        let mut fresh = Index::open(&state).unwrap();
         same(&Answers::of(&store, Some(&mut fresh)), &before, &case.name);
     }
     assert!(archived > 50, "{archived}");
@@ -176,9 +178,9 @@ fn what_is_mirrored_and_still_there_is_told_once() {
     let store = Store::new(vec![root]).with_state(dir.path().join("state"));
     let session = store.begin("/home/me/app").unwrap();
     session.append(Draft::user("Why?")).unwrap();
-    let inventory = store.inventory_in_place();
+    let inventory = store.inventory_without_archive();
     let group: Vec<&SessionFiles> = inventory.sessions.iter().collect();
-    store.mirror(&group, Timestamp::now()).unwrap();
+    store.copy_to_archive(&group, Timestamp::now()).unwrap();
     session.append(Draft::user("And then?")).unwrap();
     let sessions = store.inventory().sessions;
     assert_eq!(sessions.len(), 1);
@@ -211,9 +213,12 @@ fn asked(todos: &[Todo]) -> (tempfile::TempDir, Store) {
 #[test]
 fn what_a_session_that_is_there_has_lost_is_told_or_that_it_cannot_be() {
     let (_dir, store) = asked(&[Todo::pending("Answer")]);
-    let inventory = store.inventory_in_place();
+    let inventory = store.inventory_without_archive();
     let group: Vec<&SessionFiles> = inventory.sessions.iter().collect();
-    let pack = store.mirror(&group, Timestamp::now()).unwrap().pack;
+    let pack = store
+        .copy_to_archive(&group, Timestamp::now())
+        .unwrap()
+        .pack;
     let beside = group[0].files().map(|file| &file.path);
     let todos: Vec<_> = beside
         .filter(|path| **path != group[0].main_path())
@@ -222,10 +227,10 @@ fn what_a_session_that_is_there_has_lost_is_told_or_that_it_cannot_be() {
     std::fs::remove_file(todos[0]).unwrap();
     let told = |inventory: &Inventory| {
         let files = inventory.sessions[0].files();
-        let kept = files.filter(|file| file.is_kept());
+        let kept = files.filter(|file| file.is_archived());
         let kept: Vec<_> = kept.map(|file| file.path.clone()).collect();
         assert!(!inventory.sessions[0].is_archived());
-        (kept, inventory.troubles.len())
+        (kept, inventory.errors.len())
     };
     assert_eq!(told(&store.inventory()), (vec![todos[0].clone()], 0));
     std::fs::write(pack, "damaged").unwrap();
@@ -236,9 +241,9 @@ fn what_a_session_that_is_there_has_lost_is_told_or_that_it_cannot_be() {
 #[test]
 fn what_is_left_of_a_session_is_not_told_twice() {
     let (_dir, store) = asked(&[Todo::pending("Answer")]);
-    let inventory = store.inventory_in_place();
+    let inventory = store.inventory_without_archive();
     let group: Vec<&SessionFiles> = inventory.sessions.iter().collect();
-    store.mirror(&group, Timestamp::now()).unwrap();
+    store.copy_to_archive(&group, Timestamp::now()).unwrap();
     std::fs::remove_file(group[0].main_path()).unwrap();
     let sessions = store.inventory().sessions;
     assert_eq!(sessions.len(), 1);
@@ -254,9 +259,9 @@ fn what_is_left_of_a_session_is_not_told_twice() {
 #[test]
 fn a_session_whose_folder_was_renamed_is_told_once() {
     let (_dir, store) = asked(&[]);
-    let inventory = store.inventory_in_place();
+    let inventory = store.inventory_without_archive();
     let group: Vec<&SessionFiles> = inventory.sessions.iter().collect();
-    store.mirror(&group, Timestamp::now()).unwrap();
+    store.copy_to_archive(&group, Timestamp::now()).unwrap();
     let folder = inventory.sessions[0]
         .main_path()
         .parent()

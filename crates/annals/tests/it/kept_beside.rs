@@ -5,10 +5,10 @@ mod moved;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use annals::archive::{Archive, Fate, KeepOptions, ROOT};
-use annals::convert::{self, Selection};
+use annals::archive::{Archive, ArchiveAllOptions, ROOT_ID, RestoreOutcome};
+use annals::convert::{self, ConvertSelection};
 use annals::cost::Ledger;
-use annals::index::Catalogue;
+use annals::index::Index;
 use annals::layout::NewSession;
 use annals::model::{ArtifactKind, Draft, FlawKind, SessionId, Todo};
 use annals::search::Query;
@@ -63,22 +63,22 @@ impl Desk {
     }
 
     fn keep(&self) {
-        let inventory = self.store.inventory_in_place();
-        let options = KeepOptions::default();
+        let inventory = self.store.inventory_without_archive();
+        let options = ArchiveAllOptions::default();
         let kept = self
             .store
-            .keep(&inventory, options, Timestamp::now(), &|_, _| {});
-        assert!(kept.unwrap().is_fine());
+            .archive_all(&inventory, options, Timestamp::now(), &|_, _| {});
+        assert!(kept.unwrap().is_ok());
     }
 
     fn roster(&self) -> PathBuf {
         let archive = self.store.archive().unwrap();
-        archive.dir_of(&self.store.roots()[0]).join("members")
+        archive.root_dir(&self.store.roots()[0]).join("members")
     }
 
     fn session(&self) -> SessionFiles {
         let inventory = self.store.inventory();
-        assert!(inventory.troubles.is_empty(), "{:?}", inventory.troubles);
+        assert!(inventory.errors.is_empty(), "{:?}", inventory.errors);
         assert_eq!(inventory.sessions.len(), 2);
         let mut sessions = inventory.sessions.into_iter();
         sessions.find(|files| files.id.as_str() == SESSION).unwrap()
@@ -86,7 +86,7 @@ impl Desk {
 
     fn kept(&self) -> Vec<String> {
         let files = self.session();
-        let kept = files.files().filter(|file| file.is_kept());
+        let kept = files.files().filter(|file| file.is_archived());
         kept.map(|file| {
             let path = file.path.strip_prefix(self.dir.path().join("root"));
             path.unwrap().display().to_string()
@@ -115,14 +115,14 @@ fn a_sub_agent_that_was_deleted_is_told_once_and_marked() {
     let quiet = |_: u64, _: u64| {};
     let whole = charges(&desk.store.ledger(&quiet).0);
     let state = desk.dir.path().join("state");
-    let mut catalogue = Catalogue::open(&state).unwrap();
-    let learn = |catalogue: &mut Catalogue| -> (usize, usize, usize) {
+    let mut catalogue = Index::open(&state).unwrap();
+    let learn = |catalogue: &mut Index| -> (usize, usize, usize) {
         let inventory = catalogue.inventory(&desk.store);
         let rows = catalogue.sessions(&desk.store, &inventory, &quiet);
         let agents = rows.into_iter().map(|row| row.unwrap().agents).sum();
-        catalogue.learn(&inventory, &quiet, &|| false);
+        catalogue.index_text(&inventory, &quiet, &|| false);
         let found = catalogue.search(&inventory, &zebras()).unwrap();
-        assert!(found.troubles.is_empty());
+        assert!(found.errors.is_empty());
         let spent = charges(&catalogue.ledger(&desk.store, &quiet).0);
         (agents, found.hits.len(), spent)
     };
@@ -249,9 +249,9 @@ fn what_is_missing_is_put_back_beside_todos_that_went_on() {
     fs::remove_dir_all(desk.at(format!("projects/-app/{SESSION}"))).unwrap();
     desk.put(&todos, "[ ]");
     let pack = desk.store.archive().unwrap().find(SESSION).unwrap();
-    let plan = pack.restoring(None).unwrap();
+    let plan = pack.plan_restore(None).unwrap();
     let fates = plan.files.iter().map(|file| (&file.path, file.fate));
-    let left = fates.filter(|(_, fate)| *fate == Fate::Left);
+    let left = fates.filter(|(_, fate)| *fate == RestoreOutcome::Left);
     let left: Vec<_> = left.map(|(path, _)| path.clone()).collect();
     assert_eq!(left, [PathBuf::from(&todos)]);
     pack.restore(None).unwrap();
@@ -320,11 +320,13 @@ fn damage_to_a_pack_is_told_though_the_catalogue_knows_what_it_held() {
     desk.keep();
     let files = desk.session();
     let state = desk.dir.path().join("state");
-    let away = desk.store.archive_away(&[&files], true, Timestamp::now());
+    let away = desk
+        .store
+        .move_to_archive(&[&files], true, Timestamp::now());
     let pack = away.unwrap().pack;
     let quiet = |_: u64, _: u64| {};
-    let mut catalogue = Catalogue::open(&state).unwrap();
-    let rows = |catalogue: &mut Catalogue, inventory: &Inventory| {
+    let mut catalogue = Index::open(&state).unwrap();
+    let rows = |catalogue: &mut Index, inventory: &Inventory| {
         let rows = catalogue.sessions(&desk.store, inventory, &quiet);
         rows.iter().filter(|row| row.is_err()).count()
     };
@@ -348,18 +350,18 @@ fn a_list_that_is_gone_goes_on_from_what_is_kept_of_it() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(layout.name(), dir.path().join("root")).unwrap();
         let store = Store::new(vec![root.clone()]).with_state(dir.path().join("state"));
-        let id = layout.writer().unwrap().fitting("s1");
+        let id = layout.writer().unwrap().valid_id("s1");
         let new = NewSession::new(SessionId::new(&id).unwrap(), "/home/dev/new");
         let writer = store.create(&root, &new, WriteOptions::default()).unwrap();
         writer.append(Draft::user("hello")).unwrap();
         let list = ["one", "two"].map(Todo::pending);
         writer.set_todos(&list).unwrap();
         drop(writer);
-        let inventory = store.inventory_in_place();
-        let options = KeepOptions::default();
-        let kept = store.keep(&inventory, options, Timestamp::now(), &|_, _| {});
-        assert!(kept.unwrap().is_fine());
-        let beside = inventory.sessions[0].beside.iter();
+        let inventory = store.inventory_without_archive();
+        let options = ArchiveAllOptions::default();
+        let kept = store.archive_all(&inventory, options, Timestamp::now(), &|_, _| {});
+        assert!(kept.unwrap().is_ok());
+        let beside = inventory.sessions[0].attachments.iter();
         let mut todos = beside.filter(|file| file.artifact.kind == ArtifactKind::Todos);
         let todos = todos.next().unwrap().path.clone();
         fs::remove_file(&todos).unwrap();
@@ -370,7 +372,7 @@ fn a_list_that_is_gone_goes_on_from_what_is_kept_of_it() {
         };
         let add = |text: &str| {
             let files = store.inventory().sessions.remove(0);
-            let writer = store.write(&files, WriteOptions::default()).unwrap();
+            let writer = store.open_writer(&files, WriteOptions::default()).unwrap();
             let list = writer.edit_todos(|_, _, mut list| {
                 list.push(Todo::pending(text));
                 Ok::<_, annals::Error>(list)
@@ -395,7 +397,7 @@ fn a_root_is_not_converted_without_what_the_archive_alone_has() {
     let plan = |archive: Option<&Archive>| {
         let into = Root::new("chorus", desk.dir.path().join("into")).unwrap();
         convert::plan(
-            Selection::Root(desk.store.roots()[0].clone()),
+            ConvertSelection::Root(desk.store.roots()[0].clone()),
             into,
             archive,
         )
@@ -413,7 +415,7 @@ fn a_root_is_not_converted_without_what_the_archive_alone_has() {
     );
     // Who insists goes on without it, and is told.
     let whole = convert::plan_without_archived(
-        Selection::Root(desk.store.roots()[0].clone()),
+        ConvertSelection::Root(desk.store.roots()[0].clone()),
         Root::new("chorus", desk.dir.path().join("into")).unwrap(),
         Some(&archive),
     );
@@ -421,14 +423,14 @@ fn a_root_is_not_converted_without_what_the_archive_alone_has() {
     assert_eq!(whole.sessions.len(), 1);
     let told = "1 session and 2 files that can be found only in the archive";
     assert!(
-        whole.left.iter().any(|left| left == told),
+        whole.left_out.iter().any(|left| left == told),
         "{:?}",
-        whole.left
+        whole.left_out
     );
-    assert!(whole.sessions[0].files().all(|file| !file.is_kept()));
+    assert!(whole.sessions[0].files().all(|file| !file.is_archived()));
     let named = |without: bool| {
         let into = Root::new("chorus", desk.dir.path().join("into")).unwrap();
-        let selection = Selection::Sessions(desk.store.inventory().sessions);
+        let selection = ConvertSelection::Sessions(desk.store.inventory().sessions);
         match without {
             true => convert::plan_without_archived(selection, into, Some(&archive)),
             false => convert::plan(selection, into, Some(&archive)),
@@ -438,16 +440,16 @@ fn a_root_is_not_converted_without_what_the_archive_alone_has() {
     let some = named(true).unwrap();
     assert_eq!(some.sessions.len(), 1);
     assert!(
-        some.left[0].starts_with("1 session and 1 file "),
+        some.left_out[0].starts_with("1 session and 1 file "),
         "{:?}",
-        some.left
+        some.left_out
     );
     for id in [OTHER, SESSION] {
         archive.find(id).unwrap().restore(None).unwrap();
     }
     let refused = plan(Some(&archive)).unwrap_err().to_string();
     assert!(refused.contains("annals restore root --apply"), "{refused}");
-    archive.find(ROOT).unwrap().restore(None).unwrap();
+    archive.find(ROOT_ID).unwrap().restore(None).unwrap();
     assert_eq!(plan(Some(&archive)).unwrap().sessions.len(), 2);
 }
 
@@ -457,7 +459,7 @@ fn a_session_is_not_converted_without_what_the_archive_alone_has() {
     desk.keep();
     let plan = || {
         let into = Root::new("chorus", desk.dir.path().join("into")).unwrap();
-        convert::plan(Selection::Sessions(vec![desk.session()]), into, None)
+        convert::plan(ConvertSelection::Sessions(vec![desk.session()]), into, None)
     };
     assert_eq!(plan().unwrap().sessions.len(), 1);
     fs::remove_file(desk.at(agent("one"))).unwrap();
@@ -484,7 +486,10 @@ fn what_a_person_removed_of_a_session_that_lives_stays_removed() {
     }
     assert_eq!(desk.kept(), [agent("one")]);
     let inventory = desk.store.inventory();
-    let others = inventory.others.iter().filter(|(_, file)| file.is_kept());
+    let others = inventory
+        .others
+        .iter()
+        .filter(|(_, file)| file.is_archived());
     let others: Vec<ArtifactKind> = others.map(|(_, file)| file.artifact.kind).collect();
     assert_eq!(others, [ArtifactKind::Plan]);
 }
@@ -492,7 +497,9 @@ fn what_a_person_removed_of_a_session_that_lives_stays_removed() {
 #[test]
 fn a_list_that_goes_while_its_session_is_open_is_begun_anew() {
     let desk = Desk::new();
-    let writer = desk.store.write(&desk.session(), WriteOptions::default());
+    let writer = desk
+        .store
+        .open_writer(&desk.session(), WriteOptions::default());
     let todos = format!("todos/{SESSION}-agent-{SESSION}.json");
     fs::remove_file(desk.at(todos)).unwrap();
     let list = writer.unwrap().edit_todos(|_, old, mut list| {
@@ -523,7 +530,7 @@ fn a_check_tells_what_is_lost_from_what_is_archived() {
     fs::remove_file(desk.at(log(OTHER))).unwrap();
     let archive = desk.store.archive().unwrap();
     let told = |archive: Option<&Archive>| {
-        let inventory = desk.store.inventory_in_place();
+        let inventory = desk.store.inventory_without_archive();
         let reports = annals::check::all(&inventory, archive, &|_, _| {});
         let flaws = reports.into_iter().flat_map(|report| report.unwrap().flaws);
         let mut flaws: Vec<_> = flaws.map(|flaw| (flaw.kind, flaw.detail)).collect();
@@ -555,7 +562,7 @@ fn a_check_tells_what_is_lost_from_what_is_archived() {
     ids.sort();
     assert_eq!(ids, [[false, true], [true, false]], "{with:?}");
     // One session by itself is told the same.
-    let inventory = desk.store.inventory_in_place();
+    let inventory = desk.store.inventory_without_archive();
     let files = inventory
         .sessions
         .iter()

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use annals::archive::{Fate, KeepOptions, Kept, ROOT};
+use annals::archive::{ArchiveAllOptions, ArchiveAllReport, ROOT_ID, RestoreOutcome};
 use annals::model::ArtifactKind;
 use annals::store::{Root, Store};
 use jiff::Timestamp;
@@ -40,27 +40,27 @@ impl Desk {
         fs::write(path, text).unwrap();
     }
 
-    fn keep(&self) -> Kept {
-        let inventory = self.store.inventory_in_place();
-        let options = KeepOptions::default();
+    fn keep(&self) -> ArchiveAllReport {
+        let inventory = self.store.inventory_without_archive();
+        let options = ArchiveAllOptions::default();
         let kept = self
             .store
-            .keep(&inventory, options, Timestamp::now(), &|_, _| {});
+            .archive_all(&inventory, options, Timestamp::now(), &|_, _| {});
         let kept = kept.unwrap();
-        assert!(kept.is_fine(), "{kept:?}");
+        assert!(kept.is_ok(), "{kept:?}");
         kept
     }
 
     /// The plans and the history that are told of, and whether each is only archived.
     fn told(&self) -> Vec<(String, bool)> {
         let inventory = self.store.inventory();
-        assert!(inventory.troubles.is_empty());
+        assert!(inventory.errors.is_empty());
         let kinds = [ArtifactKind::History, ArtifactKind::Plan];
         let told = kinds.into_iter().flat_map(|kind| {
-            let files = inventory.others_of(kind).collect::<Vec<_>>();
+            let files = inventory.others_of_kind(kind).collect::<Vec<_>>();
             files.into_iter().map(|(_, file)| {
                 let name = file.path.file_name().unwrap().to_string_lossy();
-                (name.into_owned(), file.is_kept())
+                (name.into_owned(), file.is_archived())
             })
         });
         told.collect()
@@ -96,20 +96,23 @@ fn plans_and_what_was_typed_are_kept_and_come_back() {
         ]
     );
     let inventory = desk.store.inventory();
-    let (root, history) = inventory.others_of(ArtifactKind::History).next().unwrap();
+    let (root, history) = inventory
+        .others_of_kind(ArtifactKind::History)
+        .next()
+        .unwrap();
     assert_eq!(desk.store.entries(root, history).unwrap().len(), 2);
 
-    let pack = desk.store.archive().unwrap().find(ROOT).unwrap();
+    let pack = desk.store.archive().unwrap().find(ROOT_ID).unwrap();
     let restored = pack.restore(None).unwrap();
     let fate = |name: &str| {
         let mut files = restored.files.iter();
         files.find(|file| file.path.ends_with(name)).unwrap().fate
     };
-    assert_eq!(fate("one.md"), Fate::New);
-    assert_eq!(fate("history.jsonl"), Fate::New);
-    assert_eq!(fate("settings.json"), Fate::Same);
+    assert_eq!(fate("one.md"), RestoreOutcome::New);
+    assert_eq!(fate("history.jsonl"), RestoreOutcome::New);
+    assert_eq!(fate("settings.json"), RestoreOutcome::Same);
     // What is there stays as it is, and is in nobody's way.
-    assert_eq!(fate("two.md"), Fate::Left);
+    assert_eq!(fate("two.md"), RestoreOutcome::Left);
     assert_eq!(
         fs::read(desk.at("plans/two.md")).unwrap(),
         b"# Two, again\n"
@@ -153,10 +156,10 @@ fn the_register_of_a_root_is_kept_and_told_from_the_archive() {
     let before = projects();
     assert_eq!(before.len(), 3);
     let config = fs::read(copy.root.path.join("config.json")).unwrap();
-    let options = KeepOptions::default();
-    let found = store.inventory_in_place();
-    let kept = store.keep(&found, options, Timestamp::now(), &|_, _| {});
-    assert!(kept.unwrap().is_fine());
+    let options = ArchiveAllOptions::default();
+    let found = store.inventory_without_archive();
+    let kept = store.archive_all(&found, options, Timestamp::now(), &|_, _| {});
+    assert!(kept.unwrap().is_ok());
 
     fs::remove_dir_all(&copy.root.path).unwrap();
     assert_eq!(projects(), before);
@@ -166,10 +169,13 @@ fn the_register_of_a_root_is_kept_and_told_from_the_archive() {
     }
     assert_eq!(projects(), before);
     // Its configuration comes back only if it is named.
-    let pack = archive.find(ROOT).unwrap();
-    assert_eq!(pack.restore(None).unwrap().files[0].fate, Fate::Held);
+    let pack = archive.find(ROOT_ID).unwrap();
+    assert_eq!(
+        pack.restore(None).unwrap().files[0].fate,
+        RestoreOutcome::Held
+    );
     assert!(!copy.root.path.join("config.json").exists());
-    let pack = pack.restoring_also(&["config.json".into()]).unwrap();
+    let pack = pack.restore_also(&["config.json".into()]).unwrap();
     let restored = pack.restore(None).unwrap();
     let paths = restored.files.iter().map(|file| file.path.as_path());
     // Those of folders came back with their logs.
@@ -191,9 +197,9 @@ fn what_belongs_to_no_session_is_that_of_its_own_root() {
     }
     let store = Store::new(roots.to_vec()).with_state(dir.path().join("state"));
     let keep = || {
-        let inventory = store.inventory_in_place();
-        let options = KeepOptions::default();
-        let kept = store.keep(&inventory, options, Timestamp::now(), &|_, _| {});
+        let inventory = store.inventory_without_archive();
+        let options = ArchiveAllOptions::default();
+        let kept = store.archive_all(&inventory, options, Timestamp::now(), &|_, _| {});
         let archived = kept.unwrap().archived.into_iter();
         archived
             .map(|it| (it.root, it.files, it.bytes))
@@ -209,17 +215,17 @@ fn what_cannot_be_read_of_it_is_taken_from_the_root_again() {
     let desk = Desk::new();
     desk.keep();
     let archive = desk.store.archive().unwrap();
-    let pack = archive.find(ROOT).unwrap();
+    let pack = archive.find(ROOT_ID).unwrap();
     let frame = pack.index.frames[0];
     let mut bytes = fs::read(&pack.path).unwrap();
     bytes[frame.at as usize + frame.bytes as usize / 2] ^= 1;
     fs::write(&pack.path, bytes).unwrap();
-    let damaged = annals::archive::verify(&archive.find(ROOT).unwrap());
+    let damaged = annals::archive::verify(&archive.find(ROOT_ID).unwrap());
     assert!(!damaged.is_empty());
     let paths = [pack.path.clone()];
     archive
-        .note_damaged(&paths, &damaged, Timestamp::now())
+        .record_damaged(&paths, &damaged, Timestamp::now())
         .unwrap();
     desk.keep();
-    assert_eq!(annals::archive::verify(&archive.find(ROOT).unwrap()), []);
+    assert_eq!(annals::archive::verify(&archive.find(ROOT_ID).unwrap()), []);
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path};
 
-use annals::jsonl::{Ending, Scanner};
-use annals::layout::{LAYOUTS, Layout, Record, Sink};
+use annals::jsonl::{LineEnding, Scanner};
+use annals::layout::{Decoded, LAYOUTS, Layout, Record};
 use annals::model::{
-    AgentId, Artifact, ArtifactKind, Body, Entry, Fact, Flaw, Key, Kind, Outline, Role, SessionId,
-    Span,
+    AgentId, Artifact, ArtifactKind, Body, Entry, EntryKey, Fact, Flaw, Outline, OutlineKind, Role,
+    SessionId, Span,
 };
 use annals::store::{Root, Session, Store};
 use annals::tree::{Scope, Tree};
@@ -33,7 +33,7 @@ fn lines(file: &[u8]) -> Vec<Line> {
                 line: line.number,
             },
             bytes: line.bytes.to_vec(),
-            terminated: line.ending != Ending::None,
+            terminated: line.ending != LineEnding::None,
         });
     }
     found
@@ -50,7 +50,7 @@ impl Line {
     }
 }
 
-fn logs(case: &Case) -> Vec<(annals::store::FoundFile, Vec<u8>)> {
+fn logs(case: &Case) -> Vec<(annals::store::RootFile, Vec<u8>)> {
     let files = case.files().into_iter();
     files
         .filter(|file| file.artifact.kind.is_log())

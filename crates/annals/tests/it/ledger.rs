@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use annals::cost::{Account, Charge, Ledger, Sheet};
-use annals::index::Catalogue;
+use annals::cost::{Account, Charge, Ledger, LogCharges};
+use annals::index::Index;
 use annals::model::{Money, Outline, ResponseKey, SessionId, Usage};
 use annals::store::{Root, SessionInfo, Store};
 
@@ -53,10 +53,10 @@ fn ledger(store: &Store) -> Ledger {
     ledger
 }
 
-fn recorded(catalogue: &mut Catalogue, store: &Store) -> Ledger {
+fn recorded(catalogue: &mut Index, store: &Store) -> Ledger {
     let (ledger, troubles) = catalogue.ledger(store, &|_, _| {});
     assert!(troubles.is_empty(), "{troubles:?}");
-    let notices = catalogue.notices();
+    let notices = catalogue.take_warnings();
     assert!(notices.is_empty(), "{notices:?}");
     ledger
 }
@@ -76,7 +76,7 @@ fn the_ledger_and_the_list_of_sessions_tell_the_same() {
             }));
         }
         let accounts: Vec<Account> = rows.iter().map(SessionInfo::account).collect();
-        let listed = Ledger::settle(accounts, charges);
+        let listed = Ledger::dedupe(accounts, charges);
         let plain = |ledger: &Ledger| -> Vec<String> {
             let line = |charge: &Charge| {
                 let account = ledger.accounts.get(charge.account).unwrap();
@@ -99,7 +99,7 @@ fn the_catalogue_changes_no_figure() {
     for case in cases() {
         let store = Store::new(vec![case.root()]);
         let plain = picture(&ledger(&store));
-        let mut catalogue = Catalogue::open(state.path()).unwrap();
+        let mut catalogue = Index::open(state.path()).unwrap();
         for turn in ["first", "second"] {
             let kept = picture(&recorded(&mut catalogue, &store));
             same(&kept, &plain, &format!("{}, {turn} time", case.name));
@@ -145,7 +145,7 @@ impl History {
 
     /// The output tokens of each session, which must not depend on what was kept.
     fn output(&self) -> BTreeMap<String, u64> {
-        let mut catalogue = Catalogue::open(self.state.path()).unwrap();
+        let mut catalogue = Index::open(self.state.path()).unwrap();
         let kept = recorded(&mut catalogue, &self.store());
         assert_eq!(picture(&kept), picture(&ledger(&self.store())));
         let mut sums = BTreeMap::new();
@@ -204,7 +204,7 @@ fn records_that_cannot_be_read_whole_are_counted() {
     let wrong = reply("a", "m2", 2, 20).replace(":20}", ":-20}");
     history.append("a", &(torn + &whole + &wrong + &whole[..40]));
     for turn in 0..2 {
-        let mut catalogue = Catalogue::open(history.state.path()).unwrap();
+        let mut catalogue = Index::open(history.state.path()).unwrap();
         let kept = recorded(&mut catalogue, &history.store());
         assert_eq!(kept.uncounted, 2, "turn {turn}");
         assert_eq!(ledger(&history.store()).uncounted, 2);
@@ -219,7 +219,7 @@ fn a_log_that_names_nobody_yet_is_told_alike_when_it_grows() {
     let log = history.log("a").with_file_name("agent-a1.jsonl");
     let summary = "{\"type\":\"summary\",\"summary\":\"x\"}\n";
     fs::write(&log, summary).unwrap();
-    let mut catalogue = Catalogue::open(history.state.path()).unwrap();
+    let mut catalogue = Index::open(history.state.path()).unwrap();
     assert_eq!(recorded(&mut catalogue, &history.store()).uncounted, 0);
     let damaged = "{\"type\":\"user\",\"message\":{\"content\":\"cut of\n";
     let more = [summary, damaged, &reply("a", "m1", 1, 10)].concat();
@@ -281,11 +281,11 @@ fn a_catalogue_that_cannot_be_used_is_set_aside() {
         ),
     ] {
         fs::write(&path, bytes).unwrap();
-        let mut catalogue = Catalogue::open(history.state.path()).unwrap();
+        let mut catalogue = Index::open(history.state.path()).unwrap();
         let (ledger, troubles) = catalogue.ledger(&history.store(), &|_, _| {});
         assert!(troubles.is_empty());
         assert_eq!(ledger.charges.len(), 1);
-        assert_eq!(!catalogue.notices().is_empty(), told);
+        assert_eq!(!catalogue.take_warnings().is_empty(), told);
         drop(catalogue);
         assert_eq!(history.output(), sums(&[("a", 10)]));
     }
@@ -303,7 +303,7 @@ fn many_catalogues_at_once() {
                 for turn in 1..20 {
                     let message = format!("m-{thread}-{turn}");
                     history.append(thread, &reply(thread, &message, 1, 1));
-                    let mut catalogue = Catalogue::open(history.state.path()).unwrap();
+                    let mut catalogue = Index::open(history.state.path()).unwrap();
                     let (ledger, troubles) = catalogue.ledger(&history.store(), &|_, _| {});
                     assert!(troubles.is_empty(), "{troubles:?}");
                     let own = |charge: &&Charge| {
@@ -337,11 +337,11 @@ fn what_is_recent() {
     let now = jiff::Timestamp::from_second(2_000_000_000).unwrap();
     let asked = |seconds: i64, log: Option<&Path>| {
         let then = now.checked_add(jiff::SignedDuration::from_secs(seconds));
-        let asked = annals::index::Recent::new(then.unwrap(), start).session(log);
-        let mut catalogue = Catalogue::open(history.state.path()).unwrap();
+        let asked = annals::index::RecentQuery::new(then.unwrap(), start).session(log);
+        let mut catalogue = Index::open(history.state.path()).unwrap();
         let (spent, troubles) = catalogue.recent(&history.store(), &asked);
         let ledger = spent.ledger;
-        assert!(troubles.is_empty() && catalogue.notices().is_empty());
+        assert!(troubles.is_empty() && catalogue.take_warnings().is_empty());
         let mut sums: BTreeMap<String, u64> = BTreeMap::new();
         for charge in &ledger.charges {
             let session = &ledger.accounts.get(charge.account).unwrap().session;
@@ -418,8 +418,8 @@ fn account(name: &str) -> Account {
 }
 
 fn charge(account: usize, message: &str, request: &str, second: i64, output: u64) -> Charge {
-    let mut charge = Charge::to(account);
-    charge.response = Some(ResponseKey::of(message, request));
+    let mut charge = Charge::new(account);
+    charge.response = Some(ResponseKey::new(message, request));
     charge.time = jiff::Timestamp::from_second(second).ok();
     charge.usage.output = output;
     charge
@@ -429,7 +429,7 @@ fn charge(account: usize, message: &str, request: &str, second: i64, output: u64
 fn settled(accounts: &[&str], charges: &[Charge]) -> Vec<(String, u64)> {
     let outcome = |charges: Vec<Charge>| {
         let accounts = accounts.iter().map(|name| account(name)).collect();
-        let ledger = Ledger::settle(accounts, charges);
+        let ledger = Ledger::dedupe(accounts, charges);
         let mut rows: Vec<(String, u64)> = ledger
             .charges
             .iter()
@@ -526,7 +526,7 @@ fn what_a_record_lacks_does_not_depend_on_the_order_of_logs() {
             charges.rotate_left(turn);
             charges.swap(0, swapped);
             let accounts = ["a", "b", "c", "d"].map(account).into();
-            let settled = Ledger::settle(accounts, charges).charges;
+            let settled = Ledger::dedupe(accounts, charges).charges;
             let models: Vec<_> = settled
                 .iter()
                 .map(|one| one.source.model.as_deref())
@@ -563,11 +563,11 @@ fn a_sheet_takes_the_largest_line_whole() {
         cache_write_1h: long,
         ..Usage::default()
     };
-    let mut sheet = Sheet::default();
+    let mut sheet = LogCharges::default();
     for usage in [spent(1, 100, 0), spent(50, 0, 100), spent(2, 300, 0)] {
-        let mut outline = Outline::at(annals::model::Span::default());
+        let mut outline = Outline::new(annals::model::Span::default());
         let mut reply = annals::model::Reply::default();
-        reply.response = Some(ResponseKey::of("m", "r"));
+        reply.response = Some(ResponseKey::new("m", "r"));
         reply.usage = Some(usage);
         reply.recorded = Money::parse("0.5");
         outline.reply = Some(Box::new(reply));

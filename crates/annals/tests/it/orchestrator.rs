@@ -3,11 +3,13 @@
 mod days;
 mod replies;
 
-use annals::layout::{Change, Edit, Graft, Head, Layout, NewSession, Orchestrator, Parent, Plan};
-use annals::layout::{Record, Sink, Spawn, Stamp};
+use annals::layout::{
+    AppendState, Change, Edit, EditPlan, ForkEdit, ForkParent, Layout, NewSession, Orchestrator,
+};
+use annals::layout::{Decoded, PlanContext, Record, Spawn};
 use annals::model::{
-    AgentId, Artifact, Block, Body, Draft, Entry, EntryId, Fact, FlawKind, Kind, Link, Message,
-    Outline, Role, SessionId, Span, Todo, Usage,
+    AgentId, Artifact, Block, Body, Draft, Entry, EntryId, Fact, FlawKind, Link, Message, Outline,
+    OutlineKind, Role, SessionId, Span, Todo, Usage,
 };
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -33,18 +35,18 @@ fn record(bytes: &[u8]) -> Record<'_> {
 }
 
 fn decoded(json: &str) -> Entry {
-    let mut sink = Sink::default();
+    let mut sink = Decoded::default();
     let mut decoder = Orchestrator.decoder(&day("2026-11-15"));
     decoder.decode(&record(json.as_bytes()), &mut sink);
     assert_eq!(sink.flaws, [], "{json}");
-    sink.found.remove(0)
+    sink.items.remove(0)
 }
 
 fn outlined(json: &str) -> Outline {
-    let mut sink = Sink::default();
+    let mut sink = Decoded::default();
     let mut decoder = Orchestrator.decoder(&day("2026-11-15"));
     decoder.outline(&record(json.as_bytes()), &mut sink);
-    sink.found.remove(0)
+    sink.items.remove(0)
 }
 
 fn message(json: &str) -> Message {
@@ -83,16 +85,16 @@ fn time(text: &str) -> Timestamp {
 }
 
 /// Plans a change at noon with ids that count.
-fn plan(head: &Head, change: &Change) -> annals::Result<Plan> {
+fn plan(head: &AppendState, change: &Change) -> annals::Result<EditPlan> {
     let mut made = 0;
     let mut fresh = || {
         made += 1;
         format!("id-{made}")
     };
-    let mut stamp = Stamp {
+    let mut stamp = PlanContext {
         now: time("2026-11-15T12:00:00Z"),
         zone: TimeZone::UTC,
-        fresh: &mut fresh,
+        new_id: &mut fresh,
     };
     Orchestrator
         .writer()
@@ -100,21 +102,21 @@ fn plan(head: &Head, change: &Change) -> annals::Result<Plan> {
         .plan(head, change, &mut stamp)
 }
 
-fn head() -> Head {
-    Head::new(SessionId::new("s1").unwrap(), day("2026-11-15"))
+fn head() -> AppendState {
+    AppendState::new(SessionId::new("s1").unwrap(), day("2026-11-15"))
 }
 
 /// The lines that drafts become in the day's log.
-fn written(head: &Head, drafts: Vec<Draft>) -> Vec<String> {
+fn written(head: &AppendState, drafts: Vec<Draft>) -> Vec<String> {
     lines(plan(head, &Change::Append(drafts)).unwrap())
 }
 
-fn lines(plan: Plan) -> Vec<String> {
+fn lines(plan: EditPlan) -> Vec<String> {
     let mut found = Vec::new();
     for edit in plan.edits {
         match edit {
             Edit::Append { path, lines } => {
-                assert_eq!(path, Orchestrator.place(&day("2026-11-15")));
+                assert_eq!(path, Orchestrator.path_for(&day("2026-11-15")));
                 found.extend(
                     lines
                         .into_iter()
@@ -143,12 +145,12 @@ fn records_without_ids_are_named_by_where_they_lie() {
     assert!(outline.human);
     // Every record tells whose it is, also to a reader that has seen the one before.
     let mut decoder = Orchestrator.decoder(&day("2026-11-15"));
-    let mut sink = Sink::default();
+    let mut sink = Decoded::default();
     for _ in 0..2 {
         let named = br#"{"type":"user","content":"hi","metadata":{"sessionId":"s--agent-a"}}"#;
         decoder.outline(&record(named), &mut sink);
     }
-    for outline in sink.found {
+    for outline in sink.items {
         assert!(outline.facts.contains(&Fact::Session("s--agent-a".into())));
         assert_eq!(outline.agent, AgentId::new("a").ok());
     }
@@ -162,7 +164,10 @@ fn unknown_records_are_kept_apart() {
         "{}",
     ] {
         let outline = outlined(json);
-        assert_eq!((outline.kind, outline.link), (Kind::Other, Link::None));
+        assert_eq!(
+            (outline.kind, outline.link),
+            (OutlineKind::Other, Link::None)
+        );
         assert_eq!(outline.key, None);
         let entry = decoded(json);
         assert!(
@@ -216,7 +221,7 @@ fn counts_that_cannot_be_are_told() {
         (r#""many""#, "usage is \"many\""),
     ] {
         let json = format!(r#"{{"type":"assistant","content":"x","usage":{json}}}"#);
-        let mut sink: Sink<Entry> = Sink::default();
+        let mut sink: Decoded<Entry> = Decoded::default();
         let mut decoder = Orchestrator.decoder(&day("2026-11-15"));
         decoder.decode(&record(json.as_bytes()), &mut sink);
         assert_eq!(sink.flaws.len(), 1, "{json}");
@@ -305,7 +310,7 @@ fn a_reply_is_written_in_the_designs_words() {
     let writer = Orchestrator.writer().unwrap();
     let beside = found
         .iter()
-        .map(|line| writer.part(line.as_bytes()).unwrap().1);
+        .map(|line| writer.split_record(line.as_bytes()).unwrap().1);
     let beside: Vec<bool> = beside.map(|beside| beside.is_some()).collect();
     assert_eq!(beside, [false, true, true, false, false]);
     // Read back, the tokens are there once, and so is the text.
@@ -326,7 +331,7 @@ fn a_reply_of_calls_alone_tells_its_tokens_first() {
     };
     let found = written(
         &head(),
-        vec![calls().usage(usage).named(EntryId::new("end"))],
+        vec![calls().usage(usage).with_id(EntryId::new("end"))],
     );
     assert_eq!(found.len(), 3);
     assert_eq!(message(&found[0]).blocks, []);
@@ -412,14 +417,14 @@ fn bodies_come_back_as_they_were() {
 /// Only a link that file order does not give is said.
 #[test]
 fn parents_are_said_where_they_must_be() {
-    let parent = |head: &Head, draft: Draft| {
+    let parent = |head: &AppendState, draft: Draft| {
         let line = written(head, vec![draft]).remove(0);
         let outline = outlined(&line);
         (outline.link, line.contains(r#""parent""#))
     };
     let mut head = head();
     assert_eq!(parent(&head, Draft::user("x")), (Link::Previous, false));
-    head.last = id("m2");
+    head.last_message = id("m2");
     assert_eq!(parent(&head, Draft::user("x")), (Link::None, true));
     head.leaf = id("m2");
     assert_eq!(parent(&head, Draft::user("x")), (Link::Previous, false));
@@ -430,7 +435,7 @@ fn parents_are_said_where_they_must_be() {
         (Link::Parent(m1.key()), true)
     );
     head.leaf = id("m2");
-    let branch = Draft::user("x").under(m1.clone());
+    let branch = Draft::user("x").with_parent(m1.clone());
     assert_eq!(parent(&head, branch), (Link::Parent(m1.key()), true));
     // What stands beside the chain moves no leaf.
     let notice = Draft::new(Body::System {
@@ -445,7 +450,7 @@ fn parents_are_said_where_they_must_be() {
 
 #[test]
 fn what_is_beside_a_session_is_named_after_it() {
-    let path = |head: &Head, change: &Change| {
+    let path = |head: &AppendState, change: &Change| {
         let mut edits = plan(head, change).unwrap().edits;
         assert_eq!(edits.len(), 1);
         match edits.remove(0) {
@@ -512,24 +517,24 @@ fn logs_are_dated_in_the_writers_zone() {
         ("2026-02-28T23:59:59Z", "UTC", "2026-02-28"),
     ] {
         let mut fresh = String::new;
-        let mut stamp = Stamp {
+        let mut stamp = PlanContext {
             now: time(now),
             zone: TimeZone::get(zone).unwrap(),
-            fresh: &mut fresh,
+            new_id: &mut fresh,
         };
         let id = SessionId::new("s1").unwrap();
         let new = NewSession::new(id, "/Users/nick/projects/my-app");
-        let log = writer.session(&new, &mut stamp).unwrap();
+        let log = writer.new_session_log(&new, &mut stamp).unwrap();
         assert_eq!(log, self::day(day), "{now} {zone}");
         let relative = NewSession::new(SessionId::new("s").unwrap(), "src");
-        assert!(writer.session(&relative, &mut stamp).is_err());
+        assert!(writer.new_session_log(&relative, &mut stamp).is_err());
         let agent = NewSession::new(SessionId::new("s--agent-a").unwrap(), "/w");
-        assert!(writer.session(&agent, &mut stamp).is_err());
-        assert_eq!(writer.fitting("s"), "s");
-        let fitting = SessionId::new(&writer.fitting("s--agent-a")).unwrap();
+        assert!(writer.new_session_log(&agent, &mut stamp).is_err());
+        assert_eq!(writer.valid_id("s"), "s");
+        let fitting = SessionId::new(&writer.valid_id("s--agent-a")).unwrap();
         assert!(
             writer
-                .session(&NewSession::new(fitting, "/w"), &mut stamp)
+                .new_session_log(&NewSession::new(fitting, "/w"), &mut stamp)
                 .is_ok()
         );
     }
@@ -539,11 +544,11 @@ fn logs_are_dated_in_the_writers_zone() {
 fn a_copy_keeps_its_bytes_and_says_its_id() {
     let (from, to) = (SessionId::new("s1").unwrap(), SessionId::new("s2").unwrap());
     let (this, above) = (EntryId::new("20261115-7"), EntryId::new("m1"));
-    let copy = |record: &[u8], parent: Parent<'_>, time: Option<Timestamp>| {
-        let graft = Graft {
+    let copy = |record: &[u8], parent: ForkParent<'_>, time: Option<Timestamp>| {
+        let graft = ForkEdit {
             from: &from,
             to: &to,
-            wanted: &to,
+            requested_id: &to,
             id: &this,
             parent,
             time,
@@ -551,7 +556,7 @@ fn a_copy_keeps_its_bytes_and_says_its_id() {
         let copy = Orchestrator
             .writer()
             .unwrap()
-            .transplant(record, &graft)
+            .copy_record(record, &graft)
             .unwrap();
         String::from_utf8_lossy(&copy).into_owned()
     };
@@ -559,7 +564,7 @@ fn a_copy_keeps_its_bytes_and_says_its_id() {
     assert_eq!(
         copy(
             br#"{"type":"user", "n":1e5,"content":"\u00e9","timestamp":"x"}"#,
-            Parent::Entry(&above),
+            ForkParent::Entry(&above),
             Some(time("2026-11-15T12:00:00Z")),
         ),
         format!(
@@ -568,9 +573,9 @@ fn a_copy_keeps_its_bytes_and_says_its_id() {
     );
     let own = br#"{"type":"user","metadata":{"sessionId":"s1","x":"\ud83d","resumed":true},"annals":{"parent":"m0","sidechain":true,"agent":"a"}}"#;
     for (parent, said) in [
-        (Parent::Entry(&above), r#""m1""#),
-        (Parent::None, "null"),
-        (Parent::Keep, r#""m0""#),
+        (ForkParent::Entry(&above), r#""m1""#),
+        (ForkParent::None, "null"),
+        (ForkParent::Keep, r#""m0""#),
     ] {
         assert_eq!(
             copy(own, parent, None),
@@ -579,7 +584,7 @@ fn a_copy_keeps_its_bytes_and_says_its_id() {
             )
         );
     }
-    let copied = decoded(&copy(own, Parent::None, None));
+    let copied = decoded(&copy(own, ForkParent::None, None));
     assert_eq!((copied.copied, copied.sidechain), (true, false));
     assert_eq!(copied.id, Some(this.clone()));
 }

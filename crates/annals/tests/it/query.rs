@@ -1,7 +1,7 @@
 //! Questions about messages, against counts made by hand.
 
 use annals::model::{Body, Role, Usage};
-use annals::store::{MessageFilter, ProjectInfo, Session, SessionInfo, Store, Totals, Trashed};
+use annals::store::{MessageFilter, ProjectInfo, Session, SessionInfo, Store, Totals, TrashItem};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -360,9 +360,9 @@ fn resetting_a_project_touches_nothing_else() {
             .into_iter()
             .map(Result::unwrap)
             .collect();
-        for project in ProjectInfo::of(rows.iter()) {
+        for project in ProjectInfo::from_sessions(rows.iter()) {
             let now = time("2026-01-01T00:00:00Z");
-            let plan = store.reset_plan(&project.path, now).unwrap();
+            let plan = store.plan_reset(&project.path, now).unwrap();
             if project.guessed {
                 assert!(plan.is_empty(), "a folder's name is not enough");
                 continue;
@@ -375,7 +375,7 @@ fn resetting_a_project_touches_nothing_else() {
                 "a plan changes nothing"
             );
             let gone = store.reset(&project.path, now);
-            let gone: Vec<Trashed> = gone.into_iter().map(Result::unwrap).collect();
+            let gone: Vec<TrashItem> = gone.into_iter().map(Result::unwrap).collect();
             let planned: Vec<usize> = plan.iter().map(|trashed| trashed.files.len()).collect();
             assert_eq!(
                 gone.iter()
@@ -474,7 +474,9 @@ fn a_session_is_found_by_what_a_person_types() {
         .unwrap();
     assert_eq!(found.files.id.as_str(), "some-log");
     let before = picture(dir.path());
-    let writer = nothing.write(&found.files, crate::support::QUICK).unwrap();
+    let writer = nothing
+        .open_writer(&found.files, crate::support::QUICK)
+        .unwrap();
     writer.append(annals::model::Draft::user("on")).unwrap();
     assert!(
         writer.set_todos(&[]).is_err(),

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use annals::layout::ClaudeCode;
 use annals::model::{Artifact, ArtifactKind, Link, SessionId};
-use annals::repair::{Action, Mending, Patient, Plan};
+use annals::repair::{Action, LineEdits, RepairPlan, RepairTarget};
 use annals::store::{LogScan, Root, Store};
 use annals::tree::{Scope, Tree};
 use jiff::Timestamp;
@@ -71,7 +71,7 @@ fn artifact() -> Artifact {
     Artifact {
         session: Some(SessionId::new(SESSION).unwrap()),
         folder: Some("-work".to_owned()),
-        ..Artifact::of(ArtifactKind::SessionLog)
+        ..Artifact::new(ArtifactKind::SessionLog)
     }
 }
 
@@ -112,14 +112,14 @@ impl Place {
     }
 
     /// At a time at which nothing is old.
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> RepairPlan {
         self.plan_at(Timestamp::UNIX_EPOCH)
     }
 
-    fn plan_at(&self, at: Timestamp) -> Plan {
-        let patients = Patient::all(&self.store().inventory());
-        let patients = Patient::only(patients, &self.log);
-        Plan::of(&patients[0], at).unwrap()
+    fn plan_at(&self, at: Timestamp) -> RepairPlan {
+        let patients = RepairTarget::all(&self.store().inventory());
+        let patients = RepairTarget::filter_by_path(patients, &self.log);
+        RepairPlan::new(&patients[0], at).unwrap()
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -127,8 +127,8 @@ impl Place {
     }
 }
 
-fn mended(bytes: &[u8]) -> (Mending, Vec<u8>) {
-    let mending = Mending::of(&ClaudeCode, &artifact(), bytes).unwrap();
+fn mended(bytes: &[u8]) -> (LineEdits, Vec<u8>) {
+    let mending = LineEdits::new(&ClaudeCode, &artifact(), bytes).unwrap();
     let result = mending.apply(bytes);
     (mending, result)
 }
@@ -321,7 +321,7 @@ fn copies_and_unfinished_lines_are_no_damage() {
     let torn = [file_of(&lines), line(11, 10)[..80].to_vec()].concat();
     let (mending, result) = mended(&torn);
     assert_eq!(mending.steps, []);
-    assert_eq!(mending.left.len(), 1, "the last line is pending");
+    assert_eq!(mending.unrepaired.len(), 1, "the last line is pending");
     assert_eq!(result, torn);
 }
 
@@ -340,7 +340,7 @@ fn a_line_that_is_too_long_to_be_read_stays_and_nobody_is_an_orphan_of_it() {
         [Action::Drop],
         "for all we know, its children have a parent"
     );
-    let left: Vec<u64> = mending.left.iter().map(|left| left.line).collect();
+    let left: Vec<u64> = mending.unrepaired.iter().map(|left| left.line).collect();
     assert_eq!(left, [5, 6, 9]);
     lines.remove(7);
     assert!(result == file_of(&lines));
@@ -353,7 +353,7 @@ fn depth_is_no_damage() {
     let odd = String::from_utf8(line(5, 4)).unwrap();
     lines[4] = odd.replace("\"question 5\"", &deep).into_bytes();
     let (mending, _) = mended(&file_of(&lines));
-    assert_eq!((mending.steps, mending.left), (vec![], vec![]));
+    assert_eq!((mending.steps, mending.unrepaired), (vec![], vec![]));
 }
 
 #[test]
@@ -419,7 +419,7 @@ fn ids_that_tell_a_place_are_kept_where_they_are_named() {
         .into_bytes();
     let links = |bytes: &[u8]| {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join(case.layout.place(&artifact));
+        let path = dir.path().join(case.layout.path_for(&artifact));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, bytes).unwrap();
         let store = Store::new(vec![Root::new(root.layout.name(), dir.path()).unwrap()]);
@@ -433,7 +433,7 @@ fn ids_that_tell_a_place_are_kept_where_they_are_named() {
         found.collect::<Vec<bool>>()
     };
     assert_eq!(links(&bytes), [true, true]);
-    let mending = Mending::of(layout, &artifact, &bytes).unwrap();
+    let mending = LineEdits::new(layout, &artifact, &bytes).unwrap();
     let actions: Vec<Action> = mending.steps.iter().map(|step| step.action).collect();
     assert_eq!(actions, [Action::Drop, Action::KeepId]);
     assert_eq!(links(&mending.apply(&bytes)), [true, true]);
@@ -468,10 +468,10 @@ fn ids_that_tell_a_place_are_kept_where_another_day_names_them() {
     let broken = [first, garbage, second, String::new()].join("\n");
     let actions = |days_of: &[(u32, &str)]| {
         let (_dir, store) = days(days_of);
-        let patients = Patient::all(&store.inventory());
+        let patients = RepairTarget::all(&store.inventory());
         assert_eq!(patients.len(), days_of.len());
-        let plan = Plan::of(&patients[0], Timestamp::now()).unwrap();
-        let actions = plan.mending.steps.iter().map(|step| step.action);
+        let plan = RepairPlan::new(&patients[0], Timestamp::now()).unwrap();
+        let actions = plan.edits.steps.iter().map(|step| step.action);
         actions.collect::<Vec<Action>>()
     };
     let named = [(1, broken.as_str()), (2, next_day.as_str())];
@@ -490,21 +490,22 @@ fn what_an_entry_of_a_shared_log_hangs_from_is_not_guessed() {
         String::new(),
     ];
     let (_dir, store) = days(&[(1, &log.join("\n"))]);
-    let plan = Plan::of(&Patient::all(&store.inventory())[0], Timestamp::now()).unwrap();
-    assert_eq!(plan.mending.steps, []);
+    let plan =
+        RepairPlan::new(&RepairTarget::all(&store.inventory())[0], Timestamp::now()).unwrap();
+    assert_eq!(plan.edits.steps, []);
 }
 
 #[test]
 fn a_file_is_its_sessions_unless_another_session_lies_in_it_too() {
     let session = |name: &str| {
         let inventory = crate::support::case(name).inventory();
-        let patients = Patient::all(&inventory);
+        let patients = RepairTarget::all(&inventory);
         patients[0].session.clone()
     };
     assert!(session("sub-agent").is_some());
     let two = day_record("one", "").replace(r#":"s""#, r#":"t""#);
     let (_dir, store) = days(&[(1, &format!("{}\n{two}\n", day_record("two", "")))]);
-    let patients = Patient::all(&store.inventory());
+    let patients = RepairTarget::all(&store.inventory());
     let sessions: Vec<_> = patients.iter().map(|it| it.session.clone()).collect();
     assert_eq!(sessions, [None]);
 }
@@ -520,17 +521,17 @@ fn only_files_of_which_there_is_something_to_tell_are_planned_for() {
     };
     let broken = write("b", b"{\"type\":\n{\"type\":\"user\"}\n");
     let left = write("c", b"{\"type\":\"mode\"}\n{\"type\":");
-    let patients = Patient::all(&place.store().inventory());
+    let patients = RepairTarget::all(&place.store().inventory());
     let total: u64 = patients.iter().map(|it| it.file.id.len).sum();
     let told = std::sync::Mutex::new(Vec::new());
-    let plans = Plan::all(&patients, Timestamp::now(), &|done, of| {
+    let plans = RepairPlan::all(&patients, Timestamp::now(), &|done, of| {
         told.lock().unwrap().push((done, of))
     });
-    let plans: Vec<Plan> = plans.into_iter().map(Result::unwrap).collect();
+    let plans: Vec<RepairPlan> = plans.into_iter().map(Result::unwrap).collect();
     let paths: Vec<_> = plans.iter().map(|plan| plan.file.path.clone()).collect();
     assert_eq!(paths, [broken, left]);
-    assert_eq!(plans[1].mending.steps, []);
-    assert_eq!(plans[1].mending.left.len(), 1);
+    assert_eq!(plans[1].edits.steps, []);
+    assert_eq!(plans[1].edits.unrepaired.len(), 1);
     let told = told.into_inner().unwrap();
     assert_eq!(told.len(), patients.len());
     assert!(
@@ -544,11 +545,11 @@ fn only_files_of_which_there_is_something_to_tell_are_planned_for() {
 fn the_index_of_a_log_is_told_from_others() {
     let stale = crate::support::cases().into_iter().find_map(|case| {
         let store = Store::new(vec![case.root()]);
-        let mut found = store.stale_registers(&store.inventory());
+        let mut found = store.stale_session_lists(&store.inventory());
         Some((found.pop()?.unwrap(), case))
     });
     let (mut stale, case) = stale.unwrap();
-    let patients = Patient::all(&case.inventory());
+    let patients = RepairTarget::all(&case.inventory());
     assert!(patients.iter().any(|one| one.is_listed_in(&stale)));
     stale.path = case.root().path.join("elsewhere.json");
     assert!(!patients.iter().any(|one| one.is_listed_in(&stale)));

@@ -11,9 +11,11 @@ use std::time::{Duration, SystemTime};
 use annals::Error;
 use annals::layout::{LAYOUTS, NewSession, Spawn};
 use annals::model::{AgentId, Draft, SessionId, Todo};
-use annals::retain::{Plan, Policy, Term, Why};
-use annals::store::{Root, SessionFiles, SessionInfo, SessionWriter, State, Store, WriteOptions};
-use annals::when::Now;
+use annals::retain::{CleanupPlan, Policy, RetainReason, Term};
+use annals::store::{
+    Root, SessionFiles, SessionInfo, SessionState, SessionWriter, Store, WriteOptions,
+};
+use annals::time_input::Now;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan as _};
 use tempfile::TempDir;
@@ -59,7 +61,7 @@ impl Place {
         writer
     }
 
-    fn plan_by(&self, policy: &Policy, now: &str) -> Plan {
+    fn plan_by(&self, policy: &Policy, now: &str) -> CleanupPlan {
         let inventory = self.store.inventory();
         let rows = self.store.sessions(&inventory, &|_, _| ());
         let rows: Vec<SessionInfo> = rows.into_iter().map(Result::unwrap).collect();
@@ -68,10 +70,10 @@ impl Place {
             time: time(now),
             zone: TimeZone::UTC,
         };
-        Plan::new(&inventory, rows, policy, &pins, &now, &|_| true)
+        CleanupPlan::new(&inventory, rows, policy, &pins, &now, &|_| true)
     }
 
-    fn plan(&self, term: &str, now: &str) -> Plan {
+    fn plan(&self, term: &str, now: &str) -> CleanupPlan {
         self.plan_by(&policy(term), now)
     }
 
@@ -84,11 +86,11 @@ impl Place {
 }
 
 fn policy(term: &str) -> Policy {
-    Policy::of(Term::parse(term).unwrap())
+    Policy::new(Term::parse(term).unwrap())
 }
 
-fn numbers(plan: &Plan) -> Vec<u32> {
-    plan.old().map(|old| number(&old.info)).collect()
+fn numbers(plan: &CleanupPlan) -> Vec<u32> {
+    plan.expired().map(|old| number(&old.info)).collect()
 }
 
 fn number(info: &SessionInfo) -> u32 {
@@ -114,7 +116,7 @@ fn a_session_is_as_old_as_its_newest_entry() {
     let files = place.store.inventory().sessions.remove(1);
     let agent = place
         .store
-        .write_agent(&files, "a1", at("2026-02-20T10:00:00Z"));
+        .open_agent_writer(&files, "a1", at("2026-02-20T10:00:00Z"));
     agent.unwrap().append(Draft::user("more")).unwrap();
     let young = place.session(3, "/w", "2026-02-25T10:00:00Z");
     // What the files say is the other way round: one was copied, the other put back by a backup.
@@ -123,11 +125,11 @@ fn a_session_is_as_old_as_its_newest_entry() {
     touch(&young.path(), "2020-01-01T00:00:00Z");
     let plan = place.plan("30d", "2026-03-01T00:00:00Z");
     assert_eq!(numbers(&plan), [1]);
-    let old = plan.old().next().unwrap();
+    let old = plan.expired().next().unwrap();
     let last = old.last;
     // Writers put a millisecond between two records.
     assert_eq!(last.as_second(), time("2026-01-01T10:00:00Z").as_second());
-    assert!(!old.by_file);
+    assert!(!old.from_file_time);
     // The moment itself is not yet too old.
     let edge = last + SignedDuration::from_hours(30 * 24);
     let old_at = |now: Timestamp| numbers(&place.plan("30d", &now.to_string()));
@@ -149,7 +151,7 @@ fn where_no_entry_has_a_time_that_of_the_file_counts() {
     touch(&log, "2026-01-01T00:00:00Z");
     let plan = place.plan("30d", "2026-03-01T00:00:00Z");
     assert_eq!(numbers(&plan), [1]);
-    assert!(plan.old().next().unwrap().by_file);
+    assert!(plan.expired().next().unwrap().from_file_time);
     touch(&log, "2026-02-28T00:00:00Z");
     // It was touched after the plan was made.
     let error = place
@@ -200,17 +202,17 @@ fn pinned_sessions_and_the_newest_of_each_project_stay() {
     let plan = place.plan_by(&policy, now);
     assert_eq!(numbers(&plan), [4, 2]);
     let kept: BTreeSet<(u32, bool)> = plan
-        .kept
+        .retained
         .iter()
-        .map(|kept| (number(&kept.info), kept.why == Why::Pinned))
+        .map(|kept| (number(&kept.info), kept.reason == RetainReason::Pinned))
         .collect();
     assert_eq!(kept, [(1, true), (3, false), (5, false)].into());
     // The pin holds under another name of the root.
     let linked = place.dir.path().join("linked");
     std::os::unix::fs::symlink(&place.root.path, &linked).unwrap();
     let pins = place.store.pins().unwrap();
-    assert!(pins.holds("claude-code", &linked, inventory.sessions[0].id.as_str()));
-    assert!(!pins.holds("clog", &linked, inventory.sessions[0].id.as_str()));
+    assert!(pins.contains("claude-code", &linked, inventory.sessions[0].id.as_str()));
+    assert!(!pins.contains("clog", &linked, inventory.sessions[0].id.as_str()));
     assert_eq!(place.store.unpin(&pinned).unwrap(), pinned);
     assert_eq!(numbers(&place.plan("30d", now)).len(), 5);
 }
@@ -241,7 +243,7 @@ fn a_session_that_was_pinned_or_went_on_after_the_plan_stays() {
         assert!(done.is_err(), "{}", group[0].info.id);
         assert_eq!(picture(&place.root.path), before);
     }
-    assert!(place.store.trashed().unwrap().is_empty());
+    assert!(place.store.trash_items().unwrap().is_empty());
     place
         .store
         .clean(&plan.groups[4], true, Timestamp::UNIX_EPOCH)
@@ -266,7 +268,7 @@ fn modes(dir: &Path) -> Vec<(PathBuf, u32)> {
 fn whatever_belongs_to_a_session_goes_and_comes_back() {
     for case in cases() {
         let sessions = case.sessions();
-        let plain = |files: &SessionFiles| files.agents.is_empty() && files.beside.is_empty();
+        let plain = |files: &SessionFiles| files.agents.is_empty() && files.attachments.is_empty();
         if sessions.len() < 2 && sessions.iter().all(plain) {
             continue;
         }
@@ -282,7 +284,7 @@ fn whatever_belongs_to_a_session_goes_and_comes_back() {
             zone: TimeZone::UTC,
         };
         let pins = store.pins().unwrap();
-        let plan = Plan::new(
+        let plan = CleanupPlan::new(
             &inventory,
             rows.collect(),
             &policy("30d"),
@@ -305,7 +307,7 @@ fn whatever_belongs_to_a_session_goes_and_comes_back() {
         }
         let left = store.inventory();
         assert_eq!(
-            left.sessions.len() + plan.old().count(),
+            left.sessions.len() + plan.expired().count(),
             inventory.sessions.len(),
             "{}",
             case.name
@@ -322,7 +324,7 @@ fn whatever_belongs_to_a_session_goes_and_comes_back() {
             case.name
         );
         assert_eq!(after.1, before.1, "{}", case.name);
-        assert!(store.trashed().unwrap().is_empty());
+        assert!(store.trash_items().unwrap().is_empty());
     }
 }
 
@@ -399,8 +401,8 @@ fn sessions_of_one_day_go_together_or_not_at_all() {
     begin("one", "2026-01-01T10:00:00Z");
     begin("two", "2026-01-01T11:00:00Z");
     let three = begin("three", "2026-01-02T10:00:00Z");
-    let ids = |plan: &Plan| -> Vec<Vec<String>> {
-        let ids = |group: &Vec<annals::retain::Old>| {
+    let ids = |plan: &CleanupPlan| -> Vec<Vec<String>> {
+        let ids = |group: &Vec<annals::retain::Expired>| {
             group.iter().map(|old| old.info.id.to_string()).collect()
         };
         plan.groups.iter().map(ids).collect()
@@ -423,26 +425,29 @@ fn sessions_of_one_day_go_together_or_not_at_all() {
         .iter()
         .find(|files| files.id.as_str() == "two")
         .unwrap();
-    let writer = place.store.write(two, at("2026-02-27T10:00:00Z")).unwrap();
+    let writer = place
+        .store
+        .open_writer(two, at("2026-02-27T10:00:00Z"))
+        .unwrap();
     writer.append(Draft::user("more")).unwrap();
     touch(&writer.path(), "2026-02-27T10:00:00Z");
     // The document's program goes by the time of the file, which both share.
     let plan = place.plan("30d", "2026-03-01T00:00:00Z");
     assert_eq!(ids(&plan), [["three"]]);
-    assert!(plan.kept.is_empty(), "{:?}", plan.kept);
+    assert!(plan.retained.is_empty(), "{:?}", plan.retained);
     // Where one of them stays, so does the other.
     touch(&writer.path(), "2026-01-01T10:00:00Z");
     place.store.pin(&[two], Timestamp::UNIX_EPOCH).unwrap();
     let mut plan = place.plan("30d", "2026-03-01T00:00:00Z");
-    plan.kept.retain(|kept| kept.info.id.as_str() == "one");
+    plan.retained.retain(|kept| kept.info.id.as_str() == "one");
     assert_eq!(ids(&plan), [["three"]]);
-    let kept: Vec<(&str, &Why)> = plan
-        .kept
+    let kept: Vec<(&str, &RetainReason)> = plan
+        .retained
         .iter()
-        .map(|kept| (kept.info.id.as_str(), &kept.why))
+        .map(|kept| (kept.info.id.as_str(), &kept.reason))
         .collect();
     assert!(
-        matches!(kept.as_slice(), [("one", Why::Shares { with, .. })] if with.as_str() == "two"),
+        matches!(kept.as_slice(), [("one", RetainReason::SharesLog { with, .. })] if with.as_str() == "two"),
         "{kept:?}"
     );
 }
@@ -455,7 +460,7 @@ fn lists_and_clean_ups_agree_on_what_is_old() {
         ..policy("30d")
     };
     let now = "2026-03-01T00:00:00Z";
-    for layout in LAYOUTS.iter().filter(|it| it.keep_days().is_some()) {
+    for layout in LAYOUTS.iter().filter(|it| it.retention_days().is_some()) {
         for (said, touched) in [
             ("2026-01-01T10:00:00Z", "2026-01-01T10:00:00Z"),
             ("2026-01-01T10:00:00Z", "2026-02-28T00:00:00Z"),
@@ -466,12 +471,16 @@ fn lists_and_clean_ups_agree_on_what_is_old() {
             let writer = place.session(1, "/w", said);
             touch(&writer.path(), touched);
             let plan = place.plan_by(&policy, now);
-            let listed = place.info().state_at(time(now)) == State::Expired;
+            let listed = place.info().state_at(time(now)) == SessionState::Expired;
             let name = layout.name();
             let age = if layout.ages_by_file() { touched } else { said };
-            assert_eq!(plan.old().count() == 1, listed, "{name} {said} {touched}");
+            assert_eq!(
+                plan.expired().count() == 1,
+                listed,
+                "{name} {said} {touched}"
+            );
             assert_eq!(listed, age < "2026-01-30", "{name} {said} {touched}");
-            let by_file = plan.old().next().map(|old| old.by_file);
+            let by_file = plan.expired().next().map(|old| old.from_file_time);
             assert_eq!(by_file, listed.then_some(layout.ages_by_file()), "{name}");
         }
     }
@@ -494,8 +503,8 @@ fn the_settings_of_the_program_say_when_a_session_is_expired() {
     ] {
         fs::write(&settings, format!("{{\"cleanupPeriodDays\":{days}}}")).unwrap();
         let plan = place.plan_by(&policy, now);
-        assert_eq!(plan.old().count(), old, "{days} {now}");
-        let listed = place.info().state_at(time(now)) == State::Expired;
+        assert_eq!(plan.expired().count(), old, "{days} {now}");
+        let listed = place.info().state_at(time(now)) == SessionState::Expired;
         assert_eq!(listed, old == 1, "{days} {now}");
     }
 }
@@ -579,22 +588,22 @@ fn every_layout_has_all_states() {
         let now = time("2026-03-01T10:01:00Z");
         let state = |now: Timestamp| place.info().state_at(now);
         let name = layout.name();
-        assert_eq!(state(now), State::Created, "{name}");
+        assert_eq!(state(now), SessionState::Created, "{name}");
         writer.append(Draft::user("a question")).unwrap();
-        assert_eq!(state(now), State::Active, "{name}");
+        assert_eq!(state(now), SessionState::Active, "{name}");
         drop(writer);
         let files = place.store.inventory().sessions.remove(0);
         let later = place
             .store
-            .write(&files, at("2026-03-01T18:00:00Z"))
+            .open_writer(&files, at("2026-03-01T18:00:00Z"))
             .unwrap();
-        assert_eq!(later.state(), State::Resumed, "{name}");
+        assert_eq!(later.state(), SessionState::Resumed, "{name}");
         later.append(Draft::user("another")).unwrap();
-        assert_eq!(later.state(), State::Active, "{name}");
+        assert_eq!(later.state(), SessionState::Active, "{name}");
         drop(later);
-        assert_eq!(state(now), State::Active, "{name}");
+        assert_eq!(state(now), SessionState::Active, "{name}");
         let info = place.info();
-        match layout.keep_days() {
+        match layout.retention_days() {
             Some(days) => {
                 let expires = info.expires.unwrap();
                 let keep = SignedDuration::from_hours(24 * days as i64);
@@ -602,13 +611,13 @@ fn every_layout_has_all_states() {
                     true => expires - keep,
                     false => info.updated.unwrap(),
                 };
-                assert_eq!(info.state_at(last + keep), State::Active, "{name}");
+                assert_eq!(info.state_at(last + keep), SessionState::Active, "{name}");
                 assert_eq!(
                     info.state_at(last + keep + 1.second()),
-                    State::Expired,
+                    SessionState::Expired,
                     "{name}"
                 );
-                let since = match layout.expires_by_file() {
+                let since = match layout.expires_by_mtime() {
                     false => info.updated.unwrap(),
                     true => {
                         let modified = fs::metadata(&info.file).unwrap().modified().unwrap();
@@ -626,12 +635,12 @@ fn every_layout_has_all_states() {
         let files = place.store.inventory().sessions.remove(0);
         let gone = place.store.delete(&files, now).unwrap();
         assert!(place.store.inventory().sessions.is_empty(), "{name}");
-        let deleted = place.store.deleted().unwrap();
+        let deleted = place.store.deleted_sessions().unwrap();
         assert_eq!(deleted.len(), 1, "{name}");
-        assert_eq!(deleted[0].state_at(now), State::Deleted, "{name}");
+        assert_eq!(deleted[0].state_at(now), SessionState::Deleted, "{name}");
         assert_eq!(deleted[0].messages, 2, "{name}");
         place.store.undelete(&gone.id).unwrap();
-        assert_eq!(state(now), State::Active, "{name}");
+        assert_eq!(state(now), SessionState::Active, "{name}");
     }
 }
 
@@ -683,8 +692,8 @@ fn a_purge_removes_what_was_deleted_and_nothing_else() {
         place.store.clean(group, true, time(when)).unwrap();
     }
     let root = picture(&place.root.path);
-    let look = place.store.trash_look().unwrap();
-    assert!(look.troubles.is_empty());
+    let look = place.store.inspect_trash().unwrap();
+    assert!(look.errors.is_empty());
     let cutoff = time("2026-03-05T00:00:00Z");
     let old: Vec<_> = look
         .purgeable
@@ -695,10 +704,10 @@ fn a_purge_removes_what_was_deleted_and_nothing_else() {
     assert_eq!(old[0].files, 1);
     place.store.purge(old[0]).unwrap();
     assert!(place.store.purge(old[0]).is_err(), "it is gone");
-    assert_eq!(place.store.trashed().unwrap().len(), 1);
+    assert_eq!(place.store.trash_items().unwrap().len(), 1);
     assert_eq!(picture(&place.root.path), root);
     // What came back and was deleted again is not what was looked at.
-    let look = place.store.trash_look().unwrap();
+    let look = place.store.inspect_trash().unwrap();
     let again = place.store.undelete(&look.purgeable[0].name).unwrap();
     assert!(matches!(
         place.store.purge(&look.purgeable[0]),
@@ -722,11 +731,11 @@ fn a_purge_that_was_cut_off_is_finished_by_the_next() {
     fs::rename(trash.join(&gone.id), &condemned).unwrap();
     fs::remove_file(condemned.join("manifest.json")).unwrap();
     assert!(
-        place.store.trashed().unwrap().is_empty(),
+        place.store.trash_items().unwrap().is_empty(),
         "it cannot come back in part"
     );
-    assert!(place.store.deleted().unwrap().is_empty());
-    let look = place.store.trash_look().unwrap();
+    assert!(place.store.deleted_sessions().unwrap().is_empty());
+    let look = place.store.inspect_trash().unwrap();
     assert_eq!(look.purgeable.len(), 1);
     assert!(look.purgeable[0].is_older_than(Timestamp::MIN));
     place.store.purge(&look.purgeable[0]).unwrap();
@@ -752,13 +761,13 @@ fn what_a_newer_annals_deleted_is_left_to_it() {
         error.contains("manifest.json has version 2") && error.contains("version 1"),
         "{error}"
     );
-    let look = place.store.trash_look().unwrap();
-    assert_eq!((look.purgeable.len(), look.troubles.len()), (0, 1));
+    let look = place.store.inspect_trash().unwrap();
+    assert_eq!((look.purgeable.len(), look.errors.len()), (0, 1));
     // Nor is what says nothing at all.
     fs::write(&manifest, "").unwrap();
-    assert_eq!(place.store.trash_look().unwrap().troubles.len(), 1);
+    assert_eq!(place.store.inspect_trash().unwrap().errors.len(), 1);
     fs::remove_file(&manifest).unwrap();
-    assert_eq!(place.store.trash_look().unwrap().troubles.len(), 1);
+    assert_eq!(place.store.inspect_trash().unwrap().errors.len(), 1);
     // The first manifests had no version.
     fs::write(&manifest, text.replace("\"version\": 1,", "")).unwrap();
     assert_eq!(picture(&trash).len(), before.len());

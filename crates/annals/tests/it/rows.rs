@@ -7,8 +7,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use annals::cost::{Charge, Mode, Prices};
-use annals::index::{Catalogue, Part};
+use annals::cost::{Charge, PriceMode, Prices};
+use annals::index::{Index, PartStatus};
 use annals::model::ArtifactKind;
 use annals::store::{Inventory, Root, Store};
 use proptest::prelude::*;
@@ -34,7 +34,7 @@ fn told(
 
 fn plain(store: &Store, inventory: &Inventory) -> Vec<String> {
     let prices = Prices::built_in();
-    let price = |charge: &Charge| prices.cost(charge, Mode::Auto);
+    let price = |charge: &Charge| prices.cost(charge, PriceMode::Auto);
     let all: Vec<usize> = (0..inventory.sessions.len()).collect();
     told(
         store.sessions(inventory, &|_, _| {}),
@@ -42,9 +42,9 @@ fn plain(store: &Store, inventory: &Inventory) -> Vec<String> {
     )
 }
 
-fn kept(catalogue: &mut Catalogue, store: &Store, inventory: &Inventory) -> Vec<String> {
+fn kept(catalogue: &mut Index, store: &Store, inventory: &Inventory) -> Vec<String> {
     let prices = Prices::built_in();
-    let price = |charge: &Charge| prices.cost(charge, Mode::Auto);
+    let price = |charge: &Charge| prices.cost(charge, PriceMode::Auto);
     let all: Vec<usize> = (0..inventory.sessions.len()).collect();
     told(
         catalogue.sessions(store, inventory, &|_, _| {}),
@@ -53,10 +53,10 @@ fn kept(catalogue: &mut Catalogue, store: &Store, inventory: &Inventory) -> Vec<
 }
 
 /// Lists tell the same with the catalogue and without it; gives what it knows of sessions now.
-fn same(store: &Store, state: &Path, what: &str) -> Part {
+fn same(store: &Store, state: &Path, what: &str) -> PartStatus {
     let inventory = store.inventory();
     let wanted = plain(store, &inventory);
-    let mut catalogue = Catalogue::open(state).unwrap();
+    let mut catalogue = Index::open(state).unwrap();
     for turn in ["first", "second"] {
         let found = kept(&mut catalogue, store, &inventory);
         assert_eq!(found.len(), wanted.len(), "{what}, {turn} time");
@@ -65,18 +65,13 @@ fn same(store: &Store, state: &Path, what: &str) -> Part {
         }
     }
     newest_are_the_first(&mut catalogue, store, &inventory, what);
-    let notices = catalogue.notices();
+    let notices = catalogue.take_warnings();
     assert!(notices.is_empty(), "{what}: {notices:?}");
     known(&catalogue, store)
 }
 
 /// The newest sessions are the beginning of a list of all of them, each row as it stands there.
-fn newest_are_the_first(
-    catalogue: &mut Catalogue,
-    store: &Store,
-    inventory: &Inventory,
-    what: &str,
-) {
+fn newest_are_the_first(catalogue: &mut Index, store: &Store, inventory: &Inventory, what: &str) {
     let rows = store.sessions(inventory, &|_, _| {});
     let (rows, failed): (Vec<_>, Vec<_>) = rows.into_iter().partition(Result::is_ok);
     let mut rows: Vec<_> = rows.into_iter().flatten().collect();
@@ -100,7 +95,7 @@ fn newest_are_the_first(
 }
 
 /// What a catalogue knows of the sessions of a store with one root.
-fn known(catalogue: &Catalogue, store: &Store) -> Part {
+fn known(catalogue: &Index, store: &Store) -> PartStatus {
     let status = catalogue.status(store, &store.inventory()).unwrap();
     let mut parts = status.roots[0].parts.iter();
     *parts.find(|part| part.name == "sessions").unwrap()
@@ -421,7 +416,7 @@ fn sessions_that_are_gone_are_forgotten_and_those_that_changed_are_read_again() 
     fs::remove_file(log(4)).unwrap();
     let mut grown = fs::OpenOptions::new().append(true).open(log(5)).unwrap();
     grown.write_all(b"{}\n").unwrap();
-    let catalogue = Catalogue::open(&history.state).unwrap();
+    let catalogue = Index::open(&history.state).unwrap();
     let part = known(&catalogue, &store);
     assert_eq!((part.current, part.stale, part.total), (7, 1, 8));
     drop(catalogue);
@@ -462,7 +457,7 @@ fn what_depends_on_others_is_never_kept() {
     };
     fs::write(history.root.join(FILES[0]), summary.line(0)).unwrap();
     same(&store, &history.state, "a summary elsewhere");
-    let mut catalogue = Catalogue::open(&history.state).unwrap();
+    let mut catalogue = Index::open(&history.state).unwrap();
     let inventory = store.inventory();
     let rows = catalogue.sessions(&store, &inventory, &|_, _| {});
     let titled = rows.iter().flatten().filter(|row| {
@@ -486,7 +481,7 @@ fn damage_is_a_miss() {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x55;
         fs::write(&path, &damaged).unwrap();
-        let mut catalogue = Catalogue::open(&history.state).unwrap();
+        let mut catalogue = Index::open(&history.state).unwrap();
         let found = kept(&mut catalogue, &store, &inventory);
         assert!(found == wanted, "byte {at}");
     }
@@ -494,7 +489,7 @@ fn damage_is_a_miss() {
 
 /// The catalogue's own file.
 fn database(state: &Path) -> PathBuf {
-    let files = Catalogue::files(state).unwrap().into_iter();
+    let files = Index::files(state).unwrap().into_iter();
     let mut paths = files.map(|file| file.path);
     paths
         .find(|path| path.extension().is_some_and(|ending| ending == "db"))
@@ -520,7 +515,7 @@ fn many_lists_at_once() {
                     history.take(&Step::Say(usize::from(thread), step)).unwrap();
                     let store = history.store();
                     let inventory = store.inventory();
-                    let mut catalogue = Catalogue::open(&history.state).unwrap();
+                    let mut catalogue = Index::open(&history.state).unwrap();
                     let rows = catalogue.sessions(&store, &inventory, &|_, _| {});
                     let rows: BTreeMap<_, _> = inventory
                         .sessions
@@ -545,12 +540,12 @@ fn a_catalogue_that_is_dropped_leaves_nothing() {
     fs::write(&set_aside, b"old").unwrap();
     fs::write(history.state.join("catalogue-999.db"), b"newer").unwrap();
     fs::write(history.state.join("other"), b"not ours").unwrap();
-    let dropped = Catalogue::delete(&history.state).unwrap();
+    let dropped = Index::delete(&history.state).unwrap();
     assert!(dropped.len() >= 3, "{dropped:?}");
     let left = fs::read_dir(&history.state).unwrap();
     let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["other"]);
-    assert!(Catalogue::open_existing(&history.state).unwrap().is_none());
+    assert!(Index::open_existing(&history.state).unwrap().is_none());
     same(&history.store(), &history.state, "anew");
 }
 
@@ -573,7 +568,7 @@ fn links_and_others_directories_are_refused() {
         fs::create_dir(&state).unwrap();
         let planted = state.join(format!("{}{ending}", name.to_str().unwrap()));
         symlink(&precious, &planted).unwrap();
-        let error = Catalogue::open(&state).unwrap_err().to_string();
+        let error = Index::open(&state).unwrap_err().to_string();
         assert!(error.contains("is a symbolic link"), "{error}");
         assert_eq!(fs::read(&precious).unwrap(), b"");
     }
@@ -581,12 +576,12 @@ fn links_and_others_directories_are_refused() {
     let foreign = dir.path().join("foreign");
     fs::create_dir(&foreign).unwrap();
     if std::os::unix::fs::chown(&foreign, Some(12_345), None).is_ok() {
-        let error = Catalogue::open(&foreign).unwrap_err().to_string();
+        let error = Index::open(&foreign).unwrap_err().to_string();
         assert!(error.contains("belongs to another user"), "{error}");
         let link = dir.path().join("link");
         symlink(&real, &link).unwrap();
         std::os::unix::fs::lchown(&link, Some(12_345), None).unwrap();
-        let error = Catalogue::open(&link).unwrap_err().to_string();
+        let error = Index::open(&link).unwrap_err().to_string();
         assert!(error.contains("symbolic link of another user"), "{error}");
         assert!(fs::read_dir(&foreign).unwrap().next().is_none());
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use annals::model::{Block, Body, Entry, Role};
-use annals::search::{Dialect, Filter, Found, Hit, Order, Part, Query};
+use annals::search::{Dialect, Filter, Hit, Order, Query, SearchResults, TextPart};
 use annals::store::{Root, Session, Store};
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ fn parse(text: &str) -> Query {
     Query::parse(text, &Dialect::default()).unwrap()
 }
 
-fn search(store: &Store, query: &Query) -> Found {
+fn search(store: &Store, query: &Query) -> SearchResults {
     store.search(&store.inventory(), query).unwrap()
 }
 
@@ -73,8 +73,11 @@ fn the_newest_or_the_oldest_first() {
         (found.total, found.sessions, found.truncated),
         (5, 2, false)
     );
-    assert_eq!(found.hits[3].at.len(), 1);
-    assert_eq!(&found.hits[3].snippet[found.hits[3].at[0].clone()], "PANIC");
+    assert_eq!(found.hits[3].highlights.len(), 1);
+    assert_eq!(
+        &found.hits[3].snippet[found.hits[3].highlights[0].clone()],
+        "PANIC"
+    );
     // The cap keeps the first ones and says so.
     for limit in 0..5 {
         let found = search(&store, &query.clone().limit(limit));
@@ -166,7 +169,7 @@ fn sub_agents_are_searched_with_their_session() {
             agent.path.display()
         );
     }
-    assert_eq!(found.troubles.len(), 0);
+    assert_eq!(found.errors.len(), 0);
 }
 
 /// A record of the session `s`, with members over the usual ones.
@@ -365,7 +368,7 @@ fn queries_find_what_they_say() {
         ("-needle", "kind", "text"),
         ("needle", "branch", "main"),
     ] {
-        let filter = Filter::named(name, value, &dialect).unwrap();
+        let filter = Filter::from_name(name, value, &dialect).unwrap();
         let inside = parse(&format!("({text}) {name}:{value}"));
         assert_eq!(
             lines(&parse(text).and(filter)),
@@ -421,7 +424,7 @@ fn snippets_come_from_the_text_that_is_asked_for() {
         assert_eq!(hits.len(), 1, "{text}");
         let hit = hits.remove(0);
         let marked: Vec<String> = hit
-            .at
+            .highlights
             .iter()
             .map(|at| hit.snippet[at.clone()].to_owned())
             .collect();
@@ -433,7 +436,7 @@ fn snippets_come_from_the_text_that_is_asked_for() {
     let bash = |marked: &str| {
         let tool = Some("Bash".to_owned());
         (
-            Some(Part::Call),
+            Some(TextPart::Call),
             tool,
             "echo word".to_owned(),
             marked.to_owned(),
@@ -441,15 +444,19 @@ fn snippets_come_from_the_text_that_is_asked_for() {
     };
     assert_eq!(
         hit("word"),
-        of(Part::Text, "the word, and once more the word", "word|word")
+        of(
+            TextPart::Text,
+            "the word, and once more the word",
+            "word|word"
+        )
     );
     assert_eq!(
         hit("kind:thinking word"),
-        of(Part::Thinking, "a word in mind", "word")
+        of(TextPart::Thinking, "a word in mind", "word")
     );
     assert_eq!(
         hit("kind:thinking"),
-        of(Part::Thinking, "a word in mind", "")
+        of(TextPart::Thinking, "a word in mind", "")
     );
     assert_eq!(hit("tool:Bash word"), bash("word"));
     assert_eq!(hit("tool:Bash"), bash(""));
@@ -478,7 +485,7 @@ fn a_line_of_five_megabytes_hides_nothing() {
         hit.snippet
     );
     assert!(hit.snippet.len() < 1_000, "{}", hit.snippet.len());
-    let around = search(&store, &parse("\"haystack needle\"").around(1));
+    let around = search(&store, &parse("\"haystack needle\"").context(1));
     let said = |entries: &[Entry]| {
         entries
             .iter()
@@ -539,7 +546,7 @@ fn conditions_hold_in_every_layout() {
                     }
                     Ok(true)
                 };
-                session.each_of(log, &all, visit).unwrap();
+                session.each_entry_of_log(log, &all, visit).unwrap();
             }
         }
         let queries: BTreeSet<String> = expected.iter().map(|(query, _)| query.clone()).collect();
@@ -569,12 +576,12 @@ fn conditions_hold_in_every_layout() {
                 let told = match name {
                     // What the agent program noted is no message, and the system's all the same.
                     "role" if hit.role.is_none() => {
-                        (value, hit.part) == ("system", Some(Part::System))
+                        (value, hit.part) == ("system", Some(TextPart::System))
                     }
                     "role" => hit.role.map(|role| role.as_str()) == Some(value),
-                    "kind" => hit.part.map(Part::as_str) == Some(value),
+                    "kind" => hit.part.map(TextPart::as_str) == Some(value),
                     "model" => hit.model.is_some(),
-                    _ => matches!(hit.part, Some(Part::Call | Part::Result)),
+                    _ => matches!(hit.part, Some(TextPart::Call | TextPart::Result)),
                 };
                 assert!(told, "{layout} {} {query}: {hit:?}", case.name);
             }
@@ -602,20 +609,26 @@ fn hits_are_found_again_in_every_layout() {
             let (files, path) = store.find_line(&inventory, &hit.file, hit.line).unwrap();
             let told = format!("{} {}:{}", case.name, hit.file.display(), hit.line);
             assert_eq!(files.id, hit.session, "{told}");
-            shared += usize::from(files.log.as_ref().is_some_and(|log| log.share.is_some()));
+            shared += usize::from(files.log.as_ref().is_some_and(|log| log.slice.is_some()));
             let known = session.filter(|known| {
                 known.files.main_path() == files.main_path() && known.files.id == files.id
             });
             let read = known.unwrap_or_else(|| Session::read(files).unwrap());
             let is_it =
                 |entry: Option<Entry>| entry.is_some_and(|entry| entry.span.offset == hit.offset);
-            let has_it = |spots: Vec<annals::store::Spot>| {
+            let has_it = |spots: Vec<annals::store::RecordRef>| {
                 let mut spots = spots.into_iter();
-                spots.any(|spot| is_it(read.read_spot(spot).unwrap().1))
+                spots.any(|spot| is_it(read.read_record(spot).unwrap().1))
             };
-            assert!(has_it(read.spots_at(&path, hit.line).unwrap()), "{told}");
+            assert!(
+                has_it(read.records_at_line(&path, hit.line).unwrap()),
+                "{told}"
+            );
             if let Some(id) = &hit.entry {
-                assert!(has_it(read.find_spots(id.as_str()).unwrap()), "{told} {id}");
+                assert!(
+                    has_it(read.find_records(id.as_str()).unwrap()),
+                    "{told} {id}"
+                );
             }
             session = Some(read);
         }

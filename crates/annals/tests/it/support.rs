@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use annals::layout::{LAYOUTS, Layout};
 use annals::model::{ArtifactKind, Block, Body, Entry};
 use annals::store::{
-    FoundFile, Inventory, Root, Session, SessionFiles, SessionWriter, Store, WriteOptions,
+    Inventory, Root, RootFile, Session, SessionFiles, SessionWriter, Store, WriteOptions,
 };
 use sha2::Digest as _;
 use tempfile::TempDir;
@@ -87,17 +87,17 @@ impl Case {
 
     /// All files of the fixture that mean something, each once and by itself: whole, even if several
     /// sessions lie in it.
-    pub(crate) fn files(&self) -> Vec<FoundFile> {
+    pub(crate) fn files(&self) -> Vec<RootFile> {
         let inventory = self.inventory();
         let of_sessions = inventory.sessions.iter().flat_map(|files| files.files());
         let others = inventory.others.iter().map(|(_, file)| file);
-        let mut files: Vec<FoundFile> = of_sessions
+        let mut files: Vec<RootFile> = of_sessions
             .chain(others)
             .flat_map(|file| file.volumes().cloned())
             .collect();
         for file in &mut files {
             file.earlier.clear();
-            if file.share.take().is_some() {
+            if file.slice.take().is_some() {
                 file.artifact.agent = None;
             }
         }
@@ -134,7 +134,7 @@ impl Copy {
     }
 
     pub(crate) fn sessions(&self) -> Vec<SessionFiles> {
-        self.store().inventory_in_place().sessions
+        self.store().inventory_without_archive().sessions
     }
 
     pub(crate) fn files(&self, prefix: &str) -> SessionFiles {
@@ -157,7 +157,9 @@ impl Copy {
     }
 
     pub(crate) fn writer(&self, prefix: &str) -> SessionWriter {
-        self.store().write(&self.files(prefix), QUICK).unwrap()
+        self.store()
+            .open_writer(&self.files(prefix), QUICK)
+            .unwrap()
     }
 }
 

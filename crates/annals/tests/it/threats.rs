@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use annals::export::{Exporter, Format, Options, Part};
+use annals::export::{ExportOptions, ExportPart, Exporter, Format};
 use annals::layout::{LAYOUTS, NewSession};
 use annals::model::{Draft, SessionId, Todo};
 use annals::store::{Root, Session, SessionFiles, Store};
@@ -109,9 +109,9 @@ fn no_member_of_a_manifest_leads_anywhere() {
                     .unwrap()
                     .push(json!({"path": "../x", "bytes": 1}));
                 fs::write(&manifest, bad.to_string()).unwrap();
-                let _ = place.store.trashed();
-                let _ = place.store.deleted();
-                let _ = place.store.trash_look();
+                let _ = place.store.trash_items();
+                let _ = place.store.deleted_sessions();
+                let _ = place.store.inspect_trash();
                 let _ = place.store.finish_cleaning();
                 let back = place.store.undelete(&gone.id);
                 assert!(back.is_err(), "{bad}");
@@ -155,14 +155,14 @@ fn what_is_behind_links_in_the_trash_stays() {
                 .unwrap();
             let link = link(&place.trash().join(&gone.id));
             let outside = place.dir.path().join("outside");
-            let look = place.store.trash_look().unwrap();
+            let look = place.store.inspect_trash().unwrap();
             fs::rename(&link, &outside).unwrap();
             symlink(&outside, &link).unwrap();
             let before = place.outside();
             assert!(place.store.undelete(ID).is_err(), "{what}");
             assert_eq!(place.outside(), before, "{what}");
             let _ = place.store.finish_cleaning();
-            let _ = place.store.trash_look();
+            let _ = place.store.inspect_trash();
             // The purge may remove the link, not what it leads to.
             let _ = place.store.purge(&look.purgeable[0]);
             assert_eq!(place.outside(), before, "{what}");
@@ -280,16 +280,16 @@ fn no_layout_is_blown_up_by_a_line() {
             }
             for format in [Format::Markdown, Format::Html, Format::Json] {
                 let mut out = Vec::new();
-                let options = Options::new(format).redact(false);
+                let options = ExportOptions::new(format).redact(false);
                 let mut exporter = Exporter::begin(options, None, &mut out).unwrap();
-                exporter.session(&session, &Part::Whole).unwrap();
+                exporter.session(&session, &ExportPart::Whole).unwrap();
                 exporter.finish().unwrap();
             }
             let all = place.store.inventory().sessions;
             let others: Vec<&SessionFiles> = all.iter().filter(|it| it.id != files.id).collect();
             let gone = place
                 .store
-                .delete_with(&files, &others, Timestamp::UNIX_EPOCH);
+                .delete_group(&files, &others, Timestamp::UNIX_EPOCH);
             let gone = gone.unwrap();
             place.store.undelete(&gone.id).unwrap();
         };

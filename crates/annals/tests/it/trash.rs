@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use annals::Error;
-use annals::jsonl::{Log, Options};
+use annals::jsonl::{AppendOptions, Log};
 use annals::layout::NewSession;
 use annals::model::{Draft, SessionId, Todo};
 use annals::store::{Root, SessionWriter, Store};
@@ -65,14 +65,14 @@ fn a_log_that_is_locked_is_not_deleted() {
     let store = Store::new(vec![root]).with_state(dir.path().join("state"));
     let path = begin(&store, "/home/dev/w").path().to_owned();
     let files = store.inventory().sessions.remove(0);
-    let log = Log::open(&path, Options::default()).unwrap();
-    let refused = log.locked(|_| Ok(store.delete(&files, Timestamp::UNIX_EPOCH)));
+    let log = Log::open(&path, AppendOptions::default()).unwrap();
+    let refused = log.with_lock(|_| Ok(store.delete(&files, Timestamp::UNIX_EPOCH)));
     assert!(
         matches!(refused, Ok(Err(Error::Busy { .. }))),
         "{refused:?}"
     );
     assert!(path.exists());
-    assert!(store.trashed().unwrap().is_empty());
+    assert!(store.trash_items().unwrap().is_empty());
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_lone_log_leaves_its_directory_and_comes_back() {
     assert!(own.is_dir() && !path.exists());
     store.undelete("talk").unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "{\"type\":\"user\"}\n");
-    assert!(store.trashed().unwrap().is_empty());
+    assert!(store.trash_items().unwrap().is_empty());
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_surviving_copy_keeps_what_both_copies_share() {
     let copy = case("same-session-two-projects").copy();
     let store = copy.store();
     let sessions = copy.sessions();
-    let first = store.write(&sessions[0], QUICK).unwrap();
+    let first = store.open_writer(&sessions[0], QUICK).unwrap();
     first.set_todos(&[Todo::pending("shared")]).unwrap();
     let todos = || files_in(&copy.root.path.join("todos"));
     assert_eq!(todos().len(), 1);
@@ -245,7 +245,7 @@ fn a_deletion_that_fails_half_way_is_undone() {
         let copy = case.copy();
         let store = copy.store();
         for files in copy.sessions() {
-            let [first, _, ..] = files.beside.as_slice() else {
+            let [first, _, ..] = files.attachments.as_slice() else {
                 continue;
             };
             // Everything behind it in the list is moved before it.
@@ -253,7 +253,7 @@ fn a_deletion_that_fails_half_way_is_undone() {
             let before = picture(&copy.root.path);
             assert!(store.delete(&files, Timestamp::UNIX_EPOCH).is_err());
             assert_eq!(picture(&copy.root.path), before, "{}", case.name);
-            assert!(store.trashed().unwrap().is_empty());
+            assert!(store.trash_items().unwrap().is_empty());
             failed += 1;
         }
     }
@@ -274,7 +274,7 @@ fn a_reset_tells_what_was_moved_beside_what_was_not() {
     fs::write(elsewhere.join("tool-results/a.txt"), "a").unwrap();
     let link = paths[1].with_extension("");
     symlink(&elsewhere, &link).unwrap();
-    let root = Root::claude_code(dir.path().join("root")).following(&[link]);
+    let root = Root::claude_code(dir.path().join("root")).follow_links(&[link]);
     let store = Store::new(vec![root]).with_state(dir.path().join("state"));
     let told = store.reset("/home/dev/w", Timestamp::UNIX_EPOCH);
     assert_eq!(told.len(), 3);
@@ -301,10 +301,10 @@ fn what_was_deleted_in_two_goes_comes_back_in_one() {
     store
         .delete(&copy.sessions()[0], "2026-03-01T10:00:05Z".parse().unwrap())
         .unwrap();
-    assert_eq!(store.trashed().unwrap().len(), 2);
+    assert_eq!(store.trash_items().unwrap().len(), 2);
     store.undelete(&first.session).unwrap();
     assert_eq!(picture(&copy.root.path), before);
-    assert!(store.trashed().unwrap().is_empty());
+    assert!(store.trash_items().unwrap().is_empty());
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn deletions_of_one_session_within_a_second_lie_side_by_side() {
     let first = format!("19700101T000000-{ID}");
     let wanted = ["", "-2", "-3", "-4"].map(|copy| format!("{first}{copy}"));
     assert_eq!(names, wanted);
-    assert_eq!(store.trashed().unwrap().len(), 4);
+    assert_eq!(store.trash_items().unwrap().len(), 4);
 }
 
 /// What a deletion that was cut off moved belongs to a session that is still there.
@@ -334,14 +334,14 @@ fn a_deletion_that_was_cut_off_is_not_purged() {
     let trashed = store
         .delete(&copy.sessions()[0], Timestamp::UNIX_EPOCH)
         .unwrap();
-    let whole = store.trash_look().unwrap().purgeable.remove(0);
+    let whole = store.inspect_trash().unwrap().purgeable.remove(0);
     assert_eq!(whole.unfinished, None);
     let folder = copy.state().join("trash").join(&trashed.id);
     let main = &trashed.files[0].path;
     let place = copy.root.path.join(main);
     fs::create_dir_all(place.parent().unwrap()).unwrap();
     fs::rename(folder.join("files").join(main), &place).unwrap();
-    let part = store.trash_look().unwrap().purgeable.remove(0);
+    let part = store.inspect_trash().unwrap().purgeable.remove(0);
     assert_eq!(part.unfinished.as_deref(), Some(place.as_path()));
     // Nor if it was looked at before.
     for item in [&whole, &part] {

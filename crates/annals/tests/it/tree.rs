@@ -21,7 +21,7 @@ fn dump(case: &Case) -> String {
         .into_iter()
         .map(Result::unwrap)
         .collect();
-    for project in ProjectInfo::of(rows.iter()) {
+    for project in ProjectInfo::from_sessions(rows.iter()) {
         let guessed = if project.guessed { " (guessed)" } else { "" };
         let path: String = project.path.chars().take(60).collect();
         writeln!(
@@ -33,7 +33,7 @@ fn dump(case: &Case) -> String {
     }
     for (row, files) in rows.iter().zip(&inventory.sessions) {
         let mut session = Session::read(files.clone()).unwrap();
-        session.find_summaries(&annals::store::Neighbours::of(&inventory.sessions));
+        session.apply_folder_hints(&annals::store::FolderHints::new(&inventory.sessions));
         describe(&mut out, row, &session);
     }
     for (_, file) in &inventory.others {
@@ -100,7 +100,7 @@ fn describe(out: &mut String, row: &SessionInfo, session: &Session) {
                 .expect("a call of that entry")
         });
         let place = agent
-            .strand
+            .sidechain
             .map_or("log".to_owned(), |strand| format!("strand {strand}"));
         writeln!(
             out,
@@ -136,7 +136,7 @@ fn describe(out: &mut String, row: &SessionInfo, session: &Session) {
             .collect();
         writeln!(out, "  saved {} {versions:?}", file.path).unwrap();
     }
-    for file in &session.files.beside {
+    for file in &session.files.attachments {
         let name = file.path.file_name().unwrap().to_string_lossy();
         writeln!(out, "  beside {:?} {name}", file.artifact.kind).unwrap();
     }
@@ -655,7 +655,7 @@ fn titles_by_precedence() {
     ] {
         let case = case(name);
         let mut read = case.session(session);
-        read.find_summaries(&annals::store::Neighbours::of(case.sessions().iter()));
+        read.apply_folder_hints(&annals::store::FolderHints::new(case.sessions().iter()));
         let found = read.title().unwrap();
         assert_eq!(
             (found.text.as_str(), found.source),
@@ -688,7 +688,7 @@ fn sub_agents_are_tied_to_their_calls_in_every_placement() {
                 let call = agent.call.map(|call| {
                     let mut made = None;
                     session
-                        .each_of(call.log, &[call.entry], |entry| {
+                        .each_entry_of_log(call.log, &[call.entry], |entry| {
                             made = call_of(&entry);
                             Ok(true)
                         })
@@ -739,7 +739,7 @@ fn the_tokens_of_a_conversation_are_those_of_its_path() {
     for case in cases() {
         for files in case.sessions() {
             let session = Session::read(files).unwrap();
-            let Some((_, scan, tree)) = session.main() else {
+            let Some((_, scan, tree)) = session.main_log() else {
                 continue;
             };
             let whole = crate::support::whole_names(&scan.outlines);
@@ -755,7 +755,7 @@ fn the_tokens_of_a_conversation_are_those_of_its_path() {
                         Some(key) => named
                             .entry(whole(key))
                             .or_insert_with(annals::model::Usage::default)
-                            .grow(&usage),
+                            .max_each(&usage),
                         None => sum.add(&usage).unwrap(),
                     }
                 }

@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 
 use annals::model::{Block, Body, Entry};
 use annals::store::{Root, Store};
-use annals::watch::{Event, Follower, Fresh, Options, Selection, Stopper, Why};
+use annals::watch::{
+    Event, FollowOptions, FollowedEntry, Follower, ResetReason, Selection, Stopper,
+};
 use tempfile::TempDir;
 
 /// No test waits for this unless it fails.
@@ -44,7 +46,7 @@ impl Scene {
         self.root.join(format!("projects/-app/{session}.jsonl"))
     }
 
-    fn follow(&self, options: Options) -> Feed {
+    fn follow(&self, options: FollowOptions) -> Feed {
         Feed::new(Follower::new(&self.store(), Selection::all(), options).unwrap())
     }
 }
@@ -99,10 +101,10 @@ impl Feed {
         }
     }
 
-    fn fresh(&self) -> Box<Fresh> {
+    fn fresh(&self) -> Box<FollowedEntry> {
         self.wait_for(|event| match event {
             Event::Entry(fresh) => Some(fresh),
-            Event::Trouble(error) => panic!("{error}"),
+            Event::Error(error) => panic!("{error}"),
             _ => None,
         })
     }
@@ -124,9 +126,9 @@ impl Feed {
         }
     }
 
-    fn reset(&self) -> Why {
+    fn reset(&self) -> ResetReason {
         self.wait_for(|event| match event {
-            Event::Reset { why, .. } => Some(why),
+            Event::Reset { reason: why, .. } => Some(why),
             _ => None,
         })
     }
@@ -187,8 +189,8 @@ fn lines(numbers: std::ops::Range<u32>) -> String {
 }
 
 /// Every way of being told must tell the same.
-fn ways() -> [Options; 2] {
-    [Options::default(), Options::default().polling()]
+fn ways() -> [FollowOptions; 2] {
+    [FollowOptions::default(), FollowOptions::default().polling()]
 }
 
 #[test]
@@ -219,7 +221,7 @@ fn lines_may_end_in_a_carriage_return() {
     let scene = Scene::new();
     let log = scene.log(SESSION);
     append(&log, &(line(1, "old") + "\r\n"));
-    let feed = scene.follow(Options::default().last(5));
+    let feed = scene.follow(FollowOptions::default().last(5));
     append(&log, &(line(2, "new") + "\r"));
     append(&log, &("\n".to_owned() + &line(3, "newer") + "\r\n"));
     assert_eq!(feed.texts(2), ["new", "newer"]);
@@ -235,7 +237,7 @@ fn a_log_that_is_cut_is_read_again() {
         append(&log, &lines(4..6));
         assert_eq!(feed.texts(2), ["text 4", "text 5"]);
         File::create(&log).unwrap();
-        assert_eq!(feed.reset(), Why::Truncated);
+        assert_eq!(feed.reset(), ResetReason::Truncated);
         // What was told is not told again.
         append(&log, &(lines(5..6) + &lines(20..22)));
         assert_eq!(feed.texts(2), ["text 20", "text 21"]);
@@ -249,14 +251,14 @@ fn a_log_that_is_rewritten_in_place_tells_what_is_new_in_it() {
     let scene = Scene::new();
     let log = scene.log(SESSION);
     append(&log, &lines(1..4));
-    let feed = scene.follow(Options::default());
+    let feed = scene.follow(FollowOptions::default());
     append(&log, &lines(4..6));
     assert_eq!(feed.texts(2), ["text 4", "text 5"]);
     // Same inode, longer, and not what it was.
     let other = lines(1..2) + &lines(40..60);
     let mut file = OpenOptions::new().write(true).open(&log).unwrap();
     file.write_all(other.as_bytes()).unwrap();
-    assert_eq!(feed.reset(), Why::Rewritten);
+    assert_eq!(feed.reset(), ResetReason::Rewritten);
     append(&log, &lines(70..71));
     let told = feed.texts_until("text 70");
     let wanted: Vec<String> = (40..60).map(|n| format!("text {n}")).collect();
@@ -301,7 +303,7 @@ fn another_log_in_the_place_of_one_is_read_from_its_beginning() {
         let other = scene.dir.path().join("other");
         append(&other, &lines(30..40));
         fs::rename(&other, &log).unwrap();
-        assert_eq!(feed.reset(), Why::Replaced);
+        assert_eq!(feed.reset(), ResetReason::Replaced);
         let wanted: Vec<String> = (30..40).map(|n| format!("text {n}")).collect();
         assert_eq!(feed.texts(10), wanted);
     }
@@ -352,7 +354,7 @@ fn a_line_of_many_megabytes_comes_in_pieces() {
     let scene = Scene::new();
     let log = scene.log(SESSION);
     append(&log, &lines(1..2));
-    let feed = scene.follow(Options::default());
+    let feed = scene.follow(FollowOptions::default());
     let long = "x".repeat(12 << 20);
     let whole = line(2, &long);
     for piece in whole.as_bytes().chunks(300_000) {
@@ -367,7 +369,7 @@ fn a_line_of_many_megabytes_comes_in_pieces() {
 fn the_same_line_twice_is_told_once() {
     let scene = Scene::new();
     let log = scene.log(SESSION);
-    let feed = scene.follow(Options::default());
+    let feed = scene.follow(FollowOptions::default());
     append(&log, &(lines(1..3) + &lines(2..3) + &lines(4..5)));
     assert_eq!(feed.texts_until("text 4"), ["text 1", "text 2"]);
     // One that says something else under the same id is news.
@@ -379,7 +381,7 @@ fn the_same_line_twice_is_told_once() {
 fn a_damaged_line_hides_none_of_the_others() {
     let scene = Scene::new();
     let log = scene.log(SESSION);
-    let feed = scene.follow(Options::default());
+    let feed = scene.follow(FollowOptions::default());
     append(
         &log,
         &(lines(1..2) + "{\"type\":\"user\",\n\n\0\0\0\n" + &lines(2..3)),
@@ -391,7 +393,8 @@ fn a_damaged_line_hides_none_of_the_others() {
 #[test]
 fn stopping_ends_a_follower_that_waits() {
     let scene = Scene::new();
-    let mut follower = Follower::new(&scene.store(), Selection::all(), Options::default()).unwrap();
+    let mut follower =
+        Follower::new(&scene.store(), Selection::all(), FollowOptions::default()).unwrap();
     assert!(matches!(follower.next(), Some(Event::CaughtUp)));
     let stopper = follower.stopper();
     let waiting = std::thread::spawn(move || follower.next().is_none());
@@ -409,8 +412,12 @@ fn the_last_entries_come_first_in_the_order_of_their_times() {
     }
     // Nothing is told of a line that has no end yet.
     append(&scene.log(SESSION), &line(45, "unfinished"));
-    let follower =
-        Follower::new(&scene.store(), Selection::all(), Options::default().last(7)).unwrap();
+    let follower = Follower::new(
+        &scene.store(),
+        Selection::all(),
+        FollowOptions::default().last(7),
+    )
+    .unwrap();
     let feed = Feed::at_once(follower);
     let wanted: Vec<String> = (33..40).map(|n| format!("text {n}")).collect();
     assert_eq!(feed.texts(7), wanted);
@@ -426,7 +433,7 @@ fn the_last_entries_are_those_that_count() {
     let scene = Scene::new();
     append(&scene.log(SESSION), &lines(1..30));
     let even = |entry: &Entry| text(entry).ends_with(['0', '2', '4', '6', '8']);
-    let options = Options::default().last(3).counting(even);
+    let options = FollowOptions::default().last(3).filter(even);
     let feed = Feed::at_once(Follower::new(&scene.store(), Selection::all(), options).unwrap());
     assert_eq!(feed.texts(3), ["text 24", "text 26", "text 28"]);
     // What is written later need not count.

@@ -5,8 +5,8 @@ use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use annals::index::Catalogue;
-use annals::search::{Dialect, Found, Query};
+use annals::index::Index;
+use annals::search::{Dialect, Query, SearchResults};
 use annals::store::{Inventory, Root, Store};
 use proptest::prelude::*;
 
@@ -18,15 +18,15 @@ fn parse(text: &str) -> Query {
         .limit(10_000)
 }
 
-fn told(found: &Found) -> String {
+fn told(found: &SearchResults) -> String {
     let hits = found.hits.iter();
     let hits: Vec<String> = hits.map(|hit| format!("{hit:?}")).collect();
-    assert!(found.troubles.is_empty(), "{:?}", found.troubles);
+    assert!(found.errors.is_empty(), "{:?}", found.errors);
     format!("{} {}\n{}", found.total, found.sessions, hits.join("\n"))
 }
 
-fn learn(catalogue: &mut Catalogue, inventory: &Inventory) {
-    let troubles = catalogue.learn(inventory, &|_, _| {}, &|| false);
+fn learn(catalogue: &mut Index, inventory: &Inventory) {
+    let troubles = catalogue.index_text(inventory, &|_, _| {}, &|| false);
     assert!(troubles.is_empty(), "{troubles:?}");
 }
 
@@ -38,7 +38,7 @@ fn every_word_of_every_fixture_is_found_with_and_without_the_catalogue() {
         let store = copy.store();
         let inventory = store.inventory();
         let state = tempfile::tempdir().unwrap();
-        let mut catalogue = Catalogue::open(state.path()).unwrap();
+        let mut catalogue = Index::open(state.path()).unwrap();
         let mut words: BTreeSet<String> = BTreeSet::new();
         for hit in store.search(&inventory, &parse("")).unwrap().hits {
             let parts = hit
@@ -67,7 +67,7 @@ fn every_word_of_every_fixture_is_found_with_and_without_the_catalogue() {
             }
             learn(&mut catalogue, &inventory);
         }
-        assert!(catalogue.notices().is_empty(), "{name}");
+        assert!(catalogue.take_warnings().is_empty(), "{name}");
     }
     assert!(asked > 500, "{asked}");
 }
@@ -207,8 +207,8 @@ impl History {
         }
     }
 
-    fn catalogue(&self) -> Catalogue {
-        Catalogue::open(self.state.path()).unwrap()
+    fn catalogue(&self) -> Index {
+        Index::open(self.state.path()).unwrap()
     }
 
     fn compare(&self) {
@@ -226,7 +226,7 @@ impl History {
             let sessions = inventory.sessions.iter();
             assert_eq!(ids, sessions.map(|files| files.id.as_str()).collect());
         }
-        assert!(catalogue.notices().is_empty());
+        assert!(catalogue.take_warnings().is_empty());
     }
 }
 
@@ -245,7 +245,7 @@ fn roots_that_lie_still_give_the_same_answer() {
     for (name, copy) in &copies {
         let store = copy.store();
         let inventory = store.inventory();
-        let mut catalogue = Catalogue::open(&copy.state()).unwrap();
+        let mut catalogue = Index::open(&copy.state()).unwrap();
         learn(&mut catalogue, &catalogue_inventory(&copy.state(), &store));
         let mut words: BTreeSet<String> = BTreeSet::from(["xyzzyplugh".to_owned()]);
         for hit in store.search(&inventory, &parse("")).unwrap().hits {
@@ -277,7 +277,7 @@ fn roots_that_lie_still_give_the_same_answer() {
 
 /// All there is, and the names in directories remembered.
 fn catalogue_inventory(state: &std::path::Path, store: &Store) -> Inventory {
-    Catalogue::open(state).unwrap().inventory(store)
+    Index::open(state).unwrap().inventory(store)
 }
 
 /// Logs that grow, tear, shrink and are replaced while their directories lie still.
@@ -379,9 +379,9 @@ fn several_learn_at_once() {
     std::thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
-                let mut catalogue = Catalogue::open(state).unwrap();
+                let mut catalogue = Index::open(state).unwrap();
                 learn(&mut catalogue, &store.inventory());
-                assert!(catalogue.notices().is_empty());
+                assert!(catalogue.take_warnings().is_empty());
             });
         }
     });
@@ -415,7 +415,7 @@ fn a_damaged_catalogue_hides_nothing() {
         let mut catalogue = history.catalogue();
         let found = catalogue.search(&inventory, &asked).unwrap();
         assert_eq!(told(&found), expected, "damaged at {at}");
-        noticed += usize::from(!catalogue.notices().is_empty());
+        noticed += usize::from(!catalogue.take_warnings().is_empty());
         drop(catalogue);
         for entry in fs::read_dir(history.state.path()).unwrap() {
             fs::remove_file(entry.unwrap().path()).unwrap();
@@ -441,7 +441,9 @@ fn who_is_interrupted_leaves_no_wrong_coverage() {
     let inventory = history.store().inventory();
     let stops = std::sync::atomic::AtomicUsize::new(0);
     let stop = || stops.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 1;
-    history.catalogue().learn(&inventory, &|_, _| {}, &stop);
+    history
+        .catalogue()
+        .index_text(&inventory, &|_, _| {}, &stop);
     fs::remove_file(history.path(1)).unwrap();
     fs::remove_dir_all(&there).unwrap_or_default();
     fs::rename(&away, &there).unwrap();

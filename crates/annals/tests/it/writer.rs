@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use annals::Error;
-use annals::layout::{Graft, NewSession, Parent};
+use annals::layout::{ForkEdit, ForkParent, NewSession};
 use annals::model::{Block, Body, Draft, Entry, EntryId, SessionId, Todo};
 use annals::store::{Root, Session, SessionFiles, SessionWriter, Store, WriteOptions};
 use jiff::Timestamp;
@@ -52,7 +52,7 @@ impl Fresh {
     }
 
     fn second(&self) -> SessionWriter {
-        self.store.write(&self.files(), QUICK).unwrap()
+        self.store.open_writer(&self.files(), QUICK).unwrap()
     }
 }
 
@@ -117,7 +117,7 @@ fn threads_and_writers_together_make_one_chain() {
 
 /// The older client goes on at the newest line and takes the first of equals.
 fn assert_strictly_later(session: &Session) {
-    let (_, scan, _) = session.main().unwrap();
+    let (_, scan, _) = session.main_log().unwrap();
     let times: Vec<Timestamp> = scan
         .outlines
         .iter()
@@ -164,8 +164,8 @@ fn a_given_time_is_kept() {
     let written = fresh
         .writer
         .append_all(vec![
-            Draft::user("then").at(time),
-            Draft::assistant(blocks).at("2020-02-03T04:05:07Z".parse().unwrap()),
+            Draft::user("then").with_time(time),
+            Draft::assistant(blocks).with_time("2020-02-03T04:05:07Z".parse().unwrap()),
         ])
         .unwrap();
     let times: Vec<String> = written
@@ -190,7 +190,7 @@ fn a_torn_tail_is_sealed_and_hung_from_the_last_whole_entry() {
     let before = fs::read(&path).unwrap();
     let written = copy
         .store()
-        .write(&files, QUICK)
+        .open_writer(&files, QUICK)
         .unwrap()
         .append(Draft::user("on"))
         .unwrap();
@@ -278,7 +278,7 @@ fn a_session_that_another_program_is_writing_is_refused() {
         &fresh.writer.path(),
         foreign(1, Some(&leaf), &now.to_string()).as_bytes(),
     );
-    let refused = fresh.store.write(&fresh.files(), QUICK);
+    let refused = fresh.store.open_writer(&fresh.files(), QUICK);
     assert!(matches!(refused, Err(Error::Live { .. })), "{refused:?}");
     let live = WriteOptions {
         live: true,
@@ -286,7 +286,7 @@ fn a_session_that_another_program_is_writing_is_refused() {
     };
     let written = fresh
         .store
-        .write(&fresh.files(), live)
+        .open_writer(&fresh.files(), live)
         .unwrap()
         .append(Draft::user("live"))
         .unwrap();
@@ -304,7 +304,7 @@ fn a_session_that_another_program_is_writing_is_refused() {
         foreign(1, Some(&leaf), &now.to_string()).as_bytes(),
     );
     write_raw(&hidden.writer.path(), b"{\"type\":\"tag\",\"tag\":\"x\"}\n");
-    assert!(hidden.store.write(&hidden.files(), QUICK).is_err());
+    assert!(hidden.store.open_writer(&hidden.files(), QUICK).is_err());
     // Long ago is not live, however new the file is.
     let old = self::fresh();
     let leaf = id(&old.writer.append(Draft::user("ours")).unwrap());
@@ -312,7 +312,7 @@ fn a_session_that_another_program_is_writing_is_refused() {
         &old.writer.path(),
         foreign(1, Some(&leaf), "2026-01-01T00:00:00.000Z").as_bytes(),
     );
-    old.store.write(&old.files(), QUICK).unwrap();
+    old.store.open_writer(&old.files(), QUICK).unwrap();
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn an_inner_parent_makes_a_branch_that_is_resumed() {
         .unwrap();
     let branch = fresh
         .writer
-        .append(Draft::user("two again").under(id(&first)))
+        .append(Draft::user("two again").with_parent(id(&first)))
         .unwrap();
     let session = fresh.read();
     let (_, resumed) = paths(&session);
@@ -402,7 +402,7 @@ fn an_inner_parent_makes_a_branch_that_is_resumed() {
     // An entry that is not there cannot be a parent, and nothing is written.
     let refused = fresh
         .writer
-        .append(Draft::user("lost").under(EntryId::new("nowhere")));
+        .append(Draft::user("lost").with_parent(EntryId::new("nowhere")));
     assert!(
         matches!(refused, Err(Error::NotFound { .. })),
         "{refused:?}"
@@ -415,7 +415,7 @@ fn an_inner_parent_makes_a_branch_that_is_resumed() {
         .writer
         .append_all(vec![
             ahead,
-            Draft::user("behind").under(EntryId::new("mine")),
+            Draft::user("behind").with_parent(EntryId::new("mine")),
         ])
         .unwrap();
     assert_eq!(fresh.read().flaws().count(), 0);
@@ -491,7 +491,7 @@ fn a_read_only_directory_is_an_error_and_no_loss() {
     // The superuser may write anywhere; there is nothing to see then.
     let enforced = fs::File::create(folder.join("probe")).is_err();
     if enforced {
-        assert!(fresh.store.write(&fresh.files(), QUICK).is_err());
+        assert!(fresh.store.open_writer(&fresh.files(), QUICK).is_err());
         let session = fresh.read();
         assert!(
             fresh
@@ -548,8 +548,8 @@ fn todos_are_whole_at_any_moment() {
 }
 
 /// The share of a session whose log is others' too.
-fn shared(files: &SessionFiles) -> Option<&annals::store::Share> {
-    files.logs().find_map(|file| file.share.as_deref())
+fn shared(files: &SessionFiles) -> Option<&annals::store::SessionSlice> {
+    files.logs().find_map(|file| file.slice.as_deref())
 }
 
 /// Every session of every fixture, one by one: all that is its own goes, and comes back as it was.
@@ -561,7 +561,7 @@ fn what_is_deleted_comes_back_byte_for_byte() {
         let store = copy.store();
         let before = underived(case.layout, &copy.root.path);
         for files in copy.sessions() {
-            let planned = store.deletion(&files, Timestamp::UNIX_EPOCH);
+            let planned = store.plan_delete(&files, Timestamp::UNIX_EPOCH);
             if let (Some(_), Err(Error::Refused(_))) = (shared(&files), &planned) {
                 // Its log is others' as well, and logs are never rewritten.
                 assert!(store.delete(&files, Timestamp::UNIX_EPOCH).is_err());
@@ -577,7 +577,7 @@ fn what_is_deleted_comes_back_byte_for_byte() {
             for file in files.files() {
                 *moved.entry(file.artifact.kind).or_insert(0) += 1;
             }
-            let planned = store.deletion(&files, Timestamp::UNIX_EPOCH).unwrap();
+            let planned = store.plan_delete(&files, Timestamp::UNIX_EPOCH).unwrap();
             assert_eq!(
                 underived(case.layout, &copy.root.path),
                 before,
@@ -611,7 +611,7 @@ fn what_is_deleted_comes_back_byte_for_byte() {
                     .iter()
                     .all(|(path, what)| before.get(path) == Some(what))
             );
-            assert_eq!(store.trashed().unwrap().len(), 1);
+            assert_eq!(store.trash_items().unwrap().len(), 1);
             store.undelete(&trashed.id).unwrap();
             assert_eq!(
                 underived(case.layout, &copy.root.path),
@@ -619,7 +619,7 @@ fn what_is_deleted_comes_back_byte_for_byte() {
                 "{}",
                 case.name
             );
-            assert!(store.trashed().unwrap().is_empty());
+            assert!(store.trash_items().unwrap().is_empty());
             assert_eq!(picture(&copy.state().join("trash")), BTreeMap::new());
         }
     }
@@ -647,7 +647,7 @@ fn what_has_changed_since_it_was_looked_at_is_not_deleted() {
     let refused = fresh.store.delete(&files, Timestamp::now());
     assert!(matches!(refused, Err(Error::Changed { .. })), "{refused:?}");
     assert_eq!(conversations(&fresh.read()), [["wait"]]);
-    assert!(fresh.store.trashed().unwrap().is_empty());
+    assert!(fresh.store.trash_items().unwrap().is_empty());
 }
 
 #[test]
@@ -688,7 +688,7 @@ fn what_is_there_again_is_not_overwritten() {
     fs::write(&path, "new\n").unwrap();
     assert!(matches!(store.undelete("5e634e57"), Err(Error::Refused(_))));
     assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
-    let kept = store.trashed().unwrap();
+    let kept = store.trash_items().unwrap();
     assert_eq!(kept.len(), 1, "the deleted one is still in the trash");
     // Once the way is free, the rest comes back.
     fs::remove_file(&path).unwrap();
@@ -740,15 +740,15 @@ fn a_line_with_a_lone_surrogate_is_grafted_like_any_other() {
     let from = SessionId::new(ID).unwrap();
     let to = SessionId::new(&ID.replace('a', "c")).unwrap();
     let id = EntryId::new("u");
-    let graft = Graft {
+    let graft = ForkEdit {
         from: &from,
         to: &to,
-        wanted: &to,
+        requested_id: &to,
         id: &id,
-        parent: Parent::None,
+        parent: ForkParent::None,
         time: None,
     };
-    let transplant = |record: &[u8]| writer.unwrap().transplant(record, &graft);
+    let transplant = |record: &[u8]| writer.unwrap().copy_record(record, &graft);
     let record = br#"{"parentUuid":"gone","logicalParentUuid":"gone too","isSidechain":true,"type":"user","uuid":"u","message":{"content":"\ud83d"},"n":1e999}"#;
     let fork = String::from_utf8(transplant(record).unwrap()).unwrap();
     for wanted in [
@@ -775,7 +775,7 @@ fn nothing_is_hung_from_what_only_we_can_read() {
     let log = fs::read_to_string(&path).unwrap();
     let two: String = log.split_inclusive('\n').take(2).collect();
     fs::write(&path, two).unwrap();
-    let writer = copy.store().write(&files, QUICK).unwrap();
+    let writer = copy.store().open_writer(&files, QUICK).unwrap();
     let written = writer.append(Draft::user("on")).unwrap();
     assert!(written.parent.unwrap().as_str().starts_with("00000001"));
     // The same for what comes while we are at it.

@@ -412,7 +412,7 @@ impl Writers {
                 }
                 opened => opened?,
             },
-            None => (context.store.write(&files, options)?, false),
+            None => (context.store.open_writer(&files, options)?, false),
         };
         self.keep(key.clone(), writer, context);
         Ok(spawned)
@@ -583,7 +583,7 @@ impl Writers {
             if known.checked {
                 return true;
             }
-            if let Some(files) = known.files.look_again() {
+            if let Some(files) = known.files.refreshed() {
                 known.files = files;
                 known.checked = true;
                 return true;
@@ -800,7 +800,8 @@ fn existing_by_name(
     match context.store.find(inventory, id) {
         Ok(target) if target.message.is_none() && target.log.is_none() => {
             // A beginning of another id is not meant, and a name that is no id is whole.
-            let whole = target.files.id.is_named(id) || annals::model::SessionId::new(id).is_err();
+            let whole =
+                target.files.id.matches_name(id) || annals::model::SessionId::new(id).is_err();
             Ok(whole.then_some(target.files))
         }
         Ok(_) => Ok(None),

@@ -1,6 +1,6 @@
 //! `annals archive --forget`: what is archived goes for good.
 
-use annals::archive::Forgotten;
+use annals::archive::PackRemoval;
 use anyhow::{Result, bail};
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ use crate::render::table::{Cell, Column, Table};
 #[derive(Serialize)]
 struct Document<'a> {
     applied: bool,
-    forgotten: &'a [Forgotten],
+    forgotten: &'a [PackRemoval],
     files: usize,
     bytes: u64,
     packed: u64,
@@ -27,11 +27,11 @@ struct Document<'a> {
 
 pub(super) fn run(args: &ArchiveArgs, named: &[String], context: &mut Context) -> Result<Outcome> {
     let archive = context.store.archive()?;
-    let mut plans = archive.forgetting_all(named, context.only_roots())?;
+    let mut plans = archive.plan_removals(named, context.only_roots())?;
     refuse_pinned(args, &plans, context)?;
     let mut failed = Vec::new();
     if args.apply {
-        plans.retain(|plan| match archive.forget(plan) {
+        plans.retain(|plan| match archive.remove_pack(plan) {
             Ok(()) => true,
             Err(error) => {
                 failed.push((plan.pack.display().to_string(), error));
@@ -64,7 +64,7 @@ pub(super) fn run(args: &ArchiveArgs, named: &[String], context: &mut Context) -
 }
 
 /// A pin says that a session is not to go.
-fn refuse_pinned(args: &ArchiveArgs, plans: &[Forgotten], context: &Context) -> Result<()> {
+fn refuse_pinned(args: &ArchiveArgs, plans: &[PackRemoval], context: &Context) -> Result<()> {
     if args.pinned {
         return Ok(());
     }
@@ -74,14 +74,14 @@ fn refuse_pinned(args: &ArchiveArgs, plans: &[Forgotten], context: &Context) -> 
             continue;
         };
         let mut sessions = plan.sessions.iter();
-        if let Some(pinned) = sessions.find(|session| pins.holds(layout, root, session)) {
+        if let Some(pinned) = sessions.find(|session| pins.contains(layout, root, session)) {
             bail!("session {pinned} is pinned; add --pinned to forget it all the same");
         }
     }
     Ok(())
 }
 
-fn tell(applied: bool, plans: &[Forgotten], context: &mut Context) -> Result<()> {
+fn tell(applied: bool, plans: &[PackRemoval], context: &mut Context) -> Result<()> {
     let short = Short::of(
         plans
             .iter()

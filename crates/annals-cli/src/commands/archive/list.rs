@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use annals::archive::{Damage, Member, Pack, ROOT, Whereabouts};
+use annals::archive::{Damage, FileLocator, Member, Pack, ROOT_ID};
 use anyhow::Result;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -95,13 +95,13 @@ pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
     }
     let archive = context.store.archive()?;
     let (mut packs, mut damaged) = (Vec::new(), Vec::new());
-    for path in archive.paths_in(context.only_roots())? {
+    for path in archive.pack_paths_in(context.only_roots())? {
         match Pack::open(&path) {
             Ok(pack) => {
                 damaged.extend(Damage::lost_end(&pack));
                 packs.push(pack);
             }
-            Err(error) => damaged.push(Damage::of_pack(&path, &error)),
+            Err(error) => damaged.push(Damage::unreadable_pack(&path, &error)),
         }
     }
     let aside = archive.set_aside_in(context.only_roots())?;
@@ -113,8 +113,8 @@ pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
             .cmp(&a.index.archived)
             .then_with(|| a.path.cmp(&b.path))
     });
-    let mut whereabouts = Whereabouts::reporting_to(context.store.failures());
-    let places = |pack: &Pack| whereabouts.of(&pack.index);
+    let mut whereabouts = FileLocator::reporting_to(context.store.failures());
+    let places = |pack: &Pack| whereabouts.locate(&pack.index);
     let places: Vec<Places> = packs.iter().map(places).collect();
     let rows = packs.iter().zip(&places);
     let rows: Vec<Row<'_>> = rows.map(|(pack, places)| row(pack, places)).collect();
@@ -166,7 +166,7 @@ pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
 /// What a pack is called: by its sessions, or as what belongs to none.
 pub(super) fn called(sessions: &[&str]) -> String {
     match sessions.is_empty() {
-        true => ROOT.to_owned(),
+        true => ROOT_ID.to_owned(),
         false => sessions.join(", "),
     }
 }
@@ -194,7 +194,7 @@ type Places = Vec<Option<PathBuf>>;
 
 fn row<'a>(pack: &'a Pack, places: &Places) -> Row<'a> {
     let index = &pack.index;
-    let main = index.main();
+    let main = index.main_log();
     let mut found = index.members.iter().zip(places);
     let source = found.find(|(member, _)| main.is_some_and(|main| main.path == member.path));
     let source = source.and_then(|(member, place)| Some((member, place.as_ref()?)));
@@ -231,13 +231,13 @@ fn versions(named: &[String], context: &mut Context) -> Result<Outcome> {
             packs.push(pack);
         }
     }
-    let mut whereabouts = Whereabouts::reporting_to(context.store.failures());
+    let mut whereabouts = FileLocator::reporting_to(context.store.failures());
     let mut rows: Vec<Row<'_>> = Vec::new();
     for pack in &packs {
-        let places = whereabouts.of(&pack.index);
+        let places = whereabouts.locate(&pack.index);
         let members = pack.members().iter().zip(&places);
         let members = members.map(|(it, place)| Version::newest(it, place.as_ref()));
-        let earlier = pack.earlier().iter().enumerate();
+        let earlier = pack.earlier_versions().iter().enumerate();
         let earlier = earlier.map(|(at, it)| Version::of(Some(at + 1), it));
         rows.push(Row {
             members: Some(members.collect()),
@@ -297,7 +297,7 @@ fn tell(row: &Row<'_>, context: &mut Context) -> Result<()> {
             "{} puts it into another root with an earlier version",
             hint(
                 "annals restore",
-                row.sessions.first().copied().unwrap_or(ROOT),
+                row.sessions.first().copied().unwrap_or(ROOT_ID),
                 "--earlier N --to DIR --apply"
             )
         ))?;

@@ -92,7 +92,7 @@ impl<'a> FoundRow<'a> {
     fn of(report: &FileReport, flaw: &'a Flaw, failures: &ReadFailures) -> Self {
         FoundRow {
             flaw: FlawRow::of(flaw),
-            text: report.beginning(flaw, failures),
+            text: report.line_excerpt(flaw, failures),
             severity: flaw.kind.severity().as_str(),
             fixable: report.fixable(flaw.kind),
             advice: report.advice(flaw.kind),

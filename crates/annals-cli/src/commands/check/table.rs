@@ -52,7 +52,7 @@ fn print_file(
             place(flaw.span.offset),
             Cell::styled(severity.as_str(), style(severity)),
             Cell::new(flaw.kind.as_str()),
-            Cell::new(match report.beginning(flaw, context.store.failures()) {
+            Cell::new(match report.line_excerpt(flaw, context.store.failures()) {
                 Some(text) => format!("{}: {text}", flaw.detail),
                 None => flaw.detail.clone(),
             }),

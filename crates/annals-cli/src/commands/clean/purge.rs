@@ -2,7 +2,7 @@
 
 use annals::Error;
 use annals::retain::Term;
-use annals::store::{Purgeable, Trashed};
+use annals::store::{Purgeable, TrashItem};
 use anyhow::Result;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -79,15 +79,15 @@ pub(super) fn run(term: Option<Term>, apply: bool, context: &mut Context) -> Res
         Some(term) => Some(term.cutoff(&context.clock.now()).unwrap_or(Timestamp::MIN)),
     };
     let pins = context.store.pins()?;
-    let look = context.store.trash_look()?;
-    for trouble in &look.troubles {
+    let look = context.store.inspect_trash()?;
+    for trouble in &look.errors {
         context.warn(trouble);
     }
     let old = |item: &Purgeable| cutoff.is_none_or(|cutoff| item.is_older_than(cutoff));
     let pinned = |item: &Purgeable| {
-        let holds = |trashed: &Trashed| {
+        let holds = |trashed: &TrashItem| {
             let mut sessions = trashed.sessions();
-            sessions.any(|session| pins.holds(&trashed.layout, &trashed.root, session))
+            sessions.any(|session| pins.contains(&trashed.layout, &trashed.root, session))
         };
         item.trashed.as_ref().is_some_and(holds)
     };
@@ -146,8 +146,8 @@ impl<'a> Unfinished<'a> {
 }
 
 /// What to do about a deletion that was cut off.
-fn advice(trashed: &Trashed) -> String {
-    let Trashed { session, id, .. } = trashed;
+fn advice(trashed: &TrashItem) -> String {
+    let TrashItem { session, id, .. } = trashed;
     let again = plain_hint("annals delete", session, "");
     let undo = plain_hint("annals delete --undo=", id, "");
     format!("run {again} again, or {undo}")
@@ -214,7 +214,7 @@ fn tell(
 
 fn table(items: &[Purgeable], context: &Context) -> String {
     let sessions = items.iter().filter_map(|item| item.trashed.as_ref());
-    let short = Short::of(sessions.flat_map(Trashed::sessions));
+    let short = Short::of(sessions.flat_map(TrashItem::sessions));
     let mut table = Table::new([
         Column::new("SESSION").style(ID),
         Column::new("DELETED").style(DIM),

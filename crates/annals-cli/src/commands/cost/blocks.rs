@@ -1,6 +1,6 @@
 //! Five-hour blocks: the breaks between them, and where the current one is going.
 
-use annals::cost::{Report, Row};
+use annals::cost::{CostReport, ReportRow};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::render::money;
@@ -10,9 +10,9 @@ use crate::render::time::{Clock, duration};
 use crate::render::width::Span;
 
 /// What people want to know of the block that is running.
-pub(super) fn active(report: &Report, clock: &Clock) -> Option<Span> {
-    let mut blocks = report.rows.iter().filter_map(Row::block);
-    let block = blocks.find(|block| block.active(clock.now))?;
+pub(super) fn active(report: &CostReport, clock: &Clock) -> Option<Span> {
+    let mut blocks = report.rows.iter().filter_map(ReportRow::block);
+    let block = blocks.find(|block| block.is_active(clock.now))?;
     let end = clock.hour_minute(block.end);
     let mut line = format!(
         "The active block ends at {end}, in {}",
@@ -41,7 +41,7 @@ pub(super) fn active(report: &Report, clock: &Clock) -> Option<Span> {
 }
 
 /// The break between two blocks, if there is one.
-pub(super) fn gap(before: &Row, after: &Row) -> Option<SignedDuration> {
+pub(super) fn gap(before: &ReportRow, after: &ReportRow) -> Option<SignedDuration> {
     let (before, after) = (before.block()?, after.block()?);
     let idle = |from: Timestamp, to: Timestamp| to.duration_since(from);
     let idle = idle(before.end, after.start);

@@ -2,20 +2,20 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use annals::cost::{Account, BranchName, Charge, Ledger, Options};
-use annals::store::Branches;
+use annals::cost::{Account, BranchName, Charge, Ledger, ReportOptions};
+use annals::store::BranchAttribution;
 
 use crate::context::Context;
 
 /// The conversations of some sessions, by the number of the session.
 #[derive(Default)]
-pub(super) struct Payers(HashMap<usize, Branches>);
+pub(super) struct Payers(HashMap<usize, BranchAttribution>);
 
 impl Payers {
     /// The conversation that pays; the session, where it cannot be told.
     pub(super) fn of(&self, charge: &Charge, ledger: &Ledger) -> Option<BranchName> {
         let branches = self.0.get(&charge.account);
-        let known = branches.and_then(|branches| branches.of(charge));
+        let known = branches.and_then(|branches| branches.branch(charge));
         known.cloned().or_else(|| {
             let account = ledger.accounts.get(charge.account)?;
             Some(BranchName::new(account.session.as_str()))
@@ -23,10 +23,10 @@ impl Payers {
     }
 }
 
-pub(super) fn read(context: &mut Context, ledger: &Ledger, options: &Options<'_>) -> Payers {
+pub(super) fn read(context: &mut Context, ledger: &Ledger, options: &ReportOptions<'_>) -> Payers {
     let charges = ledger.charges.iter();
     let wanted: BTreeSet<usize> = charges
-        .filter(|charge| options.wants(charge))
+        .filter(|charge| options.includes(charge))
         .map(|charge| charge.account)
         .collect();
     let wanted: Vec<(usize, &Account)> = wanted
@@ -37,7 +37,7 @@ pub(super) fn read(context: &mut Context, ledger: &Ledger, options: &Options<'_>
     // What could not be looked at was told when the ledger was made.
     let inventory = context.store.inventory();
     context.warn_of_failures();
-    let read = context.store.branches(&inventory, &accounts);
+    let read = context.store.branch_attributions(&inventory, &accounts);
     let mut payers = Payers::default();
     for ((number, _), branches) in wanted.into_iter().zip(read) {
         match branches {

@@ -1,6 +1,6 @@
 //! What is left of budgets.
 
-use annals::cost::{Spending, Unit};
+use annals::cost::{BudgetUsage, Unit};
 use annals::model::Money;
 use jiff::{Timestamp, ToSpan as _};
 
@@ -13,17 +13,17 @@ use crate::render::time::Clock;
 use crate::render::width::Span;
 
 /// A budget's name.
-pub(crate) fn name(spending: &Spending) -> &'static str {
+pub(crate) fn name(spending: &BudgetUsage) -> &'static str {
     let unit = spending.budget.unit;
     let found = BUDGETS.iter().find(|(_, known)| *known == unit);
     found.map_or("", |(name, _)| name)
 }
 
 /// A line for people, if there is something to worry about: little is left, or nobody knows how much.
-pub(crate) fn line(spending: &Spending, clock: &Clock) -> Option<Span> {
+pub(crate) fn line(spending: &BudgetUsage, clock: &Clock) -> Option<Span> {
     let unpriced = spending.tally.unpriced;
     let unknown = spending.tally.priced().is_none();
-    if !spending.near() && !unknown {
+    if !spending.is_near_limit() && !unknown {
         return None;
     }
     let name = name(spending);
@@ -37,7 +37,7 @@ pub(crate) fn line(spending: &Spending, clock: &Clock) -> Option<Span> {
         end(spending, clock)
     );
     let mut line = match () {
-        () if spending.exceeded() => format!(
+        () if spending.is_exceeded() => format!(
             "! The {name} budget of {limit} is exceeded: {spent} is used, {percent} %; {pace}"
         ),
         () if unknown => {
@@ -63,7 +63,7 @@ fn round(limit: Money) -> String {
     exact.strip_suffix(".00").unwrap_or(&exact).to_owned()
 }
 
-fn end(spending: &Spending, clock: &Clock) -> String {
+fn end(spending: &BudgetUsage, clock: &Clock) -> String {
     let last = spending.period.end.checked_sub(1.nanosecond());
     let last = last.unwrap_or(Timestamp::MAX);
     match spending.budget.unit {

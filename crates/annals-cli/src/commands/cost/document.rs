@@ -1,6 +1,6 @@
 //! Reports as JSON, in the shape that scripts may rely on.
 
-use annals::cost::{Block, ModelTally, Row, Spending, Tally};
+use annals::cost::{BillingBlock, BudgetUsage, ModelTally, ReportRow, Tally};
 use annals::model::Money;
 use jiff::Timestamp;
 use serde::ser::SerializeMap as _;
@@ -41,7 +41,7 @@ struct LeftOut<'a> {
 }
 
 struct RowJson<'a> {
-    row: &'a Row,
+    row: &'a ReportRow,
     breakdown: bool,
     now: Timestamp,
 }
@@ -103,7 +103,7 @@ pub(super) fn of<'a>(told: &'a Told<'a>, clock: &Clock) -> Document<'a> {
 }
 
 /// What is left of a budget, as JSON.
-pub(crate) fn budget_json(spending: &Spending) -> BudgetJson<'_> {
+pub(crate) fn budget_json(spending: &BudgetUsage) -> BudgetJson<'_> {
     let limit = spending.budget.limit.dollars();
     let share = spending.tally.cost.dollars() / limit;
     BudgetJson {
@@ -147,9 +147,9 @@ impl RowJson<'_> {
     fn block<M: serde::ser::SerializeMap>(
         &self,
         map: &mut M,
-        block: &Block,
+        block: &BillingBlock,
     ) -> Result<(), M::Error> {
-        let active = block.active(self.now);
+        let active = block.is_active(self.now);
         let priced = block.tally.priced().is_some();
         let rate = block.burn_rate(self.now);
         let rate = Rate {

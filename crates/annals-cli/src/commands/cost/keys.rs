@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use annals::cost::{Dimension, Part, Report};
+use annals::cost::{CostReport, Dimension, RowPart};
 use jiff::civil::Date;
 
 use crate::commands::row::{Short, message};
@@ -29,7 +29,7 @@ pub(super) struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    pub(super) fn of(report: &'a Report, clock: &'a Clock, width: Option<usize>) -> Self {
+    pub(super) fn of(report: &'a CostReport, clock: &'a Clock, width: Option<usize>) -> Self {
         let parts = || report.rows.iter().flat_map(|row| &row.parts);
         let mut names: HashMap<(Dimension, &str), HashSet<&str>> = HashMap::new();
         for part in parts() {
@@ -82,7 +82,7 @@ impl<'a> Keys<'a> {
     }
 
     /// The cells of a part, one for each column.
-    pub(super) fn cells(&self, part: &Part) -> Vec<Cell> {
+    pub(super) fn cells(&self, part: &RowPart) -> Vec<Cell> {
         let Some(value) = part.value.as_deref() else {
             let absent = Cell::styled(part.key(), DIM);
             let rest = self.columns(part.dimension).len() - 1;
@@ -130,14 +130,14 @@ impl<'a> Keys<'a> {
     }
 
     /// The short name, unless another has it too.
-    fn name<'p>(&self, part: &'p Part, value: &'p str) -> &'p str {
+    fn name<'p>(&self, part: &'p RowPart, value: &'p str) -> &'p str {
         let short = short_name(part).filter(|name| !name.is_empty());
         let alone = |name: &&str| self.names.get(&(part.dimension, *name)) == Some(&1);
         short.filter(alone).unwrap_or(value)
     }
 
     /// `2026-W46 9–15 Nov`
-    fn week(&self, value: &str, part: &Part) -> String {
+    fn week(&self, value: &str, part: &RowPart) -> String {
         match part.period {
             Some((start, end)) => format!("{value} {}", self.clock.days(start, end)),
             None => value.to_owned(),
@@ -146,7 +146,7 @@ impl<'a> Keys<'a> {
 }
 
 /// What people call a directory or a model.
-fn short_name(part: &Part) -> Option<&str> {
+fn short_name(part: &RowPart) -> Option<&str> {
     match part.dimension {
         Dimension::Project => part.label.as_deref(),
         Dimension::Model => part.value.as_deref().map(short_model),
@@ -155,7 +155,7 @@ fn short_name(part: &Part) -> Option<&str> {
 }
 
 /// The session that a part names.
-fn session(part: &Part) -> Option<&str> {
+fn session(part: &RowPart) -> Option<&str> {
     let value = part.value.as_deref()?;
     match part.dimension {
         Dimension::Session => Some(value),

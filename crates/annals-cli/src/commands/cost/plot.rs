@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use annals::cost::{Dimension, Part, Report, Row, Tally};
+use annals::cost::{CostReport, Dimension, ReportRow, RowPart, Tally};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
@@ -107,7 +107,7 @@ impl PlotArgs {
 
 impl Plot {
     /// Draws a report that has rows.
-    pub(super) fn write(&self, report: &Report, context: &mut Context) -> Result<()> {
+    pub(super) fn write(&self, report: &CostReport, context: &mut Context) -> Result<()> {
         let chart = chart(report, &context.clock.zone);
         if chart.bars.is_empty() {
             bail!("no response has a time, so there is nothing to draw; --by model needs none");
@@ -138,7 +138,7 @@ impl Plot {
 
 /// The report as a chart: the first dimension is the axis, the second the series, and without one the
 /// models are.
-fn chart(report: &Report, zone: &TimeZone) -> Chart {
+fn chart(report: &CostReport, zone: &TimeZone) -> Chart {
     let (unit, why) = match report.total.priced() {
         None => (Unit::Tokens, " (no prices known)"),
         Some(cost) if cost.pico() <= 0 => (Unit::Tokens, " (free of charge)"),
@@ -217,7 +217,7 @@ struct Bars<'a> {
 }
 
 impl Bars<'_> {
-    fn add(&mut self, row: &Row) {
+    fn add(&mut self, row: &ReportRow) {
         let first = row.parts.first();
         let begin = first.and_then(|part| part.period).map(|(begin, _)| begin);
         if self.timed && begin.is_none() {
@@ -285,7 +285,7 @@ struct Names {
 }
 
 impl Names {
-    fn of(report: &Report) -> Self {
+    fn of(report: &CostReport) -> Self {
         let mut meant: HashMap<(Dimension, String), &str> = HashMap::new();
         let mut ambiguous = BTreeSet::new();
         for part in report.rows.iter().flat_map(|row| &row.parts) {
@@ -298,7 +298,7 @@ impl Names {
         Names { ambiguous }
     }
 
-    fn short(&self, part: &Part) -> String {
+    fn short(&self, part: &RowPart) -> String {
         let name = short(part);
         match self.ambiguous.contains(&name) {
             true => part.key().to_owned(),
@@ -308,7 +308,7 @@ impl Names {
 }
 
 /// What people call it.
-fn short(part: &Part) -> String {
+fn short(part: &RowPart) -> String {
     let label = part.label.as_deref().filter(|label| !label.is_empty());
     match (part.dimension, label) {
         (Dimension::Session, Some(label)) => {
@@ -321,7 +321,7 @@ fn short(part: &Part) -> String {
 }
 
 /// What it is called and what it is.
-fn full(part: &Part) -> String {
+fn full(part: &RowPart) -> String {
     match part.label.as_deref() {
         Some(label) if !label.is_empty() && label != part.key() => {
             format!("{label} ({})", part.key())
@@ -337,7 +337,7 @@ fn amount(unit: Unit, tally: &Tally) -> i128 {
     }
 }
 
-fn total(report: &Report, unit: Unit) -> String {
+fn total(report: &CostReport, unit: Unit) -> String {
     let total = unit.exact(amount(unit, &report.total));
     match unit {
         Unit::Dollars => total,
@@ -345,7 +345,7 @@ fn total(report: &Report, unit: Unit) -> String {
     }
 }
 
-fn subtitle(report: &Report, zone: &TimeZone) -> String {
+fn subtitle(report: &CostReport, zone: &TimeZone) -> String {
     let mut parts = Vec::new();
     if let (Some(first), Some(last)) = (report.first, report.last) {
         parts.push(range(first, last, zone));
@@ -369,7 +369,7 @@ fn range(first: Timestamp, last: Timestamp, zone: &TimeZone) -> String {
 }
 
 /// What the bars do not show.
-fn notes(report: &Report) -> Vec<String> {
+fn notes(report: &CostReport) -> Vec<String> {
     const NAMED: usize = 3;
     let mut notes = Vec::new();
     let unpriced = report.total.unpriced;
@@ -421,14 +421,14 @@ fn capital(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use annals::cost::{Charge, Ledger, Options};
+    use annals::cost::{Charge, Ledger, ReportOptions};
     use annals::model::Money;
 
     use super::*;
 
     /// A response of a model, for so many tokens.
     fn charge(time: &str, model: &str, output: u64) -> Charge {
-        let mut charge = Charge::to(0);
+        let mut charge = Charge::new(0);
         charge.time = time.parse().ok();
         charge.source_mut().model = Some(model.into());
         charge.usage.output = output;
@@ -446,10 +446,10 @@ mod tests {
             (!odd).then(|| Money::from_pico(1_000_000_000_000) * charge.usage.output)
         };
         let zone = TimeZone::get("Europe/Berlin").unwrap();
-        let mut options = Options::new(zone.clone(), &price);
+        let mut options = ReportOptions::new(zone.clone(), &price);
         options.top = top;
-        let ledger = Ledger::settle(Vec::new(), charges);
-        chart(&Report::make(&ledger, by, &options), &zone)
+        let ledger = Ledger::dedupe(Vec::new(), charges);
+        chart(&CostReport::new(&ledger, by, &options), &zone)
     }
 
     /// Each bar with its dollars by series.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use annals::cost::{Dimension, Mode, ModelTally, Report, Tally, Unpriced};
+use annals::cost::{CostReport, Dimension, ModelTally, PriceMode, Tally, Unpriced};
 use anstyle::Style;
 use jiff::ToSpan as _;
 use jiff::civil::Date;
@@ -201,9 +201,9 @@ fn breakdown(models: &[ModelTally], look: &Look) -> Vec<(String, Tally)> {
 }
 
 /// The last days as one line of bars: what they cost, or where nothing has a price, their tokens.
-pub(super) fn spark(report: &Report, clock: &Clock) -> Option<Span> {
+pub(super) fn spark(report: &CostReport, clock: &Clock) -> Option<Span> {
     const DAYS: i64 = 30;
-    let day = |row: &annals::cost::Row| -> Option<Date> {
+    let day = |row: &annals::cost::ReportRow| -> Option<Date> {
         row.part(Dimension::Day)?.value.as_deref()?.parse().ok()
     };
     let tallies: std::collections::HashMap<Date, &Tally> = report
@@ -272,15 +272,15 @@ pub(super) fn unpriced(told: &Told<'_>, prices: &Path) -> Option<Span> {
     let place = prices.display();
     let prices = format!("`annals prices NAME` says why, prices of your own go into {place}");
     let (lack, advice) = match told.mode {
-        Mode::Recorded => (
+        PriceMode::Recorded => (
             "no recorded cost",
             "--mode auto finds it by their tokens".to_owned(),
         ),
-        Mode::Tokens if total.unpriced_tokens == 0 => (
+        PriceMode::Tokens if total.unpriced_tokens == 0 => (
             "no tokens, only a recorded cost",
             "--mode auto takes that".to_owned(),
         ),
-        Mode::Tokens => (
+        PriceMode::Tokens => (
             "no price",
             format!("{prices}, --mode auto takes costs that the log recorded"),
         ),
@@ -302,7 +302,7 @@ pub(super) fn unpriced(told: &Told<'_>, prices: &Path) -> Option<Span> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use annals::cost::{Charge, Ledger, Options};
+    use annals::cost::{Charge, Ledger, ReportOptions};
     use annals::model::Money;
     use anstream::adapter::strip_str;
     use insta::assert_snapshot;
@@ -316,7 +316,7 @@ mod tests {
     }
 
     fn charge(time: &str, model: &str, counts: [u64; 4]) -> Charge {
-        let mut charge = Charge::to(0);
+        let mut charge = Charge::new(0);
         charge.time = time.parse().ok();
         charge.source_mut().model = Some(model.into());
         let [input, output, write, read] = counts;
@@ -361,12 +361,12 @@ mod tests {
     }
 
     fn drawn(by: &[Dimension], look: &Look, width: Option<usize>) -> String {
-        let options = Options::new(TimeZone::UTC, &price);
-        let report = Report::make(&ledger(), by, &options);
+        let options = ReportOptions::new(TimeZone::UTC, &price);
+        let report = CostReport::new(&ledger(), by, &options);
         let told = Told {
             report: &report,
             look,
-            mode: Mode::Auto,
+            mode: PriceMode::Auto,
             since: None,
             until: None,
             budgets: Vec::new(),
@@ -419,16 +419,16 @@ mod tests {
 
     #[test]
     fn a_project_is_told_once() {
-        let options = Options::new(TimeZone::UTC, &price);
+        let options = ReportOptions::new(TimeZone::UTC, &price);
         let mut ledger = ledger();
         ledger.accounts[0].project.path = "/work/rocket".to_owned();
         let head = |by: &[Dimension]| -> Vec<String> {
-            let report = Report::make(&ledger, by, &options);
+            let report = CostReport::new(&ledger, by, &options);
             let look = Look::default();
             let told = Told {
                 report: &report,
                 look: &look,
-                mode: Mode::Auto,
+                mode: PriceMode::Auto,
                 since: None,
                 until: None,
                 budgets: Vec::new(),
@@ -448,13 +448,13 @@ mod tests {
 
     #[test]
     fn the_last_days_are_drawn_without_gaps() {
-        let options = Options::new(TimeZone::UTC, &price);
-        let report = Report::make(&ledger(), &[Dimension::Day], &options);
+        let options = ReportOptions::new(TimeZone::UTC, &price);
+        let report = CostReport::new(&ledger(), &[Dimension::Day], &options);
         let line = Span::new("▂▁▁█  ≥$1,010.76 in the 4 days to today", PLAIN);
         assert_eq!(spark(&report, &clock()), Some(line));
         // What has no price costs something, and nobody knows what.
-        let options = Options::new(TimeZone::UTC, &|_: &Charge| None);
-        let report = Report::make(&ledger(), &[Dimension::Day], &options);
+        let options = ReportOptions::new(TimeZone::UTC, &|_: &Charge| None);
+        let report = CostReport::new(&ledger(), &[Dimension::Day], &options);
         let line = Span::new("▂▂▁█  1.0B unpriced tokens in the 4 days to today", PLAIN);
         assert_eq!(spark(&report, &clock()), Some(line));
     }

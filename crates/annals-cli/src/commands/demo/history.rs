@@ -241,7 +241,9 @@ fn flaky_upload(mut scribe: Scribe) -> Result<(SessionId, EntryId)> {
     if let Body::Note { author, .. } = &mut note.body {
         *author = Some("mira".to_owned());
     }
-    scribe.writer.append(note.at(later(scribe.time, 300)))?;
+    scribe
+        .writer
+        .append(note.with_time(later(scribe.time, 300)))?;
     Ok((scribe.writer.session(), branch))
 }
 
@@ -338,7 +340,7 @@ impl Scribe {
 
     /// Asks again at an earlier place, which makes a branch.
     fn ask_under(&mut self, after: i64, prompt: &str, parent: &EntryId) -> Result<EntryId> {
-        self.write(after, Draft::user(prompt).under(parent.clone()))
+        self.write(after, Draft::user(prompt).with_parent(parent.clone()))
     }
 
     fn reply<const N: usize>(&mut self, after: i64, blocks: [Block; N]) -> Result<EntryId> {
@@ -388,7 +390,7 @@ impl Scribe {
         if let Body::Message(message) = &draft.body {
             self.context += message.blocks.iter().map(length).sum::<u64>() / 3;
         }
-        let written: Vec<Entry> = self.writer.append_all(vec![draft.at(self.time)])?;
+        let written: Vec<Entry> = self.writer.append_all(vec![draft.with_time(self.time)])?;
         let last = written.last().and_then(|entry| entry.id.clone());
         last.ok_or_else(|| annals::Error::refused("an entry was written without an id"))
     }
@@ -401,7 +403,7 @@ fn later(time: Timestamp, seconds: i64) -> Timestamp {
 
 fn length(block: &Block) -> u64 {
     let mut length = 0;
-    block.texts(&mut |text| length += text.len() as u64);
+    block.visit_texts(&mut |text| length += text.len() as u64);
     length
 }
 

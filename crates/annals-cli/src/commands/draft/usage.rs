@@ -164,7 +164,7 @@ impl<'a> Members<'a> {
             .line
             .read(raw.get(), &format!("a count of tokens as `{name}`"))?;
         match number {
-            Some(number) if number > Usage::ABSURD => {
+            Some(number) if number > Usage::MAX_PLAUSIBLE => {
                 Err(self.line.bad(Some(raw), "no response has that many tokens"))
             }
             number => Ok(number),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use annals::repair::Kept;
+use annals::repair::QuarantinedFile;
 use anyhow::Result;
 use serde::Serialize;
 
@@ -23,7 +23,7 @@ struct Document<'a> {
 #[derive(Serialize)]
 struct Row<'a> {
     #[serde(flatten)]
-    kept: &'a Kept,
+    kept: &'a QuarantinedFile,
     /// The file that was mended.
     file: PathBuf,
     /// Where its original is.
@@ -69,7 +69,7 @@ pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcom
     }
     found.extend(undo_indexes(&found, live, context)?);
     let inventory = context.inventory_in_place();
-    for stale in context.store.stale_registers(&inventory) {
+    for stale in context.store.stale_session_lists(&inventory) {
         // What one index says, or that it cannot be read, is no reason to leave the others behind.
         let stale = match stale {
             Ok(stale) => stale,
@@ -79,13 +79,13 @@ pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcom
             }
         };
         // One that was put back is as it was, whatever that is; nor is one made anew without a plan.
-        let back = found.iter().any(|kept| kept.file() == stale.path);
+        let back = found.iter().any(|kept| kept.file_path() == stale.path);
         if back || stale.is_damaged() || !found.iter().any(|log| lists(&stale.path, log)) {
             continue;
         }
         let healed = match stale.refuse_held() {
             Err(error) if !live => Err(error),
-            _ => context.store.heal_register(&stale),
+            _ => context.store.rebuild_session_list(&stale),
         };
         if let Err(error) = healed {
             context.warn(&error);
@@ -109,17 +109,21 @@ pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcom
 }
 
 /// Whether an index is of the folder in which a log lies.
-fn lists(index: &Path, log: &Kept) -> bool {
-    !log.is_index() && log.file().parent() == index.parent()
+fn lists(index: &Path, log: &QuarantinedFile) -> bool {
+    !log.is_index() && log.file_path().parent() == index.parent()
 }
 
 /// Puts back the indexes that were made anew in the same run as logs of theirs that are as they were
 /// again. One that says something else by now stays, and follows its logs.
-fn undo_indexes(undone: &[Kept], live: bool, context: &Context) -> Result<Vec<Kept>> {
+fn undo_indexes(
+    undone: &[QuarantinedFile],
+    live: bool,
+    context: &Context,
+) -> Result<Vec<QuarantinedFile>> {
     let (all, _) = context.store.repairs()?;
-    let same_run = |index: &Kept| {
-        let path = index.file();
-        let same = |log: &Kept| log.repaired == index.repaired && lists(&path, log);
+    let same_run = |index: &QuarantinedFile| {
+        let path = index.file_path();
+        let same = |log: &QuarantinedFile| log.repaired == index.repaired && lists(&path, log);
         undone.iter().any(same)
     };
     let mut back = Vec::new();
@@ -131,9 +135,9 @@ fn undo_indexes(undone: &[Kept], live: bool, context: &Context) -> Result<Vec<Ke
     Ok(back)
 }
 
-fn tell_undone(found: &[Kept], context: &mut Context) -> Result<()> {
+fn tell_undone(found: &[QuarantinedFile], context: &mut Context) -> Result<()> {
     for kept in found {
-        let file = kept.file().display().to_string();
+        let file = kept.file_path().display().to_string();
         context.out.line(paint(PATH, &file))?;
     }
     let text = format!(
@@ -158,10 +162,10 @@ pub(super) fn forget_all(apply: bool, context: &mut Context) -> Result<Outcome> 
     give_up(&found, apply, context)
 }
 
-fn give_up(found: &[Kept], apply: bool, context: &mut Context) -> Result<Outcome> {
+fn give_up(found: &[QuarantinedFile], apply: bool, context: &mut Context) -> Result<Outcome> {
     if apply {
         for kept in found {
-            context.store.forget_repair(kept)?;
+            context.store.delete_repair(kept)?;
         }
         context.store.sweep_quarantine()?;
     }
@@ -193,12 +197,16 @@ fn give_up(found: &[Kept], apply: bool, context: &mut Context) -> Result<Outcome
     Ok(Outcome::Fine)
 }
 
-fn tell_json(applied: Option<bool>, found: &[Kept], context: &mut Context) -> Result<()> {
+fn tell_json(
+    applied: Option<bool>,
+    found: &[QuarantinedFile],
+    context: &mut Context,
+) -> Result<()> {
     let quarantine = context.store.quarantine()?;
     let rows = found.iter().map(|kept| Row {
         kept,
-        file: kept.file(),
-        original_file: kept.original_in(&quarantine),
+        file: kept.file_path(),
+        original_file: kept.original_path(&quarantine),
     });
     context.out.json(&Document {
         applied,
@@ -207,7 +215,7 @@ fn tell_json(applied: Option<bool>, found: &[Kept], context: &mut Context) -> Re
     Ok(())
 }
 
-fn print(found: &[Kept], context: &mut Context) -> Result<()> {
+fn print(found: &[QuarantinedFile], context: &mut Context) -> Result<()> {
     let mut table = Table::new([
         Column::new("REPAIR").min(12).middle().style(ID),
         Column::new("REPAIRED").style(DIM),
@@ -221,7 +229,7 @@ fn print(found: &[Kept], context: &mut Context) -> Result<()> {
             Cell::new(context.clock.ago(kept.repaired)),
             Cell::new(size::count(kept.steps.len() as u64)),
             Cell::new(size::bytes(kept.original.bytes)),
-            Cell::new(kept.file().display().to_string()),
+            Cell::new(kept.file_path().display().to_string()),
         ]);
     }
     context.out.text(table.render(context.out.width()))?;

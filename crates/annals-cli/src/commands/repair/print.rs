@@ -1,7 +1,7 @@
 //! A repair for people.
 
-use annals::repair::Plan;
-use annals::store::StaleRegister;
+use annals::repair::RepairPlan;
+use annals::store::StaleSessionList;
 use anyhow::Result;
 
 use super::{RepairArgs, Work};
@@ -13,7 +13,7 @@ use crate::render::table::{Cell, Column, Table};
 pub(super) fn work(work: &Work, args: &RepairArgs, context: &mut Context) -> Result<()> {
     for (plan, done) in work.plans.iter().zip(&work.done) {
         // An unfinished last line is told only to who asks for its file.
-        if plan.mending.is_empty() && args.ids.is_empty() {
+        if plan.edits.is_empty() && args.ids.is_empty() {
             continue;
         }
         file(plan, args.limit, context)?;
@@ -36,7 +36,7 @@ pub(super) fn work(work: &Work, args: &RepairArgs, context: &mut Context) -> Res
     sum(work, context)
 }
 
-fn file(plan: &Plan, limit: usize, context: &mut Context) -> Result<()> {
+fn file(plan: &RepairPlan, limit: usize, context: &mut Context) -> Result<()> {
     let path = plan.file.path.display().to_string();
     context.out.line(paint(PATH, &path))?;
     let mut table = Table::new([
@@ -45,7 +45,7 @@ fn file(plan: &Plan, limit: usize, context: &mut Context) -> Result<()> {
         Column::new("REPAIR").style(WARNING),
         Column::new("WHY").min(20),
     ]);
-    let steps = &plan.mending.steps;
+    let steps = &plan.edits.steps;
     for step in steps.iter().take(limit) {
         table.row([
             Cell::new(step.line.to_string()),
@@ -54,7 +54,7 @@ fn file(plan: &Plan, limit: usize, context: &mut Context) -> Result<()> {
             Cell::new(&step.detail),
         ]);
     }
-    for left in plan.mending.left.iter().take(limit) {
+    for left in plan.edits.unrepaired.iter().take(limit) {
         table.row([
             Cell::new(left.line.to_string()),
             Cell::new(left.offset.to_string()),
@@ -63,7 +63,7 @@ fn file(plan: &Plan, limit: usize, context: &mut Context) -> Result<()> {
         ]);
     }
     context.out.text(table.render(context.out.width()))?;
-    let all = steps.len().max(plan.mending.left.len());
+    let all = steps.len().max(plan.edits.unrepaired.len());
     if all > limit {
         let text = format!("… {} more: --limit {all}", all - limit);
         context.out.line(paint(DIM, &text))?;
@@ -109,13 +109,13 @@ fn strays(work: &Work, limit: usize, context: &mut Context) -> Result<()> {
 }
 
 fn sum(work: &Work, context: &mut Context) -> Result<()> {
-    let wanted = |plan: &&Plan| !plan.mending.is_empty();
+    let wanted = |plan: &&RepairPlan| !plan.edits.is_empty();
     let planned = work.plans.iter().filter(wanted).count() as u64;
     let files = match work.applied {
         true => work.done.iter().flatten().count() as u64,
         false => planned,
     };
-    let failed = |stale: &StaleRegister| work.failed.iter().any(|(path, _)| *path == stale.path);
+    let failed = |stale: &StaleSessionList| work.failed.iter().any(|(path, _)| *path == stale.path);
     let stale = work.indexes.len() as u64;
     let indexes = work.indexes.iter().filter(|stale| !failed(stale)).count() as u64;
     let count = match (files, indexes) {

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use annals::index::Searched;
-use annals::search::{Found, Hit};
+use annals::index::StoreSearch;
+use annals::search::{Hit, SearchResults};
 use anyhow::Result;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -95,14 +95,14 @@ fn matches(hit: &Hit) -> Vec<[usize; 2]> {
         bytes = to;
         characters
     };
-    hit.at
+    hit.highlights
         .iter()
         .map(|at| [reach(at.start), reach(at.end)])
         .collect()
 }
 
 /// Prints all hits, with the messages around them if those were asked for.
-pub(super) fn json(searched: &Searched, around: bool, context: &mut Context) -> Result<()> {
+pub(super) fn json(searched: &StoreSearch, around: bool, context: &mut Context) -> Result<()> {
     let found = &searched.found;
     let names = Names::of(searched);
     context.out.json(&Document {
@@ -118,7 +118,7 @@ pub(super) fn json(searched: &Searched, around: bool, context: &mut Context) -> 
     Ok(())
 }
 
-pub(super) fn count(found: &Found, context: &mut Context) -> Result<()> {
+pub(super) fn count(found: &SearchResults, context: &mut Context) -> Result<()> {
     if context.json {
         context.out.json(&Count {
             total: found.total,
@@ -131,7 +131,7 @@ pub(super) fn count(found: &Found, context: &mut Context) -> Result<()> {
 }
 
 /// How much was found: `12 hits in 3 sessions`.
-pub(super) fn sum(found: &Found) -> String {
+pub(super) fn sum(found: &SearchResults) -> String {
     let hits = size::plural(found.total, "hit");
     let sessions = size::plural(found.sessions, "session");
     format!("{hits} in {sessions}")

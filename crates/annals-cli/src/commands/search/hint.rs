@@ -1,6 +1,6 @@
 //! What to try when nothing was found.
 
-use annals::search::{Filter, Query, Term, TermKind, Wanted};
+use annals::search::{Expr, Filter, Query, Term, TermKind};
 
 use crate::render::near::near;
 
@@ -11,7 +11,7 @@ const MOST: usize = 3;
 pub(super) fn hints(query: &Query) -> Vec<String> {
     let mut terms = Vec::new();
     let mut filters = 0;
-    collect(&query.wanted, &mut terms, &mut filters);
+    collect(&query.expr, &mut terms, &mut filters);
     let literals = || {
         let terms = terms.iter().copied();
         terms.filter(|term| matches!(term.kind, TermKind::Literal { .. }))
@@ -27,7 +27,7 @@ pub(super) fn hints(query: &Query) -> Vec<String> {
             "\"{text}\" must stand so; without quotes its words may stand apart"
         ));
     }
-    if terms.len() > 1 && !has_choice(&query.wanted) {
+    if terms.len() > 1 && !has_choice(&query.expr) {
         hints.push("all words must stand in one message; OR between them finds any".to_owned());
     }
     let closed = literals().find(|term| {
@@ -52,21 +52,21 @@ pub(super) fn hints(query: &Query) -> Vec<String> {
 }
 
 /// The texts and conditions that are demanded; what must not be there hides nothing.
-fn collect<'a>(wanted: &'a Wanted, terms: &mut Vec<&'a Term>, filters: &mut usize) {
+fn collect<'a>(wanted: &'a Expr, terms: &mut Vec<&'a Term>, filters: &mut usize) {
     match wanted {
-        Wanted::All(parts) | Wanted::Any(parts) => {
+        Expr::All(parts) | Expr::Any(parts) => {
             parts.iter().for_each(|part| collect(part, terms, filters));
         }
-        Wanted::Term(term) => terms.push(term),
-        Wanted::Filter(_) => *filters += 1,
+        Expr::Term(term) => terms.push(term),
+        Expr::Filter(_) => *filters += 1,
         _ => {}
     }
 }
 
-fn has_choice(wanted: &Wanted) -> bool {
+fn has_choice(wanted: &Expr) -> bool {
     match wanted {
-        Wanted::Any(_) => true,
-        Wanted::All(parts) => parts.iter().any(has_choice),
+        Expr::Any(_) => true,
+        Expr::All(parts) => parts.iter().any(has_choice),
         _ => false,
     }
 }

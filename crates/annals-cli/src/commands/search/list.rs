@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use annals::index::Searched;
+use annals::index::StoreSearch;
 use annals::model::{Block, Body, Entry, Role};
-use annals::search::{Hit, Part};
+use annals::search::{Hit, TextPart};
 use anstyle::Style;
 use anyhow::Result;
 
@@ -20,7 +20,7 @@ use crate::render::width::{Span, push_spans, truncate_end, truncate_middle, widt
 const LONG: usize = 160;
 
 /// Prints hits by their sessions. The session of the first hit comes first.
-pub(super) fn print(searched: &Searched, context: &mut Context) -> Result<()> {
+pub(super) fn print(searched: &StoreSearch, context: &mut Context) -> Result<()> {
     let found = &searched.found;
     let names = Names::of(searched);
     let short = names.short();
@@ -106,13 +106,13 @@ fn print_hit(hit: &Hit, id: &str, archived: bool, context: &mut Context) -> Resu
 /// Who said it, and in which part of what they said.
 fn speaker(hit: &Hit) -> (String, Style) {
     let part = match (hit.part, &hit.tool) {
-        (Some(Part::Call), Some(tool)) => format!("call {}", tool.trim()).trim().to_owned(),
+        (Some(TextPart::Call), Some(tool)) => format!("call {}", tool.trim()).trim().to_owned(),
         // A result's role says so already.
-        (Some(Part::Text | Part::Result) | None, _) => String::new(),
+        (Some(TextPart::Text | TextPart::Result) | None, _) => String::new(),
         (Some(part), _) => part.as_str().to_owned(),
     };
     let (role, style) = match (hit.role, hit.part) {
-        (_, Some(Part::Result)) => ("tool result", TOOL),
+        (_, Some(TextPart::Result)) => ("tool result", TOOL),
         (Some(Role::User), _) => ("user", USER),
         (Some(Role::Assistant), _) => ("assistant", ASSISTANT),
         (Some(Role::System), _) => ("system", SYSTEM),
@@ -129,7 +129,7 @@ fn speaker(hit: &Hit) -> (String, Style) {
 fn snippet(hit: &Hit) -> Vec<Span> {
     let mut spans = Vec::new();
     let mut from = 0;
-    for at in &hit.at {
+    for at in &hit.highlights {
         let before = hit.snippet.get(from..at.start).unwrap_or_default();
         let found = hit.snippet.get(at.clone()).unwrap_or_default();
         spans.extend([Span::new(before, PLAIN), Span::new(found, MATCH)]);
@@ -174,7 +174,7 @@ fn digest(entry: &Entry) -> (&'static str, String) {
         Block::ToolUse { name, input, .. } => Some(format!("→ {name} {input}")),
         Block::ToolResult { .. } => {
             let mut text = String::new();
-            block.texts(&mut |part| {
+            block.visit_texts(&mut |part| {
                 if text.is_empty() {
                     text = part.trim().to_owned();
                 }

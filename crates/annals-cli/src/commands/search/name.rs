@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
-use annals::index::Searched;
-use annals::model::Key;
+use annals::index::StoreSearch;
+use annals::model::EntryKey;
 use annals::search::Hit;
-use annals::store::{FoundFile, SessionFiles};
+use annals::store::{RootFile, SessionFiles};
 
 use crate::commands::row::Short;
 
 /// The sessions that hits are of, and what they are called.
 pub(super) struct Names<'a> {
-    searched: &'a Searched,
+    searched: &'a StoreSearch,
     /// The sessions with the id of some hit, as indexes into the inventory.
     sessions: HashMap<&'a str, Vec<usize>>,
     /// What is short of the ids of each session's hits.
@@ -22,7 +22,7 @@ pub(super) struct Names<'a> {
 const LONGEST: usize = 64;
 
 impl<'a> Names<'a> {
-    pub(super) fn of(searched: &'a Searched) -> Self {
+    pub(super) fn of(searched: &'a StoreSearch) -> Self {
         let hits = &searched.found.hits;
         let mut sessions: HashMap<&str, Vec<usize>> = HashMap::new();
         let mut entries: HashMap<&str, Vec<&str>> = HashMap::new();
@@ -58,8 +58,8 @@ impl<'a> Names<'a> {
         let files = self.session(hit);
         let files = files.and_then(|at| self.searched.inventory.sessions.get(at));
         let volumes = files.into_iter().flat_map(SessionFiles::files);
-        let mut volumes = volumes.flat_map(FoundFile::volumes);
-        volumes.any(|file| file.path == hit.file && file.is_kept())
+        let mut volumes = volumes.flat_map(RootFile::volumes);
+        volumes.any(|file| file.path == hit.file && file.is_archived())
     }
 
     /// The number of the session that a hit is of.
@@ -105,7 +105,7 @@ impl<'a> Names<'a> {
 }
 
 fn holds(files: &SessionFiles, hit: &Hit) -> bool {
-    let logs = files.logs().flat_map(FoundFile::volumes);
+    let logs = files.logs().flat_map(RootFile::volumes);
     let mut logs = logs.chain(files.notes());
     logs.any(|file| file.path == hit.file)
 }
@@ -119,5 +119,5 @@ fn is_plain(id: &str) -> bool {
 /// A few characters of a random UUID tell it from all others of its session; ids of other kinds
 /// begin alike.
 fn is_random(id: &str) -> bool {
-    Key::spells(id) && id.as_bytes().get(14) == Some(&b'4')
+    EntryKey::is_canonical_uuid(id) && id.as_bytes().get(14) == Some(&b'4')
 }

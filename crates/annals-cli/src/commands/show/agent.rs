@@ -45,7 +45,7 @@ pub(super) fn find<'a>(session: &'a Session, wanted: &str) -> Result<&'a Agent> 
 pub(super) fn lying_at<'a>(session: &'a Session, path: &Path) -> Result<&'a Agent> {
     let is_it = |agent: &&Agent| {
         let log = session.files.logs().nth(agent.log);
-        agent.strand.is_none() && log.is_some_and(|log| log.path == path)
+        agent.sidechain.is_none() && log.is_some_and(|log| log.path == path)
     };
     let missing = || annals::Error::NotFound {
         what: "sub-agent",
@@ -59,9 +59,9 @@ pub(super) fn entries(session: &Session, agent: &Agent) -> Vec<usize> {
     let Some((_, _, tree)) = session.log(agent.log) else {
         return Vec::new();
     };
-    match agent.strand {
+    match agent.sidechain {
         Some(strand) => tree
-            .strands
+            .sidechains
             .get(strand)
             .map(|strand| strand.entries.clone())
             .unwrap_or_default(),

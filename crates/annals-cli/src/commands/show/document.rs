@@ -79,16 +79,17 @@ impl Serialize for Entries<'_> {
         let mut unwritten = None;
         let mut places = self.selection.entries.iter();
         let span = |at: usize| self.session.log(self.selection.log)?.1.outlines.get(at);
-        let read = self
-            .session
-            .each_of(self.selection.log, &self.selection.entries, |entry| {
-                // They come in their order, without those that others changed meanwhile.
-                let place = places.find(|at| span(**at).is_some_and(|it| it.span == entry.span));
-                let cost = place.and_then(|at| self.costs.get(at)).copied();
-                let row = EntryRow::of_session(entry, &self.session.files.id).priced(cost);
-                unwritten = rows.serialize_element(&row).err();
-                Ok(unwritten.is_none())
-            });
+        let read =
+            self.session
+                .each_entry_of_log(self.selection.log, &self.selection.entries, |entry| {
+                    // They come in their order, without those that others changed meanwhile.
+                    let place =
+                        places.find(|at| span(**at).is_some_and(|it| it.span == entry.span));
+                    let cost = place.and_then(|at| self.costs.get(at)).copied();
+                    let row = EntryRow::of_session(entry, &self.session.files.id).priced(cost);
+                    unwritten = rows.serialize_element(&row).err();
+                    Ok(unwritten.is_none())
+                });
         if let Some(error) = unwritten {
             return Err(error);
         }
@@ -97,7 +98,7 @@ impl Serialize for Entries<'_> {
             return rows.end();
         }
         for spot in &self.selection.apart {
-            match self.session.read_spot(*spot) {
+            match self.session.read_record(*spot) {
                 Ok((_, Some(entry))) => {
                     let row = EntryRow::of_session(entry, &self.session.files.id);
                     rows.serialize_element(&row)?;
@@ -157,7 +158,7 @@ pub(super) fn json(shown: &Shown<'_>, whole: &[usize], context: &mut Context) ->
             About::Name(name)
         } else {
             let row = SessionRow::of(&info, context.clock.now, &pricer.sum(&info.charges));
-            let row = row.pinned(context.pins_or_none().hold(&info));
+            let row = row.pinned(context.pins_or_none().contains_session(&info));
             About::Row(row.filled(shown.fill()))
         },
         conversation,

@@ -128,7 +128,7 @@ pub(super) fn page(
             role => role.as_str(),
         };
         let model = message.model.clone().unwrap_or_default();
-        let channel = entry.place.channel.as_deref().unwrap_or_default();
+        let channel = entry.context.channel.as_deref().unwrap_or_default();
         let extras = [model.as_str(), channel, id.as_str()];
         page.push_str(&mark(marked));
         page.push_str(&message::heading(role, &time, &extras));
@@ -172,7 +172,7 @@ fn mark(marked: bool) -> String {
 /// Output that was too long for the log: where it is, or with `--full` what it says.
 fn stored(session: &Session, path: &str, args: &ShowArgs, width: Option<usize>) -> String {
     let name = Path::new(path).file_name();
-    let here = session.files.beside.iter().find(|file| {
+    let here = session.files.attachments.iter().find(|file| {
         file.artifact.kind == ArtifactKind::ToolResult && file.path.file_name() == name
     });
     let shown = here.map_or(Path::new(path), |file| &file.path);

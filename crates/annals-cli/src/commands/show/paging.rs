@@ -108,7 +108,7 @@ impl Paging {
 fn fitting(session: &Session, log: usize, entries: &[usize], budget: u64) -> annals::Result<usize> {
     let mut spent = 0;
     let mut fitting = 0;
-    session.each_of(log, entries, |entry| {
+    session.each_entry_of_log(log, entries, |entry| {
         spent += tokens(entry);
         let fits = fitting == 0 || spent <= budget;
         fitting += usize::from(fits);
@@ -123,7 +123,7 @@ fn tokens(entry: Entry) -> u64 {
     match entry.body {
         Body::Message(message) => {
             for block in &message.blocks {
-                block.texts(&mut |text| bytes += text.len() as u64);
+                block.visit_texts(&mut |text| bytes += text.len() as u64);
             }
         }
         body => bytes = entry::text(body).map_or(0, |text| text.len() as u64),

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use annals::store::{Agent, Inventory, Session, SessionFiles, Spot};
+use annals::store::{Agent, Inventory, RecordRef, Session, SessionFiles};
 use annals::tree::Tree;
 use anyhow::{Result, bail};
 
@@ -105,37 +105,37 @@ fn file_and_line(text: &str) -> Option<(&Path, u64)> {
 
 impl Named {
     /// The records that are meant; the first is the one that counts.
-    pub(super) fn spots(&self, session: &Session) -> annals::Result<Vec<Spot>> {
+    pub(super) fn spots(&self, session: &Session) -> annals::Result<Vec<RecordRef>> {
         match self {
-            Named::Message(text) => session.find_spots(text),
-            Named::Line(path, line) => session.spots_at(path, *line),
+            Named::Message(text) => session.find_records(text),
+            Named::Line(path, line) => session.records_at_line(path, *line),
         }
     }
 }
 
 /// The sub-agent whose record was named.
-pub(super) fn agent_of<'a>(session: &'a Session, spots: &[Spot]) -> Option<&'a Agent> {
+pub(super) fn agent_of<'a>(session: &'a Session, spots: &[RecordRef]) -> Option<&'a Agent> {
     let spot = spots.first()?;
     let (_, _, tree) = session.log(spot.log)?;
     let strand = strand_of(tree, spot.entry);
-    let is_it = |agent: &&Agent| agent.log == spot.log && agent.strand == strand;
+    let is_it = |agent: &&Agent| agent.log == spot.log && agent.sidechain == strand;
     session.agents.iter().find(is_it)
 }
 
 fn strand_of(tree: &Tree, entry: usize) -> Option<usize> {
-    let mut strands = tree.strands.iter();
+    let mut strands = tree.sidechains.iter();
     strands.position(|strand| strand.entries.contains(&entry))
 }
 
 /// The way to a record; with what comes after it, if that is wanted. Records beside every way stand
 /// alone.
-pub(super) fn around(session: &Session, spots: &[Spot], after: Option<usize>) -> Selection {
+pub(super) fn around(session: &Session, spots: &[RecordRef], after: Option<usize>) -> Selection {
     let first = spots.first().copied();
     let way = first.and_then(|spot| {
         let (_, _, tree) = session.log(spot.log)?;
         let (entries, conversation) = way(tree, spot.entry, after.is_some())?;
         // A conversation is told of only where it is the main agent's.
-        let conversation = conversation.filter(|_| session.main().is_some() && spot.log == 0);
+        let conversation = conversation.filter(|_| session.main_log().is_some() && spot.log == 0);
         Some((spot, Selection::of(spot.log, entries, conversation)))
     });
     let mut selection = match way {
@@ -146,7 +146,7 @@ pub(super) fn around(session: &Session, spots: &[Spot], after: Option<usize>) ->
         None => Selection::of(0, Vec::new(), None),
     };
     let shown: HashSet<usize> = selection.entries.iter().copied().collect();
-    let beside = |spot: &&Spot| spot.log != selection.log || !shown.contains(&spot.entry);
+    let beside = |spot: &&RecordRef| spot.log != selection.log || !shown.contains(&spot.entry);
     selection.apart = spots.iter().filter(beside).copied().collect();
     selection
 }
@@ -154,7 +154,7 @@ pub(super) fn around(session: &Session, spots: &[Spot], after: Option<usize>) ->
 /// The entries that lead to one, and the conversation that they are if it ends there.
 fn way(tree: &Tree, entry: usize, on: bool) -> Option<(Vec<usize>, Option<usize>)> {
     if let Some(strand) = strand_of(tree, entry) {
-        let mut entries = tree.strands.get(strand)?.entries.clone();
+        let mut entries = tree.sidechains.get(strand)?.entries.clone();
         if !on {
             entries.retain(|at| *at <= entry);
         }

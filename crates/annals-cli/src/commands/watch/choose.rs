@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use annals::model::Project;
-use annals::store::{FoundFile, Neighbours, Session, SessionFiles};
+use annals::store::{FolderHints, RootFile, Session, SessionFiles};
 use anyhow::Result;
 use jiff::Timestamp;
 
@@ -63,7 +63,7 @@ pub(super) fn choose(context: &mut Context) -> Result<Option<Vec<String>>> {
 
 /// When a session's logs were written to last.
 fn touched(files: &SessionFiles) -> i64 {
-    let times = files.logs().map(|file: &FoundFile| file.id.mtime_ns);
+    let times = files.logs().map(|file: &RootFile| file.id.mtime_ns);
     times.max().unwrap_or(i64::MIN)
 }
 
@@ -138,7 +138,7 @@ fn conversations(
         .iter()
         .map(|(_, files)| files.clone())
         .collect();
-    let neighbours = Neighbours::of(&all);
+    let neighbours = FolderHints::new(&all);
     for (time, files) in offer.sessions.iter().take(MOST) {
         let ago = time.map(|time| clock.ago(time)).unwrap_or_default();
         let id = files.id.to_string();
@@ -149,7 +149,7 @@ fn conversations(
         };
         let Ok(mut session) = read else { continue };
         if whole {
-            session.find_summaries(&neighbours);
+            session.apply_folder_hints(&neighbours);
         }
         let title = session.title().map(|title| title.text);
         let title = title.unwrap_or_else(|| row::brief(&id).to_owned());

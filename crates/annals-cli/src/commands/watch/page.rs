@@ -1,7 +1,7 @@
 //! Entries as people watch them.
 
 use annals::model::{AgentId, Block, Body, Entry, Message, Project, Role, SessionId};
-use annals::watch::Fresh;
+use annals::watch::FollowedEntry;
 use anstyle::Style;
 
 use super::WatchArgs;
@@ -112,7 +112,7 @@ impl Screen {
     /// One entry, every line of it behind a bar in its session's colour.
     pub(super) fn show(
         &mut self,
-        fresh: Fresh,
+        fresh: FollowedEntry,
         project: &str,
         view: View,
         context: &Context,

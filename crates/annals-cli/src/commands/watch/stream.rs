@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use annals::model::{Money, Usage};
-use annals::watch::{Event, FollowedLog, Fresh};
+use annals::watch::{Event, FollowedEntry, FollowedLog};
 use anyhow::Result;
 use serde::Serialize;
 
@@ -57,7 +57,7 @@ struct CostLine<'a> {
     unpriced: u64,
 }
 
-pub(super) fn entry(fresh: Fresh, project: &str, context: &mut Context) -> Result<()> {
+pub(super) fn entry(fresh: FollowedEntry, project: &str, context: &mut Context) -> Result<()> {
     let mut entry = fresh.entry;
     entry.agent = fresh.agent;
     let line = EntryLine {
@@ -82,7 +82,7 @@ pub(super) fn event(event: &Event, context: &mut Context) -> Result<()> {
         })?,
         Event::Began { log } => context.out.json_line(&about("began", log, None))?,
         Event::Gone { log } => context.out.json_line(&about("gone", log, None))?,
-        Event::Reset { log, why } => {
+        Event::Reset { log, reason: why } => {
             let why = Some(why.as_str());
             context.out.json_line(&about("reset", log, why))?;
         }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use annals::cost::{Charge, Ledger, Tally};
 use annals::model::SessionId;
 use annals::store::{Session, Store};
-use annals::watch::Fresh;
+use annals::watch::FollowedEntry;
 
 use crate::commands::price::Pricer;
 
@@ -36,7 +36,7 @@ impl Totals {
 
     /// Takes in what an entry says that its response spent. Of a session that was not heard of
     /// before, what it spent so far is read.
-    pub(super) fn note(&mut self, fresh: &Fresh) {
+    pub(super) fn note(&mut self, fresh: &FollowedEntry) {
         let Some(charge) = &fresh.charge else { return };
         let name = (fresh.log.root.path.clone(), fresh.session.clone());
         match self.sessions.get_mut(&name) {
@@ -56,7 +56,7 @@ impl Totals {
         let mut totals = Vec::new();
         for name in std::mem::take(&mut self.changed) {
             let charges = self.sessions.remove(&name).unwrap_or_default();
-            let settled = Ledger::settle(Vec::new(), charges).charges;
+            let settled = Ledger::dedupe(Vec::new(), charges).charges;
             totals.push(Total {
                 session: name.1.clone(),
                 tally: self.pricer.sum(&settled),
@@ -68,7 +68,7 @@ impl Totals {
 }
 
 /// What a session spent up to now. Where that cannot be read the totals begin with what follows.
-fn so_far(fresh: &Fresh) -> Vec<Charge> {
+fn so_far(fresh: &FollowedEntry) -> Vec<Charge> {
     let root = &fresh.log.root;
     let inventory = Store::new(vec![root.clone()])
         .reporting_to(root.failures())

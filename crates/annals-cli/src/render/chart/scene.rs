@@ -1,6 +1,6 @@
 //! A drawing without a format: what [`super::svg`] and [`super::png`] both draw.
 
-use annals::text::{Breaks, visible};
+use annals::text::{LineBreaks, visible};
 
 use super::font::Weight;
 
@@ -143,5 +143,5 @@ impl Draw for Scene {
 
 /// One line in which nothing is hidden.
 pub(super) fn shown(text: &str) -> String {
-    visible(text, Breaks::Spaces).into_owned()
+    visible(text, LineBreaks::Spaces).into_owned()
 }

@@ -242,11 +242,11 @@ fn conversations_are_listed_by_workspace_and_agent_newest_first() {
         assert_eq!(row[name], value, "{name}");
     }
     let store = store(&stage);
-    let rows = store.list_in(&root(&stage), "ws-1/agent-a").unwrap();
+    let rows = store.list_folder(&root(&stage), "ws-1/agent-a").unwrap();
     let listed: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
     assert_eq!(listed, ["conv-2", "conv-1"]);
     let inventory = store.inventory();
-    let all = store.sessions_in(&inventory, &root(&stage), "ws-1");
+    let all = store.sessions_in_folder(&inventory, &root(&stage), "ws-1");
     assert_eq!(all.len(), 2);
 }
 

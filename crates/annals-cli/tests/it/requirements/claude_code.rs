@@ -9,7 +9,7 @@ use annals::model::{
     Usage,
 };
 use annals::store::{MessageFilter, Root, Session, Store, WriteOptions};
-use annals::watch::{Event, Follower, Options, Selection};
+use annals::watch::{Event, FollowOptions, Follower, Selection};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::Value;
@@ -55,7 +55,7 @@ fn text(entry: &Entry) -> String {
     let mut said = String::new();
     if let Body::Message(message) = &entry.body {
         for block in &message.blocks {
-            block.texts(&mut |text| said.push_str(text));
+            block.visit_texts(&mut |text| said.push_str(text));
         }
     }
     said
@@ -88,7 +88,7 @@ fn every_file_of_the_directory_structure_has_its_meaning() {
     ] {
         let artifact = layout.classify(Path::new(&path)).expect(&path);
         assert_eq!(artifact.kind, kind, "{path}");
-        assert_eq!(layout.place(&artifact), Path::new(&path));
+        assert_eq!(layout.path_for(&artifact), Path::new(&path));
     }
     let stage = Stage::of("agentpool-session");
     assert!(stage.annals(&["plans"]).fine().out.contains("fix-it"));
@@ -144,8 +144,8 @@ fn a_project_is_found_by_its_path_though_no_record_has_a_cwd() {
     let rows = store.sessions(&store.inventory(), &|_, _| ());
     for row in rows {
         let row = row.unwrap();
-        assert!(row.in_project(PROJECT));
-        assert!(!row.in_project("/home/user-myproject"));
+        assert!(row.matches_project_or_earlier(PROJECT));
+        assert!(!row.matches_project_or_earlier("/home/user-myproject"));
         assert!(
             row.file
                 .parent()
@@ -198,7 +198,7 @@ fn sessions_and_delete_mean_the_same_sessions_by_a_project() {
             .collect();
         planned.sort_unstable();
         assert_eq!(planned, wanted, "{project}");
-        let reset = store.reset_plan(project, Timestamp::now()).unwrap();
+        let reset = store.plan_reset(project, Timestamp::now()).unwrap();
         let mut reset: Vec<&str> = reset.iter().map(|it| it.session.as_str()).collect();
         reset.sort_unstable();
         assert_eq!(reset, wanted, "{project}");
@@ -990,7 +990,7 @@ fn the_index_changes_no_answer_and_unknown_entries_are_kept() {
         .split(|byte| *byte == b'\n')
         .filter(|line| !line.is_empty());
     assert!(shown["entries"].as_array().unwrap().len() >= lines.count());
-    let writer = store.write(&files, WriteOptions::default()).unwrap();
+    let writer = store.open_writer(&files, WriteOptions::default()).unwrap();
     writer.append(Draft::user("Go on")).unwrap();
     assert!(fs::read(files.main_path()).unwrap().starts_with(&before));
 }
@@ -1033,7 +1033,7 @@ fn what_annals_writes_of_its_own_has_a_format_version() {
 fn a_log_is_read_while_it_is_written() {
     let (_dir, store) = fresh();
     let writer = create(&store, "my session 1");
-    let mut follower = Follower::new(&store, Selection::all(), Options::default()).unwrap();
+    let mut follower = Follower::new(&store, Selection::all(), FollowOptions::default()).unwrap();
     writer.append(Draft::user("Hello")).unwrap();
     let mut events = follower.by_ref().filter_map(|event| match event {
         Event::Entry(fresh) => Some((fresh.session.to_string(), text(&fresh.entry))),

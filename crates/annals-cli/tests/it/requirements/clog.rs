@@ -351,11 +351,15 @@ fn the_library_writes_the_messages_of_the_document_byte_for_byte() {
             .path()
             .ends_with(format!("conversations/{CONVERSATION}/chat.jsonl"))
     );
-    let online = Draft::system(" is online.").named(EntryId::new("msg_01"));
-    let asked = Draft::user("what errors happened today?").named(EntryId::new("msg_02"));
+    let online = Draft::system(" is online.").with_id(EntryId::new("msg_01"));
+    let asked = Draft::user("what errors happened today?").with_id(EntryId::new("msg_02"));
     let at = |ms| jiff::Timestamp::from_millisecond(ms).unwrap();
-    writer.append(online.at(at(1_774_402_340_418))).unwrap();
-    let entry = writer.append(asked.at(at(1_774_402_350_000))).unwrap();
+    writer
+        .append(online.with_time(at(1_774_402_340_418)))
+        .unwrap();
+    let entry = writer
+        .append(asked.with_time(at(1_774_402_350_000)))
+        .unwrap();
     assert_eq!(entry.id, Some(EntryId::new("msg_02")));
     let written = lines(writer.path());
     let example = chat(&stage, CONVERSATION);
@@ -395,7 +399,7 @@ fn the_library_writes_the_messages_of_the_document_byte_for_byte() {
         Draft::user("x").member("channel", r#""""#),
         Draft::user("x").member("chanel", r#""web""#),
         Draft::note("x").member("channel", r#""web""#),
-        Draft::user("again").named(EntryId::new("msg_02")),
+        Draft::user("again").with_id(EntryId::new("msg_02")),
     ] {
         writer.append(draft).unwrap_err();
     }
@@ -669,13 +673,13 @@ fn state_documents_are_written_whole_and_nowhere_else() {
     // The library does the same.
     let (root, store) = library(&stage);
     store
-        .set_state(&root, "status", r#"{"status":"idle"}"#)
+        .set_state_document(&root, "status", r#"{"status":"idle"}"#)
         .unwrap();
     assert_eq!(
-        store.state(&root, "status").unwrap().unwrap(),
+        store.state_document(&root, "status").unwrap().unwrap(),
         "{\"status\":\"idle\"}\n"
     );
-    assert_eq!(store.state(&root, "other").unwrap(), None);
+    assert_eq!(store.state_document(&root, "other").unwrap(), None);
     // A link out of the root is not followed.
     let outside = stage.work().join("outside.json");
     fs::write(&outside, "mine").unwrap();
@@ -750,7 +754,7 @@ fn run_logs_are_written_under_the_time_of_their_run() {
     let log = store
         .run_log(&root, started, WriteOptions::default())
         .unwrap();
-    assert_eq!(log.run(), "2026-03-26T01-32-20-418Z");
+    assert_eq!(log.run_name(), "2026-03-26T01-32-20-418Z");
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| (0..8).for_each(|_| assert_eq!(log.write("one line").unwrap(), 1)));

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use annals::layout::{Layout as _, NewSession, Orchestrator};
 use annals::model::{Block, Body, Draft, Message, Role, Usage};
-use annals::store::{Root, State, Store, WriteOptions};
+use annals::store::{Root, SessionState, Store, WriteOptions};
 use serde_json::json;
 
 use crate::harness::Stage;
@@ -236,7 +236,7 @@ fn the_documents_parser_takes_all_that_annals_writes() {
     writer.append(Draft::tool_result("c", "text")).unwrap();
     let branch = writer.append(Draft::user("Again")).unwrap();
     writer
-        .append(Draft::user("Otherwise").under(branch.parent.unwrap()))
+        .append(Draft::user("Otherwise").with_parent(branch.parent.unwrap()))
         .unwrap();
     writer.append(Draft::note("a remark")).unwrap();
     writer.compact("What was said.", None).unwrap();
@@ -299,7 +299,7 @@ fn a_session_is_created_active_resumed_and_active_again() {
     let (store, root) = store(&stage);
     let new = NewSession::unnamed(PROJECT).unwrap();
     let writer = store.create(&root, &new, WriteOptions::default()).unwrap();
-    assert_eq!(writer.state(), State::Created);
+    assert_eq!(writer.state(), SessionState::Created);
     assert_eq!(
         fs::read(writer.path()).unwrap(),
         b"",
@@ -312,15 +312,15 @@ fn a_session_is_created_active_resumed_and_active_again() {
     assert_eq!(listed["sessions"][0]["state"], "created");
     for _ in 0..2 {
         writer.append(Draft::user("Hello")).unwrap();
-        assert_eq!(writer.state(), State::Active);
+        assert_eq!(writer.state(), SessionState::Active);
     }
     let id = writer.session().to_string();
     drop(writer);
     let again = store.resume(&id, WriteOptions::default()).unwrap();
-    assert_eq!(again.state(), State::Resumed);
+    assert_eq!(again.state(), SessionState::Resumed);
     assert_eq!(again.totals().unwrap().messages, 2);
     again.append(Draft::user("More")).unwrap();
-    assert_eq!(again.state(), State::Active);
+    assert_eq!(again.state(), SessionState::Active);
     let listed = stage.annals(&["sessions", "--json"]).json();
     assert_eq!(listed["sessions"][0]["state"], "active");
     let missing = store.resume("2020-01-01-v_FXjHoCS5zUJmfyn-5v", WriteOptions::default());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use annals::layout::by_name;
 use annals::model::{Block, Body, Draft, Entry};
 use annals::store::{Root, Session, Store, WriteOptions};
-use annals::watch::{Event, Follower, Options, Selection};
+use annals::watch::{Event, FollowOptions, Follower, Selection};
 use serde_json::Value;
 
 use crate::harness::Stage;
@@ -290,7 +290,7 @@ fn one_conversation_is_watched_without_its_sibling() {
     let store = store(&stage);
     let target = store.find(&store.inventory(), "abc123-uuid@left").unwrap();
     let selection = Selection::all().target(target).unwrap();
-    let mut follower = Follower::new(&store, selection, Options::default()).unwrap();
+    let mut follower = Follower::new(&store, selection, FollowOptions::default()).unwrap();
     let add = |id: &str, parent: &str| {
         use std::io::Write as _;
         let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
@@ -320,7 +320,7 @@ fn one_conversation_is_watched_without_its_sibling() {
 fn files_are_watched_and_new_lines_are_told_once() {
     let (stage, path) = log("abc123-uuid.jsonl", EXAMPLE);
     let store = store(&stage);
-    let mut follower = Follower::new(&store, Selection::all(), Options::default()).unwrap();
+    let mut follower = Follower::new(&store, Selection::all(), FollowOptions::default()).unwrap();
     let add = |path: &Path, id: &str, parent: &str, text: &str| {
         use std::io::Write as _;
         let mut file = fs::OpenOptions::new()

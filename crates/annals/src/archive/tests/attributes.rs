@@ -11,8 +11,8 @@ use super::super::attributes::{apply, read, read_upto};
 use super::*;
 
 /// A root whose directories and files have modes, attributes and, if that may be, owners of their own.
-fn desk() -> Desk {
-    let desk = Desk::new();
+fn desk() -> Fixture {
+    let desk = Fixture::new();
     desk.put(LOG, "{}\n");
     desk.put(TODOS, "[]");
     for (path, mode) in [
@@ -26,7 +26,7 @@ fn desk() -> Desk {
     desk
 }
 
-fn mode(desk: &Desk, path: &str) -> u32 {
+fn mode(desk: &Fixture, path: &str) -> u32 {
     fs::metadata(desk.root.join(path)).unwrap().mode() & 0o7777
 }
 
@@ -42,14 +42,14 @@ fn value(path: &Path, name: &str) -> Option<Vec<u8>> {
 }
 
 /// Removes all files, with the directories that they lie in.
-fn clear(desk: &Desk) {
+fn clear(desk: &Fixture) {
     let permissions = fs::Permissions::from_mode(0o755);
     fs::set_permissions(desk.root.join("todos"), permissions).unwrap();
     fs::remove_dir_all(&desk.root).unwrap();
 }
 
 #[test]
-fn directories_come_back_with_their_modes() {
+fn restore_recreates_directories_with_their_modes() {
     let desk = desk();
     desk.store();
     clear(&desk);
@@ -70,7 +70,7 @@ fn directories_come_back_with_their_modes() {
 }
 
 #[test]
-fn owners_and_attributes_come_back_where_they_may() {
+fn restore_sets_owners_and_attributes_where_permitted() {
     let desk = desk();
     let (log, dir) = (desk.root.join(LOG), desk.root.join("projects/-app"));
     let has_attributes = set(&log, "user.tag", b"a\0b") && set(&dir, "user.dir", b"");
@@ -82,7 +82,7 @@ fn owners_and_attributes_come_back_where_they_may() {
     desk.store();
     clear(&desk);
     let pack = Pack::open(&desk.pack).unwrap();
-    let plan = pack.restoring(None).unwrap();
+    let plan = pack.plan_restore(None).unwrap();
     let restored = pack.restore(None).unwrap();
     for told in [plan, restored] {
         assert!(told.files.iter().all(|file| file.not_restored.is_empty()));
@@ -102,7 +102,7 @@ fn owners_and_attributes_come_back_where_they_may() {
 }
 
 #[test]
-fn an_attribute_or_a_mode_that_is_set_later_is_archived_once() {
+fn changed_attribute_or_mode_is_archived_once() {
     let desk = desk();
     desk.store();
     assert!(desk.store().unchanged);
@@ -118,14 +118,14 @@ fn an_attribute_or_a_mode_that_is_set_later_is_archived_once() {
 }
 
 /// What an index of this pack says, changed.
-fn lying(desk: &Desk, lie: impl FnOnce(&mut Index)) -> Pack {
+fn lying(desk: &Fixture, lie: impl FnOnce(&mut PackIndex)) -> Pack {
     let mut pack = Pack::open(&desk.pack).unwrap();
     lie(Arc::make_mut(&mut pack.index));
     pack
 }
 
 #[test]
-fn what_was_not_kept_or_may_not_be_set_is_listed() {
+fn restore_lists_attributes_it_cannot_set() {
     let desk = desk();
     desk.store();
     clear(&desk);
@@ -136,23 +136,28 @@ fn what_was_not_kept_or_may_not_be_set_is_listed() {
             ("user.broken", Some("no Base64")),
         ] {
             let (name, value) = (name.to_owned(), value.map(str::to_owned));
-            index.members[0].attributes.push(Attribute { name, value });
+            index.members[0]
+                .attributes
+                .push(ExtendedAttribute { name, value });
         }
     });
     let wanted = ["system.posix_acl_access", "trusted.evil", "user.broken"];
     let wanted = wanted.map(|name| format!("attribute {name}"));
-    assert_eq!(pack.restoring(None).unwrap().files[0].not_restored, wanted);
+    assert_eq!(
+        pack.plan_restore(None).unwrap().files[0].not_restored,
+        wanted
+    );
     assert_eq!(pack.restore(None).unwrap().files[0].not_restored, wanted);
     assert!(value(&desk.root.join(LOG), "trusted.evil").is_none());
 }
 
 #[test]
-fn a_pack_from_elsewhere_gives_nobody_anything() {
+fn foreign_pack_restores_no_directory_modes_or_attributes() {
     let desk = desk();
     let tagged = set(&desk.root.join(LOG), "user.tag", b"1");
     desk.store();
     let elsewhere = Archive::open(&desk.root);
-    let pack = elsewhere.judge(Pack::open(&desk.pack).unwrap());
+    let pack = elsewhere.mark_foreign(Pack::open(&desk.pack).unwrap());
     let to = desk.dir.path().join("to");
     let restored = pack.restore(Some(&to)).unwrap();
     assert!(restored.dirs.is_empty());
@@ -162,7 +167,7 @@ fn a_pack_from_elsewhere_gives_nobody_anything() {
 }
 
 #[test]
-fn only_so_much_of_attributes_is_kept() {
+fn attribute_values_beyond_the_limit_are_not_stored() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     let file = File::create(&path).unwrap();
@@ -183,14 +188,14 @@ fn only_so_much_of_attributes_is_kept() {
 }
 
 #[test]
-fn an_index_of_an_older_program_is_read() {
+fn index_without_dirs_and_owners_is_read() {
     let desk = desk();
     let pack = desk.store().pack;
     let mut json = serde_json::to_value(&*pack.index).unwrap();
     json.as_object_mut().unwrap().remove("dirs").unwrap();
     let member = json["members"][0].as_object_mut().unwrap();
     member.remove("owner").unwrap();
-    let index: Index = serde_json::from_value(json).unwrap();
+    let index: PackIndex = serde_json::from_value(json).unwrap();
     assert!(index.fault(0..u64::MAX).is_none());
     assert!(index.dirs.is_empty() && index.members[0].owner.is_none());
     clear(&desk);
@@ -200,11 +205,11 @@ fn an_index_of_an_older_program_is_read() {
 }
 
 #[test]
-fn directories_without_a_file_are_refused() {
+fn index_with_directory_without_files_is_invalid() {
     let desk = desk();
     let pack = desk.store().pack;
     for path in ["", "..", "/etc", "projects/-other", LOG] {
-        let mut index = Index::clone(&pack.index);
+        let mut index = PackIndex::clone(&pack.index);
         index.dirs[0].path = path.into();
         let fault = index.fault(0..u64::MAX).unwrap();
         assert!(fault.contains("no file of it lies"), "{fault}");

@@ -3,8 +3,8 @@
 use super::*;
 
 #[test]
-fn cut_at_any_byte_the_last_whole_generation_is_read_and_gone_on_from() {
-    let desk = Desk::new();
+fn truncated_pack_opens_at_its_last_whole_generation() {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 2_000));
     desk.put(TODOS, "[1]");
     desk.store();
@@ -38,7 +38,7 @@ fn cut_at_any_byte_the_last_whole_generation_is_read_and_gone_on_from() {
         assert!(all(&pack, &pack.members()[0]) == *wanted, "{cut}");
         if cut % 389 == 0 {
             desk.store();
-            let pack = desk.same();
+            let pack = desk.assert_pack_matches_root();
             // Nothing that stood there was taken away.
             assert!(fs::read(&desk.pack).unwrap().starts_with(&whole[..cut]));
             assert_eq!(pack.torn, 0);
@@ -47,8 +47,8 @@ fn cut_at_any_byte_the_last_whole_generation_is_read_and_gone_on_from() {
 }
 
 #[test]
-fn a_flipped_bit_is_never_read_as_content() {
-    let desk = Desk::new();
+fn flipped_bits_are_never_read_as_content() {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 3_000));
     desk.put(TODOS, "[1]");
     desk.store();
@@ -63,11 +63,11 @@ fn a_flipped_bit_is_never_read_as_content() {
         let mut bytes = whole.clone();
         bytes[at] ^= 1 << (at % 8);
         fs::write(&desk.pack, &bytes).unwrap();
-        let mut verified = Verified::default();
-        verified.look(&desk.pack);
+        let mut verified = VerifyReport::default();
+        verified.verify_pack(&desk.pack);
         if verified.damaged.is_empty() {
             // Some bits of a frame's header mean nothing: all that was stored is still told.
-            desk.same();
+            desk.assert_pack_matches_root();
             harmless += usize::from(!checkpoint.contains(&at));
         }
         let Ok(pack) = Pack::open(&desk.pack) else {
@@ -88,8 +88,8 @@ fn a_flipped_bit_is_never_read_as_content() {
 }
 
 #[test]
-fn a_pack_of_another_version_is_refused_by_name() {
-    let desk = Desk::new();
+fn open_refuses_another_version() {
+    let desk = Fixture::new();
     desk.put(LOG, "{}\n");
     desk.put(TODOS, "[]");
     desk.store();
@@ -100,12 +100,12 @@ fn a_pack_of_another_version_is_refused_by_name() {
     let wanted = "s.pack has version 2 and this program reads version 1: a newer annals wrote it; update this one";
     assert!(error.ends_with(wanted), "{error}");
     // And nothing is written to it.
-    assert!(store(&desk.pack, &desk.contents(), now()).is_err());
+    assert!(update_pack(&desk.pack, &desk.contents(), now()).is_err());
 }
 
 #[test]
-fn a_pack_of_nothing_but_endings_is_given_up_on() {
-    let desk = Desk::new();
+fn open_gives_up_among_many_false_footers() {
+    let desk = Fixture::new();
     desk.put(LOG, "{}\n");
     desk.put(TODOS, "[]");
     desk.store();
@@ -124,8 +124,8 @@ fn a_pack_of_nothing_but_endings_is_given_up_on() {
 }
 
 /// A pack of a log of many frames and of ten sub-agents' logs.
-fn crowded() -> (Desk, Pack) {
-    let desk = Desk::new();
+fn crowded() -> (Fixture, Pack) {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 3 << 20));
     let mut contents = desk.contents();
     contents.files.truncate(1);
@@ -136,12 +136,12 @@ fn crowded() -> (Desk, Pack) {
         desk.put(&path, lines(agent, 4_000));
         contents.files.push((path.into(), true));
     }
-    let pack = store(&desk.pack, &contents, now()).unwrap().pack;
+    let pack = update_pack(&desk.pack, &contents, now()).unwrap().pack;
     (desk, pack)
 }
 
 #[test]
-fn a_flipped_bit_costs_the_frame_it_is_in_and_no_other_file() {
+fn flipped_bit_loses_only_its_own_frame() {
     let (desk, pack) = crowded();
     let whole = fs::read(&desk.pack).unwrap();
     for frame in &pack.index.frames {
@@ -150,7 +150,7 @@ fn a_flipped_bit_costs_the_frame_it_is_in_and_no_other_file() {
         fs::write(&desk.pack, &bytes).unwrap();
         let pack = Pack::open(&desk.pack).unwrap();
         let lost = |member: &Member| -> u64 {
-            let lost = pack.lost(member).into_iter();
+            let lost = pack.lost_ranges(member).into_iter();
             lost.map(|it| it.end - it.start).sum()
         };
         let lost: Vec<u64> = pack.members().iter().map(lost).collect();
@@ -160,11 +160,11 @@ fn a_flipped_bit_costs_the_frame_it_is_in_and_no_other_file() {
 }
 
 #[test]
-fn a_pack_cut_before_its_index_keeps_the_files_that_stood_well_before_the_cut() {
+fn salvage_of_truncated_pack_keeps_files_before_the_cut() {
     let (desk, pack) = crowded();
     let whole = fs::read(&desk.pack).unwrap();
     let mut most = 0;
-    for cut in (0..pack.index_at() as usize).step_by(997) {
+    for cut in (0..pack.index_offset() as usize).step_by(997) {
         fs::write(&desk.pack, &whole[..cut]).unwrap();
         let kept = match Pack::salvage(&desk.pack) {
             Ok(salvaged) => {
@@ -177,7 +177,7 @@ fn a_pack_cut_before_its_index_keeps_the_files_that_stood_well_before_the_cut() 
             Err(_) => 0,
         };
         let before = pack.members().iter().filter(|member| {
-            let end = |part: &Part| pack.index.frames[part.frame as usize].end();
+            let end = |part: &FrameRange| pack.index.frames[part.frame as usize].end();
             // What stands right before the cut may have waited for the next index.
             let enough = cut as u64 >= 8 << 10;
             enough
@@ -193,8 +193,8 @@ fn a_pack_cut_before_its_index_keeps_the_files_that_stood_well_before_the_cut() 
 }
 
 /// A pack of a log and of eight sub-agents' logs, all of them small.
-fn many_small() -> (Desk, Contents, Pack) {
-    let desk = Desk::new();
+fn many_small() -> (Fixture, PackContents, Pack) {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 500));
     let mut contents = desk.contents();
     contents.files.truncate(1);
@@ -205,7 +205,7 @@ fn many_small() -> (Desk, Contents, Pack) {
         desk.put(&path, lines(agent, 150));
         contents.files.push((path.into(), true));
     }
-    let pack = store(&desk.pack, &contents, now()).unwrap().pack;
+    let pack = update_pack(&desk.pack, &contents, now()).unwrap().pack;
     (desk, contents, pack)
 }
 
@@ -214,19 +214,19 @@ fn a_pack_of_many_small_files_cut_anywhere_loses_no_file_that_ended_well_before_
     let (desk, contents, pack) = many_small();
     let whole = fs::read(&desk.pack).unwrap();
     let ends = pack.members().iter().map(|member| {
-        let end = |part: &Part| pack.index.frames[part.frame as usize].end() as usize;
+        let end = |part: &FrameRange| pack.index.frames[part.frame as usize].end() as usize;
         member.parts.iter().map(end).max().unwrap()
     });
     let mut ends: Vec<usize> = ends.collect();
     ends.sort_unstable();
-    for cut in pack::HEADER..pack.index_at() as usize {
+    for cut in pack::HEADER..pack.index_offset() as usize {
         fs::write(&desk.pack, &whole[..cut]).unwrap();
         // Behind each file stands a checkpoint, so what is lost is the last one at most.
         let before = ends.iter().filter(|end| **end <= cut).count();
         let kept = match Pack::salvage(&desk.pack) {
             Err(_) => 0,
             Ok(salvaged) if salvaged.pack.index.checkpoint => {
-                assert!(salvaged.wrong.is_some(), "{cut}");
+                assert!(salvaged.damage.is_some(), "{cut}");
                 let opened = Pack::open(&desk.pack).unwrap();
                 let told = opened.lost_end().unwrap().to_string();
                 assert!(
@@ -246,7 +246,7 @@ fn a_pack_of_many_small_files_cut_anywhere_loses_no_file_that_ended_well_before_
     // The next to write takes from the root what is lost, says so, and leaves all bytes where they are.
     let cut = ends[ends.len() / 2] + 900;
     fs::write(&desk.pack, &whole[..cut]).unwrap();
-    let stored = store(&desk.pack, &contents, now()).unwrap();
+    let stored = update_pack(&desk.pack, &contents, now()).unwrap();
     assert!(stored.lost_end.is_some() && !stored.unchanged);
     assert!(stored.pack.lost_end().is_none());
     assert_eq!(stored.pack.members().len(), ends.len());
@@ -255,7 +255,7 @@ fn a_pack_of_many_small_files_cut_anywhere_loses_no_file_that_ended_well_before_
 
 #[test]
 fn checkpoints_take_little_of_a_large_pack() {
-    let desk = Desk::new();
+    let desk = Fixture::new();
     let mut contents = desk.contents();
     contents.files.clear();
     for agent in 0..40 {
@@ -265,14 +265,14 @@ fn checkpoints_take_little_of_a_large_pack() {
         desk.put(&path, lines(agent, 1 << 20));
         contents.files.push((path.into(), true));
     }
-    let pack = store(&desk.pack, &contents, now()).unwrap().pack;
+    let pack = update_pack(&desk.pack, &contents, now()).unwrap().pack;
     let used: u64 = pack
         .index
         .frames
         .iter()
         .map(|frame| u64::from(frame.bytes))
         .sum();
-    let checkpoints = pack.index_at() - pack::HEADER as u64 - used;
+    let checkpoints = pack.index_offset() - pack::HEADER as u64 - used;
     assert!(
         checkpoints * 30 < pack.bytes,
         "{checkpoints} of {}",

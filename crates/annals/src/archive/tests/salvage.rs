@@ -4,7 +4,7 @@ use super::*;
 
 /// Damages a pack, and opens it all the same.
 #[track_caller]
-fn salvaged(desk: &Desk, damage: impl FnOnce(&mut Vec<u8>)) -> Salvaged {
+fn salvaged(desk: &Fixture, damage: impl FnOnce(&mut Vec<u8>)) -> Salvaged {
     let mut bytes = fs::read(&desk.pack).unwrap();
     damage(&mut bytes);
     fs::write(&desk.pack, bytes).unwrap();
@@ -12,20 +12,20 @@ fn salvaged(desk: &Desk, damage: impl FnOnce(&mut Vec<u8>)) -> Salvaged {
 }
 
 /// A pack of one small session as the first programs wrote it: with one index.
-fn with_one_index() -> (Desk, Vec<u8>) {
-    let desk = Desk::new();
+fn with_one_index() -> (Fixture, Vec<u8>) {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 3_000));
     desk.put(TODOS, "[1]");
     desk.store();
     let mut whole = fs::read(&desk.pack).unwrap();
     whole.truncate(second_index(&whole));
     fs::write(&desk.pack, &whole).unwrap();
-    desk.same();
+    desk.assert_pack_matches_root();
     (desk, whole)
 }
 
 #[test]
-fn a_flipped_bit_anywhere_outside_of_frames_strands_no_session() {
+fn salvage_survives_any_flipped_bit_outside_of_frames() {
     let (desk, whole) = with_one_index();
     let pack = Pack::open(&desk.pack).unwrap();
     let frames = pack.index.frames.iter().map(Frame::end).max().unwrap() as usize;
@@ -35,7 +35,7 @@ fn a_flipped_bit_anywhere_outside_of_frames_strands_no_session() {
         fs::write(&desk.pack, &bytes).unwrap();
         let salvaged = Pack::salvage(&desk.pack).unwrap_or_else(|error| panic!("{at}: {error}"));
         assert!(
-            salvaged.wrong.is_some() || Pack::open(&desk.pack).is_ok(),
+            salvaged.damage.is_some() || Pack::open(&desk.pack).is_ok(),
             "{at}"
         );
         let wanted = fs::read(desk.root.join(LOG)).unwrap();
@@ -47,48 +47,48 @@ fn a_flipped_bit_anywhere_outside_of_frames_strands_no_session() {
 }
 
 #[test]
-fn one_of_two_indexes_is_enough() {
-    let desk = Desk::new();
+fn pack_opens_with_one_of_two_indexes() {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 3_000));
     desk.put(TODOS, "[1]");
     let whole = desk.store().pack.bytes as usize;
     let opened = salvaged(&desk, |bytes| bytes[whole - 200..].fill(0));
-    assert_eq!(opened.wrong, None);
+    assert_eq!(opened.damage, None);
     assert!(opened.pack.torn > 0);
     assert!(!verify(&opened.pack).is_empty(), "it is told all the same");
-    desk.same();
+    desk.assert_pack_matches_root();
     // The next to write makes it whole.
     assert!(!desk.store().unchanged);
-    assert_eq!(desk.same().torn, 0);
+    assert_eq!(desk.assert_pack_matches_root().torn, 0);
     // Nor is damage to the other one left as it is.
     let opened = salvaged(&desk, |bytes| {
         let at = second_index(bytes);
         bytes[at - 100] ^= 1;
     });
-    assert_eq!((opened.wrong, opened.pack.torn), (None, 0));
+    assert_eq!((opened.damage, opened.pack.torn), (None, 0));
     assert_eq!(verify(&opened.pack).len(), 1);
     desk.store();
-    assert_eq!(verify(&desk.same()), []);
+    assert_eq!(verify(&desk.assert_pack_matches_root()), []);
 }
 
 #[test]
-fn a_header_that_is_gone_is_told_and_done_without() {
-    let desk = Desk::new();
+fn salvage_opens_a_pack_without_its_header() {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 3_000));
     desk.put(TODOS, "[1]");
     desk.store();
     let opened = salvaged(&desk, |bytes| bytes[..pack::HEADER].fill(0));
-    assert_eq!(opened.wrong.as_deref(), Some("its header is damaged"));
+    assert_eq!(opened.damage.as_deref(), Some("its header is damaged"));
     assert!(all(&opened.pack, &opened.pack.members()[0]) == lines(1, 3_000));
 }
 
 #[test]
-fn a_pack_of_a_newer_version_is_not_taken_for_a_damaged_one() {
-    let desk = Desk::new();
+fn salvage_refuses_a_newer_version() {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 3_000));
     desk.put(TODOS, "[1]");
     desk.store();
-    let lie = |index: &mut Index| index.version = 2;
+    let lie = |index: &mut PackIndex| index.version = 2;
     forge(&desk, lie);
     let mut bytes = fs::read(&desk.pack).unwrap();
     bytes[12] = 2;
@@ -98,8 +98,8 @@ fn a_pack_of_a_newer_version_is_not_taken_for_a_damaged_one() {
 }
 
 #[test]
-fn of_a_log_with_a_lost_frame_the_rest_is_put_back_and_told() {
-    let desk = Desk::new();
+fn restore_salvaged_restores_a_log_without_its_lost_frame() {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 3 << 20));
     desk.put(TODOS, "[1]");
     let pack = desk.store().pack;
@@ -109,14 +109,14 @@ fn of_a_log_with_a_lost_frame_the_rest_is_put_back_and_told() {
         bytes[frame.at as usize + 1_000..][..100].fill(7);
     });
     let pack = opened.pack;
-    let lost = pack.lost(&pack.members()[0]);
+    let lost = pack.lost_ranges(&pack.members()[0]);
     assert_eq!(lost, vec![1 << 20..2 << 20]);
     let there = desk.dir.path().join("there");
     assert!(pack.restore(Some(&there)).is_err());
     assert!(!there.join(LOG).exists());
     let done = pack.restore_salvaged(Some(&there)).unwrap();
-    let fates: Vec<Fate> = done.files.iter().map(|file| file.fate).collect();
-    assert_eq!(fates, [Fate::Partial, Fate::New]);
+    let fates: Vec<RestoreOutcome> = done.files.iter().map(|file| file.fate).collect();
+    assert_eq!(fates, [RestoreOutcome::Partial, RestoreOutcome::New]);
     assert_eq!(done.files[0].lost, [(1 << 20, 1 << 20)]);
     assert_eq!(done.bytes(), wanted.len() as u64 - (1 << 20) + 3);
     assert_eq!(done.damaged().count(), 1);
@@ -129,8 +129,8 @@ fn of_a_log_with_a_lost_frame_the_rest_is_put_back_and_told() {
 
 /// An empty log would be taken for one in which nothing was ever said, and a part of a document for all.
 #[test]
-fn of_what_is_lost_nothing_is_put_back() {
-    let desk = Desk::new();
+fn restore_salvaged_refuses_when_all_is_lost() {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 3_000));
     desk.put(TODOS, "[1]");
     let frames = desk.store().pack.index.frames.clone();
@@ -140,7 +140,7 @@ fn of_what_is_lost_nothing_is_put_back() {
         }
     });
     let there = desk.dir.path().join("there");
-    let plan = opened.pack.salvaging(Some(&there)).unwrap();
+    let plan = opened.pack.plan_salvage(Some(&there)).unwrap();
     assert!(plan.is_lost());
     assert_eq!((plan.bytes(), plan.damaged().count()), (0, 2));
     let refused = opened.pack.restore_salvaged(Some(&there)).unwrap_err();
@@ -151,8 +151,8 @@ fn of_what_is_lost_nothing_is_put_back() {
 
 /// The index that was replaced still tells of the frame that the newest one takes the place of.
 #[test]
-fn of_a_log_whose_newest_frame_is_lost_the_state_before_is_put_back_and_told() {
-    let desk = Desk::new();
+fn restore_salvaged_uses_the_previous_index_for_lost_frames() {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 300_000));
     desk.put(TODOS, "[1]");
     let before = desk.store().pack;
@@ -177,14 +177,17 @@ fn of_a_log_whose_newest_frame_is_lost_the_state_before_is_put_back_and_told() {
     // However frames are laid out, what was there before the last growth is.
     assert!(got.starts_with(&whole) || got == whole, "{log:?}");
     let todos = &done.files[1];
-    assert_eq!((todos.fate, todos.earlier.is_some()), (Fate::Earlier, true));
+    assert_eq!(
+        (todos.fate, todos.earlier.is_some()),
+        (RestoreOutcome::Earlier, true)
+    );
     assert_eq!(fs::read(there.join(TODOS)).unwrap(), b"[1]");
     // What is whole is put back as it is.
-    let sound = Desk::new();
+    let sound = Fixture::new();
     sound.put(LOG, lines(1, 3_000));
     sound.put(TODOS, "[1]");
     sound.store();
-    let plan = sound.store().pack.salvaging(Some(&there.join("other")));
+    let plan = sound.store().pack.plan_salvage(Some(&there.join("other")));
     assert!(
         plan.unwrap()
             .files
@@ -195,14 +198,14 @@ fn of_a_log_whose_newest_frame_is_lost_the_state_before_is_put_back_and_told() {
 
 /// A log that was cut is kept as it was before, and more can be read of that.
 #[test]
-fn of_a_log_that_was_replaced_the_version_before_is_put_back() {
-    let desk = Desk::new();
+fn restore_salvaged_uses_the_earlier_version_of_a_log() {
+    let desk = Fixture::new();
     desk.put(LOG, lines(1, 30_000));
     desk.put(TODOS, "[1]");
     let old = desk.store().pack.index.frames.clone();
     desk.put(LOG, lines(9, 20_000));
     let pack = desk.store().pack;
-    assert_eq!(pack.earlier().len(), 1);
+    assert_eq!(pack.earlier_versions().len(), 1);
     let fresh = pack.index.frames.iter().filter(|it| !old.contains(it));
     let fresh: Vec<Frame> = fresh.copied().collect();
     let opened = salvaged(&desk, |bytes| {
@@ -212,7 +215,7 @@ fn of_a_log_that_was_replaced_the_version_before_is_put_back() {
     });
     let there = desk.dir.path().join("there");
     let done = opened.pack.restore_salvaged(Some(&there)).unwrap();
-    assert_eq!(done.files[0].fate, Fate::Earlier);
-    assert_eq!(done.files[0].earlier, pack.earlier()[0].until);
+    assert_eq!(done.files[0].fate, RestoreOutcome::Earlier);
+    assert_eq!(done.files[0].earlier, pack.earlier_versions()[0].until);
     assert!(fs::read(there.join(LOG)).unwrap() == lines(1, 30_000));
 }

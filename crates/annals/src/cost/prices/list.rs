@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use super::name::LONGEST;
-use super::row::{Column, Row, brief};
+use super::name::MAX_NAME_LEN;
+use super::row::{PriceColumn, PriceRow, brief};
 
-/// The list that comes with the library, sorted by [`spelled`] names.
+/// The list that comes with the library, sorted by [`normalize`] names.
 const BUILT_IN: &str = include_str!("../../../data/prices.csv");
 
 /// What is wrong in a price list, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct PriceFault {
+pub struct PriceError {
     /// The line, from 1.
     pub line: usize,
     /// The character of the line, from 1.
@@ -23,17 +23,17 @@ pub struct PriceFault {
     pub what: String,
 }
 
-impl fmt::Display for PriceFault {
+impl fmt::Display for PriceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.line, self.column, self.what)
     }
 }
 
 /// The rows of one list by the spelled names of their models.
-pub(super) type Rows = BTreeMap<String, Vec<Row>>;
+pub(super) type Rows = BTreeMap<String, Vec<PriceRow>>;
 
 /// One name for all spellings: without capitals, and with dashes for dots.
-pub(super) fn spelled(name: &str) -> String {
+pub(super) fn normalize(name: &str) -> String {
     let plain = |byte: char| match byte.to_ascii_lowercase() {
         '.' => '-',
         other => other,
@@ -42,7 +42,7 @@ pub(super) fn spelled(name: &str) -> String {
 }
 
 /// The rows of the built-in list for a spelled name. Looks at a few lines only.
-pub(super) fn built_in(name: &str) -> Vec<Row> {
+pub(super) fn built_in(name: &str) -> Vec<PriceRow> {
     let start = first_line_of(name);
     let Some(rest) = BUILT_IN.get(start..) else {
         return Vec::new();
@@ -68,15 +68,15 @@ pub(super) fn all_built_in() -> Rows {
     let lines = BUILT_IN.lines().enumerate();
     for (at, line) in lines.skip(BUILT_IN.lines().count() - body().lines().count()) {
         let row = built_in_row(line, at + 1);
-        rows.entry(spelled(&row.model)).or_default().push(row);
+        rows.entry(normalize(&row.model)).or_default().push(row);
     }
     rows
 }
 
 /// A line of the built-in list. A test reads all of them as strictly as a user's.
-fn built_in_row(line: &str, number: usize) -> Row {
-    let mut row = Row::new(None, number);
-    for (column, field) in Column::ALL.into_iter().zip(line.split(',')) {
+fn built_in_row(line: &str, number: usize) -> PriceRow {
+    let mut row = PriceRow::new(None, number);
+    for (column, field) in PriceColumn::ALL.into_iter().zip(line.split(',')) {
         _ = row.set(column, field);
     }
     row
@@ -126,7 +126,7 @@ fn compare(listed: &str, spelled: &str) -> Ordering {
 }
 
 /// The text of a list; the fault tells where it ends to be one.
-pub(super) fn text(bytes: &[u8]) -> Result<&str, PriceFault> {
+pub(super) fn decode_utf8(bytes: &[u8]) -> Result<&str, PriceError> {
     std::str::from_utf8(bytes).map_err(|error| {
         let (good, bad) = bytes.split_at(error.valid_up_to());
         let line = good
@@ -140,7 +140,7 @@ pub(super) fn text(bytes: &[u8]) -> Result<&str, PriceFault> {
             }
             _ => "the list is UTF-16; save it as UTF-8".to_owned(),
         };
-        PriceFault {
+        PriceError {
             line: 1 + memchr::memchr_iter(b'\n', good).count(),
             // The byte order mark is no character of the list.
             column: 1 + String::from_utf8_lossy(line)
@@ -153,7 +153,7 @@ pub(super) fn text(bytes: &[u8]) -> Result<&str, PriceFault> {
 }
 
 /// Reads a list of a user's, and tells all that is wrong with it.
-pub(super) fn parse(text: &str, file: &Arc<str>) -> Result<Rows, Vec<PriceFault>> {
+pub(super) fn parse(text: &str, file: &Arc<str>) -> Result<Rows, Vec<PriceError>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = Reader::default();
     for (at, line) in text.lines().enumerate() {
@@ -180,25 +180,25 @@ pub(super) fn parse(text: &str, file: &Arc<str>) -> Result<Rows, Vec<PriceFault>
 #[derive(Default)]
 struct Reader {
     /// What each field of a row is; `None` is a column that there is not.
-    columns: Vec<Option<Column>>,
+    columns: Vec<Option<PriceColumn>>,
     rows: Rows,
     /// Where each row stands that has been read.
     known: HashMap<String, usize>,
-    faults: Vec<PriceFault>,
+    faults: Vec<PriceError>,
     /// Without a first line that makes sense, no row does.
     lost: bool,
 }
 
 impl Reader {
     fn fault(&mut self, line: usize, column: usize, what: String) {
-        self.faults.push(PriceFault { line, column, what });
+        self.faults.push(PriceError { line, column, what });
     }
 
     fn head(&mut self, line: usize, fields: &[Field]) {
         for field in fields {
-            let mut column = Column::by_name(&field.text);
+            let mut column = PriceColumn::by_name(&field.text);
             if column.is_none() {
-                let names = Column::ALL.map(Column::name).join(", ");
+                let names = PriceColumn::ALL.map(PriceColumn::name).join(", ");
                 let name = brief(&field.text);
                 let what = format!("there is no column `{name}`; there are {names}");
                 self.fault(line, field.column, what);
@@ -209,7 +209,7 @@ impl Reader {
             }
             self.columns.push(column);
         }
-        if !self.columns.contains(&Some(Column::Model)) {
+        if !self.columns.contains(&Some(PriceColumn::Model)) {
             // Other unknown columns are likely prices: a list without its first line.
             self.faults.clear();
             let other = match fields.first() {
@@ -232,7 +232,7 @@ impl Reader {
             self.fault(line, column, what);
             return;
         }
-        let mut row = Row::new(Some(file.clone()), line);
+        let mut row = PriceRow::new(Some(file.clone()), line);
         let mut places = HashMap::new();
         for (column, field) in self.columns.clone().into_iter().zip(fields) {
             let Some(column) = column else { continue };
@@ -241,33 +241,37 @@ impl Reader {
                 self.fault(line, field.column, format!("{}: {what}", column.name()));
             }
         }
-        let place = |column: Column| places.get(column.name()).copied().unwrap_or(1);
+        let place = |column: PriceColumn| places.get(column.name()).copied().unwrap_or(1);
         if row.model.is_empty() {
-            self.fault(line, place(Column::Model), "the model is missing".into());
+            self.fault(
+                line,
+                place(PriceColumn::Model),
+                "the model is missing".into(),
+            );
         }
-        if row.model.len() > LONGEST {
-            let what = format!("the model's name is longer than {LONGEST} bytes");
-            self.fault(line, place(Column::Model), what);
+        if row.model.len() > MAX_NAME_LEN {
+            let what = format!("the model's name is longer than {MAX_NAME_LEN} bytes");
+            self.fault(line, place(PriceColumn::Model), what);
         }
         // A field that could not be read has been told of.
         if self.faults.len() == before {
-            self.whole(&row, place);
+            self.check_row(&row, place);
         }
         if self.faults.len() == before {
-            let key = spelled(&row.model);
+            let key = normalize(&row.model);
             self.rows.entry(key).or_default().push(row);
         }
     }
 
     /// Looks at a row whose fields are fine.
-    fn whole(&mut self, row: &Row, place: impl Fn(Column) -> usize) {
+    fn check_row(&mut self, row: &PriceRow, place: impl Fn(PriceColumn) -> usize) {
         let prices = [
-            (Column::Input, row.input.is_some()),
-            (Column::Output, row.output.is_some()),
-            (Column::CacheWrite5m, row.cache_write_5m.is_some()),
-            (Column::CacheWrite1h, row.cache_write_1h.is_some()),
-            (Column::CacheRead, row.cache_read.is_some()),
-            (Column::WebSearch, row.web_search.is_some()),
+            (PriceColumn::Input, row.input.is_some()),
+            (PriceColumn::Output, row.output.is_some()),
+            (PriceColumn::CacheWrite5m, row.cache_write_5m.is_some()),
+            (PriceColumn::CacheWrite1h, row.cache_write_1h.is_some()),
+            (PriceColumn::CacheRead, row.cache_read.is_some()),
+            (PriceColumn::WebSearch, row.web_search.is_some()),
         ];
         if row.same_as.is_some() {
             if let Some((column, _)) = prices.into_iter().find(|(_, given)| *given) {
@@ -282,10 +286,10 @@ impl Reader {
                 }
             }
         }
-        let key = format!("{} {:?}", spelled(&row.model), row.place());
+        let key = format!("{} {:?}", normalize(&row.model), row.sort_key());
         if let Some(first) = self.known.insert(key, row.line) {
             let what = format!("the same model, day, context and pace as in line {first}");
-            self.fault(row.line, place(Column::Model), what);
+            self.fault(row.line, place(PriceColumn::Model), what);
         }
     }
 }
@@ -336,14 +340,17 @@ mod tests {
     }
 
     #[test]
-    fn the_built_in_list_is_as_strict_as_a_users() {
+    fn built_in_list_passes_user_list_checks() {
         let rows = parse(BUILT_IN, &"prices.csv".into()).unwrap();
         assert!(rows.len() > 400, "{}", rows.len());
-        let fields: Vec<&str> = Column::ALL.map(Column::name).to_vec();
+        let fields: Vec<&str> = PriceColumn::ALL.map(PriceColumn::name).to_vec();
         assert!(BUILT_IN.contains(&format!("\n{}\n", fields.join(","))));
         // What bisection and the plain reader of its lines rely on.
         assert!(!BUILT_IN.contains(['"', '\r']) && BUILT_IN.ends_with('\n'));
-        let names: Vec<String> = body().lines().map(|line| spelled(name_in(line))).collect();
+        let names: Vec<String> = body()
+            .lines()
+            .map(|line| normalize(name_in(line)))
+            .collect();
         assert!(names.is_sorted());
         let mut unmarked = rows.clone();
         for row in unmarked.values_mut().flatten() {
@@ -368,13 +375,13 @@ mod tests {
             let known = row
                 .same_as
                 .as_ref()
-                .is_none_or(|name| rows.contains_key(&spelled(name)));
+                .is_none_or(|name| rows.contains_key(&normalize(name)));
             assert!(known, "{row:?}");
         }
     }
 
     #[test]
-    fn rows_are_written_as_they_are_read() {
+    fn rows_round_trip_through_csv() {
         for line in body().lines() {
             assert_eq!(built_in_row(line, 0).to_csv(), line);
         }
@@ -389,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn all_faults_are_told_with_their_places() {
+    fn parse_reports_all_errors_with_positions() {
         let text =
             "\u{feff}# mine\nmodel,input,output,from,pace,above,us_percent,cache_raed,input\r\n";
         let text = format!(
@@ -430,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_would_never_be_found_is_a_fault() {
+    fn model_name_over_200_bytes_is_an_error() {
         let list = |len| format!("model,input,output\n{},1,2\n", "x".repeat(len));
         assert!(parse(&list(200), &"mine.csv".into()).is_ok());
         assert_eq!(
@@ -440,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_without_its_first_line_is_told_once() {
+    fn missing_header_is_reported_once() {
         let one = "1:1: the first line must name the columns, `model` among them";
         assert_eq!(faults("claude-x,1,2\nclaude-y,3,4\n"), [one]);
         assert_eq!(
@@ -450,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_other_programs_are_read_or_told_apart() {
+    fn lists_of_other_programs_are_read_or_rejected() {
         let list = "\u{feff}model,input,output\r\nmine,1,2\r\n";
         assert!(
             parse(list, &"mine.csv".into())
@@ -477,8 +484,8 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_told_with_their_place() {
-        let fault = |bytes: &[u8]| text(bytes).expect_err("no text").to_string();
+    fn invalid_utf8_is_reported_with_position() {
+        let fault = |bytes: &[u8]| decode_utf8(bytes).expect_err("no text").to_string();
         assert_eq!(
             fault(b"\xef\xbb\xbfmodel,input\r\n\xc3\xbcx\xe9,1"),
             "2:3: the byte 0xe9 is no UTF-8; save the list as UTF-8"
@@ -491,11 +498,11 @@ mod tests {
             fault(b"\xff\xfem\0o\0"),
             "1:1: the list is UTF-16; save it as UTF-8"
         );
-        assert_eq!(text("ü".as_bytes()), Ok("ü"));
+        assert_eq!(decode_utf8("ü".as_bytes()), Ok("ü"));
     }
 
     #[test]
-    fn another_name_has_no_prices() {
+    fn alias_with_prices_is_an_error() {
         let head = "model,same_as,input,output\n";
         assert_eq!(
             faults(&format!("{head}mine,gpt-5,1,\n")),

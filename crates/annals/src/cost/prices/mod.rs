@@ -5,9 +5,9 @@
 
 mod list;
 mod name;
-mod near;
-mod over;
+mod overrides;
 mod row;
+mod suggest;
 mod tariff;
 #[cfg(test)]
 mod tests;
@@ -18,21 +18,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::civil::Date;
 
 use crate::error::{Error, Result};
-use crate::model::{Money, Pace, SYNTHETIC, Terms, Usage};
+use crate::model::{BillingTerms, Money, SYNTHETIC, ServiceTier, Usage};
 
 use super::Charge;
-use list::{Rows, spelled};
-use name::{LONGEST, Simpler, WIDE};
-use over::laid_over;
-use tariff::{Tariff, first_day, holding};
+use list::{Rows, normalize};
+use name::{LONG_CONTEXT_SUFFIX, MAX_NAME_LEN, NameSimplifier};
+use overrides::apply_overrides;
+use tariff::{Tariff, first_day, row_in_effect};
 
-pub use list::PriceFault;
-pub use row::{Column, Row};
+pub use list::PriceError;
+pub use row::{PriceColumn, PriceRow};
 
 /// Which of two prices counts: that of the tokens, or the one that the log recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Mode {
+pub enum PriceMode {
     /// By tokens; what was recorded where there are no tokens, or no price for them.
     #[default]
     Auto,
@@ -61,7 +61,7 @@ struct Memo {
 /// How a name was found in the price list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Match {
+pub struct PriceMatch {
     /// The name that was asked for.
     pub asked: String,
     /// The model's name in the list.
@@ -71,20 +71,24 @@ pub struct Match {
     /// What was done to the name until the list had it, in words.
     pub steps: Vec<String>,
     /// All rows of the model: by pace, then by day, then by context.
-    pub rows: Vec<Row>,
+    pub rows: Vec<PriceRow>,
 }
 
-impl Match {
+impl PriceMatch {
     /// The row that holds on a day; without a day, the newest.
-    pub fn row(&self, on: Option<Date>, pace: Pace, context: u64) -> Option<&Row> {
+    pub fn row(&self, on: Option<Date>, pace: ServiceTier, context: u64) -> Option<&PriceRow> {
         let day = on.map_or(i64::MAX, first_day);
-        let place = |row: &Row| (row.pace, row.from.map_or(i64::MIN, first_day), row.above);
-        holding(&self.rows, place, day, pace, context)
+        let place = |row: &PriceRow| (row.tier, row.from.map_or(i64::MIN, first_day), row.above);
+        row_in_effect(&self.rows, place, day, pace, context)
     }
 
     /// The context window, in tokens.
     pub fn context(&self) -> Option<u64> {
-        match self.asked.to_ascii_lowercase().contains(WIDE) {
+        match self
+            .asked
+            .to_ascii_lowercase()
+            .contains(LONG_CONTEXT_SUFFIX)
+        {
             true => Some(1_000_000),
             false => self.rows.iter().rev().find_map(|row| row.context),
         }
@@ -106,17 +110,17 @@ impl Prices {
     ///
     /// Of a replaced row it keeps what is no price of a token: the provider, the context window, the price of searches
     /// and that of the United States.
-    pub fn with(mut self, text: &str, name: &str) -> Result<Self> {
-        let faulty = |faults: Vec<PriceFault>| faulty(name, faults);
+    pub fn with_list(mut self, text: &str, name: &str) -> Result<Self> {
+        let faulty = |faults: Vec<PriceError>| invalid_list(name, faults);
         let rows = list::parse(text, &name.into()).map_err(faulty)?;
         self.own.push(rows);
         self.memo = Mutex::default();
         let rows = self.own.last().into_iter().flat_map(BTreeMap::values);
-        let unknown = |row: &&Row| row.same_as.is_some() && self.find(&row.model).is_none();
-        let mut faults: Vec<PriceFault> = rows
+        let unknown = |row: &&PriceRow| row.same_as.is_some() && self.find(&row.model).is_none();
+        let mut faults: Vec<PriceError> = rows
             .flatten()
             .filter(unknown)
-            .map(|row| PriceFault {
+            .map(|row| PriceError {
                 line: row.line,
                 column: 1,
                 what: format!(
@@ -133,16 +137,16 @@ impl Prices {
         }
     }
 
-    /// Lays a user's list over these prices, as [`Prices::with`] does, from the bytes of a file.
-    pub fn with_bytes(self, bytes: &[u8], name: &str) -> Result<Self> {
-        match list::text(bytes) {
-            Ok(text) => self.with(text, name),
-            Err(fault) => Err(faulty(name, vec![fault])),
+    /// Lays a user's list over these prices, as [`Prices::with_list`] does, from the bytes of a file.
+    pub fn with_list_bytes(self, bytes: &[u8], name: &str) -> Result<Self> {
+        match list::decode_utf8(bytes) {
+            Ok(text) => self.with_list(text, name),
+            Err(fault) => Err(invalid_list(name, vec![fault])),
         }
     }
 
     /// What a response cost; `None` if nobody knows.
-    pub fn cost(&self, charge: &Charge, mode: Mode) -> Option<Money> {
+    pub fn cost(&self, charge: &Charge, mode: PriceMode) -> Option<Money> {
         let model = charge.source.model.as_ref();
         if model.is_some_and(|model| Prices::is_free(model)) {
             return Some(Money::ZERO);
@@ -155,23 +159,25 @@ impl Prices {
         // Who recorded a cost and no tokens had some.
         let untold = || charge.usage.is_zero() && recorded.is_some_and(|cost| cost > Money::ZERO);
         match mode {
-            Mode::Tokens if untold() => None,
-            Mode::Tokens => by_tokens(),
-            Mode::Recorded => recorded,
-            Mode::Auto if charge.usage.is_zero() => recorded.or_else(by_tokens),
-            Mode::Auto => by_tokens().or(recorded),
+            PriceMode::Tokens if untold() => None,
+            PriceMode::Tokens => by_tokens(),
+            PriceMode::Recorded => recorded,
+            PriceMode::Auto if charge.usage.is_zero() => recorded.or_else(by_tokens),
+            PriceMode::Auto => by_tokens().or(recorded),
         }
     }
 
     /// What tokens of a model cost at today's price; `None` if the model is not listed.
-    pub fn cost_of(&self, usage: &Usage, model: &str) -> Option<Money> {
+    pub fn cost_today(&self, usage: &Usage, model: &str) -> Option<Money> {
         self.tariff(&model.into())?
-            .cost(usage, Terms::default(), None)
+            .cost(usage, BillingTerms::default(), None)
     }
 
     /// The cost of several responses. Those without a price are left out.
     pub fn total(&self, charges: &[Charge]) -> Money {
-        let costs = charges.iter().filter_map(|it| self.cost(it, Mode::Auto));
+        let costs = charges
+            .iter()
+            .filter_map(|it| self.cost(it, PriceMode::Auto));
         costs.sum()
     }
 
@@ -186,7 +192,7 @@ impl Prices {
     }
 
     /// Finds a model in the lists by any of its names. One above 200 bytes is no name of a model.
-    pub fn find(&self, asked: &str) -> Option<Match> {
+    pub fn find(&self, asked: &str) -> Option<PriceMatch> {
         // A name may stand for another, which may stand for a third: no list of a person's goes further.
         const HOPS: usize = 4;
         let mut steps = Vec::new();
@@ -195,7 +201,7 @@ impl Prices {
             match self.listed(&name, &mut steps)? {
                 Listed::Model(rows) => {
                     let first = rows.first()?;
-                    return Some(Match {
+                    return Some(PriceMatch {
                         asked: asked.to_owned(),
                         model: first.model.clone(),
                         provider: first.provider.clone(),
@@ -210,7 +216,7 @@ impl Prices {
     }
 
     /// All rows: by model, then by pace, day and context. Names that stand for others are among them.
-    pub fn rows(&self) -> Vec<Row> {
+    pub fn rows(&self) -> Vec<PriceRow> {
         // Each model's rows are at hand: looking them up one by one would count the list's lines for each.
         let mut all = list::all_built_in();
         for name in self.own.iter().flat_map(BTreeMap::keys) {
@@ -218,13 +224,13 @@ impl Prices {
                 all.insert(name.clone(), Vec::new());
             }
         }
-        let laid = |(name, rows): (String, Vec<Row>)| self.with_own(&name, rows);
+        let laid = |(name, rows): (String, Vec<PriceRow>)| self.with_own(&name, rows);
         all.into_iter().flat_map(laid).collect()
     }
 
     /// The listed names that are most like one that is not listed.
-    pub fn nearest(&self, asked: &str) -> Vec<String> {
-        let Some(mut simpler) = Simpler::of(asked) else {
+    pub fn suggest(&self, asked: &str) -> Vec<String> {
+        let Some(mut simpler) = NameSimplifier::new(asked) else {
             return Vec::new();
         };
         let mut wanted = vec![simpler.name().to_owned()];
@@ -234,13 +240,13 @@ impl Prices {
         let models = self.rows().into_iter().filter(|row| row.same_as.is_none());
         let mut names: Vec<String> = models.map(|row| row.model).collect();
         names.dedup();
-        near::nearest(&wanted, names)
+        suggest::suggest(&wanted, names)
     }
 
     fn tariff(&self, model: &Arc<str>) -> Option<Arc<Tariff>> {
         // Logs may name any number of models.
         const KEPT: usize = 4096;
-        if model.len() > LONGEST {
+        if model.len() > MAX_NAME_LEN {
             return None;
         }
         let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
@@ -253,7 +259,7 @@ impl Prices {
             Some(known) => known.clone(),
             None => {
                 let found = self.find(model);
-                let tariff = found.map(|found| Arc::new(Tariff::of(&found.rows)));
+                let tariff = found.map(|found| Arc::new(Tariff::new(&found.rows)));
                 if memo.known.len() >= KEPT {
                     memo.known.clear();
                 }
@@ -267,9 +273,9 @@ impl Prices {
 
     /// The model of a name, or the name that it stands for, after as few steps as it takes.
     fn listed(&self, asked: &str, steps: &mut Vec<String>) -> Option<Listed> {
-        let mut simpler = Simpler::of(asked)?;
+        let mut simpler = NameSimplifier::new(asked)?;
         loop {
-            let rows = self.rows_of(&spelled(simpler.name()));
+            let rows = self.rows_of(&normalize(simpler.name()));
             if let Some(first) = rows.first() {
                 let shown = if steps.is_empty() {
                     asked
@@ -293,21 +299,21 @@ impl Prices {
     }
 
     /// The rows of a spelled name in all lists.
-    fn rows_of(&self, name: &str) -> Vec<Row> {
+    fn rows_of(&self, name: &str) -> Vec<PriceRow> {
         self.with_own(name, list::built_in(name))
     }
 
     /// The built-in rows of a spelled name, with those of the other lists laid over them.
-    fn with_own(&self, name: &str, mut rows: Vec<Row>) -> Vec<Row> {
+    fn with_own(&self, name: &str, mut rows: Vec<PriceRow>) -> Vec<PriceRow> {
         for own in self.own.iter().filter_map(|rows| rows.get(name)) {
-            rows = laid_over(rows, own);
+            rows = apply_overrides(rows, own);
         }
-        rows.sort_by_key(Row::place);
+        rows.sort_by_key(PriceRow::sort_key);
         rows
     }
 }
 
-fn faulty(name: &str, mut faults: Vec<PriceFault>) -> Error {
+fn invalid_list(name: &str, mut faults: Vec<PriceError>) -> Error {
     const TOLD: usize = 20;
     let count = faults.len();
     faults.truncate(TOLD);
@@ -320,7 +326,7 @@ fn faulty(name: &str, mut faults: Vec<PriceFault>) -> Error {
 
 /// What a name is in the lists.
 enum Listed {
-    Model(Vec<Row>),
+    Model(Vec<PriceRow>),
     /// Another name.
     Name(String),
 }

@@ -6,11 +6,11 @@
 
 /// What takes a name apart.
 #[derive(Clone, Debug)]
-pub(super) struct Simpler {
+pub(super) struct NameSimplifier {
     name: String,
     /// A day was taken off: what stands before it may be the word `preview`.
     dated: bool,
-    turned: bool,
+    reordered: bool,
     /// The steps that may still be taken.
     left: usize,
 }
@@ -18,13 +18,13 @@ pub(super) struct Simpler {
 /// No model's name is longer, with all that resellers, clouds and clients put around it, in bytes.
 ///
 /// Logs may say anything where they name a model, and each step reads what is left of it.
-pub(super) const LONGEST: usize = 200;
+pub(super) const MAX_NAME_LEN: usize = 200;
 
 /// No name takes more steps.
 const STEPS: usize = 16;
 
 /// The suffix by which clients ask for the window of a million tokens.
-pub(super) const WIDE: &str = "[1m]";
+pub(super) const LONG_CONTEXT_SUFFIX: &str = "[1m]";
 
 /// Programs, resellers and vendors whose names stand before a slash. Prices are the vendor's own; who resells at
 /// prices of their own is not among them.
@@ -101,15 +101,15 @@ const REGIONS: &[&str] = &[
 ];
 
 /// Modes that leave the price of a token alone. A `:free` model is another.
-const MODES: &[&str] = &[WIDE, ":thinking", ":beta"];
+const MODES: &[&str] = &[LONG_CONTEXT_SUFFIX, ":thinking", ":beta"];
 
-impl Simpler {
+impl NameSimplifier {
     /// `None` if it is no name of a model.
-    pub(super) fn of(asked: &str) -> Option<Self> {
-        (asked.len() <= LONGEST).then(|| Simpler {
+    pub(super) fn new(asked: &str) -> Option<Self> {
+        (asked.len() <= MAX_NAME_LEN).then(|| NameSimplifier {
             name: asked.trim().to_ascii_lowercase(),
             dated: false,
-            turned: false,
+            reordered: false,
             left: STEPS,
         })
     }
@@ -136,11 +136,11 @@ impl Simpler {
             self.name = rest.to_owned();
             return Some(step);
         }
-        if !self.turned
-            && let Some(turned) = turned(name)
+        if !self.reordered
+            && let Some(turned) = reordered(name)
         {
             let step = format!("in the other order of words, `{turned}`");
-            self.turned = true;
+            self.reordered = true;
             self.name = turned;
             return Some(step);
         }
@@ -244,7 +244,7 @@ fn without_day(name: &str) -> Option<&str> {
 }
 
 /// `claude-4-5-sonnet` as `claude-sonnet-4-5`, and the other way round.
-fn turned(name: &str) -> Option<String> {
+fn reordered(name: &str) -> Option<String> {
     let rest = name.strip_prefix("claude-")?;
     let version = |text: &str| {
         text.split(['-', '.'])

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use jiff::civil::Date;
 
-use crate::model::{Money, Pace};
+use crate::model::{Money, ServiceTier};
 
 /// What a model costs from a day on, for contexts of a size, at a pace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Row {
+pub struct PriceRow {
     /// The model's name in the list.
     pub model: String,
     /// Who makes it.
@@ -19,7 +19,7 @@ pub struct Row {
     /// The context above which it holds, in tokens; `None` is the base.
     pub above: Option<u64>,
     /// How soon the answer is wanted.
-    pub pace: Pace,
+    pub tier: ServiceTier,
     /// Dollars for a million tokens of fresh input.
     pub input: Option<Money>,
     /// Dollars for a million tokens of output.
@@ -46,14 +46,14 @@ pub struct Row {
     pub line: usize,
 }
 
-impl Row {
+impl PriceRow {
     pub(super) fn new(file: Option<Arc<str>>, line: usize) -> Self {
-        Row {
+        PriceRow {
             model: String::new(),
             provider: String::new(),
             from: None,
             above: None,
-            pace: Pace::Standard,
+            tier: ServiceTier::Standard,
             input: None,
             output: None,
             cache_write_5m: None,
@@ -70,64 +70,70 @@ impl Row {
     }
 
     /// What two rows of a model must not share. In its order, later rows are tried first.
-    pub(super) fn place(&self) -> (Pace, Option<Date>, Option<u64>) {
-        (self.pace, self.from, self.above)
+    pub(super) fn sort_key(&self) -> (ServiceTier, Option<Date>, Option<u64>) {
+        (self.tier, self.from, self.above)
     }
 
-    /// The row as a line of a price list, with all columns of [`Column::ALL`].
+    /// The row as a line of a price list, with all columns of [`PriceColumn::ALL`].
     pub fn to_csv(&self) -> String {
-        let fields = Column::ALL.map(|column| quoted(&self.field(column)));
+        let fields = PriceColumn::ALL.map(|column| quoted(&self.field(column)));
         fields.join(",")
     }
 
     /// What the row says in a column.
-    pub fn field(&self, column: Column) -> String {
+    pub fn field(&self, column: PriceColumn) -> String {
         fn number(value: Option<impl ToString>) -> String {
             value.map(|value| value.to_string()).unwrap_or_default()
         }
         match column {
-            Column::Model => self.model.clone(),
-            Column::Provider => self.provider.clone(),
-            Column::From => number(self.from),
-            Column::Above => number(self.above),
-            Column::Pace if self.pace == Pace::Standard => String::new(),
-            Column::Pace => self.pace.name().to_owned(),
-            Column::Input => number(self.input),
-            Column::Output => number(self.output),
-            Column::CacheWrite5m => number(self.cache_write_5m),
-            Column::CacheWrite1h => number(self.cache_write_1h),
-            Column::CacheRead => number(self.cache_read),
-            Column::WebSearch => number(self.web_search),
-            Column::UsPercent => number(self.us_percent),
-            Column::Context => number(self.context),
-            Column::SameAs => self.same_as.clone().unwrap_or_default(),
-            Column::Source => self.source.clone(),
+            PriceColumn::Model => self.model.clone(),
+            PriceColumn::Provider => self.provider.clone(),
+            PriceColumn::From => number(self.from),
+            PriceColumn::Above => number(self.above),
+            PriceColumn::Tier if self.tier == ServiceTier::Standard => String::new(),
+            PriceColumn::Tier => self.tier.name().to_owned(),
+            PriceColumn::Input => number(self.input),
+            PriceColumn::Output => number(self.output),
+            PriceColumn::CacheWrite5m => number(self.cache_write_5m),
+            PriceColumn::CacheWrite1h => number(self.cache_write_1h),
+            PriceColumn::CacheRead => number(self.cache_read),
+            PriceColumn::WebSearch => number(self.web_search),
+            PriceColumn::UsPercent => number(self.us_percent),
+            PriceColumn::Context => number(self.context),
+            PriceColumn::SameAs => self.same_as.clone().unwrap_or_default(),
+            PriceColumn::Source => self.source.clone(),
         }
     }
 
     /// Reads one field; the error says what is wrong with it.
-    pub(super) fn set(&mut self, column: Column, text: &str) -> Result<(), String> {
+    pub(super) fn set(&mut self, column: PriceColumn, text: &str) -> Result<(), String> {
         match column {
-            Column::Model => text.clone_into(&mut self.model),
-            Column::Provider => text.clone_into(&mut self.provider),
-            Column::Source => text.clone_into(&mut self.source),
-            Column::SameAs => self.same_as = filled(text).map(str::to_owned),
-            Column::From => self.from = filled(text).map(date).transpose()?,
-            Column::Above => self.above = filled(text).map(tokens).transpose()?,
-            Column::Context => self.context = filled(text).map(tokens).transpose()?,
-            Column::Pace => self.pace = filled(text).map_or(Ok(Pace::Standard), pace)?,
-            Column::UsPercent => self.us_percent = filled(text).map(percent).transpose()?,
+            PriceColumn::Model => text.clone_into(&mut self.model),
+            PriceColumn::Provider => text.clone_into(&mut self.provider),
+            PriceColumn::Source => text.clone_into(&mut self.source),
+            PriceColumn::SameAs => self.same_as = filled(text).map(str::to_owned),
+            PriceColumn::From => self.from = filled(text).map(date).transpose()?,
+            PriceColumn::Above => self.above = filled(text).map(tokens).transpose()?,
+            PriceColumn::Context => self.context = filled(text).map(tokens).transpose()?,
+            PriceColumn::Tier => {
+                self.tier = filled(text).map_or(Ok(ServiceTier::Standard), pace)?
+            }
+            PriceColumn::UsPercent => self.us_percent = filled(text).map(percent).transpose()?,
             // Exact to the pico-dollar for each token, and for each search.
-            Column::Input => self.input = filled(text).map(per_million).transpose()?,
-            Column::Output => self.output = filled(text).map(per_million).transpose()?,
-            Column::CacheWrite5m => {
+            PriceColumn::Input => self.input = filled(text).map(per_million).transpose()?,
+            PriceColumn::Output => self.output = filled(text).map(per_million).transpose()?,
+            PriceColumn::CacheWrite5m => {
                 self.cache_write_5m = filled(text).map(per_million).transpose()?
             }
-            Column::CacheWrite1h => {
+            PriceColumn::CacheWrite1h => {
                 self.cache_write_1h = filled(text).map(per_million).transpose()?
             }
-            Column::CacheRead => self.cache_read = filled(text).map(per_million).transpose()?,
-            Column::WebSearch => self.web_search = filled(text).map(per_thousand).transpose()?,
+            PriceColumn::CacheRead => {
+                self.cache_read = filled(text).map(per_million).transpose()?
+            }
+            PriceColumn::WebSearch => {
+                self.web_search = filled(text).map(per_thousand).transpose()?
+            }
         }
         Ok(())
     }
@@ -137,12 +143,12 @@ impl Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the members of Row say what they are")]
-pub enum Column {
+pub enum PriceColumn {
     Model,
     Provider,
     From,
     Above,
-    Pace,
+    Tier,
     Input,
     Output,
     CacheWrite5m,
@@ -155,44 +161,44 @@ pub enum Column {
     Source,
 }
 
-impl Column {
+impl PriceColumn {
     /// All of them, in the order of the built-in list.
-    pub const ALL: [Column; 15] = [
-        Column::Model,
-        Column::Provider,
-        Column::From,
-        Column::Above,
-        Column::Pace,
-        Column::Input,
-        Column::Output,
-        Column::CacheWrite5m,
-        Column::CacheWrite1h,
-        Column::CacheRead,
-        Column::WebSearch,
-        Column::UsPercent,
-        Column::Context,
-        Column::SameAs,
-        Column::Source,
+    pub const ALL: [PriceColumn; 15] = [
+        PriceColumn::Model,
+        PriceColumn::Provider,
+        PriceColumn::From,
+        PriceColumn::Above,
+        PriceColumn::Tier,
+        PriceColumn::Input,
+        PriceColumn::Output,
+        PriceColumn::CacheWrite5m,
+        PriceColumn::CacheWrite1h,
+        PriceColumn::CacheRead,
+        PriceColumn::WebSearch,
+        PriceColumn::UsPercent,
+        PriceColumn::Context,
+        PriceColumn::SameAs,
+        PriceColumn::Source,
     ];
 
     /// Its name in the first line of a list.
     pub fn name(self) -> &'static str {
         match self {
-            Column::Model => "model",
-            Column::Provider => "provider",
-            Column::From => "from",
-            Column::Above => "above",
-            Column::Pace => "pace",
-            Column::Input => "input",
-            Column::Output => "output",
-            Column::CacheWrite5m => "cache_write_5m",
-            Column::CacheWrite1h => "cache_write_1h",
-            Column::CacheRead => "cache_read",
-            Column::WebSearch => "web_search",
-            Column::UsPercent => "us_percent",
-            Column::Context => "context",
-            Column::SameAs => "same_as",
-            Column::Source => "source",
+            PriceColumn::Model => "model",
+            PriceColumn::Provider => "provider",
+            PriceColumn::From => "from",
+            PriceColumn::Above => "above",
+            PriceColumn::Tier => "pace",
+            PriceColumn::Input => "input",
+            PriceColumn::Output => "output",
+            PriceColumn::CacheWrite5m => "cache_write_5m",
+            PriceColumn::CacheWrite1h => "cache_write_1h",
+            PriceColumn::CacheRead => "cache_read",
+            PriceColumn::WebSearch => "web_search",
+            PriceColumn::UsPercent => "us_percent",
+            PriceColumn::Context => "context",
+            PriceColumn::SameAs => "same_as",
+            PriceColumn::Source => "source",
         }
     }
 
@@ -240,9 +246,9 @@ fn percent(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("`{}` is no percentage from 1 to 1000", brief(text)))
 }
 
-fn pace(text: &str) -> Result<Pace, String> {
-    let names = || Pace::ALL.map(Pace::name).join(", ");
-    Pace::by_name(text)
+fn pace(text: &str) -> Result<ServiceTier, String> {
+    let names = || ServiceTier::ALL.map(ServiceTier::name).join(", ");
+    ServiceTier::by_name(text)
         .ok_or_else(|| format!("`{}` is no pace; there are {}", brief(text), names()))
 }
 

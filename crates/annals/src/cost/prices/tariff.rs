@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use crate::model::{Money, Pace, Terms, Usage};
+use crate::model::{BillingTerms, Money, ServiceTier, Usage};
 
-use super::row::Row;
+use super::row::PriceRow;
 
 /// Prices of tokens are for so many.
 const MILLION: i128 = 1_000_000;
@@ -20,7 +20,7 @@ pub(super) struct Tariff {
 /// What one row costs, for each token.
 #[derive(Clone, Debug)]
 struct Rates {
-    pace: Pace,
+    tier: ServiceTier,
     /// The first day, counted from 1970.
     from: i64,
     above: Option<u64>,
@@ -34,10 +34,10 @@ struct Rates {
 }
 
 impl Tariff {
-    /// Of rows in the order of [`Row::place`].
-    pub(super) fn of(rows: &[Row]) -> Self {
+    /// Of rows in the order of [`PriceRow::sort_key`].
+    pub(super) fn new(rows: &[PriceRow]) -> Self {
         Tariff {
-            rates: rows.iter().filter_map(Rates::of).collect(),
+            rates: rows.iter().filter_map(Rates::from_row).collect(),
         }
     }
 
@@ -45,22 +45,22 @@ impl Tariff {
     pub(super) fn cost(
         &self,
         usage: &Usage,
-        terms: Terms,
+        terms: BillingTerms,
         time: Option<Timestamp>,
     ) -> Option<Money> {
         let day = time.map_or(i64::MAX, day_of);
-        let place = |rates: &Rates| (rates.pace, rates.from, rates.above);
-        let rates = holding(&self.rates, place, day, terms.pace, usage.context())?;
+        let place = |rates: &Rates| (rates.tier, rates.from, rates.above);
+        let rates = row_in_effect(&self.rates, place, day, terms.tier, usage.context())?;
         rates.cost(usage, terms.us_only)
     }
 }
 
 impl Rates {
-    fn of(row: &Row) -> Option<Self> {
+    fn from_row(row: &PriceRow) -> Option<Self> {
         let each = |many: Money| Money::from_pico(many.pico() / MILLION);
         let billed = row.billed();
         Some(Rates {
-            pace: row.pace,
+            tier: row.tier,
             from: row.from.map_or(i64::MIN, first_day),
             above: row.above,
             input: each(billed.input?),
@@ -83,7 +83,7 @@ impl Rates {
             + self.cache_write_1h * usage.cache_write_1h
             + self.cache_read * usage.cache_read;
         let tokens = match us_only && self.us_percent != 100 {
-            true => part(tokens, i128::from(self.us_percent)),
+            true => percentage(tokens, i128::from(self.us_percent)),
             false => tokens,
         };
         // A search costs the same wherever the answer is made.
@@ -95,18 +95,18 @@ impl Rates {
     }
 }
 
-impl Row {
+impl PriceRow {
     /// The row with the cache prices that it leaves out, as they are billed.
     ///
     /// For Anthropic's models they follow from the input by Anthropic's rule. Others charge for what is written to the
     /// cache, or read from it, as for input; a longer life costs no less than a shorter one.
-    pub fn billed(&self) -> Row {
+    pub fn billed(&self) -> PriceRow {
         let mut row = self.clone();
         let Some(input) = row.input else { return row };
         // A token costs whole pico-dollars.
         let rule = |percent: i128| match row.provider.as_str() {
             "anthropic" => {
-                let token = part(Money::from_pico(input.pico() / MILLION), percent);
+                let token = percentage(Money::from_pico(input.pico() / MILLION), percent);
                 Some(Money::from_pico(token.pico().saturating_mul(MILLION)))
             }
             _ => None,
@@ -125,20 +125,20 @@ impl Row {
 /// for the largest context that is exceeded; if the pace has none, the standard one.
 ///
 /// All tokens of a response cost what its whole context says: no vendor bills the first ones at the lower price.
-pub(super) fn holding<T>(
+pub(super) fn row_in_effect<T>(
     rows: &[T],
-    place: impl Fn(&T) -> (Pace, i64, Option<u64>),
+    place: impl Fn(&T) -> (ServiceTier, i64, Option<u64>),
     day: i64,
-    pace: Pace,
+    pace: ServiceTier,
     context: u64,
 ) -> Option<&T> {
-    let of = |wanted: Pace| {
+    let of = |wanted: ServiceTier| {
         rows.iter().rev().find(|row| {
             let (pace, from, above) = place(row);
             pace == wanted && from <= day && above.is_none_or(|above| context > above)
         })
     };
-    of(pace).or_else(|| of(Pace::Standard))
+    of(pace).or_else(|| of(ServiceTier::Standard))
 }
 
 /// The day of a time in UTC, counted from 1970.
@@ -153,6 +153,6 @@ pub(super) fn first_day(date: Date) -> i64 {
 }
 
 /// So many percent, rounded half up to pico-dollars.
-fn part(whole: Money, percent: i128) -> Money {
+fn percentage(whole: Money, percent: i128) -> Money {
     Money::from_pico((whole.pico().saturating_mul(percent).saturating_add(50)) / 100)
 }

@@ -1,8 +1,8 @@
 use super::*;
-use crate::model::{Terms, Usage};
+use crate::model::{BillingTerms, Usage};
 
 fn charge(model: &str, usage: Usage) -> Charge {
-    let mut charge = Charge::to(0);
+    let mut charge = Charge::new(0);
     charge.source_mut().model = Some(model.into());
     charge.usage = usage;
     charge
@@ -20,34 +20,37 @@ fn tokens(input: u64, output: u64, written: u64, read: u64) -> Usage {
 
 /// The exact cost of a charge in dollars.
 fn dollars(prices: &Prices, charge: &Charge) -> String {
-    let cost = prices.cost(charge, Mode::Auto);
+    let cost = prices.cost(charge, PriceMode::Auto);
     cost.map_or("unpriced".to_owned(), |money| money.to_string())
 }
 
 /// The same at a time, at a pace.
-fn when(charge: &Charge, time: &str, pace: Pace) -> Charge {
+fn at_time(charge: &Charge, time: &str, pace: ServiceTier) -> Charge {
     let mut charge = charge.clone();
     charge.time = Some(time.parse().unwrap());
-    charge.source_mut().terms.pace = pace;
+    charge.source_mut().terms.tier = pace;
     charge
 }
 
 #[test]
-fn the_worked_examples_of_the_design_hold() {
+fn costs_match_design_examples() {
     let prices = Prices::built_in();
     let sonnet = "claude-sonnet-4-5-20250929";
-    let example = prices.cost(&charge(sonnet, tokens(15_000, 2_150, 8_000, 0)), Mode::Auto);
+    let example = prices.cost(
+        &charge(sonnet, tokens(15_000, 2_150, 8_000, 0)),
+        PriceMode::Auto,
+    );
     assert_eq!(example.unwrap().to_string(), "0.10725");
     assert_eq!(example.unwrap().rounded(2), "0.11");
     let hundred = (0..100).map(|_| charge(sonnet, tokens(1_000, 50, 0, 0)));
     let sum: Money = hundred
-        .filter_map(|one| prices.cost(&one, Mode::Auto))
+        .filter_map(|one| prices.cost(&one, PriceMode::Auto))
         .sum();
     assert_eq!(sum.to_string(), "0.375");
 }
 
 #[test]
-fn the_rows_of_the_design_hold() {
+fn built_in_prices_match_design_table() {
     let prices = Prices::built_in();
     for (model, row) in [
         (
@@ -62,19 +65,21 @@ fn the_rows_of_the_design_hold() {
         ("claude-haiku-4-5-20251001", ["1", "5", "1.25", "2", "0.1"]),
     ] {
         let found = prices.find(model).unwrap();
-        let listed = found.row(None, Pace::Standard, 0).unwrap();
+        let listed = found.row(None, ServiceTier::Standard, 0).unwrap();
         let columns = [
-            Column::Input,
-            Column::Output,
-            Column::CacheWrite5m,
-            Column::CacheWrite1h,
-            Column::CacheRead,
+            PriceColumn::Input,
+            PriceColumn::Output,
+            PriceColumn::CacheWrite5m,
+            PriceColumn::CacheWrite1h,
+            PriceColumn::CacheRead,
         ];
         assert_eq!(columns.map(|column| listed.field(column)), row, "{model}");
         let million = |usage| dollars(&prices, &charge(model, usage));
         // A million of each, in pieces that are no long context.
         let piece = |usage: Usage| -> Money {
-            let cost = prices.cost(&charge(model, usage), Mode::Tokens).unwrap();
+            let cost = prices
+                .cost(&charge(model, usage), PriceMode::Tokens)
+                .unwrap();
             cost * 10
         };
         assert_eq!(million(tokens(0, 1_000_000, 0, 0)), row[1]);
@@ -90,23 +95,23 @@ fn the_rows_of_the_design_hold() {
 }
 
 #[test]
-fn a_price_holds_from_its_day_on() {
+fn price_applies_from_its_first_day() {
     let prices = Prices::built_in();
     let haiku = charge("claude-3-5-haiku-20241022", tokens(1_000, 0, 0, 0));
-    let at = |time| dollars(&prices, &when(&haiku, time, Pace::Standard));
+    let at = |time| dollars(&prices, &at_time(&haiku, time, ServiceTier::Standard));
     assert_eq!(at("2024-12-02T23:59:59.999Z"), "0.001");
     assert_eq!(at("2024-12-03T00:00:00Z"), "0.0008");
     assert_eq!(at("1960-01-01T00:00:00Z"), "0.001");
     assert_eq!(dollars(&prices, &haiku), "0.0008");
     // The newer day has one price for all contexts, so the older day's second one is gone.
     let opus = charge("claude-opus-4-6", tokens(200_001, 0, 0, 0));
-    let at = |time| dollars(&prices, &when(&opus, time, Pace::Standard));
+    let at = |time| dollars(&prices, &at_time(&opus, time, ServiceTier::Standard));
     assert_eq!(at("2026-03-12T00:00:00Z"), "2.00001");
     assert_eq!(at("2026-03-13T00:00:00Z"), "1.000005");
 }
 
 #[test]
-fn a_long_context_makes_all_tokens_dearer() {
+fn long_context_price_applies_to_all_tokens() {
     let prices = Prices::built_in();
     let sonnet = |usage| dollars(&prices, &charge("claude-sonnet-4-5", usage));
     // 200,000 is not above 200,000; what lies in the cache is context too, output is not.
@@ -116,33 +121,33 @@ fn a_long_context_makes_all_tokens_dearer() {
 }
 
 #[test]
-fn a_pace_has_its_price_or_the_standard_one() {
+fn tier_uses_its_price_or_the_standard_one() {
     let prices = Prices::built_in();
     let opus = charge("claude-opus-4-8", tokens(1_000, 1_000, 0, 0));
-    let at = |pace| dollars(&prices, &when(&opus, "2026-11-01T00:00:00Z", pace));
-    assert_eq!(at(Pace::Standard), "0.03");
-    assert_eq!(at(Pace::Batch), "0.015");
-    assert_eq!(at(Pace::Fast), "0.06");
-    assert_eq!(at(Pace::Flex), "0.03");
+    let at = |pace| dollars(&prices, &at_time(&opus, "2026-11-01T00:00:00Z", pace));
+    assert_eq!(at(ServiceTier::Standard), "0.03");
+    assert_eq!(at(ServiceTier::Batch), "0.015");
+    assert_eq!(at(ServiceTier::Fast), "0.06");
+    assert_eq!(at(ServiceTier::Flex), "0.03");
     // A pace that is flat is not asked for the standard pace's contexts.
     let long = charge("gpt-5.4", tokens(300_000, 0, 0, 0));
-    let at = |pace| dollars(&prices, &when(&long, "2026-11-01T00:00:00Z", pace));
-    assert_eq!(at(Pace::Standard), "1.5");
-    assert_eq!(at(Pace::Priority), "1.5");
-    assert_eq!(at(Pace::Flex), "0.75");
+    let at = |pace| dollars(&prices, &at_time(&long, "2026-11-01T00:00:00Z", pace));
+    assert_eq!(at(ServiceTier::Standard), "1.5");
+    assert_eq!(at(ServiceTier::Priority), "1.5");
+    assert_eq!(at(ServiceTier::Flex), "0.75");
 }
 
 #[test]
-fn searches_and_the_united_states_cost_more() {
+fn web_searches_and_us_only_cost_extra() {
     let prices = Prices::built_in();
     let mut usage = tokens(1_000, 0, 0, 0);
     usage.web_searches = 3;
     let mut opus = charge("claude-opus-4-6", usage);
     opus.time = Some("2026-11-01T00:00:00Z".parse().unwrap());
     assert_eq!(dollars(&prices, &opus), "0.035");
-    opus.source_mut().terms = Terms {
+    opus.source_mut().terms = BillingTerms {
         us_only: true,
-        ..Terms::default()
+        ..BillingTerms::default()
     };
     assert_eq!(dollars(&prices, &opus), "0.0355");
     opus.source_mut().model = Some("claude-sonnet-4-5".into());
@@ -150,11 +155,11 @@ fn searches_and_the_united_states_cost_more() {
 }
 
 #[test]
-fn modes_choose_between_tokens_and_what_was_recorded() {
+fn price_mode_chooses_between_tokens_and_recorded_cost() {
     let prices = Prices::built_in();
     let recorded = Money::parse("0.5");
     let all = |charge: &Charge| {
-        [Mode::Auto, Mode::Tokens, Mode::Recorded].map(|mode| {
+        [PriceMode::Auto, PriceMode::Tokens, PriceMode::Recorded].map(|mode| {
             let cost = prices.cost(charge, mode);
             cost.map_or("none".to_owned(), |money| money.to_string())
         })
@@ -186,12 +191,14 @@ fn modes_choose_between_tokens_and_what_was_recorded() {
 fn absurd_counts_do_not_overflow() {
     let prices = Prices::built_in();
     let usage = tokens(u64::MAX, u64::MAX, u64::MAX, u64::MAX);
-    let cost = prices.cost(&charge("o1-pro", usage), Mode::Auto).unwrap();
+    let cost = prices
+        .cost(&charge("o1-pro", usage), PriceMode::Auto)
+        .unwrap();
     assert!(cost > Money::ZERO);
 }
 
 #[test]
-fn a_users_list_overrides_and_adds() {
+fn user_list_overrides_and_adds_prices() {
     let own = "\
 # what we pay
 model,from,pace,input,output,cache_read,same_as
@@ -200,18 +207,21 @@ claude-opus-4-1,2026-06-01,,9,45,0.5,
 our-model,,,1,2,,
 our-alias,,,,,,anthropic/claude-opus-4.1
 ";
-    let prices = Prices::built_in().with(own, "own.csv").unwrap();
+    let prices = Prices::built_in().with_list(own, "own.csv").unwrap();
     let cost = |model, usage| dollars(&prices, &charge(model, usage));
     let opus = charge(
         "us.anthropic.claude-opus-4-1-20250805-v1:0",
         tokens(1_000, 0, 1_000, 1_000),
     );
     // What is written and read follows Anthropic's rule, since the row does not say.
-    let at = |time| dollars(&prices, &when(&opus, time, Pace::Standard));
+    let at = |time| dollars(&prices, &at_time(&opus, time, ServiceTier::Standard));
     assert_eq!(at("2026-05-31T00:00:00Z"), "0.0235");
     assert_eq!(at("2026-06-01T00:00:00Z"), "0.02075");
     assert_eq!(
-        dollars(&prices, &when(&opus, "2026-05-31T00:00:00Z", Pace::Batch)),
+        dollars(
+            &prices,
+            &at_time(&opus, "2026-05-31T00:00:00Z", ServiceTier::Batch)
+        ),
         "0.0235"
     );
     assert_eq!(
@@ -225,13 +235,13 @@ our-alias,,,,,,anthropic/claude-opus-4.1
         ("claude-opus-4-1", "anthropic")
     );
     let row = found
-        .row("2026-05-31".parse().ok(), Pace::Standard, 0)
+        .row("2026-05-31".parse().ok(), ServiceTier::Standard, 0)
         .unwrap();
     assert_eq!((row.file.as_deref(), row.line), (Some("own.csv"), 3));
     assert_eq!(row.web_search, Money::parse("10"));
     // A later list lies over an earlier one.
     let prices = prices
-        .with("model,input,output\nour-alias,7,7\n", "more.csv")
+        .with_list("model,input,output\nour-alias,7,7\n", "more.csv")
         .unwrap();
     assert_eq!(
         dollars(&prices, &charge("our-alias", tokens(1_000, 0, 0, 0))),
@@ -244,11 +254,11 @@ our-alias,,,,,,anthropic/claude-opus-4.1
 
 /// What a hundred thousand, or three hundred thousand, tokens of Sonnet 4.6 cost with a list over the built-in one,
 /// before and after the day from which that has long contexts cost as much as short ones.
-fn sonnet(own: &str, pace: Pace) -> [String; 4] {
-    let prices = Prices::built_in().with(own, "own.csv").unwrap();
+fn sonnet(own: &str, pace: ServiceTier) -> [String; 4] {
+    let prices = Prices::built_in().with_list(own, "own.csv").unwrap();
     let cost = |tokens_in, time| {
         let one = charge("claude-sonnet-4-6", tokens(tokens_in, 0, 0, 0));
-        dollars(&prices, &when(&one, time, pace))
+        dollars(&prices, &at_time(&one, time, pace))
     };
     [
         cost(100_000, "2026-03-01T00:00:00Z"),
@@ -259,26 +269,32 @@ fn sonnet(own: &str, pace: Pace) -> [String; 4] {
 }
 
 #[test]
-fn a_price_without_a_day_is_the_models() {
-    assert_eq!(sonnet("", Pace::Standard), ["0.3", "1.8", "0.3", "0.9"]);
-    assert_eq!(sonnet("", Pace::Batch), ["0.15", "0.9", "0.15", "0.45"]);
+fn undated_user_price_replaces_all_rows_of_model() {
+    assert_eq!(
+        sonnet("", ServiceTier::Standard),
+        ["0.3", "1.8", "0.3", "0.9"]
+    );
+    assert_eq!(
+        sonnet("", ServiceTier::Batch),
+        ["0.15", "0.9", "0.15", "0.45"]
+    );
     let base = "model,input,output\nclaude-sonnet-4-6,1,2\n";
-    for pace in Pace::ALL {
+    for pace in ServiceTier::ALL {
         assert_eq!(sonnet(base, pace), ["0.1", "0.3", "0.1", "0.3"], "{pace:?}");
     }
-    let prices = Prices::built_in().with(base, "own.csv").unwrap();
+    let prices = Prices::built_in().with_list(base, "own.csv").unwrap();
     let found = prices.find("claude-sonnet-4-6").unwrap();
     assert_eq!(found.rows.len(), 1);
     assert_eq!(found.rows[0].us_percent, Some(110));
     // The window of the newest row that it replaces.
     let chat = Prices::built_in()
-        .with("model,input,output\ndeepseek-chat,1,2\n", "own.csv")
+        .with_list("model,input,output\ndeepseek-chat,1,2\n", "own.csv")
         .unwrap();
     assert_eq!(chat.context_window("deepseek-chat"), Some(128_000));
 }
 
 #[test]
-fn what_else_a_users_list_says_of_the_model_counts() {
+fn user_rows_with_day_context_or_tier_combine() {
     let own = "\
 model,from,above,pace,input,output
 claude-sonnet-4-6,2026-06-01,,,4,2
@@ -286,40 +302,64 @@ claude-sonnet-4-6,,200000,,7,2
 claude-sonnet-4-6,,,,1,2
 claude-sonnet-4-6,,,batch,2,2
 ";
-    assert_eq!(sonnet(own, Pace::Standard), ["0.1", "2.1", "0.4", "1.2"]);
-    assert_eq!(sonnet(own, Pace::Batch), ["0.2", "0.6", "0.2", "0.6"]);
+    assert_eq!(
+        sonnet(own, ServiceTier::Standard),
+        ["0.1", "2.1", "0.4", "1.2"]
+    );
+    assert_eq!(
+        sonnet(own, ServiceTier::Batch),
+        ["0.2", "0.6", "0.2", "0.6"]
+    );
 }
 
 #[test]
-fn a_price_of_a_pace_or_a_context_leaves_the_others_alone() {
+fn user_price_of_tier_or_context_leaves_others_unchanged() {
     let batch = "model,pace,input,output\nclaude-sonnet-4-6,batch,2,2\n";
-    assert_eq!(sonnet(batch, Pace::Standard), sonnet("", Pace::Standard));
-    assert_eq!(sonnet(batch, Pace::Batch), ["0.2", "0.6", "0.2", "0.6"]);
+    assert_eq!(
+        sonnet(batch, ServiceTier::Standard),
+        sonnet("", ServiceTier::Standard)
+    );
+    assert_eq!(
+        sonnet(batch, ServiceTier::Batch),
+        ["0.2", "0.6", "0.2", "0.6"]
+    );
     // It holds on the day, too, from which the built-in list has none for long contexts.
     let long = "model,above,input,output\nclaude-sonnet-4-6,200000,7,2\n";
-    assert_eq!(sonnet(long, Pace::Standard), ["0.3", "2.1", "0.3", "2.1"]);
-    assert_eq!(sonnet(long, Pace::Batch), sonnet("", Pace::Batch));
+    assert_eq!(
+        sonnet(long, ServiceTier::Standard),
+        ["0.3", "2.1", "0.3", "2.1"]
+    );
+    assert_eq!(
+        sonnet(long, ServiceTier::Batch),
+        sonnet("", ServiceTier::Batch)
+    );
     let dated = "model,from,input,output\nclaude-sonnet-4-6,2026-02-20,1,2\n";
-    assert_eq!(sonnet(dated, Pace::Standard), ["0.1", "0.3", "0.3", "0.9"]);
+    assert_eq!(
+        sonnet(dated, ServiceTier::Standard),
+        ["0.1", "0.3", "0.3", "0.9"]
+    );
     // A user's own day, without a price for long contexts, ends it.
     let both = "model,from,above,input,output\nclaude-sonnet-4-6,,200000,7,2\nclaude-sonnet-4-6,2026-03-13,,1,2\n";
-    assert_eq!(sonnet(both, Pace::Standard), ["0.3", "2.1", "0.1", "0.3"]);
+    assert_eq!(
+        sonnet(both, ServiceTier::Standard),
+        ["0.3", "2.1", "0.1", "0.3"]
+    );
 }
 
 #[test]
 fn a_model_without_a_row_for_the_day_is_unpriced() {
     let own = "model,from,input,output\nnew,2026-06-01,1,2\n";
-    let prices = Prices::built_in().with(own, "own.csv").unwrap();
+    let prices = Prices::built_in().with_list(own, "own.csv").unwrap();
     let new = charge("new", tokens(1_000, 0, 0, 0));
-    let at = |time| dollars(&prices, &when(&new, time, Pace::Standard));
+    let at = |time| dollars(&prices, &at_time(&new, time, ServiceTier::Standard));
     assert_eq!(at("2026-05-31T23:59:59Z"), "unpriced");
     assert_eq!(at("2026-06-01T00:00:00Z"), "0.001");
 }
 
 #[test]
-fn names_that_lead_nowhere_are_faults() {
+fn dangling_aliases_are_errors() {
     let own = "model,same_as\na,b\nb,a\nc,claude-imaginary-9\nd,gpt-5\n";
-    let error = Prices::built_in().with(own, "own.csv").unwrap_err();
+    let error = Prices::built_in().with_list(own, "own.csv").unwrap_err();
     let Error::Prices {
         file,
         faults,
@@ -334,9 +374,10 @@ fn names_that_lead_nowhere_are_faults() {
 }
 
 #[test]
-fn many_faults_are_counted() {
+fn errors_beyond_limit_are_only_counted() {
     let own = format!("model,input,output\n{}", "x,y,z\n".repeat(50));
-    let Err(Error::Prices { faults, count, .. }) = Prices::built_in().with(&own, "own.csv") else {
+    let Err(Error::Prices { faults, count, .. }) = Prices::built_in().with_list(&own, "own.csv")
+    else {
         panic!("taken");
     };
     assert_eq!((faults.len(), count), (20, 100));
@@ -359,9 +400,9 @@ fn context_windows_are_known() {
 }
 
 #[test]
-fn the_nearest_names_are_offered() {
+fn suggest_returns_nearest_names() {
     let prices = Prices::built_in();
-    let first = |name: &str| prices.nearest(name).into_iter().next();
+    let first = |name: &str| prices.suggest(name).into_iter().next();
     assert_eq!(
         first("claude-sonet-4-5").as_deref(),
         Some("claude-sonnet-4-5")
@@ -537,7 +578,7 @@ fn names_match_their_models_and_no_others() {
 }
 
 #[test]
-fn every_step_of_a_match_is_told() {
+fn match_lists_every_step() {
     let prices = Prices::built_in();
     let steps = |name| prices.find(name).unwrap().steps;
     assert_eq!(steps("claude-sonnet-4-5"), [""; 0]);
@@ -561,7 +602,7 @@ fn every_step_of_a_match_is_told() {
 }
 
 #[test]
-fn names_are_taken_apart_only_so_far() {
+fn name_simplification_is_limited_to_16_steps() {
     let prices = Prices::built_in();
     let days = |count| format!("gpt-5{}", "-20250101".repeat(count));
     assert_eq!(prices.find(&days(16)).unwrap().steps.len(), 16);
@@ -570,20 +611,20 @@ fn names_are_taken_apart_only_so_far() {
     let padded = |len: usize| format!("{:len$}", "gpt-5");
     assert!(prices.find(&padded(200)).is_some());
     assert_eq!(prices.find(&padded(201)), None);
-    assert_eq!(prices.nearest(&padded(201)), [""; 0]);
+    assert_eq!(prices.suggest(&padded(201)), [""; 0]);
     let long = charge(&days(32_000), tokens(1, 1, 0, 0));
-    assert_eq!(prices.cost(&long, Mode::Auto), None);
+    assert_eq!(prices.cost(&long, PriceMode::Auto), None);
     assert!(prices.memo.lock().unwrap().known.is_empty());
 }
 
 #[test]
-fn a_million_models_are_not_all_remembered() {
+fn price_cache_is_bounded() {
     let prices = Prices::built_in();
     for n in 0..10_000 {
         assert_eq!(
             prices.cost(
                 &charge(&format!("model-{n}"), tokens(1, 1, 0, 0)),
-                Mode::Auto
+                PriceMode::Auto
             ),
             None
         );

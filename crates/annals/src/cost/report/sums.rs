@@ -1,7 +1,7 @@
 //! Sums under way.
 //!
 //! A log may name a million models, so what is kept for each row and each model of a row is small, and rows that are
-//! not asked for never become [`Row`]s.
+//! not asked for never become [`ReportRow`]s.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -11,9 +11,9 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use jiff::Timestamp;
 
-use super::super::axis::Axis;
+use super::super::grouping::Grouping;
 use super::super::{Charge, Dimension, Tally};
-use super::{ModelTally, Part, Pricing, Report, Row, Sort, Unpriced, order, size};
+use super::{CostReport, ModelTally, PriceFn, ReportRow, RowPart, Sort, Unpriced, order, size};
 
 /// Numbers texts in the order in which they come.
 #[derive(Default)]
@@ -75,7 +75,7 @@ struct Sum {
 
 /// All rows under way.
 pub(super) struct Sums<'a> {
-    axes: Vec<Axis<'a>>,
+    axes: Vec<Grouping<'a>>,
     /// Which of the axes tells models apart.
     model_axis: Option<usize>,
     rows: Vec<Sum>,
@@ -96,8 +96,8 @@ pub(super) struct Sums<'a> {
 }
 
 impl<'a> Sums<'a> {
-    pub(super) fn new(axes: Vec<Axis<'a>>) -> Self {
-        let is_model = |axis: &Axis<'_>| axis.dimension() == Dimension::Model;
+    pub(super) fn new(axes: Vec<Grouping<'a>>) -> Self {
+        let is_model = |axis: &Grouping<'_>| axis.dimension() == Dimension::Model;
         Sums {
             model_axis: axes.iter().position(is_model),
             axes,
@@ -114,7 +114,7 @@ impl<'a> Sums<'a> {
     }
 
     /// Takes in one response.
-    pub(super) fn add(&mut self, charge: &Charge, price: Pricing<'_>) {
+    pub(super) fn add(&mut self, charge: &Charge, price: PriceFn<'_>) {
         let cost = price(charge);
         let overflowed = self.total.overflowed;
         self.total.add(&charge.usage, cost);
@@ -192,7 +192,7 @@ impl<'a> Sums<'a> {
     }
 
     /// Makes a report of the largest rows, in any order.
-    pub(super) fn report(mut self, by: &[Dimension], top: Option<usize>, sort: Sort) -> Report {
+    pub(super) fn report(mut self, by: &[Dimension], top: Option<usize>, sort: Sort) -> CostReport {
         // What found the rows is not needed any more, and may be large.
         self.steps = HashMap::new();
         self.places = HashMap::new();
@@ -203,7 +203,7 @@ impl<'a> Sums<'a> {
         let (first, last) = (firsts.min(), lasts.max());
         let left_out = top.and_then(|top| self.keep_largest(top, sort));
         let sums = std::mem::take(&mut self.rows).into_iter();
-        Report {
+        CostReport {
             by: by.to_vec(),
             rows: sums.map(|sum| self.finish(sum)).collect(),
             total: self.total,
@@ -214,7 +214,7 @@ impl<'a> Sums<'a> {
         }
     }
 
-    fn parts(&self, numbers: &[u32]) -> Vec<Part> {
+    fn parts(&self, numbers: &[u32]) -> Vec<RowPart> {
         let parts = self.axes.iter().zip(numbers);
         parts.map(|(axis, number)| axis.part(*number)).collect()
     }
@@ -227,7 +227,7 @@ impl<'a> Sums<'a> {
         }
     }
 
-    fn finish(&self, sum: Sum) -> Row {
+    fn finish(&self, sum: Sum) -> ReportRow {
         let models = match self.model_axis.and_then(|at| sum.numbers.get(at)) {
             Some(&model) => vec![(model, sum.tally)],
             None => sum.models,
@@ -243,7 +243,7 @@ impl<'a> Sums<'a> {
             let size = |one: &ModelTally| Reverse(size(&one.tally, Sort::Cost));
             size(a).cmp(&size(b)).then_with(|| a.model.cmp(&b.model))
         });
-        Row {
+        ReportRow {
             parts: self.parts(&sum.numbers),
             tally: sum.tally,
             models,

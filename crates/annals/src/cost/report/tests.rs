@@ -24,7 +24,7 @@ fn account(session: &str, project: &str) -> Account {
 }
 
 fn charge(account: usize, time: &str, model: &str, output: u64) -> Charge {
-    let mut charge = Charge::to(account);
+    let mut charge = Charge::new(account);
     charge.time = time.parse().ok();
     charge.source_mut().model = Some(model.into());
     charge.usage.output = output;
@@ -49,40 +49,40 @@ fn ledger() -> Ledger {
     Ledger::new(accounts, charges)
 }
 
-fn shape(report: &Report) -> Vec<(String, u64, Option<String>)> {
-    let row = |row: &Row| {
+fn shape(report: &CostReport) -> Vec<(String, u64, Option<String>)> {
+    let row = |row: &ReportRow| {
         let cost = row.tally.priced().map(|cost| cost.to_string());
         (row.key(), row.tally.usage.output, cost)
     };
     report.rows.iter().map(row).collect()
 }
 
-fn rows(by: &[Dimension], options: &Options<'_>) -> Vec<(String, u64, Option<String>)> {
-    shape(&Report::make(&ledger(), by, options))
+fn rows(by: &[Dimension], options: &ReportOptions<'_>) -> Vec<(String, u64, Option<String>)> {
+    shape(&CostReport::new(&ledger(), by, options))
 }
 
-fn told(rows: &[(&str, u64, Option<&str>)]) -> Vec<(String, u64, Option<String>)> {
+fn expected(rows: &[(&str, u64, Option<&str>)]) -> Vec<(String, u64, Option<String>)> {
     let told = rows.iter();
     told.map(|(key, output, cost)| ((*key).to_owned(), *output, cost.map(str::to_owned)))
         .collect()
 }
 
 #[test]
-fn days_are_the_readers() {
-    let options = Options::new(TimeZone::UTC, &price);
+fn days_follow_requested_time_zone() {
+    let options = ReportOptions::new(TimeZone::UTC, &price);
     assert_eq!(
         rows(&[Dimension::Day], &options),
-        told(&[
+        expected(&[
             ("2026-11-14", 5, Some("5")),
             ("2026-11-15", 57, Some("57")),
             ("2026-11-16", 1000, None),
             ("undated", 1, Some("1")),
         ])
     );
-    let options = Options::new(TimeZone::get("Europe/Berlin").unwrap(), &price);
+    let options = ReportOptions::new(TimeZone::get("Europe/Berlin").unwrap(), &price);
     assert_eq!(
         rows(&[Dimension::Day], &options),
-        told(&[
+        expected(&[
             ("2026-11-15", 62, Some("62")),
             ("2026-11-16", 1000, None),
             ("undated", 1, Some("1")),
@@ -91,11 +91,11 @@ fn days_are_the_readers() {
 }
 
 #[test]
-fn several_dimensions_make_rows_of_their_own() {
-    let options = Options::new(TimeZone::UTC, &price);
+fn several_dimensions_give_one_row_per_combination() {
+    let options = ReportOptions::new(TimeZone::UTC, &price);
     assert_eq!(
         rows(&[Dimension::Project, Dimension::Model], &options),
-        told(&[
+        expected(&[
             ("/home/a · opus", 50, Some("50")),
             ("/home/b · haiku", 8, Some("8")),
             ("/home/a · haiku", 5, Some("5")),
@@ -106,31 +106,31 @@ fn several_dimensions_make_rows_of_their_own() {
 }
 
 #[test]
-fn the_largest_rows_stay_in_their_order_and_the_rest_is_summed() {
-    let mut options = Options::new(TimeZone::UTC, &price);
+fn top_keeps_largest_rows_in_order_and_sums_the_rest() {
+    let mut options = ReportOptions::new(TimeZone::UTC, &price);
     options.top = Some(2);
-    let report = Report::make(&ledger(), &[Dimension::Day], &options);
-    let days: Vec<String> = report.rows.iter().map(Row::key).collect();
+    let report = CostReport::new(&ledger(), &[Dimension::Day], &options);
+    let days: Vec<String> = report.rows.iter().map(ReportRow::key).collect();
     assert_eq!(days, ["2026-11-14", "2026-11-15"]);
     let (left, rest) = report.left_out.unwrap();
     assert_eq!((left, rest.usage.output, rest.unpriced), (2, 1001, 1));
     options.sort = Some(Sort::Tokens);
     options.reverse = true;
-    let report = Report::make(&ledger(), &[Dimension::Day], &options);
-    let days: Vec<String> = report.rows.iter().map(Row::key).collect();
+    let report = CostReport::new(&ledger(), &[Dimension::Day], &options);
+    let days: Vec<String> = report.rows.iter().map(ReportRow::key).collect();
     assert_eq!(days, ["2026-11-15", "2026-11-16"]);
 }
 
 #[test]
-fn of_many_equal_models_the_first_by_name_stay() {
+fn top_keeps_first_names_among_equal_models() {
     let name = |number: u32| format!("model-{:05}", number * 7 % 10_000);
     let charges = (0..10_000).map(|number| charge(0, "2026-11-15T10:00:00Z", &name(number), 1));
     let ledger = Ledger::new(vec![account("one", "/home/a")], charges.collect());
     let unpriced = |_: &Charge| None;
-    let mut options = Options::new(TimeZone::UTC, &unpriced);
+    let mut options = ReportOptions::new(TimeZone::UTC, &unpriced);
     options.top = Some(2);
     for by in [Dimension::Model, Dimension::Day] {
-        let report = Report::make(&ledger, &[by], &options);
+        let report = CostReport::new(&ledger, &[by], &options);
         assert_eq!(
             (report.total.requests, report.unpriced.len()),
             (10_000, 10_000)
@@ -142,7 +142,7 @@ fn of_many_equal_models_the_first_by_name_stay() {
         );
         match by {
             Dimension::Model => {
-                let keys: Vec<String> = report.rows.iter().map(Row::key).collect();
+                let keys: Vec<String> = report.rows.iter().map(ReportRow::key).collect();
                 assert_eq!(keys, ["model-00000", "model-00001"]);
                 assert_eq!(
                     report.left_out.map(|(rows, rest)| (rows, rest.requests)),
@@ -155,26 +155,26 @@ fn of_many_equal_models_the_first_by_name_stay() {
 }
 
 #[test]
-fn a_stretch_of_time_holds_its_ends_and_nothing_undated() {
-    let mut options = Options::new(TimeZone::UTC, &price);
+fn time_range_includes_its_ends_and_excludes_undated() {
+    let mut options = ReportOptions::new(TimeZone::UTC, &price);
     options.since = "2026-11-15T10:00:00Z".parse().ok();
     options.until = "2026-11-15T10:30:00Z".parse().ok();
     let keep = |charge: &Charge| charge.account == 0;
-    let all = Report::make(&ledger(), &[], &options);
+    let all = CostReport::new(&ledger(), &[], &options);
     assert_eq!(all.total.usage.output, 57);
-    options.keep = Some(&keep);
-    let some = Report::make(&ledger(), &[], &options);
+    options.filter = Some(&keep);
+    let some = CostReport::new(&ledger(), &[], &options);
     assert_eq!(some.total.usage.output, 50);
     assert_eq!(some.first, options.since);
 }
 
 #[test]
-fn a_block_begins_before_what_is_asked_for() {
-    let mut options = Options::new(TimeZone::UTC, &price);
+fn block_start_counts_responses_outside_the_filter() {
+    let mut options = ReportOptions::new(TimeZone::UTC, &price);
     let keep = |charge: &Charge| charge.account == 1;
-    options.keep = Some(&keep);
-    let report = Report::make(&ledger(), &[Dimension::Block], &options);
-    let keys: Vec<String> = report.rows.iter().map(Row::key).collect();
+    options.filter = Some(&keep);
+    let report = CostReport::new(&ledger(), &[Dimension::Block], &options);
+    let keys: Vec<String> = report.rows.iter().map(ReportRow::key).collect();
     assert_eq!(
         keys,
         ["2026-11-15T10:00:00Z", "2026-11-16T10:00:00Z", "undated"]
@@ -185,7 +185,7 @@ fn a_block_begins_before_what_is_asked_for() {
 }
 
 #[test]
-fn sessions_of_one_name_in_two_places_are_two() {
+fn sessions_with_same_id_in_two_files_stay_apart() {
     let mut ledger = ledger();
     let mut twin = account("one", "/home/a");
     twin.file = "/elsewhere/one.jsonl".into();
@@ -193,19 +193,19 @@ fn sessions_of_one_name_in_two_places_are_two() {
     ledger
         .charges
         .push(charge(2, "2026-11-15T10:00:00Z", "opus", 3));
-    let options = Options::new(TimeZone::UTC, &price);
-    let report = Report::make(&ledger, &[Dimension::Session], &options);
+    let options = ReportOptions::new(TimeZone::UTC, &price);
+    let report = CostReport::new(&ledger, &[Dimension::Session], &options);
     assert_eq!(report.rows.len(), 3);
-    let report = Report::make(&ledger, &[Dimension::Project], &options);
+    let report = CostReport::new(&ledger, &[Dimension::Project], &options);
     assert_eq!(report.rows.len(), 2);
 }
 
 #[test]
-fn models_without_a_price_are_named_by_size() {
-    let options = Options::new(TimeZone::UTC, &|charge: &Charge| {
+fn unpriced_models_are_listed_by_tokens() {
+    let options = ReportOptions::new(TimeZone::UTC, &|charge: &Charge| {
         price(charge).filter(|_| charge.source.model.as_deref() != Some("opus"))
     });
-    let report = Report::make(&ledger(), &[Dimension::Day], &options);
+    let report = CostReport::new(&ledger(), &[Dimension::Day], &options);
     let named: Vec<_> = report
         .unpriced
         .iter()
@@ -232,7 +232,7 @@ fn any_charge() -> impl Strategy<Value = Charge> {
         prop::array::uniform6(0u64..1_000_000),
     )
         .prop_map(|(time, (model, agent, git_branch), account, counts)| {
-            let mut charge = Charge::to(account);
+            let mut charge = Charge::new(account);
             charge.time = time;
             charge.source_mut().model = model;
             charge.source_mut().agent = agent;
@@ -259,7 +259,7 @@ proptest! {
             let key = format!("session@{}", charge.usage.input % 3);
             Some(BranchName::new(key))
         };
-        let mut options = Options::new(TimeZone::get("America/New_York").unwrap(), &price);
+        let mut options = ReportOptions::new(TimeZone::get("America/New_York").unwrap(), &price);
         options.branch = Some(&branch);
         options.top = top;
         let mut total = Tally::default();
@@ -269,7 +269,7 @@ proptest! {
         let pairs = [[Dimension::Project, Dimension::Model], [Dimension::Day, Dimension::Agent]];
         let single = Dimension::ALL.map(|dimension| vec![dimension]);
         for by in single.into_iter().chain(pairs.map(Vec::from)) {
-            let report = Report::make(&ledger, &by, &options);
+            let report = CostReport::new(&ledger, &by, &options);
             let mut sum = report.left_out.map(|(_, rest)| rest).unwrap_or_default();
             for row in &report.rows {
                 sum.merge(&row.tally);

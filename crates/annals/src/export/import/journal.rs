@@ -21,18 +21,18 @@ const VERSION: u64 = 1;
 
 /// How far a session got.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Got {
+pub(super) enum SessionProgress {
     /// It was about to begin under this id.
     Begun(String),
     /// This is its log.
-    Made(Made),
+    CreatedLog(CreatedLog),
     /// It is all there.
-    Done(Made),
+    Done(CreatedLog),
 }
 
 /// A session's log, as it was when it was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Made {
+pub(super) struct CreatedLog {
     pub session: String,
     pub path: PathBuf,
     pub dev: u64,
@@ -56,7 +56,7 @@ struct Line {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     begin: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    made: Option<Made>,
+    made: Option<CreatedLog>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     done: bool,
 }
@@ -68,7 +68,7 @@ pub(super) struct Journal {
     header: Header,
     /// Locked until it is dropped; `None` until something begins.
     file: Option<File>,
-    got: HashMap<usize, Got>,
+    got: HashMap<usize, SessionProgress>,
 }
 
 impl Journal {
@@ -126,12 +126,12 @@ impl Journal {
     }
 
     /// How far the session of that number got before.
-    pub(super) fn got(&self, number: usize) -> Option<&Got> {
+    pub(super) fn progress(&self, number: usize) -> Option<&SessionProgress> {
         self.got.get(&number)
     }
 
     /// Tells, durably, that a session is about to begin.
-    pub(super) fn begin(&mut self, number: usize, session: &str) -> Result<()> {
+    pub(super) fn record_begin(&mut self, number: usize, session: &str) -> Result<()> {
         self.put(&Line {
             n: number,
             begin: Some(session.to_owned()),
@@ -141,10 +141,15 @@ impl Journal {
     }
 
     /// Tells, durably, which log is its own.
-    pub(super) fn made(&mut self, number: usize, session: &str, path: &Path) -> Result<()> {
+    pub(super) fn record_created(
+        &mut self,
+        number: usize,
+        session: &str,
+        path: &Path,
+    ) -> Result<()> {
         let metadata = path.symlink_metadata();
         let metadata = metadata.map_err(|error| Error::io("stat", path, error))?;
-        let made = Made {
+        let made = CreatedLog {
             session: session.to_owned(),
             path: path.to_owned(),
             dev: metadata.dev(),
@@ -159,8 +164,8 @@ impl Journal {
     }
 
     /// A place where a session can be written once more, for as long as the journal is held.
-    pub(super) fn desk(&self) -> Result<Desk> {
-        let desk = Desk(self.path.with_extension("again"));
+    pub(super) fn scratch_dir(&self) -> Result<ScratchDir> {
+        let desk = ScratchDir(self.path.with_extension("again"));
         // A run that was cut off may have left something on it.
         desk.clear()?;
         jsonl::ensure_dir(&desk.0)?;
@@ -168,7 +173,7 @@ impl Journal {
     }
 
     /// Tells that it is all there. Who does not hear of it only does it again.
-    pub(super) fn done(&mut self, number: usize) -> Result<()> {
+    pub(super) fn record_done(&mut self, number: usize) -> Result<()> {
         let failed = |error| Error::io("write", &self.path, error);
         let line = Line {
             n: number,
@@ -206,9 +211,9 @@ impl Journal {
 }
 
 /// A directory of annals' own that goes when it is dropped.
-pub(super) struct Desk(PathBuf);
+pub(super) struct ScratchDir(PathBuf);
 
-impl Desk {
+impl ScratchDir {
     pub(super) fn path(&self) -> &Path {
         &self.0
     }
@@ -223,7 +228,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         // What is left is cleared away by whoever needs the place next.
         let _ = self.clear();
@@ -236,9 +241,9 @@ fn write(file: &mut File, line: &impl Serialize) -> io::Result<()> {
     file.write_all(&line)
 }
 
-impl Made {
+impl CreatedLog {
     /// The file at its path is still the one that was made.
-    pub(super) fn is_there(&self) -> bool {
+    pub(super) fn still_exists(&self) -> bool {
         let there = self.path.symlink_metadata();
         there.is_ok_and(|there| (there.dev(), there.ino()) == (self.dev, self.ino))
     }
@@ -247,18 +252,18 @@ impl Made {
 /// A file that nobody else writes to.
 fn locked(path: &Path) -> Result<File> {
     loop {
-        let file = jsonl::claim(path)?.ok_or_else(|| {
+        let file = jsonl::try_lock_path(path)?.ok_or_else(|| {
             Error::refused("the same import is at work already; wait until it is done")
         })?;
         // Whoever held it may be done, and have removed it.
         let held = file.metadata();
-        if jsonl::is_named(path, &held.map_err(|e| Error::io("stat", path, e))?)? {
+        if jsonl::is_at_path(path, &held.map_err(|e| Error::io("stat", path, e))?)? {
             return Ok(file);
         }
     }
 }
 
-fn read_lines(path: &Path, text: &str) -> Result<HashMap<usize, Got>> {
+fn read_lines(path: &Path, text: &str) -> Result<HashMap<usize, SessionProgress>> {
     let refused = |why: &str| {
         Error::refused(format!(
             "{} {why}; move it away to import without knowing what was begun before",
@@ -282,10 +287,12 @@ fn read_lines(path: &Path, text: &str) -> Result<HashMap<usize, Got>> {
     for line in lines {
         let line: Line = serde_json::from_str(line).map_err(|_| refused("is damaged"))?;
         let now = match (line.begin, line.made, line.done) {
-            (Some(session), None, false) => Got::Begun(session),
-            (None, Some(made), false) => Got::Made(made),
+            (Some(session), None, false) => SessionProgress::Begun(session),
+            (None, Some(made), false) => SessionProgress::CreatedLog(made),
             (None, None, true) => match got.remove(&line.n) {
-                Some(Got::Made(made) | Got::Done(made)) => Got::Done(made),
+                Some(SessionProgress::CreatedLog(made) | SessionProgress::Done(made)) => {
+                    SessionProgress::Done(made)
+                }
                 _ => return Err(refused("is damaged")),
             },
             _ => return Err(refused("is damaged")),

@@ -52,18 +52,18 @@ pub(super) fn looks_random(text: &str, _: &str) -> bool {
     const THRESHOLD: f64 = 2.7;
     let odd =
         |byte: u8| !byte.is_ascii_alphabetic() && !matches!(byte, b'_' | b'-' | b'.' | b'/' | b':');
-    let is_odd = text.bytes().any(odd) || is_mixed(text);
+    let is_odd = text.bytes().any(odd) || has_random_case(text);
     is_literal(text, "") && is_odd && entropy(text) >= THRESHOLD && !is_number(text)
 }
 
 /// Random, and neither made of words nor a path, an address or a call.
 pub(super) fn looks_generated(text: &str, before: &str) -> bool {
-    looks_random(text, before) && !is_wordy(text) && !is_place(text)
+    looks_random(text, before) && !is_joined_words(text) && !is_path_or_url(text)
 }
 
 /// What an assignment gives to a name that promises a secret.
 pub(super) fn is_assigned(text: &str, before: &str) -> bool {
-    names_secret(before) && looks_random(text, before) && !is_place(text)
+    names_secret(before) && looks_random(text, before) && !is_path_or_url(text)
 }
 
 /// The same, where text follows: words and identifiers are none, and behind a colon no types.
@@ -102,7 +102,7 @@ pub(super) fn is_password(text: &str, before: &str) -> bool {
         "file",
     ];
     let lower = text.to_ascii_lowercase();
-    is_literal(text, before) && !NONE.contains(&&*lower) && !is_place(text)
+    is_literal(text, before) && !NONE.contains(&&*lower) && !is_path_or_url(text)
 }
 
 /// The same, given to a name.
@@ -126,7 +126,7 @@ pub(super) fn is_short_password(text: &str, before: &str) -> bool {
         && count(u8::is_ascii_digit) >= 1
         && different.len() >= 4
         && !NUMBERED.contains(&name)
-        && !is_wordy(text)
+        && !is_joined_words(text)
         && is_password(name, before)
         && is_assigned_password(text, before)
 }
@@ -199,7 +199,7 @@ pub(super) fn is_key_in_base64(text: &str, _: &str) -> bool {
 
 /// Where a private key ends whose first line was found: behind its last line, or, if it was cut off,
 /// where its alphabet ends.
-pub(super) fn ends_key(rest: &str) -> usize {
+pub(super) fn private_key_end(rest: &str) -> usize {
     /// No key is longer.
     const LONGEST: usize = 32 << 10;
     let mut most = rest.len().min(LONGEST);
@@ -326,7 +326,7 @@ fn is_mixed_name(text: &str) -> bool {
 }
 
 /// Letters of both cases without the runs that words have.
-fn is_mixed(text: &str) -> bool {
+fn has_random_case(text: &str) -> bool {
     let bytes = text.as_bytes();
     let turns = bytes.windows(2).filter(|pair| match pair {
         [a, b] => a.is_ascii_uppercase() != b.is_ascii_uppercase(),
@@ -351,7 +351,7 @@ fn is_number(text: &str) -> bool {
 }
 
 /// Two words or more that are joined, each with few digits: `sha256_digest`, `my-token-2`.
-fn is_wordy(text: &str) -> bool {
+fn is_joined_words(text: &str) -> bool {
     let is_word = |part: &str| {
         let letters = part.bytes().filter(u8::is_ascii_alphabetic).count();
         let digits = part.bytes().filter(u8::is_ascii_digit).count();
@@ -367,7 +367,7 @@ fn is_wordy(text: &str) -> bool {
 }
 
 /// A path, an address, or a member of something.
-fn is_place(text: &str) -> bool {
+fn is_path_or_url(text: &str) -> bool {
     const STARTS: [&str; 8] = [
         "./", "../", "~/", "http:", "https:", "file:", "arn:", "self.",
     ];

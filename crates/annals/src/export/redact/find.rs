@@ -8,8 +8,8 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use regex::Regex;
 
 use super::context::{CONTEXT, NAMES, PASSWORDS, VALUES};
-use super::plain::{Escapes, Plain};
 use super::rules::{BLOCKS, Rule, TOKENS};
+use super::unescape::{Escapes, UnescapedText};
 
 /// What may stand in front of a token.
 const BOUNDARY: &str = r"(?:(?-u:\b)|_)";
@@ -82,9 +82,9 @@ impl Finder {
         let mut found = Found::new();
         let cut = ["…", "..."].iter().find_map(|end| text.strip_suffix(end));
         let text = cut.unwrap_or(text);
-        let plain = Plain::new(text, Escapes::Backslash);
+        let plain = UnescapedText::new(text, Escapes::Backslash);
         self.search(&plain, &mut found);
-        let decoded = Plain::new(text, Escapes::All);
+        let decoded = UnescapedText::new(text, Escapes::All);
         if decoded.text != plain.text {
             self.search(&decoded, &mut found);
         }
@@ -124,7 +124,7 @@ impl Finder {
         })
     }
 
-    fn search(&self, plain: &Plain<'_>, found: &mut Found) {
+    fn search(&self, plain: &UnescapedText<'_>, found: &mut Found) {
         let text = &*plain.text;
         for at in self.hinted(text) {
             let Some(compiled) = self.rules.get(at) else {
@@ -151,13 +151,13 @@ impl Finder {
                     range.end = range.start + end(text.get(range.start..).unwrap_or_default());
                 }
                 done = range.end;
-                insert(found, plain.source(range), rule);
+                insert(found, plain.source_range(range), rule);
             }
         }
     }
 
     /// Finds the beginning of a secret at the end of a text that was cut there.
-    fn search_end(&self, plain: &Plain<'_>, found: &mut Found) {
+    fn search_end(&self, plain: &UnescapedText<'_>, found: &mut Found) {
         let begun = self.cut.captures(&plain.text).and_then(|captures| {
             let mut groups = captures.iter().enumerate().skip(1);
             groups.find_map(|(at, group)| Some((at, group?.range())))
@@ -166,7 +166,7 @@ impl Finder {
         // Groups stand in the order of the rules that have a prefix; the last has none.
         let rule = prefixed().nth(group - 1).or_else(|| CONTEXT.last());
         if let Some(rule) = rule {
-            insert(found, plain.source(range), rule);
+            insert(found, plain.source_range(range), rule);
         }
     }
 }
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_pattern_compiles_and_has_a_group_and_hints_in_lower_case() {
+    fn every_rule_compiles_with_one_group_and_lowercase_hints() {
         for rule in rules() {
             let regex = Regex::new(&ascii(rule.pattern)).unwrap();
             assert!(regex.captures_len() == 2, "{}", rule.name);

@@ -4,7 +4,7 @@
 //! their surroundings give away stand in `context.rs`. Patterns are matched against text without
 //! escapes (`plain.rs`), so no row spells them.
 
-use super::check::{ends_key, is_key_in_base64, is_literal, is_not_example, looks_random};
+use super::check::{is_key_in_base64, is_literal, is_not_example, looks_random, private_key_end};
 
 /// How one kind of secret is found.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub(super) const fn checked(
 #[rustfmt::skip]
 pub(super) static BLOCKS: &[Rule] = &[
     Rule {
-        name: "private-key", keep: 0, hints: &["private key"], holds: |_, _| true, end: Some(ends_key),
+        name: "private-key", keep: 0, hints: &["private key"], holds: |_, _| true, end: Some(private_key_end),
         pattern: r"(-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----)",
     },
     shape("private-key", 0, &["private-lines:"], r"Private-Lines: [0-9]{1,4}\r?\n((?:[A-Za-z0-9+/=]{16,}(?:\r?\n)?)+)"),

@@ -426,7 +426,7 @@ const NEGATIVES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn every_rule_masks_what_it_must() {
+fn every_rule_masks_its_positives() {
     for (rule, marked) in positives() {
         let mut parts = marked.split('|');
         let (before, secret, after) = (
@@ -436,7 +436,7 @@ fn every_rule_masks_what_it_must() {
         );
         let text = format!("{before}{secret}{after}");
         let mut redactor = redactor();
-        let masked = redactor.text(&text).into_owned();
+        let masked = redactor.mask_text(&text).into_owned();
         let mask = format!("[redacted:{rule}]");
         assert!(masked.contains(&mask), "{text:?} became {masked:?}");
         assert!(masked.starts_with(before), "{masked:?}");
@@ -445,14 +445,14 @@ fn every_rule_masks_what_it_must() {
         assert!(kept <= 4, "{masked:?} shows too much");
         assert_eq!(redactor.masked().total(), 1, "{masked:?}");
         // A mask is no secret.
-        assert_eq!(redactor.text(&masked), masked);
+        assert_eq!(redactor.mask_text(&masked), masked);
     }
 }
 
 #[test]
-fn every_rule_leaves_what_it_must() {
+fn negatives_are_not_masked() {
     for (rule, text) in NEGATIVES {
-        assert_eq!(redactor().text(text), *text, "{rule}");
+        assert_eq!(redactor().mask_text(text), *text, "{rule}");
     }
 }
 
@@ -460,8 +460,8 @@ fn every_rule_leaves_what_it_must() {
 fn is_hidden(sample: &Sample) -> bool {
     let mut redactor = redactor();
     let masked = match sample.json {
-        true => redactor.json(&sample.text),
-        false => redactor.text(&sample.text),
+        true => redactor.mask_json(&sample.text),
+        false => redactor.mask_text(&sample.text),
     };
     match sample.rule {
         "" => redactor.masked().places > 0,
@@ -470,7 +470,7 @@ fn is_hidden(sample: &Sample) -> bool {
 }
 
 #[test]
-fn recall_and_precision_on_the_corpus_hold() {
+fn corpus_recall_and_precision_meet_their_limits() {
     let samples = corpus::samples(1, 2);
     let missed = |of: fn(&Sample) -> bool| -> (usize, Vec<&Sample>) {
         let all: Vec<&Sample> = samples.iter().filter(|sample| of(sample)).collect();
@@ -503,8 +503,8 @@ fn recall_on_every_form_of_the_second_corpus_holds() {
     for sample in &samples {
         let mut redactor = redactor();
         let masked = match sample.json {
-            true => redactor.json(&sample.text),
-            false => redactor.text(&sample.text),
+            true => redactor.mask_json(&sample.text),
+            false => redactor.mask_text(&sample.text),
         };
         let is_named = masked.contains(&format!("[redacted:{}]", sample.rule));
         let is_masked = is_named && !sample.leaks(&masked);
@@ -534,14 +534,14 @@ fn recall_on_forms_without_rules_of_their_own_holds() {
 }
 
 #[test]
-fn every_rule_is_tested() {
+fn corpus_has_a_masked_sample_of_every_rule() {
     let samples = corpus::samples(1, 1);
     for rule in rules() {
         let sampled = samples.iter().any(|sample| sample.rule == rule.name);
         assert!(sampled, "the corpus has no {}", rule.name);
     }
     for sample in samples.iter().filter(|sample| sample.form == "sentence") {
-        let masked = redactor().text(&sample.text).into_owned();
+        let masked = redactor().mask_text(&sample.text).into_owned();
         let mask = format!("[redacted:{}]", sample.rule);
         assert!(
             sample.rule.is_empty() || masked.contains(&mask),
@@ -552,11 +552,11 @@ fn every_rule_is_tested() {
 }
 
 #[test]
-fn a_mask_is_no_secret() {
+fn masked_text_is_not_masked_again() {
     let samples = corpus::samples(2, 1).into_iter();
     for sample in samples.chain(forms::samples(2, 1)) {
-        let masked = redactor().text(&sample.text).into_owned();
-        assert_eq!(redactor().text(&masked), masked, "{}", sample.text);
+        let masked = redactor().mask_text(&sample.text).into_owned();
+        assert_eq!(redactor().mask_text(&masked), masked, "{}", sample.text);
     }
 }
 
@@ -602,13 +602,13 @@ fn secrets_are_masked_between_escapes_and_in_commands() {
         (square.clone(), &square[8..]),
         (twice, "abcdef"),
     ] {
-        let masked = redactor().text(&text).into_owned();
+        let masked = redactor().mask_text(&text).into_owned();
         assert!(
             masked.contains("[redacted:") && !masked.contains(secret),
             "{text} became {masked}"
         );
         let json = serde_json::json!({"command": text}).to_string();
-        let masked = redactor().json(&json).into_owned();
+        let masked = redactor().mask_json(&json).into_owned();
         assert!(
             masked.contains("[redacted:") && !masked.contains(secret),
             "{json} became {masked}"
@@ -617,7 +617,7 @@ fn secrets_are_masked_between_escapes_and_in_commands() {
 }
 
 #[test]
-fn keys_end_where_they_end() {
+fn private_keys_are_masked_to_their_end() {
     let begin = format!("-----BEGIN {}-----", "PRIVATE KEY");
     let end = format!("-----END {}-----", "PRIVATE KEY");
     let line = random(64);
@@ -643,7 +643,7 @@ fn keys_end_where_they_end() {
             "const A = \"[redacted:private-key]\";".to_owned(),
         ),
     ] {
-        assert_eq!(redactor().text(&text), masked);
+        assert_eq!(redactor().mask_text(&text), masked);
     }
     // A key that was cut off ends with its last line.
     let headers = "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n";
@@ -661,12 +661,12 @@ fn keys_end_where_they_end() {
             "[redacted:private-key]\nb",
         ),
     ] {
-        assert_eq!(redactor().text(&text), masked);
+        assert_eq!(redactor().mask_text(&text), masked);
     }
     // Many beginnings and no end take no time.
     let hostile = begin.repeat(20_000);
     let before = std::time::Instant::now();
-    redactor().text(&hostile);
+    redactor().mask_text(&hostile);
     assert!(before.elapsed().as_secs() < 20);
 }
 
@@ -692,12 +692,12 @@ fn secrets_at_the_end_of_a_cut_text_are_masked() {
             "Explain the password prompt, please…",
         ),
     ] {
-        assert_eq!(redactor().text(text), masked);
+        assert_eq!(redactor().mask_text(text), masked);
     }
 }
 
 #[test]
-fn mail_addresses_ids_and_words_stay() {
+fn mail_addresses_ids_and_words_are_not_masked() {
     for text in [
         "write to mira@example.org",
         "8c549c46-16ca-47dd-b731-f4c264becc53",
@@ -706,12 +706,12 @@ fn mail_addresses_ids_and_words_stay() {
         "msg_01XFDUDYJgAACzvnptvVoYEL",
         "The token budget is large; the password was changed.",
     ] {
-        assert_eq!(redactor().text(text), text);
+        assert_eq!(redactor().mask_text(text), text);
     }
 }
 
 #[test]
-fn secrets_inside_of_json_are_found_whatever_their_escapes() {
+fn mask_json_finds_secrets_behind_any_escape() {
     let key = format!(
         "-----BEGIN {0}-----\nabcd\n-----END {0}-----",
         "PRIVATE KEY"
@@ -725,7 +725,7 @@ fn secrets_inside_of_json_are_found_whatever_their_escapes() {
     })
     .to_string();
     let mut redactor = redactor();
-    let masked = redactor.json(&input).into_owned();
+    let masked = redactor.mask_json(&input).into_owned();
     let value: serde_json::Value = serde_json::from_str(&masked).unwrap();
     assert_eq!(value["content"], "one\n\"[redacted:private-key]\"\n");
     assert_eq!(value["list"][0], "ghp_[redacted:github-token]");
@@ -746,12 +746,12 @@ fn a_member_value_holds_what_the_member_name_says() {
             r#"[{"name":"token_url","value":"q7Xb2LmZ9k"},{"name":"token","n":"x","value":"q7Xb2LmZ9k"}]"#,
         ),
     ] {
-        assert_eq!(redactor().json(input), masked);
+        assert_eq!(redactor().mask_json(input), masked);
     }
 }
 
 #[test]
-fn headers_in_json_are_read_as_headers() {
+fn mask_json_treats_header_members_as_headers() {
     for (input, masked) in [
         (
             r#"{"headers":{"authorization":"basic YWRtaW46cHc="}}"#,
@@ -766,12 +766,12 @@ fn headers_in_json_are_read_as_headers() {
             r#"{"Cookie": "a small cake"}"#,
         ),
     ] {
-        assert_eq!(redactor().json(input), masked);
+        assert_eq!(redactor().mask_json(input), masked);
     }
 }
 
 #[test]
-fn json_without_secrets_keeps_its_spelling() {
+fn mask_json_keeps_text_without_secrets_unchanged() {
     for input in [
         r#"{"a" : "\u00e9\/", "b":1e5,"a":null}"#,
         r#"{"password": "${PASSWORD}", "max_tokens": 12345678}"#,
@@ -780,17 +780,17 @@ fn json_without_secrets_keeps_its_spelling() {
         "",
     ] {
         assert!(
-            matches!(redactor().json(input), Cow::Borrowed(_)),
+            matches!(redactor().mask_json(input), Cow::Borrowed(_)),
             "{input}"
         );
     }
 }
 
 #[test]
-fn one_secret_in_two_places_is_one_secret() {
+fn repeated_secret_counts_once_with_two_places() {
     let text = format!("ghp_{0} and again ghp_{0}", random(36));
     let mut redactor = redactor();
-    redactor.text(&text);
+    redactor.mask_text(&text);
     assert_eq!(redactor.masked().places, 2);
     assert_eq!(redactor.masked().secrets["github-token"], 1);
 }

@@ -10,12 +10,12 @@ use std::time::Instant;
 use super::*;
 
 /// A device made of two closures.
-struct Fake<W, S> {
+struct FakeIo<W, S> {
     write: W,
     sync: S,
 }
 
-impl<W, S> Device for Fake<W, S>
+impl<W, S> WriteIo for FakeIo<W, S>
 where
     W: Fn(&File, &[u8]) -> io::Result<usize> + Send + Sync,
     S: Fn(&File) -> io::Result<()> + Send + Sync,
@@ -29,11 +29,11 @@ where
     }
 }
 
-struct Bench {
+struct TestLog {
     dir: tempfile::TempDir,
 }
 
-impl Bench {
+impl TestLog {
     fn new(content: &[u8]) -> Self {
         let bench = Self {
             dir: tempfile::tempdir().unwrap(),
@@ -46,12 +46,12 @@ impl Bench {
         self.dir.path().join("log")
     }
 
-    fn open(&self, durability: Durability, device: impl Device + 'static) -> Log {
-        let options = Options {
+    fn open(&self, durability: Durability, device: impl WriteIo + 'static) -> Log {
+        let options = AppendOptions {
             durability,
-            ..Options::default()
+            ..AppendOptions::default()
         };
-        Log::with_device(self.path(), options, Box::new(device)).unwrap()
+        Log::with_io(self.path(), options, Box::new(device)).unwrap()
     }
 
     fn text(&self) -> String {
@@ -69,7 +69,7 @@ impl Bench {
     }
 }
 
-fn through(mut file: &File, bytes: &[u8]) -> io::Result<usize> {
+fn write_through(mut file: &File, bytes: &[u8]) -> io::Result<usize> {
     file.write(bytes)
 }
 
@@ -78,19 +78,19 @@ fn record(n: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_write_shortened_at_every_byte_is_completed() {
-    let bench = Bench::new(b"");
+fn append_completes_write_shortened_at_any_byte() {
+    let bench = TestLog::new(b"");
     let cut = Arc::new(AtomicUsize::new(0));
     let write = {
         let cut = Arc::clone(&cut);
         move |file: &File, bytes: &[u8]| match cut.swap(usize::MAX, Ordering::Relaxed) {
             0 => Err(io::ErrorKind::Interrupted.into()),
-            most => through(file, &bytes[..bytes.len().min(most)]),
+            most => write_through(file, &bytes[..bytes.len().min(most)]),
         }
     };
     let log = bench.open(
         Durability::Os,
-        Fake {
+        FakeIo {
             write,
             sync: |_: &File| Ok(()),
         },
@@ -107,17 +107,17 @@ fn a_write_shortened_at_every_byte_is_completed() {
 }
 
 #[test]
-fn a_disk_full_at_any_byte_loses_and_glues_nothing() {
+fn full_disk_at_any_byte_neither_loses_nor_glues_records() {
     for (sealable, errno) in [(true, 28), (false, 28), (true, 122), (false, 27)] {
-        let bench = Bench::new(b"");
+        let bench = TestLog::new(b"");
         let room = Arc::new(AtomicUsize::new(usize::MAX));
         let write = {
             let room = Arc::clone(&room);
             move |file: &File, bytes: &[u8]| match room.load(Ordering::Relaxed) {
-                0 if sealable && bytes == b"\n" => through(file, bytes),
+                0 if sealable && bytes == b"\n" => write_through(file, bytes),
                 0 => Err(io::Error::from_raw_os_error(errno)),
                 room_now => {
-                    let written = through(file, &bytes[..bytes.len().min(room_now)])?;
+                    let written = write_through(file, &bytes[..bytes.len().min(room_now)])?;
                     room.store(room_now - written, Ordering::Relaxed);
                     Ok(written)
                 }
@@ -125,7 +125,7 @@ fn a_disk_full_at_any_byte_loses_and_glues_nothing() {
         };
         let log = bench.open(
             Durability::Os,
-            Fake {
+            FakeIo {
                 write,
                 sync: |_: &File| Ok(()),
             },
@@ -154,8 +154,8 @@ fn a_disk_full_at_any_byte_loses_and_glues_nothing() {
 }
 
 #[test]
-fn control_a_writer_that_does_not_seal_is_caught() {
-    let bench = Bench::new(b"");
+fn control_writer_without_tail_sealing_loses_records() {
+    let bench = TestLog::new(b"");
     let mut file = File::options().append(true).open(bench.path()).unwrap();
     let mut acknowledged = Vec::new();
     for at in 1..10 {
@@ -168,8 +168,8 @@ fn control_a_writer_that_does_not_seal_is_caught() {
 }
 
 #[test]
-fn a_record_that_a_foreign_write_ran_into_is_appended_again() {
-    let bench = Bench::new(b"{\"first\":1}\n");
+fn append_retries_record_damaged_by_foreign_write() {
+    let bench = TestLog::new(b"{\"first\":1}\n");
     let path = bench.path();
     let turns = AtomicUsize::new(0);
     let write = move |file: &File, bytes: &[u8]| {
@@ -182,13 +182,13 @@ fn a_record_that_a_foreign_write_ran_into_is_appended_again() {
         };
         let mut other = File::options().append(true).open(&path)?;
         other.write_all(foreign)?;
-        let written = through(file, bytes)?;
+        let written = write_through(file, bytes)?;
         other.write_all(b"0}\n")?;
         Ok(written)
     };
     let log = bench.open(
         Durability::Os,
-        Fake {
+        FakeIo {
             write,
             sync: |_: &File| Ok(()),
         },
@@ -211,10 +211,10 @@ fn a_record_that_a_foreign_write_ran_into_is_appended_again() {
 }
 
 #[test]
-fn a_long_record_is_read_back_to_its_end() {
+fn append_verifies_long_record_to_its_end() {
     let long = [b"\"", &[b'x'; 30_000][..], b"\""].concat();
     for damaged in [None, Some(100), Some(9_000), Some(17_000), Some(29_999)] {
-        let bench = Bench::new(b"{}\n");
+        let bench = TestLog::new(b"{}\n");
         let turns = AtomicUsize::new(0);
         let write = move |file: &File, bytes: &[u8]| {
             let mut bytes = bytes.to_vec();
@@ -223,11 +223,11 @@ fn a_long_record_is_read_back_to_its_end() {
             {
                 bytes[at] = b'?';
             }
-            through(file, &bytes)
+            write_through(file, &bytes)
         };
         let log = bench.open(
             Durability::Os,
-            Fake {
+            FakeIo {
                 write,
                 sync: |_: &File| Ok(()),
             },
@@ -245,8 +245,8 @@ fn a_long_record_is_read_back_to_its_end() {
 }
 
 #[test]
-fn a_foreign_writer_that_is_always_in_between_costs_one_more_write() {
-    let bench = Bench::new(b"");
+fn persistent_foreign_writer_costs_one_extra_write() {
+    let bench = TestLog::new(b"");
     let path = bench.path();
     let writes = Arc::new(AtomicUsize::new(0));
     let write = {
@@ -257,12 +257,12 @@ fn a_foreign_writer_that_is_always_in_between_costs_one_more_write() {
                 .append(true)
                 .open(&path)?
                 .write_all(b"}\n{")?;
-            through(file, bytes)
+            write_through(file, bytes)
         }
     };
     let log = bench.open(
         Durability::Os,
-        Fake {
+        FakeIo {
             write,
             sync: |_: &File| Ok(()),
         },
@@ -273,11 +273,11 @@ fn a_foreign_writer_that_is_always_in_between_costs_one_more_write() {
 }
 
 #[test]
-fn a_record_that_is_cut_off_each_time_is_not_acknowledged() {
-    let bench = Bench::new(b"");
+fn record_truncated_on_every_attempt_is_not_acknowledged() {
+    let bench = TestLog::new(b"");
     let path = bench.path();
     let write = move |file: &File, bytes: &[u8]| {
-        let written = through(file, bytes)?;
+        let written = write_through(file, bytes)?;
         File::options()
             .write(true)
             .open(&path)?
@@ -286,7 +286,7 @@ fn a_record_that_is_cut_off_each_time_is_not_acknowledged() {
     };
     let log = bench.open(
         Durability::Os,
-        Fake {
+        FakeIo {
             write,
             sync: |_: &File| Ok(()),
         },
@@ -295,8 +295,8 @@ fn a_record_that_is_cut_off_each_time_is_not_acknowledged() {
 }
 
 #[test]
-fn the_lock_is_free_while_the_disk_syncs() {
-    let bench = Bench::new(b"");
+fn lock_is_released_before_sync() {
+    let bench = TestLog::new(b"");
     let path = bench.path();
     let sync = move |_: &File| {
         let other = File::open(&path)?;
@@ -306,8 +306,8 @@ fn the_lock_is_free_while_the_disk_syncs() {
     };
     let log = bench.open(
         Durability::Disk,
-        Fake {
-            write: through,
+        FakeIo {
+            write: write_through,
             sync,
         },
     );
@@ -315,9 +315,9 @@ fn the_lock_is_free_while_the_disk_syncs() {
 }
 
 #[test]
-fn appends_that_wait_share_one_sync() {
+fn waiting_appends_share_one_sync() {
     const WRITERS: usize = 16;
-    let bench = Bench::new(b"");
+    let bench = TestLog::new(b"");
     let syncs = Arc::new(AtomicUsize::new(0));
     let sync = {
         let syncs = Arc::clone(&syncs);
@@ -333,8 +333,8 @@ fn appends_that_wait_share_one_sync() {
     };
     let log = bench.open(
         Durability::Disk,
-        Fake {
-            write: through,
+        FakeIo {
+            write: write_through,
             sync,
         },
     );
@@ -352,14 +352,14 @@ fn appends_that_wait_share_one_sync() {
 /// A disk of which one sync fails and drops what was written since the one before, as Linux does:
 /// the next sync says OK.
 #[derive(Default)]
-struct Dropping {
+struct LossyDisk {
     syncs: AtomicUsize,
     failed: AtomicBool,
-    kept: Mutex<Vec<(u64, u64)>>,
+    durable: Mutex<Vec<(u64, u64)>>,
     from: Mutex<u64>,
 }
 
-impl Dropping {
+impl LossyDisk {
     fn sync(&self, file: &File) -> io::Result<()> {
         let mut from = self.from.lock().unwrap();
         let span = (*from, file.metadata()?.len());
@@ -368,12 +368,12 @@ impl Dropping {
         if late && span.0 < span.1 && !self.failed.swap(true, Ordering::Relaxed) {
             return Err(io::Error::from_raw_os_error(5));
         }
-        self.kept.lock().unwrap().push(span);
+        self.durable.lock().unwrap().push(span);
         Ok(())
     }
 
-    fn kept(&self, appended: Appended) -> bool {
-        let kept = self.kept.lock().unwrap();
+    fn is_durable(&self, appended: Appended) -> bool {
+        let kept = self.durable.lock().unwrap();
         kept.iter()
             .any(|(from, to)| *from <= appended.offset && appended.end <= *to)
     }
@@ -381,8 +381,8 @@ impl Dropping {
 
 /// Appends from many threads until all have failed or had enough; counts acknowledged losses.
 fn acknowledged_but_dropped(retry: bool) -> (usize, usize) {
-    let bench = Bench::new(b"");
-    let disk = Arc::new(Dropping::default());
+    let bench = TestLog::new(b"");
+    let disk = Arc::new(LossyDisk::default());
     let sync = {
         let disk = Arc::clone(&disk);
         move |file: &File| match disk.sync(file) {
@@ -392,8 +392,8 @@ fn acknowledged_but_dropped(retry: bool) -> (usize, usize) {
     };
     let log = bench.open(
         Durability::Disk,
-        Fake {
-            write: through,
+        FakeIo {
+            write: write_through,
             sync,
         },
     );
@@ -416,27 +416,27 @@ fn acknowledged_but_dropped(retry: bool) -> (usize, usize) {
     let acknowledged = acknowledged.into_inner().unwrap();
     let dropped = acknowledged
         .iter()
-        .filter(|appended| !disk.kept(**appended))
+        .filter(|appended| !disk.is_durable(**appended))
         .count();
     (dropped, refused.into_inner())
 }
 
 #[test]
-fn a_failed_sync_poisons_the_log_for_everyone() {
+fn failed_sync_poisons_log_for_all_threads() {
     let (dropped, refused) = acknowledged_but_dropped(false);
     assert_eq!(dropped, 0);
     assert!(refused > 0);
 }
 
 #[test]
-fn control_a_writer_that_retries_the_sync_is_caught() {
+fn control_writer_that_retries_sync_loses_records() {
     let (dropped, _) = acknowledged_but_dropped(true);
     assert!(dropped > 0);
 }
 
 #[test]
-fn a_failed_sync_is_reported_once_and_nothing_is_written_after_it() {
-    let bench = Bench::new(b"");
+fn failed_sync_is_reported_once_then_appends_are_refused() {
+    let bench = TestLog::new(b"");
     let syncs = AtomicUsize::new(0);
     let sync = move |_: &File| match syncs.fetch_add(1, Ordering::Relaxed) {
         1 => Err(io::Error::from_raw_os_error(5)),
@@ -444,8 +444,8 @@ fn a_failed_sync_is_reported_once_and_nothing_is_written_after_it() {
     };
     let log = bench.open(
         Durability::Disk,
-        Fake {
-            write: through,
+        FakeIo {
+            write: write_through,
             sync,
         },
     );
@@ -461,9 +461,9 @@ fn a_failed_sync_is_reported_once_and_nothing_is_written_after_it() {
 }
 
 #[test]
-fn a_panic_under_the_lock_leaves_the_log_usable() {
-    let bench = Bench::new(b"");
-    let log = bench.open(Durability::Os, Os);
+fn log_is_usable_after_panic_under_lock() {
+    let bench = TestLog::new(b"");
+    let log = bench.open(Durability::Os, SystemIo);
     let panicked = thread::scope(|scope| {
         scope
             .spawn(|| log.append_with(|_, _| panic!("on purpose")))

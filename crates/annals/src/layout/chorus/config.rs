@@ -15,11 +15,11 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::json::{Flag, Raw, Text, object};
-use crate::model::{About, Subject};
+use crate::model::{ListRow, ListSubject};
 
-use super::list::{List, text};
-use super::path::{CONFIG, safe};
-use super::register::fault;
+use super::documents::fault;
+use super::json_array::{JsonArray, document_text};
+use super::path::{CONFIG, is_safe_name};
 
 pub(super) const WORKSPACES: &str = "workspaces";
 
@@ -170,17 +170,17 @@ impl Settings {
 
 impl Config {
     /// Reads a configuration. Members of wrong types are absent, unknown ones are skipped.
-    pub fn read(bytes: &[u8]) -> Result<Self> {
-        let document = text(bytes);
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let document = document_text(bytes);
         check(&document)?;
         let read: Document<'_> = serde_json::from_str(&document).unwrap_or_default();
-        let workspaces = read.workspaces.list().into_iter().map(workspace);
-        let settings: SettingsRow<'_> = read.settings.read();
+        let workspaces = read.workspaces.list().into_iter().map(decode_workspace);
+        let settings: SettingsRow<'_> = read.settings.parse();
         let usual = Settings::default();
         Ok(Config {
             workspaces: workspaces.collect(),
             settings: Settings {
-                root_workspace_dir: settings.root.filled().map(str::to_owned),
+                root_workspace_dir: settings.root.non_empty().map(str::to_owned),
                 theme: match settings.theme.get() {
                     Some(theme @ ("dark" | "light")) => theme.to_owned(),
                     _ => usual.theme,
@@ -200,7 +200,7 @@ impl Config {
         if bytes.is_empty() {
             return None;
         }
-        let document = text(bytes);
+        let document = document_text(bytes);
         if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&document) {
             return Some(error.to_string());
         }
@@ -216,7 +216,7 @@ impl Config {
             return Some("`settings` is no object".to_owned());
         }
         read.workspaces.list().into_iter().find_map(|row| {
-            let row: WorkspaceRow<'_> = row.read();
+            let row: WorkspaceRow<'_> = row.parse();
             let is_wrong = row.agents.is_some() && !row.agents.is_list();
             let id = row.id.or_empty().escape_debug();
             is_wrong.then(|| format!("`agents` of the workspace `{id}` is no list"))
@@ -224,7 +224,7 @@ impl Config {
     }
 
     /// The workspace of a directory, if there is one.
-    pub fn at(&self, directory: &str) -> Option<&Workspace> {
+    pub fn workspace_at(&self, directory: &str) -> Option<&Workspace> {
         let at = |workspace: &&Workspace| workspace.path.as_deref() == Some(directory);
         self.workspaces.iter().find(at)
     }
@@ -251,19 +251,19 @@ impl Config {
     pub fn workspace_id(&self, wanted: &str) -> Result<String> {
         let known = self.workspaces.iter();
         let known = known.map(|one| (one.id.as_str(), one.name.as_str(), one.path.as_deref()));
-        id_of("workspace", wanted, known)
+        resolve_id("workspace", wanted, known)
     }
 
     /// What it tells of the folders that sessions lie in, and what is wrong with it.
-    pub(super) fn tell(bytes: &[u8], faults: &mut Vec<String>) -> Vec<About> {
-        let config = match Config::read(bytes) {
+    pub(super) fn list_rows(bytes: &[u8], faults: &mut Vec<String>) -> Vec<ListRow> {
+        let config = match Config::decode(bytes) {
             Ok(config) => config,
             Err(_) => {
-                faults.push(fault(&text(bytes), WORKSPACES));
+                faults.push(fault(&document_text(bytes), WORKSPACES));
                 return Vec::new();
             }
         };
-        if List::of(&text(bytes), WORKSPACES).is_none() {
+        if JsonArray::find(&document_text(bytes), WORKSPACES).is_none() {
             faults.push(format!("it has no list of {WORKSPACES}"));
         }
         let mut abouts = Vec::new();
@@ -274,7 +274,7 @@ impl Config {
                 faults.push("a workspace has no id".to_owned());
                 continue;
             }
-            if !safe(id) {
+            if !is_safe_name(id) {
                 faults.push(format!(
                     "a workspace's id cannot be a folder's name: {id:?}"
                 ));
@@ -284,17 +284,21 @@ impl Config {
                 faults.push(format!("two workspaces have the id `{id}`"));
                 continue;
             }
-            let mut about = About::new(Subject::Folder(id.clone()));
+            let mut about = ListRow::new(ListSubject::Folder(id.clone()));
             about.title = Some(workspace.name).filter(|name| !name.is_empty());
-            about.attributes = named("workspace", id, about.title.as_deref());
+            about.attributes = name_attributes("workspace", id, about.title.as_deref());
             about.cwd = workspace.path;
             about.git_branch = workspace.git_branch;
             abouts.push(about);
-            for agent in workspace.agents.into_iter().filter(|agent| safe(&agent.id)) {
+            for agent in workspace
+                .agents
+                .into_iter()
+                .filter(|agent| is_safe_name(&agent.id))
+            {
                 let folder = format!("{id}/{}", agent.id);
-                let mut about = About::new(Subject::Folder(folder));
+                let mut about = ListRow::new(ListSubject::Folder(folder));
                 about.title = Some(agent.name).filter(|name| !name.is_empty());
-                about.attributes = named("agent", &agent.id, about.title.as_deref());
+                about.attributes = name_attributes("agent", &agent.id, about.title.as_deref());
                 abouts.push(about);
             }
         }
@@ -303,7 +307,7 @@ impl Config {
 }
 
 /// What a list of sessions tells of a workspace or an agent.
-fn named(what: &str, id: &str, name: Option<&str>) -> BTreeMap<String, String> {
+fn name_attributes(what: &str, id: &str, name: Option<&str>) -> BTreeMap<String, String> {
     let id = (what.to_owned(), id.to_owned());
     let name = name.map(|name| (format!("{what}_name"), name.to_owned()));
     std::iter::once(id).chain(name).collect()
@@ -314,12 +318,12 @@ impl Workspace {
     pub fn agent_id(&self, wanted: &str) -> Result<String> {
         let known = self.agents.iter();
         let known = known.map(|one| (one.id.as_str(), one.name.as_str(), one.file.as_deref()));
-        id_of("agent", wanted, known)
+        resolve_id("agent", wanted, known)
     }
 }
 
 /// Finds an id by itself, or by a name that only one has. Each item is an id, a name and a path.
-fn id_of<'a>(
+fn resolve_id<'a>(
     what: &'static str,
     wanted: &str,
     known: impl Iterator<Item = (&'a str, &'a str, Option<&'a str>)> + Clone,
@@ -342,23 +346,23 @@ fn id_of<'a>(
     }
 }
 
-fn workspace(row: Raw<'_>) -> Workspace {
-    let row: WorkspaceRow<'_> = row.read();
+fn decode_workspace(row: Raw<'_>) -> Workspace {
+    let row: WorkspaceRow<'_> = row.parse();
     let owned = |text: &Text<'_>| text.or_empty().to_owned();
     let agent = |row: Raw<'_>| {
-        let row: AgentRow<'_> = row.read();
+        let row: AgentRow<'_> = row.parse();
         Agent {
             id: owned(&row.id),
             name: owned(&row.name),
-            file: row.file.filled().map(str::to_owned),
+            file: row.file.non_empty().map(str::to_owned),
         }
     };
     Workspace {
         id: owned(&row.id),
         name: owned(&row.name),
-        path: row.path.filled().map(str::to_owned),
+        path: row.path.non_empty().map(str::to_owned),
         expanded: row.expanded.0,
-        git_branch: row.git_branch.filled().map(str::to_owned),
+        git_branch: row.git_branch.non_empty().map(str::to_owned),
         dirty: row.dirty.0,
         system_prompt: row.system_prompt.0,
         agents: row.agents.list().into_iter().map(agent).collect(),

@@ -1,67 +1,71 @@
 //! The full depth: everything a message says.
 
 use crate::json::{self, Raw, Text, object};
-use crate::layout::content::{block_members, blocks, flat_outputs, unnamed_call};
-use crate::layout::{Record, Sink};
-use crate::model::{Block, Body, Entry, EntryId, FlawKind, Members, Message, Place, Role, Span};
+use crate::layout::content::{block_members, blocks, flatten_outputs, unnamed_call_id};
+use crate::layout::{Decoded, Record};
+use crate::model::{
+    Block, Body, Entry, EntryContext, EntryId, FlawKind, Members, Message, Role, Span,
+};
 
-use super::line::{Line, Lines, MEMBERS, Sort, USING, is_number, is_object, is_record};
+use super::line::{
+    Line, LineDecoder, LineKind, MEMBERS, TOOL_CALL_PREFIX, is_number, is_object, is_record,
+};
 
 object! {
-    struct Whole<'a> {
+    struct FullLine<'a> {
         "content" => content: Raw<'a>,
         "claudeMessage" => claude: Raw<'a>,
     }
 }
 object! {
-    struct Named<'a> {
+    struct BlockIds<'a> {
         "id" => id: Text<'a>,
         "name" => name: Text<'a>,
         "tool_use_id" => answers: Text<'a>,
     }
 }
 
-pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry>) {
+pub(super) fn decode_entry(lines: &mut LineDecoder, record: &Record<'_>, out: &mut Decoded<Entry>) {
     let flaws_before = out.flaws.len();
     let read = record.object_or_pieces(out, is_record, |text| {
         let line: Line<'_> = serde_json::from_str(text)?;
-        let whole: Whole<'_> = serde_json::from_str(text)?;
+        let whole: FullLine<'_> = serde_json::from_str(text)?;
         Ok(lines.read(&line, &whole, record.span))
     });
     match read {
         Ok((entry, bad_usage)) => {
             if let Some(detail) = bad_usage {
-                out.flaw(FlawKind::BadUsage, record.span, detail);
+                out.add_flaw(FlawKind::BadUsage, record.span, detail);
             }
-            out.found.push(entry);
+            out.items.push(entry);
         }
         Err(_) if record.is_blank() => {}
         Err(pieces) => {
             let flaw = out.flaws.get(flaws_before).map(|flaw| flaw.kind);
-            let mut damaged = Entry::at(record.span, Body::Opaque { kind: None, flaw });
+            let mut damaged = Entry::new(record.span, Body::Opaque { kind: None, flaw });
             damaged.agent.clone_from(&lines.owner);
-            out.found.push(damaged);
+            out.items.push(damaged);
             for piece in pieces {
-                entry(lines, &piece, out);
+                decode_entry(lines, &piece, out);
             }
         }
     }
 }
 
-impl Lines {
-    fn read(&self, line: &Line<'_>, whole: &Whole<'_>, span: Span) -> (Entry, Option<String>) {
+impl LineDecoder {
+    fn read(&self, line: &Line<'_>, whole: &FullLine<'_>, span: Span) -> (Entry, Option<String>) {
         let content = whole.content;
         let mut bad_usage = None;
-        let sort = line.sort();
+        let sort = line.line_kind();
         let body = match (sort, sort.role()) {
             (_, Some(role)) => {
                 let (message, fault) = self.message(line, sort, role, content, span);
                 bad_usage = fault;
                 Body::Message(message)
             }
-            (Sort::Noted, _) => Body::System {
+            (LineKind::Note, _) => Body::System {
                 subtype: line.kind.or_empty().to_owned(),
-                text: plain(content),
+                text: plain_text(content),
             },
             _ => Body::Opaque {
                 kind: line.kind.owned(),
@@ -75,19 +79,19 @@ impl Lines {
             sidechain: self.owner.is_some(),
             copied: line.forked_from.is_some(),
             members: members(line, whole),
-            ..Entry::at(span, body)
+            ..Entry::new(span, body)
         };
         // The content of a result is its output.
-        if sort.role().is_some() && sort != Sort::Result {
+        if sort.role().is_some() && sort != LineKind::Result {
             entry.block_members = block_members(content);
         }
-        if sort != Sort::Unknown {
+        if sort != LineKind::Unknown {
             entry.id = Some(EntryId::new(&line.id(span)));
-            entry.place = Place {
-                cwd: line.claude.cwd.filled().map(str::to_owned),
-                ..Place::default()
+            entry.context = EntryContext {
+                cwd: line.claude.cwd.non_empty().map(str::to_owned),
+                ..EntryContext::default()
             };
-            line.annex.overlay(&mut entry);
+            line.annex.apply_to_entry(&mut entry);
         }
         (entry, bad_usage)
     }
@@ -95,16 +99,16 @@ impl Lines {
     fn message(
         &self,
         line: &Line<'_>,
-        sort: Sort,
+        sort: LineKind,
         role: Role,
         content: Raw<'_>,
         span: Span,
     ) -> (Message, Option<String>) {
         let said = match sort {
-            Sort::Call => called(line, content, span).0,
-            Sort::Result => vec![Block::ToolResult {
-                call: line.answered().into_owned(),
-                output: flat_outputs(content),
+            LineKind::Call => call_blocks(line, content, span).0,
+            LineKind::Result => vec![Block::ToolResult {
+                call: line.answered_call().into_owned(),
+                output: flatten_outputs(content),
                 is_error: line.failed.0,
             }],
             _ => named_blocks(line, role, content, span),
@@ -114,7 +118,7 @@ impl Lines {
         let mut fault = None;
         if role == Role::Assistant {
             (message.usage, fault) = line.usage();
-            fault = fault.or_else(|| line.recorded().1);
+            fault = fault.or_else(|| line.recorded_cost().1);
             message.model = line.model().map(str::to_owned);
             message.response = line.response().map(str::to_owned);
             message.stop_reason = line.stop_reason().map(str::to_owned);
@@ -125,7 +129,7 @@ impl Lines {
 
 /// The members of a line that only this layout knows. A value that cannot be is left out, as a draft
 /// with it would be refused.
-fn members(line: &Line<'_>, whole: &Whole<'_>) -> Members {
+fn members(line: &Line<'_>, whole: &FullLine<'_>) -> Members {
     let owned = |text: &str| text.to_owned();
     let number = |raw: Raw<'_>| raw.0.filter(|raw| is_number(raw)).map(owned);
     let values = [
@@ -155,21 +159,21 @@ fn named_blocks(line: &Line<'_>, role: Role, content: Raw<'_>, span: Span) -> Ve
     for (block, raw) in found.iter_mut().zip(content.list()) {
         match block {
             Block::ToolUse { id, name, .. } => {
-                let named: Named<'_> = raw.read();
+                let named: BlockIds<'_> = raw.parse();
                 if id.is_empty() && named.id.get().is_none() {
-                    *id = unnamed_call(&line.id(span), calls);
+                    *id = unnamed_call_id(&line.id(span), calls);
                 }
                 calls += usize::from(!id.is_empty());
                 made.push((name.clone(), id.clone()));
             }
             Block::ToolResult { call, .. } if call.is_empty() => {
-                let named: Named<'_> = raw.read();
+                let named: BlockIds<'_> = raw.parse();
                 let tool = named.name.or_empty();
                 if named.answers.get().is_some() {
                     continue;
                 }
                 if role == Role::User {
-                    *call = line.answered_by(tool);
+                    *call = line.answered_call_by_tool(tool);
                     continue;
                 }
                 let mut made = made.iter().rev();
@@ -189,11 +193,15 @@ fn named_blocks(line: &Line<'_>, role: Role, content: Raw<'_>, span: Span) -> Ve
 /// The line's own call is the block of the list with its id, or else the first of its tool. If the list
 /// has no such block, the call comes last: a model says first what it does. A call without an id is
 /// named after the line and its place among the calls.
-pub(super) fn called(line: &Line<'_>, content: Raw<'_>, span: Span) -> (Vec<Block>, Vec<String>) {
+pub(super) fn call_blocks(
+    line: &Line<'_>,
+    content: Raw<'_>,
+    span: Span,
+) -> (Vec<Block>, Vec<String>) {
     let (tool, given) = (line.tool.or_empty(), line.call.get());
     let mut found = blocks(content);
     // The program's own text only says that the tool is used.
-    let usual = format!("{USING}{tool}");
+    let usual = format!("{TOOL_CALL_PREFIX}{tool}");
     if let ([Block::Text(text)], false) = (found.as_slice(), content.is_list())
         && (text.trim().is_empty() || *text == usual)
     {
@@ -236,7 +244,7 @@ pub(super) fn called(line: &Line<'_>, content: Raw<'_>, span: Span) -> (Vec<Bloc
         match given {
             Some(given) => given.clone_into(id),
             None if id.is_empty() => {
-                *id = unnamed_call(&line.id(span), calls);
+                *id = unnamed_call_id(&line.id(span), calls);
                 unnamed.push(id.clone());
             }
             None => {}
@@ -247,7 +255,7 @@ pub(super) fn called(line: &Line<'_>, content: Raw<'_>, span: Span) -> (Vec<Bloc
 }
 
 /// The text of a note, whatever it is made of. What has no text is shown as it is.
-fn plain(content: Raw<'_>) -> String {
+fn plain_text(content: Raw<'_>) -> String {
     if !content.is_list() {
         let text = content.text().map(std::borrow::Cow::into_owned);
         let json = content.0.filter(|_| content.is_some());

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use crate::error::{Error, Result};
 use crate::json::{self, Raw, Text, object};
-use crate::layout::Row;
+use crate::layout::RowUpdate;
 
 use super::config::{Config, Settings, WORKSPACES, unknown_setting};
-use super::list::{self, Fate, List, is_tall, unmarked};
-use super::path::{CONFIG, safe, workspace_id};
-use super::register::fault;
+use super::documents::fault;
+use super::json_array::{self, JsonArray, RowEdit, is_multiline, split_bom};
+use super::path::{CONFIG, is_safe_name, workspace_id};
 
 object! {
     struct Document<'a> {
@@ -18,7 +18,7 @@ object! {
     }
 }
 object! {
-    struct Named<'a> { "id" => id: Text<'a>, }
+    struct RowId<'a> { "id" => id: Text<'a>, }
 }
 
 /// A change of the configuration.
@@ -139,28 +139,28 @@ impl Config {
     /// The configuration with a change made, all other bytes as they were. `old` is `None` where there
     /// is no configuration yet.
     pub fn edit(old: Option<&[u8]>, edit: &ConfigEdit) -> Result<Vec<u8>> {
-        let fresh = fresh();
+        let fresh = default_config();
         let old = match old {
             None => fresh.as_str(),
             Some(bytes) => std::str::from_utf8(bytes)
                 .map_err(|_| Error::refused(format!("{CONFIG} cannot be read: it is not UTF-8")))?,
         };
-        let (mark, body) = unmarked(old);
-        let config = Config::read(body.as_bytes())?;
+        let (mark, body) = split_bom(old);
+        let config = Config::decode(body.as_bytes())?;
         let editor = Editor { body, config };
         let new = match edit {
             ConfigEdit::AddWorkspace { id, name, path } => {
                 editor.add_workspace(id.as_deref(), name.as_deref(), path)
             }
             ConfigEdit::RenameWorkspace { id, name } => {
-                let name = named(name)?;
-                editor.workspace(id, |row| {
-                    Ok(Fate::Put(set(row, &[("name", &json::quote(name))])?))
+                let name = checked_name(name)?;
+                editor.edit_workspace(id, |row| {
+                    Ok(RowEdit::Replace(set(row, &[("name", &json::quote(name))])?))
                 })
             }
             ConfigEdit::SetWorkspace { id, key, value } => {
                 let (key, value) = workspace_member(key, value)?;
-                editor.workspace(id, |row| Ok(Fate::Put(set(row, &[(key, &value)])?)))
+                editor.edit_workspace(id, |row| Ok(RowEdit::Replace(set(row, &[(key, &value)])?)))
             }
             ConfigEdit::SetAgent {
                 workspace,
@@ -169,12 +169,14 @@ impl Config {
                 value,
             } => {
                 let (key, value) = agent_member(key, value)?;
-                editor.agent(workspace, id, |row| {
-                    Ok(Fate::Put(set(row, &[(key, &value)])?))
+                editor.edit_agent(workspace, id, |row| {
+                    Ok(RowEdit::Replace(set(row, &[(key, &value)])?))
                 })
             }
             ConfigEdit::Restore { workspace, text } => editor.restore(workspace.as_deref(), text),
-            ConfigEdit::RemoveWorkspace { id } => editor.workspace(id, |_| Ok(Fate::Drop)),
+            ConfigEdit::RemoveWorkspace { id } => {
+                editor.edit_workspace(id, |_| Ok(RowEdit::Remove))
+            }
             ConfigEdit::AddAgent {
                 workspace,
                 id,
@@ -186,13 +188,13 @@ impl Config {
                 id,
                 name,
             } => {
-                let name = named(name)?;
-                editor.agent(workspace, id, |row| {
-                    Ok(Fate::Put(set(row, &[("name", &json::quote(name))])?))
+                let name = checked_name(name)?;
+                editor.edit_agent(workspace, id, |row| {
+                    Ok(RowEdit::Replace(set(row, &[("name", &json::quote(name))])?))
                 })
             }
             ConfigEdit::RemoveAgent { workspace, id } => {
-                editor.agent(workspace, id, |_| Ok(Fate::Drop))
+                editor.edit_agent(workspace, id, |_| Ok(RowEdit::Remove))
             }
             ConfigEdit::Set { key, value } => editor.set(key, value),
         }?;
@@ -201,27 +203,27 @@ impl Config {
 
     /// The entry of a workspace (`WORKSPACE`) or of an agent (`WORKSPACE/AGENT`) as the configuration
     /// spells it.
-    pub(crate) fn entry_of(bytes: &[u8], folder: &str) -> Option<String> {
+    pub(crate) fn config_entry(bytes: &[u8], folder: &str) -> Option<String> {
         let text = std::str::from_utf8(bytes).ok()?;
         let (workspace, agent) = match folder.split_once('/') {
             Some((workspace, agent)) => (workspace, Some(agent)),
             None => (folder, None),
         };
-        let of = |list: &List<'_>, id: &str| {
+        let of = |list: &JsonArray<'_>, id: &str| {
             let mut rows = list.rows();
             let row = rows.find(|row| row_id(row).as_deref() == Some(id))?;
             Some(row.to_owned())
         };
-        let row = of(&List::of(unmarked(text).1, WORKSPACES)?, workspace)?;
+        let row = of(&JsonArray::find(split_bom(text).1, WORKSPACES)?, workspace)?;
         match agent {
             None => Some(row),
-            Some(agent) => of(&List::of(&row, "agents")?, agent),
+            Some(agent) => of(&JsonArray::find(&row, "agents")?, agent),
         }
     }
 
     /// The entry of an agent within that of its workspace, as the configuration spells both.
     pub(crate) fn agent_in(workspace: &str, agent: &str) -> Option<String> {
-        let agents = List::of(workspace, "agents")?;
+        let agents = JsonArray::find(workspace, "agents")?;
         let mut rows = agents.rows();
         let row = rows.find(|row| row_id(row).as_deref() == Some(agent))?;
         Some(row.to_owned())
@@ -229,23 +231,23 @@ impl Config {
 
     /// The configuration with the workspaces and agents in whose folders some logs lie. `None` where
     /// it knows them all, or where it is damaged: then it is no place to write to.
-    pub(super) fn introduce(old: Option<&[u8]>, rows: &[Row]) -> Option<Vec<u8>> {
-        let fresh = fresh();
+    pub(super) fn register_folders(old: Option<&[u8]>, rows: &[RowUpdate]) -> Option<Vec<u8>> {
+        let fresh = default_config();
         let old = match old {
             None | Some([]) => fresh.as_str(),
             Some(bytes) => std::str::from_utf8(bytes).ok()?,
         };
-        let (mark, body) = unmarked(old);
+        let (mark, body) = split_bom(old);
         let mut new = body.to_owned();
         let mut seen = HashSet::new();
-        for row in rows.iter().filter(|row| !row.gone) {
+        for row in rows.iter().filter(|row| !row.removed) {
             let folder = row.log.as_ref().and_then(|log| log.folder.as_deref());
             let parts = folder.and_then(|folder| folder.split_once('/'));
             let Some((workspace, agent)) = parts.filter(|parts| seen.insert(*parts)) else {
                 continue;
             };
             // One that cannot be told does not keep the others.
-            if let Ok(told) = introduced(&new, workspace, agent, row) {
+            if let Ok(told) = register_folder(&new, workspace, agent, row) {
                 new = told;
             }
         }
@@ -254,8 +256,8 @@ impl Config {
 }
 
 /// A configuration that has a workspace with an agent.
-fn introduced(body: &str, workspace: &str, agent: &str, row: &Row) -> Result<String> {
-    let config = Config::read(body.as_bytes())?;
+fn register_folder(body: &str, workspace: &str, agent: &str, row: &RowUpdate) -> Result<String> {
+    let config = Config::decode(body.as_bytes())?;
     let mut same = config
         .workspaces
         .iter()
@@ -269,12 +271,12 @@ fn introduced(body: &str, workspace: &str, agent: &str, row: &Row) -> Result<Str
         (Some(_), _) => body,
         (None, Some(cwd)) => {
             let editor = Editor { body, config };
-            told = editor.put_workspace(workspace, None, cwd, row.git_branch.as_deref())?;
+            told = editor.insert_workspace(workspace, None, cwd, row.git_branch.as_deref())?;
             told.as_str()
         }
         (None, None) => return Ok(body.to_owned()),
     };
-    let config = Config::read(body.as_bytes())?;
+    let config = Config::decode(body.as_bytes())?;
     Editor { body, config }.add_agent(workspace, Some(agent), agent, Some(""))
 }
 
@@ -285,8 +287,8 @@ struct Editor<'a> {
 }
 
 impl Editor<'_> {
-    fn list(&self) -> Result<List<'_>> {
-        List::of(self.body, WORKSPACES).ok_or_else(|| {
+    fn list(&self) -> Result<JsonArray<'_>> {
+        JsonArray::find(self.body, WORKSPACES).ok_or_else(|| {
             Error::refused(format!(
                 "{CONFIG} is damaged: {}",
                 fault(self.body, WORKSPACES)
@@ -295,18 +297,18 @@ impl Editor<'_> {
     }
 
     fn add_workspace(&self, id: Option<&str>, name: Option<&str>, path: &str) -> Result<String> {
-        if let Some(there) = self.config.at(path) {
+        if let Some(there) = self.config.workspace_at(path) {
             let id = &there.id;
             return Err(Error::refused(format!(
                 "workspace `{id}` is at {path} already"
             )));
         }
         let id = id.map_or_else(|| workspace_id(path), str::to_owned);
-        self.put_workspace(&id, name, path, None)
+        self.insert_workspace(&id, name, path, None)
     }
 
     /// Adds a workspace even if there is another one at its directory.
-    fn put_workspace(
+    fn insert_workspace(
         &self,
         id: &str,
         name: Option<&str>,
@@ -316,7 +318,7 @@ impl Editor<'_> {
         if !path.starts_with('/') && !path.contains(":\\") {
             return Err(Error::refused(format!("`{path}` is not an absolute path")));
         }
-        usable("workspace", id)?;
+        check_id("workspace", id)?;
         if self.config.workspaces.iter().any(|known| known.id == id) {
             return Err(Error::refused(format!(
                 "there is a workspace `{id}` already"
@@ -324,7 +326,7 @@ impl Editor<'_> {
         }
         let last = path.trim_end_matches(['/', '\\']);
         let last = last.rsplit(['/', '\\']).next().unwrap_or(last);
-        let name = named(name.unwrap_or(if last.is_empty() { path } else { last }))?;
+        let name = checked_name(name.unwrap_or(if last.is_empty() { path } else { last }))?;
         let members = [
             ("id", json::quote(id)),
             ("name", json::quote(name)),
@@ -338,16 +340,20 @@ impl Editor<'_> {
             ("hasSystemPrompt", "false".to_owned()),
             ("agents", "[]".to_owned()),
         ];
-        let row = list::object(&members, is_tall(self.body), 4);
-        let row = list::indented_like(self.body, row);
-        if Document::of(self.body).workspaces.is_some() {
-            return Ok(self.list()?.edited(&[], &[row], 4));
+        let row = json_array::object(&members, is_multiline(self.body), 4);
+        let row = json_array::indented_like(self.body, row);
+        if Document::parse(self.body).workspaces.is_some() {
+            return Ok(self.list()?.apply(&[], &[row], 4));
         }
         set(self.body, &[(WORKSPACES, &format!("[{row}]"))])
     }
 
     /// Changes the workspace of that id.
-    fn workspace(&self, id: &str, change: impl FnOnce(&str) -> Result<Fate>) -> Result<String> {
+    fn edit_workspace(
+        &self,
+        id: &str,
+        change: impl FnOnce(&str) -> Result<RowEdit>,
+    ) -> Result<String> {
         self.config.workspace(id)?;
         edit_row(&self.list()?, id, change, 4)
     }
@@ -359,7 +365,7 @@ impl Editor<'_> {
         name: &str,
         file: Option<&str>,
     ) -> Result<String> {
-        let name = named(name)?;
+        let name = checked_name(name)?;
         let home = self.config.workspace(workspace)?;
         let id = id.map_or_else(|| slug(name), str::to_owned);
         if id.is_empty() {
@@ -367,7 +373,7 @@ impl Editor<'_> {
                 "no id can be made from the name `{name}`, because it becomes a folder's; give one"
             )));
         }
-        usable("agent", &id)?;
+        check_id("agent", &id)?;
         if home.agents.iter().any(|known| known.id == id) {
             return Err(Error::refused(format!(
                 "workspace `{workspace}` has an agent `{id}` already"
@@ -381,33 +387,33 @@ impl Editor<'_> {
             ("filePath", json::quote(&file)),
             ("workspaceId", json::quote(workspace)),
         ];
-        let row = list::object(&members, is_tall(self.body), 8);
-        let row = list::indented_like(self.body, row);
-        self.workspace(workspace, |text| {
-            Ok(Fate::Put(match List::of(text, "agents") {
-                Some(agents) => agents.edited(&[], &[row], 8),
+        let row = json_array::object(&members, is_multiline(self.body), 8);
+        let row = json_array::indented_like(self.body, row);
+        self.edit_workspace(workspace, |text| {
+            Ok(RowEdit::Replace(match JsonArray::find(text, "agents") {
+                Some(agents) => agents.apply(&[], &[row], 8),
                 None => set(text, &[("agents", &format!("[{row}]"))])?,
             }))
         })
     }
 
     /// Changes the agent of that id.
-    fn agent(
+    fn edit_agent(
         &self,
         workspace: &str,
         id: &str,
-        change: impl FnOnce(&str) -> Result<Fate>,
+        change: impl FnOnce(&str) -> Result<RowEdit>,
     ) -> Result<String> {
         let missing = || Error::NotFound {
             what: "agent",
             id: format!("{workspace}/{id}"),
         };
-        self.workspace(workspace, |text| {
-            let agents = List::of(text, "agents").ok_or_else(missing)?;
+        self.edit_workspace(workspace, |text| {
+            let agents = JsonArray::find(text, "agents").ok_or_else(missing)?;
             let same = |row: &&str| row_id(row).as_deref() == Some(id);
             match agents.rows().filter(same).count() {
                 0 => Err(missing()),
-                1 => Ok(Fate::Put(edit_row(&agents, id, change, 8)?)),
+                1 => Ok(RowEdit::Replace(edit_row(&agents, id, change, 8)?)),
                 _ => Err(Error::refused(format!(
                     "two agents of workspace `{workspace}` have the id `{id}`; give one of them another by hand"
                 ))),
@@ -418,13 +424,15 @@ impl Editor<'_> {
     /// Puts an entry back that was taken out.
     fn restore(&self, workspace: Option<&str>, text: &str) -> Result<String> {
         let unusable = || Error::refused("a removed entry has no id, so it cannot be put back");
-        let id = row_id(text).filter(|id| safe(id)).ok_or_else(unusable)?;
+        let id = row_id(text)
+            .filter(|id| is_safe_name(id))
+            .ok_or_else(unusable)?;
         let Some(workspace) = workspace else {
             let known = |known: &super::Workspace| known.id == id;
             return match self.config.workspaces.iter().any(known) {
                 true => Ok(self.body.to_owned()),
-                false if Document::of(self.body).workspaces.is_some() => {
-                    Ok(self.list()?.edited(&[], &[text.to_owned()], 4))
+                false if Document::parse(self.body).workspaces.is_some() => {
+                    Ok(self.list()?.apply(&[], &[text.to_owned()], 4))
                 }
                 false => set(self.body, &[(WORKSPACES, &format!("[{text}]"))]),
             };
@@ -433,9 +441,9 @@ impl Editor<'_> {
         if home.agents.iter().any(|known| known.id == id) {
             return Ok(self.body.to_owned());
         }
-        self.workspace(workspace, |row| {
-            Ok(Fate::Put(match List::of(row, "agents") {
-                Some(agents) => agents.edited(&[], &[text.to_owned()], 8),
+        self.edit_workspace(workspace, |row| {
+            Ok(RowEdit::Replace(match JsonArray::find(row, "agents") {
+                Some(agents) => agents.apply(&[], &[text.to_owned()], 8),
                 None => set(row, &[("agents", &format!("[{text}]"))])?,
             }))
         })
@@ -456,7 +464,7 @@ impl Editor<'_> {
             ("rootWorkspaceDir", _) => json::quote(value),
             _ => return Err(unknown_setting(key)),
         };
-        let settings = Document::of(self.body).settings.0;
+        let settings = Document::parse(self.body).settings.0;
         let settings = settings.filter(|raw| raw.starts_with('{')).unwrap_or("{}");
         let settings = set(settings, &[(key, &value)])?;
         set(self.body, &[("settings", &settings)])
@@ -474,7 +482,7 @@ fn workspace_member<'a>(key: &'a str, value: &str) -> Result<(&'a str, String)> 
         }
         ("gitBranch", "") => "null".to_owned(),
         ("gitBranch", _) => json::quote(value),
-        ("name", _) => json::quote(named(value)?),
+        ("name", _) => json::quote(checked_name(value)?),
         ("path", _) if value.starts_with('/') || value.contains(":\\") => json::quote(value),
         ("path", _) => return Err(Error::refused(format!("`{value}` is not an absolute path"))),
         _ => return Err(unknown_member("workspace", key, &super::Workspace::KEYS)),
@@ -485,7 +493,7 @@ fn workspace_member<'a>(key: &'a str, value: &str) -> Result<(&'a str, String)> 
 /// A member of an agent and its value as JSON.
 fn agent_member<'a>(key: &'a str, value: &str) -> Result<(&'a str, String)> {
     match key {
-        "name" => Ok((key, json::quote(named(value)?))),
+        "name" => Ok((key, json::quote(checked_name(value)?))),
         "filePath" => Ok((key, json::quote(value))),
         _ => Err(unknown_member("agent", key, &super::Agent::KEYS)),
     }
@@ -503,32 +511,32 @@ fn unknown_member(what: &str, key: &str, known: &[&str]) -> Error {
 }
 
 impl<'a> Document<'a> {
-    fn of(body: &'a str) -> Self {
+    fn parse(body: &'a str) -> Self {
         serde_json::from_str(body).unwrap_or_default()
     }
 }
 
 fn edit_row(
-    list: &List<'_>,
+    list: &JsonArray<'_>,
     id: &str,
-    change: impl FnOnce(&str) -> Result<Fate>,
+    change: impl FnOnce(&str) -> Result<RowEdit>,
     depth: usize,
 ) -> Result<String> {
     let mut change = Some(change);
-    let fates: Result<Vec<Fate>> = list
+    let fates: Result<Vec<RowEdit>> = list
         .rows()
         .map(
             |row| match change.take_if(|_| row_id(row).as_deref() == Some(id)) {
                 Some(change) => change(row),
-                None => Ok(Fate::Keep),
+                None => Ok(RowEdit::Keep),
             },
         )
         .collect();
-    Ok(list.edited(&fates?, &[], depth))
+    Ok(list.apply(&fates?, &[], depth))
 }
 
 fn row_id(row: &str) -> Option<String> {
-    let row: Named<'_> = serde_json::from_str(row).unwrap_or_default();
+    let row: RowId<'_> = serde_json::from_str(row).unwrap_or_default();
     row.id.owned()
 }
 
@@ -539,7 +547,7 @@ fn set(object: &str, members: &[(&str, &str)]) -> Result<String> {
 }
 
 /// A name as it is written.
-fn named(name: &str) -> Result<&str> {
+fn checked_name(name: &str) -> Result<&str> {
     let name = name.trim();
     if name.is_empty() {
         return Err(Error::refused("a name must not be empty"));
@@ -548,8 +556,8 @@ fn named(name: &str) -> Result<&str> {
 }
 
 /// Lets ids through that may be a folder's name.
-fn usable(what: &str, id: &str) -> Result<()> {
-    if safe(id) {
+fn check_id(what: &str, id: &str) -> Result<()> {
+    if is_safe_name(id) {
         return Ok(());
     }
     let shown: String = id.chars().take(40).flat_map(char::escape_debug).collect();
@@ -573,7 +581,7 @@ fn slug(name: &str) -> String {
 }
 
 /// The configuration that the program begins with.
-fn fresh() -> String {
+fn default_config() -> String {
     let settings = Settings::default();
     let usual: Vec<(&str, String)> = Settings::KEYS
         .iter()
@@ -581,7 +589,7 @@ fn fresh() -> String {
         .collect();
     let members = [
         (WORKSPACES, "[]".to_owned()),
-        ("settings", list::object(&usual, true, 2)),
+        ("settings", json_array::object(&usual, true, 2)),
     ];
-    format!("{}\n", list::object(&members, true, 0))
+    format!("{}\n", json_array::object(&members, true, 0))
 }

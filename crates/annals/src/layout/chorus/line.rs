@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 
 use crate::json::{self, Flag, Raw, Text, object};
-use crate::layout::annex::Annex;
 use crate::layout::content::{Content, unnamed_answer};
-use crate::layout::field::{self, USAGE, timestamp};
+use crate::layout::extension::Extension;
+use crate::layout::usage_fields::{self, USAGE_MEMBER, decode_time};
 use crate::model::{AgentId, Artifact, Money, Role, Span, Usage};
 
 object! {
@@ -31,13 +31,13 @@ object! {
         "contextWindow" => context_window: Raw<'a>,
         "numTurns" => turns: Raw<'a>,
         "forkedFrom" => forked_from: Raw<'a>,
-        "annals" => annex: Annex<'a>,
+        "annals" => annex: Extension<'a>,
     }
 }
 
 object! {
     struct Claude<'a> {
-        "message" => message: Said<'a>,
+        "message" => message: ClaudeMessage<'a>,
         "id" => id: Text<'a>,
         "model" => model: Text<'a>,
         "stop_reason" => stop_reason: Text<'a>,
@@ -46,7 +46,7 @@ object! {
 }
 
 object! {
-    struct Said<'a> {
+    struct ClaudeMessage<'a> {
         "id" => id: Text<'a>,
         "model" => model: Text<'a>,
         "usage" => usage: Raw<'a>,
@@ -56,18 +56,18 @@ object! {
 
 /// Reads message lines.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct LineDecoder {
     /// The sub-agent whose log this is.
     pub(super) owner: Option<AgentId>,
     /// The workspace and the agent in whose folder it lies.
     pub(super) folder: Option<(String, String)>,
 }
 
-impl Lines {
-    pub(super) fn of(artifact: &Artifact) -> Self {
+impl LineDecoder {
+    pub(super) fn new(artifact: &Artifact) -> Self {
         let folder = artifact.folder.as_deref();
         let folder = folder.and_then(|folder| folder.split_once('/'));
-        Lines {
+        LineDecoder {
             owner: artifact.agent.clone(),
             folder: folder.map(|(workspace, agent)| (workspace.to_owned(), agent.to_owned())),
         }
@@ -83,7 +83,7 @@ pub(super) const MEMBERS: &[&str] = &[
     "durationMs",
     "numTurns",
     SESSION_ID,
-    USAGE,
+    USAGE_MEMBER,
 ];
 
 /// Whether the value of a member is an object that any reader of JSON takes.
@@ -97,33 +97,33 @@ pub(super) fn is_number(json: &str) -> bool {
 }
 
 /// What the program says of a call, before the tool's name.
-pub(super) const USING: &str = "Using tool: ";
+pub(super) const TOOL_CALL_PREFIX: &str = "Using tool: ";
 
 /// The session of Claude Code behind a conversation.
 pub(super) const SESSION_ID: &str = "sessionId";
 
 /// What a line is, by its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sort {
+pub(super) enum LineKind {
     /// Something said, with the content as it stands.
-    Said(Role),
+    ClaudeMessage(Role),
     /// A call of a tool.
     Call,
     /// What a tool gave back.
     Result,
     /// Something the program noted.
-    Noted,
+    Note,
     /// No message: without a type, or of an unknown type and without an id.
     Unknown,
 }
 
-impl Sort {
+impl LineKind {
     pub(super) fn role(self) -> Option<Role> {
         match self {
-            Sort::Said(role) => Some(role),
-            Sort::Call => Some(Role::Assistant),
-            Sort::Result => Some(Role::User),
-            Sort::Noted | Sort::Unknown => None,
+            LineKind::ClaudeMessage(role) => Some(role),
+            LineKind::Call => Some(Role::Assistant),
+            LineKind::Result => Some(Role::User),
+            LineKind::Note | LineKind::Unknown => None,
         }
     }
 }
@@ -131,37 +131,39 @@ impl Sort {
 /// The types of lines that the program writes.
 pub(super) fn is_known(kind: &str) -> bool {
     const MESSAGES: [&str; 5] = ["user", "assistant", "system", "tool_use", "tool_result"];
-    MESSAGES.contains(&kind) || is_noted(kind)
+    MESSAGES.contains(&kind) || is_note(kind)
 }
 
 /// The types of lines that are no messages, and yet say something.
-pub(super) fn is_noted(kind: &str) -> bool {
+pub(super) fn is_note(kind: &str) -> bool {
     matches!(kind, "error" | "research_progress" | "research_result")
 }
 
 impl Line<'_> {
-    pub(super) fn sort(&self) -> Sort {
+    pub(super) fn line_kind(&self) -> LineKind {
         match self.kind.or_empty() {
-            "user" => Sort::Said(Role::User),
-            "assistant" => Sort::Said(Role::Assistant),
-            "system" => Sort::Said(Role::System),
+            "user" => LineKind::ClaudeMessage(Role::User),
+            "assistant" => LineKind::ClaudeMessage(Role::Assistant),
+            "system" => LineKind::ClaudeMessage(Role::System),
             // Without the members of a call, its blocks may tell it.
             "tool_use" if self.is_bare() && self.content.makes_calls() => {
-                Sort::Said(Role::Assistant)
+                LineKind::ClaudeMessage(Role::Assistant)
             }
-            "tool_use" => Sort::Call,
-            "tool_result" if self.is_bare() && self.content.results => Sort::Said(Role::User),
-            "tool_result" => Sort::Result,
-            kind if is_noted(kind) => Sort::Noted,
+            "tool_use" => LineKind::Call,
+            "tool_result" if self.is_bare() && self.content.results => {
+                LineKind::ClaudeMessage(Role::User)
+            }
+            "tool_result" => LineKind::Result,
+            kind if is_note(kind) => LineKind::Note,
             // A newer program may have more types of messages.
-            kind if !kind.is_empty() && self.uuid.filled().is_some() => Sort::Noted,
-            _ => Sort::Unknown,
+            kind if !kind.is_empty() && self.uuid.non_empty().is_some() => LineKind::Note,
+            _ => LineKind::Unknown,
         }
     }
 
     /// Whether the content is a list. A text is kept unless it is very long.
     pub(super) fn may_list(&self) -> bool {
-        self.content.given && self.content.asked.is_none()
+        self.content.present && self.content.full_text.is_none()
     }
 
     fn is_bare(&self) -> bool {
@@ -170,14 +172,14 @@ impl Line<'_> {
 
     /// The line's id; one without has that of its place, since the next one hangs from it.
     pub(super) fn id(&self, span: Span) -> Cow<'_, str> {
-        match self.uuid.filled() {
+        match self.uuid.non_empty() {
             Some(id) => Cow::Borrowed(id),
             None => Cow::Owned(format!("at-{}", span.offset)),
         }
     }
 
     /// The id of the call that a line makes.
-    pub(super) fn made(&self, span: Span) -> Cow<'_, str> {
+    pub(super) fn call_id(&self, span: Span) -> Cow<'_, str> {
         match self.call.get() {
             Some(id) => Cow::Borrowed(id),
             None => self.id(span),
@@ -185,15 +187,15 @@ impl Line<'_> {
     }
 
     /// The call that a line answers. Without an id it is known by its tool, and by its place.
-    pub(super) fn answered(&self) -> Cow<'_, str> {
+    pub(super) fn answered_call(&self) -> Cow<'_, str> {
         match self.call.get() {
             Some(id) => Cow::Borrowed(id),
-            None => Cow::Owned(self.answered_by("")),
+            None => Cow::Owned(self.answered_call_by_tool("")),
         }
     }
 
     /// The call that a block answers which names no more than a tool, or not even that.
-    pub(super) fn answered_by(&self, tool: &str) -> String {
+    pub(super) fn answered_call_by_tool(&self, tool: &str) -> String {
         let tool = match tool {
             "" => self.tool.or_empty(),
             tool => tool,
@@ -202,13 +204,13 @@ impl Line<'_> {
     }
 
     pub(super) fn time(&self) -> Option<Timestamp> {
-        timestamp(self.timestamp)
+        decode_time(self.timestamp)
     }
 
     /// A prompt that a person typed, and its first words.
     pub(super) fn prompt(&self, owner: Option<&AgentId>) -> Option<&str> {
         let annex = &self.annex;
-        let other = self.sort() != Sort::Said(Role::User)
+        let other = self.line_kind() != LineKind::ClaudeMessage(Role::User)
             || self.content.results
             || owner.is_some()
             || annex.sidechain.0
@@ -219,26 +221,30 @@ impl Line<'_> {
 
     pub(super) fn model(&self) -> Option<&str> {
         let claude = &self.claude;
-        claude.message.model.filled().or(claude.model.filled())
+        claude
+            .message
+            .model
+            .non_empty()
+            .or(claude.model.non_empty())
     }
 
     /// The response that an answer is part of.
     pub(super) fn response(&self) -> Option<&str> {
         let claude = &self.claude;
-        claude.message.id.filled().or(claude.id.filled())
+        claude.message.id.non_empty().or(claude.id.non_empty())
     }
 
     pub(super) fn stop_reason(&self) -> Option<&str> {
         let claude = &self.claude;
-        let said = claude.message.stop_reason.filled();
-        said.or(claude.stop_reason.filled())
+        let said = claude.message.stop_reason.non_empty();
+        said.or(claude.stop_reason.non_empty())
     }
 
     /// The tokens of a reply, and what is wrong with its counts. A count that cannot be is left out.
     pub(super) fn usage(&self) -> (Option<Usage>, Option<String>) {
         let mut faults: Vec<String> = Vec::new();
         let mut count = |name: &str, raw: Raw<'_>| match raw.count() {
-            Ok(count) if count.is_none_or(|count| count < Usage::ABSURD) => count,
+            Ok(count) if count.is_none_or(|count| count < Usage::MAX_PLAUSIBLE) => count,
             _ => {
                 let shown: String = raw.0.unwrap_or_default().chars().take(40).collect();
                 faults.push(format!("{name} is {shown}"));
@@ -252,7 +258,7 @@ impl Line<'_> {
         let fault = (!faults.is_empty()).then(|| faults.join("; "));
         if [input, output, read, write].iter().all(Option::is_none) {
             // The model's own message may tell what the line leaves out.
-            let (told, wrong) = field::usage(self.claude.message.usage);
+            let (told, wrong) = usage_fields::decode_usage(self.claude.message.usage);
             return (told, fault.or(wrong));
         }
         let usage = Usage {
@@ -266,19 +272,19 @@ impl Line<'_> {
     }
 
     /// What the program says that the reply cost, and what is wrong with that.
-    pub(super) fn recorded(&self) -> (Option<Money>, Option<String>) {
-        field::recorded("costUsd", self.cost)
+    pub(super) fn recorded_cost(&self) -> (Option<Money>, Option<String>) {
+        usage_fields::recorded_cost("costUsd", self.cost)
     }
 }
 
 /// Tells a message line from an object that is only a part of one.
 pub(super) fn is_record(object: &str) -> bool {
     let whole = |line: Line<'_>| {
-        let named = line.uuid.filled().is_some() || line.timestamp.is_some();
-        line.kind.filled().is_some() && named
+        let named = line.uuid.non_empty().is_some() || line.timestamp.is_some();
+        line.kind.non_empty().is_some() && named
     };
     match serde_json::from_str(object) {
         Ok(line) => whole(line),
-        Err(_) => serde_json::from_str(&json::mend(object)).is_ok_and(whole),
+        Err(_) => serde_json::from_str(&json::sanitize(object)).is_ok_and(whole),
     }
 }

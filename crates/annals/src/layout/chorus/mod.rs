@@ -36,28 +36,28 @@
 
 mod config;
 mod decode;
+mod documents;
 mod edit;
-mod enrol;
+mod json_array;
 mod line;
-mod list;
 mod outline;
 mod path;
-mod register;
+mod session_list;
 mod write;
 
 use std::path::{Path, PathBuf};
 
 use crate::model::{Artifact, ArtifactKind, FlawKind};
 
-use super::remark::Remarks;
-use super::untold::Untold;
+use super::annotations::AnnotationDecoder;
+use super::opaque::OpaqueDecoder;
 use super::{Decoder, Env, Layout, Writer};
 
 pub use config::{Agent, Config, Settings, Workspace};
 pub use edit::ConfigEdit;
 
 /// The agent whose conversations are annals' own.
-const AGENT: &str = "annals";
+const OWN_AGENT: &str = "annals";
 
 /// The layout of Chorus.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Layout for Chorus {
         Some(".chorus")
     }
 
-    fn recognises(&self, names: &[&str]) -> bool {
+    fn matches_root(&self, names: &[&str]) -> bool {
         const OTHERS: [&str; 5] = [
             "projects",
             "conversations",
@@ -88,11 +88,11 @@ impl Layout for Chorus {
         own && !OTHERS.iter().any(|other| names.contains(other))
     }
 
-    fn enters(&self, dir: &Path) -> bool {
-        path::enters(dir)
+    fn may_hold_files(&self, dir: &Path) -> bool {
+        path::may_hold_files(dir)
     }
 
-    fn fault(&self, _: &Artifact, _: &str, record: &str) -> Option<(FlawKind, String)> {
+    fn record_fault(&self, _: &Artifact, _: &str, record: &str) -> Option<(FlawKind, String)> {
         write::fault(record).map(|why| (FlawKind::UnfitRecord, why))
     }
 
@@ -110,31 +110,31 @@ impl Layout for Chorus {
         path::classify(path)
     }
 
-    fn place(&self, artifact: &Artifact) -> PathBuf {
-        path::place(artifact)
+    fn path_for(&self, artifact: &Artifact) -> PathBuf {
+        path::path_for(artifact)
     }
 
     fn folder(&self, directory: &str) -> Option<String> {
-        Some(format!("{}/{AGENT}", path::workspace_id(directory)))
+        Some(format!("{}/{OWN_AGENT}", path::workspace_id(directory)))
     }
 
-    fn keep_days(&self) -> Option<u64> {
+    fn retention_days(&self) -> Option<u64> {
         None
     }
 
-    fn expires_by_file(&self) -> bool {
+    fn expires_by_mtime(&self) -> bool {
         false
     }
 
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
         match artifact.kind {
             ArtifactKind::SessionLog | ArtifactKind::AgentLog => {
-                Box::new(line::Lines::of(artifact))
+                Box::new(line::LineDecoder::new(artifact))
             }
-            ArtifactKind::Notes => Box::new(Remarks),
-            ArtifactKind::Register => Box::new(register::Register::of(artifact)),
-            ArtifactKind::Todos => Box::new(register::TodoList),
-            _ => Box::new(Untold),
+            ArtifactKind::Notes => Box::new(AnnotationDecoder),
+            ArtifactKind::Register => Box::new(documents::SessionListDecoder::new(artifact)),
+            ArtifactKind::Todos => Box::new(documents::TodoListDecoder),
+            _ => Box::new(OpaqueDecoder),
         }
     }
 

@@ -1,20 +1,21 @@
 //! The shallow depth: counts and short texts.
 
-use crate::json::{Raw, fast};
-use crate::layout::content::{Unnamed, delegation, unnamed_answer, unnamed_call};
-use crate::layout::{Decoder, Record, Sink};
-use crate::layout::{annex, copied};
+use crate::json::{Raw, scanner};
+use crate::layout::content::{CallWithoutId, delegation, unnamed_answer, unnamed_call_id};
+use crate::layout::{Decoded, Decoder, Record};
+use crate::layout::{extension, fork_origin};
 use crate::model::{
-    Block, Delegation, Entry, Fact, FlawKind, Key, Kind, Outline, Reply, ResponseKey, Role, Span,
+    Block, Delegation, Entry, EntryKey, Fact, FlawKind, Outline, OutlineKind, Reply, ResponseKey,
+    Role, Span,
 };
 
 use super::decode;
-use super::line::{Line, Lines, Sort, is_record};
+use super::line::{Line, LineDecoder, LineKind, is_record};
 
-impl Decoder for Lines {
-    fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
+impl Decoder for LineDecoder {
+    fn outline(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>) {
         let read = record.object_or_pieces(out, is_record, |text| {
-            let line = match fast::read(text) {
+            let line = match scanner::parse(text) {
                 Some(line) => line,
                 None => serde_json::from_str(text)?,
             };
@@ -23,9 +24,9 @@ impl Decoder for Lines {
         match read {
             Ok((outline, bad_usage)) => {
                 if let Some(detail) = bad_usage {
-                    out.flaw(FlawKind::BadUsage, record.span, detail);
+                    out.add_flaw(FlawKind::BadUsage, record.span, detail);
                 }
-                out.found.push(outline);
+                out.items.push(outline);
             }
             Err(pieces) => pieces.iter().for_each(|piece| self.outline(piece, out)),
         }
@@ -35,55 +36,57 @@ impl Decoder for Lines {
         is_record(object)
     }
 
-    fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
-        decode::entry(self, record, out);
+    fn decode(&mut self, record: &Record<'_>, out: &mut Decoded<Entry>) {
+        decode::decode_entry(self, record, out);
     }
 }
 
-impl Lines {
+impl LineDecoder {
     fn sketch(&self, line: &Line<'_>, text: &str, span: Span) -> (Outline, Option<String>) {
         let mut bad_usage = None;
-        let mut outline = Outline::at(span);
+        let mut outline = Outline::new(span);
         outline.time = line.time();
         outline.agent.clone_from(&self.owner);
         outline.sidechain = self.owner.is_some();
-        let sort = line.sort();
-        if sort == Sort::Unknown {
-            let untyped = line.kind.filled().is_none();
+        let sort = line.line_kind();
+        if sort == LineKind::Unknown {
+            let untyped = line.kind.non_empty().is_none();
             outline.facts.extend(untyped.then_some(Fact::Untyped));
             return (outline, None);
         }
-        annex::name(&mut outline, &line.id(span));
+        extension::set_outline_id(&mut outline, &line.id(span));
         if let Some((workspace, agent)) = self.folder.as_ref().filter(|_| span.offset == 0) {
             let facts = &mut outline.facts;
             facts.push(Fact::Attribute("workspace", workspace.as_str().into()));
             facts.push(Fact::Attribute("agent", agent.as_str().into()));
         }
-        if let Some(session) = line.session.filled() {
+        if let Some(session) = line.session.non_empty() {
             let fact = Fact::Attribute("session_id", session.into());
             outline.facts.push(fact);
         }
-        let cwd = line.claude.cwd.filled();
+        let cwd = line.claude.cwd.non_empty();
         outline.facts.extend(cwd.map(|cwd| Fact::Cwd(cwd.into())));
         match sort.role() {
             Some(Role::User) => {
-                outline.kind = Kind::User;
-                answers(line, sort, &mut outline);
+                outline.kind = OutlineKind::User;
+                add_answered_calls(line, sort, &mut outline);
                 if let Some(prompt) = line.prompt(self.owner.as_ref()) {
                     outline.human = true;
                     outline.facts.push(Fact::Prompt(prompt.into()));
                 }
             }
             Some(Role::Assistant) => {
-                outline.kind = Kind::Assistant;
+                outline.kind = OutlineKind::Assistant;
                 let (calls, delegations) = match sort {
-                    Sort::Call if line.may_list() => listed_calls(line, text, span, &mut outline),
-                    Sort::Call => {
-                        let made = line.made(span);
-                        let call = (!made.is_empty()).then(|| Key::of(&made));
+                    LineKind::Call if line.may_list() => {
+                        listed_calls(line, text, span, &mut outline)
+                    }
+                    LineKind::Call => {
+                        let made = line.call_id(span);
+                        let call = (!made.is_empty()).then(|| EntryKey::from_text(&made));
                         let tool = line.tool.or_empty();
                         if let Some(call) = call.filter(|_| line.call.get().is_none()) {
-                            let tool = Key::of(&unnamed_answer(tool));
+                            let tool = EntryKey::from_text(&unnamed_answer(tool));
                             outline.facts.push(Fact::UnnamedCall(tool, call));
                         }
                         let handed = call.and_then(|call| delegation(call, tool, line.input));
@@ -91,14 +94,14 @@ impl Lines {
                     }
                     _ => calls(line, span, &mut outline),
                 };
-                let delegates = |made| Fact::Delegates(Box::new(made));
+                let delegates = |made| Fact::Delegation(Box::new(made));
                 outline.facts.extend(delegations.into_iter().map(delegates));
                 let usage;
                 (usage, bad_usage) = line.usage();
-                let (recorded, fault) = line.recorded();
+                let (recorded, fault) = line.recorded_cost();
                 bad_usage = bad_usage.or(fault);
                 outline.reply = Some(Box::new(Reply {
-                    response: line.response().map(|id| ResponseKey::of(id, "")),
+                    response: line.response().map(|id| ResponseKey::new(id, "")),
                     model: line.model().map(Into::into),
                     usage,
                     recorded,
@@ -108,31 +111,31 @@ impl Lines {
                 }));
             }
             // What went wrong is part of the conversation, and the program counts it.
-            Some(Role::System) | None => outline.kind = Kind::System,
+            Some(Role::System) | None => outline.kind = OutlineKind::System,
         }
-        line.annex.sketch(&mut outline);
-        copied::name_response(&mut outline, "", line.forked_from);
+        line.annex.apply_to_outline(&mut outline);
+        fork_origin::set_response_key(&mut outline, "", line.forked_from);
         (outline, bad_usage)
     }
 }
 
 /// The calls that a line's blocks make, and what they hand to sub-agents.
-fn calls(line: &Line<'_>, span: Span, outline: &mut Outline) -> (Vec<Key>, Vec<Delegation>) {
+fn calls(line: &Line<'_>, span: Span, outline: &mut Outline) -> (Vec<EntryKey>, Vec<Delegation>) {
     let content = &line.content;
     let mut delegations = content.delegations.clone();
     let mut unnamed = Vec::new();
     for call in &content.unnamed_calls {
-        let key = Key::of(&unnamed_call(&line.id(span), call.at));
-        let tool = Key::of(&unnamed_answer(&call.tool));
+        let key = EntryKey::from_text(&unnamed_call_id(&line.id(span), call.position));
+        let tool = EntryKey::from_text(&unnamed_answer(&call.tool));
         outline.facts.push(Fact::UnnamedCall(tool, key));
         delegations.extend(
             call.delegation
                 .clone()
                 .map(|made| Delegation { call: key, ..made }),
         );
-        unnamed.push((call.at, key));
+        unnamed.push((call.position, key));
     }
-    let calls = Unnamed::merge(&content.calls, unnamed.into_iter());
+    let calls = CallWithoutId::merge(&content.calls, unnamed.into_iter());
     (calls, delegations)
 }
 
@@ -142,9 +145,9 @@ fn listed_calls(
     text: &str,
     span: Span,
     outline: &mut Outline,
-) -> (Vec<Key>, Vec<Delegation>) {
-    let whole: decode::Whole<'_> = serde_json::from_str(text).unwrap_or_default();
-    let (blocks, unnamed) = decode::called(line, whole.content, span);
+) -> (Vec<EntryKey>, Vec<Delegation>) {
+    let whole: decode::FullLine<'_> = serde_json::from_str(text).unwrap_or_default();
+    let (blocks, unnamed) = decode::call_blocks(line, whole.content, span);
     let (mut calls, mut delegations) = (Vec::new(), Vec::new());
     for block in &blocks {
         let Block::ToolUse { id, name, input } = block else {
@@ -153,9 +156,9 @@ fn listed_calls(
         if id.is_empty() {
             continue;
         }
-        let call = Key::of(id);
+        let call = EntryKey::from_text(id);
         if unnamed.contains(id) {
-            let tool = Key::of(&unnamed_answer(name));
+            let tool = EntryKey::from_text(&unnamed_answer(name));
             outline.facts.push(Fact::UnnamedCall(tool, call));
         }
         delegations.extend(delegation(call, name, Raw(Some(input))));
@@ -165,24 +168,24 @@ fn listed_calls(
 }
 
 /// Says which calls a line answers.
-fn answers(line: &Line<'_>, sort: Sort, outline: &mut Outline) {
+fn add_answered_calls(line: &Line<'_>, sort: LineKind, outline: &mut Outline) {
     let facts = &mut outline.facts;
     let mut unnamed = |tool: &str| {
-        let tool = Key::of(&line.answered_by(tool));
+        let tool = EntryKey::from_text(&line.answered_call_by_tool(tool));
         facts.push(Fact::UnnamedAnswer(tool));
         tool
     };
     outline.results = match (sort, line.call.get()) {
-        (Sort::Result, Some(call)) => Some(call)
+        (LineKind::Result, Some(call)) => Some(call)
             .filter(|call| !call.is_empty())
-            .map(Key::of)
+            .map(EntryKey::from_text)
             .into_iter()
             .collect(),
-        (Sort::Result, None) => vec![unnamed("")],
+        (LineKind::Result, None) => vec![unnamed("")],
         _ => {
             let answers = line.content.unnamed_answers.iter();
-            let answers = answers.map(|answer| (answer.at, unnamed(&answer.tool)));
-            Unnamed::merge(&line.content.answers, answers)
+            let answers = answers.map(|answer| (answer.position, unnamed(&answer.tool)));
+            CallWithoutId::merge(&line.content.answers, answers)
         }
     };
 }

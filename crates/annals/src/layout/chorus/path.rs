@@ -5,36 +5,38 @@ use std::path::{Component, Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use crate::error::Result;
-use crate::layout::{AGENT, ORIGIN, Stamp};
+use crate::layout::{AGENT_SEPARATOR, ORIGIN_FILE, PlanContext};
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
 
 pub(super) const CONFIG: &str = "config.json";
-pub(super) const INDEX: &str = "conversations.json";
+pub(super) const SESSION_LIST: &str = "conversations.json";
 
 /// The endings of the files of a conversation.
-const ENDINGS: [(&str, ArtifactKind); 4] = [
+const SUFFIXES: [(&str, ArtifactKind); 4] = [
     ("-messages.jsonl", ArtifactKind::SessionLog),
     ("-notes.jsonl", ArtifactKind::Notes),
     ("-todos.json", ArtifactKind::Todos),
     ("-annals-origin.jsonl", ArtifactKind::Origin),
 ];
 
-pub(super) fn enters(dir: &Path) -> bool {
+pub(super) fn may_hold_files(dir: &Path) -> bool {
     match parts(dir).unwrap_or_default().as_slice() {
-        ["sessions", folders @ ..] => folders.len() <= 2 && folders.iter().all(|name| safe(name)),
+        ["sessions", folders @ ..] => {
+            folders.len() <= 2 && folders.iter().all(|name| is_safe_name(name))
+        }
         _ => false,
     }
 }
 
 pub(super) fn classify(path: &Path) -> Option<Artifact> {
     match *parts(path)?.as_slice() {
-        [CONFIG] => Some(Artifact::of(ArtifactKind::Register)),
-        [ORIGIN] => Some(Artifact::of(ArtifactKind::Origin)),
-        ["sessions", workspace, agent, file] if safe(workspace) && safe(agent) => {
+        [CONFIG] => Some(Artifact::new(ArtifactKind::Register)),
+        [ORIGIN_FILE] => Some(Artifact::new(ArtifactKind::Origin)),
+        ["sessions", workspace, agent, file] if is_safe_name(workspace) && is_safe_name(agent) => {
             let folder = Some(format!("{workspace}/{agent}"));
             let artifact = match file {
-                INDEX => Artifact::of(ArtifactKind::Register),
-                file => of_conversation(file)?,
+                SESSION_LIST => Artifact::new(ArtifactKind::Register),
+                file => classify_conversation_file(file)?,
             };
             Some(Artifact { folder, ..artifact })
         }
@@ -42,8 +44,8 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
     }
 }
 
-fn of_conversation(file: &str) -> Option<Artifact> {
-    let (stem, kind) = ENDINGS
+fn classify_conversation_file(file: &str) -> Option<Artifact> {
+    let (stem, kind) = SUFFIXES
         .iter()
         .find_map(|(ending, kind)| Some((file.strip_suffix(ending)?, *kind)))?;
     let (session, agent) = owner(stem)?;
@@ -57,13 +59,13 @@ fn of_conversation(file: &str) -> Option<Artifact> {
     Some(Artifact {
         session: Some(session),
         agent,
-        ..Artifact::of(kind)
+        ..Artifact::new(kind)
     })
 }
 
 /// The conversation and the sub-agent that a name stands for.
 pub(super) fn owner(stem: &str) -> Option<(SessionId, Option<AgentId>)> {
-    if let Some((session, agent)) = stem.split_once(AGENT)
+    if let Some((session, agent)) = stem.split_once(AGENT_SEPARATOR)
         && let (Ok(session), Ok(agent)) = (SessionId::new(session), AgentId::new(agent))
     {
         return Some((session, Some(agent)));
@@ -71,7 +73,7 @@ pub(super) fn owner(stem: &str) -> Option<(SessionId, Option<AgentId>)> {
     Some((SessionId::new(stem).ok()?, None))
 }
 
-pub(super) fn place(artifact: &Artifact) -> PathBuf {
+pub(super) fn path_for(artifact: &Artifact) -> PathBuf {
     use ArtifactKind as K;
     let folder = || {
         let mut path = PathBuf::from("sessions");
@@ -80,25 +82,25 @@ pub(super) fn place(artifact: &Artifact) -> PathBuf {
     };
     let beside = |ending: &str| folder().join(format!("{}{ending}", stem(artifact)));
     match artifact.kind {
-        K::Register if artifact.folder.is_some() => folder().join(INDEX),
+        K::Register if artifact.folder.is_some() => folder().join(SESSION_LIST),
         K::Register => CONFIG.into(),
         K::SessionLog | K::AgentLog => beside("-messages.jsonl"),
         K::Notes => beside("-notes.jsonl"),
         K::Todos => beside("-todos.json"),
         K::Origin if artifact.session.is_some() => beside("-annals-origin.jsonl"),
-        K::Origin => ORIGIN.into(),
+        K::Origin => ORIGIN_FILE.into(),
         // The layout has no such files.
         _ => PathBuf::new(),
     }
 }
 
 /// The id of a new conversation: as wanted, or another where that would name a sub-agent's log.
-pub(super) fn own_name(wanted: &SessionId, stamp: &mut Stamp<'_>) -> Result<SessionId> {
+pub(super) fn new_session_id(wanted: &SessionId, stamp: &mut PlanContext<'_>) -> Result<SessionId> {
     match owner(wanted.as_str()) {
         Some((_, Some(_))) => {
-            let plain: String = wanted.as_str().replace(AGENT, "-agent-");
+            let plain: String = wanted.as_str().replace(AGENT_SEPARATOR, "-agent-");
             let plain: String = plain.chars().take(100).collect();
-            let fresh: String = (stamp.fresh)().chars().take(8).collect();
+            let fresh: String = (stamp.new_id)().chars().take(8).collect();
             SessionId::new(&format!("{plain}-{fresh}"))
         }
         _ => Ok(wanted.clone()),
@@ -110,7 +112,7 @@ pub(super) fn stem(artifact: &Artifact) -> String {
     let session = artifact.session.as_ref().map_or("", SessionId::as_str);
     match artifact.agent.as_ref().map(AgentId::as_str) {
         Some(agent) if artifact.kind != ArtifactKind::Todos || agent != session => {
-            format!("{session}{AGENT}{agent}")
+            format!("{session}{AGENT_SEPARATOR}{agent}")
         }
         _ => session.to_owned(),
     }
@@ -128,7 +130,7 @@ pub(super) fn workspace_id(directory: &str) -> String {
 }
 
 /// Whether a name may be part of a path: what a session's id may be made of.
-pub(super) fn safe(name: &str) -> bool {
+pub(super) fn is_safe_name(name: &str) -> bool {
     SessionId::new(name).is_ok()
 }
 
@@ -146,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_and_its_meaning_are_inverses() {
+    fn classify_and_path_for_are_inverses() {
         use ArtifactKind as K;
         for (kind, agent, path) in [
             (K::Register, None, "config.json"),
@@ -177,12 +179,12 @@ mod tests {
                 agent,
                 "{path}"
             );
-            assert_eq!(place(&artifact), Path::new(path));
+            assert_eq!(path_for(&artifact), Path::new(path));
         }
     }
 
     #[test]
-    fn foreign_files_have_no_meaning() {
+    fn classify_ignores_foreign_files() {
         for path in [
             "sessions/w/c-messages.jsonl",
             "sessions/w/a/b/c-messages.jsonl",
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_is_named_after_its_directory() {
+    fn workspace_id_is_derived_from_directory() {
         // printf %s /home/dev/app | sha256sum
         assert_eq!(workspace_id("/home/dev/app"), "ws-720d8948da0b");
     }

@@ -13,59 +13,65 @@ use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
 use crate::json;
-use crate::layout::annex::Words;
-use crate::layout::content::{CALL_OF, GivenBlocks, is_client_text, one_line, output_json, raw};
-use crate::layout::field::{USAGE, given_terms, milliseconds, spell_time, usage_json};
-use crate::layout::shape::{Shape, check_given, check_needed};
-use crate::layout::{
-    Change, Edit, Enrolled, Graft, Head, NewSession, PROGRAM, Parent, Plan, Row, Spawn, Stamp,
-    Writer,
+use crate::layout::content::{
+    GivenBlocks, UNNAMED_CALL_PREFIX, is_client_text, one_line, output_json, raw,
 };
-use crate::layout::{copied, remark};
+use crate::layout::extension::ExtensionOut;
+use crate::layout::member_type::{MemberType, check_optional, check_required};
+use crate::layout::usage_fields::{
+    USAGE_MEMBER, draft_usage_members, format_time, truncate_to_millis, usage_json,
+};
+use crate::layout::{
+    AppendState, Change, Edit, EditPlan, ForkEdit, ForkParent, ListUpdate, NewSession, PROGRAM,
+    PlanContext, RowUpdate, Spawn, Writer,
+};
+use crate::layout::{annotations, fork_origin};
 use crate::model::{
-    About, AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Members, Message, Role,
-    Subject, TitleSource, Todo, Usage,
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, ListRow, ListSubject, Members,
+    Message, Role, TitleSource, Todo, Usage,
 };
 
-use super::line::{Line, MEMBERS, SESSION_ID, USING, is_known, is_noted, is_number, is_object};
-use super::{AGENT, Chorus, Config, enrol, path};
+use super::line::{
+    Line, MEMBERS, SESSION_ID, TOOL_CALL_PREFIX, is_known, is_note, is_number, is_object,
+};
+use super::{Chorus, Config, OWN_AGENT, path, session_list};
 
 /// The members that every message has in the document.
-const NEEDED: &[(&str, Shape)] = &[
-    ("uuid", Shape::Name),
-    ("content", Shape::Content),
-    ("timestamp", Shape::Time),
+const REQUIRED_MEMBERS: &[(&str, MemberType)] = &[
+    ("uuid", MemberType::Name),
+    ("content", MemberType::Content),
+    ("timestamp", MemberType::Time),
 ];
 
 /// The members that a message may have.
-const GIVEN: &[(&str, Shape)] = &[
-    (SESSION_ID, Shape::Text),
-    ("toolName", Shape::Text),
-    ("toolInput", Shape::Object),
-    ("toolUseId", Shape::Text),
+const OPTIONAL_MEMBERS: &[(&str, MemberType)] = &[
+    (SESSION_ID, MemberType::Text),
+    ("toolName", MemberType::Text),
+    ("toolInput", MemberType::Object),
+    ("toolUseId", MemberType::Text),
 ];
 
 /// Refuses a message whose members the program would not take.
 fn check_members(record: &str) -> std::result::Result<(), String> {
-    check_needed(record, NEEDED)?;
-    check_given(record, GIVEN)
+    check_required(record, REQUIRED_MEMBERS)?;
+    check_optional(record, OPTIONAL_MEMBERS)
 }
 
 /// Why the program would not read a message; `None` if it would, or if it is of an unknown type.
 pub(super) fn fault(record: &str) -> Option<String> {
-    let kind = json::member(record, "type").and_then(json::string)?;
+    let kind = json::member(record, "type").and_then(json::decode_string)?;
     is_known(&kind)
         .then(|| check_members(record).err())
         .flatten()
 }
 
 impl Writer for Chorus {
-    fn session(&self, new: &NewSession, stamp: &mut Stamp<'_>) -> Result<Artifact> {
-        let beside = new.beside.as_ref().and_then(|log| log.folder.clone());
+    fn new_session_log(&self, new: &NewSession, stamp: &mut PlanContext<'_>) -> Result<Artifact> {
+        let beside = new.copied_from.as_ref().and_then(|log| log.folder.clone());
         let folder = match beside.or_else(|| new.folder.clone()) {
             Some(folder) => folder,
             None if new.cwd.starts_with('/') || new.cwd.contains(":\\") => {
-                format!("{}/{AGENT}", path::workspace_id(&new.cwd))
+                format!("{}/{OWN_AGENT}", path::workspace_id(&new.cwd))
             }
             None => {
                 let cwd = &new.cwd;
@@ -74,24 +80,24 @@ impl Writer for Chorus {
         };
         new.members
             .iter()
-            .try_for_each(|(name, value)| enrol::check_member(name, value))?;
-        placed(Artifact {
+            .try_for_each(|(name, value)| session_list::check_member(name, value))?;
+        check_path(Artifact {
             folder: Some(folder),
-            session: Some(path::own_name(&new.id, stamp)?),
-            ..Artifact::of(ArtifactKind::SessionLog)
+            session: Some(path::new_session_id(&new.id, stamp)?),
+            ..Artifact::new(ArtifactKind::SessionLog)
         })
     }
 
-    fn agent(&self, head: &Head, agent: &AgentId) -> Result<Artifact> {
-        placed(Artifact {
+    fn new_agent_log(&self, head: &AppendState, agent: &AgentId) -> Result<Artifact> {
+        check_path(Artifact {
             kind: ArtifactKind::AgentLog,
             agent: Some(agent.clone()),
-            ..of_head(head)
+            ..session_artifact(head)
         })
     }
 
-    fn fits(&self, _: &Head, record: &str) -> std::result::Result<(), String> {
-        let kind = json::member(record, "type").and_then(json::string);
+    fn check_record(&self, _: &AppendState, record: &str) -> std::result::Result<(), String> {
+        let kind = json::member(record, "type").and_then(json::decode_string);
         let kind = kind.unwrap_or_default();
         if !is_known(&kind) {
             return Err(format!(
@@ -102,18 +108,23 @@ impl Writer for Chorus {
         check_members(record)
     }
 
-    fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan> {
-        let mut pen = Pen {
+    fn plan(
+        &self,
+        head: &AppendState,
+        change: &Change,
+        stamp: &mut PlanContext<'_>,
+    ) -> Result<EditPlan> {
+        let mut pen = RecordBuilder {
             head,
             stamp,
             lines: Vec::new(),
-            remarks: Vec::new(),
-            plan: Plan::default(),
-            last: head.last.clone(),
-            others: HashMap::new(),
+            notes: Vec::new(),
+            plan: EditPlan::default(),
+            last_message: head.last_message.clone(),
+            last_by_agent: HashMap::new(),
             time: head.time,
-            calls: head.calls.clone(),
-            replies: head.replies.clone(),
+            calls: head.open_calls.clone(),
+            recent_responses: head.recent_responses.clone(),
         };
         match change {
             // A log without lines is a session all the same: its row in the index says the rest.
@@ -130,14 +141,14 @@ impl Writer for Chorus {
         true
     }
 
-    fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Result<Vec<u8>> {
+    fn copy_record(&self, record: &[u8], graft: &ForkEdit<'_>) -> Result<Vec<u8>> {
         let unreadable = || Error::refused(format!("`{}` cannot be copied: not JSON", graft.id));
         let text = String::from_utf8_lossy(record);
         let mended;
         let line: Line<'_> = match serde_json::from_str(&text) {
             Ok(line) => line,
             Err(_) => {
-                mended = json::mend(&text);
+                mended = json::sanitize(&text);
                 serde_json::from_str(&mended).map_err(|_| unreadable())?
             }
         };
@@ -145,7 +156,7 @@ impl Writer for Chorus {
             r#"{{"sessionId":{},"messageUuid":{}{}}}"#,
             json::quote(graft.from.as_str()),
             json::quote(graft.id.as_str()),
-            copied::time_of_origin(
+            fork_origin::origin_time_member(
                 "timestamp",
                 line.timestamp,
                 line.forked_from,
@@ -153,20 +164,20 @@ impl Writer for Chorus {
             )
         );
         let mut members = vec![("forkedFrom", origin)];
-        if line.uuid.filled().is_none() && line.annex.id.filled().is_none() {
+        if line.uuid.non_empty().is_none() && line.annex.id.non_empty().is_none() {
             // Its id was that of its place, which is another now.
             members.push(("uuid", json::quote(graft.id.as_str())));
         }
-        let time = graft.time.map(|time| json::quote(&spell_time(time)));
+        let time = graft.time.map(|time| json::quote(&format_time(time)));
         members.extend(time.map(|time| ("timestamp", time)));
         let mut annex = Vec::new();
         // A fork is one chain, in which each record hangs from the one before it. Only a record that
         // names another parent must be told.
         if line.annex.parent.0.is_some() {
             match graft.parent {
-                Parent::Entry(parent) => annex.push(("parent", json::quote(parent.as_str()))),
-                Parent::None => annex.push(("parent", "null".to_owned())),
-                Parent::Keep => {}
+                ForkParent::Entry(parent) => annex.push(("parent", json::quote(parent.as_str()))),
+                ForkParent::None => annex.push(("parent", "null".to_owned())),
+                ForkParent::Keep => {}
             }
         }
         if line.annex.sidechain.0 {
@@ -180,30 +191,30 @@ impl Writer for Chorus {
         set(record, &members).ok_or_else(unreadable)
     }
 
-    fn members(&self) -> &'static [&'static str] {
+    fn draft_members(&self) -> &'static [&'static str] {
         MEMBERS
     }
 
-    fn lists_title(&self) -> bool {
+    fn title_in_session_list(&self) -> bool {
         true
     }
 
     fn session_members(&self) -> &'static [&'static str] {
-        enrol::MEMBERS
+        session_list::MEMBERS
     }
 
     fn check_session_member(&self, name: &str, json: &str) -> Result<()> {
-        enrol::check_member(name, json)
+        session_list::check_member(name, json)
     }
 
-    fn register(&self, log: &Artifact) -> Option<Artifact> {
-        enrol::register(log)
+    fn session_list(&self, log: &Artifact) -> Option<Artifact> {
+        session_list::session_list(log)
     }
 
-    fn home(&self, told: &[About], directory: &str) -> Option<String> {
-        let folder = |about: &'_ About| match &about.subject {
-            Subject::Folder(name) => Some(name.clone()),
-            Subject::Session(_) => None,
+    fn default_folder(&self, told: &[ListRow], directory: &str) -> Option<String> {
+        let folder = |about: &'_ ListRow| match &about.subject {
+            ListSubject::Folder(name) => Some(name.clone()),
+            ListSubject::Session(_) => None,
         };
         let mut at = told
             .iter()
@@ -215,29 +226,29 @@ impl Writer for Chorus {
             agent.is_some_and(|agent| agent.starts_with('/'))
         };
         let agent = told.iter().filter_map(folder).find(below);
-        Some(agent.unwrap_or_else(|| format!("{workspace}/{AGENT}")))
+        Some(agent.unwrap_or_else(|| format!("{workspace}/{OWN_AGENT}")))
     }
 
-    fn enrol(
+    fn update_session_list(
         &self,
         register: &Artifact,
         old: Option<&[u8]>,
-        rows: &[Row],
+        rows: &[RowUpdate],
         whole: bool,
-    ) -> Result<Enrolled> {
-        enrol::enrol(register, old, rows, whole)
+    ) -> Result<ListUpdate> {
+        session_list::update(register, old, rows, whole)
     }
 
     fn register_damage(&self, bytes: &[u8]) -> Option<String> {
         Config::damage(bytes)
     }
 
-    fn introduce(&self, old: Option<&[u8]>, rows: &[Row]) -> Option<Vec<u8>> {
-        Config::introduce(old, rows)
+    fn register_folders(&self, old: Option<&[u8]>, rows: &[RowUpdate]) -> Option<Vec<u8>> {
+        Config::register_folders(old, rows)
     }
 
-    fn lists_nothing(&self, register: &Artifact, bytes: &[u8]) -> bool {
-        register.folder.is_some() && enrol::lists_nothing(bytes)
+    fn is_session_list_empty(&self, register: &Artifact, bytes: &[u8]) -> bool {
+        register.folder.is_some() && session_list::is_empty(bytes)
     }
 }
 
@@ -250,8 +261,8 @@ fn set(object: &[u8], members: &[(&str, String)]) -> Option<Vec<u8>> {
 }
 
 /// An artifact that means itself where it lies; any other would be somebody else's file.
-fn placed(artifact: Artifact) -> Result<Artifact> {
-    let place = path::place(&artifact);
+fn check_path(artifact: Artifact) -> Result<Artifact> {
+    let place = path::path_for(&artifact);
     if path::classify(&place).as_ref() == Some(&artifact) {
         return Ok(artifact);
     }
@@ -262,19 +273,19 @@ fn placed(artifact: Artifact) -> Result<Artifact> {
 }
 
 /// A file of the session whose log a head is of.
-fn of_head(head: &Head) -> Artifact {
+fn session_artifact(head: &AppendState) -> Artifact {
     Artifact {
         folder: head.log.folder.clone(),
         session: Some(head.session.clone()),
         agent: head.agent.clone(),
-        ..Artifact::of(ArtifactKind::SessionLog)
+        ..Artifact::new(ArtifactKind::SessionLog)
     }
 }
 
 /// A line, members in the program's order.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Written<'a> {
+struct LineOut<'a> {
     uuid: &'a str,
     #[serde(rename = "type")]
     kind: &'a str,
@@ -308,12 +319,12 @@ struct Written<'a> {
     context_window: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     num_turns: Option<Box<RawValue>>,
-    annals: Words<'a>,
+    annals: ExtensionOut<'a>,
 }
 
-impl<'a> Written<'a> {
-    fn of(kind: &'a str, content: Box<RawValue>) -> Self {
-        Written {
+impl<'a> LineOut<'a> {
+    fn new(kind: &'a str, content: Box<RawValue>) -> Self {
+        LineOut {
             uuid: "",
             kind,
             content,
@@ -332,9 +343,9 @@ impl<'a> Written<'a> {
             output_tokens: None,
             cache_read_tokens: None,
             cache_creation_tokens: None,
-            annals: Words {
+            annals: ExtensionOut {
                 program: Some(PROGRAM),
-                ..Words::default()
+                ..ExtensionOut::default()
             },
         }
     }
@@ -345,7 +356,7 @@ impl<'a> Written<'a> {
             let value = raw(one_line(json)?)?;
             let (slot, sound, wanted) = match name.as_str() {
                 SESSION_ID => {
-                    let text = json::string(json.trim()).is_some();
+                    let text = json::decode_string(json.trim()).is_some();
                     (&mut self.session_id, text, "a text")
                 }
                 "claudeMessage" => (&mut self.claude_message, is_object(json), "an object"),
@@ -376,36 +387,36 @@ impl<'a> Written<'a> {
 }
 
 /// Writes the lines of one change.
-struct Pen<'a, 'b> {
-    head: &'a Head,
-    stamp: &'a mut Stamp<'b>,
+struct RecordBuilder<'a, 'b> {
+    head: &'a AppendState,
+    stamp: &'a mut PlanContext<'b>,
     lines: Vec<Vec<u8>>,
     /// Lines for the log of notes.
-    remarks: Vec<Vec<u8>>,
-    plan: Plan,
+    notes: Vec<Vec<u8>>,
+    plan: EditPlan,
     /// The last message so far, which is the next one's parent unless it says otherwise.
-    last: Option<EntryId>,
+    last_message: Option<EntryId>,
     /// The same for sub-agents whose traffic stands in a log that is not theirs.
-    others: HashMap<AgentId, EntryId>,
+    last_by_agent: HashMap<AgentId, EntryId>,
     /// The time of the newest line so far.
     time: Option<Timestamp>,
     /// The ids and tools of calls that a result may be of.
     calls: Vec<(String, String)>,
     /// The newest responses and their tokens so far.
-    replies: Vec<(String, Usage)>,
+    recent_responses: Vec<(String, Usage)>,
 }
 
-impl Pen<'_, '_> {
-    fn finish(mut self) -> Plan {
+impl RecordBuilder<'_, '_> {
+    fn finish(mut self) -> EditPlan {
         // The log goes first: what is derived from it may be behind, never ahead.
         let notes = Artifact {
             kind: ArtifactKind::Notes,
-            ..of_head(self.head)
+            ..session_artifact(self.head)
         };
         let mut first = Vec::new();
-        for (file, lines) in [(&self.head.log, self.lines), (&notes, self.remarks)] {
+        for (file, lines) in [(&self.head.log, self.lines), (&notes, self.notes)] {
             if !lines.is_empty() {
-                let path = path::place(file);
+                let path = path::path_for(file);
                 first.push(Edit::Append { path, lines });
             }
         }
@@ -418,20 +429,20 @@ impl Pen<'_, '_> {
         match &draft.body {
             Body::Message(message) => self.message(message, draft),
             Body::Compaction { text } => {
-                let mut line = Written::of("system", raw(json::quote(text))?);
+                let mut line = LineOut::new("system", raw(json::quote(text))?);
                 line.annals.kind = Some("compaction");
                 line.annals.text = Some(text);
-                self.entry(line, draft)
+                self.push_entry(line, draft)
             }
-            Body::System { subtype, text } if is_noted(subtype) => {
-                self.entry(Written::of(subtype, raw(json::quote(text))?), draft)
+            Body::System { subtype, text } if is_note(subtype) => {
+                self.push_entry(LineOut::new(subtype, raw(json::quote(text))?), draft)
             }
             Body::System { subtype, text } => {
-                let mut line = Written::of("system", raw(json::quote(text))?);
+                let mut line = LineOut::new("system", raw(json::quote(text))?);
                 line.annals.kind = Some("system");
                 line.annals.subtype = Some(subtype);
                 line.annals.text = Some(text);
-                self.entry(line, draft)
+                self.push_entry(line, draft)
             }
             Body::Agent {
                 kind,
@@ -442,12 +453,12 @@ impl Pen<'_, '_> {
                     .as_deref()
                     .or(kind.as_deref())
                     .unwrap_or_default();
-                let mut line = Written::of("system", raw(json::quote(shown))?);
+                let mut line = LineOut::new("system", raw(json::quote(shown))?);
                 line.annals.kind = Some("agent");
                 line.annals.subtype = kind.as_deref();
                 line.annals.description = description.as_deref();
                 line.annals.call = call.as_deref();
-                self.entry(line, draft)
+                self.push_entry(line, draft)
             }
             // The index has one title, and a person's is the one to keep.
             Body::Title {
@@ -462,10 +473,10 @@ impl Pen<'_, '_> {
                 self.plan.title = Some(text.to_owned());
                 Ok(())
             }
-            _ => match remark::write(draft, self.stamp)? {
+            _ => match annotations::encode(draft, self.stamp)? {
                 Some((line, id)) => {
                     refuse_members(draft)?;
-                    self.remarks.push(line);
+                    self.notes.push(line);
                     self.plan.added.push(id);
                     Ok(())
                 }
@@ -477,11 +488,11 @@ impl Pen<'_, '_> {
     }
 
     fn message(&mut self, message: &Message, draft: &Draft) -> Result<()> {
-        let parts = parts(message);
+        let parts = split_blocks(message);
         let shared = match &message.response {
             // What tells the records of one reply from another's.
             None if parts.len() > 1 && message.role == Role::Assistant => {
-                Some(format!("msg_{}", (self.stamp.fresh)().replace('-', "")))
+                Some(format!("msg_{}", (self.stamp.new_id)().replace('-', "")))
             }
             given => given.clone(),
         };
@@ -494,14 +505,14 @@ impl Pen<'_, '_> {
             .unwrap_or(0);
         let mut first = 0;
         for (at, blocks) in parts.into_iter().enumerate() {
-            let given = GivenBlocks::of(draft, blocks, first);
+            let given = GivenBlocks::new(draft, blocks, first);
             first += blocks.len();
-            let tool = self.tool_answered(given);
-            let mut line = line_of(message.role, given)?;
+            let tool = self.answered_tool(given);
+            let mut line = new_line(message.role, given)?;
             line.tool_name = line.tool_name.or(tool.as_deref());
             self.describe(message, blocks, draft, &mut line);
             if at == teller {
-                self.spent(message, given_terms(&draft.members), &mut line)?;
+                self.set_usage(message, draft_usage_members(&draft.members), &mut line)?;
             }
             line.annals.response = shared.as_deref();
             self.calls
@@ -513,14 +524,14 @@ impl Pen<'_, '_> {
                 // A given id names the end of the message: that is what the next one hangs from.
                 id: draft.id.clone().filter(|_| at == last),
                 parent: draft.parent.clone().filter(|_| at == 0),
-                time: draft.time.and_then(|time| later(time, at)),
+                time: draft.time.and_then(|time| time_after(time, at)),
                 sidechain: draft.sidechain,
                 agent: draft.agent.clone(),
                 // What belongs to the reply as a whole stands where its tokens do.
                 members: draft
                     .members
                     .iter()
-                    .filter(|(name, _)| at == teller && name != USAGE || name == SESSION_ID)
+                    .filter(|(name, _)| at == teller && name != USAGE_MEMBER || name == SESSION_ID)
                     .cloned()
                     .collect(),
                 ..Draft::new(Body::Opaque {
@@ -532,24 +543,24 @@ impl Pen<'_, '_> {
                 0 => part.parent.clone().or_else(|| self.leaf()),
                 _ => self.plan.added.last().cloned(),
             };
-            self.put(line, &part, parent)?;
+            self.push_line(line, &part, parent)?;
         }
         if let (Some(response), Some(usage)) = (&message.response, message.usage) {
             let mut all = usage;
-            self.replies.retain(|(known, so_far)| {
+            self.recent_responses.retain(|(known, so_far)| {
                 let same = known == response;
                 if same {
-                    all.grow(so_far);
+                    all.max_each(so_far);
                 }
                 !same
             });
-            self.replies.push((response.clone(), all));
+            self.recent_responses.push((response.clone(), all));
         }
         Ok(())
     }
 
     /// The tool whose result a record is, if the result names it or its call is known.
-    fn tool_answered(&self, given: GivenBlocks<'_>) -> Option<String> {
+    fn answered_tool(&self, given: GivenBlocks<'_>) -> Option<String> {
         let [Block::ToolResult { call, .. }] = given.blocks else {
             return None;
         };
@@ -559,28 +570,33 @@ impl Pen<'_, '_> {
         let mut calls = self.calls.iter().rev();
         let made = calls.find(|(id, _)| id == call);
         let tool = made.map(|(_, tool)| tool.as_str());
-        let tool = tool.or_else(|| call.strip_prefix(CALL_OF));
+        let tool = tool.or_else(|| call.strip_prefix(UNNAMED_CALL_PREFIX));
         tool.filter(|tool| !tool.is_empty()).map(str::to_owned)
     }
 
     /// Says the tokens of a message: those that no earlier record of its response has said. What the
     /// response came to so far stands in `annals` where that is more.
-    fn spent(&self, message: &Message, terms: Option<&str>, line: &mut Written<'_>) -> Result<()> {
+    fn set_usage(
+        &self,
+        message: &Message,
+        terms: Option<&str>,
+        line: &mut LineOut<'_>,
+    ) -> Result<()> {
         let Some(usage) = &message.usage else {
             return Ok(());
         };
-        let mut known = self.replies.iter();
+        let mut known = self.recent_responses.iter();
         let known = known.find(|(known, _)| message.response.as_ref() == Some(known));
         let mut all = *usage;
         if let Some((_, so_far)) = known {
-            all.grow(so_far);
+            all.max_each(so_far);
         }
         let more = usage.cache_write_1h > 0 || usage.web_searches > 0 || known.is_some();
         let answers = message.role == Role::Assistant;
         let more = more || !answers || terms.is_some();
         line.annals.usage = more.then(|| usage_json(&all, terms)).transpose()?;
         if answers {
-            let fresh = known.map_or(all, |(_, so_far)| all.beyond(so_far));
+            let fresh = known.map_or(all, |(_, so_far)| all.excess_over(so_far));
             let written = fresh.cache_write_5m.saturating_add(fresh.cache_write_1h);
             line.input_tokens = Some(fresh.input);
             line.output_tokens = Some(fresh.output);
@@ -596,7 +612,7 @@ impl Pen<'_, '_> {
         message: &'m Message,
         blocks: &[Block],
         draft: &Draft,
-        line: &mut Written<'m>,
+        line: &mut LineOut<'m>,
     ) {
         let words = &mut line.annals;
         words.model = message.model.as_deref();
@@ -642,64 +658,69 @@ impl Pen<'_, '_> {
             Some(agent) => agent.clone(),
             None => AgentId::new(session.as_str())?,
         };
-        let file = placed(Artifact {
+        let file = check_path(Artifact {
             kind: ArtifactKind::Todos,
             agent: Some(agent),
-            ..of_head(self.head)
+            ..session_artifact(self.head)
         })?;
         let bytes = encode(&todos)?;
         self.plan.edits.push(Edit::Replace {
-            path: path::place(&file),
+            path: path::path_for(&file),
             bytes,
         });
         Ok(())
     }
 
     fn spawn(&mut self, spawn: &Spawn) -> Result<()> {
-        let log = placed(Artifact {
+        let log = check_path(Artifact {
             kind: ArtifactKind::AgentLog,
             agent: Some(spawn.agent.clone()),
-            ..of_head(self.head)
+            ..session_artifact(self.head)
         })?;
-        let id = (self.stamp.fresh)();
-        let mut line = Written::of("system", raw(json::quote(&spawn.description))?);
+        let id = (self.stamp.new_id)();
+        let mut line = LineOut::new("system", raw(json::quote(&spawn.description))?);
         line.uuid = &id;
-        line.timestamp = spell_time(milliseconds(self.stamp.now));
+        line.timestamp = format_time(truncate_to_millis(self.stamp.now));
         line.annals.kind = Some("agent");
         line.annals.subtype = Some(&spawn.kind);
         line.annals.description = Some(&spawn.description);
         line.annals.call = spawn.call.as_deref();
         let lines = vec![encode(&line)?];
-        let path = path::place(&log);
+        let path = path::path_for(&log);
         self.plan.edits.push(Edit::Append { path, lines });
         Ok(())
     }
 
     /// Puts down a line that hangs from the draft's parent or else from the leaf.
-    fn entry(&mut self, line: Written<'_>, draft: &Draft) -> Result<()> {
+    fn push_entry(&mut self, line: LineOut<'_>, draft: &Draft) -> Result<()> {
         let parent = draft.parent.clone().or_else(|| self.leaf());
-        self.put(line, draft, parent)
+        self.push_line(line, draft, parent)
     }
 
-    fn put(&mut self, line: Written<'_>, draft: &Draft, parent: Option<EntryId>) -> Result<()> {
+    fn push_line(
+        &mut self,
+        line: LineOut<'_>,
+        draft: &Draft,
+        parent: Option<EntryId>,
+    ) -> Result<()> {
         let id = draft
             .id
             .clone()
-            .unwrap_or_else(|| EntryId::new(&(self.stamp.fresh)()));
+            .unwrap_or_else(|| EntryId::new(&(self.stamp.new_id)()));
         let head = self.head;
-        let opens = head.leaf.is_none() && self.last.is_none() && self.lines.is_empty();
+        let opens = head.leaf.is_none() && self.last_message.is_none() && self.lines.is_empty();
         // What a sub-agent says in the main log hangs from what it said before.
         let other = draft
             .agent
             .as_ref()
             .filter(|agent| draft.sidechain && Some(*agent) != head.agent.as_ref());
         let previous = match other {
-            None => self.last.as_ref(),
-            Some(agent) => self.others.get(agent),
+            None => self.last_message.as_ref(),
+            Some(agent) => self.last_by_agent.get(agent),
         };
         let hangs = parent.as_ref() == previous && (other.is_none() || parent.is_some());
         // Its texts may be gone sooner from here on.
-        let mut line: Written<'_> = line;
+        let mut line: LineOut<'_> = line;
         let words = &mut line.annals;
         let said = words.kind != Some("agent");
         if said && !hangs {
@@ -713,14 +734,14 @@ impl Pen<'_, '_> {
             words.version = head.version.as_deref();
         }
         line.set(&draft.members)?;
-        line.timestamp = spell_time(self.tick(draft.time));
+        line.timestamp = format_time(self.next_time(draft.time));
         line.uuid = id.as_str();
         self.lines.push(encode(&line)?);
         if said {
             match other {
-                None => self.last = Some(id.clone()),
+                None => self.last_message = Some(id.clone()),
                 Some(agent) => {
-                    self.others.insert(agent.clone(), id.clone());
+                    self.last_by_agent.insert(agent.clone(), id.clone());
                 }
             }
             if !draft.sidechain || head.agent.is_some() {
@@ -736,8 +757,8 @@ impl Pen<'_, '_> {
     }
 
     /// The next line's time: as given, else now, but later than the line before.
-    fn tick(&mut self, given: Option<Timestamp>) -> Timestamp {
-        self.stamp.tick(&mut self.time, given)
+    fn next_time(&mut self, given: Option<Timestamp>) -> Timestamp {
+        self.stamp.next_time(&mut self.time, given)
     }
 }
 
@@ -752,7 +773,7 @@ fn refuse_members(draft: &Draft) -> Result<()> {
 }
 
 /// The blocks of each record: a call or a result is one of its own, the rest stays together.
-fn parts(message: &Message) -> Vec<&[Block]> {
+fn split_blocks(message: &Message) -> Vec<&[Block]> {
     let alone = |block: &Block| match message.role {
         Role::Assistant => matches!(block, Block::ToolUse { .. }),
         Role::User => matches!(block, Block::ToolResult { .. }),
@@ -765,11 +786,11 @@ fn parts(message: &Message) -> Vec<&[Block]> {
     if parts.is_empty() { vec![&[]] } else { parts }
 }
 
-fn line_of(role: Role, given: GivenBlocks<'_>) -> Result<Written<'_>> {
+fn new_line(role: Role, given: GivenBlocks<'_>) -> Result<LineOut<'_>> {
     let mut line = match (role, given.blocks) {
         (Role::Assistant, [Block::ToolUse { id, name, input }]) => {
-            let shown = json::quote(&format!("{USING}{name}"));
-            let mut line = Written::of("tool_use", raw(shown)?);
+            let shown = json::quote(&format!("{TOOL_CALL_PREFIX}{name}"));
+            let mut line = LineOut::new("tool_use", raw(shown)?);
             line.tool_name = Some(name);
             line.tool_input = Some(raw(one_line(input)?)?);
             line.tool_use_id = Some(id);
@@ -785,13 +806,13 @@ fn line_of(role: Role, given: GivenBlocks<'_>) -> Result<Written<'_>> {
                 },
             ],
         ) => {
-            let mut line = Written::of("tool_result", raw(output_json(output)?)?);
+            let mut line = LineOut::new("tool_result", raw(output_json(output)?)?);
             line.tool_use_id = Some(call);
             line.is_tool_error = Some(*is_error);
             line
         }
-        (role, [Block::Text(text)]) => Written::of(role.as_str(), raw(json::quote(text))?),
-        (role, _) => return Ok(Written::of(role.as_str(), raw(given.json()?)?)),
+        (role, [Block::Text(text)]) => LineOut::new(role.as_str(), raw(json::quote(text))?),
+        (role, _) => return Ok(LineOut::new(role.as_str(), raw(given.json()?)?)),
     };
     line.annals.blocks = given.raw_json()?;
     Ok(line)
@@ -802,7 +823,7 @@ fn encode(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>> {
 }
 
 /// The time of the line that many lines after one with this time.
-fn later(time: Timestamp, lines: usize) -> Option<Timestamp> {
+fn time_after(time: Timestamp, lines: usize) -> Option<Timestamp> {
     let after = jiff::SignedDuration::from_millis(lines.try_into().ok()?);
     time.checked_add(after).ok()
 }

@@ -1,21 +1,21 @@
 //! The full depth: everything an entry says.
 
-use crate::json::{Pairs, Raw, Text, fast, object};
+use crate::json::{Pairs, Raw, Text, object, scanner};
 use crate::layout::content::Blocks;
-use crate::layout::field::{self, USAGE, recorded, timestamp, usage};
-use crate::layout::{Record, Sink};
+use crate::layout::usage_fields::{self, USAGE_MEMBER, decode_time, decode_usage, recorded_cost};
+use crate::layout::{Decoded, Record};
 use crate::model::{
-    BlockMembers, Body, Entry, EntryId, FileBackup, FileChange, FlawKind, Members, Message, Place,
-    Role, TitleSource,
+    BlockMembers, Body, Entry, EntryContext, EntryId, FileBackup, FileChange, FlawKind, Members,
+    Message, Role, TitleSource,
 };
 
-use super::line::{Line, Lines, is_error_summary, is_record};
+use super::line::{Line, LineDecoder, is_error_summary, is_record};
 
 object! {
-    struct Whole<'a> { "message" => message: WholeMessage<'a>, }
+    struct FullLine<'a> { "message" => message: FullMessage<'a>, }
 }
 object! {
-    struct WholeMessage<'a> {
+    struct FullMessage<'a> {
         "content" => content: Blocks,
         "stop_sequence" => stop_sequence: Raw<'a>,
         "stop_details" => stop_details: Raw<'a>,
@@ -27,17 +27,17 @@ object! {
 /// annals has no place for.
 pub(super) const MEMBERS: [&str; 6] = [
     super::line::MESSAGE_COUNT,
-    USAGE,
+    USAGE_MEMBER,
     "stop_sequence",
     "stop_details",
     "container",
     "context_management",
 ];
 object! {
-    struct Beside<'a> { "toolUseResult" => result: Raw<'a>, }
+    struct ToolUseResult<'a> { "toolUseResult" => result: Raw<'a>, }
 }
 object! {
-    struct Attached<'a> {
+    struct AttachmentFields<'a> {
         "type" => kind: Text<'a>,
         "text" => text: Text<'a>,
         "content" => content: Raw<'a>,
@@ -61,19 +61,19 @@ object! {
 }
 
 /// What the client keeps of a tool's result for itself.
-pub(super) fn beside(record: &Record<'_>, give: &mut dyn FnMut(&str)) {
+pub(super) fn extra_text(record: &Record<'_>, give: &mut dyn FnMut(&str)) {
     if memchr::memmem::find(record.bytes, b"\"toolUseResult\"").is_none() {
         return;
     }
     let text = std::str::from_utf8(record.bytes).unwrap_or_default();
-    let line: Beside<'_> = Raw(Some(text)).read_fast();
+    let line: ToolUseResult<'_> = Raw(Some(text)).parse_fast();
     line.result.0.into_iter().for_each(give);
 }
 
-pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry>) {
+pub(super) fn decode_entry(lines: &mut LineDecoder, record: &Record<'_>, out: &mut Decoded<Entry>) {
     let flaws_before = out.flaws.len();
     let read = record.object_or_pieces(out, is_record, |text| {
-        let mut line: Line<'_> = match fast::read(text) {
+        let mut line: Line<'_> = match scanner::parse(text) {
             Some(line) => line,
             None => serde_json::from_str(text)?,
         };
@@ -89,8 +89,8 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
             derived_id: line.lacks_id(),
             parent: line
                 .parent
-                .filled()
-                .or(line.logical_parent.filled())
+                .non_empty()
+                .or(line.logical_parent.non_empty())
                 .map(EntryId::new),
             time: line.time(),
             session: line.session.owned(),
@@ -98,7 +98,7 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
             sidechain: line.sidechain.0,
             program: line.entrypoint.owned(),
             copied: line.forked_from.is_some(),
-            place: Place {
+            context: EntryContext {
                 cwd: line.cwd.owned(),
                 git_branch: line.git_branch.owned(),
                 version: line.version.owned(),
@@ -113,18 +113,18 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
     match read {
         Ok((entry, bad_usage)) => {
             if let Some(detail) = bad_usage {
-                out.flaw(FlawKind::BadUsage, record.span, detail);
+                out.add_flaw(FlawKind::BadUsage, record.span, detail);
             }
-            out.found.push(entry);
+            out.items.push(entry);
         }
         Err(_) if record.is_blank() => {}
         Err(pieces) => {
             let flaw = out.flaws.get(flaws_before).map(|flaw| flaw.kind);
-            let mut damaged = Entry::at(record.span, Body::Opaque { kind: None, flaw });
+            let mut damaged = Entry::new(record.span, Body::Opaque { kind: None, flaw });
             damaged.agent.clone_from(&lines.owner);
-            out.found.push(damaged);
+            out.items.push(damaged);
             for piece in pieces {
-                entry(lines, &piece, out);
+                decode_entry(lines, &piece, out);
             }
         }
     }
@@ -155,7 +155,7 @@ fn body(
             text: line.content.text().unwrap_or_default().into_owned(),
         },
         "attachment" => {
-            let attached: Attached<'_> = line.attachment.read();
+            let attached: AttachmentFields<'_> = line.attachment.parse();
             let text = attached
                 .text
                 .0
@@ -187,7 +187,7 @@ fn body(
         "tag" => Body::Tag {
             text: owned(&line.tag),
         },
-        "last-prompt" => match line.leaf.filled() {
+        "last-prompt" => match line.leaf.non_empty() {
             Some(leaf) => Body::Resume {
                 leaf: EntryId::new(leaf),
             },
@@ -199,7 +199,7 @@ fn body(
         },
         "file-history-snapshot" => Body::Files(snapshot(line)),
         "file-history-delta" => Body::Files(FileChange {
-            message: line.message_id.filled().map(EntryId::new),
+            message: line.message_id.non_empty().map(EntryId::new),
             backups: vec![backup(line.tracking_path.or_empty(), line.backup)],
         }),
         // The design document's own shape: what was done, and no copy.
@@ -238,12 +238,12 @@ fn message(
     bad_usage: &mut Option<String>,
     members: &mut Members,
 ) -> (Message, BlockMembers) {
-    let mut whole: Whole<'_> = Raw(Some(text)).read_fast();
-    let content = match line.has_content_beside() {
+    let mut whole: FullLine<'_> = Raw(Some(text)).parse_fast();
+    let content = match line.has_top_level_content() {
         true => Blocks::of(line.content),
         false => std::mem::take(&mut whole.message.content),
     };
-    line.adopt_content();
+    line.use_top_level_content();
     let said = &line.message;
     if role == Role::Assistant {
         *members = reply_members(&whole.message, said.usage);
@@ -261,8 +261,8 @@ fn message(
         stop_reason: said.stop_reason.owned(),
         usage: (role == Role::Assistant)
             .then(|| {
-                let (usage, fault) = usage(said.usage);
-                *bad_usage = fault.or_else(|| recorded("costUSD", line.cost).1);
+                let (usage, fault) = decode_usage(said.usage);
+                *bad_usage = fault.or_else(|| recorded_cost("costUSD", line.cost).1);
                 usage
             })
             .flatten(),
@@ -274,9 +274,11 @@ fn message(
 
 /// What a reply says beyond its words and counts. Values that say as much as their absence are left
 /// out, because every reply of the real client has them.
-fn reply_members(said: &WholeMessage<'_>, usage: Raw<'_>) -> Members {
+fn reply_members(said: &FullMessage<'_>, usage: Raw<'_>) -> Members {
     let mut members = Members::new();
-    members.extend(field::terms(usage).map(|terms| (USAGE.to_owned(), terms)));
+    members.extend(
+        usage_fields::extra_usage_members(usage).map(|terms| (USAGE_MEMBER.to_owned(), terms)),
+    );
     for (name, raw) in [
         ("stop_sequence", said.stop_sequence),
         ("stop_details", said.stop_details),
@@ -290,9 +292,9 @@ fn reply_members(said: &WholeMessage<'_>, usage: Raw<'_>) -> Members {
 }
 
 fn snapshot(line: &Line<'_>) -> FileChange {
-    let snapshot: Snapshot<'_> = line.snapshot.read();
-    let id = line.message_id.filled().or(snapshot.message.filled());
-    let tracked: Pairs<'_> = snapshot.backups.read();
+    let snapshot: Snapshot<'_> = line.snapshot.parse();
+    let id = line.message_id.non_empty().or(snapshot.message.non_empty());
+    let tracked: Pairs<'_> = snapshot.backups.parse();
     let backups = tracked.0.iter().map(|(path, raw)| backup(path, *raw));
     FileChange {
         message: id.map(EntryId::new),
@@ -301,13 +303,13 @@ fn snapshot(line: &Line<'_>) -> FileChange {
 }
 
 fn backup(path: &str, raw: Raw<'_>) -> FileBackup {
-    let backup: Backup<'_> = raw.read();
+    let backup: Backup<'_> = raw.parse();
     FileBackup {
         path: path.to_owned(),
         base: backup.base.owned(),
         version: backup.version.count().ok().flatten().unwrap_or_default(),
         stored: backup.stored.owned(),
-        time: timestamp(backup.time),
+        time: decode_time(backup.time),
         operation: None,
         snippet: None,
     }

@@ -1,17 +1,17 @@
 //! The files that are not logs of a conversation: todos, tasks, settings, what people typed.
 
 use crate::json::{Flag, Raw, Text, object};
-use crate::layout::{Decoder, Record, Sink};
+use crate::layout::{Decoded, Decoder, Record};
 use crate::model::{
-    About, ArtifactKind, Body, Entry, Fact, Outline, SessionId, Subject, TitleSource,
+    ArtifactKind, Body, Entry, Fact, ListRow, ListSubject, Outline, SessionId, TitleSource,
 };
 
-use crate::layout::content::opening;
-use crate::layout::field::timestamp;
+use crate::layout::content::title_prefix;
 use crate::layout::todos;
+use crate::layout::usage_fields::decode_time;
 
 object! {
-    struct Typed<'a> {
+    struct HistoryLine<'a> {
         "display" => display: Text<'a>,
         "timestamp" => timestamp: Raw<'a>,
         "project" => project: Text<'a>,
@@ -31,10 +31,10 @@ object! {
     }
 }
 object! {
-    struct Index<'a> { "entries" => entries: Raw<'a>, }
+    struct SessionsIndex<'a> { "entries" => entries: Raw<'a>, }
 }
 object! {
-    struct Listed<'a> {
+    struct SessionsIndexRow<'a> {
         "sessionId" => session: Text<'a>,
         "messageCount" => messages: Raw<'a>,
     }
@@ -45,27 +45,27 @@ object! {
 
 /// Reads documents, and the one log that is not a conversation.
 #[derive(Debug)]
-pub(super) struct Document(pub(super) ArtifactKind);
+pub(super) struct DocumentDecoder(pub(super) ArtifactKind);
 
-impl Decoder for Document {
-    fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
-        let mut sink = Sink::default();
+impl Decoder for DocumentDecoder {
+    fn outline(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>) {
+        let mut sink = Decoded::default();
         self.decode(record, &mut sink);
         out.flaws.append(&mut sink.flaws);
         let readable = |entry: &Entry| !matches!(entry.body, Body::Opaque { flaw: Some(_), .. });
-        let found = sink.found.into_iter().filter(readable);
-        out.found.extend(found.map(|entry| {
-            let mut outline = Outline::at(entry.span);
+        let found = sink.items.into_iter().filter(readable);
+        out.items.extend(found.map(|entry| {
+            let mut outline = Outline::new(entry.span);
             outline.time = entry.time;
             match entry.body {
-                Body::Typed { text, session, .. } => {
-                    outline.facts.push(Fact::Prompt(opening(&text)));
+                Body::TypedPrompt { text, session, .. } => {
+                    outline.facts.push(Fact::Prompt(title_prefix(&text)));
                     outline
                         .facts
                         .extend(session.map(|id| Fact::Session(id.into())));
                 }
                 Body::Title { text, source } => {
-                    outline.facts.push(Fact::Title(opening(&text), source));
+                    outline.facts.push(Fact::Title(title_prefix(&text), source));
                 }
                 _ => {}
             }
@@ -74,25 +74,27 @@ impl Decoder for Document {
     }
 
     fn is_record(&self, object: &str) -> bool {
-        let typed = serde_json::from_str::<Typed<'_>>(object);
+        let typed = serde_json::from_str::<HistoryLine<'_>>(object);
         typed.is_ok_and(|typed| typed.display.get().is_some() && typed.timestamp.is_some())
     }
 
-    fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
+    fn decode(&mut self, record: &Record<'_>, out: &mut Decoded<Entry>) {
         if record.is_blank() {
             return;
         }
         let mut time = None;
         let flaws_before = out.flaws.len();
         let body = match self.0 {
-            ArtifactKind::Todos => todos::read(record, out),
+            ArtifactKind::Todos => todos::decode_todos(record, out),
             ArtifactKind::Task => record.object(out, |text| {
-                Ok(Body::Todos(vec![todos::one(&serde_json::from_str(text)?)]))
+                Ok(Body::Todos(vec![todos::decode_todo(
+                    &serde_json::from_str(text)?,
+                )]))
             }),
             ArtifactKind::History => record.object(out, |text| {
-                let typed: Typed<'_> = serde_json::from_str(text)?;
-                time = timestamp(typed.timestamp);
-                Ok(Body::Typed {
+                let typed: HistoryLine<'_> = serde_json::from_str(text)?;
+                time = decode_time(typed.timestamp);
+                Ok(Body::TypedPrompt {
                     text: typed.display.or_empty().to_owned(),
                     project: typed.project.owned(),
                     session: typed.session.owned(),
@@ -122,9 +124,9 @@ impl Decoder for Document {
                 })
             }),
             ArtifactKind::Index => record.object(out, |text| {
-                let index: Index<'_> = serde_json::from_str(text)?;
+                let index: SessionsIndex<'_> = serde_json::from_str(text)?;
                 let rows = index.entries.list().into_iter();
-                Ok(Body::Register(rows.filter_map(listed).collect()))
+                Ok(Body::SessionList(rows.filter_map(list_row).collect()))
             }),
             ArtifactKind::Plan => {
                 let text = String::from_utf8_lossy(record.bytes).into_owned();
@@ -134,18 +136,18 @@ impl Decoder for Document {
         };
         let flaw = out.flaws.get(flaws_before).map(|flaw| flaw.kind);
         let body = body.unwrap_or(Body::Opaque { kind: None, flaw });
-        let mut entry = Entry::at(record.span, body);
+        let mut entry = Entry::new(record.span, body);
         entry.time = time;
-        out.found.push(entry);
+        out.items.push(entry);
     }
 }
 
 /// What a row of the client's own list of sessions tells that a check wants to know.
-fn listed(row: Raw<'_>) -> Option<About> {
-    let row: Listed<'_> = row.read();
-    let session = SessionId::new(row.session.filled()?).ok()?;
-    Some(About {
+fn list_row(row: Raw<'_>) -> Option<ListRow> {
+    let row: SessionsIndexRow<'_> = row.parse();
+    let session = SessionId::new(row.session.non_empty()?).ok()?;
+    Some(ListRow {
         messages: row.messages.count().ok().flatten(),
-        ..About::new(Subject::Session(session))
+        ..ListRow::new(ListSubject::Session(session))
     })
 }

@@ -7,17 +7,17 @@ use memchr::memmem::Finder;
 
 use crate::json::{self, Flag, Raw, Text, object};
 use crate::layout::content::Content;
-use crate::layout::field::{Clock, timestamp};
+use crate::layout::usage_fields::{TimeParser, decode_time};
 use crate::model::{AgentId, Artifact, EntryId, Members, ResponseKey, Span};
 
-use super::bill::Replies;
 use super::path;
+use super::usage::ReplyTemplate;
 
 /// How many messages a summary covers.
 pub(super) const MESSAGE_COUNT: &str = "messageCount";
 
 /// The type of the line with which annals begins a session.
-pub(super) const OPENING: &str = "annals-session";
+pub(super) const SESSION_START: &str = "annals-session";
 
 object! {
     struct Line<'a> {
@@ -41,7 +41,7 @@ object! {
         "requestId" => request: Text<'a>,
         "model" => model: Text<'a>,
         "costUSD" => cost: Raw<'a>,
-        "message" => message: Said<'a>,
+        "message" => message: MessageFields<'a>,
         "toolUseResult" => result: Raw<'a>,
         "leafUuid" => leaf: Text<'a>,
         "summary" => summary: Text<'a>,
@@ -66,7 +66,7 @@ object! {
 }
 
 object! {
-    struct Said<'a> {
+    struct MessageFields<'a> {
         "id" => id: Text<'a>,
         "role" => role: Text<'a>,
         "model" => model: Text<'a>,
@@ -93,31 +93,31 @@ object! {
 
 /// Reads log lines. Remembers what most lines repeat, so that an outline tells it only when it changes.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct LineDecoder {
     /// The agent whose log this is.
     pub(super) owner: Option<AgentId>,
     /// The session whose own log it may be, where the path does not say of which session the agent is.
     own_session: Option<Box<str>>,
-    pub(super) cwd: Repeated,
-    pub(super) git_branch: Repeated,
-    pub(super) version: Repeated,
-    pub(super) session: Repeated,
+    pub(super) cwd: LastText,
+    pub(super) git_branch: LastText,
+    pub(super) version: LastText,
+    pub(super) session: LastText,
     pub(super) model: Option<Arc<str>>,
     /// The response of the line before: its message's id, its request's, and both as a key.
     reply: Option<(Box<str>, Box<str>, ResponseKey)>,
     /// How replies are spelled.
-    pub(super) replies: Replies,
-    pub(super) clock: Clock,
+    pub(super) replies: ReplyTemplate,
+    pub(super) time_parser: TimeParser,
 }
 
 /// A text that most lines repeat.
 #[derive(Debug, Default)]
-pub(super) struct Repeated(Option<Box<str>>);
+pub(super) struct LastText(Option<Box<str>>);
 
-impl Repeated {
+impl LastText {
     /// The text, if it is not the one before. An empty one says nothing.
     pub(super) fn changed(&mut self, text: &Text<'_>) -> Option<Box<str>> {
-        text.filled()?;
+        text.non_empty()?;
         self.changed_to(text)
     }
 
@@ -132,26 +132,26 @@ impl Repeated {
     }
 }
 
-impl Lines {
-    pub(super) fn of(artifact: &Artifact) -> Self {
-        Lines {
+impl LineDecoder {
+    pub(super) fn new(artifact: &Artifact) -> Self {
+        LineDecoder {
             owner: artifact.agent.clone(),
             own_session: path::own_session(artifact).map(Into::into),
-            cwd: Repeated::default(),
-            git_branch: Repeated::default(),
-            version: Repeated::default(),
-            session: Repeated::default(),
+            cwd: LastText::default(),
+            git_branch: LastText::default(),
+            version: LastText::default(),
+            session: LastText::default(),
             model: None,
             reply: None,
-            replies: Replies::default(),
-            clock: Clock::default(),
+            replies: ReplyTemplate::default(),
+            time_parser: TimeParser::default(),
         }
     }
 
     /// The response that an answer is part of. The request's id tells apart responses of clients
     /// that reuse message ids.
     pub(super) fn response(&mut self, id: &Text<'_>, request: &Text<'_>) -> Option<ResponseKey> {
-        let (id, request) = (id.filled()?, request.or_empty());
+        let (id, request) = (id.non_empty()?, request.or_empty());
         // The lines of a response follow each other, and its key takes a digest.
         if let Some((last, of, key)) = &self.reply
             && **last == *id
@@ -159,7 +159,7 @@ impl Lines {
         {
             return Some(*key);
         }
-        let key = ResponseKey::of(id, request);
+        let key = ResponseKey::new(id, request);
         self.reply = Some((id.into(), request.into(), key));
         Some(key)
     }
@@ -182,7 +182,7 @@ impl Lines {
         owner
             .filter(|_| self.is_owners(session, sidechain))
             .or_else(|| {
-                let named = named.filled().filter(|_| sidechain.0)?;
+                let named = named.non_empty().filter(|_| sidechain.0)?;
                 AgentId::new(named).ok()
             })
     }
@@ -209,14 +209,14 @@ impl Line<'_> {
         }
         // A note's id is kept apart, so that no reader takes it for part of the tree.
         self.uuid
-            .filled()
-            .or_else(|| self.note.filled())
+            .non_empty()
+            .or_else(|| self.note.non_empty())
             .map(EntryId::new)
     }
 
     /// Whether it is a message without an id. The client skips such a line.
     pub(super) fn lacks_id(&self) -> bool {
-        self.uuid.filled().is_none() && matches!(self.kind.get(), Some("user" | "assistant"))
+        self.uuid.non_empty().is_none() && matches!(self.kind.get(), Some("user" | "assistant"))
     }
 
     /// What the client kept of a tool's result beside the result itself.
@@ -227,7 +227,7 @@ impl Line<'_> {
         let raw = self.result.0.unwrap_or_default();
         let says = |name: &Finder<'_>| name.find(raw.as_bytes()).is_some();
         if NAMES.iter().any(says) {
-            self.result.read()
+            self.result.parse()
         } else {
             ToolOutcome::default()
         }
@@ -243,26 +243,26 @@ impl Line<'_> {
     }
 
     pub(super) fn time(&self) -> Option<Timestamp> {
-        timestamp(self.timestamp)
+        decode_time(self.timestamp)
     }
 
     /// Whether the content of a message stands beside its id and not in `message`, as in the
     /// entries of watch-claude-think. If there are both, `message` counts.
-    pub(super) fn has_content_beside(&self) -> bool {
+    pub(super) fn has_top_level_content(&self) -> bool {
         let is_message = matches!(self.kind.get(), Some("user" | "assistant"));
-        is_message && !self.message.content.given && self.content.is_some()
+        is_message && !self.message.content.present && self.content.is_some()
     }
 
     /// Reads such content as if it stood in `message`.
-    pub(super) fn adopt_content(&mut self) {
-        if self.has_content_beside() {
-            self.message.content = self.content.read_fast();
+    pub(super) fn use_top_level_content(&mut self) {
+        if self.has_top_level_content() {
+            self.message.content = self.content.parse_fast();
         }
     }
 
     /// The model that answered: as its message says, else as stands beside the message.
     pub(super) fn model(&self) -> Option<&str> {
-        self.message.model.filled().or(self.model.filled())
+        self.message.model.non_empty().or(self.model.non_empty())
     }
 
     /// The text of a member `content` that is a string or a list of blocks.
@@ -270,20 +270,20 @@ impl Line<'_> {
         let mut texts = Vec::new();
         let blocks = crate::layout::content::blocks(self.content);
         for block in &blocks {
-            block.texts(&mut |text| texts.push(text));
+            block.visit_texts(&mut |text| texts.push(text));
         }
         texts.join("\n")
     }
 
     /// The last message that a summary covers.
     pub(super) fn summarized_until(&self) -> Option<EntryId> {
-        let nested = || self.summary_body().until.filled().map(EntryId::new);
-        self.leaf.filled().map(EntryId::new).or_else(nested)
+        let nested = || self.summary_body().until.non_empty().map(EntryId::new);
+        self.leaf.non_empty().map(EntryId::new).or_else(nested)
     }
 
     /// What a summary says in its member `content`.
     pub(super) fn summary_body(&self) -> SummaryBody<'_> {
-        self.content.read()
+        self.content.parse()
     }
 
     /// What the line says that only this layout knows.
@@ -306,9 +306,9 @@ impl Line<'_> {
     }
 
     /// Whether the line is of a sub-agent, and not of a branch of the main conversation.
-    fn is_of_agent(&self, owner: bool) -> bool {
-        let own_root = self.parent.filled().is_none();
-        owner || self.sidechain.0 && (self.agent.filled().is_some() || own_root)
+    fn is_agent_line(&self, owner: bool) -> bool {
+        let own_root = self.parent.non_empty().is_none();
+        owner || self.sidechain.0 && (self.agent.non_empty().is_some() || own_root)
     }
 
     /// A prompt that a person typed, and its first words. `owner`: the log is a sub-agent's.
@@ -316,7 +316,7 @@ impl Line<'_> {
         let content = &self.message.content;
         let other = self.kind.get() != Some("user")
             || self.meta.0
-            || self.is_of_agent(owner)
+            || self.is_agent_line(owner)
             || self.compact_summary.0
             || content.results
             || self.result.is_some();
@@ -337,11 +337,11 @@ pub(super) fn id_at(span: Span) -> EntryId {
 pub(super) fn is_record(object: &str) -> bool {
     let named = |line: Line<'_>| {
         let names = [&line.uuid, &line.session, &line.leaf, &line.message_id];
-        line.kind.filled().is_some() && names.iter().any(|name| name.filled().is_some())
+        line.kind.non_empty().is_some() && names.iter().any(|name| name.non_empty().is_some())
     };
     match serde_json::from_str(object) {
         Ok(line) => named(line),
-        Err(_) => serde_json::from_str(&json::mend(object)).is_ok_and(named),
+        Err(_) => serde_json::from_str(&json::sanitize(object)).is_ok_and(named),
     }
 }
 

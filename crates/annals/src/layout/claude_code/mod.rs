@@ -41,21 +41,21 @@
 //! `system` line of subtype `compact_boundary` has no parent but a `logicalParentUuid`. All other lines stand beside the tree. New types appear every month: what is
 //! not understood is opaque and keeps its bytes.
 
-mod bill;
 mod decode;
 mod document;
-mod form;
 mod line;
-mod mend;
 mod outline;
+mod output;
 mod path;
+mod repair;
+mod usage;
 mod write;
 
 use std::path::{Path, PathBuf};
 
 use crate::model::{Artifact, ArtifactKind};
 
-use super::{Decoder, Env, Layout, Mark, Mend, Writer};
+use super::{Decoder, Env, Layout, Needle, RepairRules, Writer};
 
 use path::encode_path;
 
@@ -85,16 +85,16 @@ impl Layout for ClaudeCode {
         vec![home.join(".claude"), home.join(".config/claude")]
     }
 
-    fn recognises(&self, names: &[&str]) -> bool {
+    fn matches_root(&self, names: &[&str]) -> bool {
         names.contains(&"projects")
     }
 
-    fn enters(&self, dir: &Path) -> bool {
-        path::enters(dir)
+    fn may_hold_files(&self, dir: &Path) -> bool {
+        path::may_hold_files(dir)
     }
 
-    fn leads_to_logs(&self, dir: &Path) -> bool {
-        path::leads_to_logs(dir)
+    fn may_hold_logs(&self, dir: &Path) -> bool {
+        path::may_hold_logs(dir)
     }
 
     fn attributes(&self) -> &'static [&'static str] {
@@ -105,40 +105,40 @@ impl Layout for ClaudeCode {
         path::classify(path)
     }
 
-    fn expects(&self, path: &Path) -> bool {
-        path::is_memory(path) || path::is_of_client(path)
+    fn is_program_file(&self, path: &Path) -> bool {
+        path::is_memory(path) || path::is_client_file(path)
     }
 
     fn is_misplaced(&self, path: &Path) -> bool {
         path::is_misplaced(path)
     }
 
-    fn place(&self, artifact: &Artifact) -> PathBuf {
-        path::place(artifact)
+    fn path_for(&self, artifact: &Artifact) -> PathBuf {
+        path::path_for(artifact)
     }
 
     fn folder(&self, directory: &str) -> Option<String> {
         Some(encode_path(directory))
     }
 
-    fn keep_days(&self) -> Option<u64> {
+    fn retention_days(&self) -> Option<u64> {
         Some(30)
     }
 
-    fn resumes_by_links(&self) -> bool {
+    fn follows_parent_links(&self) -> bool {
         true
     }
 
-    fn spending_mark(&self) -> Option<Mark> {
-        Some(bill::MARK)
+    fn usage_needle(&self) -> Option<Needle> {
+        Some(usage::NEEDLE)
     }
 
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
         match artifact.kind {
             ArtifactKind::SessionLog | ArtifactKind::AgentLog => {
-                Box::new(line::Lines::of(artifact))
+                Box::new(line::LineDecoder::new(artifact))
             }
-            kind => Box::new(document::Document(kind)),
+            kind => Box::new(document::DocumentDecoder(kind)),
         }
     }
 
@@ -146,7 +146,7 @@ impl Layout for ClaudeCode {
         Some(self)
     }
 
-    fn mend(&self) -> &dyn Mend {
+    fn repair_rules(&self) -> &dyn RepairRules {
         self
     }
 }

@@ -1,20 +1,20 @@
 //! The shallow depth: links, counts and short texts.
 
-use crate::json::fast;
-use crate::layout::content::opening;
-use crate::layout::field;
-use crate::layout::{Again, Decoder, Record, Sink};
+use crate::json::scanner;
+use crate::layout::content::title_prefix;
+use crate::layout::usage_fields;
+use crate::layout::{Decoded, Decoder, Record, ReplyDelta};
 use crate::model::{
-    AgentId, Entry, Fact, FlawKind, Key, Kind, Link, Outline, Reply, Span, TitleSource,
+    AgentId, Entry, EntryKey, Fact, FlawKind, Link, Outline, OutlineKind, Reply, Span, TitleSource,
 };
 
-use super::line::{Line, Lines, OPENING, id_at, is_error_summary, is_record};
-use super::{bill, decode};
+use super::line::{Line, LineDecoder, SESSION_START, id_at, is_error_summary, is_record};
+use super::{decode, usage};
 
-impl Decoder for Lines {
-    fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
+impl Decoder for LineDecoder {
+    fn outline(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>) {
         let read = record.object_or_pieces(out, is_record, |text| {
-            let mut line = match fast::read(text) {
+            let mut line = match scanner::parse(text) {
                 Some(line) => line,
                 None => serde_json::from_str(text)?,
             };
@@ -30,49 +30,53 @@ impl Decoder for Lines {
             }
         };
         if let Some(detail) = bad_usage {
-            out.flaw(FlawKind::BadUsage, record.span, detail);
+            out.add_flaw(FlawKind::BadUsage, record.span, detail);
         }
-        out.found.push(outline);
+        out.items.push(outline);
     }
 
-    fn spending(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
-        bill::outline(self, record, out);
+    fn outline_usage(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>) {
+        usage::outline(self, record, out);
     }
 
-    fn spending_again(&mut self, record: &Record<'_>) -> Option<Again> {
-        bill::again(self, record)
+    fn reply_delta(&mut self, record: &Record<'_>) -> Option<ReplyDelta> {
+        usage::reply_delta(self, record)
     }
 
     fn is_record(&self, object: &str) -> bool {
         is_record(object)
     }
 
-    fn beside(&mut self, record: &Record<'_>, give: &mut dyn FnMut(&str)) {
-        decode::beside(record, give);
+    fn extra_text(&mut self, record: &Record<'_>, give: &mut dyn FnMut(&str)) {
+        decode::extra_text(record, give);
     }
 
-    fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
-        decode::entry(self, record, out);
+    fn decode(&mut self, record: &Record<'_>, out: &mut Decoded<Entry>) {
+        decode::decode_entry(self, record, out);
     }
 }
 
-impl Lines {
+impl LineDecoder {
     /// Takes what it can out of the line, which nobody reads afterwards.
     fn sketch(&mut self, line: &mut Line<'_>, span: Span) -> (Outline, Option<String>) {
-        line.adopt_content();
+        line.use_top_level_content();
         let mut bad_usage = None;
-        let mut outline = Outline::at(span);
-        outline.key = line.uuid.filled().map(Key::of);
+        let mut outline = Outline::new(span);
+        outline.key = line.uuid.non_empty().map(EntryKey::from_text);
         if line.lacks_id() {
             let id = id_at(span);
             outline.key = Some(id.key());
             outline.facts.extend([Fact::Id(id), Fact::NoId]);
         }
-        outline.time = self.clock.read(line.timestamp);
+        outline.time = self.time_parser.parse(line.timestamp);
         outline.agent = self.agent(&line.session, &line.agent, line.sidechain);
         outline.sidechain = line.sidechain.0;
         outline.link = line.link();
-        if let Some(id) = line.uuid.filled().filter(|id| !Key::spells(id)) {
+        if let Some(id) = line
+            .uuid
+            .non_empty()
+            .filter(|id| !EntryKey::is_canonical_uuid(id))
+        {
             outline.facts.push(Fact::Id(crate::model::EntryId::new(id)));
         }
         outline
@@ -91,29 +95,29 @@ impl Lines {
             .extend(self.version.changed(&line.version).map(Fact::Version));
         match line.kind.or_empty() {
             "user" => {
-                outline.kind = Kind::User;
+                outline.kind = OutlineKind::User;
                 outline.results = std::mem::take(&mut line.message.content.answers);
-                let (spawned, stored) = line.worked();
+                let (spawned, stored) = line.spawned_and_stored();
                 outline.facts.extend(spawned.map(Fact::Spawned));
-                outline.facts.extend(stored.map(Fact::Stored));
+                outline.facts.extend(stored.map(Fact::StoredOutput));
                 // Only a sub-agent's first message is looked for by its text.
                 let first = line.sidechain.0 && outline.link == Link::None;
-                let asked = line.message.content.asked.as_deref().filter(|_| first);
+                let asked = line.message.content.full_text.as_deref().filter(|_| first);
                 outline
                     .facts
-                    .extend(asked.map(|text| Fact::Asked(Key::of(text))));
+                    .extend(asked.map(|text| Fact::AgentPrompt(EntryKey::from_text(text))));
                 if let Some(prompt) = line.prompt(self.is_owners(&line.session, line.sidechain)) {
                     outline.human = true;
                     outline.facts.push(Fact::Prompt(prompt.into()));
                 }
             }
             "assistant" => {
-                outline.kind = Kind::Assistant;
+                outline.kind = OutlineKind::Assistant;
                 let delegations = line.message.content.delegations.drain(..);
-                let delegations = delegations.map(|made| Fact::Delegates(Box::new(made)));
+                let delegations = delegations.map(|made| Fact::Delegation(Box::new(made)));
                 outline.facts.extend(delegations);
-                let spent = field::spending(line.message.usage);
-                let (recorded, fault) = field::recorded("costUSD", line.cost);
+                let spent = usage_fields::decode_reply_usage(line.message.usage);
+                let (recorded, fault) = usage_fields::recorded_cost("costUSD", line.cost);
                 bad_usage = spent.fault.or(fault);
                 outline.reply = Some(Box::new(Reply {
                     response: self.response(&line.message.id, &line.request),
@@ -125,18 +129,18 @@ impl Lines {
                     calls: std::mem::take(&mut line.message.content.calls),
                 }));
             }
-            "system" if line.is_compaction() => outline.kind = Kind::Compaction,
-            "system" if line.is_instructions() => outline.kind = Kind::System,
+            "system" if line.is_compaction() => outline.kind = OutlineKind::Compaction,
+            "system" if line.is_instructions() => outline.kind = OutlineKind::System,
             kind => {
                 let linked = matches!(kind, "system" | "attachment" | "progress" | "");
                 let stranger = outline.key.is_some() && !linked;
                 outline
                     .facts
                     .extend(kind.is_empty().then_some(Fact::Untyped));
-                outline.facts.extend(stranger.then_some(Fact::Stranger));
+                outline.facts.extend(stranger.then_some(Fact::UnlinkedType));
                 let newer = outline.key.is_some() && kind == "progress";
                 outline.facts.extend(newer.then_some(Fact::NewerType));
-                outline.facts.extend(line.aside());
+                outline.facts.extend(line.metadata_fact());
                 outline.facts.extend(line.summary_session());
             }
         }
@@ -146,9 +150,9 @@ impl Lines {
 
 impl Line<'_> {
     fn link(&self) -> Link {
-        match (self.parent.filled(), self.logical_parent.filled()) {
-            (Some(parent), _) => Link::Parent(Key::of(parent)),
-            (None, Some(logical)) => Link::Continues(Key::of(logical)),
+        match (self.parent.non_empty(), self.logical_parent.non_empty()) {
+            (Some(parent), _) => Link::Parent(EntryKey::from_text(parent)),
+            (None, Some(logical)) => Link::Continues(EntryKey::from_text(logical)),
             // What has no id says nothing of where it belongs but by where it stands.
             (None, None) if self.lacks_id() => Link::Previous,
             (None, None) => Link::None,
@@ -157,15 +161,18 @@ impl Line<'_> {
 
     /// The sub-agent that a tool result speaks of.
     pub(super) fn spawned(&self) -> Option<AgentId> {
-        self.worked().0
+        self.spawned_and_stored().0
     }
 
     /// The same, and the file that holds what was too long for the log. That file's path may be
     /// another machine's, so its name is what counts.
-    fn worked(&self) -> (Option<AgentId>, Option<Box<str>>) {
+    fn spawned_and_stored(&self) -> (Option<AgentId>, Option<Box<str>>) {
         let outcome = self.outcome();
-        let agent = outcome.agent.filled().and_then(|id| AgentId::new(id).ok());
-        let path = outcome.stored.filled().and_then(|path| {
+        let agent = outcome
+            .agent
+            .non_empty()
+            .and_then(|id| AgentId::new(id).ok());
+        let path = outcome.stored.non_empty().and_then(|path| {
             let (above, name) = path.rsplit_once(['/', '\\'])?;
             above.ends_with("tool-results").then_some(name)
         });
@@ -175,13 +182,13 @@ impl Line<'_> {
     /// The session that a summary names.
     fn summary_session(&self) -> Option<Fact> {
         let is_summary = self.kind.get() == Some("summary");
-        let session = self.session.filled().filter(|_| is_summary)?;
-        Some(Fact::SummaryOf(session.into()))
+        let session = self.session.non_empty().filter(|_| is_summary)?;
+        Some(Fact::SummarySession(session.into()))
     }
 
     /// What a line beside the tree says.
-    fn aside(&self) -> Option<Fact> {
-        let leaf = || self.leaf.filled().map(Key::of);
+    fn metadata_fact(&self) -> Option<Fact> {
+        let leaf = || self.leaf.non_empty().map(EntryKey::from_text);
         Some(match self.kind.or_empty() {
             "summary" => {
                 let text = self.summary_text()?;
@@ -189,18 +196,20 @@ impl Line<'_> {
                     return None;
                 }
                 let until = self.summarized_until();
-                Fact::Summary(opening(&text), until.map(|id| id.key()))
+                Fact::Summary(title_prefix(&text), until.map(|id| id.key()))
             }
-            "custom-title" => Fact::Title(opening(self.custom_title.get()?), TitleSource::Custom),
-            "ai-title" => Fact::Title(opening(self.ai_title.get()?), TitleSource::Ai),
-            "tag" => Fact::Tag(opening(self.tag.get()?)),
+            "custom-title" => {
+                Fact::Title(title_prefix(self.custom_title.get()?), TitleSource::Custom)
+            }
+            "ai-title" => Fact::Title(title_prefix(self.ai_title.get()?), TitleSource::Ai),
+            "tag" => Fact::Tag(title_prefix(self.tag.get()?)),
             "last-prompt" => Fact::Resume(leaf()?),
             "file-history-snapshot" | "file-history-delta" | "file-history" => Fact::Files,
             OPENING => {
                 let version = self.format_version.count().ok().flatten()?;
                 Fact::Attribute("format_version", version.to_string().into())
             }
-            "annals-note" => Fact::Note(opening(self.text.get()?)),
+            "annals-note" => Fact::Note(title_prefix(self.text.get()?)),
             _ => return None,
         })
     }

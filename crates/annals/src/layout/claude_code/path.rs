@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::layout::{ORIGIN, parts};
+use crate::layout::{ORIGIN_FILE, path_parts};
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
 
 /// Longest folder name before the client cuts it and adds a hash.
@@ -12,7 +12,7 @@ const MAX_FOLDER: usize = 200;
 const MEMORY: &str = "memory";
 
 /// Parts the session from the agent in the name of a list of todos.
-const AGENT: &str = "-agent-";
+const AGENT_INFIX: &str = "-agent-";
 
 /// The directories of a root that we look into.
 const DIRS: [&str; 6] = [
@@ -24,14 +24,14 @@ const DIRS: [&str; 6] = [
     "plans",
 ];
 
-pub(super) fn enters(dir: &Path) -> bool {
-    let parts = parts(dir).unwrap_or_default();
+pub(super) fn may_hold_files(dir: &Path) -> bool {
+    let parts = path_parts(dir).unwrap_or_default();
     parts.first().is_some_and(|first| DIRS.contains(first))
 }
 
 /// What the client and its users keep in a root beside conversations: files and directories. Those whose
 /// names begin with a dot are its own too.
-const OF_CLIENT: [&str; 29] = [
+const CLIENT_FILES: [&str; 29] = [
     "CLAUDE.md",
     "agents",
     "backups",
@@ -64,9 +64,11 @@ const OF_CLIENT: [&str; 29] = [
 ];
 
 /// Whether a file or a directory at the top of a root belongs to the client and holds no conversation.
-pub(super) fn is_of_client(path: &Path) -> bool {
-    match *parts(path).unwrap_or_default().as_slice() {
-        [name] => OF_CLIENT.contains(&name) || (name.starts_with('.') && !name.ends_with(".jsonl")),
+pub(super) fn is_client_file(path: &Path) -> bool {
+    match *path_parts(path).unwrap_or_default().as_slice() {
+        [name] => {
+            CLIENT_FILES.contains(&name) || (name.starts_with('.') && !name.ends_with(".jsonl"))
+        }
         _ => false,
     }
 }
@@ -74,14 +76,14 @@ pub(super) fn is_of_client(path: &Path) -> bool {
 /// Whether a file is one in which the client remembers things about a project.
 pub(super) fn is_memory(path: &Path) -> bool {
     matches!(
-        *parts(path).unwrap_or_default().as_slice(),
+        *path_parts(path).unwrap_or_default().as_slice(),
         ["projects", _, MEMORY, _, ..]
     )
 }
 
 /// Whether a file of a session lies where the client puts no such file.
 pub(super) fn is_misplaced(path: &Path) -> bool {
-    match *parts(path).unwrap_or_default().as_slice() {
+    match *path_parts(path).unwrap_or_default().as_slice() {
         ["projects", _, _, "subagents", .., file] => {
             file.ends_with(".jsonl") && !file.starts_with("agent-")
         }
@@ -92,8 +94,8 @@ pub(super) fn is_misplaced(path: &Path) -> bool {
     }
 }
 
-pub(super) fn leads_to_logs(dir: &Path) -> bool {
-    match *parts(dir).unwrap_or_default().as_slice() {
+pub(super) fn may_hold_logs(dir: &Path) -> bool {
+    match *path_parts(dir).unwrap_or_default().as_slice() {
         ["projects"] | ["projects", _] => true,
         ["projects", _, session] => session != MEMORY && SessionId::new(session).is_ok(),
         ["projects", _, session, "subagents", ..] => SessionId::new(session).is_ok(),
@@ -106,19 +108,19 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
     if let Some(artifact) = plain_log(path) {
         return Some(artifact);
     }
-    let parts = parts(path)?;
+    let parts = path_parts(path)?;
     let mut artifact = match *parts.as_slice() {
-        ["history.jsonl"] => Artifact::of(K::History),
-        ["settings.json"] => Artifact::of(K::Settings),
-        [ORIGIN] => Artifact::of(K::Origin),
-        ["projects", "sessions-index.json"] => Artifact::of(K::Index),
+        ["history.jsonl"] => Artifact::new(K::History),
+        ["settings.json"] => Artifact::new(K::Settings),
+        [ORIGIN_FILE] => Artifact::new(K::Origin),
+        ["projects", "sessions-index.json"] => Artifact::new(K::Index),
         ["plans", name] => named(K::Plan, name.strip_suffix(".md")?),
         ["todos", name] => {
             let (session, agent) = todo_owner(name.strip_suffix(".json")?)?;
             Artifact {
                 session: Some(SessionId::new(session).ok()?),
                 agent: Some(AgentId::new(agent).ok()?),
-                ..Artifact::of(K::Todos)
+                ..Artifact::new(K::Todos)
             }
         }
         [
@@ -141,7 +143,7 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
             artifact
         }
         ["projects", folder, ref rest @ ..] => {
-            let mut artifact = in_project(folder, rest)?;
+            let mut artifact = classify_in_project(folder, rest)?;
             artifact.folder = Some(folder.to_owned());
             artifact
         }
@@ -155,14 +157,14 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
 /// The session and the agent of a list of todos. The main agent has the session's id, and neither
 /// that nor a sub-agent's has the separator in it, unless a session's has.
 fn todo_owner(stem: &str) -> Option<(&str, &str)> {
-    let half = stem.len().checked_sub(AGENT.len())? / 2;
-    if let (Some(session), Some(agent)) = (stem.get(..half), stem.get(half + AGENT.len()..))
+    let half = stem.len().checked_sub(AGENT_INFIX.len())? / 2;
+    if let (Some(session), Some(agent)) = (stem.get(..half), stem.get(half + AGENT_INFIX.len()..))
         && session == agent
-        && stem.get(half..half + AGENT.len()) == Some(AGENT)
+        && stem.get(half..half + AGENT_INFIX.len()) == Some(AGENT_INFIX)
     {
         return Some((session, agent));
     }
-    stem.rsplit_once(AGENT)
+    stem.rsplit_once(AGENT_INFIX)
 }
 
 /// The session whose own log a file `agent-<id>.jsonl` beside the logs of sessions would be, if its records
@@ -183,7 +185,7 @@ pub(super) fn session_fault(id: &SessionId) -> Option<&'static str> {
 /// Why a sub-agent cannot have this id: its todos would be taken for another's.
 pub(super) fn agent_fault(id: &AgentId) -> Option<&'static str> {
     id.as_str()
-        .contains(AGENT)
+        .contains(AGENT_INFIX)
         .then_some("its list of todos would be taken for that of another agent")
 }
 
@@ -198,37 +200,37 @@ fn plain_log(path: &Path) -> Option<Artifact> {
     Some(Artifact {
         folder: Some(folder.to_owned()),
         session: Some(session),
-        ..Artifact::of(ArtifactKind::SessionLog)
+        ..Artifact::new(ArtifactKind::SessionLog)
     })
 }
 
-fn in_project(folder: &str, rest: &[&str]) -> Option<Artifact> {
+fn classify_in_project(folder: &str, rest: &[&str]) -> Option<Artifact> {
     use ArtifactKind as K;
     let (session, inner) = match *rest {
-        ["sessions-index.json"] => return Some(Artifact::of(K::Index)),
+        ["sessions-index.json"] => return Some(Artifact::new(K::Index)),
         [file] => {
             let stem = file.strip_suffix(".jsonl")?;
             if let Some(agent) = stem.strip_prefix("agent-") {
                 let agent = Some(AgentId::new(agent).ok()?);
                 return Some(Artifact {
                     agent,
-                    ..Artifact::of(K::AgentLog)
+                    ..Artifact::new(K::AgentLog)
                 });
             }
-            if is_hash(folder) && is_orchestrators(stem) {
+            if is_hash(folder) && is_orchestrator_log(stem) {
                 return None;
             }
             let session = Some(SessionId::new(stem).ok()?);
             return Some(Artifact {
                 session,
-                ..Artifact::of(K::SessionLog)
+                ..Artifact::new(K::SessionLog)
             });
         }
         [name, ref inner @ ..] => {
             // Of a directory that is not named by a UUID, only what all sessions have is a session's.
             let of_session = matches!(
                 *inner,
-                ["custom-title.json" | ORIGIN] | ["tool-results" | "subagents", _, ..]
+                ["custom-title.json" | ORIGIN_FILE] | ["tool-results" | "subagents", _, ..]
             );
             let session = match of_session {
                 true => SessionId::new(name).ok(),
@@ -239,8 +241,8 @@ fn in_project(folder: &str, rest: &[&str]) -> Option<Artifact> {
         [] => return None,
     };
     let mut artifact = match *inner {
-        ["custom-title.json"] => Artifact::of(K::TitleFile),
-        [ORIGIN] => Artifact::of(K::Origin),
+        ["custom-title.json"] => Artifact::new(K::TitleFile),
+        [ORIGIN_FILE] => Artifact::new(K::Origin),
         ["tool-results", name] => named(K::ToolResult, name),
         ["subagents", ref run @ .., file] if file.starts_with("agent-") => {
             let name = file.strip_prefix("agent-")?;
@@ -276,7 +278,7 @@ fn uuid(name: &str) -> Option<SessionId> {
 fn named(kind: ArtifactKind, name: &str) -> Artifact {
     Artifact {
         name: Some(name.to_owned()),
-        ..Artifact::of(kind)
+        ..Artifact::new(kind)
     }
 }
 
@@ -291,7 +293,7 @@ fn is_hash(folder: &str) -> bool {
 
 /// Whether the orchestrator has such logs in its folders: of a day, of notes, or of what a session was
 /// converted from.
-fn is_orchestrators(stem: &str) -> bool {
+fn is_orchestrator_log(stem: &str) -> bool {
     // A day that the calendar does not have is left to a check, which reports it.
     let is_day = ["0000-00-00", "00000000"].iter().any(|form| {
         let fits = |(byte, like): (u8, u8)| match like {
@@ -303,7 +305,7 @@ fn is_orchestrators(stem: &str) -> bool {
     is_day || stem.ends_with(".notes") || stem.ends_with(".annals-origin")
 }
 
-pub(super) fn place(artifact: &Artifact) -> PathBuf {
+pub(super) fn path_for(artifact: &Artifact) -> PathBuf {
     use ArtifactKind as K;
     let session = artifact.session.as_ref().map_or("", SessionId::as_str);
     let agent = artifact.agent.as_ref().map_or("", AgentId::as_str);
@@ -342,8 +344,8 @@ pub(super) fn place(artifact: &Artifact) -> PathBuf {
         K::History => "history.jsonl".into(),
         K::Settings => "settings.json".into(),
         K::Plan => format!("plans/{name}.md").into(),
-        K::Origin if artifact.session.is_some() => beside_log().join(ORIGIN),
-        K::Origin => ORIGIN.into(),
+        K::Origin if artifact.session.is_some() => beside_log().join(ORIGIN_FILE),
+        K::Origin => ORIGIN_FILE.into(),
         // The layout has no such files.
         K::SharedLog | K::Companion | K::Notes | K::Register | K::State | K::RunLog => {
             PathBuf::new()
@@ -395,7 +397,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_and_its_meaning_are_inverses() {
+    fn classify_and_path_for_are_inverses() {
         use ArtifactKind as K;
         let session = "8c549c46-16ca-47dd-b731-f4c264becc53";
         for (kind, path) in [
@@ -477,12 +479,12 @@ mod tests {
         ] {
             let artifact = classify(Path::new(&path)).expect(&path);
             assert_eq!(artifact.kind, kind, "{path}");
-            assert_eq!(place(&artifact), Path::new(&path));
+            assert_eq!(path_for(&artifact), Path::new(&path));
         }
     }
 
     #[test]
-    fn foreign_files_have_no_meaning() {
+    fn classify_ignores_foreign_files() {
         for path in [
             "projects/v_FXjHoCS5zUJmfyn-5v/2026-03-01.jsonl",
             "projects/v_FXjHoCS5zUJmfyn-5v/2026-02-30.jsonl",
@@ -508,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_of_todos_is_told_whatever_the_session_is_called() {
+    fn todo_owner_is_found_for_any_session_id() {
         for (stem, session, agent) in [
             ("s-agent-a753668", "s", "a753668"),
             ("s-agent-s", "s", "s"),
@@ -524,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_named_as_the_client_names_them() {
+    fn encode_path_matches_client_folder_names() {
         assert_eq!(encode_path("/home/dev/a.b_c"), "-home-dev-a-b-c");
         assert_eq!(encode_path("/tmp/😀é"), "-tmp----");
         let long = format!("/{}", "x".repeat(250));

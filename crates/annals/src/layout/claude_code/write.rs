@@ -15,22 +15,23 @@ use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
 use crate::json::{self, Pairs, Raw};
-use crate::layout::content::{self, GivenBlocks, content};
-use crate::layout::field::{Spent, milliseconds, spell_time};
+use crate::layout::content::{self, GivenBlocks, content_json};
+use crate::layout::usage_fields::{UsageOut, format_time, truncate_to_millis};
 use crate::layout::{
-    Change, Edit, Graft, Head, NewSession, PROGRAM, Parent, Plan, Spawn, Stamp, Writer, is_model,
+    AppendState, Change, Edit, EditPlan, ForkEdit, ForkParent, NewSession, PROGRAM, PlanContext,
+    Spawn, Writer, is_model,
 };
 use crate::model::{
-    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, FileChange, Key, Members,
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, EntryKey, FileChange, Members,
     Message, Role, SYNTHETIC, TitleSource, Todo,
 };
 
-use super::form::{
-    Aside, BackupLine, Compaction, Given, Meta, Note, Opening, Outcome, QueueOperation, Said,
-    Snapshot, SnapshotLine, Stop, TypedLine, Written,
+use super::line::{Line, MESSAGE_COUNT, SESSION_START, is_error_summary};
+use super::output::{
+    BackupLine, Compaction, LineOut, MessageOut, Meta, MetadataLine, Note, QueueOperation,
+    RequestedTime, SessionStartLine, Snapshot, SnapshotLine, StopOut, ToolOutcomeOut, TypedLine,
 };
-use super::line::{Line, MESSAGE_COUNT, OPENING, is_error_summary};
-use super::{ClaudeCode, encode_path, form, path};
+use super::{ClaudeCode, encode_path, output, path};
 
 /// The client version whose lines we write like.
 const VERSION: &str = "2.1.325";
@@ -43,8 +44,8 @@ impl Writer for ClaudeCode {
         Some(format!("msg_{}", fresh().replace('-', "")))
     }
 
-    fn session(&self, new: &NewSession, _: &mut Stamp<'_>) -> Result<Artifact> {
-        if new.beside.is_none() && !new.cwd.starts_with('/') && !new.cwd.contains(":\\") {
+    fn new_session_log(&self, new: &NewSession, _: &mut PlanContext<'_>) -> Result<Artifact> {
+        if new.copied_from.is_none() && !new.cwd.starts_with('/') && !new.cwd.contains(":\\") {
             return Err(Error::refused(format!(
                 "`{}` is not an absolute path",
                 new.cwd
@@ -57,16 +58,16 @@ impl Writer for ClaudeCode {
             )));
         }
         Ok(Artifact {
-            folder: match &new.beside {
+            folder: match &new.copied_from {
                 Some(beside) => beside.folder.clone(),
                 None => Some(encode_path(&new.cwd)),
             },
             session: Some(new.id.clone()),
-            ..Artifact::of(ArtifactKind::SessionLog)
+            ..Artifact::new(ArtifactKind::SessionLog)
         })
     }
 
-    fn agent(&self, head: &Head, agent: &AgentId) -> Result<Artifact> {
+    fn new_agent_log(&self, head: &AppendState, agent: &AgentId) -> Result<Artifact> {
         if let Some(why) = path::agent_fault(agent) {
             return Err(Error::refused(format!("`{agent}` is no agent id: {why}")));
         }
@@ -79,20 +80,25 @@ impl Writer for ClaudeCode {
         })
     }
 
-    fn fits(&self, head: &Head, record: &str) -> std::result::Result<(), String> {
-        form::fits(record)?;
+    fn check_record(&self, head: &AppendState, record: &str) -> std::result::Result<(), String> {
+        output::check_record(record)?;
         let owner = head.agent.as_ref();
-        owner.map_or(Ok(()), |owner| form::fits_agent(record, owner))
+        owner.map_or(Ok(()), |owner| output::fits_agent(record, owner))
     }
 
-    fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan> {
-        let mut pen = Pen {
+    fn plan(
+        &self,
+        head: &AppendState,
+        change: &Change,
+        stamp: &mut PlanContext<'_>,
+    ) -> Result<EditPlan> {
+        let mut pen = RecordBuilder {
             head,
             stamp,
             lines: Vec::new(),
-            plan: Plan::default(),
+            plan: EditPlan::default(),
             time: head.time,
-            noted: head.noted,
+            note_time: head.note_time,
             model: head.model.clone().or_else(|| first_model(change)),
             continues: head.continues.clone(),
         };
@@ -105,7 +111,7 @@ impl Writer for ClaudeCode {
                 }
                 let moved = pen.plan.leaf.is_some();
                 let branches = drafts.iter().any(|draft| draft.parent.is_some());
-                if moved && (branches || !head.anchored) {
+                if moved && (branches || !head.resumes_at_leaf) {
                     pen.resume_here(last_prompt(drafts))?;
                 }
             }
@@ -118,7 +124,7 @@ impl Writer for ClaudeCode {
 
     /// One is of a summary; all others are members of the reply's `message`, those of `usage` are added
     /// to its counts.
-    fn members(&self) -> &'static [&'static str] {
+    fn draft_members(&self) -> &'static [&'static str] {
         &super::decode::MEMBERS
     }
 
@@ -130,8 +136,12 @@ impl Writer for ClaudeCode {
         }
     }
 
-    fn typed(&self, typed: &Draft, stamp: &mut Stamp<'_>) -> Result<Option<(Artifact, Vec<u8>)>> {
-        let Body::Typed {
+    fn prompt_history_line(
+        &self,
+        typed: &Draft,
+        stamp: &mut PlanContext<'_>,
+    ) -> Result<Option<(Artifact, Vec<u8>)>> {
+        let Body::TypedPrompt {
             text,
             project,
             session,
@@ -152,24 +162,24 @@ impl Writer for ClaudeCode {
             project: project.as_deref(),
             session: session.as_deref(),
         })?;
-        Ok(Some((Artifact::of(ArtifactKind::History), line)))
+        Ok(Some((Artifact::new(ArtifactKind::History), line)))
     }
 
-    fn fitting(&self, id: &str) -> String {
-        match Key::spells(id) {
+    fn valid_id(&self, id: &str) -> String {
+        match EntryKey::is_canonical_uuid(id) {
             true => id.to_owned(),
-            false => Key::of(id).made_uuid(),
+            false => EntryKey::from_text(id).derived_uuid(),
         }
     }
 
-    fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Result<Vec<u8>> {
+    fn copy_record(&self, record: &[u8], graft: &ForkEdit<'_>) -> Result<Vec<u8>> {
         let unreadable = || Error::refused(format!("`{}` cannot be copied: not JSON", graft.id));
         let text = String::from_utf8_lossy(record);
         let mended;
         let line: Line<'_> = match serde_json::from_str(&text) {
             Ok(line) => line,
             Err(_) => {
-                mended = json::mend(&text);
+                mended = json::sanitize(&text);
                 serde_json::from_str(&mended).map_err(|_| unreadable())?
             }
         };
@@ -180,19 +190,19 @@ impl Writer for ClaudeCode {
             json::quote(graft.id.as_str())
         );
         let parent = match graft.parent {
-            Parent::Entry(parent) => Some(json::quote(parent.as_str())),
-            Parent::None if line.parent.filled().is_some() => Some("null".to_owned()),
-            Parent::None | Parent::Keep => None,
+            ForkParent::Entry(parent) => Some(json::quote(parent.as_str())),
+            ForkParent::None if line.parent.non_empty().is_some() => Some("null".to_owned()),
+            ForkParent::None | ForkParent::Keep => None,
         };
         let mut members = vec![
             ("sessionId", session.as_str()),
             ("forkedFrom", origin.as_str()),
         ];
         members.extend(parent.as_deref().map(|parent| ("parentUuid", parent)));
-        if graft.parent == Parent::None && line.logical_parent.filled().is_some() {
+        if graft.parent == ForkParent::None && line.logical_parent.non_empty().is_some() {
             members.push(("logicalParentUuid", "null"));
         }
-        let time = graft.time.map(|time| json::quote(&spell_time(time)));
+        let time = graft.time.map(|time| json::quote(&format_time(time)));
         members.extend(time.as_deref().map(|time| ("timestamp", time)));
         // The client skips side chains, and here it is the main chain.
         members.extend(line.sidechain.0.then_some(("isSidechain", "false")));
@@ -201,26 +211,26 @@ impl Writer for ClaudeCode {
 }
 
 /// Writes the lines of one change.
-struct Pen<'a, 'b> {
-    head: &'a Head,
-    stamp: &'a mut Stamp<'b>,
+struct RecordBuilder<'a, 'b> {
+    head: &'a AppendState,
+    stamp: &'a mut PlanContext<'b>,
     lines: Vec<Vec<u8>>,
-    plan: Plan,
+    plan: EditPlan,
     /// The time of the newest line of the chain so far.
     time: Option<Timestamp>,
     /// The time of the newest line beside the chain.
-    noted: Option<Timestamp>,
+    note_time: Option<Timestamp>,
     /// The model that answered last.
     model: Option<String>,
     /// The entry that the compaction at the leaf continues, as long as no summary follows that.
     continues: Option<EntryId>,
 }
 
-impl Pen<'_, '_> {
-    fn finish(mut self) -> Plan {
+impl RecordBuilder<'_, '_> {
+    fn finish(mut self) -> EditPlan {
         if !self.lines.is_empty() {
             // The log goes first: what is derived from it may be behind, never ahead.
-            let path = path::place(&self.head.log);
+            let path = path::path_for(&self.head.log);
             self.plan.edits.insert(
                 0,
                 Edit::Append {
@@ -233,10 +243,10 @@ impl Pen<'_, '_> {
     }
 
     fn begin(&mut self) -> Result<()> {
-        let timestamp = spell_time(self.time_beside(None));
+        let timestamp = format_time(self.note_time(None));
         let head = self.head;
-        self.line(&Opening {
-            kind: OPENING,
+        self.line(&SessionStartLine {
+            kind: SESSION_START,
             session: head.session.as_str(),
             cwd: head.cwd.as_deref(),
             git_branch: head.git_branch.as_deref(),
@@ -261,14 +271,14 @@ impl Pen<'_, '_> {
             Body::Message(message) => self.message(message, draft),
             Body::Title { text, source } => self.title(text, *source),
             Body::Tag { text } => self.line(
-                &Aside {
+                &MetadataLine {
                     session,
-                    ..Aside::of("tag")
+                    ..MetadataLine::new("tag")
                 }
                 .tag(text),
             ),
             Body::Note { author, text } => {
-                let time = self.time_beside(draft.time);
+                let time = self.note_time(draft.time);
                 let id = self.id(draft);
                 self.line(&Note {
                     kind: "annals-note",
@@ -288,18 +298,18 @@ impl Pen<'_, '_> {
             Body::Summary { text, leaf } => {
                 let mut count = draft.members.iter().map(|(_, json)| message_count(json));
                 let count = count.next_back().transpose()?;
-                self.line(&Aside {
+                self.line(&MetadataLine {
                     summary: Some(text),
                     leaf: leaf.as_ref().map(EntryId::as_str),
                     message_count: count.as_deref(),
-                    ..Aside::of("summary")
+                    ..MetadataLine::new("summary")
                 })
             }
             Body::Queue { operation, .. } if operation.trim().is_empty() => Err(Error::refused(
                 "a queue operation needs a name, such as enqueue",
             )),
             Body::Queue { operation, text } => {
-                let timestamp = spell_time(self.time_beside(draft.time));
+                let timestamp = format_time(self.note_time(draft.time));
                 self.line(&QueueOperation {
                     kind: "queue-operation",
                     operation,
@@ -322,33 +332,33 @@ impl Pen<'_, '_> {
             return Err(Error::refused("a message needs at least one block"));
         }
         if message.role == Role::System {
-            let content = content(Role::User, GivenBlocks::of(draft, &message.blocks, 0))?;
+            let content = content_json(Role::User, GivenBlocks::new(draft, &message.blocks, 0))?;
             let mut text = String::new();
             for block in &message.blocks {
-                block.texts(&mut |part| text.push_str(part));
+                block.visit_texts(&mut |part| text.push_str(part));
             }
             return self.system("informational", &text, Some(&content), draft);
         }
         let response = match (message.role, &message.response) {
-            (Role::Assistant, None) => ClaudeCode.reply_id(self.stamp.fresh),
+            (Role::Assistant, None) => ClaudeCode.reply_id(self.stamp.new_id),
             (_, given) => given.clone(),
         };
         let last = message.blocks.len().saturating_sub(1);
-        let mut parent = self.parent_of(draft, message.compact_summary);
-        let model = self.model_of(message);
+        let mut parent = self.parent_for(draft, message.compact_summary);
+        let model = self.model_for(message);
         for (at, part) in message.blocks.chunks(1).enumerate() {
             // A given id names the end of the message: that is what the next one hangs from.
             let id = match &draft.id {
                 Some(id) if at == last => id.clone(),
-                _ => EntryId::new(&(self.stamp.fresh)()),
+                _ => EntryId::new(&(self.stamp.new_id)()),
             };
-            let time = self.tick(draft.time.and_then(|time| later(time, at)));
-            let line = part_of(
+            let time = self.next_time(draft.time.and_then(|time| time_after(time, at)));
+            let line = message_line(
                 message,
-                GivenBlocks::of(draft, part, at),
+                GivenBlocks::new(draft, part, at),
                 response.as_deref(),
                 model.as_deref(),
-                Written {
+                LineOut {
                     parent: parent.as_ref().map(EntryId::as_str),
                     ..self.common(message.role.as_str(), draft, &id, time)
                 },
@@ -356,7 +366,7 @@ impl Pen<'_, '_> {
             self.lines
                 .push(with_members(line, message.role, &draft.members)?);
             parent = Some(id.clone());
-            self.added(id, draft);
+            self.record_added(id, draft);
         }
         Ok(())
     }
@@ -375,12 +385,12 @@ impl Pen<'_, '_> {
                 "what was done to a file is not kept without a copy of it",
             ));
         }
-        let time = draft.time.unwrap_or(milliseconds(self.stamp.now));
+        let time = draft.time.unwrap_or(truncate_to_millis(self.stamp.now));
         let backups = change.backups.iter().map(|backup| {
             let kept = BackupLine {
                 stored: backup.stored.as_deref(),
                 version: backup.version,
-                time: spell_time(backup.time.unwrap_or(time)),
+                time: format_time(backup.time.unwrap_or(time)),
                 base: backup.base.as_deref(),
             };
             (backup.path.as_str(), kept)
@@ -391,7 +401,7 @@ impl Pen<'_, '_> {
             snapshot: Snapshot {
                 message: message.as_str(),
                 backups: backups.collect(),
-                timestamp: spell_time(time),
+                timestamp: format_time(time),
             },
             update: true,
         })
@@ -418,10 +428,10 @@ impl Pen<'_, '_> {
 
     /// The line from which on the client sees a summary.
     fn boundary(&mut self, text: &str, tokens: Option<u64>, draft: &Draft) -> Result<()> {
-        let leaf = self.parent_of(draft, false);
+        let leaf = self.parent_for(draft, false);
         let id = self.id(draft);
-        let time = self.tick(draft.time);
-        let line = encode(&Written {
+        let time = self.next_time(draft.time);
+        let line = encode(&LineOut {
             logical_parent: leaf.as_ref().map(EntryId::as_str),
             subtype: Some("compact_boundary"),
             content: Some(text),
@@ -434,7 +444,7 @@ impl Pen<'_, '_> {
             ..self.common("system", draft, &id, time)
         })?;
         self.lines.push(line);
-        self.added(id, draft);
+        self.record_added(id, draft);
         self.continues = leaf.filter(|_| !draft.sidechain);
         Ok(())
     }
@@ -448,14 +458,14 @@ impl Pen<'_, '_> {
         said: Option<&RawValue>,
         draft: &Draft,
     ) -> Result<()> {
-        let parent = self.parent_of(draft, false);
+        let parent = self.parent_for(draft, false);
         let id = self.id(draft);
-        let time = self.tick(draft.time);
-        let line = encode(&Written {
+        let time = self.next_time(draft.time);
+        let line = encode(&LineOut {
             parent: parent.as_ref().map(EntryId::as_str),
             subtype: Some(subtype),
             content: Some(text),
-            message: said.map(|content| Said {
+            message: said.map(|content| MessageOut {
                 id: None,
                 kind: None,
                 role: Role::System.as_str(),
@@ -468,7 +478,7 @@ impl Pen<'_, '_> {
             ..self.common("system", draft, &id, time)
         })?;
         self.lines.push(line);
-        self.added(id, draft);
+        self.record_added(id, draft);
         Ok(())
     }
 
@@ -480,25 +490,25 @@ impl Pen<'_, '_> {
         let session = self.head.session.as_str();
         match source {
             TitleSource::Custom => {
-                let aside = Aside {
+                let aside = MetadataLine {
                     session,
                     custom_title: Some(text),
-                    ..Aside::of("custom-title")
+                    ..MetadataLine::new("custom-title")
                 };
                 self.line(&aside)?;
-                let mut beside = self.head.beside.iter();
+                let mut beside = self.head.attachments.iter();
                 if let Some(file) = beside.find(|file| file.kind == ArtifactKind::TitleFile) {
                     self.plan.edits.push(Edit::SetMembers {
-                        path: path::place(file),
+                        path: path::path_for(file),
                         members: vec![("customTitle".to_owned(), json::quote(text))],
                     });
                 }
                 Ok(())
             }
-            TitleSource::Ai => self.line(&Aside {
+            TitleSource::Ai => self.line(&MetadataLine {
                 session,
                 ai_title: Some(text),
-                ..Aside::of("ai-title")
+                ..MetadataLine::new("ai-title")
             }),
             TitleSource::Summary | TitleSource::Prompt => {
                 Err(Error::refused("only a person or a model gives titles"))
@@ -515,11 +525,11 @@ impl Pen<'_, '_> {
         let file = Artifact {
             session: Some(session.clone()),
             agent: Some(agent),
-            ..Artifact::of(ArtifactKind::Todos)
+            ..Artifact::new(ArtifactKind::Todos)
         };
         let bytes = encode(&todos)?;
         self.plan.edits.push(Edit::Replace {
-            path: path::place(&file),
+            path: path::path_for(&file),
             bytes,
         });
         Ok(())
@@ -539,7 +549,7 @@ impl Pen<'_, '_> {
             call: spawn.call.as_deref(),
         })?;
         self.plan.edits.push(Edit::Create {
-            path: path::place(&file),
+            path: path::path_for(&file),
             bytes,
         });
         Ok(())
@@ -553,11 +563,11 @@ impl Pen<'_, '_> {
         };
         let prompt = prompt.or_else(|| self.head.prompt.clone());
         let session = self.head.session.as_str();
-        self.line(&Aside {
+        self.line(&MetadataLine {
             session,
             last_prompt: Some(prompt.as_deref().unwrap_or_default()),
             leaf: Some(leaf.as_str()),
-            ..Aside::of("last-prompt")
+            ..MetadataLine::new("last-prompt")
         })
     }
 
@@ -570,10 +580,10 @@ impl Pen<'_, '_> {
         draft
             .id
             .clone()
-            .unwrap_or_else(|| EntryId::new(&(self.stamp.fresh)()))
+            .unwrap_or_else(|| EntryId::new(&(self.stamp.new_id)()))
     }
 
-    fn added(&mut self, id: EntryId, draft: &Draft) {
+    fn record_added(&mut self, id: EntryId, draft: &Draft) {
         if !draft.sidechain {
             self.plan.leaf = Some(id.clone());
             self.continues = None;
@@ -583,14 +593,14 @@ impl Pen<'_, '_> {
 
     /// What a line hangs from. Clients send nothing of what comes before a compaction, so only its
     /// summary hangs from it; as long as there is none, the conversation goes on from before.
-    fn parent_of(&self, draft: &Draft, summary: bool) -> Option<EntryId> {
+    fn parent_for(&self, draft: &Draft, summary: bool) -> Option<EntryId> {
         let continues = self.continues.clone().filter(|_| !summary);
         draft.parent.clone().or(continues).or_else(|| self.leaf())
     }
 
     /// The model of a reply: as it says, else the session's own. Client 2.1.325 leaves out what other
     /// models thought, and a made-up name is another model.
-    fn model_of(&mut self, message: &Message) -> Option<String> {
+    fn model_for(&mut self, message: &Message) -> Option<String> {
         if message.role != Role::Assistant {
             return None;
         }
@@ -613,21 +623,21 @@ impl Pen<'_, '_> {
 
     /// The time of the next line of the chain: as given, else now, but later than the line before by a
     /// millisecond at least, because client 2.0.77 goes on from the newest line.
-    fn tick(&mut self, given: Option<Timestamp>) -> Moment {
-        let after = self.time.and_then(|time| later(time, 1));
+    fn next_time(&mut self, given: Option<Timestamp>) -> LineTime {
+        let after = self.time.and_then(|time| time_after(time, 1));
         let time = given.map(|given| after.map_or(given, |after| after.max(given)));
-        let time = self.stamp.tick(&mut self.time, time);
+        let time = self.stamp.next_time(&mut self.time, time);
         self.plan.time = self.time;
-        Moment {
+        LineTime {
             time,
-            given: given.filter(|given| *given != time),
+            requested: given.filter(|given| *given != time),
         }
     }
 
     /// The time of a line beside the chain, from which no client goes on.
-    fn time_beside(&mut self, given: Option<Timestamp>) -> Timestamp {
-        self.noted = self.noted.max(self.time);
-        self.stamp.tick(&mut self.noted, given)
+    fn note_time(&mut self, given: Option<Timestamp>) -> Timestamp {
+        self.note_time = self.note_time.max(self.time);
+        self.stamp.next_time(&mut self.note_time, given)
     }
 
     fn common<'l>(
@@ -635,11 +645,11 @@ impl Pen<'_, '_> {
         kind: &'l str,
         draft: &'l Draft,
         id: &'l EntryId,
-        moment: Moment,
-    ) -> Written<'l> {
+        moment: LineTime,
+    ) -> LineOut<'l> {
         let head = self.head;
         let agent = head.agent.as_ref().or(draft.agent.as_ref());
-        Written {
+        LineOut {
             parent: None,
             logical_parent: None,
             sidechain: head.agent.is_some() || draft.sidechain,
@@ -663,38 +673,38 @@ impl Pen<'_, '_> {
             result: None,
             api_error: None,
             uuid: id.as_str(),
-            timestamp: spell_time(moment.time),
-            annals: moment.given.map(|time| Given {
-                time: spell_time(time),
+            timestamp: format_time(moment.time),
+            annals: moment.requested.map(|time| RequestedTime {
+                time: format_time(time),
             }),
         }
     }
 }
 
 /// The line of a part of a message, of which `common` has what all lines have.
-fn part_of(
+fn message_line(
     message: &Message,
     blocks: GivenBlocks<'_>,
     response: Option<&str>,
     model: Option<&str>,
-    common: Written<'_>,
+    common: LineOut<'_>,
 ) -> Result<Vec<u8>> {
-    let content = content(message.role, blocks)?;
+    let content = content_json(message.role, blocks)?;
     let answers = message.role == Role::Assistant;
-    encode(&Written {
-        message: Some(Said {
+    encode(&LineOut {
+        message: Some(MessageOut {
             id: response,
             kind: answers.then_some("message"),
             role: message.role.as_str(),
             model,
             content: &content,
-            stop: answers.then(|| Stop {
+            stop: answers.then(|| StopOut {
                 stop_reason: message
                     .stop_reason
                     .as_deref()
                     .or_else(|| stop_reason(message)),
                 stop_sequence: (),
-                usage: Spent::of(&message.usage.unwrap_or_default()),
+                usage: UsageOut::new(&message.usage.unwrap_or_default()),
             }),
         }),
         request: message.request.as_deref(),
@@ -702,7 +712,7 @@ fn part_of(
         meta: message.meta.then_some(true),
         compact_summary: message.compact_summary.then_some(true),
         transcript_only: message.compact_summary.then_some(true),
-        result: message.spawned.as_ref().map(|agent| Outcome {
+        result: message.spawned.as_ref().map(|agent| ToolOutcomeOut {
             agent: agent.as_str(),
         }),
         ..common
@@ -723,7 +733,7 @@ fn with_members(line: Vec<u8>, role: Role, members: &Members) -> Result<Vec<u8>>
             continue;
         }
         let known = json::member(&text, "message").and_then(|it| json::member(it, "usage"));
-        let more: Pairs<'_> = Raw(Some(value)).read();
+        let more: Pairs<'_> = Raw(Some(value)).parse();
         let more: Vec<(&str, &str)> = more
             .0
             .iter()
@@ -737,7 +747,7 @@ fn with_members(line: Vec<u8>, role: Role, members: &Members) -> Result<Vec<u8>>
         .iter()
         .map(|(name, value)| (*name, value.as_str()))
         .collect();
-    json::set_within(&line, "message", &values).ok_or_else(|| bad("message"))
+    json::set_nested_members(&line, "message", &values).ok_or_else(|| bad("message"))
 }
 
 /// The number of messages that a summary covers.
@@ -752,10 +762,10 @@ fn message_count(json: &str) -> Result<Box<RawValue>> {
 
 /// When a line was written.
 #[derive(Clone, Copy)]
-struct Moment {
+struct LineTime {
     time: Timestamp,
     /// The time that was asked for, where it is another.
-    given: Option<Timestamp>,
+    requested: Option<Timestamp>,
 }
 
 /// The first model that replies of a change name.
@@ -782,7 +792,7 @@ fn stop_reason(message: &Message) -> Option<&'static str> {
 }
 
 /// The time of the line that many lines after one with this time.
-fn later(time: Timestamp, lines: usize) -> Option<Timestamp> {
+fn time_after(time: Timestamp, lines: usize) -> Option<Timestamp> {
     let after = jiff::SignedDuration::from_millis(lines.try_into().ok()?);
     time.checked_add(after).ok()
 }

@@ -2,18 +2,18 @@
 
 use jiff::Timestamp;
 
-use crate::json::{self, Raw, Text, fast, object};
-use crate::layout::annex::{self, Annex};
-use crate::layout::content::{self, Content, delegation, opening};
-use crate::layout::copied;
-use crate::layout::field::{self, timestamp};
-use crate::layout::{Decoder, Record, Sink};
+use crate::json::{self, Raw, Text, object, scanner};
+use crate::layout::content::{self, Content, delegation, title_prefix};
+use crate::layout::extension::{self, Extension};
+use crate::layout::fork_origin;
+use crate::layout::usage_fields::{self, decode_time};
+use crate::layout::{Decoded, Decoder, Record};
 use crate::model::{
-    AgentId, Artifact, Body, Entry, EntryId, Fact, FlawKind, Key, Kind, Link, Message, Outline,
-    Reply, Role, Span, TitleSource,
+    AgentId, Artifact, Body, Entry, EntryId, EntryKey, Fact, FlawKind, Link, Message, Outline,
+    OutlineKind, Reply, Role, Span, TitleSource,
 };
 
-use super::thought;
+use super::steps;
 
 /// The form of the lines that we know.
 pub(super) const SCHEMA: u64 = 1;
@@ -37,38 +37,41 @@ object! {
         "reasoning" => reasoning: Raw<'a>,
         "thoughts" => thoughts: Raw<'a>,
         "forkedFrom" => forked_from: Raw<'a>,
-        "annals" => annex: Annex<'a>,
+        "annals" => annex: Extension<'a>,
     }
 }
 
 /// Reads the lines of a chat.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct LineDecoder {
     /// The agent whose log this is.
     owner: Option<AgentId>,
 }
 
-impl Lines {
-    pub(super) fn of(artifact: &Artifact) -> Self {
-        Lines {
+impl LineDecoder {
+    pub(super) fn new(artifact: &Artifact) -> Self {
+        LineDecoder {
             owner: artifact.agent.clone(),
         }
     }
 }
 
-impl Decoder for Lines {
-    fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
+impl Decoder for LineDecoder {
+    fn outline(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>) {
         let read = record.object_or_pieces(out, is_record, |text| {
-            let line: Line<'_> = match fast::read(text) {
+            let line: Line<'_> = match scanner::parse(text) {
                 Some(line) => line,
                 None => serde_json::from_str(text)?,
             };
-            Ok((self.sketch(&line, record.span), line.faults(record.span)))
+            Ok((
+                self.outline_line(&line, record.span),
+                line.faults(record.span),
+            ))
         });
         match read {
             Ok((outline, faults)) => {
-                out.found.push(outline);
-                tell(faults, record.span, out);
+                out.items.push(outline);
+                report_faults(faults, record.span, out);
             }
             Err(pieces) => pieces.iter().for_each(|piece| self.outline(piece, out)),
         }
@@ -78,7 +81,7 @@ impl Decoder for Lines {
         is_record(object)
     }
 
-    fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
+    fn decode(&mut self, record: &Record<'_>, out: &mut Decoded<Entry>) {
         let flaws_before = out.flaws.len();
         let read = record.object_or_pieces(out, is_record, |text| {
             let line: Line<'_> = serde_json::from_str(text)?;
@@ -86,44 +89,44 @@ impl Decoder for Lines {
         });
         match read {
             Ok((entry, faults)) => {
-                out.found.push(entry);
-                tell(faults, record.span, out);
+                out.items.push(entry);
+                report_faults(faults, record.span, out);
             }
             Err(_) if record.is_blank() => {}
             Err(pieces) => {
                 let flaw = out.flaws.get(flaws_before).map(|flaw| flaw.kind);
-                let mut damaged = Entry::at(record.span, Body::Opaque { kind: None, flaw });
+                let mut damaged = Entry::new(record.span, Body::Opaque { kind: None, flaw });
                 damaged.agent.clone_from(&self.owner);
-                out.found.push(damaged);
+                out.items.push(damaged);
                 pieces.iter().for_each(|piece| self.decode(piece, out));
             }
         }
     }
 }
 
-fn tell<S>(faults: Vec<(FlawKind, String)>, span: Span, out: &mut Sink<S>) {
+fn report_faults<S>(faults: Vec<(FlawKind, String)>, span: Span, out: &mut Decoded<S>) {
     for (kind, detail) in faults {
-        out.flaw(kind, span, detail);
+        out.add_flaw(kind, span, detail);
     }
 }
 
-impl Lines {
-    fn sketch(&self, line: &Line<'_>, span: Span) -> Outline {
-        let mut outline = Outline::at(span);
+impl LineDecoder {
+    fn outline_line(&self, line: &Line<'_>, span: Span) -> Outline {
+        let mut outline = Outline::new(span);
         outline.time = line.time();
         outline.agent.clone_from(&self.owner);
         match line.kind.or_empty() {
             "message" => line.sketch_message(&mut outline),
             HEADER => {
                 // A header hangs from nothing and has no id, whatever else it says.
-                line.annex.sketch(&mut outline);
+                line.annex.apply_to_outline(&mut outline);
                 outline.link = Link::None;
-                outline.kind = Kind::Other;
+                outline.kind = OutlineKind::Other;
                 outline.key = None;
                 outline.facts.retain(|fact| !matches!(fact, Fact::Id(_)));
-                outline.facts.extend(line.words());
+                outline.facts.extend(line.writer_state());
                 outline.facts.extend(line.attributes());
-                let title = line.title.filled().map(opening);
+                let title = line.title.non_empty().map(title_prefix);
                 let title = title.map(|title| Fact::Title(title, TitleSource::Custom));
                 outline.facts.extend(title);
             }
@@ -136,7 +139,7 @@ impl Lines {
     fn entry(&self, line: &Line<'_>, span: Span) -> Entry {
         let body = match line.kind.or_empty() {
             "message" => Body::Message(line.message()),
-            HEADER if line.title.filled().is_some() => Body::Title {
+            HEADER if line.title.non_empty().is_some() => Body::Title {
                 text: line.title.or_empty().to_owned(),
                 source: TitleSource::Custom,
             },
@@ -145,26 +148,26 @@ impl Lines {
                 flaw: None,
             },
         };
-        let mut entry = Entry::at(span, body);
+        let mut entry = Entry::new(span, body);
         entry.time = line.time();
         entry.agent.clone_from(&self.owner);
         entry.copied = line.forked_from.is_some();
-        entry.place.channel = line.channel.owned();
+        entry.context.channel = line.channel.owned();
         match line.kind.or_empty() {
             "message" => {
                 entry.id = Some(line.id(span));
-                let channel = line.channel.filled().map(json::quote);
+                let channel = line.channel.non_empty().map(json::quote);
                 entry
                     .members
                     .extend(channel.map(|channel| ("channel".to_owned(), channel)));
-                line.annex.overlay(&mut entry);
+                line.annex.apply_to_entry(&mut entry);
                 // What a person said is told the same way at both depths.
                 if let Body::Message(message) = &mut entry.body {
-                    message.human = self.sketch(line, span).human;
+                    message.human = self.outline_line(line, span).human;
                 }
             }
             HEADER => {
-                line.annex.overlay(&mut entry);
+                line.annex.apply_to_entry(&mut entry);
                 (entry.id, entry.parent) = (None, None);
             }
             _ => {}
@@ -175,27 +178,27 @@ impl Lines {
 
 impl Line<'_> {
     pub(super) fn time(&self) -> Option<Timestamp> {
-        self.annex.exact_time(timestamp(self.created))
+        self.annex.exact_time(decode_time(self.created))
     }
 
     /// The message's id, or what stands for it: an appended log never moves a record.
     fn id(&self, span: Span) -> EntryId {
-        match self.id.filled() {
+        match self.id.non_empty() {
             Some(id) => EntryId::new(id),
             None => EntryId::new(&format!("offset-{}", span.offset)),
         }
     }
 
     /// Its steps hold the results of tools and nothing was said: it stands in the user's place.
-    fn only_results(&self) -> bool {
+    fn has_only_results(&self) -> bool {
         let said = !matches!(self.content.0, None | Some("null" | "\"\"" | "[]"));
         let reasoned = |raw: Raw<'_>| raw.text().is_some_and(|text| !text.is_empty());
         if said || reasoned(self.reasoning) || !self.thoughts.is_list() {
             return false;
         }
         let mut results = false;
-        for step in thought::steps(self.thoughts) {
-            if step.reasons() || step.calls().next().is_some() {
+        for step in steps::steps(self.thoughts) {
+            if step.has_reasoning() || step.calls().next().is_some() {
                 return false;
             }
             results |= step.answers().next().is_some();
@@ -206,7 +209,7 @@ impl Line<'_> {
     fn role(&self) -> Role {
         match self.role.or_empty() {
             "user" => Role::User,
-            "agent" | "assistant" if self.only_results() => Role::User,
+            "agent" | "assistant" if self.has_only_results() => Role::User,
             "agent" | "assistant" => Role::Assistant,
             // An unknown one is neither a person's nor a model's.
             _ => Role::System,
@@ -214,20 +217,20 @@ impl Line<'_> {
     }
 
     fn sketch_message(&self, outline: &mut Outline) {
-        let said: Content = self.content.read();
+        let said: Content = self.content.parse();
         let (mut calls, mut answers) = (Vec::new(), Vec::new());
         let mut delegations = Vec::new();
         let mut results = said.results;
-        for step in thought::steps(self.thoughts) {
+        for step in steps::steps(self.thoughts) {
             for call in step.calls().filter(|call| !call.id().is_empty()) {
-                let key = Key::of(call.id());
+                let key = EntryKey::from_text(call.id());
                 calls.push(key);
                 delegations.extend(delegation(key, call.name(), call.input()));
             }
             for answer in step.answers() {
                 results = true;
                 let call = Some(answer.call()).filter(|call| !call.is_empty());
-                answers.extend(call.map(Key::of));
+                answers.extend(call.map(EntryKey::from_text));
             }
         }
         calls.extend(said.calls);
@@ -235,7 +238,7 @@ impl Line<'_> {
         delegations.extend(said.delegations);
         match self.role() {
             Role::User => {
-                outline.kind = Kind::User;
+                outline.kind = OutlineKind::User;
                 outline.results = answers;
                 if let Some(prompt) = said.prompt.filter(|_| !results) {
                     outline.human = true;
@@ -243,9 +246,9 @@ impl Line<'_> {
                 }
             }
             Role::Assistant => {
-                outline.kind = Kind::Assistant;
+                outline.kind = OutlineKind::Assistant;
                 let delegations = delegations.into_iter();
-                let delegations = delegations.map(|made| Fact::Delegates(Box::new(made)));
+                let delegations = delegations.map(|made| Fact::Delegation(Box::new(made)));
                 outline.facts.extend(delegations);
                 outline.reply = Some(Box::new(Reply {
                     copied: self.forked_from.is_some(),
@@ -253,16 +256,16 @@ impl Line<'_> {
                     ..Reply::default()
                 }));
             }
-            Role::System => outline.kind = Kind::System,
+            Role::System => outline.kind = OutlineKind::System,
         }
-        annex::name(outline, self.id(outline.span).as_str());
-        self.annex.sketch(outline);
-        copied::name_response(outline, "", self.forked_from);
-        if outline.kind != Kind::Assistant {
+        extension::set_outline_id(outline, self.id(outline.span).as_str());
+        self.annex.apply_to_outline(outline);
+        fork_origin::set_response_key(outline, "", self.forked_from);
+        if outline.kind != OutlineKind::Assistant {
             outline.reply = None;
         }
         // Only what stands in the user's place answers calls.
-        if outline.kind != Kind::User {
+        if outline.kind != OutlineKind::User {
             outline.results = Vec::new();
             let facts = &mut outline.facts;
             facts.retain(|fact| !matches!(fact, Fact::Spawned(_)));
@@ -271,7 +274,7 @@ impl Line<'_> {
 
     fn message(&self) -> Message {
         let reasoning = Text(self.reasoning.text());
-        let mut blocks = thought::blocks(&reasoning, self.thoughts);
+        let mut blocks = steps::blocks(&reasoning, self.thoughts);
         let silent = self.content.0 == Some("\"\"") && !blocks.is_empty();
         if !silent {
             blocks.extend(content::blocks(self.content));
@@ -280,8 +283,9 @@ impl Line<'_> {
     }
 
     /// What a writer must repeat.
-    fn words(&self) -> Vec<Fact> {
-        let text = |name: &str, text: &Text<'_>| Some((name.to_owned(), text.filled()?.to_owned()));
+    fn writer_state(&self) -> Vec<Fact> {
+        let text =
+            |name: &str, text: &Text<'_>| Some((name.to_owned(), text.non_empty()?.to_owned()));
         let created = self.time().map(|time| time.as_millisecond().to_string());
         // Only what forbids to write is worth repeating.
         let schema = self.schema.0.filter(|_| self.schema.is_some());
@@ -294,7 +298,7 @@ impl Line<'_> {
             text("channel", &self.channel),
             created.map(|time| ("createdAt".to_owned(), time)),
         ];
-        let fact = |(name, value): (String, String)| Fact::Word(name.into(), value.into());
+        let fact = |(name, value): (String, String)| Fact::WriterState(name.into(), value.into());
         words.into_iter().flatten().map(fact).collect()
     }
 
@@ -306,7 +310,7 @@ impl Line<'_> {
             ("channel", &self.channel),
         ];
         let fact = |(name, text): (&'static str, &Text<'_>)| {
-            Some(Fact::Attribute(name, opening(text.filled()?)))
+            Some(Fact::Attribute(name, title_prefix(text.non_empty()?)))
         };
         named.into_iter().filter_map(fact)
     }
@@ -315,7 +319,9 @@ impl Line<'_> {
         let header = self.header_fault("chat", span);
         let header = header.map(|fault| (FlawKind::BadHeader, fault));
         let message = self.kind.get() == Some("message");
-        let usage = field::usage(self.annex.usage).1.filter(|_| message);
+        let usage = usage_fields::decode_usage(self.annex.usage)
+            .1
+            .filter(|_| message);
         let usage = usage.map(|fault| (FlawKind::BadUsage, fault));
         header.into_iter().chain(usage).collect()
     }
@@ -323,7 +329,7 @@ impl Line<'_> {
     /// What is wrong with a header, or with the first line if it is none.
     pub(super) fn header_fault(&self, file: &str, span: Span) -> Option<String> {
         if self.kind.get() != Some(HEADER) {
-            let kind = match self.kind.filled() {
+            let kind = match self.kind.non_empty() {
                 Some(kind) => shown(kind),
                 None => "of no type".to_owned(),
             };
@@ -352,10 +358,10 @@ fn shown(text: &str) -> String {
 fn is_record(object: &str) -> bool {
     let named = |line: Line<'_>| {
         let names = [&line.conversation, &line.thread, &line.id];
-        line.kind.filled().is_some() && names.iter().any(|name| name.filled().is_some())
+        line.kind.non_empty().is_some() && names.iter().any(|name| name.non_empty().is_some())
     };
     match serde_json::from_str(object) {
         Ok(line) => named(line),
-        Err(_) => serde_json::from_str(&json::mend(object)).is_ok_and(named),
+        Err(_) => serde_json::from_str(&json::sanitize(object)).is_ok_and(named),
     }
 }

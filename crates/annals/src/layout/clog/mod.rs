@@ -34,12 +34,12 @@
 //! without `messageId` gets one from its offset. What else must be said stands in the member
 //! `annals` (see `annex`).
 
-mod graft;
+mod fork;
 mod line;
-mod mend;
 mod notes;
 mod path;
-mod thought;
+mod repair;
+mod steps;
 mod write;
 
 use std::path::{Path, PathBuf};
@@ -48,9 +48,9 @@ use jiff::Timestamp;
 
 use crate::model::{Artifact, ArtifactKind, FlawKind};
 
-use super::todos::Todos;
-use super::untold::Untold;
-use super::{Decoder, Env, Layout, Mend, Writer};
+use super::opaque::OpaqueDecoder;
+use super::todos::TodosDecoder;
+use super::{Decoder, Env, Layout, RepairRules, Writer};
 
 /// The layout of clog.
 #[derive(Debug)]
@@ -69,16 +69,16 @@ impl Layout for Clog {
         Some("storage")
     }
 
-    fn recognises(&self, names: &[&str]) -> bool {
+    fn matches_root(&self, names: &[&str]) -> bool {
         names.contains(&"conversations")
     }
 
-    fn enters(&self, dir: &Path) -> bool {
-        path::enters(dir)
+    fn may_hold_files(&self, dir: &Path) -> bool {
+        path::may_hold_files(dir)
     }
 
-    fn leads_to_logs(&self, dir: &Path) -> bool {
-        path::leads_to_logs(dir)
+    fn may_hold_logs(&self, dir: &Path) -> bool {
+        path::may_hold_logs(dir)
     }
 
     fn attributes(&self) -> &'static [&'static str] {
@@ -89,11 +89,16 @@ impl Layout for Clog {
         path::classify(path)
     }
 
-    fn fault(&self, log: &Artifact, first: &str, record: &str) -> Option<(FlawKind, String)> {
-        write::fault(log, first, record)
+    fn record_fault(
+        &self,
+        log: &Artifact,
+        first: &str,
+        record: &str,
+    ) -> Option<(FlawKind, String)> {
+        write::record_fault(log, first, record)
     }
 
-    fn always_beside(&self, log: &Artifact) -> Vec<Artifact> {
+    fn required_files(&self, log: &Artifact) -> Vec<Artifact> {
         let notes = Artifact {
             kind: ArtifactKind::Notes,
             ..log.clone()
@@ -105,19 +110,19 @@ impl Layout for Clog {
         path::is_misplaced(path)
     }
 
-    fn place(&self, artifact: &Artifact) -> PathBuf {
-        path::place(artifact)
+    fn path_for(&self, artifact: &Artifact) -> PathBuf {
+        path::path_for(artifact)
     }
 
     fn folder(&self, _: &str) -> Option<String> {
         None
     }
 
-    fn keep_days(&self) -> Option<u64> {
+    fn retention_days(&self) -> Option<u64> {
         None
     }
 
-    fn expires_by_file(&self) -> bool {
+    fn expires_by_mtime(&self) -> bool {
         false
     }
 
@@ -128,11 +133,11 @@ impl Layout for Clog {
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
         match artifact.kind {
             ArtifactKind::SessionLog | ArtifactKind::AgentLog => {
-                Box::new(line::Lines::of(artifact))
+                Box::new(line::LineDecoder::new(artifact))
             }
-            ArtifactKind::Notes => Box::new(notes::Notes),
-            ArtifactKind::Todos => Box::new(Todos),
-            _ => Box::new(Untold),
+            ArtifactKind::Notes => Box::new(notes::NotesDecoder),
+            ArtifactKind::Todos => Box::new(TodosDecoder),
+            _ => Box::new(OpaqueDecoder),
         }
     }
 
@@ -140,7 +145,7 @@ impl Layout for Clog {
         Some(self)
     }
 
-    fn mend(&self) -> &dyn Mend {
+    fn repair_rules(&self) -> &dyn RepairRules {
         self
     }
 }

@@ -1,7 +1,7 @@
 //! The log of remarks: as everywhere, behind a header.
 
-use crate::layout::remark::Remarks;
-use crate::layout::{Decoder, Record, Sink};
+use crate::layout::annotations::AnnotationDecoder;
+use crate::layout::{Decoded, Decoder, Record};
 use crate::model::{Entry, FlawKind, Outline};
 
 use super::line::Line;
@@ -9,33 +9,33 @@ use super::line::Line;
 /// Reads remarks. Its header's title is the one that the conversation had when the file was made,
 /// so it says nothing.
 #[derive(Debug)]
-pub(super) struct Notes;
+pub(super) struct NotesDecoder;
 
-impl Decoder for Notes {
-    fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
-        Remarks.outline(record, out);
+impl Decoder for NotesDecoder {
+    fn outline(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>) {
+        AnnotationDecoder.outline(record, out);
         check(record, out);
     }
 
-    fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
-        Remarks.decode(record, out);
+    fn decode(&mut self, record: &Record<'_>, out: &mut Decoded<Entry>) {
+        AnnotationDecoder.decode(record, out);
         check(record, out);
     }
 
     fn is_record(&self, object: &str) -> bool {
-        Remarks.is_record(object)
+        AnnotationDecoder.is_record(object)
     }
 }
 
-fn check<S>(record: &Record<'_>, out: &mut Sink<S>) {
+fn check<S>(record: &Record<'_>, out: &mut Decoded<S>) {
     // What cannot be read is told already.
-    let mut told = Sink::<()>::default();
+    let mut told = Decoded::<()>::default();
     let read = record.object(&mut told, |text| {
         let line: Line<'_> = serde_json::from_str(text)?;
         Ok(line.header_fault("notes", record.span))
     });
     if let Some(Some(fault)) = read {
-        out.flaw(FlawKind::BadHeader, record.span, fault);
+        out.add_flaw(FlawKind::BadHeader, record.span, fault);
     }
 }
 
@@ -56,14 +56,14 @@ mod tests {
             terminated: true,
             oversize: false,
         };
-        let mut sink = Sink::default();
-        Notes.decode(&record, &mut sink);
+        let mut sink = Decoded::default();
+        NotesDecoder.decode(&record, &mut sink);
         let kinds = sink.flaws.iter().map(|flaw| flaw.kind).collect();
-        (sink.found, kinds)
+        (sink.items, kinds)
     }
 
     #[test]
-    fn a_header_is_wanted_first_and_its_title_says_nothing() {
+    fn notes_need_header_first_and_ignore_its_title() {
         let header = format!(
             r#"{{"type":"{}","schemaVersion":1,"fileKind":"notes","title":"T"}}"#,
             line::HEADER

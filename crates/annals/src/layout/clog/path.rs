@@ -6,16 +6,16 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::error::Result;
-use crate::layout::{AGENT, ORIGIN};
+use crate::layout::{AGENT_SEPARATOR, ORIGIN_FILE};
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
 
 /// What the folder of a conversation is called before its session's id.
-const FOLDER: &str = "conversation-";
+const FOLDER_PREFIX: &str = "conversation-";
 
 /// Longest part of a folder's name that comes from the thread's id.
 const MAX_THREAD: usize = 80;
 
-pub(super) fn enters(dir: &Path) -> bool {
+pub(super) fn may_hold_files(dir: &Path) -> bool {
     match parts(dir).as_deref() {
         Some(["conversations" | "state" | "sessions"] | ["sessions", _]) => true,
         Some(["conversations", folder, ..]) => owner(folder).is_some(),
@@ -23,7 +23,7 @@ pub(super) fn enters(dir: &Path) -> bool {
     }
 }
 
-pub(super) fn leads_to_logs(dir: &Path) -> bool {
+pub(super) fn may_hold_logs(dir: &Path) -> bool {
     match parts(dir).as_deref() {
         Some(["conversations"]) => true,
         Some(["conversations", folder]) => owner(folder).is_some(),
@@ -35,7 +35,7 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
     use ArtifactKind as K;
     let parts = parts(path)?;
     let mut artifact = match *parts.as_slice() {
-        [ORIGIN] => Artifact::of(K::Origin),
+        [ORIGIN_FILE] => Artifact::new(K::Origin),
         ["state", name] => named(K::State, name.strip_suffix(".json")?),
         ["sessions", run, "system.log"] => named(K::RunLog, run),
         ["conversations", folder, ref inner @ ..] => {
@@ -45,7 +45,7 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
                 ["chat.jsonl"] => K::SessionLog,
                 ["notes.jsonl"] => K::Notes,
                 ["todos.json"] => K::Todos,
-                [ORIGIN] => K::Origin,
+                [ORIGIN_FILE] => K::Origin,
                 [] => return None,
                 _ => K::SessionState,
             };
@@ -75,7 +75,7 @@ pub(super) fn is_misplaced(path: &Path) -> bool {
     classify(path).is_some_and(|artifact| artifact.kind == ArtifactKind::SessionState)
 }
 
-pub(super) fn place(artifact: &Artifact) -> PathBuf {
+pub(super) fn path_for(artifact: &Artifact) -> PathBuf {
     use ArtifactKind as K;
     let name = artifact.name.as_deref().unwrap_or_default();
     let folder = || {
@@ -83,16 +83,16 @@ pub(super) fn place(artifact: &Artifact) -> PathBuf {
         let agent = artifact.agent.as_ref().map(AgentId::as_str);
         let agent = agent.filter(|agent| artifact.kind == K::AgentLog || *agent != session);
         Path::new("conversations").join(match agent {
-            Some(agent) => format!("{FOLDER}{session}{AGENT}{agent}"),
-            None => format!("{FOLDER}{session}"),
+            Some(agent) => format!("{FOLDER_PREFIX}{session}{AGENT_SEPARATOR}{agent}"),
+            None => format!("{FOLDER_PREFIX}{session}"),
         })
     };
     match artifact.kind {
         K::SessionLog | K::AgentLog => folder().join("chat.jsonl"),
         K::Notes => folder().join("notes.jsonl"),
         K::Todos => folder().join("todos.json"),
-        K::Origin if artifact.session.is_some() => folder().join(ORIGIN),
-        K::Origin => ORIGIN.into(),
+        K::Origin if artifact.session.is_some() => folder().join(ORIGIN_FILE),
+        K::Origin => ORIGIN_FILE.into(),
         K::SessionState => folder().join(name),
         K::State => format!("state/{name}.json").into(),
         K::RunLog => format!("sessions/{name}/system.log").into(),
@@ -116,16 +116,18 @@ pub(super) fn place(artifact: &Artifact) -> PathBuf {
 ///
 /// A name that only looks like a sub-agent's is a session's.
 fn owner(folder: &str) -> Option<(SessionId, Option<AgentId>)> {
-    let name = folder.strip_prefix(FOLDER)?;
-    let agent = name.split_once(AGENT).and_then(|(session, agent)| {
-        // The main agent has the session's name.
-        let other = session != agent;
-        let session = SessionId::new(session).ok()?;
-        AgentId::new(agent)
-            .ok()
-            .filter(|_| other)
-            .map(|agent| (session, Some(agent)))
-    });
+    let name = folder.strip_prefix(FOLDER_PREFIX)?;
+    let agent = name
+        .split_once(AGENT_SEPARATOR)
+        .and_then(|(session, agent)| {
+            // The main agent has the session's name.
+            let other = session != agent;
+            let session = SessionId::new(session).ok()?;
+            AgentId::new(agent)
+                .ok()
+                .filter(|_| other)
+                .map(|agent| (session, Some(agent)))
+        });
     agent.or_else(|| Some((SessionId::new(name).ok()?, None)))
 }
 
@@ -141,18 +143,18 @@ fn parts(path: &Path) -> Option<Vec<&str>> {
 fn named(kind: ArtifactKind, name: &str) -> Artifact {
     Artifact {
         name: Some(name.to_owned()),
-        ..Artifact::of(kind)
+        ..Artifact::new(kind)
     }
 }
 
 /// The session of a thread that begins now: what its folder is called behind `conversation-`.
-pub(super) fn session(thread: &str, now: Timestamp) -> Result<SessionId> {
-    SessionId::new(&format!("{}-{}", dashed(now), sanitise(thread)))
+pub(super) fn new_session_id(thread: &str, now: Timestamp) -> Result<SessionId> {
+    SessionId::new(&format!("{}-{}", file_name_time(now), sanitise(thread)))
 }
 
 /// The log of a run, by each spelling of its start.
 pub(super) fn run_logs(started: Timestamp) -> Vec<Artifact> {
-    let usual = dashed(started);
+    let usual = file_name_time(started);
     let mut names = vec![usual.clone()];
     // Whole seconds may go without milliseconds.
     names.extend(usual.strip_suffix("-000Z").map(|time| format!("{time}Z")));
@@ -163,14 +165,14 @@ pub(super) fn run_logs(started: Timestamp) -> Vec<Artifact> {
 }
 
 /// A time in UTC as names have it: `2026-03-26T01-32-20-418Z`.
-fn dashed(time: Timestamp) -> String {
+fn file_name_time(time: Timestamp) -> String {
     let millisecond = time.as_millisecond().rem_euclid(1_000);
     let time = time.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H-%M-%S");
     format!("{time}-{millisecond:03}Z")
 }
 
 /// When a session began, by its name.
-pub(super) fn began(session: &SessionId) -> Option<Timestamp> {
+pub(super) fn start_time(session: &SessionId) -> Option<Timestamp> {
     let time = session.as_str().strip_suffix(session.name())?;
     let (date, time) = time.strip_suffix("Z-")?.split_once('T')?;
     let (time, millisecond) = time.rsplit_once('-')?;
@@ -190,8 +192,8 @@ pub(super) fn sanitise(thread: &str) -> String {
     }
     let mut name = name.replace('\u{0}', "-");
     // No thread is to be taken for a sub-agent's.
-    while name.contains(AGENT) {
-        name = name.replace(AGENT, "-agent-");
+    while name.contains(AGENT_SEPARATOR) {
+        name = name.replace(AGENT_SEPARATOR, "-agent-");
     }
     let name = name.trim_matches('-');
     let name = name.get(..MAX_THREAD).unwrap_or(name).trim_matches('-');
@@ -200,7 +202,7 @@ pub(super) fn sanitise(thread: &str) -> String {
 
 /// The `conversationId` of a session, or of one of its sub-agents: the name of its folder.
 pub(super) fn conversation_id(session: &SessionId, agent: Option<&AgentId>) -> String {
-    of_agent(&format!("{FOLDER}{session}"), agent)
+    agent_conversation_id(&format!("{FOLDER_PREFIX}{session}"), agent)
 }
 
 /// The member of a chat's first record that names another conversation than the chat's folder, and its
@@ -211,7 +213,7 @@ pub(super) fn foreign_id(
 ) -> Option<(&'static str, String)> {
     let session = log.session.as_ref()?;
     let conversation = value("conversationId");
-    if conversation.starts_with(FOLDER)
+    if conversation.starts_with(FOLDER_PREFIX)
         && conversation != conversation_id(session, log.agent.as_ref())
         && conversation != conversation_id(session, None)
     {
@@ -224,10 +226,10 @@ pub(super) fn foreign_id(
 }
 
 /// What a sub-agent's conversation is called, given its session's.
-pub(super) fn of_agent(name: &str, agent: Option<&AgentId>) -> String {
+pub(super) fn agent_conversation_id(name: &str, agent: Option<&AgentId>) -> String {
     match agent {
-        Some(agent) if !name.ends_with(&format!("{AGENT}{agent}")) => {
-            format!("{name}{AGENT}{agent}")
+        Some(agent) if !name.ends_with(&format!("{AGENT_SEPARATOR}{agent}")) => {
+            format!("{name}{AGENT_SEPARATOR}{agent}")
         }
         _ => name.to_owned(),
     }
@@ -240,7 +242,7 @@ mod tests {
     const SESSION: &str = "2026-03-26T01-32-20-418Z-thread_abc123";
 
     #[test]
-    fn a_path_and_its_meaning_are_inverses() {
+    fn classify_and_path_for_are_inverses() {
         use ArtifactKind as K;
         let folder = format!("conversations/conversation-{SESSION}");
         for (kind, path) in [
@@ -274,7 +276,7 @@ mod tests {
         ] {
             let artifact = classify(Path::new(&path)).expect(&path);
             assert_eq!(artifact.kind, kind, "{path}");
-            assert_eq!(place(&artifact), Path::new(&path));
+            assert_eq!(path_for(&artifact), Path::new(&path));
         }
         let agent = classify(Path::new(&format!("{folder}--agent-a1/chat.jsonl"))).unwrap();
         assert_eq!(agent.session.unwrap().as_str(), SESSION);
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_files_have_no_meaning() {
+    fn classify_ignores_foreign_files() {
         for path in [
             "conversations/chat.jsonl",
             "conversations/thread_abc123/chat.jsonl",
@@ -303,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_named_as_the_program_names_them() {
+    fn session_folders_match_program_names() {
         let now: Timestamp = "2026-03-26T01:32:20.418999Z".parse().unwrap();
         let long = "x".repeat(300);
         for (thread, name) in [
@@ -317,17 +319,20 @@ mod tests {
             ("s---agent-a", "s-agent-a"),
             (&long, &long[..80]),
         ] {
-            let session = session(thread, now).unwrap();
+            let session = new_session_id(thread, now).unwrap();
             assert_eq!(session.as_str(), format!("2026-03-26T01-32-20-418Z-{name}"));
             assert_eq!(session.name(), name);
-            assert_eq!(began(&session), "2026-03-26T01:32:20.418Z".parse().ok());
+            assert_eq!(
+                start_time(&session),
+                "2026-03-26T01:32:20.418Z".parse().ok()
+            );
         }
         for name in ["Mine.1", "2026-13-26T01-32-20-418Z-x"] {
-            assert_eq!(began(&SessionId::new(name).unwrap()), None);
+            assert_eq!(start_time(&SessionId::new(name).unwrap()), None);
         }
         let early: Timestamp = "1969-12-31T23:59:59.001Z".parse().unwrap();
         assert_eq!(
-            session("t", early).unwrap().as_str(),
+            new_session_id("t", early).unwrap().as_str(),
             "1969-12-31T23-59-59-001Z-t"
         );
     }

@@ -11,82 +11,82 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::json;
-use crate::layout::annex::{Words, finer_time};
 use crate::layout::content::GivenBlocks;
-use crate::layout::field::{USAGE, given_terms, usage_json};
-use crate::layout::shape::{Shape, check_needed};
+use crate::layout::extension::{ExtensionOut, sub_millisecond_time};
+use crate::layout::member_type::{MemberType, check_required};
+use crate::layout::usage_fields::{USAGE_MEMBER, draft_usage_members, usage_json};
 use crate::layout::{
-    Change, Decoder, Edit, Graft, Head, NewSession, PROGRAM, Plan, Record, Sink, Spawn, Stamp,
-    Writer, content, remark,
+    AppendState, Change, Decoded, Decoder, Edit, EditPlan, ForkEdit, NewSession, PROGRAM,
+    PlanContext, Record, Spawn, Writer, annotations, content,
 };
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, FlawKind, Members, Message, Role,
     SessionId, Span, TitleSource, Todo,
 };
 
-use super::line::{HEADER, Lines, SCHEMA};
-use super::{Clog, graft, path, thought};
+use super::line::{HEADER, LineDecoder, SCHEMA};
+use super::{Clog, fork, path, steps};
 
 /// What stands in the place of a compacted conversation.
 const COMPACTED: &str = "Conversation compacted";
 
 /// The members of a header in the document.
-const HEADER_MEMBERS: &[(&str, Shape)] = &[
-    ("conversationId", Shape::Name),
-    ("threadId", Shape::Name),
-    ("channel", Shape::Name),
-    ("title", Shape::Text),
-    ("createdAt", Shape::Milliseconds),
-    ("updatedAt", Shape::Milliseconds),
+const HEADER_MEMBERS: &[(&str, MemberType)] = &[
+    ("conversationId", MemberType::Name),
+    ("threadId", MemberType::Name),
+    ("channel", MemberType::Name),
+    ("title", MemberType::Text),
+    ("createdAt", MemberType::Milliseconds),
+    ("updatedAt", MemberType::Milliseconds),
 ];
 
 /// The members of a message in the document.
-const MESSAGE_MEMBERS: &[(&str, Shape)] = &[
-    ("conversationId", Shape::Name),
-    ("threadId", Shape::Name),
-    ("messageId", Shape::Name),
-    ("role", Shape::Name),
-    ("channel", Shape::Name),
-    ("content", Shape::Text),
-    ("createdAt", Shape::Milliseconds),
+const MESSAGE_MEMBERS: &[(&str, MemberType)] = &[
+    ("conversationId", MemberType::Name),
+    ("threadId", MemberType::Name),
+    ("messageId", MemberType::Name),
+    ("role", MemberType::Name),
+    ("channel", MemberType::Name),
+    ("content", MemberType::Text),
+    ("createdAt", MemberType::Milliseconds),
 ];
 
 /// The channel of a thread that was given none.
 pub(super) const CHANNEL: &str = "tui";
 
 impl Writer for Clog {
-    fn session(&self, new: &NewSession, stamp: &mut Stamp<'_>) -> Result<Artifact> {
+    fn new_session_log(&self, new: &NewSession, stamp: &mut PlanContext<'_>) -> Result<Artifact> {
         // Refused before the folder is made.
-        new.title.as_deref().map(filled_title).transpose()?;
+        new.title.as_deref().map(non_empty_title).transpose()?;
         channel_of(&new.members)?;
         let thread = new.id.name();
         let session = match thread == new.id.as_str() || path::sanitise(thread) != thread {
-            true => path::session(thread, stamp.now)?,
+            true => path::new_session_id(thread, stamp.now)?,
             // Named by the layout's rule already: when it began, and its thread.
             false => new.id.clone(),
         };
         Ok(Artifact {
             session: Some(session),
-            ..Artifact::of(ArtifactKind::SessionLog)
+            ..Artifact::new(ArtifactKind::SessionLog)
         })
     }
 
-    fn agent(&self, head: &Head, agent: &AgentId) -> Result<Artifact> {
+    fn new_agent_log(&self, head: &AppendState, agent: &AgentId) -> Result<Artifact> {
         if agent.as_str() == head.session.as_str() {
             return Err(Error::refused("a sub-agent cannot have its session's name"));
         }
         Ok(Artifact {
             session: Some(head.session.clone()),
             agent: Some(agent.clone()),
-            ..Artifact::of(ArtifactKind::AgentLog)
+            ..Artifact::new(ArtifactKind::AgentLog)
         })
     }
 
-    fn members(&self) -> &'static [&'static str] {
-        &["channel", USAGE]
+    fn draft_members(&self) -> &'static [&'static str] {
+        &["channel", USAGE_MEMBER]
     }
 
-    fn begins_with_title(&self) -> bool {
+    fn title_in_header(&self) -> bool {
         true
     }
 
@@ -98,13 +98,18 @@ impl Writer for Clog {
         &["channel"]
     }
 
-    fn fits(&self, head: &Head, record: &str) -> std::result::Result<(), String> {
-        fits(head, record)
+    fn check_record(&self, head: &AppendState, record: &str) -> std::result::Result<(), String> {
+        check_record(head, record)
     }
 
-    fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan> {
+    fn plan(
+        &self,
+        head: &AppendState,
+        change: &Change,
+        stamp: &mut PlanContext<'_>,
+    ) -> Result<EditPlan> {
         check_schema(head)?;
-        let mut pen = Pen::new(head, stamp);
+        let mut pen = RecordBuilder::new(head, stamp);
         match change {
             Change::Begin | Change::Fork { .. } => pen.begin()?,
             Change::Append(drafts) => {
@@ -119,7 +124,7 @@ impl Writer for Clog {
         Ok(pen.finish())
     }
 
-    fn thread(&self, id: &str) -> Option<String> {
+    fn path_name(&self, id: &str) -> Option<String> {
         Some(path::sanitise(id))
     }
 
@@ -127,8 +132,8 @@ impl Writer for Clog {
         Some(path::conversation_id(session, None))
     }
 
-    fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Result<Vec<u8>> {
-        graft::copy(record, graft)
+    fn copy_record(&self, record: &[u8], graft: &ForkEdit<'_>) -> Result<Vec<u8>> {
+        fork::copy_record(record, graft)
     }
 }
 
@@ -151,12 +156,12 @@ pub(super) struct Header<'a> {
     pub(super) created: i64,
     #[serde(rename = "updatedAt")]
     pub(super) updated: i64,
-    pub(super) annals: Words<'a>,
+    pub(super) annals: ExtensionOut<'a>,
 }
 
 /// A message.
 #[derive(Serialize)]
-struct Written<'a> {
+struct LineOut<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
     #[serde(rename = "conversationId")]
@@ -173,57 +178,57 @@ struct Written<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    thoughts: &'a [thought::Written],
-    annals: Words<'a>,
+    thoughts: &'a [steps::StepOut],
+    annals: ExtensionOut<'a>,
 }
 
 /// Writes the lines of one change.
-struct Pen<'a, 'b> {
-    head: &'a Head,
-    stamp: &'a mut Stamp<'b>,
+struct RecordBuilder<'a, 'b> {
+    head: &'a AppendState,
+    stamp: &'a mut PlanContext<'b>,
     conversation: String,
     thread: String,
     lines: Vec<Vec<u8>>,
-    remarks: Vec<Vec<u8>>,
-    plan: Plan,
+    notes: Vec<Vec<u8>>,
+    plan: EditPlan,
     /// The channel that the present draft names, if it is another than the thread's.
-    said_on: Option<String>,
+    draft_channel: Option<String>,
     /// The last message so far, which the next hangs from if it says nothing else.
-    last: Option<EntryId>,
+    last_message: Option<EntryId>,
     /// The time of the newest line so far.
     time: Option<Timestamp>,
 }
 
-impl<'a, 'b> Pen<'a, 'b> {
-    fn new(head: &'a Head, stamp: &'a mut Stamp<'b>) -> Self {
+impl<'a, 'b> RecordBuilder<'a, 'b> {
+    fn new(head: &'a AppendState, stamp: &'a mut PlanContext<'b>) -> Self {
         let session = head.log.session.as_ref().unwrap_or(&head.session);
-        let word = |name: &str| head.words.get(name).map(String::as_str);
+        let word = |name: &str| head.writer_state.get(name).map(String::as_str);
         // The wish may be a whole session's id, of which the thread is only a part.
-        let wanted = word(Head::WANTED).map(|wanted| match SessionId::new(wanted) {
+        let wanted = word(AppendState::REQUESTED_ID).map(|wanted| match SessionId::new(wanted) {
             Ok(id) => id.name().to_owned(),
             Err(_) => wanted.to_owned(),
         });
         let thread = word("threadId").map(str::to_owned).or(wanted);
-        Pen {
+        RecordBuilder {
             head,
             stamp,
-            conversation: conversation_of(head),
+            conversation: conversation_id(head),
             thread: thread.unwrap_or_else(|| session.name().to_owned()),
             lines: Vec::new(),
-            remarks: Vec::new(),
-            plan: Plan::default(),
-            said_on: None,
-            last: head.last.clone(),
+            notes: Vec::new(),
+            plan: EditPlan::default(),
+            draft_channel: None,
+            last_message: head.last_message.clone(),
             time: head.time,
         }
     }
 
-    fn finish(mut self) -> Plan {
+    fn finish(mut self) -> EditPlan {
         let log = &self.head.log;
         let (session, agent) = (self.session().clone(), self.head.agent.clone());
         let files = [
-            (path::place(log), self.lines),
-            (path::place(&notes(session, agent)), self.remarks),
+            (path::path_for(log), self.lines),
+            (path::path_for(&notes(session, agent)), self.notes),
         ];
         let files = files.into_iter().filter(|(_, lines)| !lines.is_empty());
         // The log goes first: what is derived from it may be behind, never ahead.
@@ -240,34 +245,34 @@ impl<'a, 'b> Pen<'a, 'b> {
     /// The thread's channel.
     fn channel(&self) -> &str {
         self.head
-            .words
+            .writer_state
             .get("channel")
             .map_or(CHANNEL, String::as_str)
     }
 
     /// The channel of the present draft's line.
     fn line_channel(&self) -> &str {
-        self.said_on.as_deref().unwrap_or(self.channel())
+        self.draft_channel.as_deref().unwrap_or(self.channel())
     }
 
     fn begin(&mut self) -> Result<()> {
-        let title = self.head.words.get(Head::TITLE);
-        let title = title.map(|title| filled_title(title)).transpose()?;
+        let title = self.head.writer_state.get(AppendState::TITLE);
+        let title = title.map(|title| non_empty_title(title)).transpose()?;
         let chat = self.header("chat", title.unwrap_or_default(), true)?;
         let notes = self.header("notes", title.unwrap_or_default(), false)?;
         self.lines.push(chat);
-        self.remarks.push(notes);
-        self.plan.words = self.words();
+        self.notes.push(notes);
+        self.plan.writer_state = self.writer_state();
         Ok(())
     }
 
     /// What a header says, to be said again by the lines after it.
-    fn words(&self) -> BTreeMap<String, String> {
+    fn writer_state(&self) -> BTreeMap<String, String> {
         let words = [
             ("conversationId", self.conversation.clone()),
             ("threadId", self.thread.clone()),
             ("channel", self.channel().to_owned()),
-            ("createdAt", self.began().to_string()),
+            ("createdAt", self.start_millis().to_string()),
         ];
         words.map(|(name, value)| (name.to_owned(), value)).into()
     }
@@ -278,12 +283,12 @@ impl<'a, 'b> Pen<'a, 'b> {
     }
 
     /// When the conversation began, in milliseconds.
-    fn began(&self) -> i64 {
-        let began = self.head.words.get("createdAt");
+    fn start_millis(&self) -> i64 {
+        let began = self.head.writer_state.get("createdAt");
         let began = began.and_then(|time| time.parse().ok());
         // Its folder says it too; a sub-agent's has the time of its session.
         let session = Some(self.session()).filter(|_| self.head.agent.is_none());
-        let began = began.or_else(|| Some(path::began(session?)?.as_millisecond()));
+        let began = began.or_else(|| Some(path::start_time(session?)?.as_millisecond()));
         began.unwrap_or(self.now().as_millisecond())
     }
 
@@ -299,31 +304,31 @@ impl<'a, 'b> Pen<'a, 'b> {
             thread: &self.thread,
             channel: self.channel(),
             title,
-            created: self.began(),
+            created: self.start_millis(),
             updated: self.now().as_millisecond(),
-            annals: Words {
+            annals: ExtensionOut {
                 program: Some(PROGRAM),
                 cwd: place(&head.cwd),
                 branch: place(&head.git_branch),
                 version: place(&head.version),
-                ..Words::default()
+                ..ExtensionOut::default()
             },
         })
     }
 
     fn has_header(&self) -> bool {
-        self.head.words.contains_key("threadId")
+        self.head.writer_state.contains_key("threadId")
     }
 
     /// Writes the header that a log without any still lacks, and the notes that are always beside it.
     fn ensure_header(&mut self) -> Result<()> {
-        if !self.has_header() && self.last.is_none() && self.lines.is_empty() {
-            let title = self.head.words.get(Head::TITLE);
+        if !self.has_header() && self.last_message.is_none() && self.lines.is_empty() {
+            let title = self.head.writer_state.get(AppendState::TITLE);
             let title = title.map_or("", |title| title.trim());
             let header = self.header("chat", title, true)?;
             self.lines.push(header);
             self.ensure_notes(title)?;
-            self.plan.words = self.words();
+            self.plan.writer_state = self.writer_state();
         }
         Ok(())
     }
@@ -332,34 +337,34 @@ impl<'a, 'b> Pen<'a, 'b> {
     fn ensure_notes(&mut self, title: &str) -> Result<()> {
         let owner = &self.head.agent;
         let is_there = |file: &Artifact| file.kind == ArtifactKind::Notes && file.agent == *owner;
-        if self.remarks.is_empty() && !self.head.beside.iter().any(is_there) {
+        if self.notes.is_empty() && !self.head.attachments.iter().any(is_there) {
             let header = self.header("notes", title, false)?;
-            self.remarks.push(header);
+            self.notes.push(header);
         }
         Ok(())
     }
 
     fn draft(&mut self, draft: &Draft) -> Result<()> {
-        self.said_on = channel_of(&draft.members)?;
+        self.draft_channel = channel_of(&draft.members)?;
         match &draft.body {
             Body::Message(message) => self.message(message, draft),
-            Body::Compaction { text } => self.aside(draft, "compaction", "", text),
-            Body::System { subtype, text } => self.aside(draft, "system", subtype, text),
+            Body::Compaction { text } => self.system_line(draft, "compaction", "", text),
+            Body::System { subtype, text } => self.system_line(draft, "system", subtype, text),
             Body::Agent {
                 kind,
                 description,
                 call,
             } => {
-                let words = Words {
+                let words = ExtensionOut {
                     kind: Some("agent"),
                     subtype: kind.as_deref(),
                     description: description.as_deref(),
                     call: call.as_deref(),
-                    ..Words::default()
+                    ..ExtensionOut::default()
                 };
                 let id = self.id(draft);
                 let text = description.as_deref().unwrap_or_default();
-                let line = self.purpose(text, words, &id, draft.time)?;
+                let line = self.purpose_line(text, words, &id, draft.time)?;
                 self.lines.push(line);
                 self.plan.added.push(id);
                 Ok(())
@@ -369,27 +374,27 @@ impl<'a, 'b> Pen<'a, 'b> {
             Body::Title { text, source }
                 if *source == TitleSource::Custom && self.head.agent.is_some() =>
             {
-                let header = self.header("chat", filled_title(text)?, !self.has_header())?;
+                let header = self.header("chat", non_empty_title(text)?, !self.has_header())?;
                 self.lines.push(header);
                 Ok(())
             }
-            _ => self.remark(draft),
+            _ => self.note(draft),
         }
     }
 
-    fn remark(&mut self, draft: &Draft) -> Result<()> {
-        let Some((line, id)) = remark::write(draft, self.stamp)? else {
+    fn note(&mut self, draft: &Draft) -> Result<()> {
+        let Some((line, id)) = annotations::encode(draft, self.stamp)? else {
             return Err(Error::refused(
                 "this kind of entry cannot be written to a clog session",
             ));
         };
-        if self.said_on.is_some() {
+        if self.draft_channel.is_some() {
             return Err(Error::refused(
                 "a note has no channel; only messages have one",
             ));
         }
         self.ensure_notes("")?;
-        self.remarks.push(line);
+        self.notes.push(line);
         self.plan.added.push(id);
         Ok(())
     }
@@ -398,14 +403,14 @@ impl<'a, 'b> Pen<'a, 'b> {
         self.ensure_header()?;
         let id = self.id(draft);
         let parent = draft.parent.clone().or_else(|| self.leaf());
-        let time = self.tick(draft.time);
-        let terms = given_terms(&draft.members);
+        let time = self.next_time(draft.time);
+        let terms = draft_usage_members(&draft.members);
         let usage = message.usage.as_ref();
         let usage = usage.map(|usage| usage_json(usage, terms));
-        let said = thought::said(&message.blocks)?;
+        let said = steps::encode_blocks(&message.blocks)?;
         let results = |block: &Block| matches!(block, Block::ToolResult { .. });
         let only_results = !message.blocks.is_empty() && message.blocks.iter().all(results);
-        let mut line = Written {
+        let mut line = LineOut {
             kind: "message",
             conversation: &self.conversation,
             thread: &self.thread,
@@ -422,7 +427,7 @@ impl<'a, 'b> Pen<'a, 'b> {
             created: time.as_millisecond(),
             reasoning: said.reasoning.as_deref(),
             thoughts: &said.thoughts,
-            annals: Words {
+            annals: ExtensionOut {
                 parent: self.parent(parent.as_ref(), draft.sidechain),
                 agent: draft.agent.as_ref().map(AgentId::as_str),
                 sidechain: draft.sidechain,
@@ -437,13 +442,13 @@ impl<'a, 'b> Pen<'a, 'b> {
                 api_error: message.api_error,
                 spawned: message.spawned.as_ref().map(AgentId::as_str),
                 stored: message.stored.as_deref(),
-                time: finer_time(time),
-                ..Words::default()
+                time: sub_millisecond_time(time),
+                ..ExtensionOut::default()
             },
         };
         let mut bytes = encode(&line)?;
-        let mut read = read_back(&bytes);
-        let given = GivenBlocks::of(draft, &message.blocks, 0);
+        let mut read = decode_line(&bytes);
+        let given = GivenBlocks::new(draft, &message.blocks, 0);
         if given.has_raw()
             || read.as_ref().map(|read| (read.role, &read.blocks))
                 != Some((message.role, &message.blocks))
@@ -454,7 +459,7 @@ impl<'a, 'b> Pen<'a, 'b> {
                 line.content = " ";
             }
             bytes = encode(&line)?;
-            read = read_back(&bytes);
+            read = decode_line(&bytes);
         }
         // Blanks are nothing that a person said, whoever sent them.
         let human = message.human && !is_blank(&message.blocks);
@@ -463,18 +468,18 @@ impl<'a, 'b> Pen<'a, 'b> {
             bytes = encode(&line)?;
         }
         self.lines.push(bytes);
-        self.said(id, !draft.sidechain);
+        self.record_added(id, !draft.sidechain);
         Ok(())
     }
 
     /// A line of the program's own, which takes its place in the conversation.
-    fn aside(&mut self, draft: &Draft, kind: &str, subtype: &str, text: &str) -> Result<()> {
+    fn system_line(&mut self, draft: &Draft, kind: &str, subtype: &str, text: &str) -> Result<()> {
         self.ensure_header()?;
         let id = self.id(draft);
         let parent = draft.parent.clone().or_else(|| self.leaf());
-        let time = self.tick(draft.time);
-        let line = encode(&Written {
-            annals: Words {
+        let time = self.next_time(draft.time);
+        let line = encode(&LineOut {
+            annals: ExtensionOut {
                 parent: self.parent(parent.as_ref(), draft.sidechain),
                 agent: draft.agent.as_ref().map(AgentId::as_str),
                 sidechain: draft.sidechain,
@@ -482,13 +487,13 @@ impl<'a, 'b> Pen<'a, 'b> {
                 kind: Some(kind),
                 subtype: Some(subtype).filter(|text| !text.is_empty()),
                 text: Some(text),
-                time: finer_time(time),
-                ..Words::default()
+                time: sub_millisecond_time(time),
+                ..ExtensionOut::default()
             },
             ..self.system(&id, text, time.as_millisecond())
         })?;
         self.lines.push(line);
-        self.said(id, !draft.sidechain);
+        self.record_added(id, !draft.sidechain);
         Ok(())
     }
 
@@ -517,10 +522,10 @@ impl<'a, 'b> Pen<'a, 'b> {
         let file = Artifact {
             session: Some(session.clone()),
             agent: Some(agent),
-            ..Artifact::of(ArtifactKind::Todos)
+            ..Artifact::new(ArtifactKind::Todos)
         };
         self.plan.edits.push(Edit::Replace {
-            path: path::place(&file),
+            path: path::path_for(&file),
             bytes: encode(&todos)?,
         });
         Ok(())
@@ -528,57 +533,57 @@ impl<'a, 'b> Pen<'a, 'b> {
 
     /// Begins the conversation of a sub-agent: both files, and what it is for.
     fn spawn(&mut self, spawn: &Spawn) -> Result<()> {
-        let head = Head {
+        let head = AppendState {
             agent: Some(spawn.agent.clone()),
-            log: Clog.agent(self.head, &spawn.agent)?,
+            log: Clog.new_agent_log(self.head, &spawn.agent)?,
             leaf: None,
-            last: None,
-            words: {
-                let mut words = self.head.words.clone();
+            last_message: None,
+            writer_state: {
+                let mut words = self.head.writer_state.clone();
                 words.remove("createdAt");
                 words
             },
             ..self.head.clone()
         };
-        let mut pen = Pen::new(&head, self.stamp);
+        let mut pen = RecordBuilder::new(&head, self.stamp);
         let chat = pen.header("chat", &spawn.description, true)?;
         let notes = pen.header("notes", &spawn.description, false)?;
-        let words = Words {
+        let words = ExtensionOut {
             kind: Some("agent"),
             subtype: Some(&spawn.kind),
             description: Some(&spawn.description),
             call: spawn.call.as_deref(),
-            ..Words::default()
+            ..ExtensionOut::default()
         };
-        let id = EntryId::new(&(pen.stamp.fresh)());
-        let purpose = pen.purpose(&spawn.description, words, &id, None)?;
+        let id = EntryId::new(&(pen.stamp.new_id)());
+        let purpose = pen.purpose_line(&spawn.description, words, &id, None)?;
         pen.lines.extend([chat, purpose]);
-        pen.remarks.push(notes);
+        pen.notes.push(notes);
         self.plan = pen.finish();
         Ok(())
     }
 
     /// Says what a sub-agent is for; its program shows that as a message of the system.
-    fn purpose(
+    fn purpose_line(
         &mut self,
         text: &str,
-        words: Words<'_>,
+        words: ExtensionOut<'_>,
         id: &EntryId,
         given: Option<Timestamp>,
     ) -> Result<Vec<u8>> {
-        let time = self.tick(given);
-        encode(&Written {
-            annals: Words {
+        let time = self.next_time(given);
+        encode(&LineOut {
+            annals: ExtensionOut {
                 program: Some(PROGRAM),
-                time: finer_time(time),
+                time: sub_millisecond_time(time),
                 ..words
             },
             ..self.system(id, text, time.as_millisecond())
         })
     }
 
-    fn system<'l>(&'l self, id: &'l EntryId, text: &'l str, created: i64) -> Written<'l> {
-        Written {
+    fn system<'l>(&'l self, id: &'l EntryId, text: &'l str, created: i64) -> LineOut<'l> {
+        LineOut {
             kind: "message",
             conversation: &self.conversation,
             thread: &self.thread,
@@ -589,24 +594,24 @@ impl<'a, 'b> Pen<'a, 'b> {
             created,
             reasoning: None,
             thoughts: &[],
-            annals: Words::default(),
+            annals: ExtensionOut::default(),
         }
     }
 
     /// What must be said of a parent: nothing, if it is the message before. What stands beside the
     /// conversation has no message before it.
     fn parent<'l>(&self, parent: Option<&'l EntryId>, aside: bool) -> Option<Option<&'l str>> {
-        (aside || parent != self.last.as_ref()).then(|| parent.map(EntryId::as_str))
+        (aside || parent != self.last_message.as_ref()).then(|| parent.map(EntryId::as_str))
     }
 
     fn id(&mut self, draft: &Draft) -> EntryId {
         let given = draft.id.clone();
-        given.unwrap_or_else(|| EntryId::new(&(self.stamp.fresh)()))
+        given.unwrap_or_else(|| EntryId::new(&(self.stamp.new_id)()))
     }
 
-    fn said(&mut self, id: EntryId, moves: bool) {
+    fn record_added(&mut self, id: EntryId, moves: bool) {
         if moves {
-            self.last = Some(id.clone());
+            self.last_message = Some(id.clone());
             self.plan.leaf = Some(id.clone());
         }
         self.plan.added.push(id);
@@ -617,41 +622,41 @@ impl<'a, 'b> Pen<'a, 'b> {
     }
 
     /// The next line's time: as given, else now, but later than the line before.
-    fn tick(&mut self, given: Option<Timestamp>) -> Timestamp {
-        self.stamp.tick(&mut self.time, given)
+    fn next_time(&mut self, given: Option<Timestamp>) -> Timestamp {
+        self.stamp.next_time(&mut self.time, given)
     }
 }
 
 /// The `conversationId` of a log's records: as its header says, or else by its folder's name.
-fn conversation_of(head: &Head) -> String {
+fn conversation_id(head: &AppendState) -> String {
     let session = head.log.session.as_ref().unwrap_or(&head.session);
-    match head.words.get("conversationId") {
-        Some(conversation) => path::of_agent(conversation, head.agent.as_ref()),
+    match head.writer_state.get("conversationId") {
+        Some(conversation) => path::agent_conversation_id(conversation, head.agent.as_ref()),
         None => path::conversation_id(session, head.agent.as_ref()),
     }
 }
 
 /// Refuses a record that clog would not take for one of the conversation.
-fn fits(head: &Head, record: &str) -> std::result::Result<(), String> {
-    let text = |name: &str| json::member(record, name).and_then(json::string);
+fn check_record(head: &AppendState, record: &str) -> std::result::Result<(), String> {
+    let text = |name: &str| json::member(record, name).and_then(json::decode_string);
     let text = |name: &str| text(name).unwrap_or_default();
     match &*text("type") {
-        HEADER if head.words.contains_key("threadId") => {
+        HEADER if head.writer_state.contains_key("threadId") => {
             return Err("the chat has a header already".to_owned());
         }
-        HEADER => check_needed(record, HEADER_MEMBERS)?,
-        "message" => check_needed(record, MESSAGE_MEMBERS)?,
+        HEADER => check_required(record, HEADER_MEMBERS)?,
+        "message" => check_required(record, MESSAGE_MEMBERS)?,
         // Unknown types are refused for every layout.
         _ => return Ok(()),
     }
-    let conversation = conversation_of(head);
+    let conversation = conversation_id(head);
     if text("conversationId") != conversation {
         return Err(format!(
             "its `conversationId` is {}, and this is {conversation}",
             text("conversationId").escape_debug()
         ));
     }
-    let thread = head.words.get("threadId");
+    let thread = head.writer_state.get("threadId");
     if let Some(thread) = thread.filter(|thread| text("threadId") != thread.as_str()) {
         return Err(format!(
             "its `threadId` is {}, and this is {}",
@@ -674,9 +679,13 @@ fn check_role(kind: &str, role: &str) -> std::result::Result<(), String> {
 }
 
 /// Why clog would not read a record of a chat, or not as one of that chat; `None` if it would.
-pub(super) fn fault(log: &Artifact, first: &str, record: &str) -> Option<(FlawKind, String)> {
+pub(super) fn record_fault(
+    log: &Artifact,
+    first: &str,
+    record: &str,
+) -> Option<(FlawKind, String)> {
     let text = |record: &str, name: &str| {
-        let text = json::member(record, name).and_then(json::string);
+        let text = json::member(record, name).and_then(json::decode_string);
         text.unwrap_or_default().into_owned()
     };
     let kind = text(record, "type");
@@ -686,7 +695,7 @@ pub(super) fn fault(log: &Artifact, first: &str, record: &str) -> Option<(FlawKi
         _ => return None,
     };
     let unfit =
-        check_needed(record, needed).and_then(|()| check_role(&kind, &text(record, "role")));
+        check_required(record, needed).and_then(|()| check_role(&kind, &text(record, "role")));
     if let Err(why) = unfit {
         return Some((FlawKind::UnfitRecord, why));
     }
@@ -710,7 +719,7 @@ pub(super) fn fault(log: &Artifact, first: &str, record: &str) -> Option<(FlawKi
 }
 
 /// A title without blanks around it.
-fn filled_title(title: &str) -> Result<&str> {
+fn non_empty_title(title: &str) -> Result<&str> {
     match title.trim() {
         "" => Err(Error::refused("a title must not be empty")),
         title => Ok(title),
@@ -722,7 +731,7 @@ fn channel_of(members: &Members) -> Result<Option<String>> {
     let Some((_, json)) = members.iter().find(|(name, _)| name == "channel") else {
         return Ok(None);
     };
-    match json::string(json).filter(|text| !text.is_empty()) {
+    match json::decode_string(json).filter(|text| !text.is_empty()) {
         Some(channel) => Ok(Some(channel.into_owned())),
         None => Err(Error::refused(format!(
             "a channel is a name such as \"tui\", \"web\" or \"telegram\", not {}",
@@ -732,8 +741,8 @@ fn channel_of(members: &Members) -> Result<Option<String>> {
 }
 
 /// Refuses a conversation in another form than ours: our lines could mean something else there.
-fn check_schema(head: &Head) -> Result<()> {
-    let Some(version) = head.words.get("schemaVersion") else {
+fn check_schema(head: &AppendState) -> Result<()> {
+    let Some(version) = head.writer_state.get("schemaVersion") else {
         return Ok(());
     };
     let newer = version.parse::<u64>().is_ok_and(|number| number > SCHEMA);
@@ -753,12 +762,12 @@ fn notes(session: SessionId, agent: Option<AgentId>) -> Artifact {
     Artifact {
         session: Some(session),
         agent,
-        ..Artifact::of(ArtifactKind::Notes)
+        ..Artifact::new(ArtifactKind::Notes)
     }
 }
 
 /// What a reader makes of a line.
-fn read_back(line: &[u8]) -> Option<Message> {
+fn decode_line(line: &[u8]) -> Option<Message> {
     let record = Record {
         // Any place but the first, where a header is looked for.
         span: Span {
@@ -770,9 +779,9 @@ fn read_back(line: &[u8]) -> Option<Message> {
         terminated: true,
         oversize: false,
     };
-    let mut sink = Sink::default();
-    Lines::of(&Artifact::of(ArtifactKind::SessionLog)).decode(&record, &mut sink);
-    match sink.found.pop()?.body {
+    let mut sink = Decoded::default();
+    LineDecoder::new(&Artifact::new(ArtifactKind::SessionLog)).decode(&record, &mut sink);
+    match sink.items.pop()?.body {
         Body::Message(message) => Some(message),
         _ => None,
     }

@@ -2,13 +2,15 @@
 
 use crate::json::{self, Raw, object};
 use crate::layout::content::blocks;
-use crate::layout::{Record, Sink};
-use crate::model::{Block, Body, Entry, EntryId, FlawKind, Members, Message, Place, Role, Span};
+use crate::layout::{Decoded, Record};
+use crate::model::{
+    Block, Body, Entry, EntryContext, EntryId, FlawKind, Members, Message, Role, Span,
+};
 
-use super::line::{Line, Lines, Shape, is_record};
+use super::line::{Line, LineDecoder, RecordType, is_record};
 
 object! {
-    struct Whole<'a> { "content" => content: Raw<'a>, }
+    struct FullLine<'a> { "content" => content: Raw<'a>, }
 }
 
 /// Where a message came from: `cli`, `api` or `agent`.
@@ -21,65 +23,70 @@ pub(super) const METADATA: &str = "metadata";
 pub(super) const DURATION: &str = "duration_ms";
 
 /// A text that stands in the record's content and is not said again.
-pub(super) const SAME_TEXT: &str = r#"{"type":"text"}"#;
+pub(super) const SAME_TEXT_BLOCK: &str = r#"{"type":"text"}"#;
 
-pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry>) {
+pub(super) fn decode_entry(lines: &mut LineDecoder, record: &Record<'_>, out: &mut Decoded<Entry>) {
     let flaws_before = out.flaws.len();
     let read = record.object_or_pieces(out, is_record, |text| {
         let line: Line<'_> = serde_json::from_str(text)?;
         let mut bad_usage = None;
         let body = body(lines, &line, text, record.span, &mut bad_usage);
-        let mut entry = Entry::at(record.span, body);
+        let mut entry = Entry::new(record.span, body);
         entry.time = line.time();
         entry.session = lines.session(&line).map(str::to_owned);
         entry.agent = lines.agent(&line);
         entry.program = line.metadata.source.owned();
         entry.copied = line.metadata.forked_from.is_some();
         entry.members = members(&line);
-        entry.place = Place {
+        entry.context = EntryContext {
             cwd: line.metadata.cwd.owned(),
             git_branch: line.metadata.git_branch.owned(),
-            ..Place::default()
+            ..EntryContext::default()
         };
-        if line.shape() != Shape::Unknown {
+        if line.record_type() != RecordType::Unknown {
             entry.id = Some(EntryId::new(&lines.id_at(record.span)));
-            overlay(&line, &mut entry);
+            apply_extension(&line, &mut entry);
         }
         Ok((entry, bad_usage))
     });
     match read {
         Ok((entry, bad_usage)) => {
             if let Some(detail) = bad_usage {
-                out.flaw(FlawKind::BadUsage, record.span, detail);
+                out.add_flaw(FlawKind::BadUsage, record.span, detail);
             }
-            out.found.push(entry);
+            out.items.push(entry);
         }
         Err(_) if record.is_blank() => {}
         Err(pieces) => {
             let flaw = out.flaws.get(flaws_before).map(|flaw| flaw.kind);
             let body = Body::Opaque { kind: None, flaw };
-            out.found.push(Entry::at(record.span, body));
-            pieces.iter().for_each(|piece| entry(lines, piece, out));
+            out.items.push(Entry::new(record.span, body));
+            pieces
+                .iter()
+                .for_each(|piece| decode_entry(lines, piece, out));
         }
     }
 }
 
 /// The members that only this layout knows.
 fn members(line: &Line<'_>) -> Members {
-    let source = line.metadata.source.filled().map(json::quote);
+    let source = line.metadata.source.non_empty().map(json::quote);
     let source = source.map(|source| (SOURCE.to_owned(), source));
-    let duration = line.duration.0.filter(|_| line.shape() == Shape::Outcome);
+    let duration = line
+        .duration
+        .0
+        .filter(|_| line.record_type() == RecordType::Result);
     let duration = duration.map(|value| (DURATION.to_owned(), value.to_owned()));
     source.into_iter().chain(duration).collect()
 }
 
 /// Puts what only annals says over what the record says.
-fn overlay(line: &Line<'_>, entry: &mut Entry) {
+fn apply_extension(line: &Line<'_>, entry: &mut Entry) {
     let own = match &entry.body {
         Body::Message(message) => message.blocks.first().cloned(),
         _ => None,
     };
-    line.annex.overlay(entry);
+    line.annex.apply_to_entry(entry);
     let Body::Message(message) = &mut entry.body else {
         return;
     };
@@ -88,7 +95,7 @@ fn overlay(line: &Line<'_>, entry: &mut Entry) {
         .blocks
         .list()
         .into_iter()
-        .map(|raw| raw.0 == Some(SAME_TEXT));
+        .map(|raw| raw.0 == Some(SAME_TEXT_BLOCK));
     for (block, unsaid) in message.blocks.iter_mut().zip(unsaid) {
         if let (true, Some(own)) = (unsaid, &own) {
             block.clone_from(own);
@@ -97,40 +104,40 @@ fn overlay(line: &Line<'_>, entry: &mut Entry) {
 }
 
 fn body(
-    lines: &Lines,
+    lines: &LineDecoder,
     line: &Line<'_>,
     text: &str,
     span: Span,
     bad_usage: &mut Option<String>,
 ) -> Body {
-    let role = match line.shape() {
-        Shape::User | Shape::Outcome => Role::User,
-        Shape::Assistant | Shape::Call => Role::Assistant,
-        Shape::System => Role::System,
-        Shape::Unknown => {
+    let role = match line.record_type() {
+        RecordType::User | RecordType::Result => Role::User,
+        RecordType::Assistant | RecordType::Call => Role::Assistant,
+        RecordType::System => Role::System,
+        RecordType::Unknown => {
             return Body::Opaque {
                 kind: line.kind.owned().or_else(|| line.role.owned()),
                 flaw: None,
             };
         }
     };
-    let blocks = match line.shape() {
-        Shape::Call => vec![Block::ToolUse {
+    let blocks = match line.record_type() {
+        RecordType::Call => vec![Block::ToolUse {
             id: lines.made(line, span),
             name: line.tool.or_empty().to_owned(),
             input: line.arguments.0.unwrap_or("{}").to_owned(),
         }],
-        Shape::Outcome => vec![Block::ToolResult {
+        RecordType::Result => vec![Block::ToolResult {
             call: line.answered(),
             output: output(line),
             is_error: line.error.is_some(),
         }],
-        _ => said(text),
+        _ => message_blocks(text),
     };
     let mut message = Message::new(role, blocks);
-    match line.shape() {
-        Shape::User => message.human = line.content.prompt.is_some() && !line.content.results,
-        Shape::Assistant => {
+    match line.record_type() {
+        RecordType::User => message.human = line.content.prompt.is_some() && !line.content.results,
+        RecordType::Assistant => {
             (message.usage, *bad_usage) = line.tokens();
             message.model = line.model.owned();
             message.stop_reason = line.stop_reason();
@@ -141,8 +148,8 @@ fn body(
 }
 
 /// A message's parts. Of a reply that only called tools, the text is empty.
-fn said(text: &str) -> Vec<Block> {
-    let whole: Whole<'_> = serde_json::from_str(text).unwrap_or_default();
+fn message_blocks(text: &str) -> Vec<Block> {
+    let whole: FullLine<'_> = serde_json::from_str(text).unwrap_or_default();
     match whole.content.text().as_deref() {
         Some("") => Vec::new(),
         _ => blocks(whole.content),

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::json::{self, Raw, Text, object};
-use crate::layout::annex::Annex;
-use crate::layout::content::{Content, unnamed_answer, unnamed_call};
-use crate::layout::field::{self, Counts, Server, Split, timestamp};
+use crate::layout::content::{Content, unnamed_answer, unnamed_call_id};
+use crate::layout::extension::Extension;
+use crate::layout::usage_fields::{
+    self, CacheWriteFields, RawCounts, ServerToolFields, decode_time,
+};
 use crate::model::{AgentId, Artifact, SessionId, Span, Usage};
 
 use super::path;
@@ -29,7 +31,7 @@ object! {
         "error" => error: Raw<'a>,
         "toolCallId" => call: Text<'a>,
         "duration_ms" => duration: Raw<'a>,
-        "annals" => annex: Annex<'a>,
+        "annals" => annex: Extension<'a>,
     }
 }
 
@@ -57,18 +59,18 @@ object! {
         "cacheReadTokens" => read_camel: Raw<'a>,
         "cache_read_input_tokens" => read_model: Raw<'a>,
         "cacheReadInputTokens" => read_model_camel: Raw<'a>,
-        "cache_creation" => split: Split<'a>,
-        "server_tool_use" => server: Server<'a>,
+        "cache_creation" => split: CacheWriteFields<'a>,
+        "server_tool_use" => server: ServerToolFields<'a>,
     }
 }
 
 /// The shapes of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum RecordType {
     User,
     Assistant,
     Call,
-    Outcome,
+    Result,
     /// Instructions, and what else only annals writes: the design has no word for them.
     System,
     Unknown,
@@ -76,7 +78,7 @@ pub(super) enum Shape {
 
 /// Reads records. What it says of one depends on the record and on the file's day alone.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct LineDecoder {
     /// The folder that the file lies in.
     pub(super) folder: String,
     /// The file.
@@ -86,9 +88,9 @@ pub(super) struct Lines {
     model: Option<Arc<str>>,
 }
 
-impl Lines {
-    pub(super) fn of(artifact: &Artifact) -> Self {
-        Lines {
+impl LineDecoder {
+    pub(super) fn new(artifact: &Artifact) -> Self {
+        LineDecoder {
             folder: artifact.folder.clone().unwrap_or_default(),
             artifact: artifact.clone(),
             owner: artifact.agent.clone(),
@@ -103,10 +105,10 @@ impl Lines {
 
     /// The id of the call that a record makes; one without has a name made of the record's id.
     pub(super) fn made(&self, line: &Line<'_>, span: Span) -> String {
-        match (line.call.get(), line.annex.id.filled()) {
+        match (line.call.get(), line.annex.id.non_empty()) {
             (Some(call), _) => call.to_owned(),
-            (None, Some(id)) => unnamed_call(id, 0),
-            (None, None) => unnamed_call(&self.id_at(span), 0),
+            (None, Some(id)) => unnamed_call_id(id, 0),
+            (None, None) => unnamed_call_id(&self.id_at(span), 0),
         }
     }
 
@@ -114,8 +116,8 @@ impl Lines {
     /// file's own if it is a prompt.
     pub(super) fn session<'l>(&'l self, line: &'l Line<'_>) -> Option<&'l str> {
         let own = self.artifact.session.as_ref().map(SessionId::as_str);
-        let own = own.filter(|_| line.shape() == Shape::User);
-        line.metadata.session.filled().or(own)
+        let own = own.filter(|_| line.record_type() == RecordType::User);
+        line.metadata.session.non_empty().or(own)
     }
 
     /// Whose a record is: that of the name under which it was logged.
@@ -142,19 +144,19 @@ impl Lines {
 }
 
 impl Line<'_> {
-    pub(super) fn shape(&self) -> Shape {
-        match self.kind.filled().unwrap_or(self.role.or_empty()) {
-            "user" => Shape::User,
-            "assistant" => Shape::Assistant,
-            "tool_call" => Shape::Call,
-            "tool_result" => Shape::Outcome,
-            "system" => Shape::System,
-            _ => Shape::Unknown,
+    pub(super) fn record_type(&self) -> RecordType {
+        match self.kind.non_empty().unwrap_or(self.role.or_empty()) {
+            "user" => RecordType::User,
+            "assistant" => RecordType::Assistant,
+            "tool_call" => RecordType::Call,
+            "tool_result" => RecordType::Result,
+            "system" => RecordType::System,
+            _ => RecordType::Unknown,
         }
     }
 
     pub(super) fn time(&self) -> Option<Timestamp> {
-        timestamp(self.timestamp)
+        decode_time(self.timestamp)
     }
 
     pub(super) fn stop_reason(&self) -> Option<String> {
@@ -171,22 +173,22 @@ impl Line<'_> {
 
     /// The tokens of a reply in whichever names, and what is wrong with them.
     pub(super) fn tokens(&self) -> (Option<Usage>, Option<String>) {
-        field::tokens(self.usage, |tokens: Tokens<'_>| Counts {
-            input: either(&[
+        usage_fields::decode_counts(self.usage, |tokens: Tokens<'_>| RawCounts {
+            input: first_present(&[
                 ("input_tokens", tokens.input),
                 ("inputTokens", tokens.input_camel),
             ]),
-            output: either(&[
+            output: first_present(&[
                 ("output_tokens", tokens.output),
                 ("outputTokens", tokens.output_camel),
             ]),
-            cache_read: either(&[
+            cache_read: first_present(&[
                 ("cache_read_tokens", tokens.read),
                 ("cacheReadTokens", tokens.read_camel),
                 ("cache_read_input_tokens", tokens.read_model),
                 ("cacheReadInputTokens", tokens.read_model_camel),
             ]),
-            cache_write: either(&[
+            cache_write: first_present(&[
                 ("cache_creation_tokens", tokens.write),
                 ("cacheCreationTokens", tokens.write_camel),
                 ("cache_creation_input_tokens", tokens.write_model),
@@ -199,23 +201,23 @@ impl Line<'_> {
 }
 
 /// The first of some members that is there.
-fn either<'a>(members: &[(&'a str, Raw<'a>)]) -> (&'a str, Raw<'a>) {
+fn first_present<'a>(members: &[(&'a str, Raw<'a>)]) -> (&'a str, Raw<'a>) {
     let mut there = members.iter().filter(|(_, raw)| raw.is_some());
     there.next().copied().unwrap_or_default()
 }
 
 /// Tells a record from an object that is only a part of one.
 pub(super) fn is_record(object: &str) -> bool {
-    let is = |line: Line<'_>| match line.shape() {
-        Shape::Unknown => line
+    let is = |line: Line<'_>| match line.record_type() {
+        RecordType::Unknown => line
             .kind
-            .filled()
-            .and(line.metadata.session.filled())
+            .non_empty()
+            .and(line.metadata.session.non_empty())
             .is_some(),
         _ => line.timestamp.is_some(),
     };
     match serde_json::from_str(object) {
         Ok(line) => is(line),
-        Err(_) => serde_json::from_str(&json::mend(object)).is_ok_and(is),
+        Err(_) => serde_json::from_str(&json::sanitize(object)).is_ok_and(is),
     }
 }

@@ -40,20 +40,20 @@
 //! and what a sub-agent is for, told apart by `annals.kind`.
 
 mod decode;
-mod form;
 mod line;
 mod outline;
-mod part;
+mod output;
 mod path;
+mod split;
 mod write;
 
 use std::path::{Path, PathBuf};
 
 use crate::model::{Artifact, ArtifactKind, FlawKind};
 
-use super::remark::Remarks;
-use super::todos::Todos;
-use super::untold::{Objects, Untold};
+use super::annotations::AnnotationDecoder;
+use super::opaque::{ObjectDecoder, OpaqueDecoder};
+use super::todos::TodosDecoder;
 use super::{Decoder, Env, Layout, Writer};
 
 /// The layout of the orchestrator.
@@ -70,20 +70,20 @@ impl Layout for Orchestrator {
         home.map(|home| home.join(".config/claude")).collect()
     }
 
-    fn recognises(&self, names: &[&str]) -> bool {
+    fn matches_root(&self, names: &[&str]) -> bool {
         // What lies in it tells this layout from Claude Code's.
         names.contains(&"projects")
     }
 
-    fn enters(&self, dir: &Path) -> bool {
-        path::enters(dir)
+    fn may_hold_files(&self, dir: &Path) -> bool {
+        path::may_hold_files(dir)
     }
 
-    fn fault(&self, _: &Artifact, _: &str, record: &str) -> Option<(FlawKind, String)> {
+    fn record_fault(&self, _: &Artifact, _: &str, record: &str) -> Option<(FlawKind, String)> {
         // Other types are reported as that.
-        let why = form::check(record)
+        let why = output::check_record(record)
             .err()
-            .filter(|_| form::is_known(record))?;
+            .filter(|_| output::is_known(record))?;
         Some((FlawKind::UnfitRecord, why))
     }
 
@@ -95,27 +95,27 @@ impl Layout for Orchestrator {
         path::classify(path)
     }
 
-    fn place(&self, artifact: &Artifact) -> PathBuf {
-        path::place(artifact)
+    fn path_for(&self, artifact: &Artifact) -> PathBuf {
+        path::path_for(artifact)
     }
 
     fn folder(&self, directory: &str) -> Option<String> {
-        Some(path::hash(directory))
+        Some(path::folder_hash(directory))
     }
 
     fn spelled_directory(&self, directory: &str) -> Option<String> {
         Some(path::normalized(directory))
     }
 
-    fn log_named(&self, text: &str) -> Option<Artifact> {
-        path::named(text)
+    fn log_from_name(&self, text: &str) -> Option<Artifact> {
+        path::log_from_name(text)
     }
 
     fn log_name_fault(&self, text: &str) -> Option<String> {
         path::name_fault(text)
     }
 
-    fn keep_days(&self) -> Option<u64> {
+    fn retention_days(&self) -> Option<u64> {
         Some(30)
     }
 
@@ -133,11 +133,11 @@ impl Layout for Orchestrator {
 
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
         match artifact.kind {
-            kind if kind.is_conversation() => Box::new(line::Lines::of(artifact)),
-            ArtifactKind::Notes => Box::new(Remarks),
-            ArtifactKind::Todos => Box::new(Todos),
-            ArtifactKind::Companion => Box::new(Objects),
-            _ => Box::new(Untold),
+            kind if kind.is_conversation() => Box::new(line::LineDecoder::new(artifact)),
+            ArtifactKind::Notes => Box::new(AnnotationDecoder),
+            ArtifactKind::Todos => Box::new(TodosDecoder),
+            ArtifactKind::Companion => Box::new(ObjectDecoder),
+            _ => Box::new(OpaqueDecoder),
         }
     }
 

@@ -5,20 +5,20 @@ use std::path::{Path, PathBuf};
 use jiff::civil::Date;
 use sha2::{Digest, Sha256};
 
-use crate::layout::{AGENT, ORIGIN, parts};
+use crate::layout::{AGENT_SEPARATOR, ORIGIN_FILE, path_parts};
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
 
 /// How many characters of a digest name a folder.
-const HASH: usize = 20;
+const HASH_LEN: usize = 20;
 
-const COMPANION: &str = ".annals";
+const COMPANION_SUFFIX: &str = ".annals";
 // Not `.jsonl`: the document's clean-up removes each old file of that ending, and its parser reads it.
-const NOTES: &str = ".notes.annals";
-const ORIGIN_OF: &str = ".origin.annals";
-const TODOS: &str = ".todos.json";
+const NOTES_SUFFIX: &str = ".notes.annals";
+const ORIGIN_SUFFIX: &str = ".origin.annals";
+const TODOS_SUFFIX: &str = ".todos.json";
 
-pub(super) fn enters(dir: &Path) -> bool {
-    match *parts(dir).unwrap_or_default().as_slice() {
+pub(super) fn may_hold_files(dir: &Path) -> bool {
+    match *path_parts(dir).unwrap_or_default().as_slice() {
         ["projects"] => true,
         ["projects", folder] => is_hash(folder),
         _ => false,
@@ -26,10 +26,10 @@ pub(super) fn enters(dir: &Path) -> bool {
 }
 
 pub(super) fn classify(path: &Path) -> Option<Artifact> {
-    match *parts(path)?.as_slice() {
-        [ORIGIN] => Some(Artifact::of(ArtifactKind::Origin)),
+    match *path_parts(path)?.as_slice() {
+        [ORIGIN_FILE] => Some(Artifact::new(ArtifactKind::Origin)),
         ["projects", folder, file] if is_hash(folder) => {
-            let mut artifact = in_project(folder, file)?;
+            let mut artifact = classify_in_project(folder, file)?;
             artifact.folder = Some(folder.to_owned());
             Some(artifact)
         }
@@ -37,42 +37,42 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
     }
 }
 
-fn in_project(folder: &str, file: &str) -> Option<Artifact> {
+fn classify_in_project(folder: &str, file: &str) -> Option<Artifact> {
     use ArtifactKind as K;
     if let Some(day) = file.strip_suffix(".jsonl").and_then(date) {
-        return Some(daily(folder, day));
+        return Some(day_log(folder, day));
     }
-    if let Some(day) = file.strip_suffix(COMPANION).and_then(date) {
-        return Some(companion(&daily(folder, day)));
+    if let Some(day) = file.strip_suffix(COMPANION_SUFFIX).and_then(date) {
+        return Some(companion(&day_log(folder, day)));
     }
-    let (kind, session, agent) = if let Some(name) = file.strip_suffix(TODOS) {
+    let (kind, session, agent) = if let Some(name) = file.strip_suffix(TODOS_SUFFIX) {
         let (session, agent) = owner(name);
         // The main agent is named like its session.
         (K::Todos, session, Some(agent.unwrap_or(session)))
-    } else if let Some(name) = file.strip_suffix(NOTES) {
+    } else if let Some(name) = file.strip_suffix(NOTES_SUFFIX) {
         let (session, agent) = owner(name);
         (K::Notes, session, agent)
     } else {
-        let name = file.strip_suffix(ORIGIN_OF)?;
+        let name = file.strip_suffix(ORIGIN_SUFFIX)?;
         (K::Origin, name, None)
     };
     let artifact = Artifact {
         session: Some(SessionId::new(session).ok()?),
         agent: agent.map(AgentId::new).transpose().ok()?,
-        ..Artifact::of(kind)
+        ..Artifact::new(kind)
     };
     // A sub-agent named like its session could not be told from the main agent.
-    (place(&artifact).file_name()? == file).then_some(artifact)
+    (path_for(&artifact).file_name()? == file).then_some(artifact)
 }
 
-pub(super) fn place(artifact: &Artifact) -> PathBuf {
+pub(super) fn path_for(artifact: &Artifact) -> PathBuf {
     use ArtifactKind as K;
     let session = artifact.session.as_ref().map_or("", SessionId::as_str);
     let agent = artifact.agent.as_ref().map(AgentId::as_str);
     let mut path = PathBuf::from("projects");
     path.extend(&artifact.folder);
     let owner = match agent.filter(|agent| *agent != session) {
-        Some(agent) => logged_as(session, agent),
+        Some(agent) => agent_session_name(session, agent),
         None => session.to_owned(),
     };
     match artifact.kind {
@@ -81,36 +81,39 @@ pub(super) fn place(artifact: &Artifact) -> PathBuf {
             None => PathBuf::new(),
         },
         K::Companion => match day(session) {
-            Some(day) => path.join(format!("{day}{COMPANION}")),
+            Some(day) => path.join(format!("{day}{COMPANION_SUFFIX}")),
             None => PathBuf::new(),
         },
-        K::Notes => path.join(owner + NOTES),
-        K::Todos => path.join(owner + TODOS),
-        K::Origin if artifact.session.is_some() => path.join(format!("{session}{ORIGIN_OF}")),
-        K::Origin => ORIGIN.into(),
+        K::Notes => path.join(owner + NOTES_SUFFIX),
+        K::Todos => path.join(owner + TODOS_SUFFIX),
+        K::Origin if artifact.session.is_some() => path.join(format!("{session}{ORIGIN_SUFFIX}")),
+        K::Origin => ORIGIN_FILE.into(),
         // The layout has no such files.
         _ => PathBuf::new(),
     }
 }
 
 /// The log of a day.
-pub(super) fn daily(folder: &str, day: Date) -> Artifact {
+pub(super) fn day_log(folder: &str, day: Date) -> Artifact {
     Artifact {
         folder: Some(folder.to_owned()),
         session: SessionId::new(&format!("{day}-{folder}")).ok(),
-        ..Artifact::of(ArtifactKind::SharedLog)
+        ..Artifact::new(ArtifactKind::SharedLog)
     }
 }
 
-/// The log that is named by its own session, `DAY-HASH`, or by a directory and a day, `DIRECTORY/DAY`.
-pub(super) fn named(text: &str) -> Option<Artifact> {
+/// The log that is named by its own session, `DAY-HASH_LEN`, or by a directory and a day, `DIRECTORY/DAY`.
+pub(super) fn log_from_name(text: &str) -> Option<Artifact> {
     if let Some((directory, day)) = text.rsplit_once('/') {
         let absolute = directory.starts_with('/');
-        return Some(daily(&hash(directory), date(day).filter(|_| absolute)?));
+        return Some(day_log(
+            &folder_hash(directory),
+            date(day).filter(|_| absolute)?,
+        ));
     }
     let day = day(text)?;
     let folder = text.get(10..)?.strip_prefix('-')?;
-    is_hash(folder).then(|| daily(folder, day))
+    is_hash(folder).then(|| day_log(folder, day))
 }
 
 /// Why a text that looks like a directory and a day names no log.
@@ -152,13 +155,13 @@ pub(super) fn id_at(log: &Artifact, offset: u64) -> String {
 }
 
 /// The name under which a sub-agent logs.
-pub(super) fn logged_as(session: &str, agent: &str) -> String {
-    format!("{session}{AGENT}{agent}")
+pub(super) fn agent_session_name(session: &str, agent: &str) -> String {
+    format!("{session}{AGENT_SEPARATOR}{agent}")
 }
 
 /// A session, and the sub-agent of it, by the name under which a record was logged.
 pub(super) fn owner(name: &str) -> (&str, Option<&str>) {
-    let parts = name.rsplit_once(AGENT);
+    let parts = name.rsplit_once(AGENT_SEPARATOR);
     let parts = parts
         .filter(|(session, agent)| SessionId::new(session).is_ok() && AgentId::new(agent).is_ok());
     parts.map_or((name, None), |(session, agent)| (session, Some(agent)))
@@ -172,7 +175,7 @@ fn date(text: &str) -> Option<Date> {
 
 fn is_hash(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    name.len() == HASH && name.bytes().all(fits)
+    name.len() == HASH_LEN && name.bytes().all(fits)
 }
 
 /// An absolute directory as Python's `os.path.abspath` spells it: without `.`, `..` and needless slashes,
@@ -201,12 +204,12 @@ pub(super) fn normalized(directory: &str) -> String {
 
 /// Names the folder of a working directory: the beginning of the SHA-256 of its normalized path in
 /// base64url.
-pub(super) fn hash(directory: &str) -> String {
+pub(super) fn folder_hash(directory: &str) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let digest = Sha256::digest(normalized(directory).as_bytes());
-    let mut name = String::with_capacity(HASH);
+    let mut name = String::with_capacity(HASH_LEN);
     // Three bytes are four digits, so that no part of a byte is left over.
-    for bytes in digest.chunks_exact(3).take(HASH / 4) {
+    for bytes in digest.chunks_exact(3).take(HASH_LEN / 4) {
         let bits = bytes
             .iter()
             .fold(0, |bits, byte| bits << 8 | usize::from(*byte));
@@ -225,13 +228,13 @@ mod tests {
     const FOLDER: &str = "v_FXjHoCS5zUJmfyn-5v";
 
     #[test]
-    fn folders_are_named_by_a_digest() {
+    fn folder_hash_matches_known_digests() {
         for (directory, name) in [
             ("/Users/nick/projects/my-app", FOLDER),
             ("", "47DEQpj8HBSa-_TImW-5"),
             ("/home/dev/é", "kMYaU055JaGamSP4J7Sn"),
         ] {
-            assert_eq!(hash(directory), name, "{directory}");
+            assert_eq!(folder_hash(directory), name, "{directory}");
         }
     }
 
@@ -254,13 +257,13 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(normalized(directory), spelling, "{directory}");
-            assert_eq!(hash(directory), hash(spelling), "{directory}");
+            assert_eq!(folder_hash(directory), folder_hash(spelling), "{directory}");
         }
     }
 
     #[test]
-    fn a_log_is_named_by_its_session_or_by_a_directory_and_a_day() {
-        let log = daily(FOLDER, "2025-11-16".parse().unwrap());
+    fn log_is_found_by_session_or_by_directory_and_day() {
+        let log = day_log(FOLDER, "2025-11-16".parse().unwrap());
         for text in [
             "2025-11-16-v_FXjHoCS5zUJmfyn-5v",
             "/Users/nick/projects/my-app/2025-11-16",
@@ -268,7 +271,7 @@ mod tests {
             "/Users/nick//projects/./my-app/2025-11-16",
             "/Users/nick/other/../projects/my-app/2025-11-16",
         ] {
-            assert_eq!(named(text).as_ref(), Some(&log), "{text}");
+            assert_eq!(log_from_name(text).as_ref(), Some(&log), "{text}");
         }
         for text in [
             "2025-11-16",
@@ -279,7 +282,7 @@ mod tests {
             "/Users/nick/projects/my-app",
             "",
         ] {
-            assert_eq!(named(text), None, "{text}");
+            assert_eq!(log_from_name(text), None, "{text}");
         }
     }
 
@@ -301,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_and_its_meaning_are_inverses() {
+    fn classify_and_path_for_are_inverses() {
         use ArtifactKind as K;
         for (kind, file, session, agent) in [
             (
@@ -332,19 +335,19 @@ mod tests {
                 Some(session)
             );
             assert_eq!(artifact.agent.as_ref().map(AgentId::as_str), agent);
-            assert_eq!(place(&artifact), Path::new(&path));
-            assert!(enters(Path::new(&format!("projects/{FOLDER}"))));
+            assert_eq!(path_for(&artifact), Path::new(&path));
+            assert!(may_hold_files(Path::new(&format!("projects/{FOLDER}"))));
         }
-        let whole = classify(Path::new(ORIGIN)).unwrap();
+        let whole = classify(Path::new(ORIGIN_FILE)).unwrap();
         assert_eq!(
-            (whole.session.as_ref(), place(&whole)),
-            (None, ORIGIN.into())
+            (whole.session.as_ref(), path_for(&whole)),
+            (None, ORIGIN_FILE.into())
         );
     }
 
     /// Whatever a file is called, its meaning leads back to it or it has none.
     #[test]
-    fn tempting_names_are_placed_where_they_lie() {
+    fn classified_odd_names_map_back_to_their_path() {
         let long = "n".repeat(129);
         let names = [
             "",
@@ -374,21 +377,31 @@ mod tests {
         ];
         let mut meant = 0;
         for name in names {
-            for ending in [".jsonl", COMPANION, NOTES, TODOS, ORIGIN_OF] {
+            for ending in [
+                ".jsonl",
+                COMPANION_SUFFIX,
+                NOTES_SUFFIX,
+                TODOS_SUFFIX,
+                ORIGIN_SUFFIX,
+            ] {
                 let path = PathBuf::from(format!("projects/{FOLDER}/{name}{ending}"));
                 let Some(artifact) = classify(&path) else {
                     continue;
                 };
                 meant += 1;
-                assert_eq!(place(&artifact), path);
-                assert_eq!(parts(&path).map(|parts| parts.len()), Some(3), "{path:?}");
+                assert_eq!(path_for(&artifact), path);
+                assert_eq!(
+                    path_parts(&path).map(|parts| parts.len()),
+                    Some(3),
+                    "{path:?}"
+                );
             }
         }
         assert!(meant > 20, "{meant}");
     }
 
     #[test]
-    fn foreign_files_have_no_meaning() {
+    fn classify_ignores_foreign_files() {
         for file in [
             "8c549c46-16ca-47dd-b731-f4c264becc53.jsonl",
             "2026-11-31.jsonl",
@@ -424,7 +437,7 @@ mod tests {
         ] {
             assert_eq!(classify(Path::new(path)), None, "{path}");
         }
-        assert!(!enters(Path::new("projects/-home-dev")));
-        assert!(!enters(Path::new("todos")));
+        assert!(!may_hold_files(Path::new("projects/-home-dev")));
+        assert!(!may_hold_files(Path::new("todos")));
     }
 }

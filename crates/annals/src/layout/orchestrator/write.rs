@@ -19,34 +19,35 @@ use jiff::Timestamp;
 
 use crate::error::{Error, Result};
 use crate::json;
-use crate::layout::annex::Words;
-use crate::layout::content::{CALL_OF, GivenBlocks, is_client_text, one_line, raw};
-use crate::layout::copied;
-use crate::layout::field::{USAGE, spell_time, usage_json};
+use crate::layout::content::{GivenBlocks, UNNAMED_CALL_PREFIX, is_client_text, one_line, raw};
+use crate::layout::extension::ExtensionOut;
+use crate::layout::fork_origin;
+use crate::layout::usage_fields::{USAGE_MEMBER, format_time, usage_json};
 use crate::layout::{
-    Change, Edit, Graft, Head, NewSession, Parent, Plan, Spawn, Stamp, Writer, remark,
+    AppendState, Change, Edit, EditPlan, ForkEdit, ForkParent, NewSession, PlanContext, Spawn,
+    Writer, annotations,
 };
 use crate::model::{
-    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Key, Message, Role, SessionId,
-    Todo, Usage,
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, EntryKey, Message, Role,
+    SessionId, Todo, Usage,
 };
 
 use super::decode::{DURATION, METADATA, SOURCE};
-use super::form::{self, Metadata, SOURCES, STOP_REASONS, Spent, Written};
 use super::line::Line;
-use super::part::{called, encode, later, parts, parts_json, texts};
+use super::output::{self, MetadataOut, RecordOut, SOURCES, STOP_REASONS, TokensOut};
+use super::split::{encode, parts_json, split_message, texts, time_after, tool_of_call};
 use super::{Orchestrator, path};
 
 impl Writer for Orchestrator {
-    fn session(&self, new: &NewSession, stamp: &mut Stamp<'_>) -> Result<Artifact> {
+    fn new_session_log(&self, new: &NewSession, stamp: &mut PlanContext<'_>) -> Result<Artifact> {
         // The name of a log's own session says which log that is.
-        if let Some(log) = path::named(new.id.as_str()) {
+        if let Some(log) = path::log_from_name(new.id.as_str()) {
             return Ok(log);
         }
         let absolute = new.cwd.starts_with('/') || new.cwd.contains(":\\");
-        let folder = match new.beside.as_ref().and_then(|log| log.folder.clone()) {
+        let folder = match new.copied_from.as_ref().and_then(|log| log.folder.clone()) {
             Some(folder) => folder,
-            None if absolute => path::hash(&new.cwd),
+            None if absolute => path::folder_hash(&new.cwd),
             None => {
                 let why = format!("`{}` is not an absolute path", new.cwd);
                 return Err(Error::refused(why));
@@ -57,10 +58,10 @@ impl Writer for Orchestrator {
                 "a session must not be named like a sub-agent",
             ));
         }
-        Ok(today(&folder, stamp))
+        Ok(today_log(&folder, stamp))
     }
 
-    fn agent(&self, head: &Head, agent: &AgentId) -> Result<Artifact> {
+    fn new_agent_log(&self, head: &AppendState, agent: &AgentId) -> Result<Artifact> {
         let session = head.session.as_str();
         if agent.as_str() == session {
             return Err(Error::refused(
@@ -68,20 +69,24 @@ impl Writer for Orchestrator {
             ));
         }
         // It must be a name that a session can have.
-        SessionId::new(&path::logged_as(session, agent.as_str()))?;
+        SessionId::new(&path::agent_session_name(session, agent.as_str()))?;
         Ok(Artifact {
             agent: Some(agent.clone()),
             ..head.log.clone()
         })
     }
 
-    fn members(&self) -> &'static [&'static str] {
-        &[SOURCE, DURATION, METADATA, USAGE]
+    fn draft_members(&self) -> &'static [&'static str] {
+        &[SOURCE, DURATION, METADATA, USAGE_MEMBER]
     }
 
-    fn complete<'d>(&self, head: &Head, drafts: &'d [Draft]) -> Result<Cow<'d, [Draft]>> {
+    fn complete_drafts<'d>(
+        &self,
+        head: &AppendState,
+        drafts: &'d [Draft],
+    ) -> Result<Cow<'d, [Draft]>> {
         let mut drafts = Cow::Borrowed(drafts);
-        let named = |model: &String| form::can_have_price(model);
+        let named = |model: &String| output::can_have_price(model);
         let mut known = head.model.clone().filter(named);
         for at in 0..drafts.len() {
             let Some(Body::Message(message)) = drafts.get(at).map(|draft| &draft.body) else {
@@ -108,14 +113,14 @@ impl Writer for Orchestrator {
         Ok(drafts)
     }
 
-    fn fits(&self, _: &Head, record: &str) -> std::result::Result<(), String> {
-        form::check(record)
+    fn check_record(&self, _: &AppendState, record: &str) -> std::result::Result<(), String> {
+        output::check_record(record)
     }
 
-    fn part(&self, record: &[u8]) -> Result<(Vec<u8>, Option<String>)> {
+    fn split_record(&self, record: &[u8]) -> Result<(Vec<u8>, Option<String>)> {
         let no_object = || Error::refused("a record must be a JSON object");
         if let Ok(text) = std::str::from_utf8(record) {
-            return form::part(text).ok_or_else(no_object);
+            return output::split_record(text).ok_or_else(no_object);
         }
         // Bytes that are no text stay what they are: each stands for one character meanwhile.
         let text: String = record.iter().copied().map(char::from).collect();
@@ -123,29 +128,34 @@ impl Writer for Orchestrator {
             let bytes = text.chars().filter_map(|c| u8::try_from(c).ok());
             bytes.collect()
         };
-        let (line, beside) = form::part(&text).ok_or_else(no_object)?;
+        let (line, beside) = output::split_record(&text).ok_or_else(no_object)?;
         let line = bytes(&String::from_utf8_lossy(&line));
         let beside = beside.map(|text| String::from_utf8_lossy(&bytes(&text)).into_owned());
         Ok((line, beside))
     }
 
-    fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan> {
+    fn plan(
+        &self,
+        head: &AppendState,
+        change: &Change,
+        stamp: &mut PlanContext<'_>,
+    ) -> Result<EditPlan> {
         let session = head.session.as_str();
         let name = match &head.agent {
-            Some(agent) => path::logged_as(session, agent.as_str()),
+            Some(agent) => path::agent_session_name(session, agent.as_str()),
             None => session.to_owned(),
         };
-        let mut pen = Pen {
+        let mut pen = RecordBuilder {
             head,
             name,
             stamp,
             lines: Vec::new(),
             end: head.end,
-            follows: head.follows,
-            plan: Plan::default(),
-            last: head.last.clone(),
+            last_record_is_own: head.last_record_is_own,
+            plan: EditPlan::default(),
+            last_message: head.last_message.clone(),
             time: head.time,
-            replies: head.replies.clone(),
+            recent_responses: head.recent_responses.clone(),
         };
         match change {
             Change::Begin => pen.begin()?,
@@ -168,24 +178,24 @@ impl Writer for Orchestrator {
         true
     }
 
-    fn fitting(&self, id: &str) -> String {
+    fn valid_id(&self, id: &str) -> String {
         match path::owner(id) {
             (_, None) => id.to_owned(),
             // It would be taken for a sub-agent's.
-            (_, Some(_)) => Key::of(id).made_uuid(),
+            (_, Some(_)) => EntryKey::from_text(id).derived_uuid(),
         }
     }
 
-    fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Result<Vec<u8>> {
+    fn copy_record(&self, record: &[u8], graft: &ForkEdit<'_>) -> Result<Vec<u8>> {
         let unreadable = || Error::refused(format!("`{}` cannot be copied: not JSON", graft.id));
         let text = String::from_utf8_lossy(record);
-        let mended = json::mend(&text);
+        let mended = json::sanitize(&text);
         let line: Line<'_> = serde_json::from_str(&mended).map_err(|_| unreadable())?;
         let origin = format!(
             r#"{{"sessionId":{},"id":{}{}}}"#,
             json::quote(graft.from.as_str()),
             json::quote(graft.id.as_str()),
-            copied::time_of_origin(
+            fork_origin::origin_time_member(
                 "timestamp",
                 line.timestamp,
                 line.metadata.forked_from,
@@ -198,20 +208,20 @@ impl Writer for Orchestrator {
         let id = json::quote(graft.id.as_str());
         let mut words = vec![("id", id.as_str())];
         let parent = match graft.parent {
-            Parent::Entry(parent) => json::quote(parent.as_str()),
-            Parent::None | Parent::Keep => "null".to_owned(),
+            ForkParent::Entry(parent) => json::quote(parent.as_str()),
+            ForkParent::None | ForkParent::Keep => "null".to_owned(),
         };
         // Without one it hangs from the record before, which is right in a copy.
-        if line.annex.parent.0.is_some() && graft.parent != Parent::Keep {
+        if line.annex.parent.0.is_some() && graft.parent != ForkParent::Keep {
             words.push(("parent", &parent));
         }
         if line.annex.sidechain.0 {
             words.extend([("sidechain", "false"), ("agent", "null")]);
         }
-        let copy = json::set_within(record, "metadata", &metadata);
-        let copy = copy.and_then(|copy| json::set_within(&copy, "annals", &words));
+        let copy = json::set_nested_members(record, "metadata", &metadata);
+        let copy = copy.and_then(|copy| json::set_nested_members(&copy, "annals", &words));
         let copy = copy.ok_or_else(unreadable)?;
-        let Some(time) = graft.time.map(|time| json::quote(&spell_time(time))) else {
+        let Some(time) = graft.time.map(|time| json::quote(&format_time(time))) else {
             return Ok(copy);
         };
         json::set_members(&copy, &[("timestamp", &time)]).ok_or_else(unreadable)
@@ -219,28 +229,28 @@ impl Writer for Orchestrator {
 }
 
 /// The log of the day that it is in the writer's zone.
-fn today(folder: &str, stamp: &Stamp<'_>) -> Artifact {
-    path::daily(folder, stamp.now.to_zoned(stamp.zone.clone()).date())
+fn today_log(folder: &str, stamp: &PlanContext<'_>) -> Artifact {
+    path::day_log(folder, stamp.now.to_zoned(stamp.zone.clone()).date())
 }
 
 /// Writes the records of one change.
-struct Pen<'a, 'b> {
-    head: &'a Head,
+struct RecordBuilder<'a, 'b> {
+    head: &'a AppendState,
     /// The name under which the agent logs.
     name: String,
-    stamp: &'a mut Stamp<'b>,
+    stamp: &'a mut PlanContext<'b>,
     lines: Vec<Vec<u8>>,
     /// Where the next record will stand.
     end: u64,
     /// The record before it is of the same session.
-    follows: bool,
-    plan: Plan,
+    last_record_is_own: bool,
+    plan: EditPlan,
     /// The last message so far: what a record hangs from that says nothing else.
-    last: Option<EntryId>,
+    last_message: Option<EntryId>,
     /// The time of the newest record so far.
     time: Option<Timestamp>,
     /// The newest responses and their tokens so far.
-    replies: Vec<(String, Usage)>,
+    recent_responses: Vec<(String, Usage)>,
 }
 
 /// The members of a draft that only this layout knows.
@@ -254,7 +264,7 @@ struct MemberValues<'a> {
 
 impl<'a> MemberValues<'a> {
     /// Checks the members of a message to `session`. What has no place in its records is refused.
-    fn of(draft: &'a Draft, message: &Message, session: &str) -> Result<Self> {
+    fn new(draft: &'a Draft, message: &Message, session: &str) -> Result<Self> {
         let results = message.blocks.iter();
         let results = results.filter(|block| matches!(block, Block::ToolResult { .. }));
         let results = results.count();
@@ -264,7 +274,7 @@ impl<'a> MemberValues<'a> {
             match name.as_str() {
                 SOURCE => values.set_source(name, json, prompt)?,
                 METADATA => values.set_metadata(json, prompt, session)?,
-                USAGE => values.terms = Some(json),
+                USAGE_MEMBER => values.terms = Some(json),
                 _ => {
                     let number = json.parse::<f64>().ok();
                     match number.filter(|number| *number >= 0.0) {
@@ -284,7 +294,7 @@ impl<'a> MemberValues<'a> {
     }
 
     fn set_source(&mut self, name: &str, json: &str, prompt: bool) -> Result<()> {
-        let text = json::string(json).map(|text| text.into_owned());
+        let text = json::decode_string(json).map(|text| text.into_owned());
         let text = text.filter(|text| SOURCES.contains(&text.as_str()));
         let why = match (&text, &self.source) {
             (None, _) => "it must be \"cli\", \"api\" or \"agent\"",
@@ -306,7 +316,7 @@ impl<'a> MemberValues<'a> {
             let value = value.0.unwrap_or("null");
             match &**name {
                 "source" => self.set_source("metadata.source", value, prompt)?,
-                "sessionId" if json::string(value).as_deref() == Some(session) => {}
+                "sessionId" if json::decode_string(value).as_deref() == Some(session) => {}
                 "sessionId" => {
                     let why = format!("the message goes to the session {session}");
                     return Err(bad_member("metadata.sessionId", &why));
@@ -333,7 +343,7 @@ fn needs_model(message: &Message) -> bool {
 }
 
 /// What annals must say of a record, if it is anything.
-fn words_or_none(words: Words<'_>) -> Option<Words<'_>> {
+fn non_empty_extension(words: ExtensionOut<'_>) -> Option<ExtensionOut<'_>> {
     let says = serde_json::to_string(&words).is_ok_and(|json| json != "{}");
     says.then_some(words)
 }
@@ -344,18 +354,18 @@ fn text(line: Vec<u8>) -> Result<String> {
 
 /// The tokens that a message tells.
 #[derive(Clone, Copy)]
-struct Told {
+struct ResponseUsage {
     /// What was not told before.
-    fresh: Usage,
+    added: Usage,
     /// All of them, where some were.
-    all: Option<Usage>,
+    total: Option<Usage>,
 }
 
-impl Pen<'_, '_> {
-    fn finish(mut self) -> Plan {
+impl RecordBuilder<'_, '_> {
+    fn finish(mut self) -> EditPlan {
         if !self.lines.is_empty() {
             let lines = std::mem::take(&mut self.lines);
-            let path = path::place(&self.head.log);
+            let path = path::path_for(&self.head.log);
             self.plan.edits.insert(0, Edit::Append { path, lines });
         }
         self.plan
@@ -363,7 +373,7 @@ impl Pen<'_, '_> {
 
     fn begin(&mut self) -> Result<()> {
         let head = self.head;
-        let time = self.tick(None);
+        let time = self.next_time(None);
         let mut line = self.common("session", time);
         line.metadata.session = Some(&self.name);
         line.metadata.cwd = head.cwd.as_deref();
@@ -379,9 +389,9 @@ impl Pen<'_, '_> {
 
     /// Adds a record.
     fn push(&mut self, record: Vec<u8>) -> Result<()> {
-        let (line, _) = Orchestrator.part(&record)?;
+        let (line, _) = Orchestrator.split_record(&record)?;
         self.end += line.len() as u64 + 1;
-        self.follows = true;
+        self.last_record_is_own = true;
         self.lines.push(record);
         Ok(())
     }
@@ -401,19 +411,19 @@ impl Pen<'_, '_> {
         match &draft.body {
             Body::Message(message) => self.message(message, draft, before),
             Body::Compaction { text } => {
-                let words = Words {
+                let words = ExtensionOut {
                     kind: Some("compaction"),
                     text: Some(text),
-                    ..Words::default()
+                    ..ExtensionOut::default()
                 };
                 self.system(text, words, draft, true)
             }
             Body::System { subtype, text } => {
-                let words = Words {
+                let words = ExtensionOut {
                     kind: Some("system"),
                     subtype: Some(subtype),
                     text: Some(text),
-                    ..Words::default()
+                    ..ExtensionOut::default()
                 };
                 self.system(text, words, draft, true)
             }
@@ -422,18 +432,18 @@ impl Pen<'_, '_> {
                 description,
                 call,
             } => {
-                let words = Words {
+                let words = ExtensionOut {
                     kind: Some("agent"),
                     subtype: kind.as_deref(),
                     description: description.as_deref(),
                     call: call.as_deref(),
-                    ..Words::default()
+                    ..ExtensionOut::default()
                 };
                 let text = description.as_deref().unwrap_or_default();
                 self.system(text, words, draft, false)
             }
             Body::Title { .. } | Body::Tag { .. } | Body::Note { .. } | Body::Summary { .. } => {
-                self.remark(draft)
+                self.note(draft)
             }
             _ => Err(Error::refused(
                 "this kind of entry cannot be written to an orchestrator session",
@@ -442,15 +452,15 @@ impl Pen<'_, '_> {
     }
 
     fn message(&mut self, message: &Message, draft: &Draft, before: &[Draft]) -> Result<()> {
-        let told = self.told(message);
-        let members = MemberValues::of(draft, message, &self.name)?;
-        let parts = parts(message, !told.fresh.is_zero() || members.terms.is_some());
+        let told = self.response_usage(message);
+        let members = MemberValues::new(draft, message, &self.name)?;
+        let parts = split_message(message, !told.added.is_zero() || members.terms.is_some());
         let last = parts.len().saturating_sub(1);
         let response = message.response.as_deref();
         let mut parent = draft.parent.clone().or_else(|| self.leaf());
         let mut first = 0;
         for (at, part) in parts.iter().enumerate() {
-            let given_blocks = GivenBlocks::of(draft, part.blocks, first);
+            let given_blocks = GivenBlocks::new(draft, part.blocks, first);
             first += part.blocks.len();
             // A given id names the end of the message: that is what the next one hangs from.
             let given = draft.id.clone().filter(|_| at == last);
@@ -460,8 +470,8 @@ impl Pen<'_, '_> {
                 _ => given,
             };
             let id = given.clone().unwrap_or_else(|| self.next_id());
-            let time = self.tick(draft.time.and_then(|time| later(time, at)));
-            let words = Words {
+            let time = self.next_time(draft.time.and_then(|time| time_after(time, at)));
+            let words = ExtensionOut {
                 id: given.as_ref().map(EntryId::as_str),
                 response,
                 request: message.request.as_deref(),
@@ -470,7 +480,7 @@ impl Pen<'_, '_> {
                 meta: message.meta,
                 compact: message.compact_summary,
                 api_error: message.api_error,
-                ..self.hung(draft, parent.as_ref())
+                ..self.parent_extension(draft, parent.as_ref())
             };
             let line = match part.blocks {
                 [Block::ToolUse { id, name, input }] => {
@@ -478,7 +488,7 @@ impl Pen<'_, '_> {
                     line.tool = Some(name);
                     line.arguments = Some(raw(one_line(input)?)?);
                     line.call = Some(id);
-                    line.annals = words_or_none(Words {
+                    line.annals = non_empty_extension(ExtensionOut {
                         model: message.model.as_deref(),
                         stop: message.stop_reason.as_deref(),
                         blocks: given_blocks.raw_json()?,
@@ -487,52 +497,52 @@ impl Pen<'_, '_> {
                     encode(&line)?
                 }
                 [Block::ToolResult { .. }] => {
-                    self.outcome(given_blocks, &members, words, time, before)?
+                    self.result_record(given_blocks, &members, words, time, before)?
                 }
                 _ => {
                     let told = part.tokens.then_some(told);
-                    self.said(message, given_blocks, told, &members, words, time)?
+                    self.message_record(message, given_blocks, told, &members, words, time)?
                 }
             };
             self.push(line)?;
             parent = Some(id.clone());
-            self.added(id, draft.sidechain);
+            self.record_added(id, draft.sidechain);
         }
         if let Some(response) = response {
-            let usage = told.all.unwrap_or(told.fresh);
-            self.replies.retain(|(known, _)| known != response);
-            self.replies.push((response.to_owned(), usage));
+            let usage = told.total.unwrap_or(told.added);
+            self.recent_responses.retain(|(known, _)| known != response);
+            self.recent_responses.push((response.to_owned(), usage));
         }
         Ok(())
     }
 
     /// What a message tells of its response's tokens.
-    fn told(&self, message: &Message) -> Told {
+    fn response_usage(&self, message: &Message) -> ResponseUsage {
         let mut all = message.usage.unwrap_or_default();
-        let mut known = self.replies.iter();
+        let mut known = self.recent_responses.iter();
         match known.find(|(known, _)| message.response.as_ref() == Some(known)) {
             Some((_, so_far)) => {
-                all.grow(so_far);
-                Told {
-                    fresh: all.beyond(so_far),
-                    all: Some(all),
+                all.max_each(so_far);
+                ResponseUsage {
+                    added: all.excess_over(so_far),
+                    total: Some(all),
                 }
             }
-            None => Told {
-                fresh: all,
-                all: None,
+            None => ResponseUsage {
+                added: all,
+                total: None,
             },
         }
     }
 
     /// The record of what a message says, as opposed to the calls it makes and answers.
-    fn said<'m>(
+    fn message_record<'m>(
         &self,
         message: &'m Message,
         given: GivenBlocks<'_>,
-        told: Option<Told>,
+        told: Option<ResponseUsage>,
         members: &MemberValues<'_>,
-        mut words: Words<'m>,
+        mut words: ExtensionOut<'m>,
         time: Timestamp,
     ) -> Result<Vec<u8>> {
         let blocks = given.blocks;
@@ -547,10 +557,10 @@ impl Pen<'_, '_> {
             _ => false,
         };
         if message.role == Role::Assistant {
-            let fresh = told.map(|told| told.fresh).unwrap_or_default();
-            line.usage = Some(Spent::of(&fresh));
+            let fresh = told.map(|told| told.added).unwrap_or_default();
+            line.usage = Some(TokensOut::new(&fresh));
             let terms = members.terms.filter(|_| told.is_some());
-            let all = told.and_then(|told| told.all);
+            let all = told.and_then(|told| told.total);
             let all = all.or(terms.map(|_| fresh));
             words.usage = all.map(|all| usage_json(&all, terms)).transpose()?;
             line.model = Some(message.model.as_deref());
@@ -571,15 +581,15 @@ impl Pen<'_, '_> {
             let differs = message.human != seems && !(message.human && blank);
             words.human = differs.then_some(message.human);
         }
-        line.annals = words_or_none(words);
+        line.annals = non_empty_extension(words);
         encode(&line)
     }
 
-    fn outcome(
+    fn result_record(
         &self,
         given: GivenBlocks<'_>,
         members: &MemberValues<'_>,
-        mut words: Words<'_>,
+        mut words: ExtensionOut<'_>,
         time: Timestamp,
         before: &[Draft],
     ) -> Result<Vec<u8>> {
@@ -595,13 +605,13 @@ impl Pen<'_, '_> {
         };
         let text = texts(output).join("\n\n");
         let mut line = self.common("tool_result", time);
-        let mut open = self.head.calls.iter().rev();
+        let mut open = self.head.open_calls.iter().rev();
         let named = given.tool();
         let tool = named
             .as_deref()
-            .or_else(|| called(call, before))
+            .or_else(|| tool_of_call(call, before))
             .or_else(|| open.find_map(|(id, tool)| (id == call).then_some(tool.as_str())))
-            .or_else(|| call.strip_prefix(CALL_OF))
+            .or_else(|| call.strip_prefix(UNNAMED_CALL_PREFIX))
             .filter(|tool| !tool.is_empty());
         line.tool = Some(tool.unwrap_or("unknown"));
         line.call = Some(call);
@@ -623,7 +633,7 @@ impl Pen<'_, '_> {
         if !plain || given.has_raw() {
             words.blocks = Some(raw(given.json()?)?);
         }
-        line.annals = words_or_none(words);
+        line.annals = non_empty_extension(words);
         encode(&line)
     }
 
@@ -631,17 +641,17 @@ impl Pen<'_, '_> {
     fn system(
         &mut self,
         text: &str,
-        words: Words<'_>,
+        words: ExtensionOut<'_>,
         draft: &Draft,
         in_chain: bool,
     ) -> Result<()> {
         let id = self.id(draft);
         let parent = draft.parent.clone().or_else(|| self.leaf());
-        let time = self.tick(draft.time);
-        let hung = self.hung(draft, parent.as_ref());
+        let time = self.next_time(draft.time);
+        let hung = self.parent_extension(draft, parent.as_ref());
         let mut line = self.common("system", time);
         line.content = Some(text);
-        line.annals = Some(Words {
+        line.annals = Some(ExtensionOut {
             id: Some(id.as_str()),
             parent: hung.parent.filter(|_| in_chain),
             agent: hung.agent,
@@ -650,7 +660,7 @@ impl Pen<'_, '_> {
         });
         let line = encode(&line)?;
         self.push(line)?;
-        self.added(id, !in_chain || draft.sidechain);
+        self.record_added(id, !in_chain || draft.sidechain);
         Ok(())
     }
 
@@ -670,9 +680,10 @@ impl Pen<'_, '_> {
         self.draft(&Draft::new(Body::Message(message)), &[])
     }
 
-    fn remark(&mut self, draft: &Draft) -> Result<()> {
-        if let Some((line, id)) = remark::write(draft, self.stamp)? {
-            let path = path::place(&self.beside(ArtifactKind::Notes, self.head.agent.clone()));
+    fn note(&mut self, draft: &Draft) -> Result<()> {
+        if let Some((line, id)) = annotations::encode(draft, self.stamp)? {
+            let path =
+                path::path_for(&self.attachment(ArtifactKind::Notes, self.head.agent.clone()));
             let lines = vec![line];
             self.plan.edits.push(Edit::Append { path, lines });
             self.plan.added.push(id);
@@ -685,17 +696,17 @@ impl Pen<'_, '_> {
             Some(agent) => agent.clone(),
             None => AgentId::new(self.head.session.as_str())?,
         };
-        let file = self.beside(ArtifactKind::Todos, Some(agent));
+        let file = self.attachment(ArtifactKind::Todos, Some(agent));
         let bytes = encode(&todos)?;
-        let path = path::place(&file);
+        let path = path::path_for(&file);
         self.plan.edits.push(Edit::Replace { path, bytes });
         Ok(())
     }
 
     /// A sub-agent's first record, which tells what it is for.
     fn spawn(&mut self, spawn: &Spawn) -> Result<()> {
-        self.name = path::logged_as(self.head.session.as_str(), spawn.agent.as_str());
-        self.follows = false;
+        self.name = path::agent_session_name(self.head.session.as_str(), spawn.agent.as_str());
+        self.last_record_is_own = false;
         let draft = Draft::new(Body::Agent {
             kind: Some(spawn.kind.clone()),
             description: Some(spawn.description.clone()),
@@ -705,7 +716,7 @@ impl Pen<'_, '_> {
     }
 
     /// A file beside the session's log.
-    fn beside(&self, kind: ArtifactKind, agent: Option<AgentId>) -> Artifact {
+    fn attachment(&self, kind: ArtifactKind, agent: Option<AgentId>) -> Artifact {
         Artifact {
             kind,
             folder: self.head.log.folder.clone(),
@@ -721,14 +732,14 @@ impl Pen<'_, '_> {
     }
 
     fn fresh_id(&mut self) -> EntryId {
-        EntryId::new(&(self.stamp.fresh)())
+        EntryId::new(&(self.stamp.new_id)())
     }
 
     /// Notes what was written; what stands beside the conversation is not what it goes on from.
-    fn added(&mut self, id: EntryId, beside: bool) {
+    fn record_added(&mut self, id: EntryId, beside: bool) {
         if !beside {
             self.plan.leaf = Some(id.clone());
-            self.last = Some(id.clone());
+            self.last_message = Some(id.clone());
         }
         self.plan.added.push(id);
     }
@@ -738,45 +749,49 @@ impl Pen<'_, '_> {
     }
 
     /// What a draft hangs from and whose it is, as far as that must be said.
-    fn hung<'d>(&self, draft: &'d Draft, parent: Option<&'d EntryId>) -> Words<'d> {
+    fn parent_extension<'d>(
+        &self,
+        draft: &'d Draft,
+        parent: Option<&'d EntryId>,
+    ) -> ExtensionOut<'d> {
         // The record before is another one for a sub-agent within the log.
-        let said = draft.sidechain || parent != self.last.as_ref();
-        Words {
+        let said = draft.sidechain || parent != self.last_message.as_ref();
+        ExtensionOut {
             parent: said.then(|| parent.map(EntryId::as_str)),
             agent: draft.agent.as_ref().map(AgentId::as_str),
             sidechain: draft.sidechain,
-            ..Words::default()
+            ..ExtensionOut::default()
         }
     }
 
     /// The next record's time: as given, else now, but later than the record before.
-    fn tick(&mut self, given: Option<Timestamp>) -> Timestamp {
-        self.stamp.tick(&mut self.time, given)
+    fn next_time(&mut self, given: Option<Timestamp>) -> Timestamp {
+        self.stamp.next_time(&mut self.time, given)
     }
 
-    fn common<'l>(&'l self, kind: &'l str, time: Timestamp) -> Written<'l> {
+    fn common<'l>(&'l self, kind: &'l str, time: Timestamp) -> RecordOut<'l> {
         let own = self.head.log.session.as_ref().map(SessionId::as_str);
         // A prompt that names no session is the log's own, and any other record that of the one before.
         let named = match kind {
             "user" => own != Some(&*self.name),
-            _ => !self.follows,
+            _ => !self.last_record_is_own,
         };
-        Written {
+        RecordOut {
             kind,
             tool: None,
             arguments: None,
             result: None,
             error: None,
             content: None,
-            timestamp: spell_time(time),
+            timestamp: format_time(time),
             usage: None,
             model: None,
             stop: None,
             duration_ms: None,
             call: None,
-            metadata: Metadata {
+            metadata: MetadataOut {
                 session: named.then_some(&*self.name),
-                ..Metadata::default()
+                ..MetadataOut::default()
             },
             annals: None,
         }

@@ -25,14 +25,14 @@ fn line(number: u64, parent: u64, text: &str) -> String {
 struct Strict(Box<dyn Decoder>);
 
 impl Decoder for Strict {
-    fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
+    fn outline(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>) {
         match memchr::memmem::find(record.bytes, b"odd") {
-            Some(_) => out.flaw(FlawKind::BadJson, record.span, "odd"),
+            Some(_) => out.add_flaw(FlawKind::BadJson, record.span, "odd"),
             None => self.0.outline(record, out),
         }
     }
 
-    fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
+    fn decode(&mut self, record: &Record<'_>, out: &mut Decoded<Entry>) {
         self.0.decode(record, out);
     }
 
@@ -41,17 +41,17 @@ impl Decoder for Strict {
     }
 }
 
-fn mended(lines: &[String]) -> (Mending, String) {
+fn mended(lines: &[String]) -> (LineEdits, String) {
     let artifact = Artifact {
         session: Some(SessionId::new(SESSION).unwrap()),
-        ..Artifact::of(ArtifactKind::SessionLog)
+        ..Artifact::new(ArtifactKind::SessionLog)
     };
     let bytes: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    let mut reading = Reading::of(&ClaudeCode, &artifact);
+    let mut reading = RepairReader::new(&ClaudeCode, &artifact);
     reading.decoder = Box::new(Strict(reading.decoder));
     let mut scanner = Scanner::new(bytes.as_bytes());
     while let Ok(Some(line)) = scanner.next() {
-        reading.line(&record(&line));
+        reading.line(&record_from_line(&line));
     }
     let mut read =
         |span: Span| Ok(bytes.as_bytes()[span.offset as usize..][..span.len as usize].to_vec());
@@ -63,7 +63,7 @@ fn mended(lines: &[String]) -> (Mending, String) {
 }
 
 #[test]
-fn what_is_json_stays_and_what_hangs_from_it_is_no_orphan() {
+fn undecodable_json_stays_and_its_children_are_not_orphans() {
     let lines = [
         line(1, 0, "one"),
         line(2, 1, "two"),
@@ -72,9 +72,17 @@ fn what_is_json_stays_and_what_hangs_from_it_is_no_orphan() {
         line(5, 99, "five"),
     ];
     let (mending, result) = mended(&lines);
-    let left: Vec<(u64, FlawKind)> = mending.left.iter().map(|it| (it.line, it.kind)).collect();
+    let left: Vec<(u64, FlawKind)> = mending
+        .unrepaired
+        .iter()
+        .map(|it| (it.line, it.kind))
+        .collect();
     assert_eq!(left, [(3, FlawKind::BadJson)]);
-    assert!(mending.left[0].detail.contains("other programs may read"));
+    assert!(
+        mending.unrepaired[0]
+            .detail
+            .contains("other programs may read")
+    );
     let steps: Vec<(u64, Action)> = mending
         .steps
         .iter()
@@ -88,7 +96,7 @@ fn what_is_json_stays_and_what_hangs_from_it_is_no_orphan() {
 }
 
 #[test]
-fn where_not_even_an_id_is_known_nobody_is_called_an_orphan() {
+fn undecodable_line_without_id_disables_relinking() {
     let lines = [
         line(1, 0, "one"),
         "{\"odd\":true}".to_owned(),
@@ -96,16 +104,20 @@ fn where_not_even_an_id_is_known_nobody_is_called_an_orphan() {
     ];
     let (mending, result) = mended(&lines);
     assert_eq!(mending.steps, []);
-    let left: Vec<(u64, FlawKind)> = mending.left.iter().map(|it| (it.line, it.kind)).collect();
+    let left: Vec<(u64, FlawKind)> = mending
+        .unrepaired
+        .iter()
+        .map(|it| (it.line, it.kind))
+        .collect();
     assert_eq!(left, [(2, FlawKind::BadJson), (3, FlawKind::Orphan)]);
     assert_eq!(result, lines.join("\n") + "\n");
 }
 
 #[test]
-fn what_is_no_json_does_not_stay() {
+fn line_that_is_not_json_is_removed() {
     let lines = [line(1, 0, "one"), "{\"odd\":".to_owned(), line(2, 1, "two")];
     let (mending, result) = mended(&lines);
-    assert_eq!(mending.left, []);
+    assert_eq!(mending.unrepaired, []);
     assert_eq!(
         result,
         [&lines[0], &lines[2]].map(|it| format!("{it}\n")).concat()

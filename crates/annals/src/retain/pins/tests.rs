@@ -19,7 +19,7 @@ fn sessions(store: &Store) -> Vec<String> {
 }
 
 #[test]
-fn whoever_makes_the_first_pin_meanwhile_keeps_it() {
+fn concurrent_first_pin_is_preserved() {
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("state");
     let store = Store::new(Vec::new()).with_state(&state);
@@ -44,11 +44,11 @@ fn whoever_makes_the_first_pin_meanwhile_keeps_it() {
 }
 
 #[test]
-fn pins_that_cannot_be_written_are_not_tried_again() {
+fn change_pins_does_not_retry_an_io_error() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::new(Vec::new()).with_state(dir.path());
     // Where the document would grow lies a directory.
-    let tag: String = Digest::of(FILE.as_bytes())
+    let tag: String = Digest::compute(FILE.as_bytes())
         .0
         .iter()
         .take(8)

@@ -7,11 +7,11 @@ use std::ops::Range;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::super::finder::Finder;
-use super::{Filter, Part, Speaker, Term, TermKind, Wanted};
+use super::super::term_matcher::TermMatcher;
+use super::{Expr, Filter, Speaker, Term, TermKind, TextPart};
 use crate::error::{Error, Result};
 use crate::layout::LAYOUTS;
-use crate::when::Now;
+use crate::time_input::Now;
 
 /// No one types more than this.
 const LONGEST: usize = 64 << 10;
@@ -33,7 +33,7 @@ pub struct Dialect {
 
 impl Default for Dialect {
     fn default() -> Self {
-        Dialect::at(Now {
+        Dialect::new(Now {
             time: Timestamp::now(),
             zone: TimeZone::system(),
         })
@@ -42,7 +42,7 @@ impl Default for Dialect {
 
 impl Dialect {
     /// The usual one, at that time.
-    pub fn at(now: Now) -> Self {
+    pub fn new(now: Now) -> Self {
         Dialect {
             case: false,
             regex: false,
@@ -63,7 +63,7 @@ impl Dialect {
     }
 }
 
-pub(super) fn parse(text: &str, dialect: &Dialect) -> Result<Wanted> {
+pub(super) fn parse(text: &str, dialect: &Dialect) -> Result<Expr> {
     if text.len() > LONGEST {
         let why = format!(
             "it has {} bytes, and nobody means more than {LONGEST}",
@@ -73,10 +73,10 @@ pub(super) fn parse(text: &str, dialect: &Dialect) -> Result<Wanted> {
     }
     if dialect.regex {
         let term = pattern(text, text, 0, dialect)?;
-        return Ok(Wanted::Term(term));
+        return Ok(Expr::Term(term));
     }
-    let pieces = pieces(text)?;
-    let mut reader = Reader {
+    let pieces = tokenize(text)?;
+    let mut reader = QueryParser {
         text,
         pieces: &pieces,
         dialect,
@@ -103,13 +103,13 @@ fn fault(text: &str, at: Range<usize>, why: impl Into<String>) -> Error {
 
 /// A word of the query with its place.
 #[derive(Debug)]
-struct Piece<'a> {
+struct QueryToken<'a> {
     at: Range<usize>,
-    sign: Sign<'a>,
+    sign: TokenKind<'a>,
 }
 
 #[derive(Debug, PartialEq)]
-enum Sign<'a> {
+enum TokenKind<'a> {
     Open,
     Close,
     Minus,
@@ -153,30 +153,30 @@ pub(super) const NAMES: [&str; 20] = [
 /// What introduces a regular expression.
 const PATTERN: &str = "re";
 
-fn pieces(text: &str) -> Result<Vec<Piece<'_>>> {
+fn tokenize(text: &str) -> Result<Vec<QueryToken<'_>>> {
     let mut pieces = Vec::new();
     let mut at = 0;
     let mut groups = 0usize;
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
         let Some(c) = rest.chars().next() else { break };
-        let one = |sign| Piece {
+        let one = |sign| QueryToken {
             at: at..at + 1,
             sign,
         };
         match c {
             c if c.is_whitespace() => at += c.len_utf8(),
             '(' => {
-                pieces.push(one(Sign::Open));
+                pieces.push(one(TokenKind::Open));
                 groups += 1;
                 at += 1;
             }
             ')' => {
-                pieces.push(one(Sign::Close));
+                pieces.push(one(TokenKind::Close));
                 groups = groups.saturating_sub(1);
                 at += 1;
             }
             '-' if is_denied(rest) => {
-                pieces.push(one(Sign::Minus));
+                pieces.push(one(TokenKind::Minus));
                 at += 1;
             }
             _ => {
@@ -195,7 +195,7 @@ fn is_denied(rest: &str) -> bool {
     next.is_some_and(|next| !next.is_whitespace() && !matches!(next, '-' | '>' | ')'))
 }
 
-fn word(text: &str, at: usize, in_group: bool) -> Result<Piece<'_>> {
+fn word(text: &str, at: usize, in_group: bool) -> Result<QueryToken<'_>> {
     let rest = text.get(at..).unwrap_or_default();
     let name = rest.split_once(':').map(|(name, _)| name);
     let name = name.filter(|name| NAMES.contains(name) || *name == PATTERN);
@@ -211,9 +211,9 @@ fn word(text: &str, at: usize, in_group: bool) -> Result<Piece<'_>> {
         };
         let end = from + len + 2;
         let open_end = text.get(end..).is_some_and(|rest| rest.starts_with('*'));
-        return Ok(Piece {
+        return Ok(QueryToken {
             at: at..end + usize::from(open_end),
-            sign: Sign::Word {
+            sign: TokenKind::Word {
                 name,
                 text: unescaped(inside.get(..len).unwrap_or_default()),
                 quoted: true,
@@ -237,17 +237,17 @@ fn word(text: &str, at: usize, in_group: bool) -> Result<Piece<'_>> {
     }
     let word = rest.get(..len).unwrap_or_default();
     let sign = match word {
-        "OR" if name.is_none() => Sign::Or,
-        "AND" if name.is_none() => Sign::And,
-        "NOT" if name.is_none() => Sign::Not,
-        text => Sign::Word {
+        "OR" if name.is_none() => TokenKind::Or,
+        "AND" if name.is_none() => TokenKind::And,
+        "NOT" if name.is_none() => TokenKind::Not,
+        text => TokenKind::Word {
             name,
             text: Cow::Borrowed(text),
             quoted: false,
             open_end: false,
         },
     };
-    Ok(Piece {
+    Ok(QueryToken {
         at: at..from + len,
         sign,
     })
@@ -270,21 +270,21 @@ fn unescaped(text: &str) -> Cow<'_, str> {
     }
 }
 
-struct Reader<'a> {
+struct QueryParser<'a> {
     text: &'a str,
-    pieces: &'a [Piece<'a>],
+    pieces: &'a [QueryToken<'a>],
     dialect: &'a Dialect,
     depth: usize,
 }
 
-impl<'a> Reader<'a> {
-    fn next(&mut self) -> Option<&'a Piece<'a>> {
+impl<'a> QueryParser<'a> {
+    fn next(&mut self) -> Option<&'a QueryToken<'a>> {
         let (first, rest) = self.pieces.split_first()?;
         self.pieces = rest;
         Some(first)
     }
 
-    fn next_if(&mut self, sign: &Sign<'_>) -> Option<&'a Piece<'a>> {
+    fn next_if(&mut self, sign: &TokenKind<'_>) -> Option<&'a QueryToken<'a>> {
         match self.pieces.first() {
             Some(piece) if piece.sign == *sign => self.next(),
             _ => None,
@@ -295,9 +295,9 @@ impl<'a> Reader<'a> {
         self.text.len()..self.text.len()
     }
 
-    fn any_of(&mut self) -> Result<Wanted> {
+    fn any_of(&mut self) -> Result<Expr> {
         let mut parts = vec![self.all_of()?];
-        while let Some(or) = self.next_if(&Sign::Or) {
+        while let Some(or) = self.next_if(&TokenKind::Or) {
             if self.pieces.is_empty() {
                 return Err(fault(self.text, or.at.clone(), NOTHING_AFTER));
             }
@@ -305,26 +305,26 @@ impl<'a> Reader<'a> {
         }
         Ok(match parts.len() {
             1 => parts.pop().unwrap_or_default(),
-            _ => Wanted::Any(parts),
+            _ => Expr::Any(parts),
         })
     }
 
-    fn all_of(&mut self) -> Result<Wanted> {
+    fn all_of(&mut self) -> Result<Expr> {
         let mut parts = Vec::new();
         loop {
             match self.pieces.first() {
                 None => break,
                 Some(piece) => match &piece.sign {
-                    Sign::Or if parts.is_empty() => {
+                    TokenKind::Or if parts.is_empty() => {
                         let why = "there is nothing before this operator; write \"OR\" in quotes to look for it";
                         return Err(fault(self.text, piece.at.clone(), why));
                     }
-                    Sign::Close if parts.is_empty() && self.depth > 0 => {
+                    TokenKind::Close if parts.is_empty() && self.depth > 0 => {
                         let why = "there is nothing in this group";
                         return Err(fault(self.text, piece.at.clone(), why));
                     }
-                    Sign::Or | Sign::Close => break,
-                    Sign::And => {
+                    TokenKind::Or | TokenKind::Close => break,
+                    TokenKind::And => {
                         let and = self.next();
                         let at = and.map_or(self.end(), |and| and.at.clone());
                         if parts.is_empty() || self.pieces.is_empty() {
@@ -337,29 +337,29 @@ impl<'a> Reader<'a> {
         }
         Ok(match parts.len() {
             1 => parts.pop().unwrap_or_default(),
-            _ => Wanted::All(parts),
+            _ => Expr::All(parts),
         })
     }
 
-    fn one(&mut self) -> Result<Wanted> {
+    fn one(&mut self) -> Result<Expr> {
         let Some(piece) = self.next() else {
             return Err(fault(self.text, self.end(), NOTHING_AFTER));
         };
         match &piece.sign {
-            Sign::Minus | Sign::Not => {
+            TokenKind::Minus | TokenKind::Not => {
                 if self.pieces.is_empty() {
                     return Err(fault(self.text, piece.at.clone(), NOTHING_AFTER));
                 }
                 self.go_down(piece)?;
                 let part = self.one()?;
                 self.depth -= 1;
-                Ok(Wanted::Not(Box::new(part)))
+                Ok(Expr::Not(Box::new(part)))
             }
-            Sign::Open => {
+            TokenKind::Open => {
                 self.go_down(piece)?;
                 let inside = self.any_of()?;
                 self.depth -= 1;
-                match self.next_if(&Sign::Close) {
+                match self.next_if(&TokenKind::Close) {
                     Some(_) => Ok(inside),
                     None => {
                         let why = "this `(` is never closed; quote it if it is meant as it is";
@@ -367,7 +367,7 @@ impl<'a> Reader<'a> {
                     }
                 }
             }
-            Sign::Word {
+            TokenKind::Word {
                 name,
                 text,
                 quoted,
@@ -375,18 +375,18 @@ impl<'a> Reader<'a> {
             } => match name {
                 Some(name) if *name == PATTERN => {
                     let from = piece.at.start + name.len() + 1 + usize::from(*quoted);
-                    pattern(self.text, text, from, self.dialect).map(Wanted::Term)
+                    pattern(self.text, text, from, self.dialect).map(Expr::Term)
                 }
                 Some(name) => self.filter(name, text, piece.at.clone()),
                 None => self.literal(text, *quoted, *open_end, piece.at.clone()),
             },
-            Sign::Or | Sign::And | Sign::Close => {
+            TokenKind::Or | TokenKind::And | TokenKind::Close => {
                 Err(fault(self.text, piece.at.clone(), NOTHING_AFTER))
             }
         }
     }
 
-    fn go_down(&mut self, piece: &Piece<'_>) -> Result<()> {
+    fn go_down(&mut self, piece: &QueryToken<'_>) -> Result<()> {
         self.depth += 1;
         if self.depth > DEEPEST {
             let why = format!("there are more than {DEEPEST} groups within each other");
@@ -395,13 +395,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn literal(
-        &self,
-        text: &str,
-        quoted: bool,
-        open_end: bool,
-        at: Range<usize>,
-    ) -> Result<Wanted> {
+    fn literal(&self, text: &str, quoted: bool, open_end: bool, at: Range<usize>) -> Result<Expr> {
         let (mut text, mut open_start, mut open_end) = (text, false, open_end);
         if let Some(inner) = text.strip_suffix('*').filter(|_| quoted)
             && inner.ends_with(char::is_alphanumeric)
@@ -423,7 +417,7 @@ impl<'a> Reader<'a> {
             };
             return Err(fault(self.text, at, why));
         }
-        Ok(Wanted::Term(Term {
+        Ok(Expr::Term(Term {
             text: text.to_owned(),
             kind: TermKind::Literal {
                 open_start,
@@ -433,10 +427,10 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    fn filter(&self, name: &str, value: &str, at: Range<usize>) -> Result<Wanted> {
+    fn filter(&self, name: &str, value: &str, at: Range<usize>) -> Result<Expr> {
         let filter = filter(name, value, self.dialect);
         let filter = filter.map_err(|why| fault(self.text, at, why))?;
-        Ok(Wanted::Filter(filter))
+        Ok(Expr::Filter(filter))
     }
 }
 
@@ -474,13 +468,13 @@ pub(super) fn filter(name: &str, value: &str, dialect: &Dialect) -> Result<Filte
             Filter::Layout(text())
         }
         "role" => Filter::Role(named("role", value, Speaker::NAMES)?),
-        "kind" => Filter::Kind(named("kind", value, Part::NAMES)?),
+        "kind" => Filter::Kind(named("kind", value, TextPart::NAMES)?),
         "after" | "since" => {
-            let time = dialect.now.since(value);
+            let time = dialect.now.parse_since(value);
             Filter::Since(time.ok_or_else(bad_time)?)
         }
         "before" | "until" => {
-            let time = dialect.now.until(value);
+            let time = dialect.now.parse_until(value);
             Filter::Until(time.ok_or_else(bad_time)?)
         }
         _ => return Err(choices("condition", name, &NAMES)),
@@ -524,7 +518,7 @@ fn pattern(query: &str, text: &str, from: usize, dialect: &Dialect) -> Result<Te
         kind: TermKind::Pattern,
         case: dialect.case,
     };
-    match Finder::new(&term) {
+    match TermMatcher::new(&term) {
         Ok(_) => Ok(term),
         Err(Error::Query { why, .. }) => Err(fault(query, from..from + text.len(), why)),
         Err(error) => Err(error),
@@ -536,7 +530,7 @@ mod tests {
     use super::*;
 
     fn dialect() -> Dialect {
-        Dialect::at(Now {
+        Dialect::new(Now {
             time: "2026-03-12T12:00:00Z".parse().unwrap(),
             zone: TimeZone::UTC,
         })
@@ -544,14 +538,14 @@ mod tests {
 
     /// A query as it was understood.
     fn read(text: &str) -> String {
-        fn spell(wanted: &Wanted) -> String {
-            let all = |parts: &[Wanted]| parts.iter().map(spell).collect::<Vec<_>>().join(" ");
+        fn spell(wanted: &Expr) -> String {
+            let all = |parts: &[Expr]| parts.iter().map(spell).collect::<Vec<_>>().join(" ");
             match wanted {
-                Wanted::All(parts) => format!("all({})", all(parts)),
-                Wanted::Any(parts) => format!("any({})", all(parts)),
-                Wanted::Not(part) => format!("not({})", spell(part)),
-                Wanted::Filter(filter) => format!("{filter:?}"),
-                Wanted::Term(term) => match term.kind {
+                Expr::All(parts) => format!("all({})", all(parts)),
+                Expr::Any(parts) => format!("any({})", all(parts)),
+                Expr::Not(part) => format!("not({})", spell(part)),
+                Expr::Filter(filter) => format!("{filter:?}"),
+                Expr::Term(term) => match term.kind {
                     TermKind::Pattern => format!("/{}/", term.text),
                     TermKind::Literal {
                         open_start,
@@ -571,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_are_read_as_people_mean_them() {
+    fn queries_parse_to_expected_expressions() {
         for (text, meaning) in [
             ("panic", "[panic]"),
             ("two words", "all([two] [words])"),
@@ -607,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_pointed_at() {
+    fn parse_errors_point_at_the_fault() {
         insta::assert_snapshot!(
             [
                 "a \"b c",

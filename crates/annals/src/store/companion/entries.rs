@@ -3,24 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 
-use crate::jsonl::{Bytes as _, BytesReader, Scanner};
-use crate::jsonl::{FileId, LogFile};
-use crate::layout::BLANK;
+use crate::jsonl::{FileId, OpenLog};
+use crate::jsonl::{RangeReader, ReadAt as _, Scanner};
+use crate::layout::BLANK_LINE;
 use crate::model::Span;
 
-use super::{Line, Sum, parse_sum, sum_of};
+use super::{Line, Sum, line_sum, parse_sum};
 
 /// The entries of a companion, by the places in the log that they belong to.
 #[derive(Debug, Default)]
-pub(super) struct Entries {
+pub(super) struct CompanionEntries {
     /// Records that come before all lines.
     pub(super) begin: Vec<String>,
     /// Members of the line at an offset, in the order in which they were written.
     pub(super) members: BTreeMap<u64, Vec<Member>>,
     /// Records that stand in the place of the blank line at an offset, of which the last counts.
-    pub(super) alone: BTreeMap<u64, Vec<Alone>>,
+    pub(super) standalone: BTreeMap<u64, Vec<StandaloneRecord>>,
     /// Records whose blank line is gone, by the line that they come after.
-    pub(super) moved: BTreeMap<u64, Vec<Alone>>,
+    pub(super) moved: BTreeMap<u64, Vec<StandaloneRecord>>,
     /// The companion was read up to here.
     pub(super) read: u64,
     /// So many lines of it were read.
@@ -41,7 +41,7 @@ pub(super) struct Member {
 
 /// A record of its own.
 #[derive(Debug)]
-pub(super) struct Alone {
+pub(super) struct StandaloneRecord {
     /// The sum of the last line before it that is not blank.
     after: Option<Sum>,
     pub(super) record: String,
@@ -58,20 +58,20 @@ struct Origin {
 impl Origin {
     /// Whether an entry for a line from the end of the log on was left by an append that was cut
     /// off. In a log that was replaced since, the line lies elsewhere.
-    fn is_left_behind(&self, offset: u64, log: &FileId) -> bool {
+    fn is_leftover(&self, offset: u64, log: &FileId) -> bool {
         offset >= log.len && self.inode.is_none_or(|inode| inode == log.ino)
     }
 }
 
 /// What became of entries whose lines are not where they were.
 #[derive(Debug, Default)]
-pub(super) struct Bound {
+pub(super) struct BindReport {
     /// Records whose blank line is gone, in the place that they had among the other lines.
     pub(super) moved: Vec<Span>,
     /// Entries that belong to no line.
     pub(super) unmatched: Vec<Span>,
     /// Entries for lines behind the end of the log.
-    pub(super) behind: Vec<Span>,
+    pub(super) past_end: Vec<Span>,
 }
 
 /// The lines of a log.
@@ -84,15 +84,15 @@ struct Lines {
 }
 
 impl Lines {
-    fn of(log: &LogFile) -> io::Result<Self> {
+    fn new(log: &OpenLog) -> io::Result<Self> {
         let mut lines = Lines::default();
         let mut last = None;
-        let mut scanner = Scanner::new(BytesReader::from(log, 0));
+        let mut scanner = Scanner::new(RangeReader::from_offset(log, 0));
         while let Some(line) = scanner.next()? {
-            if line.bytes == BLANK {
+            if line.bytes == BLANK_LINE {
                 lines.blanks.entry(last).or_default().insert(line.offset);
             } else if !line.bytes.iter().all(u8::is_ascii_whitespace) {
-                let sum = sum_of(line.bytes);
+                let sum = line_sum(line.bytes);
                 lines.at.insert(line.offset, sum);
                 lines.by_sum.entry(sum).or_default().insert(line.offset);
                 last = Some(line.offset);
@@ -119,19 +119,19 @@ impl Lines {
     }
 }
 
-impl Entries {
+impl CompanionEntries {
     /// No entries yet, of a companion that is read from an offset on.
     pub(super) fn from_offset(offset: u64) -> Self {
-        Entries {
+        CompanionEntries {
             read: offset,
-            ..Entries::default()
+            ..CompanionEntries::default()
         }
     }
 
     /// The first place in the log that an entry is for.
     pub(super) fn first_place(&self) -> Option<u64> {
         let members = self.members.keys().next();
-        let alone = self.alone.keys().next();
+        let alone = self.standalone.keys().next();
         members.into_iter().chain(alone).copied().min()
     }
 
@@ -163,11 +163,14 @@ impl Entries {
                 _ if line.begin => self.begin.push(record),
                 None => {
                     let after = line.after.and_then(parse_sum);
-                    self.alone.entry(line.offset).or_default().push(Alone {
-                        after,
-                        record,
-                        origin,
-                    });
+                    self.standalone
+                        .entry(line.offset)
+                        .or_default()
+                        .push(StandaloneRecord {
+                            after,
+                            record,
+                            origin,
+                        });
                 }
                 Some(sum) => {
                     let Some(sum) = parse_sum(sum) else { continue };
@@ -182,20 +185,20 @@ impl Entries {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        let lines = self.members.is_empty() && self.alone.is_empty() && self.moved.is_empty();
+        let lines = self.members.is_empty() && self.standalone.is_empty() && self.moved.is_empty();
         lines && self.begin.is_empty()
     }
 
     /// How many entries there are.
     pub(super) fn len(&self) -> usize {
-        let alone = self.alone.values().map(Vec::len);
+        let alone = self.standalone.values().map(Vec::len);
         let members = self.members.values().map(Vec::len);
         self.begin.len() + alone.chain(members).sum::<usize>()
     }
 
     /// Binds the entries to the lines of a log that was rewritten; of any other, they are bound as
     /// they are.
-    pub(super) fn bind(&mut self, log: &LogFile) -> io::Result<()> {
+    pub(super) fn bind(&mut self, log: &OpenLog) -> io::Result<()> {
         let id = log.id()?;
         if !self.seem_in_place(log, &id)? {
             self.bind_all(log, &id)?;
@@ -205,7 +208,7 @@ impl Entries {
 
     /// Whether these are the last entries of a companion, in the order of the log's lines and in their
     /// places. Then all entries before them are for lines before theirs.
-    pub(super) fn are_last_in_place(&self, log: &LogFile) -> io::Result<bool> {
+    pub(super) fn are_last_in_place(&self, log: &OpenLog) -> io::Result<bool> {
         let id = log.id()?;
         // A record of its own has no sum to compare.
         let has_sums = self.members.range(..id.len).next().is_some();
@@ -213,19 +216,18 @@ impl Entries {
     }
 
     /// Looks for the line of each entry.
-    pub(super) fn bind_all(&mut self, log: &LogFile, id: &FileId) -> io::Result<Bound> {
-        let mut lines = Lines::of(log)?;
+    pub(super) fn bind_all(&mut self, log: &OpenLog, id: &FileId) -> io::Result<BindReport> {
+        let mut lines = Lines::new(log)?;
         let rewritten = self.is_rewritten(&lines, id);
-        let is_behind =
-            |origin: &Origin, offset: u64| !rewritten && origin.is_left_behind(offset, id);
+        let is_behind = |origin: &Origin, offset: u64| !rewritten && origin.is_leftover(offset, id);
         let mut free = lines.by_sum.clone();
-        let mut bound = Bound::default();
-        let mut found = Entries {
+        let mut bound = BindReport::default();
+        let mut found = CompanionEntries {
             read: self.read,
             lines: self.lines,
-            ..Entries::default()
+            ..CompanionEntries::default()
         };
-        let mut behind = Entries::default();
+        let mut behind = CompanionEntries::default();
         let mut displaced = Vec::new();
         for (offset, entries) in std::mem::take(&mut self.members) {
             for member in entries {
@@ -234,7 +236,7 @@ impl Entries {
                     free.entry(member.sum).or_default().remove(&offset);
                     found.members.entry(offset).or_default().push(member);
                 } else if is_behind(&member.origin, offset) {
-                    bound.behind.push(member.origin.span);
+                    bound.past_end.push(member.origin.span);
                     behind.members.entry(offset).or_default().push(member);
                 } else {
                     displaced.push((offset, member));
@@ -254,14 +256,18 @@ impl Entries {
             }
         }
         let mut displaced = Vec::new();
-        for (offset, entries) in std::mem::take(&mut self.alone) {
+        for (offset, entries) in std::mem::take(&mut self.standalone) {
             // The last one was written where the line is now.
             for alone in entries.into_iter().rev() {
                 if is_behind(&alone.origin, offset) {
-                    bound.behind.push(alone.origin.span);
-                    behind.alone.entry(offset).or_default().insert(0, alone);
+                    bound.past_end.push(alone.origin.span);
+                    behind
+                        .standalone
+                        .entry(offset)
+                        .or_default()
+                        .insert(0, alone);
                 } else if lines.take_blank(offset) {
-                    found.alone.entry(offset).or_default().push(alone);
+                    found.standalone.entry(offset).or_default().push(alone);
                 } else {
                     displaced.push((offset, alone));
                 }
@@ -281,7 +287,7 @@ impl Entries {
             let after = alone.after.map(|_| line);
             let blank = lines.blanks.get_mut(&after).and_then(BTreeSet::pop_first);
             match (blank, after) {
-                (Some(blank), _) => found.alone.entry(blank).or_default().push(alone),
+                (Some(blank), _) => found.standalone.entry(blank).or_default().push(alone),
                 (None, None) => first.push(alone),
                 (None, Some(line)) => {
                     bound.moved.push(alone.origin.span);
@@ -304,7 +310,7 @@ impl Entries {
                 .extend(first.into_iter().map(|alone| alone.record));
         }
         found.members.extend(behind.members);
-        found.alone.extend(behind.alone);
+        found.standalone.extend(behind.standalone);
         *self = found;
         Ok(bound)
     }
@@ -316,29 +322,32 @@ impl Entries {
             let entries = entries.iter();
             entries.map(|it| (&it.origin, lines.at.get(offset) == Some(&it.sum)))
         });
-        let alone = self.alone.range(..id.len).flat_map(|(offset, entries)| {
-            let entries = entries.iter();
-            entries.map(|it| (&it.origin, lines.has_blank(*offset)))
-        });
+        let alone = self
+            .standalone
+            .range(..id.len)
+            .flat_map(|(offset, entries)| {
+                let entries = entries.iter();
+                entries.map(|it| (&it.origin, lines.has_blank(*offset)))
+            });
         let newest = members.chain(alone).max_by_key(|(it, _)| it.span.offset);
         newest.is_some_and(|(_, in_place)| !in_place)
     }
 
     /// Whether a line begins at the place of each entry, and one of the newest is the line that the
     /// entry was made for. A log that was rewritten has its lines elsewhere.
-    fn seem_in_place(&self, log: &LogFile, id: &FileId) -> io::Result<bool> {
+    fn seem_in_place(&self, log: &OpenLog, id: &FileId) -> io::Result<bool> {
         const ASKED: usize = 16;
-        for (offset, entries) in &self.alone {
+        for (offset, entries) in &self.standalone {
             let [alone] = entries.as_slice() else {
                 return Ok(false);
             };
-            if !alone.origin.is_left_behind(*offset, id) && !is_blank_at(log, *offset)? {
+            if !alone.origin.is_leftover(*offset, id) && !is_blank_at(log, *offset)? {
                 return Ok(false);
             }
         }
         for (offset, entries) in &self.members {
             let mut entries = entries.iter();
-            let left_behind = entries.all(|member| member.origin.is_left_behind(*offset, id));
+            let left_behind = entries.all(|member| member.origin.is_leftover(*offset, id));
             if !left_behind && !begins_line(log, *offset)? {
                 return Ok(false);
             }
@@ -346,7 +355,7 @@ impl Entries {
         let mut asked = 0;
         for (offset, entries) in self.members.range(..id.len).rev().take(ASKED) {
             asked += 1;
-            let sum = line_at(log, *offset)?.map(|line| sum_of(&line));
+            let sum = line_at(log, *offset)?.map(|line| line_sum(&line));
             if entries.iter().any(|member| Some(member.sum) == sum) {
                 return Ok(true);
             }
@@ -364,26 +373,26 @@ fn nearest(lines: &BTreeSet<u64>, offset: u64) -> Option<u64> {
 }
 
 /// The line of a log at an offset, if it begins there.
-fn line_at(log: &LogFile, offset: u64) -> io::Result<Option<Vec<u8>>> {
-    let mut scanner = Scanner::from_offset(BytesReader::from(log, offset), offset, 1);
+fn line_at(log: &OpenLog, offset: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut scanner = Scanner::from_offset(RangeReader::from_offset(log, offset), offset, 1);
     Ok(scanner.next()?.map(|line| line.bytes.to_vec()))
 }
 
 /// Whether a line that is not blank begins at an offset of a log.
-fn begins_line(log: &LogFile, offset: u64) -> io::Result<bool> {
+fn begins_line(log: &OpenLog, offset: u64) -> io::Result<bool> {
     let around = line_start::<1>(log, offset)?;
     Ok(around.is_some_and(|[first]| !first.is_ascii_whitespace()))
 }
 
 /// Whether there is a blank line at an offset of a log.
-fn is_blank_at(log: &LogFile, offset: u64) -> io::Result<bool> {
+fn is_blank_at(log: &OpenLog, offset: u64) -> io::Result<bool> {
     let line = line_start::<2>(log, offset)?;
-    Ok(line.is_some_and(|line| line.strip_suffix(b"\n") == Some(BLANK)))
+    Ok(line.is_some_and(|line| line.strip_suffix(b"\n") == Some(BLANK_LINE)))
 }
 
 /// The first bytes of the line that begins at an offset; `None` if none begins there, or if the log is
 /// shorter.
-fn line_start<const N: usize>(log: &LogFile, offset: u64) -> io::Result<Option<[u8; N]>> {
+fn line_start<const N: usize>(log: &OpenLog, offset: u64) -> io::Result<Option<[u8; N]>> {
     let mut before = [b'\n'];
     if let Some(at) = offset.checked_sub(1) {
         log.fill_at(&mut before, at)?;

@@ -5,14 +5,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::jsonl::Bytes as _;
+use crate::jsonl::ReadAt as _;
 use crate::model::Span;
-use crate::store::FoundFile;
+use crate::store::RootFile;
 
-use super::Entries;
+use super::CompanionEntries;
 
 /// An append writes the companion first, so entries of just now may be ahead of the log.
-const SETTLED: Duration = Duration::from_secs(60);
+const STABLE_AFTER: Duration = Duration::from_secs(60);
 
 /// The entries of a companion that are not where they were made.
 #[derive(Debug, Default)]
@@ -25,13 +25,13 @@ pub(crate) struct Unmatched {
     pub(crate) moved: Vec<Span>,
 }
 
-impl FoundFile {
+impl RootFile {
     /// Finds the entries of the log's companion whose lines the log does not have.
     pub(crate) fn unmatched_entries(&self) -> Result<Unmatched> {
         let Some(companion) = self.companion.as_deref() else {
             return Ok(Unmatched::default());
         };
-        let mut entries = Entries::default();
+        let mut entries = CompanionEntries::default();
         // What an append that was cut off left behind has no end, and the next one takes it away.
         entries.add(&companion.read()?);
         let log = self.open()?;
@@ -41,8 +41,8 @@ impl FoundFile {
         let mut bound = entries.bind_all(&log, &id).map_err(failed)?;
         let now = Timestamp::now().as_nanosecond();
         let age = now - i128::from(companion.id.mtime_ns);
-        if age > SETTLED.as_nanos() as i128 {
-            bound.unmatched.append(&mut bound.behind);
+        if age > STABLE_AFTER.as_nanos() as i128 {
+            bound.unmatched.append(&mut bound.past_end);
         }
         bound.unmatched.sort_by_key(|span| span.offset);
         Ok(Unmatched {

@@ -4,7 +4,7 @@
 //! are read into one buffer, a name that means nothing costs no allocation, and whatever is asked of
 //! a file is asked by its name in the open directory, or in one that need not be opened because it
 //! is known to hold what it held. Owns the order in which files are found, and the rule that nothing
-//! outside of the root is: a link is followed only if the user named it ([`Root::following`]), and
+//! outside of the root is: a link is followed only if the user named it ([`Root::follow_links`]), and
 //! each other one that leads to something which is not found under its own name is reported. So is a
 //! pipe, a device or a socket in the place of a file or of a directory. Reads no file, opens nothing but
 //! directories, and keeps at most two of them open.
@@ -23,8 +23,8 @@ use crate::jsonl::FileId;
 use crate::model::ArtifactKind;
 use crate::store::Root;
 
-use super::FoundFile;
-use super::folders::Folders;
+use super::RootFile;
+use super::dir_cache::DirCache;
 
 /// Every file of a root that means something, in the order of the bytes of their paths.
 ///
@@ -37,21 +37,21 @@ pub(in crate::store) fn walk(
     from: &Path,
     wanted: &dyn Fn(ArtifactKind) -> bool,
     troubles: &mut Vec<Error>,
-) -> Vec<FoundFile> {
-    let folders = &mut Folders::unknown();
-    walk_knowing(root, from, wanted, troubles, folders, &mut |_, _| {})
+) -> Vec<RootFile> {
+    let folders = &mut DirCache::disabled();
+    walk_cached(root, from, wanted, troubles, folders, &mut |_, _| {})
 }
 
 /// The same, with what is known of directories, and tells of each what it was before the names in it
 /// were read.
-pub(in crate::store) fn walk_knowing(
+pub(in crate::store) fn walk_cached(
     root: &Root,
     from: &Path,
     wanted: &dyn Fn(ArtifactKind) -> bool,
     troubles: &mut Vec<Error>,
-    folders: &mut Folders<'_>,
+    folders: &mut DirCache<'_>,
     note: &mut dyn FnMut(&str, &FileId),
-) -> Vec<FoundFile> {
+) -> Vec<RootFile> {
     let Some(from) = from.to_str() else {
         troubles.push(unreadable(&root.path.join(from)));
         return Vec::new();
@@ -61,15 +61,15 @@ pub(in crate::store) fn walk_knowing(
     let mut walk = Walk {
         root,
         wanted,
-        troubles,
+        errors: troubles,
         folders,
-        note,
+        on_directory: note,
         visited: HashSet::new(),
         links: BTreeSet::new(),
         unfollowed: BTreeMap::new(),
         steps: vec![Step::Enter(from.to_owned())],
         found,
-        listing: Listing::default(),
+        listing: DirListing::default(),
         names: Vec::new(),
         device: 0,
         refused: None,
@@ -77,15 +77,15 @@ pub(in crate::store) fn walk_knowing(
     let top = match open(&root.path, DIRECTORY, Mode::empty()) {
         Ok(top) => top,
         Err(error) => {
-            walk.troubled(from, error);
+            walk.report_error(from, error);
             return Vec::new();
         }
     };
-    if walk.folders.matter() {
-        match fstat(&top).ok().filter(|_| keeps_times(&top)) {
+    if walk.folders.is_enabled() {
+        match fstat(&top).ok().filter(|_| has_reliable_mtime(&top)) {
             // What lies on other devices, behind links or mounts, may be of another kind.
-            Some(stat) => walk.device = FileId::of(&stat).dev,
-            None => walk.folders.forget(),
+            Some(stat) => walk.device = FileId::from_stat(&stat).dev,
+            None => walk.folders.clear(),
         }
     }
     let mut linked = false;
@@ -148,9 +148,9 @@ pub(super) const MANY: usize = 8;
 struct Walk<'a, 'b> {
     root: &'a Root,
     wanted: &'a dyn Fn(ArtifactKind) -> bool,
-    troubles: &'a mut Vec<Error>,
-    folders: &'a mut Folders<'b>,
-    note: &'a mut dyn FnMut(&str, &FileId),
+    errors: &'a mut Vec<Error>,
+    folders: &'a mut DirCache<'b>,
+    on_directory: &'a mut dyn FnMut(&str, &FileId),
     /// Directories, by device and number.
     visited: HashSet<(u64, u64)>,
     /// Links to directories that are followed, which wait.
@@ -159,8 +159,8 @@ struct Walk<'a, 'b> {
     unfollowed: BTreeMap<String, (u64, u64)>,
     /// What comes next, the last first.
     steps: Vec<Step>,
-    found: Vec<FoundFile>,
-    listing: Listing,
+    found: Vec<RootFile>,
+    listing: DirListing,
     /// What is remembered of a directory, while it is put together.
     names: Vec<u8>,
     /// The device of the root; of others nothing is remembered.
@@ -170,11 +170,11 @@ struct Walk<'a, 'b> {
 }
 
 /// Asks the system about an entry of a listing, or about its path within the root.
-type Asked<'a> = dyn Fn(&Entry, &str, AtFlags) -> rustix::io::Result<Stat> + 'a;
+type StatFn<'a> = dyn Fn(&Entry, &str, AtFlags) -> rustix::io::Result<Stat> + 'a;
 
 enum Step {
     /// A file whose turn comes after directories before it.
-    Found(FoundFile),
+    Found(RootFile),
     /// A directory, by its path within the root.
     Enter(String),
 }
@@ -184,16 +184,16 @@ impl Walk<'_, '_> {
     fn enter(&mut self, top: &OwnedFd, relative: &str, first: bool) {
         let mut listing = std::mem::take(&mut self.listing);
         match self.list(top, relative, &mut listing) {
-            Ok(Some(dir)) => self.go_through(relative, &listing, &|entry, _, flags| {
-                statat(&dir, listing.spelled(entry).ok_or(Errno::INVAL)?, flags)
+            Ok(Some(dir)) => self.visit_names(relative, &listing, &|entry, _, flags| {
+                statat(&dir, listing.c_name(entry).ok_or(Errno::INVAL)?, flags)
             }),
             // What it holds is known, and found by longer names, unless they are many.
             Ok(None) => {
                 let many = (listing.entries.len() >= MANY).then_some(());
                 let dir = many.and_then(|()| self.open(top, relative, PLACE).ok());
-                self.go_through(relative, &listing, &|entry, within, flags| match (
+                self.visit_names(relative, &listing, &|entry, within, flags| match (
                     &dir,
-                    listing.spelled(entry),
+                    listing.c_name(entry),
                 ) {
                     (Some(dir), Some(name)) => statat(dir, name, flags),
                     _ => statat(top, within, flags),
@@ -201,7 +201,7 @@ impl Walk<'_, '_> {
             }
             // What vanished meanwhile is as if it had never been there.
             Err(Errno::NOENT) if !first => {}
-            Err(error) => self.troubled(relative, error),
+            Err(error) => self.report_error(relative, error),
         }
         self.listing = listing;
     }
@@ -212,32 +212,32 @@ impl Walk<'_, '_> {
         &mut self,
         top: &OwnedFd,
         relative: &str,
-        listing: &mut Listing,
+        listing: &mut DirListing,
     ) -> rustix::io::Result<Option<OwnedFd>> {
         let name = if relative.is_empty() { "." } else { relative };
         listing.clear();
-        if self.folders.matter() {
-            let id = FileId::of(&statat(top, name, AtFlags::SYMLINK_NOFOLLOW)?);
+        if self.folders.is_enabled() {
+            let id = FileId::from_stat(&statat(top, name, AtFlags::SYMLINK_NOFOLLOW)?);
             if id.dev == self.device
                 && let Some(names) = self.folders.names(relative, &id)
             {
                 if self.visited.insert((id.dev, id.ino)) {
-                    (self.note)(relative, &id);
-                    listing.recall(names);
+                    (self.on_directory)(relative, &id);
+                    listing.load_names(names);
                 }
                 return Ok(None);
             }
         }
         let dir = self.open(top, name, DIRECTORY)?;
-        let id = FileId::of(&fstat(&dir)?);
+        let id = FileId::from_stat(&fstat(&dir)?);
         if self.visited.insert((id.dev, id.ino)) {
-            (self.note)(relative, &id);
+            (self.on_directory)(relative, &id);
             listing.read(&dir)?;
             listing.sort();
             if id.dev == self.device
-                && let Some(names) = listing.plain(&mut self.names)
+                && let Some(names) = listing.encode_names(&mut self.names)
             {
-                self.folders.keep(relative, &id, names);
+                self.folders.insert(relative, &id, names);
             }
         }
         Ok(Some(dir))
@@ -261,13 +261,14 @@ impl Walk<'_, '_> {
         let files: HashSet<(u64, u64)> = files.collect();
         for (link, target) in links {
             if !self.visited.contains(&target) && !files.contains(&target) {
-                self.troubles.push(self.root.unfollowed(Path::new(&link)));
+                self.errors
+                    .push(self.root.unfollowed_link_error(Path::new(&link)));
             }
         }
     }
 
     /// Goes through what a directory holds, of which `stat` tells more.
-    fn go_through(&mut self, relative: &str, listing: &Listing, stat: &Asked<'_>) {
+    fn visit_names(&mut self, relative: &str, listing: &DirListing, stat: &StatFn<'_>) {
         let path = self.root.path.join(relative);
         let mut within = relative.to_owned();
         if !within.is_empty() {
@@ -278,7 +279,7 @@ impl Walk<'_, '_> {
         for entry in &listing.entries {
             let name = listing.name(entry);
             let Ok(text) = str::from_utf8(name) else {
-                self.skipped(&path, name, entry.kind, relative.is_empty());
+                self.report_skipped(&path, name, entry.kind, relative.is_empty());
                 continue;
             };
             within.truncate(before);
@@ -295,7 +296,7 @@ impl Walk<'_, '_> {
             new.reverse();
         }
         if let Some(error) = self.refused.take() {
-            self.troubled(relative, error);
+            self.report_error(relative, error);
         }
     }
 
@@ -310,7 +311,7 @@ impl Walk<'_, '_> {
     ) -> Option<Step> {
         match kind {
             FileType::Directory => {
-                let enters = self.root.layout.enters(Path::new(within));
+                let enters = self.root.layout.may_hold_files(Path::new(within));
                 enters.then(|| Step::Enter(within.to_owned()))
             }
             // One whose kind could not be found out is asked again, and reported if that fails too.
@@ -323,7 +324,7 @@ impl Walk<'_, '_> {
             _ => {
                 if self.means_something(Path::new(within)) {
                     let path = joined(dir, name);
-                    self.troubles.push(Error::NotRegular { path });
+                    self.errors.push(Error::NotRegular { path });
                 }
                 None
             }
@@ -334,7 +335,7 @@ impl Walk<'_, '_> {
     fn means_something(&self, within: &Path) -> bool {
         let artifact = self.root.layout.classify(within);
         let is_wanted = artifact.is_some_and(|artifact| (self.wanted)(artifact.kind));
-        is_wanted || self.root.layout.enters(within)
+        is_wanted || self.root.layout.may_hold_files(within)
     }
 
     /// A file, if it means something that is wanted.
@@ -358,7 +359,7 @@ impl Walk<'_, '_> {
         }
         let is_file = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         let stat = stat.ok().filter(is_file)?;
-        let file = FoundFile::new(joined(dir, name), artifact, FileId::of(&stat));
+        let file = RootFile::new(joined(dir, name), artifact, FileId::from_stat(&stat));
         Some(Step::Found(file))
     }
 
@@ -370,9 +371,9 @@ impl Walk<'_, '_> {
             Ok(target) => target,
             Err(error) => return self.broken_link(within, error),
         };
-        let id = FileId::of(&target);
+        let id = FileId::from_stat(&target);
         match FileType::from_raw_mode(target.st_mode) {
-            FileType::Directory if !self.root.layout.enters(path) => {}
+            FileType::Directory if !self.root.layout.may_hold_files(path) => {}
             FileType::Directory if self.root.follows(path) => {
                 self.links.insert(within.to_owned());
             }
@@ -389,7 +390,9 @@ impl Walk<'_, '_> {
                 }
             }
             // A pipe, a device or a socket, which nothing is read from under any name.
-            _ if self.means_something(path) => self.troubles.push(self.root.unfollowed(path)),
+            _ if self.means_something(path) => {
+                self.errors.push(self.root.unfollowed_link_error(path))
+            }
             _ => {}
         }
     }
@@ -399,27 +402,27 @@ impl Walk<'_, '_> {
     fn broken_link(&mut self, within: &str, error: Errno) {
         let path = Path::new(within);
         let leads_nowhere = matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP);
-        if !self.root.layout.enters(path) || (leads_nowhere && within.contains('/')) {
+        if !self.root.layout.may_hold_files(path) || (leads_nowhere && within.contains('/')) {
             return;
         }
         match self.root.follows(path) {
-            true => self.troubled(within, error),
-            false => self.troubles.push(self.root.unfollowed(path)),
+            true => self.report_error(within, error),
+            false => self.errors.push(self.root.unfollowed_link_error(path)),
         }
     }
 
     /// Such names mean nothing to any layout; what might be a session must not go unseen.
-    fn skipped(&mut self, dir: &Path, name: &[u8], kind: FileType, top: bool) {
+    fn report_skipped(&mut self, dir: &Path, name: &[u8], kind: FileType, top: bool) {
         let ending = Path::new(OsStr::from_bytes(name)).extension();
         let log = ending.is_some_and(|ending| ending == "jsonl");
         if !top && (kind == FileType::Directory || log) {
-            self.troubles.push(unreadable(&joined(dir, name)));
+            self.errors.push(unreadable(&joined(dir, name)));
         }
     }
 
-    fn troubled(&mut self, relative: &str, error: Errno) {
+    fn report_error(&mut self, relative: &str, error: Errno) {
         let dir = self.root.path.join(relative);
-        self.troubles.push(Error::io("read", &dir, error.into()));
+        self.errors.push(Error::io("read", &dir, error.into()));
     }
 }
 
@@ -440,7 +443,7 @@ fn joined(dir: &Path, name: &[u8]) -> PathBuf {
 
 /// The names in a directory.
 #[derive(Default)]
-struct Listing {
+struct DirListing {
     /// Each with the byte that comes after it in a path: NUL, or the slash of a directory.
     names: Vec<u8>,
     entries: Vec<Entry>,
@@ -456,14 +459,14 @@ struct Entry {
     kind: FileType,
 }
 
-impl Listing {
+impl DirListing {
     fn clear(&mut self) {
         self.names.clear();
         self.entries.clear();
     }
 
-    /// Takes in names as [`plain`](Self::plain) told them.
-    fn recall(&mut self, names: &[u8]) {
+    /// Takes in names as [`plain`](Self::encode_names) told them.
+    fn load_names(&mut self, names: &[u8]) {
         self.names.extend_from_slice(names);
         let mut start = 0;
         for end in memchr::memchr2_iter(0, b'/', names) {
@@ -485,7 +488,7 @@ impl Listing {
 
     /// The names in their order, each with what comes after it; `None` if there are others than those
     /// of files and directories.
-    fn plain<'a>(&self, names: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    fn encode_names<'a>(&self, names: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         names.clear();
         for entry in &self.entries {
             if !matches!(entry.kind, FileType::Directory | FileType::RegularFile) {
@@ -548,14 +551,14 @@ impl Listing {
     }
 
     /// The name as the system takes it; `None` for directories, which are not asked about.
-    fn spelled(&self, entry: &Entry) -> Option<&CStr> {
+    fn c_name(&self, entry: &Entry) -> Option<&CStr> {
         CStr::from_bytes_with_nul(self.names.get(entry.start..=entry.end)?).ok()
     }
 }
 
 /// Whether a directory's time changes with the names in it, as far as file systems are known.
 #[cfg(target_os = "linux")]
-pub(super) fn keeps_times(dir: &OwnedFd) -> bool {
+pub(super) fn has_reliable_mtime(dir: &OwnedFd) -> bool {
     // The magic numbers are 32 bits wide in a field whose width depends on the platform.
     let kind = rustix::fs::fstatfs(dir).map(|found| found.f_type as u32);
     matches!(
@@ -571,7 +574,7 @@ pub(super) fn keeps_times(dir: &OwnedFd) -> bool {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn keeps_times(_: &OwnedFd) -> bool {
+pub(super) fn has_reliable_mtime(_: &OwnedFd) -> bool {
     false
 }
 

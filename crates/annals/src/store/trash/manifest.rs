@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::store::inventory::SessionFiles;
-use crate::store::root::{Root, beneath};
+use crate::store::root::{Root, ensure_beneath};
 
-use super::{Trashed, TrashedRow};
+use super::{TrashItem, TrashedRow};
 
 pub(super) const MANIFEST: &str = "manifest.json";
 
@@ -24,7 +24,7 @@ pub(super) const MANIFEST: &str = "manifest.json";
 const VERSION: u32 = 1;
 
 /// Who makes a directory puts something into it within this time.
-const SETTLED: Duration = Duration::from_secs(10);
+const STABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// What a folder of the trash says about itself.
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ pub(super) struct Manifest {
     #[serde(default = "first")]
     version: u32,
     #[serde(flatten)]
-    pub(super) trashed: Trashed,
+    pub(super) trashed: TrashItem,
     /// The directories that its files lay in, the outer ones first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) dirs: Vec<TrashedDir>,
@@ -52,7 +52,7 @@ fn first() -> u32 {
 }
 
 impl Manifest {
-    pub(super) fn new(trashed: Trashed, dirs: Vec<TrashedDir>) -> Self {
+    pub(super) fn new(trashed: TrashItem, dirs: Vec<TrashedDir>) -> Self {
         Manifest {
             version: VERSION,
             trashed,
@@ -66,7 +66,7 @@ impl Manifest {
 
     /// Keeps what a register says about a log, in the place of what it said before. The folder's lock is
     /// held.
-    pub(super) fn keep_rows(&mut self, folder: &Path, log: &Path, rows: &[String]) -> Result<()> {
+    pub(super) fn save_rows(&mut self, folder: &Path, log: &Path, rows: &[String]) -> Result<()> {
         let known = &mut self.trashed.rows;
         let same = known.iter().filter(|row| row.path == log);
         if rows.is_empty() || same.map(|row| &row.text).eq(rows) {
@@ -77,7 +77,7 @@ impl Manifest {
             path: log.to_owned(),
             text: text.clone(),
         }));
-        jsonl::replace_held(&folder.join(MANIFEST), &self.to_bytes()?)
+        jsonl::replace_locked(&folder.join(MANIFEST), &self.to_bytes()?)
     }
 
     fn to_bytes(&self) -> Result<Vec<u8>> {
@@ -117,17 +117,17 @@ impl Manifest {
 
     /// A file of a folder that went as a whole, whatever it is.
     pub(super) fn is_left_over(&self, root: &Root, file: &Path) -> bool {
-        self.trashed.is_folder() && file.parent().is_some_and(|dir| is_sound(root, dir))
+        self.trashed.is_folder() && file.parent().is_some_and(|dir| is_removable(root, dir))
     }
 
     /// Makes the directories again that went with the session, with the rights that they had.
     pub(super) fn make_dirs(&self, root: &Root) -> Result<()> {
         for dir in &self.dirs {
             let path = root.path.join(&dir.path);
-            if !is_sound(root, &dir.path) || jsonl::exists(&path)? {
+            if !is_removable(root, &dir.path) || jsonl::exists(&path)? {
                 continue;
             }
-            root.guard(&path)?;
+            root.ensure_inside(&path)?;
             jsonl::ensure_dir(&path)?;
             let mode = fs::Permissions::from_mode(dir.mode & 0o777 | 0o700);
             fs::set_permissions(&path, mode).map_err(|error| Error::io("create", &path, error))?;
@@ -141,12 +141,12 @@ impl Manifest {
     }
 
     /// The same long after, and only directories that nobody is about to use.
-    pub(super) fn clear_settled_dirs(&self, folder: &Path) -> Result<()> {
-        self.clear_dirs_if(folder, is_settled)
+    pub(super) fn clear_stable_dirs(&self, folder: &Path) -> Result<()> {
+        self.clear_dirs_if(folder, is_stable)
     }
 
     fn clear_dirs_if(&self, folder: &Path, wanted: impl Fn(&Path) -> bool) -> Result<()> {
-        let Trashed { root, files, .. } = &self.trashed;
+        let TrashItem { root, files, .. } = &self.trashed;
         let Ok(root) = Root::new(&self.trashed.layout, root) else {
             return Ok(());
         };
@@ -157,7 +157,7 @@ impl Manifest {
         }
         for dir in self.dirs.iter().rev() {
             let path = root.path.join(&dir.path);
-            let ours = is_sound(&root, &dir.path) && is_beneath(&root.path, &path)?;
+            let ours = is_removable(&root, &dir.path) && is_beneath(&root.path, &path)?;
             if ours && wanted(&path) {
                 // It fails when something is left, which is the condition.
                 let _ = fs::remove_dir(path);
@@ -168,31 +168,31 @@ impl Manifest {
 }
 
 /// Nobody changed a directory just now.
-pub(super) fn is_settled(dir: &Path) -> bool {
+pub(super) fn is_stable(dir: &Path) -> bool {
     let modified = dir.symlink_metadata().and_then(|it| it.modified());
     let age = modified.ok().and_then(|time| time.elapsed().ok());
-    age.is_some_and(|age| age > SETTLED)
+    age.is_some_and(|age| age > STABLE_AFTER)
 }
 
 /// Whether a path leads down from `base`, and through no symbolic link.
 fn is_beneath(base: &Path, path: &Path) -> Result<bool> {
-    match beneath(base, path) {
+    match ensure_beneath(base, path) {
         Err(error @ Error::Io { .. }) => Err(error),
         leads => Ok(leads.is_ok()),
     }
 }
 
 /// A directory of a root that is neither the root nor directly in it.
-fn is_sound(root: &Root, dir: &Path) -> bool {
+fn is_removable(root: &Root, dir: &Path) -> bool {
     let mut parts = dir.components();
     let plain = parts.all(|part| matches!(part, Component::Normal(_)));
-    plain && dir.components().count() > 1 && root.layout.enters(dir)
+    plain && dir.components().count() > 1 && root.layout.may_hold_files(dir)
 }
 
 /// The directories that the files of a deletion lie in, and the empty ones beside them that bear a
 /// session's name, the outer ones first.
 pub(super) fn directories<'a>(
-    plan: &Trashed,
+    plan: &TrashItem,
     sessions: impl Iterator<Item = &'a SessionFiles>,
 ) -> Result<Vec<TrashedDir>> {
     let mut dirs: BTreeSet<PathBuf> = BTreeSet::new();
@@ -240,7 +240,7 @@ pub(super) fn directories<'a>(
 }
 
 /// Runs `work` while no other annals process changes a folder of the trash, if it is still there.
-pub(super) fn held<T>(folder: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(super) fn with_folder_lock<T>(folder: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let manifest = folder.join(MANIFEST);
     let gone = || Error::Changed {
         path: folder.to_owned(),
@@ -248,7 +248,7 @@ pub(super) fn held<T>(folder: &Path, work: impl FnOnce() -> Result<T>) -> Result
     if !jsonl::metadata_if_exists(folder)?.is_some_and(|it| it.is_dir()) {
         return Err(gone());
     }
-    jsonl::held(&manifest, || {
+    jsonl::with_document_lock(&manifest, || {
         // Whoever had the lock before may have brought everything back, or removed it.
         match jsonl::exists(&manifest)? {
             true => work(),
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_that_cannot_be_looked_into_is_not_one_without_a_manifest() {
+    fn unreadable_folder_is_an_error_not_a_missing_manifest() {
         let dir = tempfile::tempdir().unwrap();
         assert!(Manifest::read(dir.path()).unwrap().is_none());
         let file = dir.path().join("file");
@@ -273,18 +273,19 @@ mod tests {
     #[test]
     fn a_folder_that_cannot_be_looked_at_is_not_one_that_is_gone() {
         let dir = tempfile::tempdir().unwrap();
-        let held = |folder: &str| held(&dir.path().join(folder), || Ok(())).unwrap_err();
-        assert!(matches!(held("gone"), Error::Changed { .. }));
-        let failed = held(&"x".repeat(300));
+        let error_of =
+            |folder: &str| with_folder_lock(&dir.path().join(folder), || Ok(())).unwrap_err();
+        assert!(matches!(error_of("gone"), Error::Changed { .. }));
+        let failed = error_of(&"x".repeat(300));
         assert!(matches!(failed, Error::Io { .. }), "{failed}");
     }
 
     #[test]
-    fn only_directories_within_those_of_a_root_are_made_or_cleared() {
+    fn clear_dirs_removes_only_directories_inside_the_root() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::claude_code(dir.path().join("root"));
         for sound in ["projects/-app", "projects/-app/s"] {
-            assert!(is_sound(&root, Path::new(sound)), "{sound}");
+            assert!(is_removable(&root, Path::new(sound)), "{sound}");
         }
         for other in [
             "",
@@ -293,7 +294,7 @@ mod tests {
             "../projects/-app",
             "projects/..",
         ] {
-            assert!(!is_sound(&root, Path::new(other)), "{other}");
+            assert!(!is_removable(&root, Path::new(other)), "{other}");
         }
         let outside = dir.path().join("outside");
         let dirs = ["projects/-app", "todos", "elsewhere/deep"];

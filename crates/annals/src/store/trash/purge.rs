@@ -14,10 +14,10 @@ use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::store::Store;
 
-use super::{Trashed, back, manifest};
+use super::{TrashItem, manifest, restore};
 
 /// What the names of condemned folders begin with.
-const CONDEMNED: &str = ".purging-";
+const PURGING_PREFIX: &str = ".purging-";
 
 /// Something that can be removed from the trash.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct Purgeable {
     /// The name of its folder in the trash.
     pub name: String,
     /// The deleted session; `None` for what a purge that was cut off left.
-    pub trashed: Option<Trashed>,
+    pub trashed: Option<TrashItem>,
     /// How many files there are.
     pub files: u64,
     /// How many bytes they have.
@@ -47,51 +47,52 @@ impl Purgeable {
 /// What lies in the trash, and what of it cannot be read.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct TrashLook {
+pub struct TrashContents {
     /// What can be removed, the newest first.
     pub purgeable: Vec<Purgeable>,
     /// What is left alone, and why.
-    pub troubles: Vec<Error>,
+    pub errors: Vec<Error>,
 }
 
 impl Store {
     /// Looks at everything in the trash.
-    pub fn trash_look(&self) -> Result<TrashLook> {
-        let trash = self.trash()?;
-        let mut look = TrashLook::default();
+    pub fn inspect_trash(&self) -> Result<TrashContents> {
+        let trash = self.trash_dir()?;
+        let mut look = TrashContents::default();
         for (name, manifest) in self.manifests()? {
             let folder = trash.join(&name);
             match manifest {
                 Ok(Some(manifest)) => {
                     look.purgeable
-                        .push(measured(self, &folder, name, Some(manifest.trashed)));
+                        .push(measure(self, &folder, name, Some(manifest.trashed)));
                 }
                 Ok(None) => match jsonl::exists(&folder.join("files")) {
                     // A deletion that was cut off before it began leaves a folder without files.
                     Ok(false) => {}
-                    Ok(true) => look.troubles.push(Error::refused(format!(
+                    Ok(true) => look.errors.push(Error::refused(format!(
                         "{} does not say what it is (it has no manifest.json); see what is in it, and remove it by hand",
                         folder.display()
                     ))),
-                    Err(error) => look.troubles.push(error),
+                    Err(error) => look.errors.push(error),
                 },
-                Err(error) => look.troubles.push(error),
+                Err(error) => look.errors.push(error),
             }
         }
-        let folders = back::folders(&trash)?.into_iter();
-        for name in folders.filter(|name| name.starts_with(CONDEMNED)) {
+        let folders = restore::folders(&trash)?.into_iter();
+        for name in folders.filter(|name| name.starts_with(PURGING_PREFIX)) {
             look.purgeable
-                .push(measured(self, &trash.join(&name), name, None));
+                .push(measure(self, &trash.join(&name), name, None));
         }
         Ok(look)
     }
 
     /// Removes something from the trash for good, if it is still what was looked at.
     pub fn purge(&self, item: &Purgeable) -> Result<()> {
-        let trash = self.trash()?;
+        let trash = self.trash_dir()?;
         let folder = trash.join(&item.name);
         let Some(looked) = &item.trashed else {
-            if !item.name.starts_with(CONDEMNED) || Path::new(&item.name).components().count() != 1
+            if !item.name.starts_with(PURGING_PREFIX)
+                || Path::new(&item.name).components().count() != 1
             {
                 return Err(Error::refused(format!(
                     "{} was not condemned by a purge",
@@ -103,7 +104,7 @@ impl Store {
         let changed = || Error::Changed {
             path: folder.clone(),
         };
-        let condemned = manifest::held(&folder, || {
+        let condemned = manifest::with_folder_lock(&folder, || {
             let now = manifest::Manifest::read(&folder)?.ok_or_else(changed)?;
             let same = now.trashed.deleted == looked.deleted
                 && now.trashed.id == looked.id
@@ -116,15 +117,15 @@ impl Store {
                     "the deletion of session {} was cut off, and {} is still there; run {} again, or {}",
                     looked.session,
                     left.display(),
-                    crate::text::hint("annals delete", &looked.session, ""),
-                    crate::text::hint("annals delete --undo=", &looked.id, "")
+                    crate::text::quoted_command("annals delete", &looked.session, ""),
+                    crate::text::quoted_command("annals delete --undo=", &looked.id, "")
                 )));
             }
-            let mut condemned = trash.join(format!("{CONDEMNED}{}", item.name));
+            let mut condemned = trash.join(format!("{PURGING_PREFIX}{}", item.name));
             let mut copy = 1;
             while jsonl::exists(&condemned)? {
                 copy += 1;
-                condemned = trash.join(format!("{CONDEMNED}{}-{copy}", item.name));
+                condemned = trash.join(format!("{PURGING_PREFIX}{}-{copy}", item.name));
             }
             jsonl::rename_dir(&folder, &condemned)?;
             Ok(condemned)
@@ -135,7 +136,7 @@ impl Store {
     /// Finishes deletions that were cut off after their last file had gone: the directories that they
     /// emptied go, and what registers still say of their logs.
     pub(crate) fn finish_deletions(&self) -> Result<()> {
-        let trash = self.trash()?;
+        let trash = self.trash_dir()?;
         for (name, manifest) in self.manifests()? {
             let folder = trash.join(&name);
             // A register that another program changes, or that cannot be written, says too much, which does
@@ -152,14 +153,14 @@ impl Store {
 fn finish(manifest: Option<manifest::Manifest>, folder: &Path) -> Result<()> {
     match manifest {
         Some(manifest) => {
-            manifest.clear_settled_dirs(folder)?;
+            manifest.clear_stable_dirs(folder)?;
             if !manifest.trashed.rows.is_empty() {
-                manifest::held(folder, || back::strike_rows(folder))?;
+                manifest::with_folder_lock(folder, || restore::remove_list_rows(folder))?;
             }
         }
-        None if manifest::is_settled(folder) => {
+        None if manifest::is_stable(folder) => {
             jsonl::clear_temp(&folder.join(manifest::MANIFEST))?;
-            back::remove_tree_of_empty(folder);
+            restore::remove_empty_tree(folder);
         }
         None => {}
     }
@@ -177,7 +178,7 @@ fn remove(folder: &Path) -> Result<()> {
 }
 
 /// Counts what lies in a folder, behind no link.
-fn measured(store: &Store, folder: &Path, name: String, trashed: Option<Trashed>) -> Purgeable {
+fn measure(store: &Store, folder: &Path, name: String, trashed: Option<TrashItem>) -> Purgeable {
     let failures = store.failures();
     let (mut files, mut bytes) = (0, 0);
     let mut pending = vec![match trashed {
@@ -185,7 +186,7 @@ fn measured(store: &Store, folder: &Path, name: String, trashed: Option<Trashed>
         None => folder.to_owned(),
     }];
     while let Some(dir) = pending.pop() {
-        for entry in failures.entries(&dir) {
+        for entry in failures.read_dir(&dir) {
             match failures.metadata(&entry.path()) {
                 Some(metadata) if metadata.is_dir() => pending.push(entry.path()),
                 Some(metadata) => {
@@ -209,7 +210,7 @@ fn measured(store: &Store, folder: &Path, name: String, trashed: Option<Trashed>
 
 /// The first file of a deletion that never left its place. One that is both here and there came back
 /// by other hands.
-fn unfinished(folder: &Path, trashed: &Trashed) -> Result<Option<PathBuf>> {
+fn unfinished(folder: &Path, trashed: &TrashItem) -> Result<Option<PathBuf>> {
     for file in &trashed.files {
         let place = trashed.root.join(&file.path);
         let here = folder.join("files").join(&file.path);
@@ -227,10 +228,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_cut_off_long_ago_before_it_began_is_cleared_away() {
+    fn finish_deletions_removes_only_old_folders_without_manifest() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(Vec::new()).with_state(dir.path());
-        let trash = store.trash().unwrap();
+        let trash = store.trash_dir().unwrap();
         let folder = |name: &str, manifest: Option<&str>, settled: bool| {
             let folder = trash.join(name);
             fs::create_dir_all(folder.join("files")).unwrap();

@@ -6,7 +6,7 @@ use crate::store::Root;
 const ID: &str = "aaaaaaaa-0000-4000-8000-000000000000";
 
 /// One id in two folders, and todos that are either's.
-fn twice() -> (tempfile::TempDir, Vec<SessionFiles>) {
+fn same_id_in_two_folders() -> (tempfile::TempDir, Vec<SessionFiles>) {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::claude_code(dir.path());
     for folder in ["-a", "-b"] {
@@ -18,15 +18,15 @@ fn twice() -> (tempfile::TempDir, Vec<SessionFiles>) {
     let todos = dir.path().join("todos");
     fs::create_dir(&todos).unwrap();
     fs::write(todos.join(format!("{ID}-agent-{ID}.json")), "[]").unwrap();
-    let sessions = Inventory::of(&[root]).sessions;
+    let sessions = Inventory::scan(&[root]).sessions;
     assert_eq!(sessions.len(), 2);
     assert!(sessions.iter().all(|files| files.shared));
     (dir, sessions)
 }
 
 /// How many of the files beside are in the folder, and how many elsewhere.
-fn beside(files: &SessionFiles) -> (usize, usize) {
-    let own = own(files);
+fn count_attachments(files: &SessionFiles) -> (usize, usize) {
+    let own = own_attachments(files);
     let inside = own.iter().filter(|file| {
         let folder = file.artifact.folder.as_deref();
         folder.is_some() && folder == files.folder()
@@ -36,17 +36,17 @@ fn beside(files: &SessionFiles) -> (usize, usize) {
 }
 
 #[test]
-fn what_two_sessions_share_goes_with_neither() {
-    let (_dir, sessions) = twice();
-    let own: Vec<(usize, usize)> = sessions.iter().map(beside).collect();
+fn files_shared_by_two_sessions_belong_to_neither() {
+    let (_dir, sessions) = same_id_in_two_folders();
+    let own: Vec<(usize, usize)> = sessions.iter().map(count_attachments).collect();
     assert_eq!(own, [(1, 0), (1, 0)]);
 }
 
 #[test]
-fn what_they_shared_goes_with_the_one_that_is_left() {
-    let (_dir, sessions) = twice();
+fn shared_files_belong_to_the_remaining_session() {
+    let (_dir, sessions) = same_id_in_two_folders();
     fs::remove_dir_all(sessions[1].main_path().parent().unwrap()).unwrap();
-    assert_eq!(beside(&sessions[0]), (1, 1));
+    assert_eq!(count_attachments(&sessions[0]), (1, 1));
     // And not with the one that is gone.
-    assert_eq!(beside(&sessions[1]), (1, 0));
+    assert_eq!(count_attachments(&sessions[1]), (1, 0));
 }

@@ -29,7 +29,7 @@ pub(super) fn refuse_chosen(root: &Root, log: &Artifact, new: &NewSession) -> Re
     }
     match new.unused && log.kind != ArtifactKind::SharedLog {
         true => refuse_log(root, log),
-        false => refuse_known(root, &new.id),
+        false => refuse_known_id(root, &new.id),
     }
 }
 
@@ -37,24 +37,24 @@ pub(super) fn refuse_chosen(root: &Root, log: &Artifact, new: &NewSession) -> Re
 ///
 /// The lock is that of the folder in which all logs of the layout are. No document is replaced there, which
 /// would need the same lock.
-pub(in super::super) fn begin_alone<T>(
+pub(in super::super) fn with_id_lock<T>(
     root: &Root,
     log: &Artifact,
     begin: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
-    let log = root.layout.place(log);
+    let log = root.layout.path_for(log);
     let mut folders = log.components();
     let (Some(first), Some(_)) = (folders.next(), folders.next()) else {
         return begin();
     };
     let folder = root.path.join(first);
     jsonl::ensure_dir(&folder)?;
-    jsonl::held(&folder.join("sessions"), begin)
+    jsonl::with_document_lock(&folder.join("sessions"), begin)
 }
 
 /// Refuses the id of a session that exists in this root.
-pub(in super::super) fn refuse_known(root: &Root, id: &SessionId) -> Result<()> {
-    let sessions = Inventory::of(std::slice::from_ref(root)).sessions;
+pub(in super::super) fn refuse_known_id(root: &Root, id: &SessionId) -> Result<()> {
+    let sessions = Inventory::scan(std::slice::from_ref(root)).sessions;
     match sessions.iter().find(|files| files.id == *id) {
         None => Ok(()),
         Some(files) => Err(exists(id, files.main_path())),
@@ -63,7 +63,7 @@ pub(in super::super) fn refuse_known(root: &Root, id: &SessionId) -> Result<()> 
 
 /// Refuses a log whose session has a log in another folder.
 fn refuse_log(root: &Root, log: &Artifact) -> Result<()> {
-    let place = root.layout.place(log);
+    let place = root.layout.path_for(log);
     // Where the path does not depend on a folder, the file system refuses a second log.
     let (Some(id), Some(_), Some(name)) = (&log.session, &log.folder, place.file_name()) else {
         return Ok(());

@@ -9,19 +9,19 @@ use jiff::Timestamp;
 
 use crate::error::{Error, Result};
 use crate::jsonl::{self, Create, Log};
-use crate::layout::{Change, Head, NewSession, Stamp, Writer};
+use crate::layout::{AppendState, Change, NewSession, PlanContext, Writer};
 use crate::model::{Artifact, ArtifactKind, SessionId};
-use crate::store::inventory::{FoundFile, SessionFiles};
-use crate::store::life::State;
-use crate::store::register::{self, Listing};
-use crate::store::share::Share;
-use crate::store::tail::{self, Tail};
+use crate::store::append_point::{self, AppendPoint};
+use crate::store::inventory::{RootFile, SessionFiles};
+use crate::store::lifecycle::SessionState;
+use crate::store::session_list::{self, ListUpdater};
+use crate::store::shared_log::SessionSlice;
 use crate::store::{Root, Store, thread};
 
 use super::new_id::{is_chosen, refuse_chosen};
 use super::{
-    SessionWriter, WriteOptions, begin_alone, found, make_parent, open_or_make, real_directory,
-    refuse_unknown, stamped, words_of, writer_of,
+    SessionWriter, WriteOptions, create_parent_dirs, existing_file, header_fields, layout_writer,
+    open_or_create, real_directory, refuse_unknown, with_id_lock, with_plan_context,
 };
 
 impl Store {
@@ -32,7 +32,7 @@ impl Store {
         new: &NewSession,
         options: WriteOptions,
     ) -> Result<SessionWriter> {
-        let writer = writer_of(root)?;
+        let writer = layout_writer(root)?;
         refuse_unknown(root, writer.session_members(), |_| true, &new.members)?;
         if new
             .title
@@ -41,22 +41,22 @@ impl Store {
         {
             return Err(Error::refused("a title must not be empty"));
         }
-        register::refuse_damaged(root, writer)?;
+        session_list::refuse_damaged(root, writer)?;
         let cwd = root.layout.spelled_directory(&new.cwd);
         let cwd = cwd.unwrap_or_else(|| real_directory(&new.cwd));
-        let home = || register::home(root, writer, &cwd);
+        let home = || session_list::folder_for_directory(root, writer, &cwd);
         let new = &NewSession {
             folder: new.folder.clone().or_else(home),
             cwd: cwd.clone(),
             ..new.clone()
         };
-        let log = stamped(options.now, &self.zone(), |stamp| {
-            writer.session(new, stamp)
+        let log = with_plan_context(options.now, &self.zone(), |stamp| {
+            writer.new_session_log(new, stamp)
         })?;
         let begin = || self.begin_session(root, writer, new, options);
         match is_chosen(&log, new) {
-            true => begin_alone(root, &log, || {
-                thread::refuse_known(root, writer, new, &log)?;
+            true => with_id_lock(root, &log, || {
+                thread::refuse_known_thread(root, writer, new, &log)?;
                 begin()
             }),
             false => begin(),
@@ -70,33 +70,33 @@ impl Store {
         new: &NewSession,
         options: WriteOptions,
     ) -> Result<SessionWriter> {
-        let (file, log) = self.make(root, new, options)?;
-        let session = match &file.share {
+        let (file, log) = self.create_log(root, new, options)?;
+        let session = match &file.slice {
             Some(share) => share.name.clone(),
             None => file.session(&new.id),
         };
-        let head = Head {
+        let head = AppendState {
             cwd: Some(new.cwd.clone()),
             git_branch: new.git_branch.clone(),
-            words: words_of(new),
-            ..Head::new(session, file.artifact.clone())
+            writer_state: header_fields(new),
+            ..AppendState::new(session, file.artifact.clone())
         };
-        let listing = Listing::of_new(writer, &head);
+        let listing = ListUpdater::for_new_log(writer, &head);
         let session = SessionWriter {
             root: root.clone(),
             options,
             zone: self.zone(),
             log: Mutex::new(Some(Arc::new(log))),
-            tally: Mutex::default(),
-            tail: Mutex::new(Tail::new(head, file, options.live_in(root))),
+            log_totals: Mutex::default(),
+            append_point: Mutex::new(AppendPoint::new(head, file, options.allows_live(root))),
             lone: false,
-            kept: Vec::new(),
-            listing,
-            state: Mutex::new(State::Created),
+            archived_todos: Vec::new(),
+            list_updater: listing,
+            state: Mutex::new(SessionState::Created),
             unwritten: false,
         };
-        session.change(&Change::Begin)?;
-        let has_title = writer.begins_with_title() || writer.lists_title();
+        session.apply_change(&Change::Begin)?;
+        let has_title = writer.title_in_header() || writer.title_in_session_list();
         if let Some(title) = new.title.as_deref().filter(|_| !has_title) {
             session.retitle(title)?;
         }
@@ -104,45 +104,49 @@ impl Store {
     }
 
     /// The id that a session would have if it began at this time, or now.
-    pub(crate) fn name_of(
+    pub(crate) fn planned_id(
         &self,
         root: &Root,
         new: &NewSession,
         now: Option<Timestamp>,
     ) -> Result<SessionId> {
-        let writer = writer_of(root)?;
-        let artifact = stamped(now, &self.zone(), |stamp| writer.session(new, stamp))?;
+        let writer = layout_writer(root)?;
+        let artifact = with_plan_context(now, &self.zone(), |stamp| {
+            writer.new_session_log(new, stamp)
+        })?;
         let own = artifact.session;
         let own = own.filter(|_| artifact.kind != ArtifactKind::SharedLog);
         Ok(own.unwrap_or_else(|| new.id.clone()))
     }
 
     /// The own session of the log that a session would be written to if it began at this time, or now.
-    pub(in crate::store) fn log_of_now(
+    pub(in crate::store) fn current_log_session(
         &self,
         root: &Root,
         new: &NewSession,
         now: Option<Timestamp>,
     ) -> Result<Option<SessionId>> {
-        let writer = writer_of(root)?;
-        let log = stamped(now, &self.zone(), |stamp| writer.session(new, stamp))?;
+        let writer = layout_writer(root)?;
+        let log = with_plan_context(now, &self.zone(), |stamp| {
+            writer.new_session_log(new, stamp)
+        })?;
         Ok(log.session)
     }
 
     /// Makes a new session's log, or finds the one that it will share.
-    pub(in crate::store) fn make(
+    pub(in crate::store) fn create_log(
         &self,
         root: &Root,
         new: &NewSession,
         options: WriteOptions,
-    ) -> Result<(FoundFile, Log)> {
-        let writer = writer_of(root)?;
+    ) -> Result<(RootFile, Log)> {
+        let writer = layout_writer(root)?;
         let mut now = options.now.unwrap_or_else(Timestamp::now);
         loop {
-            let stamp = |stamp: &mut Stamp<'_>| writer.session(new, stamp);
-            let artifact = stamped(Some(now), &self.zone(), stamp)?;
+            let stamp = |stamp: &mut PlanContext<'_>| writer.new_session_log(new, stamp);
+            let artifact = with_plan_context(Some(now), &self.zone(), stamp)?;
             let path = root.locate(&artifact)?;
-            make_parent(root, &path)?;
+            create_parent_dirs(root, &path)?;
             let shared = artifact.kind == ArtifactKind::SharedLog;
             if let Some(own) = artifact.session.clone().filter(|_| shared && new.unnamed) {
                 // A session that nobody named is the log's own, if it is the first in it. A log that
@@ -151,21 +155,21 @@ impl Store {
                     true => Create::Never,
                     false => Create::New,
                 };
-                match root.open_log(&path, options.log(create)) {
+                match root.open_log(&path, options.log_options(create)) {
                     Err(Error::Io { source, .. })
                         if source.kind() == io::ErrorKind::AlreadyExists => {}
                     opened => {
                         let log = opened?;
-                        let mut file = found(path, artifact)?;
-                        file.share = Some(Share::none(own).into());
+                        let mut file = existing_file(path, artifact)?;
+                        file.slice = Some(SessionSlice::empty(own).into());
                         return Ok((file, log));
                     }
                 }
             }
             refuse_chosen(root, &artifact, new)?;
             let opened = match shared {
-                true => open_or_make(root, &path, options),
-                false => root.open_log(&path, options.log(Create::New)),
+                true => open_or_create(root, &path, options),
+                false => root.open_log(&path, options.log_options(Create::New)),
             };
             // Where a log is named after the time, a moment later there is another name.
             let named = artifact.session.as_ref() != Some(&new.id);
@@ -177,17 +181,21 @@ impl Store {
                 continue;
             }
             let log = opened?;
-            let mut file = found(path, artifact)?;
-            file.share = shared.then(|| Share::none(new.id.clone()).into());
+            let mut file = existing_file(path, artifact)?;
+            file.slice = shared.then(|| SessionSlice::empty(new.id.clone()).into());
             return Ok((file, log));
         }
     }
 
     /// Opens a session's main log for writing.
-    pub fn write(&self, files: &SessionFiles, options: WriteOptions) -> Result<SessionWriter> {
+    pub fn open_writer(
+        &self,
+        files: &SessionFiles,
+        options: WriteOptions,
+    ) -> Result<SessionWriter> {
         files.refuse_archived()?;
         if let Some(file) = files.unwritten.as_deref() {
-            return self.write_first(files, file, options);
+            return self.open_unwritten(files, file, options);
         }
         let Some(file) = &files.log else {
             return Err(Error::refused(format!(
@@ -195,32 +203,32 @@ impl Store {
                 files.id
             )));
         };
-        self.write_log(files, file, options)
+        self.open_log_writer(files, file, options)
     }
 
     /// Fails with [`Error::Live`] if another program is writing to the session right now, and with
     /// [`Error::Held`] if one has a file of it open for writing.
-    pub fn is_free(&self, files: &SessionFiles) -> Result<()> {
+    pub fn ensure_not_in_use(&self, files: &SessionFiles) -> Result<()> {
         files.refuse_held()?;
         let mut logs = files.logs();
-        logs.try_for_each(|file| tail::check_free(&files.root, file))
+        logs.try_for_each(|file| append_point::ensure_not_in_use(&files.root, file))
     }
 
     /// Opens the log of one of a session's sub-agents for writing. The id must be whole: what is meant
     /// for one sub-agent is never written to another whose id begins so.
-    pub fn write_agent(
+    pub fn open_agent_writer(
         &self,
         files: &SessionFiles,
         agent: &str,
         options: WriteOptions,
     ) -> Result<SessionWriter> {
         files.refuse_archived()?;
-        let is_it = |file: &&FoundFile| {
+        let is_it = |file: &&RootFile| {
             let id = file.artifact.agent.as_ref();
             id.is_some_and(|id| id.as_str() == agent)
         };
         match files.agents.iter().find(is_it) {
-            Some(file) => self.write_log(files, file, options),
+            Some(file) => self.open_log_writer(files, file, options),
             None => Err(Error::NotFound {
                 what: "sub-agent",
                 id: agent.to_owned(),
@@ -230,109 +238,112 @@ impl Store {
 
     /// Opens a session that a session list names and that has no log yet. The log is made by its
     /// first message.
-    fn write_first(
+    fn open_unwritten(
         &self,
         files: &SessionFiles,
-        file: &FoundFile,
+        file: &RootFile,
         options: WriteOptions,
     ) -> Result<SessionWriter> {
-        let writer = writer_of(&files.root)?;
-        files.root.guard(&file.path)?;
+        let writer = layout_writer(&files.root)?;
+        files.root.ensure_inside(&file.path)?;
         if jsonl::exists(&file.path)? {
             // Someone else has made it since it was looked for.
-            let file = found(file.path.clone(), file.artifact.clone())?;
+            let file = existing_file(file.path.clone(), file.artifact.clone())?;
             let files = SessionFiles {
                 log: Some(file.clone()),
                 unwritten: None,
                 ..files.clone()
             };
-            return self.write_log(&files, &file, options);
+            return self.open_log_writer(&files, &file, options);
         }
-        let head = Head {
-            beside: files.beside.iter().map(|it| it.artifact.clone()).collect(),
-            cwd: files.told(|about| about.cwd.clone()),
-            git_branch: files.told(|about| about.git_branch.clone()),
-            words: thread::words_of_stand_in(&files.root, &file.artifact)?,
-            ..Head::new(files.id.clone(), file.artifact.clone())
+        let head = AppendState {
+            attachments: files
+                .attachments
+                .iter()
+                .map(|it| it.artifact.clone())
+                .collect(),
+            cwd: files.listed(|about| about.cwd.clone()),
+            git_branch: files.listed(|about| about.git_branch.clone()),
+            writer_state: thread::words_of_stand_in(&files.root, &file.artifact)?,
+            ..AppendState::new(files.id.clone(), file.artifact.clone())
         };
         Ok(SessionWriter {
             root: Root::clone(&files.root),
             options,
             zone: self.zone(),
             log: Mutex::new(None),
-            listing: Listing::of(writer, files, &head),
-            tail: Mutex::new(Tail::new(head, file.clone(), options.live)),
-            tally: Mutex::default(),
+            list_updater: ListUpdater::for_log(writer, files, &head),
+            append_point: Mutex::new(AppendPoint::new(head, file.clone(), options.live)),
+            log_totals: Mutex::default(),
             lone: false,
-            kept: Vec::new(),
-            state: Mutex::new(State::Created),
+            archived_todos: Vec::new(),
+            state: Mutex::new(SessionState::Created),
             unwritten: true,
         })
     }
 
-    fn write_log(
+    fn open_log_writer(
         &self,
         files: &SessionFiles,
-        file: &FoundFile,
+        file: &RootFile,
         options: WriteOptions,
     ) -> Result<SessionWriter> {
-        let writer = writer_of(&files.root)?;
-        if file.is_kept() {
+        let writer = layout_writer(&files.root)?;
+        if file.is_archived() {
             return Err(Error::refused(format!(
                 "{} is archived and cannot be changed; {} puts it back",
                 file.path.display(),
-                crate::text::hint("annals restore", files.id.as_str(), "--apply")
+                crate::text::quoted_command("annals restore", files.id.as_str(), "--apply")
             )));
         }
-        files.root.guard(&file.path)?;
+        files.root.ensure_inside(&file.path)?;
         let log = files
             .root
-            .open_log(&file.path, options.log(Create::Never))?;
+            .open_log(&file.path, options.log_options(Create::Never))?;
         // A log in which nothing stands still wants what stands first in it.
-        let begun =
-            |file: &&FoundFile| file.artifact.kind != ArtifactKind::Notes || file.id.len > 0;
+        let begun = |file: &&RootFile| file.artifact.kind != ArtifactKind::Notes || file.id.len > 0;
         // What is only in the archive is made anew where it is changed; of todos, from what is kept.
-        let begun = |file: &&FoundFile| begun(file) && !file.is_kept();
-        let beside = files.beside.iter().filter(begun);
-        let head = Head {
-            beside: beside.map(|file| file.artifact.clone()).collect(),
-            cwd: files.told(|about| about.cwd.clone()),
-            git_branch: files.told(|about| about.git_branch.clone()),
-            words: match file.id.len {
+        let begun = |file: &&RootFile| begun(file) && !file.is_archived();
+        let beside = files.attachments.iter().filter(begun);
+        let head = AppendState {
+            attachments: beside.map(|file| file.artifact.clone()).collect(),
+            cwd: files.listed(|about| about.cwd.clone()),
+            git_branch: files.listed(|about| about.git_branch.clone()),
+            writer_state: match file.id.len {
                 0 => thread::words_of_stand_in(&files.root, &file.artifact)?,
                 _ => BTreeMap::new(),
             },
-            ..Head::new(files.id.clone(), file.artifact.clone())
+            ..AppendState::new(files.id.clone(), file.artifact.clone())
         };
-        let mut tail = Tail::new(head, file.clone(), options.live_in(&files.root));
-        log.locked(|handle| tail.find(&files.root, handle))?;
-        let resumed = tail.head.leaf.is_some();
-        if files.is_lone() && tail.head.leaf.is_none() {
+        let mut tail = AppendPoint::new(head, file.clone(), options.allows_live(&files.root));
+        log.with_lock(|handle| tail.locate(&files.root, handle))?;
+        let resumed = tail.state.leaf.is_some();
+        if files.is_lone() && tail.state.leaf.is_none() {
             return Err(Error::refused(format!(
                 "{} lies outside of any root and holds no message, so it may be no session at all",
                 file.path.display()
             )));
         }
-        let listing = Listing::of(writer, files, &tail.head);
-        let kept = files.beside.iter();
-        let kept = kept.filter(|it| it.is_kept() && it.artifact.kind == ArtifactKind::Todos);
+        let listing = ListUpdater::for_log(writer, files, &tail.state);
+        let kept = files.attachments.iter();
+        let kept = kept.filter(|it| it.is_archived() && it.artifact.kind == ArtifactKind::Todos);
         let session = SessionWriter {
             root: Root::clone(&files.root),
             options,
             zone: self.zone(),
             log: Mutex::new(Some(Arc::new(log))),
-            tail: Mutex::new(tail),
-            tally: Mutex::default(),
+            append_point: Mutex::new(tail),
+            log_totals: Mutex::default(),
             lone: files.is_lone(),
-            kept: kept.cloned().collect(),
-            listing,
+            archived_todos: kept.cloned().collect(),
+            list_updater: listing,
             state: Mutex::new(match resumed {
-                true => State::Resumed,
-                false => State::Created,
+                true => SessionState::Resumed,
+                false => SessionState::Created,
             }),
             unwritten: false,
         };
-        session.heal()?;
+        session.refresh_list()?;
         Ok(session)
     }
 }

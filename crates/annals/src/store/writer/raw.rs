@@ -6,12 +6,12 @@
 
 use crate::error::{Error, Result};
 use crate::jsonl;
-use crate::layout::{Change, Record, Sink};
+use crate::layout::{Change, Decoded, Record};
 use crate::model::{Body, Entry, EntryId, Fact, Link, Outline, Span};
 
-use super::super::companion::{Parted, next_offset};
-use super::super::tail::{Tail, decode, in_tree};
-use super::{PoisonError, SessionWriter, State, writer_of};
+use super::super::append_point::{AppendPoint, decode_records, in_tree};
+use super::super::companion::{SplitRecords, next_offset};
+use super::{PoisonError, SessionState, SessionWriter, layout_writer};
 
 impl SessionWriter {
     /// Writes records of the session's layout as they are, in one write, and reads them back.
@@ -32,52 +32,52 @@ impl SessionWriter {
         let mut expected = 0;
         let places = log
             .append_all_with(|end, handle| {
-                let mut tail = self.tail();
+                let mut tail = self.append_point();
                 if end != tail.end {
-                    self.others_wrote();
+                    self.invalidate_message_count();
                 }
                 tail.catch_up(&self.root, handle, end)?;
                 tail.expect_at(next_offset(handle, end));
                 self.check_raw(&mut tail, &records)?;
-                before = Some((tail.head.log.clone(), tail.head.last.clone()));
-                expected = tail.head.end;
+                before = Some((tail.state.log.clone(), tail.state.last_message.clone()));
+                expected = tail.state.end;
                 // Nothing is kept beside the log: the records say all that there is.
-                let parted = Parted {
+                let parted = SplitRecords {
                     lines: records.clone(),
-                    ..Parted::default()
+                    ..SplitRecords::default()
                 };
                 tail.advance(&self.root, end, &records, &parted, None);
                 Ok(parted.lines)
             })
-            .inspect_err(|_| self.tail().forget())?;
+            .inspect_err(|_| self.append_point().invalidate())?;
         if places.first().is_some_and(|place| place.offset != expected) {
             // Another program wrote in between, so ids may be others than was thought.
-            self.tail().forget();
+            self.append_point().invalidate();
         }
         let places = places
             .into_iter()
             .map(|place| (place.offset, place.end - place.offset));
         let written = records.iter().zip(places);
         let entries = before.map_or_else(Vec::new, |(log, last)| {
-            decode(&self.root, &log, written, last)
+            decode_records(&self.root, &log, written, last)
         });
         let is_message = |entry: &Entry| matches!(entry.body, Body::Message(_));
         if entries.iter().any(is_message) {
-            *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::Active;
+            *self.state.lock().unwrap_or_else(PoisonError::into_inner) = SessionState::Active;
         }
-        self.list(&Change::Append(Vec::new()), &entries, None)?;
+        self.update_list(&Change::Append(Vec::new()), &entries, None)?;
         Ok(entries)
     }
 
-    fn check_raw(&self, tail: &mut Tail, records: &[Vec<u8>]) -> Result<()> {
+    fn check_raw(&self, tail: &mut AppendPoint, records: &[Vec<u8>]) -> Result<()> {
         let layout = self.root.layout;
-        let writer = writer_of(&self.root)?;
-        let mut decoder = layout.decoder(&tail.head.log);
-        let mut outliner = layout.decoder(&tail.head.log);
-        let share = tail.file.share.as_deref();
-        let session = share.map_or_else(|| tail.head.session.clone(), |share| share.name.clone());
+        let writer = layout_writer(&self.root)?;
+        let mut decoder = layout.decoder(&tail.state.log);
+        let mut outliner = layout.decoder(&tail.state.log);
+        let share = tail.file.slice.as_deref();
+        let session = share.map_or_else(|| tail.state.session.clone(), |share| share.name.clone());
         let mut chain = Chain {
-            leaf: tail.head.leaf.clone(),
+            leaf: tail.state.leaf.clone(),
             fresh: Vec::new(),
             moved: false,
             branched: None,
@@ -86,7 +86,7 @@ impl SessionWriter {
         // Records that name no session belong to that of the record before them.
         let mut named = false;
         // Some layouts name records after where they stand.
-        let mut offset = tail.head.end;
+        let mut offset = tail.state.end;
         for (at, bytes) in records.iter().enumerate() {
             let fail = |why: String| refused(records, at, why);
             let record = Record {
@@ -101,20 +101,20 @@ impl SessionWriter {
             };
             offset += bytes.len() as u64 + 1;
             let text = String::from_utf8_lossy(bytes);
-            writer.fits(&tail.head, &text).map_err(fail)?;
-            let (mut entries, mut outlines) = (Sink::default(), Sink::default());
+            writer.check_record(&tail.state, &text).map_err(fail)?;
+            let (mut entries, mut outlines) = (Decoded::default(), Decoded::default());
             decoder.decode(&record, &mut entries);
             outliner.outline(&record, &mut outlines);
             if let Some(flaw) = entries.flaws.first().or(outlines.flaws.first()) {
                 return Err(fail(flaw.detail.clone()));
             }
-            if entries.found.is_empty() {
+            if entries.items.is_empty() {
                 return Err(fail(format!(
                     "the layout {} finds no entry in it",
                     layout.name()
                 )));
             }
-            let facts = outlines.found.iter().flat_map(|outline| &outline.facts);
+            let facts = outlines.items.iter().flat_map(|outline| &outline.facts);
             for fact in facts {
                 let Fact::Session(name) = fact else {
                     continue;
@@ -126,14 +126,14 @@ impl SessionWriter {
                     )));
                 }
             }
-            if !named && !tail.takes_nameless() {
+            if !named && !tail.accepts_unnamed() {
                 return Err(fail(
                     "it names no session, and the record before it in the log is of another one"
                         .to_owned(),
                 ));
             }
-            for entry in &entries.found {
-                let outline = outline_of(&outlines.found, entry);
+            for entry in &entries.items {
+                let outline = outline_of(&outlines.items, entry);
                 self.check_entry(tail, &mut chain, entry, outline, at)
                     .map_err(|error| fail(error.to_string()))?;
             }
@@ -143,7 +143,7 @@ impl SessionWriter {
 
     fn check_entry(
         &self,
-        tail: &mut Tail,
+        tail: &mut AppendPoint,
         chain: &mut Chain,
         entry: &Entry,
         outline: Option<&Outline>,
@@ -167,14 +167,14 @@ impl SessionWriter {
             }
             _ => {}
         }
-        if tail.head.agent.is_some() && entry.agent != tail.head.agent {
+        if tail.state.agent.is_some() && entry.agent != tail.state.agent {
             return Err(Error::refused(
                 "it is not of the sub-agent whose log this is",
             ));
         }
         if let Some(id) = &entry.id {
             id.check()?;
-            if chain.fresh.contains(id) || tail.knows(&self.root, id)?.is_some() {
+            if chain.fresh.contains(id) || tail.find_id(&self.root, id)?.is_some() {
                 return Err(Error::refused(format!(
                     "the id `{id}` is in the session already"
                 )));
@@ -192,7 +192,7 @@ impl SessionWriter {
             return Ok(());
         };
         chain.fresh.push(id.clone());
-        if entry.sidechain && tail.head.agent.is_none() {
+        if entry.sidechain && tail.state.agent.is_none() {
             return Ok(());
         }
         let follows = outline.is_some_and(|outline| outline.link == Link::Previous);
@@ -225,16 +225,16 @@ struct Chain {
 }
 
 impl Chain {
-    fn knows(&self, root: &super::Root, tail: &mut Tail, id: &EntryId) -> Result<bool> {
+    fn knows(&self, root: &super::Root, tail: &mut AppendPoint, id: &EntryId) -> Result<bool> {
         let leaf = self.leaf.as_ref() == Some(id);
-        Ok(leaf || self.fresh.contains(id) || tail.knows(root, id)? == Some(true))
+        Ok(leaf || self.fresh.contains(id) || tail.find_id(root, id)? == Some(true))
     }
 
     /// The agent program goes on at the end of a chain, or where it is told to.
-    fn check(&self, tail: &Tail) -> Result<()> {
+    fn check(&self, tail: &AppendPoint) -> Result<()> {
         let told = self.resumes.is_some() && self.resumes == self.leaf;
         // A sub-agent's log is never resumed.
-        if !self.moved || told || tail.head.agent.is_some() {
+        if !self.moved || told || tail.state.agent.is_some() {
             return Ok(());
         }
         match self.branched {
@@ -242,7 +242,7 @@ impl Chain {
                 "record {} hangs from an earlier message, and the agent program would not go on from it; add a record that tells it to (such as last-prompt with leafUuid), or append a message with --at; nothing was written",
                 at + 1
             ))),
-            None if !tail.head.anchored => Err(Error::refused(
+            None if !tail.state.resumes_at_leaf => Err(Error::refused(
                 "the log tells the agent program to go on from an earlier message; add a record that names the new one (such as last-prompt with leafUuid); nothing was written",
             )),
             None => Ok(()),

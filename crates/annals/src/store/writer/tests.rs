@@ -2,16 +2,16 @@ use super::*;
 use crate::store::Store;
 
 #[test]
-fn what_was_asked_for_reaches_the_log() {
+fn write_options_reach_the_log() {
     let options = WriteOptions {
         durability: Durability::Os,
         network: true,
         ..WriteOptions::default()
     };
-    let log = options.log(Create::New);
+    let log = options.log_options(Create::New);
     assert_eq!((log.durability, log.create), (Durability::Os, Create::New));
     assert!(log.network);
-    let log = WriteOptions::default().log(Create::Never);
+    let log = WriteOptions::default().log_options(Create::Never);
     assert_eq!(
         (log.durability, log.create),
         (Durability::Disk, Create::Never)
@@ -20,12 +20,12 @@ fn what_was_asked_for_reaches_the_log() {
 }
 
 #[test]
-fn why_a_log_cannot_be_made_is_told() {
+fn open_or_create_reports_why_it_failed() {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::new("claude-code", dir.path()).unwrap();
     let file = dir.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let told = open_or_make(&root, &file.join("log.jsonl"), WriteOptions::default());
+    let told = open_or_create(&root, &file.join("log.jsonl"), WriteOptions::default());
     assert!(
         matches!(
             &told,
@@ -36,12 +36,12 @@ fn why_a_log_cannot_be_made_is_told() {
         ),
         "{told:?}"
     );
-    open_or_make(&root, &file, WriteOptions::default()).unwrap();
-    open_or_make(&root, &dir.path().join("new"), WriteOptions::default()).unwrap();
+    open_or_create(&root, &file, WriteOptions::default()).unwrap();
+    open_or_create(&root, &dir.path().join("new"), WriteOptions::default()).unwrap();
 }
 
 #[test]
-fn a_session_gets_the_name_that_was_foretold() {
+fn created_session_has_planned_id() {
     let now: Timestamp = "2026-03-26T01:32:20.418Z".parse().unwrap();
     for layout in crate::layout::LAYOUTS {
         let dir = tempfile::tempdir().unwrap();
@@ -49,7 +49,7 @@ fn a_session_gets_the_name_that_was_foretold() {
         let store = Store::new(vec![root.clone()]);
         let id = SessionId::new("aaaaaaaa-0000-4000-8000-000000000000").unwrap();
         let new = NewSession::new(id, "/home/dev/w");
-        let named = store.name_of(&root, &new, Some(now)).unwrap();
+        let named = store.planned_id(&root, &new, Some(now)).unwrap();
         let options = WriteOptions {
             now: Some(now),
             durability: Durability::Os,

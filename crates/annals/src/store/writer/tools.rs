@@ -6,14 +6,14 @@
 use std::collections::BTreeSet;
 
 use crate::error::{Error, Result};
-use crate::layout::{Sink, calls_of_unknown_tools};
-use crate::model::{Block, Body, Draft, Entry, Key, Outline};
+use crate::layout::{Decoded, calls_of_unknown_tools};
+use crate::model::{Block, Body, Draft, Entry, EntryKey, Outline};
 use crate::store::Root;
-use crate::store::inventory::FoundFile;
-use crate::store::log::each_record;
-use crate::store::tail::Tail;
+use crate::store::append_point::AppendPoint;
+use crate::store::inventory::RootFile;
+use crate::store::log_reader::each_record;
 
-use super::{SessionWriter, writer_of};
+use super::{SessionWriter, layout_writer};
 
 /// The bytes of a log are searched for so many calls before it is read for all of them.
 const SEARCHES: usize = 8;
@@ -21,12 +21,12 @@ const SEARCHES: usize = 8;
 impl SessionWriter {
     /// Refuses results whose tool nothing tells, in layouts whose records of results name the tool.
     pub fn check_tools(&self, drafts: &[Draft]) -> Result<()> {
-        if !writer_of(&self.root)?.results_name_tools() {
+        if !layout_writer(&self.root)?.results_name_tools() {
             return Ok(());
         }
-        let mut tail = self.tail();
+        let mut tail = self.append_point();
         learn(&self.root, &mut tail, drafts)?;
-        let unknown = calls_of_unknown_tools(&tail.head, drafts);
+        let unknown = calls_of_unknown_tools(&tail.state, drafts);
         match unknown.first() {
             None => Ok(()),
             Some(call) => Err(Error::refused(format!(
@@ -38,8 +38,8 @@ impl SessionWriter {
 }
 
 /// Takes in the tools of the calls that drafts answer and that the end of the log does not tell.
-pub(super) fn learn(root: &Root, tail: &mut Tail, drafts: &[Draft]) -> Result<()> {
-    let unknown = calls_of_unknown_tools(&tail.head, drafts);
+pub(super) fn learn(root: &Root, tail: &mut AppendPoint, drafts: &[Draft]) -> Result<()> {
+    let unknown = calls_of_unknown_tools(&tail.state, drafts);
     if unknown.is_empty() || !crate::jsonl::exists(&tail.file.path)? {
         return Ok(());
     }
@@ -52,7 +52,7 @@ pub(super) fn learn(root: &Root, tail: &mut Tail, drafts: &[Draft]) -> Result<()
     }
     if !wanted.is_empty() {
         let found = calls_in(root, &tail.file, &wanted)?;
-        tail.head.calls.extend(found);
+        tail.state.open_calls.extend(found);
     }
     Ok(())
 }
@@ -60,26 +60,29 @@ pub(super) fn learn(root: &Root, tail: &mut Tail, drafts: &[Draft]) -> Result<()
 /// Those of the wanted calls that stand in a log, with their tools.
 fn calls_in(
     root: &Root,
-    file: &FoundFile,
+    file: &RootFile,
     wanted: &BTreeSet<String>,
 ) -> Result<Vec<(String, String)>> {
-    let keys: BTreeSet<Key> = wanted.iter().map(|call| Key::of(call)).collect();
-    let mut outlines: Sink<Outline> = Sink::default();
-    let mut entries: Sink<Entry> = Sink::default();
+    let keys: BTreeSet<EntryKey> = wanted
+        .iter()
+        .map(|call| EntryKey::from_text(call))
+        .collect();
+    let mut outlines: Decoded<Outline> = Decoded::default();
+    let mut entries: Decoded<Entry> = Decoded::default();
     let mut found = Vec::new();
     for volume in file.volumes() {
         let mut decoder = root.decoder(volume);
         each_record(root, volume, |record| {
             outlines.flaws.clear();
             decoder.outline(record, &mut outlines);
-            let mut made = outlines.found.drain(..);
+            let mut made = outlines.items.drain(..);
             if !made.any(|outline| outline.calls().iter().any(|call| keys.contains(call))) {
                 return Ok(true);
             }
             drop(made);
             entries.flaws.clear();
             decoder.decode(record, &mut entries);
-            for entry in entries.found.drain(..) {
+            for entry in entries.items.drain(..) {
                 let Body::Message(message) = entry.body else {
                     continue;
                 };

@@ -13,9 +13,9 @@ fn a_pack_that_was_damaged_is_mended_or_set_aside_and_told() {
     session.append(Draft::user("Why?")).unwrap();
     drop(session);
     let mirror = || {
-        let inventory = store.inventory_in_place();
+        let inventory = store.inventory_without_archive();
         let group: Vec<&SessionFiles> = inventory.sessions.iter().collect();
-        store.mirror(&group, Timestamp::now()).unwrap()
+        store.copy_to_archive(&group, Timestamp::now()).unwrap()
     };
     let first = mirror();
     assert!(first.mended.is_none() && first.set_aside.is_none() && !first.unchanged);

@@ -519,11 +519,14 @@ fn entries_of_companions_must_match_lines_of_their_logs() {
     let copy = case("one-day").copy();
     let files = copy.sessions().remove(0);
     let log = files.log.as_ref().unwrap().path.clone();
-    let writer = copy.store().write(&files, WriteOptions::default()).unwrap();
+    let writer = copy
+        .store()
+        .open_writer(&files, WriteOptions::default())
+        .unwrap();
     let system = Message::new(Role::System, vec![Block::Text("Be brief.".to_owned())]);
     writer.append(Draft::new(Body::Message(system))).unwrap();
     writer
-        .append(Draft::user("Otherwise").named(EntryId::new("given")))
+        .append(Draft::user("Otherwise").with_id(EntryId::new("given")))
         .unwrap();
     drop(writer);
     assert_eq!(kinds(&copy.root).get(&F::UnmatchedEntry), None);
@@ -552,9 +555,11 @@ fn a_row_whose_log_is_archived_is_told_with_the_way_back() {
     let store = Store::new(vec![copy.root.clone()]).with_state(state.path());
     let files = copy.sessions().remove(0);
     let (id, log) = (files.id.clone(), files.log.as_ref().unwrap().path.clone());
-    store.mirror(&[&files], jiff::Timestamp::now()).unwrap();
+    store
+        .copy_to_archive(&[&files], jiff::Timestamp::now())
+        .unwrap();
     fs::remove_file(log).unwrap();
-    let inventory = store.inventory_in_place();
+    let inventory = store.inventory_without_archive();
     let archive = store.archive().unwrap();
     let told = |archive| {
         let reports = annals::check::all(&inventory, archive, &|_, _| {});

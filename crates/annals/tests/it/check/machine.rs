@@ -14,7 +14,7 @@ use super::{Made, SESSION, user};
 /// What there is to say about the machine at that time.
 fn found(made: &Made, now: Timestamp) -> Vec<(F, String)> {
     let store = Store::new(vec![made.root()]);
-    let reports = check::machine(&store, &made.inventory(), now);
+    let reports = check::environment(&store, &made.inventory(), now);
     let flaws = reports.into_iter().flat_map(|report| report.flaws);
     flaws.map(|flaw| (flaw.kind, flaw.detail)).collect()
 }

@@ -8,11 +8,11 @@ fn a_configuration_tells_of_folders() {
         let path = fixtures().join("chorus").join(case).join("config.json");
         decode("config.json", &fs::read(path).unwrap())
     };
-    let told = |sink: &Sink<Entry>| -> Vec<(Subject, Option<String>, Option<String>)> {
-        let Body::Register(abouts) = &sink.found[0].body else {
+    let told = |sink: &Decoded<Entry>| -> Vec<(ListSubject, Option<String>, Option<String>)> {
+        let Body::SessionList(abouts) = &sink.items[0].body else {
             panic!()
         };
-        let told = |about: &annals::model::About| {
+        let told = |about: &annals::model::ListRow| {
             (
                 about.subject.clone(),
                 about.title.clone(),
@@ -23,7 +23,7 @@ fn a_configuration_tells_of_folders() {
     };
     let folder = |name: &str, title: &str, cwd: Option<&str>| {
         (
-            Subject::Folder(name.to_owned()),
+            ListSubject::Folder(name.to_owned()),
             Some(title.to_owned()),
             cwd.map(str::to_owned),
         )
@@ -146,7 +146,7 @@ fn a_configuration_is_edited_in_place() {
         edited(Some(old), set("theme", "light")).unwrap(),
         old.replace("[ 1 ]}", "[ 1 ],\"theme\":\"light\"}")
     );
-    let config = Config::read(old.as_bytes()).unwrap();
+    let config = Config::decode(old.as_bytes()).unwrap();
     assert_eq!(config.settings.get("theme").unwrap(), "\"dark\"");
     assert_eq!(config.settings.get("chatSidebarWidth").unwrap(), "240");
     assert_eq!(config.settings.get("rootWorkspaceDir").unwrap(), "null");

@@ -1,6 +1,6 @@
 //! The index of conversations: read, brought up to date, made again.
 
-use annals::layout::{Enrolled, Row};
+use annals::layout::{ListUpdate, RowUpdate};
 
 use super::*;
 
@@ -10,8 +10,8 @@ fn index_of(case: &str) -> Vec<u8> {
     fs::read(fixtures().join("chorus").join(case).join(INDEX)).unwrap()
 }
 
-fn row(id: &str, messages: u64) -> Row {
-    let mut row = Row::default();
+fn row(id: &str, messages: u64) -> RowUpdate {
+    let mut row = RowUpdate::default();
     row.log = Some(artifact(&format!(
         "sessions/w-app/a-main/{id}-messages.jsonl"
     )));
@@ -23,19 +23,21 @@ fn row(id: &str, messages: u64) -> Row {
     row
 }
 
-fn enrol(old: Option<&[u8]>, rows: &[Row], whole: bool) -> Enrolled {
-    Chorus.enrol(&artifact(INDEX), old, rows, whole).unwrap()
+fn enrol(old: Option<&[u8]>, rows: &[RowUpdate], whole: bool) -> ListUpdate {
+    Chorus
+        .update_session_list(&artifact(INDEX), old, rows, whole)
+        .unwrap()
 }
 
 /// The new index, and what it tells; a second pass must have nothing left to say.
-fn changed(old: Option<&[u8]>, rows: &[Row], whole: bool) -> (String, bool, Vec<String>) {
+fn changed(old: Option<&[u8]>, rows: &[RowUpdate], whole: bool) -> (String, bool, Vec<String>) {
     match enrol(old, rows, whole) {
-        Enrolled::Changed {
+        ListUpdate::Changed {
             bytes,
             damaged,
             removed,
         } => {
-            assert_eq!(enrol(Some(&bytes), rows, whole), Enrolled::Same);
+            assert_eq!(enrol(Some(&bytes), rows, whole), ListUpdate::Unchanged);
             (String::from_utf8(bytes).unwrap(), damaged, removed)
         }
         other => panic!("{other:?}"),
@@ -56,12 +58,12 @@ fn what_the_program_wrote_stays_as_it_is() {
     let old = index_of("chorus-plain");
     assert_eq!(
         enrol(Some(&old), &[row(&id_of(&old, 0), 4)], false),
-        Enrolled::Same
+        ListUpdate::Unchanged
     );
     // The log's last message is older than the index, as it is whenever the program writes both.
     let mut older = row(&id_of(&old, 0), 4);
     older.updated = "2026-03-02T09:00:03Z".parse().ok();
-    assert_eq!(enrol(Some(&old), &[older], false), Enrolled::Same);
+    assert_eq!(enrol(Some(&old), &[older], false), ListUpdate::Unchanged);
 }
 
 #[test]
@@ -93,7 +95,10 @@ fn odd_spellings_and_what_is_not_ours_stay() {
         .split('"')
         .next()
         .unwrap();
-    assert_eq!(enrol(Some(&old), &[row(id, 4)], false), Enrolled::Same);
+    assert_eq!(
+        enrol(Some(&old), &[row(id, 4)], false),
+        ListUpdate::Unchanged
+    );
     // Of two rows with one id the later one is brought up to date.
     let (new, _, _) = changed(Some(&old), &[row(id, 5)], false);
     let (head, tail) = text.split_at(text.rfind("4e0").unwrap());
@@ -105,7 +110,7 @@ fn odd_spellings_and_what_is_not_ours_stay() {
     assert_eq!(new, format!("{head}, {added}{tail}"));
     // Both rows of a conversation go with it.
     let mut gone = row(id, 4);
-    gone.gone = true;
+    gone.removed = true;
     let (new, _, removed) = changed(Some(&old), &[gone], false);
     assert_eq!(removed.len(), 2);
     assert!(!new.contains(id) && new.contains("never-begun") && new.contains("\"row\""));
@@ -116,15 +121,15 @@ fn a_row_that_is_taken_out_can_be_put_back() {
     let old = index_of("chorus-plain");
     let id = id_of(&old, 1);
     let mut gone = row(&id, 0);
-    gone.gone = true;
+    gone.removed = true;
     let (less, _, removed) = changed(Some(&old), &[gone], false);
     assert_eq!(removed.len(), 1);
     let mut back = row(&id, 99);
-    back.text = Some(removed[0].clone());
+    back.restored_text = Some(removed[0].clone());
     let (again, _, _) = changed(Some(less.as_bytes()), &[back.clone()], false);
     assert_eq!(again.as_bytes(), old);
     // A text that is no row of that conversation is not put anywhere.
-    back.text = Some("{\"id\":\"other\"}".to_owned());
+    back.restored_text = Some("{\"id\":\"other\"}".to_owned());
     let (again, _, _) = changed(Some(less.as_bytes()), &[back], false);
     assert!(!again.contains("other") && again.contains("\"messageCount\": 99"));
 }
@@ -139,7 +144,7 @@ fn what_is_missing_or_damaged_is_made_from_all_logs() {
         Some(b"{\"conversations\":{}}"),
         Some(b"\xff"),
     ] {
-        assert_eq!(enrol(old, &rows, false), Enrolled::NeedsAll);
+        assert_eq!(enrol(old, &rows, false), ListUpdate::NeedsAllRows);
         let (new, damaged, _) = changed(old, &rows, true);
         assert_eq!(damaged, old.is_some());
         assert_eq!(
@@ -147,7 +152,7 @@ fn what_is_missing_or_damaged_is_made_from_all_logs() {
             ("c1".to_owned(), "c2--agent-x".to_owned())
         );
     }
-    assert_eq!(enrol(None, &[], true), Enrolled::Same);
+    assert_eq!(enrol(None, &[], true), ListUpdate::Unchanged);
     let (new, _, _) = changed(None, &rows[..1], true);
     assert_eq!(
         new,
@@ -200,7 +205,7 @@ fn rows_that_are_whole_in_a_damaged_index_survive() {
 
 #[test]
 fn titles_follow_the_program() {
-    let title = |old: Option<&str>, change: &dyn Fn(&mut Row)| {
+    let title = |old: Option<&str>, change: &dyn Fn(&mut RowUpdate)| {
         let mut row = row("c1", 1);
         change(&mut row);
         let old =
@@ -214,7 +219,7 @@ fn titles_follow_the_program() {
     };
     let asked = |text: &str| {
         let text = text.to_owned();
-        move |row: &mut Row| row.prompt = Some(text.clone())
+        move |row: &mut RowUpdate| row.prompt = Some(text.clone())
     };
     assert_eq!(title(None, &|row| row.answered = false), "New Conversation");
     assert_eq!(title(None, &asked(" two\nlines ")), "two lines");
@@ -226,7 +231,7 @@ fn titles_follow_the_program() {
     assert_eq!(title(None, &asked("\n")), "New Conversation");
     assert_eq!(title(Some("\"New Conversation\""), &|_| {}), "question 1");
     assert_eq!(title(Some("\"by hand\""), &|_| {}), "by hand");
-    let given = |row: &mut Row| row.title = Some("given".to_owned());
+    let given = |row: &mut RowUpdate| row.title = Some("given".to_owned());
     assert_eq!(title(Some("\"by hand\""), &given), "given");
     assert_eq!(title(None, &given), "given");
 }
@@ -235,7 +240,7 @@ fn titles_follow_the_program() {
 fn an_index_tells_of_its_conversations() {
     let tell = |case: &str| {
         let sink = decode(INDEX, &index_of(case));
-        let Body::Register(abouts) = sink.found[0].body.clone() else {
+        let Body::SessionList(abouts) = sink.items[0].body.clone() else {
             panic!()
         };
         let details: Vec<String> = sink.flaws.into_iter().map(|flaw| flaw.detail).collect();
@@ -273,16 +278,16 @@ fn an_index_tells_of_its_conversations() {
 fn the_register_of_a_log_is_the_index_of_its_folder() {
     let register = |path: &str| {
         Chorus
-            .register(&artifact(path))
-            .map(|found| Chorus.place(&found))
+            .session_list(&artifact(path))
+            .map(|found| Chorus.path_for(&found))
     };
     let index = Some(PathBuf::from("sessions/w/a/conversations.json"));
     assert_eq!(register(LOG), index);
     assert_eq!(register("sessions/w/a/c1--agent-x-messages.jsonl"), index);
     assert_eq!(register("sessions/w/a/c1-notes.jsonl"), None);
     // The configuration is nobody's register.
-    let config = Chorus.enrol(&artifact("config.json"), None, &[row("c1", 1)], true);
-    assert_eq!(config.unwrap(), Enrolled::Same);
+    let config = Chorus.update_session_list(&artifact("config.json"), None, &[row("c1", 1)], true);
+    assert_eq!(config.unwrap(), ListUpdate::Unchanged);
 }
 
 /// Documents that were cut, doubled and scribbled on: nothing panics, what is made can be read and is
@@ -311,7 +316,7 @@ fn any_bytes_give_an_index() {
             }
         }
         let told = decode(INDEX, &bytes);
-        assert_eq!(told.found.len(), 1, "{round}");
+        assert_eq!(told.items.len(), 1, "{round}");
         let _ = decode("config.json", &bytes);
         let _ = Config::edit(
             Some(&bytes),
@@ -329,11 +334,11 @@ fn any_bytes_give_an_index() {
         let made = made["conversations"].as_array().unwrap();
         assert!(made.len() >= 2, "{round}: {new}");
         if damaged {
-            let Body::Register(known) = &told.found[0].body else {
+            let Body::SessionList(known) = &told.items[0].body else {
                 panic!()
             };
             for about in known {
-                let Subject::Session(id) = &about.subject else {
+                let ListSubject::Session(id) = &about.subject else {
                     panic!()
                 };
                 assert!(made.iter().any(|row| row["id"] == id.as_str()), "{round}");
@@ -349,8 +354,8 @@ fn an_index_that_is_damaged_again_in_the_same_way_is_kept_once() {
     let path = copy.root.path.join(INDEX);
     for _ in 0..2 {
         fs::write(&path, b"{\"conversations\":[{").unwrap();
-        for stale in store.stale_registers(&store.inventory()) {
-            store.heal_register(&stale.unwrap()).unwrap();
+        for stale in store.stale_session_lists(&store.inventory()) {
+            store.rebuild_session_list(&stale.unwrap()).unwrap();
         }
         let names = fs::read_dir(path.parent().unwrap()).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());

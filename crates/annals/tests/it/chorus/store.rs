@@ -23,7 +23,7 @@ fn row(root: &Path, folder: &str, id: &str) -> serde_json::Value {
 
 fn stale(copy: &Copy) -> Vec<&'static str> {
     let store = copy.store();
-    let found = store.stale_registers(&store.inventory());
+    let found = store.stale_session_lists(&store.inventory());
     found
         .into_iter()
         .map(|stale| stale.unwrap().detail)
@@ -93,7 +93,7 @@ fn a_directory_without_a_workspace_gets_a_folder_of_its_own() {
     assert_eq!(row(&root.path, &folder, "c1")["agentId"], "annals");
     let session = Session::read(store.inventory().sessions.remove(0)).unwrap();
     assert_eq!(
-        session.files.about[0].cwd.as_deref(),
+        session.files.list_rows[0].cwd.as_deref(),
         Some("/home/dev/other")
     );
 }
@@ -160,7 +160,7 @@ fn a_configuration_that_cannot_be_read_is_left_alone() {
         // A session that is there goes on.
         let files = copy.sessions()[0].clone();
         let before = copy.read(files.id.as_str()).info(None).messages;
-        let writer = copy.store().write(&files, QUICK).unwrap();
+        let writer = copy.store().open_writer(&files, QUICK).unwrap();
         writer.append(Draft::user("all the same")).unwrap();
         drop(writer);
         assert_eq!(fs::read_to_string(&path).unwrap(), damaged);
@@ -181,7 +181,7 @@ fn an_index_that_is_behind_heals_when_its_log_is_opened() {
         assert_eq!(stale(&copy), [detail], "{name}");
         let damaged = fs::read(copy.root.path.join(FOLDER).join("conversations.json")).ok();
         let logs = copy.sessions();
-        drop(copy.store().write(&logs[0], QUICK).unwrap());
+        drop(copy.store().open_writer(&logs[0], QUICK).unwrap());
         assert_eq!(stale(&copy), [""; 0], "{name}");
         let rows = index(&copy.root.path, FOLDER)["conversations"]
             .as_array()
@@ -211,10 +211,10 @@ fn every_stale_index_can_be_healed_without_an_append() {
     ] {
         let copy = case(name).copy();
         let store = copy.store();
-        let found = store.stale_registers(&store.inventory());
+        let found = store.stale_session_lists(&store.inventory());
         assert!(!found.is_empty(), "{name}");
         for stale in found {
-            store.heal_register(&stale.unwrap()).unwrap();
+            store.rebuild_session_list(&stale.unwrap()).unwrap();
         }
         assert_eq!(stale(&copy), [""; 0], "{name}");
     }
@@ -279,7 +279,7 @@ fn a_folder_in_the_place_of_the_index_is_no_obstacle_to_reading() {
         "question 1"
     );
     let before = picture(&copy.root.path);
-    let refused = copy.store().write(&sessions[0], QUICK).unwrap_err();
+    let refused = copy.store().open_writer(&sessions[0], QUICK).unwrap_err();
     assert!(
         refused
             .to_string()
@@ -293,7 +293,7 @@ fn a_folder_in_the_place_of_the_index_is_no_obstacle_to_reading() {
 fn a_sub_agent_is_listed_by_what_it_is_for() {
     let copy = case("chorus-plain").copy();
     let files = copy.files("2a489c69");
-    let writer = copy.store().write(&files, QUICK).unwrap();
+    let writer = copy.store().open_writer(&files, QUICK).unwrap();
     let spawn = Spawn::new(AgentId::new("x1").unwrap(), "Explore", "Finds it");
     let agent = writer.spawn(&spawn).unwrap();
     agent.append(Draft::user("find it")).unwrap();
@@ -312,7 +312,7 @@ fn a_sub_agent_is_listed_by_what_it_is_for() {
 fn a_fork_goes_to_the_same_folder_and_the_index() {
     let copy = case("chorus-plain").copy();
     let session = copy.read("2a489c69");
-    let (_, _, tree) = session.main().unwrap();
+    let (_, _, tree) = session.main_log().unwrap();
     let path = tree.path(&tree.conversations[0]);
     let to = SessionId::new("forked").unwrap();
     let made = copy
@@ -347,12 +347,12 @@ fn notes_and_todos_lie_beside_their_log() {
     let copy = case("chorus-plain").copy();
     let files = copy.files("2a489c69");
     let options = WriteOptions { ..QUICK };
-    let writer = copy.store().write(&files, options).unwrap();
+    let writer = copy.store().open_writer(&files, options).unwrap();
     writer.append(Draft::note("remember")).unwrap();
     writer.set_todos(&[Todo::pending("do")]).unwrap();
     let kinds: Vec<ArtifactKind> = copy
         .files("2a489c69")
-        .beside
+        .attachments
         .iter()
         .map(|file| file.artifact.kind)
         .collect();
@@ -366,22 +366,27 @@ fn a_workspace_that_cannot_be_taken_out_keeps_its_sessions() {
     let store = copy.store();
     let before = picture(&copy.root.path);
     let inventory = store.inventory();
-    let sessions = store.sessions_in(&inventory, &copy.root, "w-app");
+    let sessions = store.sessions_in_folder(&inventory, &copy.root, "w-app");
     assert_eq!(sessions.len(), 3);
     assert_eq!(
         store
-            .sessions_in(&inventory, &copy.root, "w-app/a-review")
+            .sessions_in_folder(&inventory, &copy.root, "w-app/a-review")
             .len(),
         1
     );
-    assert_eq!(store.sessions_in(&inventory, &copy.root, "w-ap").len(), 0);
+    assert_eq!(
+        store
+            .sessions_in_folder(&inventory, &copy.root, "w-ap")
+            .len(),
+        0
+    );
     let unknown = ConfigEdit::RemoveWorkspace {
         id: "w-other".to_owned(),
     };
     let refused = store.clear(&copy.root, &sessions, Some(&unknown), now());
     assert!(refused.is_err());
     assert_eq!(copy.sessions().len(), 3);
-    assert!(store.trashed().unwrap().is_empty());
+    assert!(store.trash_items().unwrap().is_empty());
     let after = picture(&copy.root.path);
     let names = |picture: &std::collections::BTreeMap<PathBuf, String>| -> Vec<PathBuf> {
         picture.keys().cloned().collect()
@@ -447,7 +452,7 @@ fn the_index_counts_what_others_wrote() {
                         live: true,
                         ..quick
                     };
-                    let writer = store.write(&files, options).unwrap();
+                    let writer = store.open_writer(&files, options).unwrap();
                     writer
                         .append(Draft::user(format!("{thread} {turn}")))
                         .unwrap();
@@ -457,10 +462,10 @@ fn the_index_counts_what_others_wrote() {
         }
     });
     let files = store.inventory().sessions.remove(0);
-    store.write(&files, quick).unwrap().close().unwrap();
+    store.open_writer(&files, quick).unwrap().close().unwrap();
     let files = store.inventory().sessions.remove(0);
-    assert_eq!(files.about[0].messages, Some(22));
-    assert!(store.stale_registers(&store.inventory()).is_empty());
+    assert_eq!(files.list_rows[0].messages, Some(22));
+    assert!(store.stale_session_lists(&store.inventory()).is_empty());
 }
 
 /// One message among ten thousand must not cost a rewrite of the index.
@@ -502,7 +507,7 @@ fn who_only_set_todos_does_not_take_back_what_others_told_the_index() {
         live: true,
         ..QUICK
     };
-    let second = store.write(files, live).unwrap();
+    let second = store.open_writer(files, live).unwrap();
     second.append(Draft::user("And then?")).unwrap();
     second.close().unwrap();
     let path = copy.root.path.join(FOLDER).join("conversations.json");
@@ -566,8 +571,8 @@ fn an_index_that_is_made_anew_names_no_question_that_was_not_answered() {
     let index = copy.root.path.join(FOLDER).join("conversations.json");
     fs::remove_file(&index).unwrap();
     let store = copy.store();
-    for stale in store.stale_registers(&store.inventory()) {
-        store.heal_register(&stale.unwrap()).unwrap();
+    for stale in store.stale_session_lists(&store.inventory()) {
+        store.rebuild_session_list(&stale.unwrap()).unwrap();
     }
     let listed = row(&copy.root.path, FOLDER, "mine");
     assert_eq!(listed["title"], "New Conversation");
@@ -581,7 +586,7 @@ fn why_an_index_cannot_be_read_is_told() {
     fs::remove_file(&index).unwrap();
     std::os::unix::fs::symlink("conversations.json", &index).unwrap();
     let store = copy.store();
-    let told = store.stale_registers(&store.inventory());
+    let told = store.stale_session_lists(&store.inventory());
     let told: Vec<String> = told
         .into_iter()
         .filter_map(|stale| Some(stale.err()?.to_string()))
@@ -600,7 +605,7 @@ fn who_goes_on_after_others_counts_what_they_wrote() {
         live: true,
         ..QUICK
     };
-    let second = store.write(files, live).unwrap();
+    let second = store.open_writer(files, live).unwrap();
     second.append(Draft::user("And then?")).unwrap();
     second.append(Draft::user("Well?")).unwrap();
     second.close().unwrap();

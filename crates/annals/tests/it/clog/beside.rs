@@ -14,7 +14,7 @@ fn notes_have_one_header_whoever_opens_them_and_an_empty_file_gets_one() {
     drop(writer);
     let note = |text: &str| {
         let files = store.inventory().sessions.remove(0);
-        let writer = store.write(&files, QUICK).unwrap();
+        let writer = store.open_writer(&files, QUICK).unwrap();
         writer.append(Draft::note(text)).unwrap();
     };
     let headers = || {
@@ -69,7 +69,7 @@ fn a_sub_agent_speaks_where_its_session_does_and_its_notes_have_one_header() {
     assert_ne!(elsewhere, text);
     std::fs::write(&log, elsewhere).unwrap();
     let files = store.inventory().sessions.remove(0);
-    let writer = store.write(&files, QUICK).unwrap();
+    let writer = store.open_writer(&files, QUICK).unwrap();
     let agent = annals::model::AgentId::new("a1").unwrap();
     let spawn = annals::layout::Spawn::new(agent, "Explore", "looks");
     let agent = writer.spawn(&spawn).unwrap();

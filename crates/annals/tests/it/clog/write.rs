@@ -2,15 +2,15 @@
 
 use super::*;
 
-fn head() -> Head {
+fn head() -> AppendState {
     let log = Artifact {
         session: SessionId::new(SESSION).ok(),
-        ..Artifact::of(ArtifactKind::SessionLog)
+        ..Artifact::new(ArtifactKind::SessionLog)
     };
-    Head::new(SessionId::new(SESSION).unwrap(), log)
+    AppendState::new(SessionId::new(SESSION).unwrap(), log)
 }
 
-fn begun() -> Head {
+fn begun() -> AppendState {
     let mut head = head();
     for (name, value) in [
         ("conversationId", "conv_1"),
@@ -18,36 +18,36 @@ fn begun() -> Head {
         ("channel", "web"),
         ("createdAt", "1774488740418"),
     ] {
-        head.words.insert(name.to_owned(), value.to_owned());
+        head.writer_state.insert(name.to_owned(), value.to_owned());
     }
     let notes = Artifact {
         kind: ArtifactKind::Notes,
         ..head.log.clone()
     };
-    head.beside.push(notes);
+    head.attachments.push(notes);
     head
 }
 
-fn plan(head: &Head, change: Change) -> Plan {
+fn plan(head: &AppendState, change: Change) -> EditPlan {
     try_plan(head, change).unwrap()
 }
 
-fn try_plan(head: &Head, change: Change) -> annals::Result<Plan> {
+fn try_plan(head: &AppendState, change: Change) -> annals::Result<EditPlan> {
     let mut count = 0;
     let mut fresh = || {
         count += 1;
         format!("id-{count}")
     };
-    let mut stamp = Stamp {
+    let mut stamp = PlanContext {
         now: "2026-03-26T02:00:00Z".parse().unwrap(),
         zone: TimeZone::UTC,
-        fresh: &mut fresh,
+        new_id: &mut fresh,
     };
     Clog.writer().unwrap().plan(head, &change, &mut stamp)
 }
 
 /// The lines that go to each file.
-fn files(plan: &Plan) -> Vec<(String, Vec<String>)> {
+fn files(plan: &EditPlan) -> Vec<(String, Vec<String>)> {
     let of = |edit: &Edit| match edit {
         Edit::Append { path, lines } => {
             let lines = lines
@@ -64,7 +64,7 @@ fn files(plan: &Plan) -> Vec<(String, Vec<String>)> {
     plan.edits.iter().map(of).collect()
 }
 
-fn only_line(plan: &Plan) -> String {
+fn only_line(plan: &EditPlan) -> String {
     let mut files = files(plan);
     assert_eq!(files.len(), 1, "{files:?}");
     assert_eq!(files[0].1.len(), 1, "{files:?}");
@@ -112,7 +112,7 @@ fn messages_are_written_in_the_programs_words() {
         r#"{"type":"message","conversationId":"conv_1","threadId":"Thread ABC","messageId":"id-1","role":"user","channel":"web","content":"hi","createdAt":1774490400000,"annals":{"program":"annals"}}"#
     );
     head.leaf = Some(EntryId::new("m1"));
-    head.last = head.leaf.clone();
+    head.last_message = head.leaf.clone();
     head.time = "2026-03-26T02:00:00.005Z".parse().ok();
     let answer = Draft::assistant(vec![
         thinking("list"),
@@ -122,7 +122,7 @@ fn messages_are_written_in_the_programs_words() {
         thinking("done"),
         text("There is one."),
     ])
-    .named(EntryId::new("m2"));
+    .with_id(EntryId::new("m2"));
     assert_eq!(
         only_line(&plan(&head, Change::Append(vec![answer]))),
         r#"{"type":"message","conversationId":"conv_1","threadId":"Thread ABC","messageId":"m2","role":"agent","channel":"web","content":"There is one.","createdAt":1774490400006,"thoughts":[{"stepNumber":1,"reasoning":"list","toolCalls":[{"toolCallId":"c1","toolName":"ls","args":{"n":1e5}}],"toolResults":[{"toolCallId":"c1","result":"a"},{"toolCallId":"c0","result":null,"isError":true}]},{"stepNumber":2,"reasoning":"done","toolCalls":[],"toolResults":[]}],"annals":{"program":"annals"}}"#
@@ -253,7 +253,7 @@ fn a_parent_is_named_only_where_it_is_not_the_message_before() {
     let id = |text: &str| Some(EntryId::new(text));
     let mut head = begun();
     head.leaf = id("a");
-    head.last = id("b");
+    head.last_message = id("b");
     let system = Draft::new(Body::System {
         subtype: String::new(),
         text: "note".to_owned(),
@@ -263,7 +263,7 @@ fn a_parent_is_named_only_where_it_is_not_the_message_before() {
         Draft::user("plain"),
         system,
         Draft::user("from the system's line"),
-        Draft::user("branch").under(EntryId::new("z")),
+        Draft::user("branch").with_parent(EntryId::new("z")),
     ];
     let written = plan(&head, Change::Append(drafts));
     let parents: Vec<Option<EntryId>> = files(&written)[0]
@@ -332,7 +332,7 @@ fn titles_and_notes_are_remarks() {
     );
     // Notes that are not there yet begin with their header.
     let mut bare = begun();
-    bare.beside.clear();
+    bare.attachments.clear();
     let lines = &files(&plan(&bare, Change::Append(vec![note])))[0].1;
     assert_eq!(lines.len(), 2);
     assert!(lines[0].contains(r#""fileKind":"notes""#));
@@ -374,42 +374,42 @@ fn a_copied_record_keeps_its_bytes_but_for_its_names() {
     let from = SessionId::new(SESSION).unwrap();
     let to = SessionId::new("2026-03-27T00-00-00-000Z-other").unwrap();
     let id = EntryId::new("m1");
-    let copy = |line: &str, parent: Parent<'_>, time: Option<Timestamp>| {
-        let graft = Graft {
+    let copy = |line: &str, parent: ForkParent<'_>, time: Option<Timestamp>| {
+        let graft = ForkEdit {
             from: &from,
             to: &to,
-            wanted: &to,
+            requested_id: &to,
             id: &id,
             parent,
             time,
         };
-        let bytes = Clog.transplant(line.as_bytes(), &graft).unwrap();
+        let bytes = Clog.copy_record(line.as_bytes(), &graft).unwrap();
         String::from_utf8(bytes).unwrap()
     };
     let plain = r#"{"type":"message", "threadId":"t","conversationId":"c","messageId":"m1","content":"caf\u00e9","n":1e5,"createdAt":5}"#;
     let origin =
         format!(r#""forkedFrom":{{"conversationId":"conversation-{SESSION}","messageId":"m1"}}"#);
     assert_eq!(
-        copy(plain, Parent::Entry(&EntryId::new("p")), None),
+        copy(plain, ForkParent::Entry(&EntryId::new("p")), None),
         format!(
             r#"{{"type":"message", "threadId":"other","conversationId":"conversation-{to}","messageId":"m1","content":"caf\u00e9","n":1e5,"createdAt":5,{origin}}}"#
         )
     );
     let time: Timestamp = "2026-03-26T02:00:00Z".parse().unwrap();
-    assert!(copy(plain, Parent::None, Some(time)).contains(r#""createdAt":1774490400000"#));
+    assert!(copy(plain, ForkParent::None, Some(time)).contains(r#""createdAt":1774490400000"#));
     // A parent that was named is named anew.
     let linked = r#"{"type":"message","messageId":"m1","annals":{"parent":"x", "n":1e5,"sidechain":true,"agent":"a"}}"#;
     for (parent, says) in [
         (
-            Parent::Keep,
+            ForkParent::Keep,
             r#"{"parent":"x", "n":1e5,"sidechain":false,"agent":null}"#,
         ),
         (
-            Parent::None,
+            ForkParent::None,
             r#"{"parent":null, "n":1e5,"sidechain":false,"agent":null}"#,
         ),
         (
-            Parent::Entry(&EntryId::new("p")),
+            ForkParent::Entry(&EntryId::new("p")),
             r#"{"parent":"p", "n":1e5,"sidechain":false,"agent":null}"#,
         ),
     ] {
@@ -417,7 +417,11 @@ fn a_copied_record_keeps_its_bytes_but_for_its_names() {
         assert!(copied.contains(&format!("\"annals\":{says}")), "{copied}");
     }
     // An id that was a place becomes one that stays.
-    let copied = copy(r#"{"type":"message","content":"x"}"#, Parent::None, None);
+    let copied = copy(
+        r#"{"type":"message","content":"x"}"#,
+        ForkParent::None,
+        None,
+    );
     assert_eq!(read(&copied).0.id, Some(EntryId::new("m1")));
     assert!(read(&copied).0.copied);
 }
@@ -425,16 +429,16 @@ fn a_copied_record_keeps_its_bytes_but_for_its_names() {
 #[test]
 fn sessions_are_named_by_time_and_thread() {
     let mut fresh = || String::new();
-    let mut stamp = Stamp {
+    let mut stamp = PlanContext {
         now: "2026-03-26T01:32:20.418Z".parse().unwrap(),
         zone: TimeZone::fixed(jiff::tz::offset(5)),
-        fresh: &mut fresh,
+        new_id: &mut fresh,
     };
     let new = NewSession::new(SessionId::new("Thread_ABC123").unwrap(), "/w");
-    let log = Clog.session(&new, &mut stamp).unwrap();
+    let log = Clog.new_session_log(&new, &mut stamp).unwrap();
     assert_eq!(log.session, SessionId::new(SESSION).ok());
     assert_eq!(
-        Clog.place(&log).to_str(),
+        Clog.path_for(&log).to_str(),
         Some(place("chat.jsonl").as_str())
     );
 }
@@ -471,7 +475,7 @@ fn threads_that_differ_in_case_are_two_conversations() {
         let files = store.inventory().sessions;
         let files = files.iter().find(|files| files.id == writer.session());
         drop(writer);
-        let writer = store.write(files.unwrap(), QUICK).unwrap();
+        let writer = store.open_writer(files.unwrap(), QUICK).unwrap();
         writer.append(Draft::note("third")).unwrap();
         let entry = writer.append(Draft::user("more")).unwrap();
         assert!(entry.parent.is_some());

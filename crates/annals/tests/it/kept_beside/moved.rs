@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use annals::Error;
-use annals::archive::{Fate, RestoredFile};
+use annals::archive::{RestoreOutcome, RestoredFile};
 
 use super::{Desk, SESSION, agent, line, log, zebras};
 
@@ -32,7 +32,7 @@ fn a_session_whose_folder_was_renamed_still_has_what_it_lost() {
         assert_eq!(kept, wanted, "{keeps}");
         let inventory = desk.store.inventory();
         let found = desk.store.search(&inventory, &zebras()).unwrap();
-        assert_eq!((found.hits.len(), found.troubles.len()), (2, 0));
+        assert_eq!((found.hits.len(), found.errors.len()), (2, 0));
     }
     // There are two packs of it now, and it lives in the folder of one.
     let told = match archive.find(SESSION).unwrap_err() {
@@ -47,17 +47,17 @@ fn a_session_whose_folder_was_renamed_still_has_what_it_lost() {
         let short = format!("8c54.{}", name.rsplit_once('.').unwrap().1);
         for name in [name, path.to_str().unwrap(), &short] {
             let pack = archive.find(name).unwrap();
-            let main = pack.index.root.join(&pack.index.main().unwrap().path);
+            let main = pack.index.root.join(&pack.index.main_log().unwrap().path);
             assert_eq!(&main, path, "{name}");
             // The path of a log does not name what goes for good.
-            match archive.forgetting(name, None) {
+            match archive.plan_removal(name, None) {
                 Ok(forgotten) => assert_eq!(forgotten[0].pack, pack.path, "{name}"),
                 Err(error) => assert!(name.contains('/'), "{error}"),
             }
         }
     }
-    let restoring = desk.store.to_restore(SESSION, None).unwrap();
-    let main = restoring.pack.index.main().unwrap();
+    let restoring = desk.store.find_restore_sources(SESSION, None).unwrap();
+    let main = restoring.pack.index.main_log().unwrap();
     assert!(main.path.starts_with("projects/-new"));
     restoring.restore(None).unwrap();
     assert_eq!(desk.kept(), [""; 0]);
@@ -67,7 +67,7 @@ fn a_session_whose_folder_was_renamed_still_has_what_it_lost() {
     // Two that live may both be meant.
     fs::create_dir_all(desk.at("projects/-app")).unwrap();
     fs::copy(desk.at(new_log()), desk.at(log(SESSION))).unwrap();
-    desk.store.to_restore(SESSION, None).unwrap_err();
+    desk.store.find_restore_sources(SESSION, None).unwrap_err();
 }
 
 fn new_log() -> String {
@@ -88,9 +88,9 @@ fn what_is_only_in_the_pack_of_the_old_folder_is_put_into_the_new_one() {
         .strip_prefix(&line(SESSION, "a1", "", "main"))
         .unwrap();
     std::io::Write::write_all(&mut appended.unwrap(), more.as_bytes()).unwrap();
-    let restored = desk.store.to_restore(SESSION, None).unwrap();
+    let restored = desk.store.find_restore_sources(SESSION, None).unwrap();
     let restored = restored.restore(None).unwrap();
-    let new = |file: &&RestoredFile| file.fate == Fate::New;
+    let new = |file: &&RestoredFile| file.fate == RestoreOutcome::New;
     assert_eq!(restored.files.iter().filter(new).count(), 4);
     assert!(!desk.at("projects/-app").exists());
     assert_eq!(desk.kept(), [""; 0]);
@@ -99,7 +99,7 @@ fn what_is_only_in_the_pack_of_the_old_folder_is_put_into_the_new_one() {
     // Who names the pack means where its files were.
     let pack = desk.store.archive().unwrap().find(SESSION).unwrap();
     let pack = pack.path.to_str().unwrap();
-    let restoring = desk.store.to_restore(pack, None).unwrap();
+    let restoring = desk.store.find_restore_sources(pack, None).unwrap();
     restoring.restore(None).unwrap();
     assert!(desk.at(log(SESSION)).is_file());
 }
@@ -123,7 +123,7 @@ fn a_copy_that_lives_gets_back_what_was_archived_with_the_other_one() {
     let kept = inventory.sessions.iter().filter(|it| !it.is_archived());
     let kept: Vec<&str> = kept.map(|it| it.id.as_str()).collect();
     assert_eq!(kept, [SESSION]);
-    let restored = desk.store.to_restore(SESSION, None).unwrap();
+    let restored = desk.store.find_restore_sources(SESSION, None).unwrap();
     let restored = restored.restore(None).unwrap();
     assert!(
         restored
@@ -150,8 +150,8 @@ fn nothing_is_put_back_if_the_other_pack_is_damaged() {
         bytes[frame.at as usize + frame.bytes as usize / 2] ^= 0x55;
     }
     fs::write(&pack.path, bytes).unwrap();
-    let restoring = desk.store.to_restore(SESSION, None).unwrap();
-    assert_eq!(restoring.restoring(None).unwrap().in_the_way().count(), 0);
+    let restoring = desk.store.find_restore_sources(SESSION, None).unwrap();
+    assert_eq!(restoring.plan_restore(None).unwrap().conflicts().count(), 0);
     restoring.restore(None).unwrap_err();
     let mut names = fs::read_dir(desk.at(format!("projects/-new/{SESSION}/subagents"))).unwrap();
     assert!(names.next().is_none());
@@ -184,7 +184,7 @@ fn a_session_that_is_gone_from_a_renamed_folder_is_told_once() {
         told(true);
         let found = desk.store.search(&desk.store.inventory(), &zebras());
         assert_eq!(found.unwrap().hits.len(), 2, "{grows}");
-        let restoring = desk.store.to_restore(SESSION, None).unwrap();
+        let restoring = desk.store.find_restore_sources(SESSION, None).unwrap();
         restoring.restore(None).unwrap();
         assert_eq!(fs::read_to_string(desk.at(new_log())).unwrap(), text);
         assert!(desk.at(agent("one").replace("-app", "-new")).is_file());
@@ -212,5 +212,5 @@ fn sessions_of_one_id_whose_logs_differ_stay_two() {
     let sessions = desk.store.inventory().sessions;
     let told = sessions.iter().filter(|it| it.id.as_str() == SESSION);
     assert_eq!(told.count(), 2);
-    desk.store.to_restore(SESSION, None).unwrap_err();
+    desk.store.find_restore_sources(SESSION, None).unwrap_err();
 }

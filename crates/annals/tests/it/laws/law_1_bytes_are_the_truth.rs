@@ -60,20 +60,20 @@ fn what_is_opened_for_writing_and_closed_is_as_it_was() {
     {
         let copy = case.copy();
         let store = copy.store();
-        if !store.stale_registers(&store.inventory()).is_empty() {
+        if !store.stale_session_lists(&store.inventory()).is_empty() {
             // What is derived from logs and behind them is healed by opening them.
             continue;
         }
         let before = picture(&copy.root.path);
         for files in copy.sessions() {
             if files.log.is_some() {
-                drop(copy.store().write(&files, QUICK).unwrap());
+                drop(copy.store().open_writer(&files, QUICK).unwrap());
             }
             for agent in &files.agents {
                 let id = agent.artifact.agent.as_ref().unwrap();
                 drop(
                     copy.store()
-                        .write_agent(&files, id.as_str(), QUICK)
+                        .open_agent_writer(&files, id.as_str(), QUICK)
                         .unwrap(),
                 );
             }
@@ -92,7 +92,7 @@ fn an_append_leaves_every_byte_before_it() {
         for files in copy.sessions() {
             let Some(log) = &files.log else { continue };
             let before = fs::read(&log.path).unwrap();
-            let writer = copy.store().write(&files, QUICK).unwrap();
+            let writer = copy.store().open_writer(&files, QUICK).unwrap();
             if case.is_closed() {
                 let refused = writer.append(Draft::user("one more"));
                 assert!(refused.is_err(), "{}", case.name);
@@ -160,7 +160,7 @@ fn a_fork_differs_in_nothing_but_names_and_links() {
             .filter(|files| files.log.is_some())
         {
             let session = Session::read(files).unwrap();
-            let (log, scan, tree) = session.main().unwrap();
+            let (log, scan, tree) = session.main_log().unwrap();
             let original: Vec<Vec<u8>> = log
                 .volumes()
                 .map(|volume| fs::read(&volume.path).unwrap())
@@ -178,7 +178,7 @@ fn a_fork_differs_in_nothing_but_names_and_links() {
                 let bytes = fs::read(&made.path).unwrap();
                 let whole = whole_records(&copy.files(made.session.as_str()), &bytes);
                 let mut copied: Vec<&[u8]> = whole.iter().map(Vec::as_slice).collect();
-                if log.share.is_some() || case.layout.name() == "clog" {
+                if log.slice.is_some() || case.layout.name() == "clog" {
                     // Behind what was there, and behind a record that begins the session.
                     let own = copied.len() - path.len();
                     copied.drain(..own);
@@ -194,7 +194,7 @@ fn a_fork_differs_in_nothing_but_names_and_links() {
                     let old = &old[span.offset as usize..span.end() as usize];
                     let old = old.strip_prefix(b"\xef\xbb\xbf").unwrap_or(old);
                     let last = raised && number + 1 == path.len();
-                    if let Some(difference) = unlike(old, record, last, log.share.is_some()) {
+                    if let Some(difference) = unlike(old, record, last, log.slice.is_some()) {
                         panic!("{} {at}: {difference}", case.name);
                     }
                     let said = |key: &[u8]| {
@@ -239,7 +239,7 @@ fn a_fork_differs_in_nothing_but_names_and_links() {
                 if let Some(newest) = others.iter().flatten().max() {
                     assert!(own.is_some_and(|own| own > *newest), "{} {at}", case.name);
                 }
-                if log.share.is_none()
+                if log.slice.is_none()
                     || !before.contains_key(made.path.strip_prefix(&copy.root.path).unwrap())
                 {
                     fs::remove_file(made.path).unwrap();
@@ -267,7 +267,7 @@ fn whole_records(files: &annals::store::SessionFiles, bytes: &[u8]) -> Vec<Vec<u
             terminated: true,
             oversize: false,
         };
-        match decoder.whole(&record) {
+        match decoder.full_record(&record) {
             Some(whole) => [whole.as_slice(), b"\n"].concat(),
             None => line.to_vec(),
         }

@@ -19,13 +19,18 @@ fn every_file_of_a_fixture_is_placed_where_it_lies() {
                 meaning.agent.clone_from(&file.artifact.agent);
             }
             assert_eq!(meaning, file.artifact);
-            assert_eq!(case.layout.place(&file.artifact), relative, "{}", case.name);
+            assert_eq!(
+                case.layout.path_for(&file.artifact),
+                relative,
+                "{}",
+                case.name
+            );
             for dir in relative
                 .ancestors()
                 .skip(1)
                 .filter(|dir| dir != &Path::new(""))
             {
-                assert!(case.layout.enters(dir), "{}", dir.display());
+                assert!(case.layout.may_hold_files(dir), "{}", dir.display());
             }
             seen.insert(file.artifact.kind);
         }
@@ -79,12 +84,12 @@ fn hostile_paths_are_never_placed_outside() {
         }
         let path = Path::new(&text);
         for layout in LAYOUTS {
-            let _ = layout.enters(path);
+            let _ = layout.may_hold_files(path);
             let Some(artifact) = layout.classify(path) else {
                 continue;
             };
             meant += 1;
-            let placed = layout.place(&artifact);
+            let placed = layout.path_for(&artifact);
             assert!(
                 stays_inside(&placed),
                 "{round}: {text:?} → {}",
@@ -138,10 +143,10 @@ fn an_artifact_made_by_hand_means_itself_or_nothing() {
                             agent,
                             name: name.clone(),
                         };
-                        let placed = layout.place(&artifact);
+                        let placed = layout.path_for(&artifact);
                         if let Some(meaning) = layout.classify(&placed) {
                             assert!(stays_inside(&placed), "{artifact:?} → {}", placed.display());
-                            assert_eq!(layout.place(&meaning), placed);
+                            assert_eq!(layout.path_for(&meaning), placed);
                         }
                     }
                 }

@@ -8,9 +8,9 @@ fn outlined(
     artifact: &Artifact,
     record: &Record<'_>,
 ) -> (Vec<Outline>, Vec<Flaw>) {
-    let mut sink = Sink::default();
+    let mut sink = Decoded::default();
     layout.decoder(artifact).outline(record, &mut sink);
-    (sink.found, sink.flaws)
+    (sink.items, sink.flaws)
 }
 
 fn decoded(
@@ -18,9 +18,9 @@ fn decoded(
     artifact: &Artifact,
     record: &Record<'_>,
 ) -> (Vec<Entry>, Vec<Flaw>) {
-    let mut sink = Sink::default();
+    let mut sink = Decoded::default();
     layout.decoder(artifact).decode(record, &mut sink);
-    (sink.found, sink.flaws)
+    (sink.items, sink.flaws)
 }
 
 /// A cut changes the last record only, so each record is cut at each of its bytes.
@@ -139,17 +139,17 @@ fn a_file_cut_anywhere_is_read_as_a_prefix() {
 #[derive(Debug, PartialEq)]
 struct Seen {
     span: Span,
-    kind: Kind,
+    kind: OutlineKind,
     id: Option<String>,
-    parent: Option<Key>,
+    parent: Option<EntryKey>,
     time: Option<jiff::Timestamp>,
     agent: Option<AgentId>,
     sidechain: bool,
     human: bool,
     model: Option<String>,
     usage: Option<annals::model::Usage>,
-    calls: Vec<Key>,
-    results: Vec<Key>,
+    calls: Vec<EntryKey>,
+    results: Vec<EntryKey>,
     spawned: Option<AgentId>,
     aside: Option<String>,
 }
@@ -205,7 +205,7 @@ fn counted(layout: &dyn Layout, entry: &Entry) -> Seen {
         && CHORUS_TYPES.contains(&subtype.as_str())
         && layout.name() == "chorus"
     {
-        seen.kind = Kind::System;
+        seen.kind = OutlineKind::System;
     }
     seen
 }
@@ -217,17 +217,17 @@ fn of_entry(entry: &Entry) -> Seen {
         _ => None,
     };
     let role = message.map(|message| message.role);
-    let key = |text: &String| Key::of(text);
+    let key = |text: &String| EntryKey::from_text(text);
     let blocks = || message.into_iter().flat_map(|message| &message.blocks);
     let short = |text: &str| text.chars().take(200).collect::<String>();
     Seen {
         span: entry.span,
         kind: match (&entry.body, role) {
-            (_, Some(Role::User)) => Kind::User,
-            (_, Some(Role::Assistant)) => Kind::Assistant,
-            (_, Some(Role::System)) => Kind::System,
-            (Body::Compaction { .. }, _) => Kind::Compaction,
-            _ => Kind::Other,
+            (_, Some(Role::User)) => OutlineKind::User,
+            (_, Some(Role::Assistant)) => OutlineKind::Assistant,
+            (_, Some(Role::System)) => OutlineKind::System,
+            (Body::Compaction { .. }, _) => OutlineKind::Compaction,
+            _ => OutlineKind::Other,
         },
         id: entry.id.as_ref().map(ToString::to_string),
         parent: entry.parent.as_ref().map(|id| id.key()),
@@ -308,7 +308,7 @@ fn both_depths_tell_the_same() {
 #[test]
 fn control_a_difference_between_the_depths_is_seen() {
     let line = br#"{"type":"user","uuid":"u","parentUuid":"p","timestamp":"2026-03-01T10:00:00Z","message":{"content":"hi"}}"#;
-    let artifact = Artifact::of(ArtifactKind::SessionLog);
+    let artifact = Artifact::new(ArtifactKind::SessionLog);
     for layout in LAYOUTS {
         let whole = &lines(line)[0];
         let (outlines, _) = outlined(*layout, &artifact, &whole.record());

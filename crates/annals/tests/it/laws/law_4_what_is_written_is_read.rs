@@ -120,7 +120,7 @@ fn every_message_comes_back() {
         }
         let session = read(&store);
         assert_eq!(session.flaws().count(), 0);
-        let (_, _, tree) = session.main().unwrap();
+        let (_, _, tree) = session.main_log().unwrap();
         assert_eq!(tree.conversations.len(), 1);
         let found = session.messages(&Default::default()).unwrap();
         // What an append tells is what a reader finds, byte for byte.
@@ -149,7 +149,7 @@ fn every_message_comes_back() {
                 let blank = wanted == [text(" ")];
                 assert!(!draft.human || entry.human != blank);
                 // One of its entries may tell the tokens for all of them.
-                spent.grow(&entry.usage.unwrap_or_default());
+                spent.max_each(&entry.usage.unwrap_or_default());
                 if draft.model.is_some() {
                     assert_eq!(entry.model, draft.model);
                 }
@@ -266,7 +266,7 @@ fn a_spawned_agent_is_tied_to_its_call() {
         assert_eq!(read_back.kind.as_deref(), Some("Explore"));
         assert_eq!(read_back.description.as_deref(), Some("Finds it"));
         assert_eq!(read_back.messages, 2);
-        assert_eq!(read_back.call.unwrap().key, Key::of("toolu_t"));
+        assert_eq!(read_back.call.unwrap().key, EntryKey::from_text("toolu_t"));
         assert_eq!(session.tree().unwrap().conversations.len(), 1);
         assert_eq!(session.trees[1].conversations.len(), 1);
         assert_eq!(session.flaws().count(), 0);
@@ -297,7 +297,7 @@ fn an_entry_added_to_any_fixture_is_the_new_leaf_and_nothing_else_changes() {
                 kinds.sort();
                 kinds
             };
-            let writer = copy.store().write(&files, QUICK).unwrap();
+            let writer = copy.store().open_writer(&files, QUICK).unwrap();
             let asked = writer.append(Draft::user("and now?")).unwrap();
             let answered = writer
                 .append(Draft::assistant(vec![

@@ -1,19 +1,23 @@
 //! Convert to another layout and back: the same bytes, and in between the same conversation.
 
 use super::*;
-use annals::convert::{self, Options, Selection};
+use annals::convert::{self, ConvertOptions, ConvertSelection};
 
-fn convert(from: &Root, to: Root) -> convert::Report {
-    let mut plan = convert::plan(Selection::Root(from.clone()), to, None).unwrap();
+fn convert(from: &Root, to: Root) -> convert::ConvertReport {
+    let mut plan = convert::plan(ConvertSelection::Root(from.clone()), to, None).unwrap();
     // Settings and other files that steer a program come back only if they are named.
-    let held = plan.held.clone();
+    let held = plan.withheld.clone();
     plan.restore_also(&held).unwrap();
-    assert!(plan.held.is_empty(), "{:?}", plan.held);
-    let mut options = Options::default();
+    assert!(plan.withheld.is_empty(), "{:?}", plan.withheld);
+    let mut options = ConvertOptions::default();
     options.zone = jiff::tz::TimeZone::UTC;
     let report = convert::run(&plan, &options, &|_, _| ()).unwrap();
     assert!(report.failed.is_empty(), "{:?}", report.failed);
-    assert!(report.there.is_empty(), "{:?}", report.there);
+    assert!(
+        report.existing_files.is_empty(),
+        "{:?}",
+        report.existing_files
+    );
     report
 }
 
@@ -206,9 +210,9 @@ fn a_conversion_that_was_cut_off_is_completed() {
                     continue;
                 }
                 cut += 1;
-                let plan =
-                    convert::plan(Selection::Root(case.root()), again.clone(), None).unwrap();
-                let mut options = Options::default();
+                let plan = convert::plan(ConvertSelection::Root(case.root()), again.clone(), None)
+                    .unwrap();
+                let mut options = ConvertOptions::default();
                 options.zone = jiff::tz::TimeZone::UTC;
                 let report = convert::run(&plan, &options, &|_, _| ()).unwrap();
                 assert!(report.failed.is_empty(), "{:?}", report.failed);
@@ -253,17 +257,19 @@ fn what_is_done_since_comes_along() {
         let inner = tree.path(&tree.conversations[0])[1];
         let inner = session.entry_id(inner).unwrap();
         let before = tree.conversations.len();
-        let writer = store.write(&files, QUICK).unwrap();
+        let writer = store.open_writer(&files, QUICK).unwrap();
         writer.append(Draft::user("said since")).unwrap();
         writer.compact("summed up since", None).unwrap();
         writer
-            .append(Draft::user("a branch since").under(inner))
+            .append(Draft::user("a branch since").with_parent(inner))
             .unwrap();
         writer.set_todos(&[Todo::pending("done since")]).unwrap();
         writer.retitle("Titled since").unwrap();
         writer.close().unwrap();
         let agent = files.agents[0].artifact.agent.clone().unwrap();
-        let of_agent = store.write_agent(&files, agent.as_str(), QUICK).unwrap();
+        let of_agent = store
+            .open_agent_writer(&files, agent.as_str(), QUICK)
+            .unwrap();
         of_agent.append(Draft::user("an agent since")).unwrap();
         of_agent.close().unwrap();
         let report = convert(&there, back.clone());
@@ -323,10 +329,20 @@ fn a_source_that_changed_since_is_told() {
         let writer = copy.writer("");
         writer.append(Draft::user("later")).unwrap();
         drop(writer);
-        let plan = convert::plan(Selection::Root(copy.root.clone()), into.clone(), None).unwrap();
-        let report = convert::run(&plan, &Options::default(), &|_, _| ()).unwrap();
-        assert_eq!(report.differ.len(), 1, "{}", layout.name());
-        assert_eq!(report.already + report.sessions, 0, "{}", layout.name());
+        let plan = convert::plan(
+            ConvertSelection::Root(copy.root.clone()),
+            into.clone(),
+            None,
+        )
+        .unwrap();
+        let report = convert::run(&plan, &ConvertOptions::default(), &|_, _| ()).unwrap();
+        assert_eq!(report.differing.len(), 1, "{}", layout.name());
+        assert_eq!(
+            report.already_converted + report.sessions,
+            0,
+            "{}",
+            layout.name()
+        );
         assert_eq!(picture(&into.path), before, "{}", layout.name());
     }
 }

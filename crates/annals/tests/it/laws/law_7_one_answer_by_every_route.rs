@@ -11,7 +11,7 @@ fn a_row_of_the_list_is_what_the_session_says_of_itself() {
         let store = Store::new(vec![case.root()]);
         let inventory = store.inventory();
         let keep = store
-            .keep_days(&inventory)
+            .retention_days(&inventory)
             .get(&case.path)
             .copied()
             .flatten();
@@ -20,7 +20,7 @@ fn a_row_of_the_list_is_what_the_session_says_of_itself() {
         for (row, files) in rows.into_iter().zip(&inventory.sessions) {
             let mut row = row.unwrap();
             let mut alone = Session::read(files.clone()).unwrap();
-            alone.find_summaries(&annals::store::Neighbours::of(&inventory.sessions));
+            alone.apply_folder_hints(&annals::store::FolderHints::new(&inventory.sessions));
             let mut alone = alone.info(keep);
             // In a list, another session may be charged for what this one repeats.
             let own = |charge: &Charge| {

@@ -55,7 +55,10 @@ fn hostile_ids_change_nothing() {
                 "{id:?}"
             );
             let _ = store.find(&inventory, &format!("{}@{id}", files.id));
-            assert!(store.write_agent(&files, &id, QUICK).is_err(), "{id:?}");
+            assert!(
+                store.open_agent_writer(&files, &id, QUICK).is_err(),
+                "{id:?}"
+            );
             assert!(store.undelete(&id).is_err(), "{id:?}");
             assert!(session.message(&id).is_err(), "{id:?}");
             assert!(session.ancestry(&id).is_err(), "{id:?}");
@@ -184,10 +187,10 @@ fn links_lead_nobody_outside() {
     let dir = sandbox.dir.path();
     let inventory = Store::new(vec![sandbox.root.clone()]).inventory();
     assert_eq!(inventory.sessions.len(), 1, "links are not followed");
-    assert_eq!(inventory.troubles.len(), 4, "and reported");
+    assert_eq!(inventory.errors.len(), 4, "and reported");
     // Nor does a link that readers follow lead a writer outside.
     let links = ["projects/-linked", "todos"].map(|link| sandbox.root.path.join(link));
-    let root = sandbox.root.clone().following(&links);
+    let root = sandbox.root.clone().follow_links(&links);
     let store = Store::new(vec![root]).with_state(dir.join("state"));
     let before = outside(dir);
     let now = jiff::Timestamp::UNIX_EPOCH;
@@ -201,7 +204,7 @@ fn links_lead_nobody_outside() {
     assert_eq!(outside(dir), before, "creating");
     for files in &inventory.sessions {
         let linked = files.id.as_str() != ID;
-        let opened = store.write(files, QUICK);
+        let opened = store.open_writer(files, QUICK);
         assert_eq!(opened.is_err(), linked, "{}", files.id);
         if let Ok(writer) = opened {
             writer.append(Draft::user("more")).unwrap();
@@ -214,7 +217,7 @@ fn links_lead_nobody_outside() {
                 writer.spawn(&spawn).is_err(),
                 "the session's folder is a link"
             );
-            assert!(store.write_agent(files, "a1", QUICK).is_err());
+            assert!(store.open_agent_writer(files, "a1", QUICK).is_err());
         }
         assert_eq!(outside(dir), before, "writing {}", files.id);
         let session = Session::read(files.clone()).unwrap();
@@ -224,7 +227,7 @@ fn links_lead_nobody_outside() {
         let _ = store.delete(files, now);
         assert_eq!(outside(dir), before, "deleting {}", files.id);
     }
-    for trashed in store.trashed().unwrap() {
+    for trashed in store.trash_items().unwrap() {
         let _ = store.undelete(&trashed.id);
     }
     assert_eq!(outside(dir), before, "undeleting");
@@ -253,10 +256,10 @@ fn what_was_deleted_does_not_come_back_outside() {
     let before = outside(dir);
     assert!(store.undelete(ID).is_err());
     assert_eq!(outside(dir), before);
-    assert_eq!(store.trashed().unwrap().len(), 1, "it is still there");
+    assert_eq!(store.trash_items().unwrap().len(), 1, "it is still there");
     // A manifest that was tampered with leads nowhere either.
     let trash = dir.join("state/trash");
-    let name = store.trashed().unwrap().remove(0).id;
+    let name = store.trash_items().unwrap().remove(0).id;
     let manifest = trash.join(&name).join("manifest.json");
     let text = fs::read_to_string(&manifest).unwrap();
     let evil = text.replace(

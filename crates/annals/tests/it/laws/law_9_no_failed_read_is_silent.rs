@@ -8,9 +8,9 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 
 use annals::archive::Pack;
-use annals::convert::{self, Selection};
-use annals::export::{Exporter, Format, Options, Part};
-use annals::index::Catalogue;
+use annals::convert::{self, ConvertSelection};
+use annals::export::{ExportOptions, ExportPart, Exporter, Format};
+use annals::index::Index;
 use annals::search::{Dialect, Query};
 use annals::store::{Inventory, SessionFiles};
 
@@ -31,7 +31,7 @@ const VERBS: [(&str, Verb); 5] = [
     ("search", |store, inventory| {
         let query = Query::parse("e", &Dialect::default()).unwrap();
         let found = store.search(inventory, &query).unwrap();
-        found.troubles.iter().map(ToString::to_string).collect()
+        found.errors.iter().map(ToString::to_string).collect()
     }),
     ("show", |_, inventory| {
         errors(inventory.sessions.iter().map(show))
@@ -52,7 +52,7 @@ fn show(files: &SessionFiles) -> annals::Result<()> {
     session.notes()?;
     for (at, scan) in session.logs.iter().enumerate() {
         let all: Vec<usize> = (0..scan.outlines.len()).collect();
-        session.each_of(at, &all, |_| Ok(true))?;
+        session.each_entry_of_log(at, &all, |_| Ok(true))?;
     }
     Ok(())
 }
@@ -60,8 +60,8 @@ fn show(files: &SessionFiles) -> annals::Result<()> {
 fn export(files: &SessionFiles) -> annals::Result<()> {
     let session = Session::read(files.clone())?;
     let mut out = Vec::new();
-    let mut exporter = Exporter::begin(Options::new(Format::Jsonl), None, &mut out)?;
-    exporter.session(&session, &Part::Whole)?;
+    let mut exporter = Exporter::begin(ExportOptions::new(Format::Jsonl), None, &mut out)?;
+    exporter.session(&session, &ExportPart::Whole)?;
     exporter.finish().map(drop)
 }
 
@@ -95,7 +95,7 @@ fn every_verb_reports_every_log_that_cannot_be_read() {
         let copy = case.copy();
         let inventory = copy.store().inventory();
         let logs = inventory.sessions.iter().flat_map(SessionFiles::logs);
-        let logs = logs.flat_map(annals::store::FoundFile::volumes);
+        let logs = logs.flat_map(annals::store::RootFile::volumes);
         // Nobody misses what an empty one would say.
         let logs = logs.filter(|log| log.id.len > 0);
         let logs: BTreeSet<PathBuf> = logs.map(|log| log.path.clone()).collect();
@@ -130,7 +130,7 @@ fn an_index_reports_a_sub_agent_each_time() {
     {
         let copy = case.copy();
         let agent = copy.sessions()[0].agents[0].path.clone();
-        let mut catalogue = Catalogue::open(&copy.state()).unwrap();
+        let mut catalogue = Index::open(&copy.state()).unwrap();
         for _ in 0..2 {
             let store = copy.store();
             let inventory = store.inventory();
@@ -152,7 +152,10 @@ fn readers_of_sessions_report_what_lies_beside_the_logs() {
             use ArtifactKind::{AgentMeta, Notes, Task, Todos};
             matches!(kind, AgentMeta | Notes | Task | Todos)
         };
-        let beside = inventory.sessions.iter().flat_map(|files| &files.beside);
+        let beside = inventory
+            .sessions
+            .iter()
+            .flat_map(|files| &files.attachments);
         for file in beside.filter(|file| read(file.artifact.kind)) {
             let store = copy.store();
             let inventory = store.inventory();
@@ -176,10 +179,10 @@ fn settings_that_cannot_be_read_are_reported() {
     let store = copy.store();
     let inventory = store.inventory();
     let (_, file) = inventory
-        .others_of(ArtifactKind::Settings)
+        .others_of_kind(ArtifactKind::Settings)
         .next()
         .expect("settings");
-    let days = unreadable(&file.path, || store.keep_days(&inventory));
+    let days = unreadable(&file.path, || store.retention_days(&inventory));
     assert!(days.is_empty());
     assert!(names(&told(&store, Vec::new()), &file.path));
 }
@@ -191,15 +194,15 @@ fn a_sub_agent_that_cannot_be_read_is_no_part_of_a_conversion() {
     let sessions = store.inventory().sessions;
     let agent = sessions[0].agents[0].path.clone();
     let into = Root::new("clog", copy.dir.path().join("into")).unwrap();
-    let plan = convert::plan(Selection::Sessions(sessions), into, None).unwrap();
-    let options = convert::Options::default();
+    let plan = convert::plan(ConvertSelection::Sessions(sessions), into, None).unwrap();
+    let options = convert::ConvertOptions::default();
     let report = unreadable(&agent, || convert::run(&plan, &options, &|_, _| {})).unwrap();
     let (_, error) = report.failed.first().expect("a failed session");
     assert!(error.contains(agent.to_str().unwrap()), "{error}");
     assert_eq!(report.sessions, 0);
     // Nothing of it is there that a second run would take for the whole.
     let report = convert::run(&plan, &options, &|_, _| {}).unwrap();
-    assert_eq!((report.sessions, report.already), (1, 0));
+    assert_eq!((report.sessions, report.already_converted), (1, 0));
 }
 
 #[test]
@@ -211,10 +214,10 @@ fn a_pack_that_cannot_be_read_is_reported_by_every_walk() {
         let group: Vec<&SessionFiles> = sessions.iter().collect();
         let now = jiff::Timestamp::now();
         for files in &group {
-            store.archive_away(&[files], true, now).unwrap();
+            store.move_to_archive(&[files], true, now).unwrap();
         }
         let archive = store.archive().unwrap();
-        let pack = archive.packs_of(&copy.root).unwrap().remove(0);
+        let pack = archive.pack_paths_of_root(&copy.root).unwrap().remove(0);
         let id = Pack::open(&pack).unwrap().index.sessions[0].id.clone();
         unreadable(&pack, || {
             let _ = store.inventory();
@@ -251,7 +254,7 @@ fn every_walk_reports_what_its_user_may_not_read() {
             let within = path.strip_prefix(&copy.root.path).unwrap();
             let kind = copy.root.layout.classify(within).map(|it| it.kind);
             let read = match is_dir {
-                true => copy.root.layout.enters(within),
+                true => copy.root.layout.may_hold_files(within),
                 false => kind.is_some_and(matters) || kind == Some(ArtifactKind::Register),
             };
             if !read {

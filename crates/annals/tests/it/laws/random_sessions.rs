@@ -1,7 +1,7 @@
 //! Sessions that nobody thought of, through writing, reading, converting and back.
 
 use super::*;
-use annals::convert::{self, Options, Selection};
+use annals::convert::{self, ConvertOptions, ConvertSelection};
 use annals::layout::NewSession;
 use annals::model::{Block, Draft, EntryId, Message, Usage};
 use jiff::Timestamp;
@@ -132,7 +132,7 @@ fn write(root: &Root, steps: &[Step]) -> Vec<Block> {
             });
         }
         let time = start + jiff::SignedDuration::from_secs(at as i64 * 10);
-        let mut draft = Draft::new(Body::Message(message)).at(time);
+        let mut draft = Draft::new(Body::Message(message)).with_time(time);
         // What neither a person asked nor a model answered belongs to what it follows, so there is no
         // going back before it alone.
         let real = |back: &usize| {
@@ -148,7 +148,9 @@ fn write(root: &Root, steps: &[Step]) -> Vec<Block> {
         let last = written.last().and_then(|entry| entry.id.clone()).unwrap();
         path.push((last, step.blocks.clone(), step.typed || step.answers));
         if let Some(note) = &step.note {
-            writer.append(Draft::note(note.clone()).at(time)).unwrap();
+            writer
+                .append(Draft::note(note.clone()).with_time(time))
+                .unwrap();
         }
     }
     writer.close().unwrap();
@@ -174,7 +176,7 @@ fn last_said(root: &Root) -> Vec<Block> {
     let path = tree.path_to(last.unwrap()).unwrap();
     let mut said = Vec::new();
     session
-        .each_of(0, &path, |entry| {
+        .each_entry_of_log(0, &path, |entry| {
             if let Body::Message(message) = entry.body {
                 said.extend(message.blocks);
             }
@@ -185,10 +187,10 @@ fn last_said(root: &Root) -> Vec<Block> {
 }
 
 fn convert(from: &Root, to: &Root) {
-    let mut plan = convert::plan(Selection::Root(from.clone()), to.clone(), None).unwrap();
-    let held = plan.held.clone();
+    let mut plan = convert::plan(ConvertSelection::Root(from.clone()), to.clone(), None).unwrap();
+    let held = plan.withheld.clone();
     plan.restore_also(&held).unwrap();
-    let mut options = Options::default();
+    let mut options = ConvertOptions::default();
     options.zone = jiff::tz::TimeZone::UTC;
     let report = convert::run(&plan, &options, &|_, _| ()).unwrap();
     assert!(report.failed.is_empty(), "{:?}", report.failed);

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::thread;
 
-use annals::store::{Root, Session, SessionFiles, SessionWriter, State, Store, WriteOptions};
+use annals::store::{
+    Root, Session, SessionFiles, SessionState, SessionWriter, Store, WriteOptions,
+};
 
 use super::*;
 use crate::support::{QUICK, case, conversations, picture};
@@ -46,7 +48,7 @@ impl Stage {
     }
 
     fn open(&self, id: &str, now: &str) -> SessionWriter {
-        self.store().write(&self.files(id), at(now)).unwrap()
+        self.store().open_writer(&self.files(id), at(now)).unwrap()
     }
 
     fn read(&self, id: &str) -> Session {
@@ -117,7 +119,7 @@ fn a_session_goes_on_in_its_own_log() {
     };
     assert_eq!(ids(&tail), ids(&session));
     writer
-        .append(Draft::user("instead").under(two.id.unwrap()))
+        .append(Draft::user("instead").with_parent(two.id.unwrap()))
         .unwrap();
     assert_eq!(
         conversations(&stage.read("s1")),
@@ -165,7 +167,7 @@ fn what_the_log_has_no_words_for_is_there_all_the_same() {
     assert_eq!(fs::read(stage.log("2026-11-15")).unwrap(), b"");
     let system = Message::new(Role::System, vec![text("be brief")]);
     writer.append(Draft::new(Body::Message(system))).unwrap();
-    let named = Draft::user("hello").named(EntryId::new("msg_01"));
+    let named = Draft::user("hello").with_id(EntryId::new("msg_01"));
     assert_eq!(writer.append(named).unwrap().id, id("msg_01"));
     let thought = Block::Thinking {
         text: "hm".to_owned(),
@@ -244,33 +246,33 @@ fn a_session_lives_and_is_resumed_and_expires_and_is_deleted() {
     fs::create_dir_all(day.parent().unwrap()).unwrap();
     fs::write(&day, "").unwrap();
     let own = format!("2026-11-14-{}", Orchestrator.folder(CWD).unwrap());
-    assert_eq!(state(&own, 1), State::Created);
+    assert_eq!(state(&own, 1), SessionState::Created);
     let writer = stage.begin("s1", now);
-    assert_eq!(writer.state(), State::Created);
-    assert_eq!(state("s1", 1), State::Created);
+    assert_eq!(writer.state(), SessionState::Created);
+    assert_eq!(state("s1", 1), SessionState::Created);
     // The document's check asks for the age alone.
-    assert_eq!(state("s1", 31), State::Expired);
+    assert_eq!(state("s1", 31), SessionState::Expired);
     writer.append(Draft::user("one")).unwrap();
-    assert_eq!(writer.state(), State::Active);
+    assert_eq!(writer.state(), SessionState::Active);
     writer.append(Draft::user("two")).unwrap();
-    assert_eq!(state("s1", 1), State::Active);
-    assert_eq!(state("s1", 31), State::Expired);
+    assert_eq!(state("s1", 1), SessionState::Active);
+    assert_eq!(state("s1", 31), SessionState::Expired);
     // Opened again it is resumed, until the next message.
     let writer = stage.open("s1", now);
-    assert_eq!(writer.state(), State::Resumed);
+    assert_eq!(writer.state(), SessionState::Resumed);
     writer.append(Draft::user("three")).unwrap();
-    assert_eq!(writer.state(), State::Active);
-    assert_eq!(state("s1", 1), State::Active);
-    assert_eq!(state("s1", 31), State::Expired);
+    assert_eq!(writer.state(), SessionState::Active);
+    assert_eq!(state("s1", 1), SessionState::Active);
+    assert_eq!(state("s1", 31), SessionState::Expired);
     let store = stage.store();
     store.delete(&stage.files("s1"), time(now)).unwrap();
-    let deleted = store.deleted().unwrap();
+    let deleted = store.deleted_sessions().unwrap();
     assert_eq!(deleted.len(), 1);
-    assert_eq!(deleted[0].state_at(time(now)), State::Deleted);
+    assert_eq!(deleted[0].state_at(time(now)), SessionState::Deleted);
     assert_eq!(deleted[0].messages, 3);
     assert_eq!(deleted[0].file, stage.log("2026-11-15"));
     store.undelete("s1").unwrap();
-    assert_eq!(state("s1", 1), State::Active);
+    assert_eq!(state("s1", 1), SessionState::Active);
 }
 
 #[test]
@@ -307,7 +309,7 @@ fn a_day_of_ten_thousand_records() {
     for files in sessions {
         let writer = stage
             .store()
-            .write(&files, at("2026-11-15T18:00:00Z"))
+            .open_writer(&files, at("2026-11-15T18:00:00Z"))
             .unwrap();
         let totals = writer.totals().unwrap();
         assert_eq!((totals.messages, totals.responses), (2_000, 500));
@@ -412,7 +414,7 @@ fn results_name_the_tool_that_was_called() {
 /// The lines of one response repeat its tokens in some layouts; a program of this one adds up.
 #[test]
 fn tokens_of_a_converted_session_add_up() {
-    use annals::convert::{self, Options, Selection};
+    use annals::convert::{self, ConvertOptions, ConvertSelection};
     let mut told = 0;
     for case in crate::support::cases() {
         if case.layout.name() != "claude-code" {
@@ -424,8 +426,8 @@ fn tokens_of_a_converted_session_add_up() {
             .map(|usage| usage.total())
             .sum();
         let stage = Stage::in_zone("UTC");
-        let plan = convert::plan(Selection::Root(case.root()), stage.root(), None).unwrap();
-        let mut options = Options::default();
+        let plan = convert::plan(ConvertSelection::Root(case.root()), stage.root(), None).unwrap();
+        let mut options = ConvertOptions::default();
         options.origin = false;
         convert::run(&plan, &options, &|_, _| ()).unwrap();
         let mut added = 0;
@@ -475,16 +477,16 @@ fn a_session_expires_by_the_time_of_its_file() {
     let touched = Timestamp::try_from(touched).unwrap();
     let days = jiff::SignedDuration::from_hours(30 * 24);
     assert_eq!(info.expires, Some(touched + days));
-    assert_eq!(info.state_at(touched + days), State::Active);
+    assert_eq!(info.state_at(touched + days), SessionState::Active);
     let later = touched + days + jiff::SignedDuration::from_secs(1);
-    assert_eq!(info.state_at(later), State::Expired);
+    assert_eq!(info.state_at(later), SessionState::Expired);
 }
 
 #[test]
 fn a_beginning_that_several_messages_share_names_none_of_them() {
     let copy = case("one-day").copy();
     let session = copy.again(&copy.sessions()[0]);
-    let (_, scan, _) = session.main().unwrap();
+    let (_, scan, _) = session.main_log().unwrap();
     let ids: Vec<EntryId> = scan.outlines.iter().filter_map(Outline::id).collect();
     let alike = ids.iter().filter(|id| id.as_str().starts_with("20260301"));
     assert!(alike.count() > 1, "{ids:?}");
@@ -523,24 +525,24 @@ fn sessions_of_one_file_go_and_come_back_together() {
     let all: Vec<&SessionFiles> = sessions.iter().collect();
     let (first, others) = all.split_first().unwrap();
     assert!(others.len() > 1);
-    assert_eq!(SessionFiles::sharing(&all).len(), 1);
+    assert_eq!(SessionFiles::group_by_shared_files(&all).len(), 1);
     for some in [&[][..], &others[1..]] {
-        let refused = store.delete_with(first, some, now).unwrap_err();
+        let refused = store.delete_group(first, some, now).unwrap_err();
         assert!(
             refused.to_string().contains("holds other sessions"),
             "{refused}"
         );
         assert_eq!(picture(&copy.root.path), before);
     }
-    let gone = store.delete_with(first, others, now).unwrap();
+    let gone = store.delete_group(first, others, now).unwrap();
     assert_eq!(gone.sessions().count(), all.len());
     assert!(copy.sessions().is_empty());
-    let deleted = store.deleted().unwrap();
+    let deleted = store.deleted_sessions().unwrap();
     assert_eq!(deleted.len(), all.len());
     assert!(
         deleted
             .iter()
-            .all(|info| info.state == State::Deleted && info.messages > 0)
+            .all(|info| info.state == SessionState::Deleted && info.messages > 0)
     );
     // Any of them names them all.
     store.undelete(others[0].id.as_str()).unwrap();
@@ -597,7 +599,7 @@ fn records_beside_a_rewritten_log_are_there() {
     writer.append(Draft::user("one")).unwrap();
     writer.append(system("first rule")).unwrap();
     writer
-        .append(Draft::user("two").named(EntryId::new("m2")))
+        .append(Draft::user("two").with_id(EntryId::new("m2")))
         .unwrap();
     writer.append(system("second rule")).unwrap();
     let id = writer.session().to_string();

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use annals::convert::{self, Options, Selection};
-use annals::export::{self, Archive, Exporter, Format, ImportOptions, Importer, Part};
+use annals::convert::{self, ConvertOptions, ConvertSelection};
+use annals::export::{self, ExportFile, ExportPart, Exporter, Format, ImportOptions, Importer};
 use annals::layout::NewSession;
 use annals::model::{Body, Draft, Role};
 use annals::store::{MessageFilter, Root, Session, Store};
@@ -69,8 +69,8 @@ fn the_records_of_one_reply_share_an_id_after_a_conversion() {
     let dir = tempfile::tempdir().unwrap();
     let (root, _) = source(dir.path());
     let to = Root::claude_code(dir.path().join("to"));
-    let plan = convert::plan(Selection::Root(root), to.clone(), None).unwrap();
-    convert::run(&plan, &Options::default(), &|_, _| ()).unwrap();
+    let plan = convert::plan(ConvertSelection::Root(root), to.clone(), None).unwrap();
+    convert::run(&plan, &ConvertOptions::default(), &|_, _| ()).unwrap();
     check(&reply_ids(to));
 }
 
@@ -80,9 +80,9 @@ fn the_records_of_one_reply_share_an_id_after_an_import() {
     let (_, store) = source(dir.path());
     let session = Session::read(store.inventory().sessions.remove(0)).unwrap();
     let mut exported = Vec::new();
-    let options = export::Options::new(Format::Jsonl);
+    let options = export::ExportOptions::new(Format::Jsonl);
     let mut exporter = Exporter::begin(options, None, &mut exported).unwrap();
-    exporter.session(&session, &Part::Whole).unwrap();
+    exporter.session(&session, &ExportPart::Whole).unwrap();
     exporter.finish().unwrap();
     let to = Root::claude_code(dir.path().join("to"));
     let options = ImportOptions {
@@ -91,10 +91,10 @@ fn the_records_of_one_reply_share_an_id_after_an_import() {
     };
     let into = Store::new(vec![to.clone()]);
     let mut importer = Importer::new(&into, to.clone(), options).unwrap();
-    let archive = Archive::read(exported.as_slice(), "test").unwrap();
-    importer.check(&archive.check().unwrap()).unwrap();
+    let archive = ExportFile::read(exported.as_slice(), "test").unwrap();
+    importer.check(&archive.read_contents().unwrap()).unwrap();
     archive
-        .each(|kept| importer.session(kept).map(drop))
+        .each_session(|kept| importer.session(kept).map(drop))
         .unwrap();
     check(&reply_ids(to));
 }

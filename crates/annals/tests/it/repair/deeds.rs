@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use annals::Error;
-use annals::repair::{Kept, Patient, Plan, VERSION};
+use annals::repair::{QuarantinedFile, RepairPlan, RepairTarget, VERSION};
 use jiff::Timestamp;
 use sha2::Digest as _;
 
@@ -42,7 +42,7 @@ fn a_repair_and_its_undoing_leave_everything_as_it_was() {
             assert_eq!(times.0, times.1, "{what}");
         };
         let kept = store.repair(&plan, true, now()).unwrap();
-        assert_eq!(place.bytes(), plan.mending.apply(&bytes), "{what}");
+        assert_eq!(place.bytes(), plan.edits.apply(&bytes), "{what}");
         same_times();
 
         let folder = place.state().join("quarantine").join(&kept.id);
@@ -53,10 +53,10 @@ fn a_repair_and_its_undoing_leave_everything_as_it_was() {
             assert_eq!(mode(&folder.join(name)), 0o600, "{name}");
         }
         let removed = fs::read_to_string(folder.join("removed.jsonl")).unwrap();
-        let count = plan.mending.removed.len();
+        let count = plan.edits.removed.len();
         assert_eq!(removed.lines().count(), count, "{what}");
 
-        let again = place.plan().mending;
+        let again = place.plan().edits;
         assert!(again.is_empty(), "{what}: a second repair finds nothing");
         store.undo_repair(&kept, true).unwrap();
         assert_eq!(place.bytes(), bytes, "{what}");
@@ -104,12 +104,12 @@ fn a_log_that_changed_since_the_plan_is_left_alone() {
 #[test]
 fn a_log_that_is_being_written_to_is_not_free() {
     let place = damaged();
-    assert!(place.plan().is_free().is_ok());
+    assert!(place.plan().ensure_not_in_use().is_ok());
     let fresh = String::from_utf8(line(11, 10)).unwrap();
     let fresh = fresh.replace("2026-11-10T05:11:00.000Z", &Timestamp::now().to_string());
     let grown = [place.bytes(), fresh.into_bytes(), b"\n".to_vec()].concat();
     fs::write(&place.log, grown).unwrap();
-    let error = place.plan().is_free().unwrap_err();
+    let error = place.plan().ensure_not_in_use().unwrap_err();
     assert!(matches!(error, Error::Live { .. }), "{error}");
 }
 
@@ -118,10 +118,10 @@ fn an_unfinished_line_of_just_now_is_someone_writing() {
     let place = damaged();
     let torn = [place.bytes(), line(11, 10)[..60].to_vec()].concat();
     fs::write(&place.log, torn).unwrap();
-    let error = place.plan().is_free().unwrap_err();
+    let error = place.plan().ensure_not_in_use().unwrap_err();
     assert!(matches!(error, Error::Live { .. }), "{error}");
     place.age();
-    assert!(place.plan().is_free().is_ok());
+    assert!(place.plan().ensure_not_in_use().is_ok());
 }
 
 #[test]
@@ -134,11 +134,11 @@ fn an_unfinished_line_is_taken_out_once_it_is_an_hour_old() {
     let written = fs::metadata(&place.log).unwrap().modified().unwrap();
     let written = Timestamp::try_from(written).unwrap();
     let after = |minutes| written + jiff::SignedDuration::from_mins(minutes);
-    assert!(place.plan_at(after(59)).mending.is_empty());
+    assert!(place.plan_at(after(59)).edits.is_empty());
     let plan = place.plan_at(after(60));
     let kept = place.store().repair(&plan, false, now()).unwrap();
     assert_eq!(place.bytes(), whole);
-    assert!(place.plan_at(after(90)).mending.is_empty());
+    assert!(place.plan_at(after(90)).edits.is_empty());
     place.store().undo_repair(&kept, false).unwrap();
     assert_eq!(place.bytes(), torn);
 }
@@ -260,7 +260,7 @@ fn a_manifest_cannot_lead_out_of_its_root() {
     assert!(text.contains(&own));
     for within in ["../outside.jsonl", "projects/../../outside.jsonl", "x.xml"] {
         fs::write(&path, text.replace(&own, &format!("\"{within}\""))).unwrap();
-        let found: Vec<Kept> = store.repairs().unwrap().0;
+        let found: Vec<QuarantinedFile> = store.repairs().unwrap().0;
         let before = picture(place.dir.path());
         assert!(store.undo_repair(&found[0], true).is_err(), "{within}");
         assert_eq!(picture(place.dir.path()), before, "{within}");
@@ -283,19 +283,19 @@ fn a_log_behind_a_link_is_not_mended() {
     let patients = {
         std::os::unix::fs::symlink(&outside, &folder).unwrap();
         let inventory = store.inventory();
-        let mut files: Vec<Patient> = Patient::all(&inventory);
+        let mut files: Vec<RepairTarget> = RepairTarget::all(&inventory);
         // A walk may pass by what lies behind a link; who names the file gets no further.
         let found = store.find(&inventory, place.log.to_str().unwrap());
         files.extend(
             found
                 .into_iter()
-                .flat_map(|one| Patient::of([&one.files].into_iter())),
+                .flat_map(|one| RepairTarget::from_sessions([&one.files].into_iter())),
         );
         files
     };
     let before = picture(&outside);
     for patient in &patients {
-        let plan = Plan::of(patient, now()).unwrap();
+        let plan = RepairPlan::new(patient, now()).unwrap();
         assert!(store.repair(&plan, true, now()).is_err());
     }
     assert_eq!(picture(&outside), before);
@@ -309,7 +309,7 @@ fn what_is_forgotten_is_gone_and_the_log_stays() {
     let mended = place.bytes();
     let found = store.find_repairs("aaaaaaaa").unwrap();
     assert_eq!(found.len(), 1);
-    store.forget_repair(&found[0]).unwrap();
+    store.delete_repair(&found[0]).unwrap();
     let quarantine = place.state().join("quarantine");
     assert_eq!(fs::read_dir(quarantine).unwrap().count(), 0);
     assert_eq!(place.bytes(), mended);

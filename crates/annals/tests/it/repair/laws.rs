@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use annals::jsonl::{Ending, Scanner};
-use annals::layout::{Layout, Record, Sink};
-use annals::model::{Artifact, ArtifactKind, FlawKind, Key, Link, Outline, Span};
-use annals::repair::{Action, Mending};
+use annals::jsonl::{LineEnding, Scanner};
+use annals::layout::{Decoded, Layout, Record};
+use annals::model::{Artifact, ArtifactKind, EntryKey, FlawKind, Link, Outline, Span};
+use annals::repair::{Action, LineEdits};
 use annals::tree::{Scope, Tree};
 use proptest::prelude::*;
 
@@ -48,14 +48,14 @@ fn lines(bytes: &[u8]) -> Vec<(Span, Vec<u8>, bool)> {
             len: line.len,
             line: line.number,
         };
-        found.push((span, line.bytes.to_vec(), line.ending != Ending::None));
+        found.push((span, line.bytes.to_vec(), line.ending != LineEnding::None));
     }
     found
 }
 
-fn read(layout: &dyn Layout, artifact: &Artifact, bytes: &[u8]) -> Sink<Outline> {
+fn read(layout: &dyn Layout, artifact: &Artifact, bytes: &[u8]) -> Decoded<Outline> {
     let mut decoder = layout.decoder(artifact);
-    let mut sink = Sink::default();
+    let mut sink = Decoded::default();
     for (span, bytes, terminated) in lines(bytes) {
         let record = Record {
             span,
@@ -70,7 +70,7 @@ fn read(layout: &dyn Layout, artifact: &Artifact, bytes: &[u8]) -> Sink<Outline>
 
 fn hold(log: &Log, bytes: &[u8]) {
     let (layout, artifact, name) = (log.layout, &log.artifact, &log.name);
-    let mending = Mending::of(layout, artifact, bytes).unwrap();
+    let mending = LineEdits::new(layout, artifact, bytes).unwrap();
     let result = mending.apply(bytes);
     let shown = || String::from_utf8_lossy(bytes).into_owned();
     assert_eq!(result.len() as u64, mending.result_len(bytes.len() as u64));
@@ -101,7 +101,7 @@ fn hold(log: &Log, bytes: &[u8]) {
     // No damage of the repaired kinds is left, but where it was said.
     let before = read(layout, artifact, bytes);
     let after = read(layout, artifact, &result);
-    let left = mending.left.len();
+    let left = mending.unrepaired.len();
     let hidden = after.flaws.iter().filter(|flaw| flaw.kind.hides_record());
     assert!(
         hidden.count() <= left,
@@ -115,8 +115,8 @@ fn hold(log: &Log, bytes: &[u8]) {
     };
     let all_links = left == 0 && layout.name() == "claude-code";
     if all_links {
-        for flaw in Tree::build(&after.found, scope).flaws {
-            let continues = after.found.iter().any(|one| {
+        for flaw in Tree::build(&after.items, scope).flaws {
+            let continues = after.items.iter().any(|one| {
                 one.span.offset == flaw.span.offset
                     && matches!(one.link, Link::Continues(_) | Link::Previous)
             });
@@ -126,20 +126,20 @@ fn hold(log: &Log, bytes: &[u8]) {
     }
 
     // Whoever could be read can be read still.
-    let keys = |sink: &Sink<Outline>| -> HashSet<Key> {
-        let named = sink.found.iter().filter(|one| {
+    let keys = |sink: &Decoded<Outline>| -> HashSet<EntryKey> {
+        let named = sink.items.iter().filter(|one| {
             let id = one.id();
-            id.is_some_and(|id| Key::spells(id.as_str()))
+            id.is_some_and(|id| EntryKey::is_canonical_uuid(id.as_str()))
         });
         named.filter_map(|one| one.key).collect()
     };
     let kept = keys(&before).is_subset(&keys(&after));
     assert!(kept, "{name}\n{}", shown());
-    let as_many = after.found.len() >= before.found.len();
+    let as_many = after.items.len() >= before.items.len();
     assert!(as_many, "{name}\n{}", shown());
 
     // A second repair finds nothing.
-    let again = Mending::of(layout, artifact, &result).unwrap();
+    let again = LineEdits::new(layout, artifact, &result).unwrap();
     let became = String::from_utf8_lossy(&result);
     assert_eq!(again.steps, [], "{name}\n{}\nbecame\n{became}", shown());
 }
@@ -161,7 +161,7 @@ fn logs_of_real_clients_need_no_repair() {
     let mut looked = 0;
     for log in LOGS.iter().filter(recorded) {
         looked += 1;
-        let mending = Mending::of(log.layout, &log.artifact, &log.bytes).unwrap();
+        let mending = LineEdits::new(log.layout, &log.artifact, &log.bytes).unwrap();
         // What `kill -9` did to one of them is damage.
         let drops = mending.steps.iter();
         let drops = drops.filter(|step| step.action == Action::Drop).count();
@@ -254,7 +254,7 @@ impl Harm {
 
 /// Where ids stand.
 fn ids(bytes: &[u8]) -> Vec<usize> {
-    let is = |text: &[u8]| str::from_utf8(text).is_ok_and(Key::spells);
+    let is = |text: &[u8]| str::from_utf8(text).is_ok_and(EntryKey::is_canonical_uuid);
     let starts = (0..bytes.len().saturating_sub(37)).filter(|at| bytes[*at] == b'"');
     let starts = starts.filter(|at| bytes[at + 37] == b'"' && is(&bytes[at + 1..at + 37]));
     starts.map(|at| at + 1).collect()

@@ -146,7 +146,7 @@ fn records_on_a_last_line_without_its_end_get_a_line_each_and_no_end() {
     ]
     .concat();
     let place = Place::with(&text);
-    let mending = place.plan_at(jiff::Timestamp::MAX).mending;
+    let mending = place.plan_at(jiff::Timestamp::MAX).edits;
     assert_eq!(mending.steps.len(), 1);
     assert_eq!(mending.apply(&text), whole[..whole.len() - 1]);
 }

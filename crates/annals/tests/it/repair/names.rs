@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use annals::Error;
-use annals::repair::{Kept, Patient, Plan};
+use annals::repair::{QuarantinedFile, RepairPlan, RepairTarget};
 use annals::store::{Root, Store};
 use jiff::Timestamp;
 
@@ -12,17 +12,17 @@ use super::deeds::{damaged, now};
 use super::{Place, SESSION, chain, file_of, line};
 
 /// Repairs every file of the store's roots.
-fn repair_all(store: &Store) -> Vec<Kept> {
-    let patients = Patient::all(&store.inventory());
+fn repair_all(store: &Store) -> Vec<QuarantinedFile> {
+    let patients = RepairTarget::all(&store.inventory());
     // So late that a line without its end is not of just now.
-    let plans = Plan::all(&patients, Timestamp::MAX, &|_, _| {});
+    let plans = RepairPlan::all(&patients, Timestamp::MAX, &|_, _| {});
     let plans = plans.into_iter().map(Result::unwrap);
-    let plans: Vec<Plan> = plans.filter(|plan| !plan.mending.is_empty()).collect();
-    let repair = |plan: &Plan| store.repair(plan, true, now()).unwrap();
+    let plans: Vec<RepairPlan> = plans.filter(|plan| !plan.edits.is_empty()).collect();
+    let repair = |plan: &RepairPlan| store.repair(plan, true, now()).unwrap();
     plans.iter().map(repair).collect()
 }
 
-fn ids(found: &[Kept]) -> Vec<&str> {
+fn ids(found: &[QuarantinedFile]) -> Vec<&str> {
     found.iter().map(|kept| kept.id.as_str()).collect()
 }
 
@@ -44,7 +44,7 @@ fn a_repair_is_found_by_its_id_its_session_and_its_file() {
         let error = store.find_repairs(other).unwrap_err();
         assert!(matches!(error, Error::NotFound { .. }), "{other}: {error}");
     }
-    let original = kept.original_in(&store.quarantine().unwrap());
+    let original = kept.original_path(&store.quarantine().unwrap());
     assert_eq!(
         fs::read(original).unwrap().len() as u64,
         kept.original.bytes
@@ -123,17 +123,17 @@ fn only_a_folder_of_the_quarantine_is_forgotten() {
     for id in ["", ".", "..", "../../root", ".hidden", "a/b"] {
         let mut other = kept.clone();
         other.id = id.to_owned();
-        assert!(store.forget_repair(&other).is_err(), "{id}");
+        assert!(store.delete_repair(&other).is_err(), "{id}");
     }
     assert!(place.log.exists() && quarantine.join(&kept.id).exists());
     // What is in the way is named.
     let gone: PathBuf = quarantine.join(format!(".{}.gone", kept.id));
     fs::write(&gone, "").unwrap();
-    let error = store.forget_repair(&kept).unwrap_err().to_string();
+    let error = store.delete_repair(&kept).unwrap_err().to_string();
     assert!(error.contains(".gone"), "{error}");
     fs::remove_file(gone).unwrap();
-    store.forget_repair(&kept).unwrap();
-    store.forget_repair(&kept).unwrap();
+    store.delete_repair(&kept).unwrap();
+    store.delete_repair(&kept).unwrap();
     assert!(!quarantine.join(&kept.id).exists());
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use annals::model::ArtifactKind;
-use annals::repair::Stray;
+use annals::repair::OrphanFiles;
 use annals::store::{Root, Store};
 use jiff::Timestamp;
 
@@ -20,8 +20,8 @@ fn put(path: &Path, text: impl AsRef<[u8]>) {
     fs::write(path, text).unwrap();
 }
 
-fn strays(store: &Store) -> Vec<Stray> {
-    store.strays(&store.inventory())
+fn strays(store: &Store) -> Vec<OrphanFiles> {
+    store.orphan_files(&store.inventory())
 }
 
 #[test]
@@ -112,15 +112,21 @@ fn sub_agents_whose_session_has_no_log_are_strays() {
 fn what_an_index_was_is_kept_before_it_is_made_anew() {
     let copy = case("chorus-index-behind").copy();
     let store = copy.store();
-    let stale = store.stale_registers(&store.inventory()).remove(0).unwrap();
+    let stale = store
+        .stale_session_lists(&store.inventory())
+        .remove(0)
+        .unwrap();
     let old = fs::read(&stale.path).unwrap();
     fs::set_permissions(&stale.path, fs::Permissions::from_mode(0o640)).unwrap();
-    let kept = store.repair_register(&stale, true, now()).unwrap().unwrap();
+    let kept = store
+        .repair_session_list(&stale, true, now())
+        .unwrap()
+        .unwrap();
     assert!(kept.is_index());
     assert_eq!(kept.original.mode & 0o777, 0o640);
     assert_eq!(i128::from(kept.result.mtime_ns), now().as_nanosecond());
     assert_eq!(kept.original.bytes, old.len() as u64);
-    let original = kept.original_in(&store.quarantine().unwrap());
+    let original = kept.original_path(&store.quarantine().unwrap());
     assert_eq!(fs::read(original).unwrap(), old);
     let new = fs::read(&stale.path).unwrap();
     assert_ne!(new, old);
@@ -128,7 +134,7 @@ fn what_an_index_was_is_kept_before_it_is_made_anew() {
     // A second time there is nothing to do; one that is not there is only made.
     assert!(
         store
-            .repair_register(&stale, true, now())
+            .repair_session_list(&stale, true, now())
             .unwrap()
             .is_none()
     );
@@ -138,7 +144,7 @@ fn what_an_index_was_is_kept_before_it_is_made_anew() {
     fs::remove_file(&stale.path).unwrap();
     assert!(
         store
-            .repair_register(&stale, true, now())
+            .repair_session_list(&stale, true, now())
             .unwrap()
             .is_none()
     );

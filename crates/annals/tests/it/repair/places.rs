@@ -2,12 +2,12 @@
 
 use annals::layout::{Layout, by_name};
 use annals::model::{Artifact, ArtifactKind, SessionId};
-use annals::repair::{Action, Mending, Patient, Plan};
+use annals::repair::{Action, LineEdits, RepairPlan, RepairTarget};
 use jiff::Timestamp;
 
 use super::{day_record, days};
 
-fn actions(mending: &Mending) -> Vec<Action> {
+fn actions(mending: &LineEdits) -> Vec<Action> {
     mending.steps.iter().map(|step| step.action).collect()
 }
 
@@ -21,15 +21,16 @@ fn an_entry_that_stays_where_it_is_keeps_its_name_without_help() {
         String::new(),
     ];
     let (_dir, store) = days(&[(1, &text.join("\n"))]);
-    let plan = Plan::of(&Patient::all(&store.inventory())[0], Timestamp::now()).unwrap();
-    assert_eq!(actions(&plan.mending), [Action::Drop]);
+    let plan =
+        RepairPlan::new(&RepairTarget::all(&store.inventory())[0], Timestamp::now()).unwrap();
+    assert_eq!(actions(&plan.edits), [Action::Drop]);
 }
 
 fn clog() -> (&'static dyn Layout, Artifact) {
     let session = "2026-03-26T01-32-20-418Z-bare";
     let artifact = Artifact {
         session: Some(SessionId::new(session).unwrap()),
-        ..Artifact::of(ArtifactKind::SessionLog)
+        ..Artifact::new(ArtifactKind::SessionLog)
     };
     (by_name("clog").unwrap(), artifact)
 }
@@ -45,12 +46,12 @@ const HEADLESS: &str = concat!(
 #[test]
 fn behind_a_new_header_entries_keep_the_names_of_their_places() {
     let (layout, artifact) = clog();
-    let mending = Mending::of(layout, &artifact, HEADLESS.as_bytes()).unwrap();
+    let mending = LineEdits::new(layout, &artifact, HEADLESS.as_bytes()).unwrap();
     assert_eq!(actions(&mending), [Action::Header, Action::KeepId]);
     assert!(mending.steps.iter().all(|step| step.line == 1));
     let result = String::from_utf8(mending.apply(HEADLESS.as_bytes())).unwrap();
     assert!(result.contains(r#""messageId":"offset-0""#), "{result}");
-    let again = Mending::of(layout, &artifact, result.as_bytes()).unwrap();
+    let again = LineEdits::new(layout, &artifact, result.as_bytes()).unwrap();
     assert_eq!(actions(&again), []);
 }
 
@@ -59,7 +60,7 @@ fn a_header_is_put_behind_a_byte_order_mark() {
     let (layout, artifact) = clog();
     let rest = HEADLESS.split_inclusive('\n').next().unwrap();
     let text = format!("\u{feff}{rest}");
-    let mending = Mending::of(layout, &artifact, text.as_bytes()).unwrap();
+    let mending = LineEdits::new(layout, &artifact, text.as_bytes()).unwrap();
     assert_eq!(actions(&mending), [Action::Header]);
     let result = String::from_utf8(mending.apply(text.as_bytes())).unwrap();
     let header = result.strip_prefix('\u{feff}').unwrap();

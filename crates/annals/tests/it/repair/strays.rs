@@ -3,7 +3,7 @@
 use std::fs;
 
 use annals::model::ArtifactKind;
-use annals::repair::Stray;
+use annals::repair::OrphanFiles;
 use annals::store::{Root, SessionFiles, Store};
 use jiff::Timestamp;
 
@@ -11,8 +11,8 @@ use crate::support::case;
 
 const SESSION: &str = "8c549c46-16ca-47dd-b731-f4c264becc53";
 
-fn strays(store: &Store) -> Vec<Stray> {
-    store.strays(&store.inventory_in_place())
+fn strays(store: &Store) -> Vec<OrphanFiles> {
+    store.orphan_files(&store.inventory_without_archive())
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn every_kind_of_file_without_its_session_is_listed() {
     put(format!("tasks/{SESSION}/1.json"), "{}");
     put(format!("file-history/{SESSION}/0a1b@v1"), "saved");
     assert!(strays(&store).is_empty());
-    let inventory = store.inventory_in_place();
+    let inventory = store.inventory_without_archive();
     let group: Vec<&SessionFiles> = inventory.sessions.iter().collect();
     let log = root.join(format!("{beside}.jsonl"));
     fs::rename(&log, dir.path().join("away")).unwrap();
@@ -59,7 +59,7 @@ fn every_kind_of_file_without_its_session_is_listed() {
     );
     // Where its session is kept, that is told.
     fs::rename(dir.path().join("away"), &log).unwrap();
-    store.mirror(&group, Timestamp::now()).unwrap();
+    store.copy_to_archive(&group, Timestamp::now()).unwrap();
     fs::remove_file(&log).unwrap();
     let told = format!("`annals restore {SESSION} --apply`");
     let found = strays(&store);
@@ -67,7 +67,7 @@ fn every_kind_of_file_without_its_session_is_listed() {
     assert!(found.iter().all(|stray| stray.detail.contains(&told)));
     // What can be undone comes before that.
     put(format!("{beside}.jsonl"), &line);
-    let inventory = store.inventory_in_place();
+    let inventory = store.inventory_without_archive();
     let deleted = store
         .delete(&inventory.sessions[0], Timestamp::now())
         .unwrap();

@@ -17,8 +17,8 @@ fn a_pin_holds_the_session_of_its_root_by_whatever_name_that_is_reached() {
     let linked = Store::new(vec![Root::claude_code(&link)]);
     let linked = linked.inventory().sessions.remove(0);
     let pins = place.store.pins().unwrap();
-    assert!(pins.hold_files(&files) && pins.hold_files(&linked));
-    assert!(!pins.hold_files(&theirs));
+    assert!(pins.contains_files(&files) && pins.contains_files(&linked));
+    assert!(!pins.contains_files(&theirs));
     let again = place.store.pin(&[&linked], Timestamp::UNIX_EPOCH).unwrap();
     assert!(again.is_empty());
     let new = place.store.pin(&[&theirs], Timestamp::UNIX_EPOCH).unwrap();
@@ -54,7 +54,7 @@ fn a_plan_counts_the_files_that_go_once_each() {
     drop(writer);
     place.session(2, "/home/dev/w", "2026-01-02T10:00:00Z");
     let plan = place.plan("30d", "2026-03-01T00:00:00Z");
-    assert_eq!((plan.old().count(), plan.files()), (2, 3));
+    assert_eq!((plan.expired().count(), plan.files()), (2, 3));
     let none = place.plan("30d", "2026-01-05T00:00:00Z");
-    assert_eq!((none.old().count(), none.files()), (0, 0));
+    assert_eq!((none.expired().count(), none.files()), (0, 0));
 }

@@ -9,8 +9,8 @@ fn place() -> (TempDir, Store) {
     (dir, store)
 }
 
-fn delete(store: &Store) -> annals::store::Trashed {
-    let files = store.inventory_in_place().sessions.remove(0);
+fn delete(store: &Store) -> annals::store::TrashItem {
+    let files = store.inventory_without_archive().sessions.remove(0);
     store.delete(&files, Timestamp::UNIX_EPOCH).unwrap()
 }
 
@@ -88,12 +88,12 @@ fn parts_of_sessions_of_two_roots_are_not_put_together() {
 #[test]
 fn a_state_directory_that_is_none_is_told() {
     let (dir, store) = place();
-    assert!(store.trashed().unwrap().is_empty());
-    let look = store.trash_look().unwrap();
-    assert!(look.purgeable.is_empty() && look.troubles.is_empty());
+    assert!(store.trash_items().unwrap().is_empty());
+    let look = store.inspect_trash().unwrap();
+    assert!(look.purgeable.is_empty() && look.errors.is_empty());
     fs::write(dir.path().join("state"), "").unwrap();
-    assert!(store.trashed().is_err());
-    assert!(store.trash_look().is_err());
+    assert!(store.trash_items().is_err());
+    assert!(store.inspect_trash().is_err());
 }
 
 #[test]
@@ -101,13 +101,13 @@ fn a_folder_that_says_nothing_is_told_unless_nothing_is_in_it() {
     let (dir, store) = place();
     let folder = dir.path().join("state/trash/20260301T100000-x");
     fs::create_dir_all(&folder).unwrap();
-    assert!(store.trash_look().unwrap().troubles.is_empty());
+    assert!(store.inspect_trash().unwrap().errors.is_empty());
     fs::create_dir(folder.join("files")).unwrap();
     let told = |store: &Store| {
-        let look = store.trash_look().unwrap();
+        let look = store.inspect_trash().unwrap();
         assert!(look.purgeable.is_empty());
-        assert_eq!(look.troubles.len(), 1);
-        look.troubles[0].to_string()
+        assert_eq!(look.errors.len(), 1);
+        look.errors[0].to_string()
     };
     assert!(told(&store).contains("does not say what it is"));
     // Nor is one behind a link believed.

@@ -14,7 +14,7 @@ fn deleted() -> (TempDir, Store, Purgeable) {
     let files = store.inventory().sessions.remove(0);
     let now = "2026-03-01T10:00:00Z".parse().unwrap();
     store.delete(&files, now).unwrap();
-    let item = store.trash_look().unwrap().purgeable.remove(0);
+    let item = store.inspect_trash().unwrap().purgeable.remove(0);
     (dir, store, item)
 }
 
@@ -72,7 +72,7 @@ fn only_what_a_purge_condemned_is_removed_without_a_question() {
     assert!(store.purge(&item).is_err());
     assert!(whole.exists() && outside.exists());
     // What one left that was cut off goes, and may be gone.
-    let look = store.trash_look().unwrap();
+    let look = store.inspect_trash().unwrap();
     let left: Vec<&Purgeable> = look
         .purgeable
         .iter()
@@ -96,7 +96,7 @@ fn leftovers_of_earlier_purges_are_not_in_the_way_of_a_new_one() {
     }
     store.purge(&item).unwrap();
     assert!(!trash.join(&item.name).exists());
-    let look = store.trash_look().unwrap();
+    let look = store.inspect_trash().unwrap();
     assert_eq!(look.purgeable.len(), 3);
     assert!(
         look.purgeable

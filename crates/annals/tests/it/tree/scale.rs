@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use annals::model::{Fact, Key, Kind, Link, Outline, Reply, ResponseKey, Span, Usage};
+use annals::model::{EntryKey, Fact, Link, Outline, OutlineKind, Reply, ResponseKey, Span, Usage};
 use annals::tree::{Scope, Titles, Tree};
 
 use crate::support::processor_time;
 
-fn key(n: usize) -> Key {
-    Key::of(&format!("{n:08x}-0000-4000-8000-000000000000"))
+fn key(n: usize) -> EntryKey {
+    EntryKey::from_text(&format!("{n:08x}-0000-4000-8000-000000000000"))
 }
 
 fn message(n: usize, parent: Option<usize>) -> Outline {
-    let mut outline = Outline::at(Span {
+    let mut outline = Outline::new(Span {
         offset: n as u64 * 100,
         len: 100,
         line: n as u64 + 1,
@@ -20,13 +20,13 @@ fn message(n: usize, parent: Option<usize>) -> Outline {
     outline.key = Some(key(n));
     outline.link = parent.map_or(Link::None, |parent| Link::Parent(key(parent)));
     if n.is_multiple_of(2) {
-        outline.kind = Kind::User;
+        outline.kind = OutlineKind::User;
         outline.human = true;
         outline.facts.push(Fact::Prompt("a prompt".into()));
     } else {
-        outline.kind = Kind::Assistant;
+        outline.kind = OutlineKind::Assistant;
         let mut reply = Reply::default();
-        reply.response = Some(ResponseKey::of("msg", &n.to_string()));
+        reply.response = Some(ResponseKey::new("msg", &n.to_string()));
         reply.usage = Some(Usage {
             output: 1,
             ..Usage::default()
@@ -41,12 +41,12 @@ fn everything(outlines: &[Outline]) -> (Tree, Duration) {
     let begin = processor_time();
     let tree = Tree::build(outlines, Scope::Main);
     let elsewhere = std::collections::HashMap::new();
-    let titles = Titles::of(outlines, &tree, &elsewhere, &[]);
+    let titles = Titles::new(outlines, &tree, &elsewhere, &[]);
     for conversation in &tree.conversations {
         titles.title(conversation);
     }
     titles.session();
-    tree.limbs();
+    tree.segments();
     tree.conversation_at(0);
     tree.path_to(outlines.len() - 1);
     let took = processor_time() - begin;
@@ -176,11 +176,11 @@ fn a_parallel_graph_of_many_calls_is_one_turn() {
         for at in 0..n {
             let mut call = message(at * 4 + 1, Some(if at == 0 { 0 } else { at * 4 - 3 }));
             let reply = call.reply.as_mut().unwrap();
-            reply.response = Some(ResponseKey::of("one response", ""));
-            reply.calls = vec![Key::of_pair("call", &at.to_string())];
+            reply.response = Some(ResponseKey::new("one response", ""));
+            reply.calls = vec![EntryKey::from_pair("call", &at.to_string())];
             let mut result = message(at * 4 + 2, Some(at * 4 + 1));
             result.human = false;
-            result.results = vec![Key::of_pair("call", &at.to_string())];
+            result.results = vec![EntryKey::from_pair("call", &at.to_string())];
             outlines.extend([call, result]);
         }
         outlines

@@ -8,7 +8,7 @@ fn selected(scene: &Scene, what: &str) -> Feed {
     let store = scene.store();
     let target = store.find(&store.inventory(), what).unwrap();
     let selection = Selection::all().target(target).unwrap();
-    Feed::new(Follower::new(&store, selection, Options::default()).unwrap())
+    Feed::new(Follower::new(&store, selection, FollowOptions::default()).unwrap())
 }
 
 fn said(number: u32, parent: u32, role: &str, content: &str) -> String {
@@ -137,7 +137,7 @@ fn a_project_is_followed_with_the_sessions_that_begin_later() {
         ("/home/me/much-later", "/home/me/much-later"),
     ] {
         let selection = Selection::all().project(wanted);
-        let options = Options::default().last(1).counting(message);
+        let options = FollowOptions::default().last(1).filter(message);
         let feed = Feed::at_once(Follower::new(&store, selection, options).unwrap());
         if wanted == "app" {
             assert_eq!(feed.texts(1), ["ours"]);
@@ -162,7 +162,7 @@ fn only_some_layouts_may_be_followed() {
     let in_clog = Store::new(vec![clog.clone()]).begin("/a").unwrap();
     let store = Store::new(vec![claude, clog]);
     let selection = Selection::all().layout("clog");
-    let feed = Feed::new(Follower::new(&store, selection, Options::default()).unwrap());
+    let feed = Feed::new(Follower::new(&store, selection, FollowOptions::default()).unwrap());
     in_claude.append(Draft::user("no")).unwrap();
     in_clog.append(Draft::user("yes")).unwrap();
     assert!(feed.texts_until("yes").iter().all(|text| text != "no"));
@@ -179,7 +179,7 @@ fn a_log_outside_of_any_root_is_followed_alone() {
         .find(&store.inventory(), log.to_str().unwrap())
         .unwrap();
     let selection = Selection::all().target(target).unwrap();
-    let follower = Follower::new(&store, selection, Options::default().last(5)).unwrap();
+    let follower = Follower::new(&store, selection, FollowOptions::default().last(5)).unwrap();
     let feed = Feed::at_once(follower);
     assert_eq!(feed.texts(1), ["text 1"]);
     append(&dir.path().join("another.jsonl"), &lines(3..4));

@@ -80,8 +80,8 @@ fn what_has_no_watch_is_polled_and_that_is_told_once() {
     for project in 0..20 {
         fs::create_dir_all(scene.root.join(format!("projects/-p{project}"))).unwrap();
     }
-    let mut options = Options::default();
-    options.most_watches = 5;
+    let mut options = FollowOptions::default();
+    options.max_watches = 5;
     let feed = Feed::at_once(Follower::new(&scene.store(), Selection::all(), options).unwrap());
     let mut polling = 0;
     for project in 0..20 {
@@ -115,7 +115,8 @@ fn when_the_kernel_has_too_much_to_say_everything_is_looked_at() {
     let scene = Scene::new();
     let logs = [scene.log(&session(1)), scene.log(&session(2))];
     logs.iter().for_each(|log| append(log, &lines(1..2)));
-    let follower = Follower::new(&scene.store(), Selection::all(), Options::default()).unwrap();
+    let follower =
+        Follower::new(&scene.store(), Selection::all(), FollowOptions::default()).unwrap();
     // Nobody listens while this is written: the same hint twice in a row counts once, so in turns.
     let mut files: Vec<File> = logs
         .iter()

@@ -13,7 +13,8 @@ fn every_layout_tells_what_is_appended() {
         let store = Store::new(vec![root]);
         let session = store.begin("/home/me/app").unwrap();
         session.append(Draft::user("before")).unwrap();
-        let follower = Follower::new(&store, Selection::all(), Options::default().last(1)).unwrap();
+        let follower =
+            Follower::new(&store, Selection::all(), FollowOptions::default().last(1)).unwrap();
         let feed = Feed::at_once(follower);
         assert_eq!(feed.texts(1), ["before"], "{}", layout.name());
         let written = session.append(Draft::user("now")).unwrap();
@@ -65,7 +66,8 @@ fn a_fixture_that_is_written_line_by_line_tells_what_reading_it_tells() {
             wanted.retain(|(of, offset, _)| of != path || *offset < end as u64);
             File::create(path).unwrap();
         }
-        let feed = Feed::new(Follower::new(&store, Selection::all(), Options::default()).unwrap());
+        let feed =
+            Feed::new(Follower::new(&store, Selection::all(), FollowOptions::default()).unwrap());
         for (path, bytes) in &files {
             for line in bytes.split_inclusive(|byte| *byte == b'\n') {
                 let mut file = OpenOptions::new().append(true).open(path).unwrap();
@@ -163,7 +165,7 @@ fn one_of_several_sessions_in_a_file_is_followed_alone() {
     let store = Store::new(vec![Root::new("orchestrator", dir.path()).unwrap()]);
     let target = store.find(&store.inventory(), "s1").unwrap();
     let selection = Selection::all().target(target).unwrap();
-    let follower = Follower::new(&store, selection, Options::default().last(1)).unwrap();
+    let follower = Follower::new(&store, selection, FollowOptions::default().last(1)).unwrap();
     let feed = Feed::at_once(follower);
     assert_eq!(feed.texts(1), ["old 3"]);
     append(

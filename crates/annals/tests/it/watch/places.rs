@@ -112,11 +112,11 @@ fn logs_behind_links_are_followed_only_if_the_links_are_named() {
         } else {
             Vec::new()
         };
-        let store = Store::new(vec![Root::claude_code(&scene.root).following(&follow)]);
+        let store = Store::new(vec![Root::claude_code(&scene.root).follow_links(&follow)]);
         let feed = Feed::at_once(Follower::new(&store, Selection::all(), way).unwrap());
         let (mut texts, mut links) = (Vec::new(), Vec::new());
         feed.wait_for(|event| {
-            if let Event::Trouble(annals::Error::Link { path, .. }) = &event {
+            if let Event::Error(annals::Error::Link { path, .. }) = &event {
                 links.push(path.clone());
             }
             matches!(event, Event::CaughtUp).then_some(())
@@ -127,7 +127,7 @@ fn logs_behind_links_are_followed_only_if_the_links_are_named() {
         feed.wait_for(|event| {
             match event {
                 Event::Entry(fresh) => texts.push(text(&fresh.entry)),
-                Event::Trouble(annals::Error::Link { path, .. }) => links.push(path),
+                Event::Error(annals::Error::Link { path, .. }) => links.push(path),
                 _ => {}
             }
             let wanted = if named {
@@ -153,7 +153,7 @@ fn logs_behind_links_are_followed_only_if_the_links_are_named() {
 #[test]
 fn files_that_are_no_logs_tell_nothing() {
     let scene = Scene::new();
-    let feed = scene.follow(Options::default());
+    let feed = scene.follow(FollowOptions::default());
     fs::create_dir_all(scene.root.join("todos")).unwrap();
     append(&scene.root.join("history.jsonl"), "{\"display\":\"x\"}\n");
     append(&scene.root.join("projects/-app/notes.txt"), "x\n");

@@ -22,7 +22,7 @@ fn a_whole_id_means_its_agent_and_a_beginning_means_none() {
             .unwrap();
     }
     let files = fresh.files();
-    let open = |agent: &str| fresh.store.write_agent(&files, agent, QUICK);
+    let open = |agent: &str| fresh.store.open_agent_writer(&files, agent, QUICK);
     for meant in ["a1", "a12", "b1"] {
         let writer = open(meant).unwrap();
         assert_eq!(writer.agent().unwrap().as_str(), meant);
@@ -54,7 +54,7 @@ fn a_sub_agent_begets_none_of_its_own() {
     let inventory = fresh.store.inventory();
     let found = fresh.store.find(&inventory, lone.to_str().unwrap());
     let files = found.unwrap().files;
-    let writer = fresh.store.write(&files, QUICK).unwrap();
+    let writer = fresh.store.open_writer(&files, QUICK).unwrap();
     let refused = writer.spawn(&other).unwrap_err().to_string();
     assert!(refused.contains("needs a session in a root"), "{refused}");
 }
@@ -98,7 +98,7 @@ fn a_session_begins_in_the_directory_that_a_link_leads_to() {
     let writer = store.create(&root, &new, QUICK).unwrap();
     let entry = writer.append(Draft::user("Why?")).unwrap();
     let real = real.canonicalize().unwrap();
-    assert_eq!(entry.place.cwd.as_deref(), real.to_str());
+    assert_eq!(entry.context.cwd.as_deref(), real.to_str());
     let folder = writer
         .path()
         .parent()
@@ -119,7 +119,7 @@ fn a_sub_agent_is_at_work_where_the_index_says_that_its_session_is() {
         ("fd7a4cec", r#""branch":"topic""#),
     ] {
         let files = sessions.find(|files| files.id.as_str().starts_with(id));
-        let writer = store.write(&files.unwrap(), QUICK).unwrap();
+        let writer = store.open_writer(&files.unwrap(), QUICK).unwrap();
         let agent = spawn(&writer, id);
         agent.append(Draft::user("Look!")).unwrap();
         let log = fs::read_to_string(agent.path()).unwrap();
@@ -156,7 +156,7 @@ fn a_sub_agent_is_of_the_version_that_its_session_is() {
     fs::write(&log, text.replace(&format!("\"{own}\""), "\"9.8.7\"")).unwrap();
     let agent = spawn(&fresh.second(), "a1");
     let entry = agent.append(Draft::user("Look!")).unwrap();
-    assert_eq!(entry.place.version.as_deref(), Some("9.8.7"));
+    assert_eq!(entry.context.version.as_deref(), Some("9.8.7"));
 }
 
 #[test]

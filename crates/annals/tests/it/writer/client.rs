@@ -1,6 +1,6 @@
 //! What the real clients need of the lines that annals writes: tools/verify/README.md says why.
 
-use annals::convert::{self, Options, Selection};
+use annals::convert::{self, ConvertOptions, ConvertSelection};
 use annals::model::{Message, Role};
 
 use super::*;
@@ -35,8 +35,8 @@ fn second(second: i64) -> Timestamp {
 fn turns(seconds: &[i64]) -> Vec<Draft> {
     let turn = |&at: &i64| {
         let blocks = vec![Block::Text("one".into()), Block::Text("two".into())];
-        let reply = Draft::assistant(blocks).at(second(at));
-        [Draft::user("question").at(second(at)), reply]
+        let reply = Draft::assistant(blocks).with_time(second(at));
+        [Draft::user("question").with_time(second(at)), reply]
     };
     seconds.iter().flat_map(turn).collect()
 }
@@ -72,15 +72,15 @@ fn lines_beside_the_chain_keep_their_times_and_move_no_others() {
     let fresh = fresh();
     fresh
         .writer
-        .append(Draft::note("a note").at(second(50)))
+        .append(Draft::note("a note").with_time(second(50)))
         .unwrap();
     fresh
         .writer
-        .append(Draft::user("first").at(second(7)))
+        .append(Draft::user("first").with_time(second(7)))
         .unwrap();
     fresh
         .writer
-        .append(Draft::note("older").at(second(1)))
+        .append(Draft::note("older").with_time(second(1)))
         .unwrap();
     assert_eq!(times(&fresh.writer.path()), [second(7)]);
     let log = fs::read_to_string(fresh.writer.path()).unwrap();
@@ -102,8 +102,8 @@ fn converted_conversations_rise_whatever_their_times_were() {
             let writer = store.create(&from, &new, QUICK).unwrap();
             writer.append_all(turns(&[9, 9, 5, 7])).unwrap();
             drop(writer);
-            let plan = convert::plan(Selection::Root(from), to.clone(), None).unwrap();
-            let mut options = Options::default();
+            let plan = convert::plan(ConvertSelection::Root(from), to.clone(), None).unwrap();
+            let mut options = ConvertOptions::default();
             options.origin = origin;
             convert::run(&plan, &options, &|_, _| ()).unwrap();
             let made = Store::new(vec![to]).inventory().sessions.remove(0);
@@ -158,7 +158,7 @@ fn each_block_of_a_prompt_stands_on_a_line_of_its_own() {
     };
     let blocks = vec![Block::Text("a".into()), image, Block::Text("b".into())];
     let draft = Draft::new(Body::Message(Message::new(Role::User, blocks)));
-    let named = draft.named(EntryId::new("00000000-0000-4000-8000-00000000000a"));
+    let named = draft.with_id(EntryId::new("00000000-0000-4000-8000-00000000000a"));
     let written = fresh.writer.append_all(vec![named]).unwrap();
     assert_eq!(written.len(), 3);
     let chain = chain(&fresh.writer.path());

@@ -28,7 +28,7 @@ fn a_long_tail_without_messages_does_not_begin_a_new_conversation() {
         write_raw(&fresh.writer.path(), noise.as_bytes());
         let next = fresh.second().append(Draft::user("after")).unwrap();
         assert_eq!(next.parent, Some(leaf));
-        assert!(next.place.cwd.is_some());
+        assert!(next.context.cwd.is_some());
         let (_, resumed) = paths(&fresh.read());
         assert_eq!(
             conversations(&fresh.read())[resumed.unwrap()],
@@ -40,7 +40,7 @@ fn a_long_tail_without_messages_does_not_begin_a_new_conversation() {
 #[test]
 fn an_id_that_is_there_already_is_refused() {
     let fresh = fresh();
-    let draft = Draft::user("once").named(annals::model::EntryId::new("my-id"));
+    let draft = Draft::user("once").with_id(annals::model::EntryId::new("my-id"));
     fresh.writer.append(draft.clone()).unwrap();
     let before = std::fs::read(fresh.writer.path()).unwrap();
     for writer in [&fresh.writer, &fresh.second()] {
@@ -48,8 +48,8 @@ fn an_id_that_is_there_already_is_refused() {
         assert!(matches!(again, Err(Error::Refused(_))), "{again:?}");
     }
     let twice = fresh.writer.append_all(vec![
-        Draft::user("a").named(annals::model::EntryId::new("new")),
-        Draft::user("b").named(annals::model::EntryId::new("new")),
+        Draft::user("a").with_id(annals::model::EntryId::new("new")),
+        Draft::user("b").with_id(annals::model::EntryId::new("new")),
     ]);
     assert!(matches!(twice, Err(Error::Refused(_))), "{twice:?}");
     assert_eq!(std::fs::read(fresh.writer.path()).unwrap(), before);
@@ -153,11 +153,11 @@ fn the_last_entry_of_a_fork_is_its_newest() {
     let time = |second: i64| Timestamp::from_second(1_700_000_000 + second).unwrap();
     fresh
         .writer
-        .append(Draft::user("late").at(time(90)))
+        .append(Draft::user("late").with_time(time(90)))
         .unwrap();
     let last = fresh
         .writer
-        .append(Draft::user("early").at(time(10)))
+        .append(Draft::user("early").with_time(time(10)))
         .unwrap();
     let fork = fresh
         .store
@@ -193,12 +193,15 @@ fn what_someone_is_writing_is_not_free_to_go() {
         fresh.writer.append(Draft::user("ours")).unwrap();
         let path = fresh.writer.path();
         write_raw(&path, tail.as_bytes());
-        let told = fresh.store.is_free(&fresh.files());
+        let told = fresh.store.ensure_not_in_use(&fresh.files());
         assert_eq!(told.is_ok(), free, "{tail}: {told:?}");
         assert!(free || matches!(told, Err(Error::Live { .. })), "{told:?}");
         let times = std::fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
         let file = OpenOptions::new().append(true).open(&path).unwrap();
         file.set_times(times).unwrap();
-        assert!(fresh.store.is_free(&fresh.files()).is_ok(), "{tail}");
+        assert!(
+            fresh.store.ensure_not_in_use(&fresh.files()).is_ok(),
+            "{tail}"
+        );
     }
 }

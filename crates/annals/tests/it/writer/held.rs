@@ -60,22 +60,22 @@ fn what_another_program_holds_is_neither_archived_nor_called_free() {
     let log = files.main_path().to_owned();
     let index = log.with_file_name("conversations.json");
     let now = Timestamp::now();
-    store.is_free(&files).unwrap();
+    store.ensure_not_in_use(&files).unwrap();
     for file in [&log, &index] {
         let holder = Holder::of(file);
-        held(|| store.is_free(&files), file);
-        held(|| store.archive_away(&[&files], false, now), file);
+        held(|| store.ensure_not_in_use(&files), file);
+        held(|| store.move_to_archive(&[&files], false, now), file);
         assert!(log.exists() && index.exists());
         holder.end();
     }
     // Whoever asks for it all the same gets it.
     let holder = Holder::of(&index);
-    store.archive_away(&[&files], true, now).unwrap();
+    store.move_to_archive(&[&files], true, now).unwrap();
     assert!(!log.exists());
     // And what is in the archive is held by none.
     let archived = store.inventory().sessions;
     let archived = archived.iter().find(|it| it.id == files.id).unwrap();
-    afresh(|| store.is_free(archived)).unwrap();
+    afresh(|| store.ensure_not_in_use(archived)).unwrap();
     holder.end();
 }
 
@@ -83,24 +83,30 @@ fn what_another_program_holds_is_neither_archived_nor_called_free() {
 fn an_index_that_another_program_holds_is_not_made_anew() {
     let copy = case("chorus-index-behind").copy();
     let store = copy.store();
-    let stale = store.stale_registers(&store.inventory()).remove(0).unwrap();
+    let stale = store
+        .stale_session_lists(&store.inventory())
+        .remove(0)
+        .unwrap();
     assert!(!stale.is_damaged());
     let old = fs::read(&stale.path).unwrap();
     let holder = Holder::of(&stale.path);
     held(|| stale.refuse_held(), &stale.path);
     held(
-        || store.repair_register(&stale, false, Timestamp::now()),
+        || store.repair_session_list(&stale, false, Timestamp::now()),
         &stale.path,
     );
     assert_eq!(fs::read(&stale.path).unwrap(), old);
     assert!(store.repairs().unwrap().0.is_empty());
     let kept = store
-        .repair_register(&stale, true, Timestamp::now())
+        .repair_session_list(&stale, true, Timestamp::now())
         .unwrap();
     assert!(kept.is_some());
     holder.end();
     afresh(|| stale.refuse_held()).unwrap();
     fs::write(&stale.path, "{").unwrap();
-    let stale = store.stale_registers(&store.inventory()).remove(0).unwrap();
+    let stale = store
+        .stale_session_lists(&store.inventory())
+        .remove(0)
+        .unwrap();
     assert!(stale.is_damaged());
 }

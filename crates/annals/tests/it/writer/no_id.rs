@@ -73,7 +73,7 @@ fn they_are_shown_where_they_stand_and_followed_by_what_comes_next() {
         let read = || Session::read(store.inventory().sessions.remove(0)).unwrap();
         assert_eq!(conversations(&read()), [said.clone()], "{lines:?}");
         let files = store.inventory().sessions.remove(0);
-        let writer = store.write(&files, QUICK).unwrap();
+        let writer = store.open_writer(&files, QUICK).unwrap();
         writer.append(Draft::user("next")).unwrap();
         assert_eq!(parent_of_last(&dir).as_str(), parent, "{lines:?}");
         let all = [said.as_slice(), &["next"]].concat();
@@ -89,7 +89,7 @@ fn the_nearest_message_with_an_id_may_be_far_from_the_end() {
     lines.extend((0..200).map(|_| line("assistant", "", "", &long)));
     let (dir, store) = stored(&lines);
     let files = store.inventory().sessions.remove(0);
-    let writer = store.write(&files, QUICK).unwrap();
+    let writer = store.open_writer(&files, QUICK).unwrap();
     writer.append(Draft::user("next")).unwrap();
     assert_eq!(parent_of_last(&dir), "u1");
 }
@@ -105,7 +105,7 @@ fn none_is_a_parent_that_a_caller_may_name() {
     let id = EntryId::new(&format!("at-{}", lines[0].len()));
     let session = Session::read(files.clone()).unwrap();
     assert_eq!(paths(&session).0, [["u1".to_owned(), id.to_string()]]);
-    let writer = store.write(&files, QUICK).unwrap();
+    let writer = store.open_writer(&files, QUICK).unwrap();
     let mut draft = Draft::user("three");
     draft.parent = Some(id);
     let refused = writer.append(draft).unwrap_err().to_string();

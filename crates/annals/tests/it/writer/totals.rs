@@ -1,11 +1,11 @@
 //! What a writer says its log amounts to, while it is written.
 
 use annals::model::Usage;
-use annals::store::{Counted, Totals};
+use annals::store::{MessageCounts, Totals};
 
 use super::*;
 
-fn whole(fresh: &Fresh) -> Counted {
+fn whole(fresh: &Fresh) -> MessageCounts {
     fresh.read().stats(&jiff::tz::TimeZone::UTC).total
 }
 
@@ -20,10 +20,10 @@ fn totals_are_those_of_the_log_that_is_opened() {
             if files.log.is_none() {
                 continue;
             }
-            let writer = copy.store().write(&files, QUICK).unwrap();
+            let writer = copy.store().open_writer(&files, QUICK).unwrap();
             let session = Session::read(files).unwrap();
             let mut wanted = Totals::default();
-            let (_, scan, _) = session.main().unwrap();
+            let (_, scan, _) = session.main_log().unwrap();
             scan.outlines.iter().for_each(|outline| wanted.add(outline));
             let place = || format!("{} {}", case.name, session.files.id);
             assert_eq!(writer.totals().unwrap(), wanted.sum(), "{}", place());
@@ -43,7 +43,7 @@ fn totals_grow_with_the_log_whoever_writes() {
         let blocks = vec![Block::Text("a".to_owned()), Block::Text("b".to_owned())];
         Draft::assistant(blocks).usage(usage)
     };
-    assert_eq!(fresh.writer.totals().unwrap(), Counted::default());
+    assert_eq!(fresh.writer.totals().unwrap(), MessageCounts::default());
     fresh.writer.append(Draft::user("ask")).unwrap();
     fresh.writer.append(reply(1)).unwrap();
     let sum = fresh.writer.totals().unwrap();

@@ -25,14 +25,14 @@ fn found(root: &Path) -> (Vec<String>, Vec<Error>) {
         let metadata = fs::metadata(&file.path).unwrap();
         assert!(file.id.untouched(&FileId::from(&metadata)));
     }
-    let within = |file: &FoundFile| file.path.strip_prefix(root).unwrap().to_owned();
+    let within = |file: &RootFile| file.path.strip_prefix(root).unwrap().to_owned();
     let names = files.iter().map(|file| within(file).display().to_string());
     (names.collect(), troubles)
 }
 
 /// A log stands before the directory of its name, and what lies in that before the next log.
 #[test]
-fn files_come_in_the_order_of_the_bytes_of_their_paths() {
+fn walk_orders_files_by_path_bytes() {
     let root = tempfile::tempdir().unwrap();
     for folder in ["-w", "-w-", "-w.x", "-", "-w0"] {
         for id in IDS {
@@ -62,7 +62,7 @@ fn files_come_in_the_order_of_the_bytes_of_their_paths() {
 }
 
 #[test]
-fn links_are_not_followed_and_reported_if_something_is_missed() {
+fn walk_reports_unfollowed_links_that_hide_files() {
     let root = tempfile::tempdir().unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
     let log = format!("{}.jsonl", IDS[0]);
@@ -152,7 +152,7 @@ fn a_pipe_or_a_socket_in_the_place_of_a_file_is_reported() {
 }
 
 #[test]
-fn links_that_the_user_named_are_followed_once() {
+fn walk_follows_named_links_once() {
     let root = tempfile::tempdir().unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
     let log = format!("{}.jsonl", IDS[0]);
@@ -163,7 +163,7 @@ fn links_that_the_user_named_are_followed_once() {
     symlink(elsewhere.path(), &projects).unwrap();
     let mut troubles = Vec::new();
     let mut found = |links: &[PathBuf]| {
-        let root = Root::claude_code(root.path()).following(links);
+        let root = Root::claude_code(root.path()).follow_links(links);
         let files = walk(&root, Path::new(""), &|_| true, &mut troubles);
         (files.len(), std::mem::take(&mut troubles).len())
     };
@@ -181,7 +181,7 @@ fn links_that_the_user_named_are_followed_once() {
 /// Between the listing and the opening of a directory a link may come into its place.
 #[cfg(target_os = "linux")]
 #[test]
-fn no_directory_is_opened_through_a_link() {
+fn open_beneath_refuses_links() {
     let root = tempfile::tempdir().unwrap();
     put(root.path(), "real/inner/file");
     symlink("real", root.path().join("link")).unwrap();
@@ -194,11 +194,11 @@ fn no_directory_is_opened_through_a_link() {
 
 /// The paths that are found with what is known, and what is known then.
 fn known(root: &Path, told: &[u8]) -> (Vec<String>, Vec<u8>) {
-    let mut folders = Folders::recall(told).of_any_age();
+    let mut folders = DirCache::decode(told).without_age_limit();
     let mut troubles = Vec::new();
     let layout = Root::claude_code(root);
     let (from, all) = (Path::new(""), |_| true);
-    let files = walk_knowing(
+    let files = walk_cached(
         &layout,
         from,
         &all,
@@ -207,13 +207,13 @@ fn known(root: &Path, told: &[u8]) -> (Vec<String>, Vec<u8>) {
         &mut |_, _| {},
     );
     assert_eq!(troubles.len(), 0);
-    let within = |file: &FoundFile| file.path.strip_prefix(root).unwrap().to_owned();
+    let within = |file: &RootFile| file.path.strip_prefix(root).unwrap().to_owned();
     let names = files.iter().map(|file| within(file).display().to_string());
-    (names.collect(), folders.told().into_owned())
+    (names.collect(), folders.encode().into_owned())
 }
 
 #[test]
-fn a_directory_that_lay_still_is_not_read_again() {
+fn walk_reuses_unchanged_directory_listing() {
     let root = tempfile::tempdir().unwrap();
     let [one, other] = IDS.map(|id| format!("projects/-w/{id}.jsonl"));
     put(root.path(), &one);
@@ -239,7 +239,7 @@ fn a_directory_that_lay_still_is_not_read_again() {
 }
 
 #[test]
-fn whatever_is_done_to_a_known_directory_is_seen() {
+fn walk_notices_every_change_to_a_cached_directory() {
     let root = tempfile::tempdir().unwrap();
     let path = |name: &str| root.path().join(name);
     let [one, other] = IDS.map(|id| format!("projects/-w/{id}.jsonl"));
@@ -279,38 +279,38 @@ fn whatever_is_done_to_a_known_directory_is_seen() {
 
 /// Others than the owner of everything are not told of files in a directory that cannot be searched.
 #[test]
-fn files_that_the_system_does_not_tell_of_are_trouble() {
+fn walk_reports_files_it_may_not_stat() {
     let root = tempfile::tempdir().unwrap();
     let layout = Root::claude_code(root.path());
     let mut troubles = Vec::new();
     let mut walk = Walk {
         root: &layout,
         wanted: &|_| true,
-        troubles: &mut troubles,
-        folders: &mut Folders::unknown(),
-        note: &mut |_, _| {},
+        errors: &mut troubles,
+        folders: &mut DirCache::disabled(),
+        on_directory: &mut |_, _| {},
         visited: HashSet::new(),
         links: BTreeSet::new(),
         unfollowed: BTreeMap::new(),
         steps: Vec::new(),
         found: Vec::new(),
-        listing: Listing::default(),
+        listing: DirListing::default(),
         names: Vec::new(),
         device: 0,
         refused: None,
     };
-    let mut listing = Listing::default();
+    let mut listing = DirListing::default();
     let names = IDS.map(|id| format!("{id}.jsonl\0")).concat();
-    listing.recall(names.as_bytes());
-    walk.go_through("projects/-w", &listing, &|_, _, _| Err(Errno::NOENT));
-    assert_eq!(walk.troubles.len(), 0);
-    walk.go_through("projects/-w", &listing, &|_, _, _| Err(Errno::ACCESS));
-    assert_eq!(walk.troubles.len(), 1);
-    assert!(walk.troubles[0].to_string().contains("projects/-w"));
+    listing.load_names(names.as_bytes());
+    walk.visit_names("projects/-w", &listing, &|_, _, _| Err(Errno::NOENT));
+    assert_eq!(walk.errors.len(), 0);
+    walk.visit_names("projects/-w", &listing, &|_, _, _| Err(Errno::ACCESS));
+    assert_eq!(walk.errors.len(), 1);
+    assert!(walk.errors[0].to_string().contains("projects/-w"));
 }
 
 #[test]
-fn a_root_that_is_not_there_is_told() {
+fn walk_reports_missing_root() {
     let root = tempfile::tempdir().unwrap();
     let (names, troubles) = found(&root.path().join("none"));
     assert_eq!((names.len(), troubles.len()), (0, 1));

@@ -1,0 +1,125 @@
+//! What of a root belongs to no session: what was typed, plans, settings, files whose session is gone.
+//!
+//! It has a pack of its own, which is made like all others and names no session. Each of its files stands
+//! alone, so one that is there is never in another's way.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+
+use super::Archive;
+use super::pack::Pack;
+use super::session::{Archived, changes, done, open_existing, refuse_damaged};
+use super::update::{self, PackContents};
+use super::verify::verify_since;
+use crate::error::Result;
+use crate::jsonl::FileId;
+use crate::model::{Artifact, ArtifactKind};
+use crate::store::{Inventory, Root, RootFile, Store};
+
+/// What it is called where a session is named by its id.
+pub const ROOT_ID: &str = "root";
+
+/// Whether a person would miss such a file. What is derived from logs comes back with them, and what a
+/// program printed or remembers for itself is no history.
+fn is_missed(artifact: &Artifact) -> bool {
+    match artifact.kind {
+        ArtifactKind::Index | ArtifactKind::RunLog | ArtifactKind::SessionState => false,
+        // That of a folder lists its logs. That of the root tells what no log does: which directory a
+        // folder is of, what people call it, settings.
+        ArtifactKind::Register => artifact.folder.is_none(),
+        _ => true,
+    }
+}
+
+/// Whether such a file is told of like one that is there, when it is only in the archive. Without its
+/// register, archived sessions of a root would lose their projects.
+pub(crate) fn is_listed_when_archived(kind: ArtifactKind) -> bool {
+    matches!(
+        kind,
+        ArtifactKind::History | ArtifactKind::Plan | ArtifactKind::Register
+    )
+}
+
+impl Pack {
+    /// It holds what belongs to no session.
+    pub fn has_no_session(&self) -> bool {
+        self.index.has_no_session()
+    }
+}
+
+impl Archive {
+    /// Where what belongs to no session of a root is kept.
+    pub fn root_pack_path(&self, root: &Root) -> PathBuf {
+        // The packs of sessions have a tag before their ending.
+        self.root_dir(root).join(format!("{ROOT_ID}.pack"))
+    }
+}
+
+impl Store {
+    /// Brings the archive up to date with what belongs to no session of a root; `None` if there is
+    /// nothing.
+    pub(super) fn mirror_root(
+        &self,
+        root: &Root,
+        inventory: &Inventory,
+        now: Timestamp,
+        damaged: &BTreeSet<PathBuf>,
+    ) -> Option<Result<Archived>> {
+        let same =
+            |other: &Root| other.path == root.path && other.layout.name() == root.layout.name();
+        let others = inventory.others.iter().filter(|(other, _)| same(other));
+        let missed = others.filter(|(_, file)| is_missed(&file.artifact));
+        let missed: Vec<&RootFile> = missed.map(|(_, file)| file).collect();
+        (!missed.is_empty()).then(|| self.mirror_others(root, &missed, now, damaged))
+    }
+
+    fn mirror_others(
+        &self,
+        root: &Root,
+        others: &[&RootFile],
+        now: Timestamp,
+        damaged: &BTreeSet<PathBuf>,
+    ) -> Result<Archived> {
+        let within = |file: &RootFile| {
+            let path = file.path.strip_prefix(&root.path).ok()?;
+            Some((path.to_owned(), file.artifact.kind.is_log()))
+        };
+        let files: Vec<(PathBuf, bool)> = others.iter().filter_map(|file| within(file)).collect();
+        let ids: Vec<FileId> = others.iter().map(|file| file.id).collect();
+        let path = self.archive()?.root_pack_path(root);
+        let pack = open_existing(&path)?;
+        let (added, unchanged) = changes(&files, &ids, pack.as_ref(), &root.failures);
+        let plan = Archived {
+            sessions: Vec::new(),
+            layout: root.layout.name(),
+            root: root.path.clone(),
+            files: files.len(),
+            bytes: ids.iter().map(|id| id.len).sum(),
+            added,
+            packed: pack.as_ref().map_or(0, |pack| pack.bytes),
+            unchanged,
+            removed: false,
+            set_aside: None,
+            mended: None,
+            lost_end: None,
+            pack: path.clone(),
+        };
+        if plan.unchanged && !damaged.contains(&path) {
+            return Ok(plan);
+        }
+        let contents = PackContents {
+            layout: root.layout.name().to_owned(),
+            root: root.path.clone(),
+            lone: false,
+            sessions: Vec::new(),
+            files,
+            rows: Vec::new(),
+            list_digest: None,
+        };
+        let stored = update::update_pack(&path, &contents, now)?;
+        refuse_damaged(&path, &verify_since(&stored.pack, stored.since))?;
+        Ok(done(plan, &stored))
+    }
+}

@@ -1,0 +1,104 @@
+//! Packs of one session: a folder that was renamed leaves one behind for each name that it had.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::pack::Pack;
+use super::pack_index::{Checksum, Member, PackIndex};
+use super::resumable_sha256::ResumableSha256;
+use crate::layout;
+use crate::model::{ArtifactKind, SessionId};
+
+/// Which of the packs stands for each of them: itself, or one of the same session whose log is the same or
+/// goes on behind all of it. Of two that are the same it is the newer.
+pub(crate) fn superseding_packs(packs: &[(&Path, &PackIndex)]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..packs.len()).collect();
+    let len = |index: &PackIndex| index.main_log().map(|main| main.len);
+    order.sort_by_key(|&at| packs.get(at).map(|(_, it)| Reverse((len(it), it.archived))));
+    let mut standing: Vec<usize> = (0..packs.len()).collect();
+    let mut first: Vec<(usize, &Path, &PackIndex)> = Vec::new();
+    for at in order {
+        let Some(&(path, index)) = packs.get(at) else {
+            continue;
+        };
+        let mut stands = first.iter();
+        match stands.find(|(_, pack, other)| goes_on(pack, other, index)) {
+            Some(&(other, ..)) => standing
+                .iter_mut()
+                .skip(at)
+                .take(1)
+                .for_each(|it| *it = other),
+            None => first.push((at, path, index)),
+        }
+    }
+    standing
+}
+
+/// Whether a pack holds the sessions of another, and their logs begin with all that those were.
+fn goes_on(pack: &Path, index: &PackIndex, other: &PackIndex) -> bool {
+    if !has_same_sessions(index, other) {
+        return false;
+    }
+    let (logs, others) = (logs(index), logs(other));
+    let has = |(session, was): &(SessionId, &Member)| {
+        let mut logs = logs.iter().filter(|(id, _)| id == session);
+        logs.any(|(_, log)| begins_with(pack, log, was))
+    };
+    !others.is_empty() && others.iter().all(has)
+}
+
+/// Whether packs hold the same sessions of one root.
+pub(super) fn has_same_sessions(one: &PackIndex, other: &PackIndex) -> bool {
+    let ids = |index: &PackIndex| -> BTreeSet<String> {
+        let sessions = index.sessions.iter();
+        sessions.map(|it| it.id.clone()).collect()
+    };
+    let place = one.layout == other.layout && one.root == other.root && one.lone == other.lone;
+    place && ids(one) == ids(other)
+}
+
+fn logs(index: &PackIndex) -> Vec<(SessionId, &Member)> {
+    let layout = layout::by_name(&index.layout).filter(|_| !index.lone);
+    let logs = index.members.iter().filter_map(|member| {
+        let artifact = layout?.classify(&member.path)?;
+        let is_log = artifact.kind == ArtifactKind::SessionLog;
+        Some((artifact.session.filter(|_| is_log)?, member))
+    });
+    logs.collect()
+}
+
+/// Whether a log of a pack is the file that another was, and begins with all of it. One that was copied is
+/// another file, and so another session. It is only read if it is the longer one.
+fn begins_with(pack: &Path, log: &Member, was: &Member) -> bool {
+    (log.dev, log.ino) == (was.dev, was.ino) && has_all(pack, log, was)
+}
+
+/// Whether a file of a pack begins with all that another was.
+pub(super) fn has_all(pack: &Path, file: &Member, was: &Member) -> bool {
+    match file.len == was.len {
+        true => file.sha256 == was.sha256,
+        false => file.len > was.len && beginning(pack, file, was.len) == Some(was.sha256),
+    }
+}
+
+/// The checksum of so many bytes of a file, from its beginning; `None` if they cannot be read.
+fn beginning(pack: &Path, member: &Member, mut len: u64) -> Option<Checksum> {
+    let pack = Pack::open(pack).ok()?;
+    // It may have been written to since it was looked at.
+    let member = pack.member(&member.path)?;
+    let mut sum = ResumableSha256::new();
+    for part in &member.parts {
+        let take = usize::try_from(len).unwrap_or(usize::MAX);
+        let taken = pack.with_part(part, |bytes| {
+            let bytes = bytes.get(..take).unwrap_or(bytes);
+            sum.update(bytes);
+            bytes.len() as u64
+        });
+        len = len.saturating_sub(taken.ok()?);
+        if len == 0 {
+            break;
+        }
+    }
+    (len == 0).then(|| sum.sum())
+}

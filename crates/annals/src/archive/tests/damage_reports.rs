@@ -1,0 +1,198 @@
+//! What is told of packs that are harmed, and what becomes of them.
+
+use super::super::session::confirm;
+use super::*;
+
+/// A pack of a log and todos.
+fn desk() -> Fixture {
+    let desk = Fixture::new();
+    desk.put(LOG, "{\"a\":1}\n".repeat(2_000));
+    desk.put(TODOS, "[]");
+    desk.store();
+    desk
+}
+
+fn harm(desk: &Fixture, harm: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = fs::read(&desk.pack).unwrap();
+    harm(&mut bytes);
+    fs::write(&desk.pack, bytes).unwrap();
+}
+
+/// Every bit of a header's version that flips is damage, told as such and mended: no newer program wrote it.
+#[test]
+fn flipped_version_bit_is_damage_and_is_repaired() {
+    for bit in 0..32 {
+        let desk = desk();
+        harm(&desk, |bytes| bytes[12 + bit / 8] ^= 1 << (bit % 8));
+        let told = Pack::open(&desk.pack).unwrap_err().to_string();
+        assert!(!told.contains("update this one"), "bit {bit}: {told}");
+        assert!(told.contains("--salvage"), "bit {bit}: {told}");
+        assert!(Pack::salvage(&desk.pack).unwrap().damage.is_some());
+        let stored = desk.store();
+        assert!(
+            stored.repaired.is_some() && stored.set_aside.is_none(),
+            "bit {bit}"
+        );
+        desk.assert_pack_matches_root();
+    }
+}
+
+/// Nobody is told to try what was tried.
+#[test]
+fn salvage_error_does_not_suggest_salvage() {
+    let desk = desk();
+    harm(&desk, |bytes| bytes.fill(0));
+    let opened = Pack::open(&desk.pack).unwrap_err().to_string();
+    assert!(
+        opened.contains("`annals restore --salvage` looks further"),
+        "{opened}"
+    );
+    let salvaged = Pack::salvage(&desk.pack).unwrap_err().to_string();
+    assert!(!salvaged.contains("looks further"), "{salvaged}");
+    assert!(salvaged.contains("only a backup"), "{salvaged}");
+}
+
+/// One of which the header and a frame are damaged cannot be written anew: it is set aside whole, and
+/// what is left in it is read there.
+#[test]
+fn set_aside_pack_can_be_salvaged() {
+    let desk = Fixture::new();
+    let random: String = (0..300_000u64)
+        .map(|at| format!("{{\"n\":{}}}\n", at.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+        .collect();
+    desk.put(LOG, &random);
+    desk.put(TODOS, "[]");
+    let pack = desk.store().pack;
+    let second = pack.index.frames[1];
+    harm(&desk, |bytes| {
+        bytes[3] ^= 1;
+        bytes[second.at as usize + 100] ^= 1;
+    });
+    let aside = desk.store().set_aside.unwrap().path;
+    desk.assert_pack_matches_root();
+    let salvaged = Pack::salvage(&aside).unwrap();
+    assert!(salvaged.damage.is_some());
+    let log = salvaged.pack.member(Path::new(LOG)).unwrap();
+    let lost = salvaged.pack.lost_ranges(log);
+    assert_eq!(lost.len(), 1);
+    assert!(lost[0].end - lost[0].start < log.len);
+    // The same by the beginning of the session's id, from among all packs.
+    let archive = Archive::open(desk.pack.ancestors().nth(3).unwrap());
+    assert_eq!(archive.set_aside_in(None).unwrap(), [aside]);
+}
+
+/// What a damaged pack holds is told before it is given up, as far as anybody can.
+#[test]
+fn plan_removal_reports_contents_of_damaged_pack() {
+    let desk = desk();
+    let archive = Archive::open(desk.pack.ancestors().nth(3).unwrap());
+    harm(&desk, |bytes| bytes[0] ^= 1);
+    let path = desk.pack.display().to_string();
+    let plan = archive.plan_removal(&path, None).unwrap().remove(0);
+    assert_eq!((plan.files, plan.only, plan.sessions.len()), (2, 0, 1));
+    assert!(plan.damaged.is_some());
+    fs::remove_file(desk.root.join(TODOS)).unwrap();
+    let plan = archive.plan_removal(&path, None).unwrap().remove(0);
+    assert_eq!(plan.only, 1);
+    archive.remove_pack(&plan).unwrap();
+    assert!(!desk.pack.exists());
+}
+
+/// A file that was changed without its times showing it is not what the pack holds, and stays.
+#[test]
+fn confirm_compares_content_not_only_times() {
+    let desk = desk();
+    let pack = Pack::open(&desk.pack).unwrap();
+    let whole = confirm(&pack, &desk.root, Path::new(LOG)).unwrap();
+    assert!(whole.untouched(&pack.member(Path::new(LOG)).unwrap().id()));
+    // Nobody can set the time of a change: the index is made to say what the file says.
+    let mut index = PackIndex::clone(&pack.index);
+    desk.put(LOG, "{\"a\":2}\n".repeat(2_000));
+    let now = crate::jsonl::FileId::from(&fs::metadata(desk.root.join(LOG)).unwrap());
+    let log = index
+        .members
+        .iter_mut()
+        .find(|it| it.path == Path::new(LOG))
+        .unwrap();
+    (log.dev, log.ino, log.len) = (now.dev, now.ino, now.len);
+    (log.mtime_ns, log.ctime_ns) = (now.mtime_ns, now.ctime_ns);
+    let mut lying = pack.clone();
+    lying.index = index.into();
+    let told = confirm(&lying, &desk.root, Path::new(LOG))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        told.contains("is not what the archive holds of it"),
+        "{told}"
+    );
+    // One that is gone, or that the pack never held, is no reason to remove anything either.
+    let changed = confirm(&pack, &desk.root, Path::new(LOG)).unwrap_err();
+    assert!(matches!(changed, Error::Changed { .. }));
+    fs::remove_file(desk.root.join(TODOS)).unwrap();
+    let gone = confirm(&pack, &desk.root, Path::new(TODOS)).unwrap_err();
+    assert!(matches!(gone, Error::Changed { .. }));
+    let never = confirm(&pack, &desk.root, Path::new("todos/none.json")).unwrap_err();
+    assert!(matches!(never, Error::Changed { .. }));
+}
+
+/// What another program than ours may have written is not taken for damage.
+#[test]
+fn version_confirmed_by_index_or_not_one_bit_off_is_newer() {
+    for (header, index) in [(3, 3), (7, 1), (7, 7)] {
+        let desk = desk();
+        forge(&desk, |it| it.version = index);
+        harm(&desk, |bytes| bytes[12] = header);
+        let told = Pack::open(&desk.pack).unwrap_err().to_string();
+        assert!(told.contains("update this one"), "{header} {index}: {told}");
+    }
+}
+
+#[test]
+fn restore_leaves_different_attachments_but_not_main_log() {
+    const AGENT: &str =
+        "projects/-app/8c549c46-16ca-47dd-b731-f4c264becc53/subagents/agent-a1.jsonl";
+    let desk = Fixture::new();
+    for path in [LOG, AGENT] {
+        desk.put(path, "{}\n");
+    }
+    desk.put(TODOS, "[1]");
+    let mut contents = desk.contents();
+    contents.files.push((AGENT.into(), true));
+    update_pack(&desk.pack, &contents, now()).unwrap();
+    desk.put(TODOS, "[2]");
+    let pack = update_pack(&desk.pack, &contents, now()).unwrap().pack;
+    desk.put(TODOS, "[3]");
+    desk.put(AGENT, "[]\n");
+    let fates = |pack: &Pack| -> Vec<(PathBuf, RestoreOutcome)> {
+        let files = pack.plan_restore(None).unwrap().files.into_iter();
+        files.map(|file| (file.path, file.fate)).collect()
+    };
+    let wanted = |log: RestoreOutcome, todos: RestoreOutcome| {
+        [(LOG, log), (TODOS, todos), (AGENT, RestoreOutcome::Left)]
+            .map(|(path, fate)| (PathBuf::from(path), fate))
+    };
+    assert_eq!(
+        fates(&pack),
+        wanted(RestoreOutcome::Same, RestoreOutcome::Left)
+    );
+    // One that is put back in an earlier version is meant.
+    let earlier = pack.with_earlier_version(1).unwrap();
+    assert_eq!(
+        fates(&earlier),
+        wanted(RestoreOutcome::Same, RestoreOutcome::Different)
+    );
+    fs::remove_file(desk.root.join(LOG)).unwrap();
+    assert_eq!(
+        fates(&pack),
+        wanted(RestoreOutcome::New, RestoreOutcome::Left)
+    );
+    pack.restore(None).unwrap();
+    let now = |path: &str| fs::read_to_string(desk.root.join(path)).unwrap();
+    assert_eq!([LOG, TODOS, AGENT].map(now), ["{}\n", "[3]", "[]\n"]);
+    desk.put(LOG, "[]\n");
+    assert_eq!(
+        fates(&pack),
+        wanted(RestoreOutcome::Different, RestoreOutcome::Left)
+    );
+    assert!(pack.restore(None).is_err());
+}

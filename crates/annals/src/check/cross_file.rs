@@ -1,0 +1,426 @@
+//! What files say of each other.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use crate::archive::Archive;
+use crate::model::{ArtifactKind, Body, FlawKind, ListSubject, SessionId};
+use crate::store::{Inventory, Root, RootFile, SessionFiles, decode_document};
+
+use super::archived::{ArchiveLookup, only_archived_detail};
+use super::line::{LogTraces, RecordLocation, folded_key};
+use super::{FileReport, pluralize, whole_file};
+
+/// Every check across files.
+pub(super) fn check(
+    inventory: &Inventory,
+    traces: &[LogTraces<'_>],
+    archive: Option<&Archive>,
+) -> Vec<FileReport> {
+    let kept = ArchiveLookup::new(inventory, archive);
+    let mut found = missing_named_files(inventory, traces, &kept);
+    found.extend(lost_leaves(traces));
+    found.extend(shared_folders(traces));
+    found.extend(shared_ids(inventory));
+    found.extend(orphan_files(inventory, &kept));
+    found.extend(stale_lists(inventory, &kept));
+    found.extend(miscounted_rows(inventory, traces));
+    found.extend(missing_companions(inventory.sessions.iter()));
+    found
+}
+
+/// Files that a layout's own program always keeps with a session's log, and that are not there.
+pub(super) fn missing_companions<'a>(
+    sessions: impl Iterator<Item = &'a SessionFiles>,
+) -> Vec<FileReport> {
+    let mut found = Vec::new();
+    for files in sessions {
+        let Some(log) = files.log.as_ref().filter(|_| !files.is_archived()) else {
+            continue;
+        };
+        for artifact in files.root.layout.required_files(&log.artifact) {
+            let path = files.root.path.join(files.root.layout.path_for(&artifact));
+            // What cannot be looked at is reported as that.
+            let absent = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
+            let metadata = path.symlink_metadata();
+            if !metadata.as_ref().is_err_and(absent) {
+                files.root.failures.ok_io(&path, metadata);
+                continue;
+            }
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let detail = format!(
+                "its program always keeps {name} beside it, and there is none; the next `annals note` makes it"
+            );
+            let flaw = whole_file(FlawKind::MissingFile, detail);
+            found.push(FileReport::with_flaw(&log.path, flaw));
+        }
+    }
+    found
+}
+
+/// Registers that list a log with more messages than it has lines. One that lists fewer is behind, which
+/// is told as that.
+fn miscounted_rows(inventory: &Inventory, traces: &[LogTraces<'_>]) -> Vec<FileReport> {
+    type Place<'a> = (&'a Path, Option<&'a str>, &'a SessionId);
+    let mut logs: HashMap<Place<'_>, &LogTraces<'_>> = HashMap::new();
+    for traces in traces {
+        let artifact = &traces.file.artifact;
+        if artifact.kind == ArtifactKind::SessionLog
+            && let Some(session) = &artifact.session
+        {
+            let root = traces.root.path.as_path();
+            logs.insert((root, artifact.folder.as_deref(), session), traces);
+        }
+    }
+    let mut found = Vec::new();
+    for (root, file) in inventory.others_of_kind(ArtifactKind::Register) {
+        let folder = file.artifact.folder.as_deref();
+        for (session, messages) in listed_sessions(root, file) {
+            let log = logs.get(&(root.path.as_path(), folder, &session));
+            let (Some(log), Some(listed)) = (log, messages) else {
+                continue;
+            };
+            // One that has grown since it was read may have what is listed.
+            let length = root.failures.metadata(&log.file.path).map(|it| it.len());
+            let still = length == Some(log.file.id.len);
+            if listed > log.lines && still {
+                let listed = pluralize(usize::try_from(listed).unwrap_or(usize::MAX), "message");
+                let detail = format!(
+                    "lists {session} with {listed}, and its log has {}",
+                    log.lines
+                );
+                let flaw = whole_file(FlawKind::RowMismatch, detail);
+                found.push(FileReport::with_flaw(&file.path, flaw));
+            }
+        }
+    }
+    found
+}
+
+/// Files that records name and that are not there; told once for each log and kind.
+///
+/// A record may have come from another session with its name unchanged, so a file that any session
+/// of the root has is there.
+pub(super) fn missing_named_files(
+    inventory: &Inventory,
+    traces: &[LogTraces<'_>],
+    kept: &ArchiveLookup<'_>,
+) -> Vec<FileReport> {
+    if traces.iter().all(|traces| traces.named.is_empty()) {
+        return Vec::new();
+    }
+    let of_sessions = inventory.sessions.iter().flat_map(|files| {
+        let beside = files.attachments.iter();
+        beside.map(|file| (files.root.path.as_path(), file))
+    });
+    let others = inventory.others.iter();
+    let others = others.map(|(root, file)| (root.path.as_path(), file));
+    let there: HashSet<(&Path, ArtifactKind, &str)> = of_sessions
+        .chain(others)
+        .filter_map(|(root, file)| Some((root, file.artifact.kind, file.artifact.name.as_deref()?)))
+        .collect();
+    let mut found = Vec::new();
+    for traces in traces {
+        let root = traces.root.path.as_path();
+        let gone = traces.named.iter();
+        let gone = gone.filter(|((kind, name), _)| !there.contains(&(root, *kind, name.as_str())));
+        // What is nowhere, and what the archive has of some session.
+        type Owned<'a> = (ArtifactKind, Option<&'a SessionId>);
+        let mut by_kind: BTreeMap<Owned<'_>, Vec<(&str, RecordLocation)>> = BTreeMap::new();
+        for ((kind, name), place) in gone {
+            let owner = kept.owner(root, *kind, name);
+            let known = by_kind.entry((*kind, owner)).or_default();
+            known.push((name, *place));
+        }
+        for ((kind, owner), gone) in by_kind {
+            let first = gone.iter();
+            let first = first.min_by_key(|(_, place)| (place.volume, place.span.offset));
+            let Some((name, place)) = first else { continue };
+            let many = pluralize(gone.len(), noun(kind));
+            let (flaw, detail) = match (owner, gone.len()) {
+                (Some(owner), _) => (FlawKind::OnlyArchived, only_archived_detail(&many, owner)),
+                (None, 1) => {
+                    let detail = format!("{} is not there: {name}", noun(kind));
+                    (FlawKind::MissingFile, detail)
+                }
+                (None, _) => {
+                    let detail = format!("{many} are not there, such as {name}");
+                    (FlawKind::MissingFile, detail)
+                }
+            };
+            let path = &traces.file.volume(place.volume).path;
+            let flaw = place.flaw(flaw, detail);
+            found.push(FileReport::with_flaw(path, flaw));
+        }
+    }
+    found
+}
+
+/// Summaries of conversations that no log holds; told once for each log.
+fn lost_leaves(traces: &[LogTraces<'_>]) -> Vec<FileReport> {
+    let leaves = traces.iter().flat_map(|traces| &traces.leaves);
+    let mut lost: HashSet<u64> = leaves.map(|(leaf, _)| folded_key(*leaf)).collect();
+    if lost.is_empty() {
+        return Vec::new();
+    }
+    for id in traces.iter().flat_map(|traces| &traces.ids) {
+        lost.remove(id);
+    }
+    let mut found = Vec::new();
+    for traces in traces {
+        let mut gone = traces.leaves.iter();
+        let mut gone = gone
+            .by_ref()
+            .filter(|(leaf, _)| lost.contains(&folded_key(*leaf)));
+        let Some((_, place)) = gone.next() else {
+            continue;
+        };
+        let detail = match gone.count() {
+            0 => "the conversation that this summary is of is in no log".to_owned(),
+            more => {
+                format!("the conversations that this summary and {more} more are of are in no log")
+            }
+        };
+        let path = &traces.file.volume(place.volume).path;
+        found.push(FileReport::with_flaw(
+            path,
+            place.flaw(FlawKind::LostLeaf, detail),
+        ));
+    }
+    found
+}
+
+/// Folders in which sessions of several directories lie.
+fn shared_folders(traces: &[LogTraces<'_>]) -> Vec<FileReport> {
+    let mut folders: BTreeMap<PathBuf, BTreeSet<&str>> = BTreeMap::new();
+    for traces in traces
+        .iter()
+        .filter(|traces| !traces.directories.is_empty())
+    {
+        let dir = traces.file.path.parent().unwrap_or(&traces.root.path);
+        let directories = traces.directories.iter().map(String::as_str);
+        // Sub-agents' logs may lie deeper than their session's.
+        let is_main = traces.file.artifact.kind == ArtifactKind::SessionLog;
+        if is_main {
+            let known = folders.entry(dir.to_owned()).or_default();
+            known.extend(directories);
+        }
+    }
+    let several = folders.into_iter().filter(|(_, known)| known.len() > 1);
+    let report = |(dir, known): (PathBuf, BTreeSet<&str>)| {
+        let names: Vec<&str> = known.iter().copied().take(3).collect();
+        let more = match known.len() - names.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let detail = format!("sessions of {}{more} lie here", names.join(", "));
+        FileReport::with_flaw(&dir, whole_file(FlawKind::SharedFolder, detail))
+    };
+    several.map(report).collect()
+}
+
+/// Logs of one name in several places.
+fn shared_ids(inventory: &Inventory) -> Vec<FileReport> {
+    let mut logs: HashMap<&SessionId, Vec<(&Root, &Path)>> = HashMap::new();
+    for files in &inventory.sessions {
+        let own = |log: &&RootFile| log.artifact.kind == ArtifactKind::SessionLog;
+        if let Some(log) = files.log.as_ref().filter(own) {
+            let known = logs.entry(&files.id).or_default();
+            known.push((&files.root, &log.path));
+        }
+    }
+    let several = logs.into_values().filter(|paths| paths.len() > 1);
+    let report = |paths: Vec<(&Root, &Path)>| {
+        let ((root, first), rest) = paths.split_first()?;
+        let (_, other) = rest.first()?;
+        let other = other.strip_prefix(&root.path).unwrap_or(other).display();
+        let detail = match rest.len() {
+            1 => format!("another log of the same session: {other}"),
+            many => format!("{many} more logs of the same session, such as {other}"),
+        };
+        Some(FileReport::with_flaw(
+            first,
+            whole_file(FlawKind::SharedId, detail),
+        ))
+    };
+    several.filter_map(report).collect()
+}
+
+/// Files of sessions that have no log; told once for each session.
+fn orphan_files(inventory: &Inventory, kept: &ArchiveLookup<'_>) -> Vec<FileReport> {
+    let mut left: BTreeMap<(&Path, Option<&SessionId>), Vec<&RootFile>> = BTreeMap::new();
+    for (root, file) in inventory.others.iter().filter(|(_, file)| is_orphan(file)) {
+        let session = file.artifact.session.as_ref();
+        let key = (root.path.as_path(), session);
+        left.entry(key).or_default().push(file);
+    }
+    for files in inventory
+        .sessions
+        .iter()
+        .filter(|files| files.log.is_none() && !files.is_unwritten())
+    {
+        let key = (files.root.path.as_path(), Some(&files.id));
+        left.entry(key).or_default().extend(files.files());
+    }
+    let report = |((root, session), files): ((&Path, Option<&SessionId>), Vec<&RootFile>)| {
+        let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+        for file in &files {
+            *kinds.entry(noun(file.artifact.kind)).or_default() += 1;
+        }
+        let kinds: Vec<String> = kinds
+            .iter()
+            .map(|(noun, many)| pluralize(*many, noun))
+            .collect();
+        let kinds = kinds.join(", ");
+        let (flaw, detail) = match session {
+            Some(session) if kept.has_log(root, session) => {
+                let what = format!("the log of session {session}, of which {kinds} lie here");
+                (FlawKind::OnlyArchived, only_archived_detail(&what, session))
+            }
+            Some(session) => {
+                let detail = format!("{kinds} of session {session}, which has no log");
+                (FlawKind::Stray, detail)
+            }
+            None => {
+                let detail = format!("{kinds} of a session that nothing names");
+                (FlawKind::Stray, detail)
+            }
+        };
+        let path = &files.first()?.path;
+        Some(FileReport::with_flaw(path, whole_file(flaw, detail)))
+    };
+    left.into_iter().filter_map(report).collect()
+}
+
+/// A session's file without a session, with anything in it that could be missed.
+fn is_orphan(file: &RootFile) -> bool {
+    use ArtifactKind as K;
+    match file.artifact.kind {
+        K::AgentLog => true,
+        // Programs write `[]` for every session.
+        K::Todos => file.artifact.session.is_some() && file.id.len > 2,
+        K::Task
+        | K::FileVersion
+        | K::ToolResult
+        | K::AgentMeta
+        | K::TitleFile
+        | K::Notes
+        | K::Companion => file.artifact.session.is_some(),
+        _ => false,
+    }
+}
+
+fn noun(kind: ArtifactKind) -> &'static str {
+    match kind {
+        ArtifactKind::AgentLog | ArtifactKind::SharedLog => "sub-agent log",
+        ArtifactKind::AgentMeta => "sub-agent description",
+        ArtifactKind::Todos => "todo list",
+        ArtifactKind::Task => "task",
+        ArtifactKind::FileVersion => "saved file",
+        ArtifactKind::ToolResult => "tool output",
+        ArtifactKind::TitleFile => "title",
+        ArtifactKind::Notes => "log of notes",
+        ArtifactKind::Companion => "companion file",
+        _ => "other file",
+    }
+}
+
+/// A row of a register that lists a session with messages, whose log is not there.
+pub(crate) struct RowWithoutLog {
+    /// The register.
+    pub(crate) path: PathBuf,
+    /// The root it lies in.
+    pub(crate) root: Root,
+    /// The session that it lists.
+    pub(crate) session: SessionId,
+    /// How many messages it says that there are.
+    pub(crate) messages: u64,
+}
+
+/// The rows of registers whose logs are not there.
+pub(crate) fn rows_without_log(inventory: &Inventory) -> Vec<RowWithoutLog> {
+    let logs = inventory.sessions.iter();
+    let logs: HashSet<(&Path, Option<&str>, &SessionId)> = logs
+        .filter(|files| !files.is_unwritten())
+        .map(|files| (files.root.path.as_path(), files.folder(), &files.id))
+        .collect();
+    let mut found = Vec::new();
+    for (root, file) in inventory.others_of_kind(ArtifactKind::Register) {
+        let folder = file.artifact.folder.as_deref();
+        for (session, messages) in listed_sessions(root, file) {
+            // A conversation in which nothing was said yet has no log.
+            let messages = messages.unwrap_or(0);
+            if messages > 0 && !logs.contains(&(root.path.as_path(), folder, &session)) {
+                found.push(RowWithoutLog {
+                    path: file.path.clone(),
+                    root: root.clone(),
+                    session,
+                    messages,
+                });
+            }
+        }
+    }
+    found
+}
+
+/// Registers and indexes that list what is not there.
+fn stale_lists(inventory: &Inventory, kept: &ArchiveLookup<'_>) -> Vec<FileReport> {
+    let rows = rows_without_log(inventory).into_iter().map(|row| {
+        let messages = pluralize(row.messages as usize, "message");
+        let session = &row.session;
+        let flaw = if kept.has_log(&row.root.path, session) {
+            let what = format!("the log of {session}, listed with {messages}");
+            whole_file(FlawKind::OnlyArchived, only_archived_detail(&what, session))
+        } else {
+            let detail = format!("lists {session} with {messages}, and there is no log of it");
+            whole_file(FlawKind::RowWithoutLog, detail)
+        };
+        FileReport::with_flaw(&row.path, flaw)
+    });
+    rows.chain(index_drift(inventory)).collect()
+}
+
+/// The client's own indexes that list what is not there, or lack what is.
+fn index_drift(inventory: &Inventory) -> Vec<FileReport> {
+    let mut found = Vec::new();
+    for (root, file) in inventory.others_of_kind(ArtifactKind::Index) {
+        // One that lists all folders tells no more than theirs do.
+        let Some(folder) = file.artifact.folder.as_deref() else {
+            continue;
+        };
+        let rows = listed_sessions(root, file);
+        let known: HashSet<&SessionId> = rows.iter().map(|(id, _)| id).collect();
+        let here =
+            |files: &&SessionFiles| files.root.path == root.path && files.folder() == Some(folder);
+        let sessions: Vec<&SessionFiles> = inventory.sessions.iter().filter(here).collect();
+        let there: HashSet<&SessionId> = sessions.iter().map(|files| &files.id).collect();
+        let gone = rows.iter().filter(|(id, _)| !there.contains(id)).count();
+        let unlisted = sessions.iter().filter(|files| files.log.is_some());
+        let unlisted = unlisted.filter(|files| !known.contains(&files.id)).count();
+        if gone + unlisted > 0 && !rows.is_empty() {
+            let detail = format!(
+                "lists {} without a log, lacks {unlisted}",
+                pluralize(gone, "session")
+            );
+            let flaw = whole_file(FlawKind::IndexDrift, detail);
+            found.push(FileReport::with_flaw(&file.path, flaw));
+        }
+    }
+    found
+}
+
+/// The sessions that a document lists, with how many messages it says they have.
+fn listed_sessions(root: &Root, file: &RootFile) -> Vec<(SessionId, Option<u64>)> {
+    // One that cannot be read is told as that.
+    let bytes = crate::jsonl::read_document(&file.path).unwrap_or_default();
+    let entries = decode_document(root, &file.artifact, &bytes).items;
+    let registers = entries.into_iter().filter_map(|entry| match entry.body {
+        Body::SessionList(rows) => Some(rows),
+        _ => None,
+    });
+    let session = |about: crate::model::ListRow| match about.subject {
+        ListSubject::Session(id) => Some((id, about.messages)),
+        ListSubject::Folder(_) => None,
+    };
+    registers.flatten().filter_map(session).collect()
+}

@@ -1,0 +1,337 @@
+//! Single lines and documents, and what the checks across files want to know of each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::error::Result;
+use crate::jsonl;
+use crate::layout::{Decoded, Decoder, Record};
+use crate::model::{ArtifactKind, Body, EntryKey, Fact, Flaw, FlawKind, Outline, Span};
+use crate::repair;
+use crate::store::{LogScan, Root, RootFile, VolumeScan, outline_with};
+
+use super::{FileReport, log, pluralize, whole_file};
+
+/// What one log leaves for the checks across files.
+#[derive(Debug)]
+pub(super) struct LogTraces<'a> {
+    pub(super) root: &'a Root,
+    pub(super) file: &'a RootFile,
+    /// The ids in it, each folded to half its length: a wrong match hides no more than a note.
+    pub(super) ids: Vec<u64>,
+    /// Leaves that its summaries name.
+    pub(super) leaves: Vec<(EntryKey, RecordLocation)>,
+    /// Files of its session that it names, and where first.
+    pub(super) named: BTreeMap<(ArtifactKind, String), RecordLocation>,
+    /// Directories whose folder it lies in.
+    pub(super) directories: BTreeSet<String>,
+    /// How many lines it has that are not blank.
+    pub(super) lines: u64,
+}
+
+/// Where in a log something stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecordLocation {
+    pub(super) span: Span,
+    pub(super) volume: u16,
+}
+
+impl RecordLocation {
+    pub(super) fn new(outline: &Outline) -> Self {
+        RecordLocation {
+            span: outline.span,
+            volume: outline.volume,
+        }
+    }
+
+    pub(super) fn flaw(self, kind: FlawKind, detail: impl Into<String>) -> Flaw {
+        Flaw {
+            kind,
+            span: self.span,
+            volume: self.volume,
+            detail: detail.into(),
+        }
+    }
+}
+
+impl<'a> LogTraces<'a> {
+    fn new(root: &'a Root, file: &'a RootFile) -> Self {
+        LogTraces {
+            root,
+            file,
+            ids: Vec::new(),
+            leaves: Vec::new(),
+            named: BTreeMap::new(),
+            directories: BTreeSet::new(),
+            lines: 0,
+        }
+    }
+}
+
+/// Half of an id.
+pub(super) fn folded_key(key: EntryKey) -> u64 {
+    let [high, low] = key.halves();
+    // Ids made in a row may differ in one half only.
+    high.rotate_left(32) ^ low
+}
+
+/// Reads and checks one file, or the volumes of one log.
+pub(super) fn examine<'a>(
+    root: &'a Root,
+    file: &'a RootFile,
+) -> Result<(Vec<FileReport>, LogTraces<'a>)> {
+    let mut traces = LogTraces::new(root, file);
+    let (mut flaws, volumes) = if file.artifact.kind.is_log() {
+        let mut lines = LineChecker::new(root, file);
+        let scan = outline_with(root, file, &mut |volume, record, outlines| {
+            lines.check_record(volume, record, outlines);
+        })?;
+        let found = lines.finish();
+        traces.named = found.named;
+        traces.lines = scan.lines;
+        let mut flaws = found.flaws;
+        log::check(&scan, &mut flaws, &mut traces)?;
+        flaws.extend(scan.flaws);
+        flaws.extend(empty_file(file, &scan.volumes));
+        (flaws, scan.volumes)
+    } else {
+        let scan = LogScan::read_document(root, file)?;
+        let mut flaws = scan.flaws;
+        flaws.extend(empty_file(file, &scan.volumes));
+        (flaws, scan.volumes)
+    };
+    flaws.sort_by_key(|flaw| (flaw.volume, flaw.span.offset, flaw.kind));
+    let left = unrepairable_kinds(root, file, &flaws);
+    let volumes = file.volumes().zip(volumes).enumerate();
+    let reports = volumes.map(|(number, (volume, counted))| FileReport {
+        path: volume.path.clone(),
+        read: true,
+        lines: counted.lines,
+        valid: counted.valid,
+        bytes: counted.bytes,
+        flaws: flaws
+            .iter()
+            .filter(|flaw| usize::from(flaw.volume) == number)
+            .cloned()
+            .collect(),
+        unrepairable: left.clone(),
+    });
+    Ok((reports.collect(), traces))
+}
+
+/// The kinds that a repair mends elsewhere and not in this file. An index is made anew whatever else
+/// is wrong with it.
+fn unrepairable_kinds(root: &Root, file: &RootFile, flaws: &[Flaw]) -> BTreeSet<FlawKind> {
+    let kind = file.artifact.kind;
+    let stays = |flaw: &&Flaw| match flaw.kind {
+        FlawKind::StaleIndex => false,
+        _ if !repair::is_repairable(kind) => true,
+        FlawKind::BadHeader => !can_add_header(root, file, flaw),
+        of_links if of_links.is_link_flaw() => !repair::can_relink(kind),
+        _ => false,
+    };
+    let fixable = flaws.iter().filter(|flaw| flaw.kind.fixable());
+    fixable.filter(stays).map(|flaw| flaw.kind).collect()
+}
+
+/// Whether a repair puts a header before the first line; one that is there stays, whatever it says.
+fn can_add_header(root: &Root, file: &RootFile, flaw: &Flaw) -> bool {
+    let volume = file.volume(flaw.volume);
+    let line = root.failures.ok(volume.open()).and_then(|handle| {
+        let span = flaw.span;
+        let line = jsonl::read_span(&handle, span.offset, span.len);
+        root.failures.ok_io(&volume.path, line)
+    });
+    let header = line.and_then(|line| {
+        let line = line.trim_ascii().to_vec();
+        root.layout
+            .repair_rules()
+            .missing_header(&volume.artifact, &[line])
+    });
+    header.is_some()
+}
+
+/// Files without content. A log that several sessions share begins as one, and so does one for
+/// remarks.
+fn empty_file(file: &RootFile, volumes: &[VolumeScan]) -> Option<Flaw> {
+    let begins_so = matches!(
+        file.artifact.kind,
+        ArtifactKind::SharedLog
+            | ArtifactKind::Notes
+            | ArtifactKind::History
+            | ArtifactKind::Origin
+    );
+    let nothing = volumes.iter().all(|volume| volume.lines == 0);
+    let detail = match file.id.len {
+        0 => "no bytes".to_owned(),
+        bytes => format!("{bytes} bytes of blank lines"),
+    };
+    (nothing && !begins_so).then(|| whole_file(FlawKind::EmptyFile, detail))
+}
+
+/// Looks at the records of a log while they are read.
+struct LineChecker<'a> {
+    root: &'a Root,
+    file: &'a RootFile,
+    decoder: Option<Box<dyn Decoder>>,
+    /// The log's first record.
+    first: Option<String>,
+    /// How many records the layout's own program would not read.
+    faults: usize,
+    /// The first of those that are not named, and its kind.
+    unnamed: Option<(FlawKind, RecordLocation)>,
+    /// For each volume: how many lines end in CR LF, and the first that does.
+    endings: BTreeMap<u16, (usize, Span)>,
+    found: LineFindings,
+}
+
+#[derive(Default)]
+struct LineFindings {
+    flaws: Vec<Flaw>,
+    named: BTreeMap<(ArtifactKind, String), RecordLocation>,
+}
+
+impl<'a> LineChecker<'a> {
+    /// How many records are named that the layout's own program would not read.
+    const NAMED: usize = 20;
+
+    fn new(root: &'a Root, file: &'a RootFile) -> Self {
+        LineChecker {
+            root,
+            file,
+            decoder: None,
+            first: None,
+            faults: 0,
+            unnamed: None,
+            endings: BTreeMap::new(),
+            found: LineFindings::default(),
+        }
+    }
+
+    fn check_record(&mut self, volume: u16, record: &Record<'_>, outlines: &[Outline]) {
+        self.check_bytes(volume, record);
+        self.check_faults(volume, record);
+        for outline in outlines {
+            let place = RecordLocation {
+                span: outline.span,
+                volume,
+            };
+            for fact in &outline.facts {
+                match fact {
+                    Fact::Untyped => {
+                        let detail = "no member `type` that is a text";
+                        self.found.flaws.push(place.flaw(FlawKind::NoType, detail));
+                    }
+                    Fact::NoId => {
+                        let detail = "a message without a `uuid` that is a text";
+                        self.found.flaws.push(place.flaw(FlawKind::NoId, detail));
+                    }
+                    Fact::UnknownType(kind) => {
+                        let detail = format!("the type `{kind}` is none that its program knows");
+                        let flaw = place.flaw(FlawKind::UnknownType, detail);
+                        self.found.flaws.push(flaw);
+                    }
+                    Fact::StoredOutput(name) => {
+                        self.found.add_name(ArtifactKind::ToolResult, name, place)
+                    }
+                    Fact::Files => self.collect_file_names(record, place),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn check_bytes(&mut self, volume: u16, record: &Record<'_>) {
+        if record.oversize {
+            return;
+        }
+        // The line ending and the byte order mark are in the span but not in the bytes.
+        let mut beyond = record.span.len.saturating_sub(record.bytes.len() as u64);
+        if record.span.offset == 0 && beyond >= 3 {
+            beyond -= 3;
+            let place = RecordLocation {
+                span: record.span,
+                volume,
+            };
+            let detail = "the file begins with a byte order mark";
+            self.found.flaws.push(place.flaw(FlawKind::Bom, detail));
+        }
+        if beyond == 2 {
+            let (lines, _) = self.endings.entry(volume).or_insert((0, record.span));
+            *lines += 1;
+        }
+    }
+
+    /// Notes why the layout's own program would not read a record. A line that is no record is
+    /// reported as that.
+    fn check_faults(&mut self, volume: u16, record: &Record<'_>) {
+        if !self.file.artifact.kind.is_conversation() || record.oversize {
+            return;
+        }
+        let Ok(text) = std::str::from_utf8(record.bytes) else {
+            return;
+        };
+        let text = text.trim();
+        let is_object = |text: &str| {
+            let parsed = serde_json::from_str::<&serde_json::value::RawValue>(text);
+            text.starts_with('{') && parsed.is_ok()
+        };
+        if !is_object(text) {
+            return;
+        }
+        let first = self.first.get_or_insert_with(|| text.to_owned());
+        let artifact = &self.file.volume(volume).artifact;
+        let Some((kind, why)) = self.root.layout.record_fault(artifact, first, text) else {
+            return;
+        };
+        let place = RecordLocation {
+            span: record.span,
+            volume,
+        };
+        self.faults += 1;
+        match self.faults <= Self::NAMED {
+            true => self.found.flaws.push(place.flaw(kind, why)),
+            false => _ = self.unnamed.get_or_insert((kind, place)),
+        }
+    }
+
+    /// Notes the copies of files that a record speaks of. Few records do, so they are decoded.
+    fn collect_file_names(&mut self, record: &Record<'_>, place: RecordLocation) {
+        let decoder = self
+            .decoder
+            .get_or_insert_with(|| self.root.decoder(self.file));
+        let mut sink = Decoded::default();
+        decoder.decode(record, &mut sink);
+        for entry in sink.items {
+            if let Body::Files(change) = entry.body {
+                for name in change
+                    .backups
+                    .into_iter()
+                    .filter_map(|backup| backup.stored)
+                {
+                    self.found.add_name(ArtifactKind::FileVersion, &name, place);
+                }
+            }
+        }
+    }
+
+    fn finish(mut self) -> LineFindings {
+        if let Some((kind, place)) = self.unnamed {
+            let more = self.faults - Self::NAMED;
+            let detail = format!("{} like those above", pluralize(more, "more record"));
+            self.found.flaws.push(place.flaw(kind, detail));
+        }
+        for (volume, (lines, span)) in self.endings {
+            let detail = format!("CR LF ends {}", pluralize(lines, "line"));
+            let place = RecordLocation { span, volume };
+            self.found.flaws.push(place.flaw(FlawKind::Crlf, detail));
+        }
+        self.found
+    }
+}
+
+impl LineFindings {
+    fn add_name(&mut self, kind: ArtifactKind, name: &str, place: RecordLocation) {
+        let key = (kind, name.to_owned());
+        self.named.entry(key).or_insert(place);
+    }
+}

@@ -1,0 +1,772 @@
+//! From a session's entries to the lines of another layout.
+
+mod agent;
+mod beside;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::error::{Error, Result};
+use crate::jsonl;
+use crate::layout::{
+    AppendState, Change, Decoded, Edit, EditPlan, ListUpdate, NewSession, OpenReply, PlanContext,
+    RowUpdate, Writer, is_model,
+};
+use crate::model::{
+    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, EntryKey, ListSubject, Members,
+    Outline, SessionId, TitleSource, Usage,
+};
+use crate::store::{CallPairing, Root, RootFile, Session, list_row_from_log};
+
+use self::agent::agent_purpose;
+
+use super::links::Links;
+use super::origin::{
+    self, GENERATED, Header, ListedTitle, MAX_INLINE, SourceFile, SourcePosition, TitleMember,
+};
+use super::other_files::{source_file, to_json, write_whole_file};
+use super::restore_filter::RestoreFilter;
+use super::source::{SourceLine, each_line};
+use super::staging::{StagedFile, StagingDir};
+use super::summary::{MEMBER_PREFIX, artifact_label, body_kind, lost_members, update_row};
+use super::{Counts, SessionOutcome, TargetIds, later_changes, restore};
+
+/// Where sessions go.
+pub(super) struct Target<'a> {
+    pub(super) root: &'a Root,
+    pub(super) writer: &'static dyn Writer,
+    pub(super) zone: &'a TimeZone,
+    pub(super) stage: &'a StagingDir,
+    /// Whether the source is kept beside what it became.
+    pub(super) origin: bool,
+    /// How many records of each session lie in each shared log already.
+    pub(super) existing_records: &'a HashMap<(PathBuf, SessionId), usize>,
+    /// What the sessions are called.
+    pub(super) ids: &'a TargetIds,
+    /// What origins may bring back.
+    pub(super) restore_filter: RestoreFilter<'a>,
+}
+
+/// What is to be converted of a session.
+pub(super) enum SessionPart<'a> {
+    /// Everything.
+    Whole,
+    /// The entries of the main log on one path, by their outlines.
+    Path(&'a HashSet<usize>),
+}
+
+/// Converts a session.
+pub(super) fn session(
+    target: &Target<'_>,
+    session: &Session,
+    part: &SessionPart<'_>,
+) -> Result<SessionOutcome> {
+    let mut work = SessionEncoder::begin(target, session, part)?;
+    if !work.shared && jsonl::exists(&target.root.path.join(&work.main))? {
+        return work.already_converted();
+    }
+    if work.shared
+        && let Some(why) = work.difference()?
+    {
+        return Ok(SessionOutcome {
+            already_converted: true,
+            difference: Some(why),
+            ..SessionOutcome::default()
+        });
+    }
+    work.begin_files()?;
+    work.convert_logs()?;
+    work.remarks()?;
+    work.titles()?;
+    work.todos()?;
+    work.documents()?;
+    work.finish()
+}
+
+/// A log of the target that is being filled.
+struct TargetLog {
+    head: AppendState,
+    /// A register lists it.
+    listed: bool,
+    /// Tokens of a response that no entry of the target has told yet.
+    pending_usage: Option<(String, Usage)>,
+    /// The last entry that a reader takes for the one before: of the main conversation, and of the
+    /// traffic beside it by the agent whose it is.
+    last: HashMap<Option<Option<AgentId>>, EntryId>,
+    /// The reply that the next entry may continue.
+    reply: OpenReply,
+}
+
+impl TargetLog {
+    /// Remembers the tokens of a part of a reply that the target has no words for.
+    fn save_usage(&mut self, change: &Change) {
+        if let Change::Append(drafts) = change
+            && let Some(Body::Message(message)) = drafts.first().map(|draft| &draft.body)
+            && let (Some(response), Some(usage)) = (&message.response, message.usage)
+        {
+            self.pending_usage = Some((response.clone(), usage));
+        }
+    }
+
+    /// Gives them to the next part of the same reply.
+    fn apply_usage(&mut self, body: &mut Body) {
+        if let Body::Message(message) = body
+            && let Some((response, usage)) = &self.pending_usage
+            && message.response.as_ref() == Some(response)
+        {
+            message.usage.get_or_insert_default().keep_larger(usage);
+            self.pending_usage = None;
+        }
+    }
+}
+
+struct SessionEncoder<'a> {
+    target: &'a Target<'a>,
+    session: &'a Session,
+    part: &'a SessionPart<'a>,
+    head: AppendState,
+    /// The main log's path within the target.
+    main: PathBuf,
+    shared: bool,
+    started: Timestamp,
+    origin: Option<StagedFile>,
+    out: BTreeMap<PathBuf, OutputLog>,
+    made_ids: u64,
+    counts: Counts,
+    title: Option<String>,
+    /// What each log says to its register.
+    rows: HashMap<Artifact, RowUpdate>,
+}
+
+enum OutputLog {
+    File(StagedFile),
+    /// Lines for a log that other sessions lie in too.
+    Shared(Vec<Vec<u8>>),
+}
+
+impl<'a> SessionEncoder<'a> {
+    fn begin(
+        target: &'a Target<'a>,
+        session: &'a Session,
+        part: &'a SessionPart<'a>,
+    ) -> Result<Self> {
+        let info = session.info(None);
+        let started = info.started.or(info.updated).unwrap_or_default();
+        // A directory that no one told has no name; what its folder is called is not its path.
+        let path = &info.project.path;
+        let whole = path.starts_with('/') || path.contains(":\\");
+        let cwd = match whole && !info.project.guessed {
+            true => path.clone(),
+            false => format!("/{}", path.trim_start_matches('/')),
+        };
+        let wanted = target
+            .writer
+            .valid_id(&target.ids.target_id(&session.files));
+        let mut new = NewSession::new(SessionId::new(&wanted)?, cwd.clone());
+        new.git_branch = git_branch(session);
+        let mut work = SessionEncoder {
+            target,
+            session,
+            part,
+            head: AppendState::new(new.id.clone(), Artifact::new(ArtifactKind::SessionLog)),
+            main: PathBuf::new(),
+            shared: false,
+            started,
+            origin: None,
+            out: BTreeMap::new(),
+            made_ids: 0,
+            counts: Counts::default(),
+            title: None,
+            rows: HashMap::new(),
+        };
+        let artifact =
+            work.with_context(started, |stamp| target.writer.new_session_log(&new, stamp))?;
+        target.root.locate(&artifact)?;
+        work.shared = artifact.kind == ArtifactKind::SharedLog;
+        work.main = target.root.layout.path_for(&artifact);
+        let id = match &artifact.session {
+            Some(id) if !work.shared => id.clone(),
+            _ => new.id.clone(),
+        };
+        let title = session
+            .title()
+            .filter(|title| title.source == TitleSource::Custom && target.writer.title_in_header());
+        let title = title.map(|title| (AppendState::TITLE.to_owned(), title.text));
+        work.head = AppendState {
+            writer_state: title.into_iter().collect(),
+            cwd: Some(cwd),
+            git_branch: new.git_branch,
+            ..AppendState::new(id, artifact)
+        };
+        Ok(work)
+    }
+
+    /// What there is to say about a session that an earlier run has converted.
+    fn already_converted(self) -> Result<SessionOutcome> {
+        let target = self.target;
+        let mut logs = vec![(self.head.log.clone(), None)];
+        for (at, file) in self.session.files.logs().enumerate() {
+            if let Some(agent) = &file.artifact.agent {
+                let log = target.writer.new_agent_log(&self.head, agent)?;
+                logs.push((log, self.agent_of(at).and_then(agent_purpose)));
+            }
+        }
+        let mut rows = Vec::new();
+        for (log, purpose) in logs {
+            if target.writer.session_list(&log).is_some() {
+                let row = list_row_from_log(target.root, &log)?;
+                rows.extend(row.map(|row| RowUpdate { purpose, ..row }));
+            }
+        }
+        let title = self.session.title();
+        let given = title.filter(|title| title.source == TitleSource::Custom);
+        for row in &mut rows {
+            row.cwd.clone_from(&self.head.cwd);
+            row.git_branch.clone_from(&self.head.git_branch);
+            if row.log.as_ref() == Some(&self.head.log) {
+                row.title = given.as_ref().map(|title| title.text.clone());
+            }
+        }
+        Ok(SessionOutcome {
+            difference: self.difference()?,
+            id: Some(self.head.session),
+            already_converted: true,
+            rows,
+            ..SessionOutcome::default()
+        })
+    }
+
+    /// The same ids whenever the same session is converted.
+    fn with_context<T>(
+        &mut self,
+        now: Timestamp,
+        work: impl FnOnce(&mut PlanContext<'_>) -> T,
+    ) -> T {
+        let session = &self.session.files.id;
+        let count = &mut self.made_ids;
+        let mut fresh = || {
+            *count += 1;
+            EntryKey::from_pair(session.as_str(), &count.to_string()).derived_uuid()
+        };
+        work(&mut PlanContext {
+            now,
+            zone: self.target.zone.clone(),
+            new_id: &mut fresh,
+        })
+    }
+
+    fn plan(&mut self, head: &AppendState, change: &Change, now: Timestamp) -> Result<EditPlan> {
+        let writer = self.target.writer;
+        self.with_context(now, |stamp| writer.plan(head, change, stamp))
+    }
+
+    /// Begins the file of origins and the logs.
+    fn begin_files(&mut self) -> Result<()> {
+        let files: Vec<&RootFile> = self.sources();
+        let mut listed = Vec::new();
+        for file in &files {
+            listed.push(source_file(&self.session.files.root, &file.path)?);
+        }
+        if self.target.origin {
+            let layout = self.session.root().layout.name();
+            let id = self.session.files.id.as_str();
+            let mut header = Header::new(layout, Some(id), listed);
+            header.partial = matches!(self.part, SessionPart::Path(_));
+            header.todos = later_changes::todos_digest(self.session)?;
+            let place = self.origin_path();
+            let mut staged = self.target.stage.file(&place)?;
+            staged.put_line(&to_json(&header)?)?;
+            self.origin = Some(staged);
+        }
+        let head = self.head.clone();
+        let begin = self.plan(&head, &Change::Begin, self.started)?;
+        self.head.writer_state.extend(begin.writer_state);
+        let layout = self.target.root.layout;
+        for edit in &begin.edits {
+            if let Edit::Append { path, .. } = edit {
+                let made = layout.classify(path).filter(|made| *made != self.head.log);
+                self.head.attachments.extend(made);
+            }
+        }
+        self.write_edits(begin.edits, GENERATED)?;
+        // A session without a single line is still there.
+        let main = self.main.clone();
+        self.output(&main)?;
+        Ok(())
+    }
+
+    /// Where the file of origins lies.
+    fn origin_path(&self) -> PathBuf {
+        self.target.root.layout.path_for(&Artifact {
+            kind: ArtifactKind::Origin,
+            folder: self.head.log.folder.clone(),
+            session: Some(self.head.session.clone()),
+            agent: None,
+            name: None,
+        })
+    }
+
+    /// Why what an earlier run made of the session is not what this one would make of it.
+    fn difference(&self) -> Result<Option<&'static str>> {
+        let path = self.target.root.path.join(self.origin_path());
+        let found = jsonl::metadata_if_exists(&path)?;
+        if !found.is_some_and(|it| it.is_file()) {
+            return Ok(match self.target.origin && !self.shared {
+                true => Some("it was converted without its origin"),
+                false => None,
+            });
+        }
+        let header = restore::read_header(&path)?;
+        if header.partial != matches!(self.part, SessionPart::Path(_)) {
+            return Ok(Some("another part of it was converted"));
+        }
+        let mut now = Vec::new();
+        for file in self.sources() {
+            now.push(source_file(&self.session.files.root, &file.path)?);
+        }
+        let sizes = |files: &[SourceFile]| -> Vec<(String, u64)> {
+            let sizes = files.iter().map(|file| (file.path.clone(), file.len));
+            sizes.collect()
+        };
+        let same = sizes(&header.files) == sizes(&now);
+        Ok((!same).then_some("its source has changed since"))
+    }
+
+    /// All files of the session, in the order of their numbers.
+    fn sources(&self) -> Vec<&'a RootFile> {
+        let files = &self.session.files;
+        let logs = files.logs().flat_map(RootFile::volumes);
+        let notes = files.notes();
+        let others = files.attachments.iter();
+        let others = others.filter(|file| file.artifact.kind != ArtifactKind::Notes);
+        logs.chain(notes).chain(others).collect()
+    }
+
+    fn convert_logs(&mut self) -> Result<()> {
+        let session = self.session;
+        let mut number = 0;
+        for (at, file) in session.files.logs().enumerate() {
+            let mut pen = TargetLog {
+                head: self.head.clone(),
+                listed: self.target.writer.session_list(&self.head.log).is_some(),
+                last: HashMap::new(),
+                reply: OpenReply::default(),
+                pending_usage: None,
+            };
+            if file.artifact.is_agent_log() {
+                if !self.wants_agent(at) {
+                    number += file.volumes().count();
+                    continue;
+                }
+                pen.head = self.agent_head(at, file)?;
+            }
+            let scan = session.logs.get(at);
+            let outlines = scan.map_or(&[][..], |scan| &scan.outlines);
+            let links = Links::new(outlines);
+            pen.head.model = first_model(outlines);
+            for (volume, one) in file.volumes().enumerate() {
+                self.convert_log(one, number, volume, at, &mut pen, &links)?;
+                number += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Converts the lines of one volume.
+    fn convert_log(
+        &mut self,
+        file: &RootFile,
+        number: usize,
+        volume: usize,
+        log: usize,
+        pen: &mut TargetLog,
+        links: &Links<'_>,
+    ) -> Result<()> {
+        let root = &self.session.files.root;
+        let layout = root.layout;
+        let mut decoder = root.decoder(file);
+        let mut refused = HashSet::new();
+        let mut pairing = CallPairing::default();
+        let partial = match self.part {
+            SessionPart::Path(path) if log == 0 => Some(*path),
+            _ => None,
+        };
+        each_line(file, |line| {
+            let record = line.record();
+            let spot = SourcePosition {
+                file: number,
+                line: line.number,
+            };
+            let mut sink = Decoded::default();
+            decoder.decode(&record, &mut sink);
+            let sound = sink.flaws.is_empty();
+            sink.items
+                .iter_mut()
+                .for_each(|entry| pairing.pair_entry(entry));
+            if let Some(path) = partial {
+                let on_path = |entry: &Entry| {
+                    let at = links.outline_index(volume, entry);
+                    at.is_some_and(|at| path.contains(&at))
+                };
+                if !sink.items.iter().any(on_path) {
+                    return Ok(());
+                }
+            }
+            let unread = match !self.target.origin && sound {
+                true => lost_members(layout, file, &record, &sink.items),
+                false => Vec::new(),
+            };
+            let mut lines = Vec::new();
+            for entry in sink.items {
+                lines.extend(self.encode_entry(entry, volume, pen, links, &mut refused)?);
+            }
+            if lines.is_empty() && record.is_blank() {
+                self.counts.add_unconverted("blank line");
+            }
+            // Of what is lost whole, the parts need no telling.
+            for member in unread.iter().filter(|_| !lines.is_empty()) {
+                self.counts
+                    .add_unconverted(&format!("{MEMBER_PREFIX}{member}"));
+            }
+            self.write_converted(lines, spot, &line, sound)
+        })
+    }
+
+    /// The lines that an entry becomes, with the files they go to. None if the target has no words
+    /// for it.
+    fn encode_entry(
+        &mut self,
+        entry: Entry,
+        volume: usize,
+        pen: &mut TargetLog,
+        links: &Links<'_>,
+        refused: &mut HashSet<EntryKey>,
+    ) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+        let at = links.outline_index(volume, &entry);
+        if at.is_some_and(|at| links.is_replaced(at)) {
+            self.counts.add_unconverted("replaced record");
+            return Ok(Vec::new());
+        }
+        let key = entry.id.as_ref().map(EntryId::key);
+        let what = body_kind(&entry.body);
+        if !self.target.origin && entry.context.channel.is_some() {
+            self.counts.add_unconverted("channel");
+        }
+        let chained = matches!(
+            entry.body,
+            Body::Message(_) | Body::Compaction { .. } | Body::System { .. }
+        );
+        let sidechain = entry.sidechain && pen.head.agent.is_none();
+        let aside = sidechain.then(|| entry.agent.clone());
+        let fitting = |id: &EntryId| EntryId::new(&self.target.writer.valid_id(id.as_str()));
+        let time = entry.time;
+        let now = time.or(pen.head.time).unwrap_or(self.started);
+        let parent = at.and_then(|at| links.parent(at, refused));
+        let continues = at
+            .filter(|_| !self.session.root().layout.follows_parent_links())
+            .and_then(|at| links.continued_entry(at, refused));
+        pen.head.leaf = parent.as_ref().map(fitting);
+        pen.head.continues = continues.as_ref().map(fitting);
+        pen.head.last_message = pen.last.get(&aside).cloned();
+        pen.head.set_context(entry.context);
+        let (members, unknown): (Members, Members) = entry
+            .members
+            .into_iter()
+            .partition(|(name, _)| self.target.writer.draft_members().contains(&name.as_str()));
+        if !self.target.origin {
+            unknown
+                .iter()
+                .for_each(|(name, _)| self.counts.add_unconverted(name));
+        }
+        let id = match at {
+            Some(at) => entry.id.map(|id| links.unique_id(at, id)),
+            None => entry.id,
+        };
+        let mut draft = Draft {
+            members,
+            id: id.as_ref().map(fitting),
+            time: Some(now),
+            sidechain,
+            agent: aside.clone().flatten(),
+            ..Draft::new(entry.body)
+        };
+        if let Body::Summary { leaf, .. } = &mut draft.body {
+            *leaf = leaf.as_ref().map(fitting);
+        }
+        pen.apply_usage(&mut draft.body);
+        let writer = self.target.writer;
+        let leaf = pen.head.leaf.as_ref();
+        let response = self.with_context(now, |stamp| {
+            let body = &mut draft.body;
+            pen.reply.give_id(writer, leaf, body, stamp.new_id)
+        });
+        let change = Change::Append(vec![draft]);
+        let plan = match self.plan(&pen.head, &change, now) {
+            Ok(plan) => plan,
+            Err(Error::Refused(_)) => {
+                refused.extend(key.filter(|_| chained));
+                pen.save_usage(&change);
+                self.counts.add_unconverted(&what);
+                return Ok(Vec::new());
+            }
+            Err(error) => return Err(error),
+        };
+        if chained && let Some(last) = plan.added.last() {
+            pen.last.insert(aside, last.clone());
+        }
+        if chained {
+            pen.reply.wrote(plan.added.last().cloned(), response);
+        }
+        // What a sub-agent's log is called is not what the session is.
+        if let Some(title) = plan.title
+            && pen.head.agent.is_none()
+        {
+            self.title = Some(title);
+        }
+        pen.head.time = pen.head.time.max(time).max(plan.time);
+        if let Change::Append(drafts) = &change {
+            for draft in drafts {
+                pen.head.add_message(&draft.body);
+                if chained && pen.listed {
+                    let row = self.rows.entry(pen.head.log.clone()).or_default();
+                    update_row(row, plan.added.len(), draft, time);
+                    if pen.head.agent.is_some() {
+                        // Nobody types to a sub-agent: who reads its log finds no prompt in it, and
+                        // a register that is made again must say the same.
+                        row.prompt = None;
+                    }
+                }
+            }
+        }
+        self.counts.add_converted(&what);
+        let mut lines = Vec::new();
+        for edit in plan.edits {
+            match edit {
+                Edit::Append { path, lines: more } => {
+                    lines.extend(more.into_iter().map(|line| (path.clone(), line)));
+                }
+                other => self.write_edits(vec![other], GENERATED)?,
+            }
+        }
+        Ok(lines)
+    }
+
+    /// Writes what became of one line of the source.
+    fn write_converted(
+        &mut self,
+        lines: Vec<(PathBuf, Vec<u8>)>,
+        spot: SourcePosition,
+        line: &SourceLine<'_>,
+        sound: bool,
+    ) -> Result<()> {
+        let inline = line.bytes.len() <= MAX_INLINE && !line.oversize;
+        // What would be too long for readers stands beside the log, and only there.
+        let room = jsonl::MAX_LINE - if inline { line.bytes.len() * 2 } else { 0 } - 1024;
+        let mut lines = lines;
+        if lines.iter().any(|(_, text)| text.len() > room) {
+            self.counts.add_unconverted("record that is too long");
+            lines.clear();
+        }
+        let inline = inline && !lines.is_empty();
+        for (at, (path, mut text)) in lines.into_iter().enumerate() {
+            if self.target.origin {
+                let origin = match at {
+                    0 if inline => origin::encode_line(spot, &line.bytes, line.end, sound),
+                    _ => origin::encode_reference(spot),
+                };
+                origin::attach_origin(&mut text, &origin);
+            }
+            self.put(&path, text)?;
+        }
+        match &mut self.origin {
+            Some(beside) if !inline => line.pieces(|bytes, end| {
+                beside.put_line(&origin::encode_line(spot, bytes, end, false))
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes edits that stand for no line of the source.
+    fn write_edits(&mut self, edits: Vec<Edit>, origin: &[u8]) -> Result<()> {
+        for edit in edits {
+            match edit {
+                Edit::Append { path, lines } => {
+                    for mut line in lines {
+                        if self.target.origin {
+                            origin::attach_origin(&mut line, origin);
+                        }
+                        self.put(&path, line)?;
+                    }
+                }
+                Edit::Create { path, bytes } | Edit::Replace { path, bytes } => {
+                    let mut staged = self.target.stage.file(&path)?;
+                    staged.put(&bytes)?;
+                    self.out.insert(path, OutputLog::File(staged));
+                }
+                Edit::SetMembers { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, path: &Path, line: Vec<u8>) -> Result<()> {
+        if line.len() >= jsonl::MAX_LINE {
+            return Err(Error::refused(format!(
+                "a record of {} MB is longer than the {} MB that readers take",
+                line.len() >> 20,
+                jsonl::MAX_LINE >> 20
+            )));
+        }
+        match self.output(path)? {
+            OutputLog::File(staged) => staged.put_line(&line),
+            OutputLog::Shared(lines) => {
+                lines.push(line);
+                Ok(())
+            }
+        }
+    }
+
+    fn output(&mut self, path: &Path) -> Result<&mut OutputLog> {
+        let target = self.target;
+        if !self.out.contains_key(path) {
+            let Some(meaning) = target.root.layout.classify(path) else {
+                return Err(Error::refused(format!(
+                    "{} is no place for a file of the layout {}",
+                    path.display(),
+                    target.root.layout.name()
+                )));
+            };
+            let out = match meaning.kind {
+                ArtifactKind::SharedLog => OutputLog::Shared(Vec::new()),
+                _ => OutputLog::File(target.stage.file(path)?),
+            };
+            self.out.insert(path.to_owned(), out);
+        }
+        self.out
+            .get_mut(path)
+            .ok_or_else(|| Error::refused("a file was lost"))
+    }
+
+    /// Gives all files their names, the main log last: once it is there, the session is done.
+    fn finish(mut self) -> Result<SessionOutcome> {
+        let rows = self.take_rows();
+        if let Some(mut origin) = self.origin.take() {
+            if let Some(title) = self.listed_title(&rows)? {
+                let given = ListedTitle {
+                    given: TitleMember { title },
+                };
+                origin.put_line(&to_json(&given)?)?;
+            }
+            if !self.shared {
+                // Without its main log it is what a run left that was cut off.
+                self.target.stage.remove_existing(&origin)?;
+            }
+            self.target.stage.commit(origin)?;
+        }
+        let mut out = std::mem::take(&mut self.out);
+        let main = out.remove(&self.main);
+        for (path, out) in out {
+            self.commit_output(&path, out)?;
+        }
+        if let Some(out) = main {
+            self.commit_output(&self.main, out)?;
+        }
+        Ok(SessionOutcome {
+            id: Some(self.head.session.clone()),
+            rows,
+            counts: self.counts,
+            ..SessionOutcome::default()
+        })
+    }
+
+    /// What the logs say to their registers.
+    fn take_rows(&mut self) -> Vec<RowUpdate> {
+        let mut rows = std::mem::take(&mut self.rows);
+        let row = rows.entry(self.head.log.clone()).or_default();
+        row.title = self.title.take();
+        let rows = rows.into_iter().map(|(log, row)| RowUpdate {
+            log: Some(log),
+            cwd: self.head.cwd.clone(),
+            git_branch: self.head.git_branch.clone(),
+            ..row
+        });
+        rows.collect()
+    }
+
+    /// The title that the register will have for the session; `None` if there is no register.
+    fn listed_title(&self, rows: &[RowUpdate]) -> Result<Option<Option<String>>> {
+        let Some(register) = self.target.writer.session_list(&self.head.log) else {
+            return Ok(None);
+        };
+        let mut main = rows
+            .iter()
+            .filter(|row| row.log.as_ref() == Some(&self.head.log));
+        let row = main.next().cloned().unwrap_or_default();
+        let told = self
+            .target
+            .writer
+            .update_session_list(&register, None, &[row], true)?;
+        let ListUpdate::Changed { bytes, .. } = told else {
+            return Ok(Some(None));
+        };
+        let listed = crate::store::decode_document(self.target.root, &register, &bytes);
+        let abouts = listed
+            .items
+            .into_iter()
+            .filter_map(|entry| match entry.body {
+                Body::SessionList(abouts) => Some(abouts),
+                _ => None,
+            });
+        let own = ListSubject::Session(self.head.session.clone());
+        let mut abouts = abouts.flatten().filter(|about| about.subject == own);
+        Ok(Some(abouts.next().and_then(|about| about.title)))
+    }
+
+    fn commit_output(&self, path: &Path, out: OutputLog) -> Result<()> {
+        match out {
+            OutputLog::File(staged) => {
+                if !self.shared {
+                    self.target.stage.remove_existing(&staged)?;
+                }
+                let stage = self.target.stage;
+                match path == self.main {
+                    true => stage.commit_last(staged).map(drop),
+                    false => stage.commit(staged).map(drop),
+                }
+            }
+            OutputLog::Shared(lines) => {
+                let whole = self.target.root.path.join(path);
+                // An earlier conversion that was cut off wrote the beginning of them.
+                let key = (whole.clone(), self.head.session.clone());
+                let there = self
+                    .target
+                    .existing_records
+                    .get(&key)
+                    .copied()
+                    .unwrap_or_default();
+                let rest = lines.get(there..).unwrap_or_default();
+                crate::store::append_shared(self.target.root, path, rest)
+            }
+        }
+    }
+}
+
+/// The first model that a log names, for replies before it that name none.
+fn first_model(outlines: &[Outline]) -> Option<String> {
+    let replies = outlines.iter().filter_map(|outline| outline.reply.as_ref());
+    let mut models = replies.filter_map(|reply| reply.model.as_deref());
+    models.find(|model| is_model(model)).map(str::to_owned)
+}
+
+fn git_branch(session: &Session) -> Option<String> {
+    let mut facts = session.logs.iter().flat_map(|scan| &scan.outlines).rev();
+    facts.find_map(|outline| {
+        outline.facts.iter().find_map(|fact| match fact {
+            crate::model::Fact::GitBranch(text) if !text.is_empty() => Some(text.to_string()),
+            _ => None,
+        })
+    })
+}

@@ -1,0 +1,92 @@
+//! Sub-agents: whose log a log is, and how it begins in the target.
+
+use crate::error::Result;
+use crate::layout::{AppendState, Change, Spawn};
+use crate::model::{AgentId, Block, Body, EntryKey};
+use crate::store::{Agent, RootFile};
+
+use super::{GENERATED, SessionEncoder, SessionPart};
+
+impl<'a> SessionEncoder<'a> {
+    /// Of one path, only the sub-agents that it calls are wanted.
+    pub(super) fn wants_agent(&self, log: usize) -> bool {
+        let SessionPart::Path(path) = self.part else {
+            return true;
+        };
+        let call = self.agent_of(log).and_then(|agent| agent.call);
+        call.is_some_and(|call| call.log == 0 && path.contains(&call.entry))
+    }
+
+    /// The sub-agent whose log this is.
+    pub(super) fn agent_of(&self, log: usize) -> Option<&'a Agent> {
+        let mut agents = self.session.agents.iter();
+        agents.find(|agent| agent.log == log && agent.sidechain.is_none())
+    }
+
+    /// Begins a sub-agent's log.
+    pub(super) fn agent_head(&mut self, at: usize, file: &RootFile) -> Result<AppendState> {
+        let agent = self.agent_of(at);
+        let named = file.artifact.agent.clone();
+        let id = match named.or_else(|| agent.and_then(|agent| agent.id.clone())) {
+            Some(id) => id,
+            None => AgentId::new(&format!("{at}"))?,
+        };
+        let head = self.head.clone();
+        let log = self.target.writer.new_agent_log(&head, &id)?;
+        let text = |text: Option<&String>| text.cloned().unwrap_or_default();
+        let mut spawn = Spawn::new(
+            id.clone(),
+            text(agent.and_then(|agent| agent.kind.as_ref())),
+            text(agent.and_then(|agent| agent.description.as_ref())),
+        );
+        spawn.call = match agent {
+            Some(agent) => self.call_of(agent)?,
+            None => None,
+        };
+        if self.target.writer.session_list(&log).is_some() {
+            let row = self.rows.entry(log.clone()).or_default();
+            row.purpose = agent.and_then(agent_purpose);
+        }
+        let change = Change::Spawn(spawn);
+        let plan = self.plan(&head, &change, self.started)?;
+        self.write_edits(plan.edits, GENERATED)?;
+        Ok(AppendState {
+            agent: Some(id),
+            log,
+            leaf: None,
+            last_message: None,
+            prompt: None,
+            open_calls: Vec::new(),
+            recent_responses: Vec::new(),
+            ..head
+        })
+    }
+
+    /// The id of the call that spawned an agent, which outlines hold only as a key.
+    fn call_of(&self, agent: &Agent) -> Result<Option<String>> {
+        let Some(call) = agent.call else {
+            return Ok(None);
+        };
+        let mut found = None;
+        self.session
+            .each_entry_of_log(call.log, &[call.entry], |entry| {
+                if let Body::Message(message) = &entry.body {
+                    found = message.blocks.iter().find_map(|block| match block {
+                        Block::ToolUse { id, .. } if EntryKey::from_text(id) == call.key => {
+                            Some(id.clone())
+                        }
+                        _ => None,
+                    });
+                }
+                Ok(true)
+            })?;
+        Ok(found)
+    }
+}
+
+/// What a sub-agent is for, as a register tells it.
+pub(super) fn agent_purpose(agent: &Agent) -> Option<String> {
+    let texts = [&agent.description, &agent.kind];
+    let mut texts = texts.into_iter().flatten();
+    texts.find(|text| !text.is_empty()).cloned()
+}

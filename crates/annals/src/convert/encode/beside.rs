@@ -1,0 +1,108 @@
+//! What lies beside a session's logs: remarks, titles, todos, documents.
+
+use std::collections::HashMap;
+
+use crate::error::{Error, Result};
+use crate::layout::{Change, OpenReply};
+use crate::model::{AgentId, ArtifactKind, Body, Draft, TitleSource};
+use crate::store::RootFile;
+
+use super::{GENERATED, Links, SessionEncoder, TargetLog, artifact_label, write_whole_file};
+
+impl SessionEncoder<'_> {
+    /// Remarks that lie in logs of their own.
+    pub(super) fn remarks(&mut self) -> Result<()> {
+        let session = self.session;
+        let number = session.files.logs().flat_map(RootFile::volumes).count();
+        let mut pen = TargetLog {
+            head: self.head.clone(),
+            listed: false,
+            last: HashMap::new(),
+            reply: OpenReply::default(),
+            pending_usage: None,
+        };
+        let links = Links::new(&[]);
+        for (at, file) in session.files.notes().enumerate() {
+            self.convert_log(file, number + at, 0, usize::MAX, &mut pen, &links)?;
+        }
+        Ok(())
+    }
+
+    /// A title that only a register tells.
+    pub(super) fn titles(&mut self) -> Result<()> {
+        let told = self.session.listed_title();
+        let Some(text) = told else { return Ok(()) };
+        let title = Body::Title {
+            text,
+            source: TitleSource::Custom,
+        };
+        let now = self.started;
+        let draft = Draft::new(title).with_time(now);
+        let head = self.head.clone();
+        match self.plan(&head, &Change::Append(vec![draft]), now) {
+            Ok(plan) => {
+                self.title = plan.title.or(self.title.take());
+                self.write_edits(plan.edits, GENERATED)
+            }
+            Err(Error::Refused(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn todos(&mut self) -> Result<()> {
+        if self
+            .session
+            .files
+            .attachments
+            .iter()
+            .all(|file| !matches!(file.artifact.kind, ArtifactKind::Todos | ArtifactKind::Task))
+        {
+            return Ok(());
+        }
+        let lists = match self.session.todos() {
+            // Larger than any list of todos.
+            Err(Error::Refused(_)) => {
+                self.counts.add_unconverted("todos");
+                return Ok(());
+            }
+            lists => lists?,
+        };
+        for (agent, list) in lists {
+            let mut head = self.head.clone();
+            if agent != self.session.files.id.as_str() {
+                head.agent = AgentId::new(&agent).ok();
+            }
+            match self.plan(&head, &Change::SetTodos(list), self.started) {
+                Ok(plan) => {
+                    self.counts.add_converted("todos");
+                    self.write_edits(plan.edits, GENERATED)?;
+                }
+                Err(Error::Refused(_)) => self.counts.add_unconverted("todos"),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// What lies beside the logs and has no words in the target.
+    pub(super) fn documents(&mut self) -> Result<()> {
+        let session = self.session;
+        let first = session.files.logs().flat_map(RootFile::volumes).count()
+            + session.files.notes().count();
+        let sources = self.sources();
+        for (number, file) in sources.into_iter().enumerate().skip(first) {
+            let kind = file.artifact.kind;
+            // These say in the source's words what was said in the target's.
+            if !matches!(
+                kind,
+                ArtifactKind::Todos | ArtifactKind::Task | ArtifactKind::AgentMeta
+            ) {
+                self.counts.add_unconverted(artifact_label(kind));
+            }
+            if let Some(beside) = &mut self.origin {
+                write_whole_file(beside, &file.path, number)?;
+            }
+        }
+        Ok(())
+    }
+}

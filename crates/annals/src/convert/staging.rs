@@ -1,0 +1,361 @@
+//! Where files are before they have their names: those of a conversion, or of a restored session.
+//!
+//! Files are written in a directory of their own within the target and get their names when they are
+//! whole and durable, some hundreds at a time or all at the end: one sync of the file system costs
+//! little more than one of a single file. A conversion that is cut off leaves whole files and that
+//! directory, which the next one clears away.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, Permissions};
+use std::io::{self, BufWriter, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+use crate::jsonl;
+use crate::store::Root;
+
+/// The directory's name.
+pub(crate) const DIR_NAME: &str = ".annals-convert";
+
+#[derive(Debug)]
+pub(crate) struct StagingDir {
+    root: Root,
+    dir: PathBuf,
+    commit_mode: CommitMode,
+    /// Directories that were made for it, the outermost first.
+    created_dirs: Vec<PathBuf>,
+    /// Held until the conversion is done.
+    _lock: File,
+    next: AtomicU64,
+    pending: Mutex<Vec<PendingFile>>,
+    /// Files that did not get their names, because others have them.
+    taken: Mutex<Vec<PathBuf>>,
+    /// Directories that got new names in them and are yet to be synced.
+    touched: Mutex<BTreeSet<PathBuf>>,
+}
+
+impl StagingDir {
+    /// Prepares a target; what an earlier conversion left behind goes. Refuses a target that another
+    /// conversion is writing to.
+    pub(crate) fn open(root: &Root) -> Result<Self> {
+        StagingDir::with_name(root, DIR_NAME, "conversion", CommitMode::Batched)
+    }
+
+    /// The same under another name, for another kind of work.
+    pub(crate) fn with_name(
+        root: &Root,
+        name: &str,
+        work: &str,
+        naming: CommitMode,
+    ) -> Result<Self> {
+        let mut made: Vec<PathBuf> = Vec::new();
+        for dir in root.path.ancestors() {
+            // Above a relative path is the current directory.
+            if dir.as_os_str().is_empty() || jsonl::exists(dir)? {
+                break;
+            }
+            made.push(dir.to_owned());
+        }
+        made.reverse();
+        jsonl::ensure_dir(&root.path)?;
+        let dir = root.path.join(name);
+        root.ensure_inside(&dir)?;
+        jsonl::ensure_dir(&dir)?;
+        let lock = File::open(&dir).map_err(|error| Error::io("open", &dir, error))?;
+        match rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                return Err(Error::refused(format!(
+                    "another {work} is writing to {}; wait until it is done",
+                    root.path.display()
+                )));
+            }
+            Err(error) => return Err(Error::io("lock", &dir, error.into())),
+        }
+        let left = fs::read_dir(&dir).map_err(|error| Error::io("read", &dir, error))?;
+        for entry in left {
+            let entry = entry.map_err(|error| Error::io("read", &dir, error))?;
+            let path = entry.path();
+            fs::remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
+        }
+        Ok(StagingDir {
+            root: root.clone(),
+            dir,
+            commit_mode: naming,
+            created_dirs: made,
+            _lock: lock,
+            next: AtomicU64::new(0),
+            pending: Mutex::default(),
+            taken: Mutex::default(),
+            touched: Mutex::default(),
+        })
+    }
+
+    /// Clears the stage away with all that has no name yet, and the target if it was made for it.
+    pub(crate) fn abandon(self) {
+        // What is left is cleared by the next one.
+        let _ = fs::remove_dir_all(&self.dir);
+        for dir in self.created_dirs.iter().rev() {
+            // One that has something in it by now stays.
+            let _ = fs::remove_dir(dir);
+        }
+    }
+
+    /// Begins a file that is to lie at `within` the target.
+    pub(crate) fn file(&self, within: &Path) -> Result<StagedFile> {
+        let to = self.root.path.join(within);
+        self.root.ensure_inside(&to)?;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let path = self.dir.join(number.to_string());
+        let file = File::create_new(&path).map_err(|error| Error::io("create", &path, error))?;
+        file.set_permissions(Permissions::from_mode(0o600))
+            .map_err(|error| Error::io("create", &path, error))?;
+        Ok(StagedFile {
+            temp: path,
+            to,
+            out: BufWriter::with_capacity(256 << 10, file),
+            mode: None,
+            mtime: None,
+            written: 0,
+        })
+    }
+
+    /// Takes away what stands where a file is to lie.
+    pub(crate) fn remove_existing(&self, staged: &StagedFile) -> Result<()> {
+        match fs::remove_file(&staged.to) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io("remove", &staged.to, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives a file its name, once it and those before it are durable. `false` if one of that name is
+    /// there already.
+    pub(crate) fn commit(&self, staged: StagedFile) -> Result<bool> {
+        self.enqueue(staged, false)
+    }
+
+    /// The same for the file that says that all others are there: it gets its name once theirs are
+    /// durable.
+    pub(crate) fn commit_last(&self, staged: StagedFile) -> Result<bool> {
+        self.enqueue(staged, true)
+    }
+
+    fn enqueue(&self, staged: StagedFile, last: bool) -> Result<bool> {
+        let StagedFile {
+            temp,
+            to,
+            out,
+            mode,
+            mtime,
+            written: _,
+        } = staged;
+        let failed = |error| Error::io("write", &to, error);
+        let file = out
+            .into_inner()
+            .map_err(|error| failed(error.into_error()))?;
+        if let Some(mode) = mode {
+            file.set_permissions(Permissions::from_mode(mode & 0o777))
+                .map_err(failed)?;
+        }
+        if let Some(mtime) = mtime {
+            file.set_modified(mtime).map_err(failed)?;
+        }
+        if jsonl::exists(&to)? {
+            fs::remove_file(&temp).map_err(failed)?;
+            return Ok(false);
+        }
+        let mut waiting = lock(&self.pending);
+        waiting.push(PendingFile { temp, to, last });
+        if self.commit_mode == CommitMode::Batched && waiting.len() >= BATCH {
+            self.commit_pending(&mut waiting)?;
+        }
+        Ok(true)
+    }
+
+    /// Syncs the files that wait for their names, and gives them out in their order, but for those
+    /// that come last: these get theirs once all other names are synced too. Of two renames a file
+    /// system may keep the later one only.
+    fn commit_pending(&self, waiting: &mut Vec<PendingFile>) -> Result<()> {
+        self.sync()?;
+        let (last, others): (Vec<_>, Vec<_>) = waiting.drain(..).partition(|file| file.last);
+        self.rename_files(others)?;
+        if !last.is_empty() {
+            self.sync()?;
+            self.rename_files(last)?;
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        let failed = |error| Error::io("sync", &self.dir, error);
+        let dir = File::open(&self.dir).map_err(failed)?;
+        rustix::fs::syncfs(&dir).map_err(|error| failed(error.into()))
+    }
+
+    fn rename_files(&self, files: Vec<PendingFile>) -> Result<()> {
+        for PendingFile { temp, to, last: _ } in files {
+            let parent = to.parent().unwrap_or(&self.root.path);
+            jsonl::ensure_dir(parent)?;
+            if rename_new(&temp, &to)? {
+                lock(&self.touched).insert(parent.to_owned());
+            } else {
+                lock(&self.taken).push(to);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives out the last names, makes all of them durable and clears the stage away. Gives back the
+    /// files whose names were taken meanwhile.
+    pub(crate) fn close(self) -> Result<Vec<PathBuf>> {
+        self.commit_pending(&mut lock(&self.pending))?;
+        for dir in lock(&self.touched).iter() {
+            let synced = File::open(dir).and_then(|dir| dir.sync_all());
+            synced.map_err(|error| Error::io("sync", dir, error))?;
+        }
+        fs::remove_dir_all(&self.dir).map_err(|error| Error::io("remove", &self.dir, error))?;
+        Ok(std::mem::take(&mut lock(&self.taken)))
+    }
+}
+
+/// When staged files get their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CommitMode {
+    /// Some hundreds at a time, in their order: each is whole by itself.
+    Batched,
+    /// When all are there: only all of them are a whole.
+    AtEnd,
+}
+
+/// How many files wait for one sync.
+const BATCH: usize = 512;
+
+/// A whole file that is to get its name.
+#[derive(Debug)]
+struct PendingFile {
+    temp: PathBuf,
+    to: PathBuf,
+    /// It says that all others are there.
+    last: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives a file a new name, unless it is taken.
+fn rename_new(temp: &Path, to: &Path) -> Result<bool> {
+    let failed = |error| Error::io("create", to, error);
+    let cwd = rustix::fs::CWD;
+    match rustix::fs::renameat_with(cwd, temp, cwd, to, rustix::fs::RenameFlags::NOREPLACE) {
+        Ok(()) => return Ok(true),
+        Err(Errno::EXIST) => {}
+        // Not every file system can refuse to replace.
+        Err(Errno::INVAL | Errno::NOSYS) => match fs::hard_link(temp, to) {
+            Ok(()) => {
+                fs::remove_file(temp).map_err(failed)?;
+                return Ok(true);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(error)),
+        },
+        Err(error) => return Err(failed(error.into())),
+    }
+    fs::remove_file(temp).map_err(failed)?;
+    Ok(false)
+}
+
+/// A file that has no name yet.
+#[derive(Debug)]
+pub(crate) struct StagedFile {
+    temp: PathBuf,
+    to: PathBuf,
+    out: BufWriter<File>,
+    mode: Option<u32>,
+    mtime: Option<std::time::SystemTime>,
+    written: u64,
+}
+
+impl StagedFile {
+    /// How many bytes it has.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.written += bytes.len() as u64;
+        self.out
+            .write_all(bytes)
+            .map_err(|error| Error::io("write", &self.to, error))
+    }
+
+    /// The file, to be given what belongs to it beside its content.
+    pub(crate) fn file(&self) -> &File {
+        self.out.get_ref()
+    }
+
+    /// Adds a line.
+    pub(crate) fn put_line(&mut self, bytes: &[u8]) -> Result<()> {
+        self.put(bytes)?;
+        self.put(b"\n")
+    }
+
+    /// What the file was like before.
+    pub(crate) fn set_metadata(&mut self, mode: u32, mtime: i64) {
+        self.mode = Some(mode);
+        let since = std::time::Duration::from_nanos(mtime.unsigned_abs());
+        let time = match mtime >= 0 {
+            true => std::time::UNIX_EPOCH.checked_add(since),
+            false => std::time::UNIX_EPOCH.checked_sub(since),
+        };
+        self.mtime = time;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_end_mode_names_no_file_before_close() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::claude_code(dir.path());
+        let stage = StagingDir::with_name(&root, ".stage", "test", CommitMode::AtEnd).unwrap();
+        for number in 0..=BATCH {
+            let staged = stage.file(Path::new(&number.to_string())).unwrap();
+            assert!(stage.commit(staged).unwrap());
+        }
+        let names = || fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(names(), 1, "the stage alone");
+        assert!(stage.close().unwrap().is_empty());
+        assert_eq!(names(), BATCH + 1);
+    }
+
+    fn whole(stage: &StagingDir, within: &str) -> StagedFile {
+        let mut staged = stage.file(Path::new(within)).unwrap();
+        staged.put_line(b"{}").unwrap();
+        staged
+    }
+
+    #[test]
+    fn commit_last_names_the_file_after_all_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new("claude-code", dir.path()).unwrap();
+        let stage = StagingDir::open(&root).unwrap();
+        stage.commit_last(whole(&stage, "main.jsonl")).unwrap();
+        stage.commit(whole(&stage, "first.jsonl")).unwrap();
+        stage.commit(whole(&stage, "taken/origin.jsonl")).unwrap();
+        // No directory can be made where a file lies.
+        fs::write(dir.path().join("taken"), b"").unwrap();
+        stage.close().unwrap_err();
+        assert!(dir.path().join("first.jsonl").exists());
+        assert!(!dir.path().join("main.jsonl").exists());
+    }
+}

@@ -1,0 +1,97 @@
+//! What a report and a register hear of a conversion.
+
+use jiff::Timestamp;
+
+use crate::layout::{Decoded, Layout, Record, RowUpdate, title_prefix};
+use crate::model::{ArtifactKind, Block, Body, Draft, Entry, Role};
+use crate::store::RootFile;
+
+/// How the report tells members of records from kinds of records.
+pub(super) const MEMBER_PREFIX: &str = "member ";
+
+/// The members of a record that no entry tells of: without origins they are lost.
+pub(super) fn lost_members(
+    layout: &dyn Layout,
+    file: &RootFile,
+    record: &Record<'_>,
+    entries: &[Entry],
+) -> Vec<String> {
+    let Ok(text) = std::str::from_utf8(record.bytes) else {
+        return Vec::new();
+    };
+    let members: crate::json::Pairs<'_> = serde_json::from_str(text).unwrap_or_default();
+    let mut lost = Vec::new();
+    for (name, value) in &members.0 {
+        if matches!(
+            value.0,
+            None | Some("null" | "false" | "{}" | "[]" | "\"\"")
+        ) {
+            continue;
+        }
+        let members = [(&**name, "null")];
+        let Some(without) = crate::json::set_members(record.bytes, &members) else {
+            continue;
+        };
+        let mut sink = Decoded::default();
+        let bare = Record {
+            bytes: &without,
+            ..*record
+        };
+        layout.decoder(&file.artifact).decode(&bare, &mut sink);
+        if sink.items == entries {
+            lost.push(name.chars().take(40).collect());
+        }
+    }
+    lost
+}
+
+/// What an entry is, in a word or two.
+pub(super) fn body_kind(body: &Body) -> String {
+    match body {
+        Body::Resume { .. } => "resume point",
+        Body::Files(_) => "file versions",
+        Body::Queue { .. } => "queue-operation",
+        Body::Agent { .. } => "sub-agent",
+        Body::Opaque { flaw: Some(_), .. } => "damaged line",
+        Body::Opaque { kind: None, .. } => "untyped",
+        Body::Opaque {
+            kind: Some(kind), ..
+        } => return kind.chars().take(40).collect(),
+        other => other.kind(),
+    }
+    .to_owned()
+}
+
+/// What a file is, in a word or two.
+pub(super) fn artifact_label(kind: ArtifactKind) -> &'static str {
+    match kind {
+        ArtifactKind::AgentMeta => "sub-agent's description",
+        ArtifactKind::FileVersion => "saved file",
+        ArtifactKind::ToolResult => "long output",
+        ArtifactKind::TitleFile => "title file",
+        ArtifactKind::Origin => "origins",
+        _ => "other file",
+    }
+}
+
+/// Tells a register what a log says now.
+pub(super) fn update_row(
+    row: &mut RowUpdate,
+    entries: usize,
+    draft: &Draft,
+    time: Option<Timestamp>,
+) {
+    row.messages += entries as u64;
+    row.started = row.started.or(time);
+    row.updated = row.updated.max(time);
+    let Body::Message(message) = &draft.body else {
+        return;
+    };
+    row.answered |= message.role == Role::Assistant;
+    if row.prompt.is_none() && message.human {
+        row.prompt = message.blocks.iter().find_map(|block| match block {
+            Block::Text(text) => Some(title_prefix(text).into()),
+            _ => None,
+        });
+    }
+}

@@ -1,0 +1,173 @@
+//! Dimensions at work: each numbers the values it meets, so that rows are told apart by numbers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::block;
+use super::calendar::{Calendar, Unit};
+use super::report::{ABSENT, BranchFn, Texts};
+use super::{Charge, Dimension, Ledger, ReportOptions, RowPart};
+
+pub(super) struct Grouping<'a> {
+    dimension: Dimension,
+    kind: Kind<'a>,
+}
+
+enum Kind<'a> {
+    Calendar(Calendar),
+    /// When blocks begin.
+    Blocks(Vec<Timestamp>),
+    /// The sessions themselves.
+    Accounts(&'a Ledger),
+    /// What sessions share, by session.
+    Shared {
+        texts: Texts,
+        of: Vec<u32>,
+        labels: Vec<Arc<str>>,
+    },
+    Texts(Texts, fn(&Charge) -> Option<&Arc<str>>),
+    Agents(Texts, Arc<str>),
+    Branches {
+        branch: Option<BranchFn<'a>>,
+        texts: Texts,
+        labels: HashMap<u32, Arc<str>>,
+    },
+}
+
+impl<'a> Grouping<'a> {
+    pub(super) fn new(
+        dimension: Dimension,
+        ledger: &'a Ledger,
+        options: &ReportOptions<'a>,
+    ) -> Self {
+        let calendar = |unit| Kind::Calendar(Calendar::new(unit, options.zone.clone()));
+        let texts = |of| Kind::Texts(Texts::default(), of);
+        let kind = match dimension {
+            Dimension::Hour => calendar(Unit::Hour),
+            Dimension::Day => calendar(Unit::Day),
+            Dimension::Week => calendar(Unit::Week),
+            Dimension::Month => calendar(Unit::Month),
+            // A block begins with the first response to anyone, whether it is asked for or not.
+            Dimension::Block => {
+                let times = ledger.charges.iter().filter_map(|charge| charge.time);
+                Kind::Blocks(block::block_starts(times))
+            }
+            Dimension::Session => Kind::Accounts(ledger),
+            Dimension::Project => {
+                let names = ledger.accounts.iter().map(|account| {
+                    let project = &account.project;
+                    (project.path.as_str(), Some(project.name()))
+                });
+                shared_by_session(names)
+            }
+            Dimension::Layout => {
+                let names = ledger.accounts.iter();
+                shared_by_session(names.map(|account| (account.layout, None)))
+            }
+            Dimension::Model => texts(|charge| charge.source.model.as_ref()),
+            Dimension::GitBranch => texts(|charge| charge.source.git_branch.as_ref()),
+            Dimension::Agent => Kind::Agents(Texts::default(), "main".into()),
+            Dimension::Branch => Kind::Branches {
+                branch: options.branch,
+                texts: Texts::default(),
+                labels: HashMap::new(),
+            },
+        };
+        Grouping { dimension, kind }
+    }
+
+    pub(super) fn dimension(&self) -> Dimension {
+        self.dimension
+    }
+
+    pub(super) fn number(&mut self, charge: &Charge) -> u32 {
+        match &mut self.kind {
+            Kind::Calendar(calendar) => charge.time.map_or(ABSENT, |time| calendar.number(time)),
+            Kind::Blocks(starts) => {
+                let after = charge
+                    .time
+                    .map(|time| starts.partition_point(|start| *start <= time));
+                let at = after.and_then(|after| after.checked_sub(1));
+                at.and_then(|at| u32::try_from(at).ok()).unwrap_or(ABSENT)
+            }
+            Kind::Accounts(_) => u32::try_from(charge.account).unwrap_or(ABSENT),
+            Kind::Shared { of, .. } => of.get(charge.account).copied().unwrap_or(ABSENT),
+            Kind::Texts(texts, of) => texts.number(of(charge)),
+            Kind::Agents(texts, main) => {
+                texts.number(Some(charge.source.agent.as_ref().unwrap_or(main)))
+            }
+            Kind::Branches {
+                branch,
+                texts,
+                labels,
+            } => {
+                let Some(name) = branch.and_then(|branch| branch(charge)) else {
+                    return ABSENT;
+                };
+                let number = texts.number(Some(&name.key));
+                if let Some(label) = name.label {
+                    labels.entry(number).or_insert(label);
+                }
+                number
+            }
+        }
+    }
+
+    pub(super) fn part(&self, number: u32) -> RowPart {
+        let mut part = RowPart {
+            dimension: self.dimension,
+            value: None,
+            label: None,
+            period: None,
+        };
+        match &self.kind {
+            Kind::Calendar(calendar) => {
+                if let Some(period) = calendar.period(number) {
+                    part.value = Some(period.key.as_str().into());
+                    part.period = Some((period.start, period.end));
+                }
+            }
+            Kind::Blocks(starts) => {
+                if let Some(&start) = starts.get(number as usize) {
+                    part.value = Some(start.to_string().into());
+                    part.period = Some((start, block::block_end(start)));
+                }
+            }
+            Kind::Accounts(ledger) => {
+                let account = ledger.accounts.get(number as usize);
+                part.value = account.map(|account| account.session.as_str().into());
+                part.label = account.map(|account| account.project.name().into());
+            }
+            Kind::Shared { texts, labels, .. } => {
+                part.value = texts.get(number).cloned();
+                part.label = labels.get(number as usize).cloned();
+            }
+            Kind::Texts(texts, _) | Kind::Agents(texts, _) => {
+                part.value = texts.get(number).cloned();
+            }
+            Kind::Branches { texts, labels, .. } => {
+                part.value = texts.get(number).cloned();
+                part.label = labels.get(&number).cloned();
+            }
+        }
+        part
+    }
+}
+
+fn shared_by_session<'n>(names: impl Iterator<Item = (&'n str, Option<&'n str>)>) -> Kind<'static> {
+    let mut texts = Texts::default();
+    let mut labels = Vec::new();
+    let mut of = Vec::new();
+    for (name, label) in names {
+        let number = texts.number(Some(&name.into()));
+        if number as usize == labels.len()
+            && let Some(label) = label
+        {
+            labels.push(label.into());
+        }
+        of.push(number);
+    }
+    Kind::Shared { texts, of, labels }
+}

@@ -1,0 +1,177 @@
+//! Of which files the words are known, and how far.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use crate::jsonl::OpenLog;
+use crate::store::{Inventory, Root, RootFile};
+
+use super::database::{number_of, within};
+use super::fingerprint::Fingerprint;
+use super::sessions::is_same;
+use super::text_store::{self, TextMark};
+
+/// The files of one root in which words stand.
+pub(super) struct RootTexts<'a> {
+    pub(super) root: &'a Root,
+    pub(super) files: Vec<&'a RootFile>,
+}
+
+impl<'a> RootTexts<'a> {
+    /// Each file once, however many sessions share it.
+    pub(super) fn from_inventory(inventory: &'a Inventory) -> Vec<Self> {
+        let mut roots: Vec<RootTexts<'a>> = Vec::new();
+        let mut shared: HashSet<&Path> = HashSet::new();
+        for files in &inventory.sessions {
+            let is_it = |texts: &RootTexts<'_>| is_same(texts.root, &files.root);
+            let at = match roots.last().is_some_and(is_it) {
+                true => roots.len() - 1,
+                false => roots.iter().position(is_it).unwrap_or_else(|| {
+                    roots.push(RootTexts {
+                        root: &files.root,
+                        files: Vec::new(),
+                    });
+                    roots.len() - 1
+                }),
+            };
+            let logs = files.logs().flat_map(RootFile::volumes);
+            for file in logs.chain(files.notes()) {
+                let fresh = file.slice.is_none() || shared.insert(&file.path);
+                if let Some(texts) = roots.get_mut(at).filter(|_| fresh) {
+                    texts.files.push(file);
+                }
+            }
+        }
+        roots
+    }
+
+    /// The state in which the files are.
+    pub(super) fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::from_files(&self.root.path, self.files.iter().copied())
+    }
+}
+
+/// Of which files the words are known, and how far.
+#[derive(Default)]
+pub(super) struct Coverage {
+    /// The roots of which all files are as they were when all their words were known, by number.
+    whole: HashMap<i64, Root>,
+    /// Files, with their numbers and how far they are known.
+    files: ByFile<(i64, TextMark)>,
+    /// Files that are not what they were.
+    changed: ByFile<TextMark>,
+}
+
+/// Something of each of some files. They are told apart by their inodes first, because paths are long,
+/// and several may lead to one file.
+struct ByFile<T>(HashMap<u64, Vec<(OsString, T)>>);
+
+impl<T> Default for ByFile<T> {
+    fn default() -> Self {
+        ByFile(HashMap::new())
+    }
+}
+
+impl<T> ByFile<T> {
+    fn insert(&mut self, ino: u64, path: OsString, value: T) {
+        self.0.entry(ino).or_default().push((path, value));
+    }
+
+    fn get(&self, file: &RootFile) -> Option<&T> {
+        let mut found = self.0.get(&file.id.ino)?.iter();
+        let is_it = |(path, _): &&(OsString, T)| path == file.path.as_os_str();
+        found.find(is_it).map(|(_, value)| value)
+    }
+}
+
+impl Coverage {
+    /// Finds out about the files of a root; tells whether nothing is left to be read of them but last
+    /// lines that are not whole.
+    pub(super) fn add(
+        &mut self,
+        database: &rusqlite::Connection,
+        texts: &RootTexts<'_>,
+    ) -> rusqlite::Result<bool> {
+        let Some(root) = number_of(database, texts.root)? else {
+            return Ok(false);
+        };
+        if let Some((stamp, pending)) = text_store::coverage(database, root)?
+            && stamp == texts.fingerprint().to_bytes()
+        {
+            self.add_whole(database, texts.root, root, &pending)?;
+            return Ok(true);
+        }
+        let marks = text_store::marks(database, root)?;
+        for file in &texts.files {
+            let Some((text, mark)) = marks.get(within(texts.root, file)) else {
+                continue;
+            };
+            let (ino, path) = (file.id.ino, file.path.clone().into());
+            match is_unchanged(file, mark) {
+                true => self.files.insert(ino, path, (*text, *mark)),
+                false => self.changed.insert(ino, path, *mark),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes in a root that is as it was when all its words were known but those of some last lines;
+    /// tells the paths of the files of those.
+    pub(super) fn add_whole(
+        &mut self,
+        database: &rusqlite::Connection,
+        root: &Root,
+        number: i64,
+        pending: &[i64],
+    ) -> rusqlite::Result<Vec<Vec<u8>>> {
+        self.whole.insert(number, root.clone());
+        let names = pending.iter().map(|text| self.name(database, *text));
+        names.map(|name| name.map(|(_, path)| path)).collect()
+    }
+
+    /// Finds out how far a file of a root that is as it was is known, and tells the number of its root
+    /// and its path there.
+    pub(super) fn name(
+        &mut self,
+        database: &rusqlite::Connection,
+        text: i64,
+    ) -> rusqlite::Result<(i64, Vec<u8>)> {
+        let (number, path, mark) =
+            text_store::mark(database, text)?.ok_or_else(text_store::damaged)?;
+        if let Some(root) = self.whole.get(&number) {
+            let path = root.path.join(OsStr::from_bytes(&path));
+            self.files.insert(mark.id.ino, path.into(), (text, mark));
+        }
+        Ok((number, path))
+    }
+
+    /// What is known of a file, or was of one that is not what it was.
+    pub(super) fn mark(&self, file: &RootFile) -> (Option<&TextMark>, Option<&TextMark>) {
+        let known = self.files.get(file).map(|(_, mark)| mark);
+        (known, known.or_else(|| self.changed.get(file)))
+    }
+
+    /// The number of a file, and how far it is known.
+    pub(super) fn get(&self, root: &Root, file: &RootFile) -> (Option<i64>, u64) {
+        match self.files.get(file) {
+            Some((text, mark)) => (Some(*text), mark.cursor.offset),
+            None if self.whole.values().any(|whole| is_same(whole, root)) => (None, file.id.len),
+            None => (None, 0),
+        }
+    }
+}
+
+/// Whether a file is as it was up to where it was read.
+fn is_unchanged(file: &RootFile, mark: &TextMark) -> bool {
+    if !file.is_companion_unchanged(mark.companion.as_ref(), &mark.id) {
+        return false;
+    }
+    if mark.id.untouched(&file.id) {
+        return true;
+    }
+    let grew = mark.id.same_file(&file.id) && file.id.len > mark.id.len;
+    let valid = |handle: OpenLog| mark.cursor.is_valid(&handle).unwrap_or(false);
+    grew && file.open().is_ok_and(valid)
+}

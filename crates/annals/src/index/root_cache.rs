@@ -1,0 +1,153 @@
+//! What is known of roots from before, as the catalogue keeps it: whose logs are where only their
+//! contents tell, whose the stretches of shared logs are, what directories held, and what all of a root was.
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+
+use crate::jsonl::FileId;
+use crate::model::SessionId;
+use crate::store::log_owners::LogOwner;
+use crate::store::walk_cache::{CacheSource, WalkCache};
+use crate::store::{Inventory, Root, Store};
+
+use super::Index;
+use super::database::{BUSY_TIMEOUT, new_number, number_of};
+use super::fingerprint::{Fingerprint, add_checksum, verify_checksum};
+
+/// All that is known of a root in one piece: it is asked for as a whole.
+pub(super) const TABLES: &str = "
+    CREATE TABLE owners (
+        root INTEGER PRIMARY KEY,
+        told BLOB NOT NULL
+    );
+    CREATE TABLE shares (
+        root INTEGER PRIMARY KEY,
+        told BLOB NOT NULL
+    );
+    CREATE TABLE folders (
+        root INTEGER PRIMARY KEY,
+        told BLOB NOT NULL
+    );
+    CREATE TABLE still (
+        root INTEGER PRIMARY KEY,
+        told BLOB NOT NULL
+    );
+";
+
+/// A log: device, inode, length, when it was changed, and when anything about it was.
+type Spelled = (u64, u64, u64, i64, i64, Option<String>);
+
+impl Index {
+    /// Everything that lies in the roots of a store, and what is archived of them: the same as
+    /// [`Store::inventory`].
+    pub fn inventory(&mut self, store: &Store) -> Inventory {
+        self.with_root_cache(|memory| store.inventory_with_cache(memory))
+    }
+
+    /// Goes through roots with what is known of them, and remembers what was not.
+    pub(super) fn with_root_cache<T>(
+        &mut self,
+        go_through: impl FnOnce(&mut WalkCache<'_>) -> T,
+    ) -> T {
+        let mut memory = WalkCache::new(&self.database);
+        let found = go_through(&mut memory);
+        let learnt = memory.into_updates();
+        let nothing =
+            learnt.owners.is_empty() && learnt.slices.is_empty() && learnt.dirs.is_empty();
+        if !nothing && !self.is_read_only() {
+            // Nobody waits for this; another time will do.
+            let _ = self.database.busy_timeout(Duration::ZERO);
+            for (root, owned) in learnt.owners {
+                let _ = save_blob(&self.database, "owners", &root, encode(owned));
+            }
+            for (root, shares) in learnt.slices {
+                let _ = save_blob(&self.database, "shares", &root, shares);
+            }
+            for (root, folders) in learnt.dirs {
+                let _ = save_blob(&self.database, "folders", &root, folders);
+            }
+            let _ = self.database.busy_timeout(BUSY_TIMEOUT);
+        }
+        found
+    }
+}
+
+impl CacheSource for Connection {
+    fn owners(&self, root: &Root) -> Vec<LogOwner> {
+        let told = load_blob(self, "owners", root).unwrap_or_default();
+        decode(&told).unwrap_or_default()
+    }
+
+    fn slices(&self, root: &Root) -> Vec<u8> {
+        load_blob(self, "shares", root).unwrap_or_default()
+    }
+
+    fn dirs(&self, root: &Root) -> Vec<u8> {
+        load_blob(self, "folders", root).unwrap_or_default()
+    }
+}
+
+pub(super) fn load_blob(database: &Connection, table: &str, root: &Root) -> Option<Vec<u8>> {
+    let number = number_of(database, root).ok()??;
+    // Some are large; so they are in memory once.
+    let mut blob = database
+        .blob_open(rusqlite::MAIN_DB, table, "told", number, true)
+        .ok()?;
+    let mut told = vec![0; blob.len()];
+    blob.read_exact(&mut told).ok()?;
+    let whole = verify_checksum(Fingerprint::from_block(number), &told)?.len();
+    told.truncate(whole);
+    Some(told)
+}
+
+fn decode(told: &[u8]) -> Option<Vec<LogOwner>> {
+    let told: Vec<Spelled> = postcard::from_bytes(told).ok()?;
+    let owned = told
+        .into_iter()
+        .map(|(dev, ino, len, mtime, ctime, owner)| {
+            let id = FileId {
+                dev,
+                ino,
+                len,
+                mtime_ns: mtime,
+                ctime_ns: ctime,
+            };
+            let owner = owner.map(|owner| SessionId::new(&owner)).transpose().ok()?;
+            Some((id, owner))
+        });
+    owned.collect()
+}
+
+fn encode(owned: Vec<LogOwner>) -> Vec<u8> {
+    let now = Timestamp::now().as_nanosecond() as i64;
+    let spelled: Vec<Spelled> = owned
+        .into_iter()
+        .filter(|(id, _)| is_stable(id, now))
+        .map(|(id, owner)| {
+            let owner = owner.map(|owner| owner.as_str().to_owned());
+            (id.dev, id.ino, id.len, id.mtime_ns, id.ctime_ns, owner)
+        })
+        .collect();
+    postcard::to_stdvec(&spelled).unwrap_or_default()
+}
+
+pub(super) fn save_blob(
+    database: &Connection,
+    table: &str,
+    root: &Root,
+    told: Vec<u8>,
+) -> rusqlite::Result<()> {
+    let number = new_number(database, root)?;
+    let told = add_checksum(Fingerprint::from_block(number), told);
+    let insert = format!("INSERT OR REPLACE INTO {table} (root, told) VALUES (?1, ?2)");
+    database.execute(&insert, params![number, told]).map(|_| ())
+}
+
+/// Clocks of file systems are coarse: what changed just now may change again at the same time.
+fn is_stable(id: &FileId, now: i64) -> bool {
+    const TICK: i64 = 100_000_000;
+    id.ctime_ns < now - TICK
+}

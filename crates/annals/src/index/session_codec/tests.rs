@@ -1,0 +1,187 @@
+use super::*;
+
+fn charge(number: u64) -> Charge {
+    let mut charge = Charge::new(0);
+    charge.response =
+        (!number.is_multiple_of(3)).then(|| ResponseKey::new(&number.to_string(), "r"));
+    charge.time = Timestamp::from_millisecond(number as i64 * 1_000_001 - 7).ok();
+    charge.source_mut().model = Some(format!("model-{}", number % 4).into());
+    charge.usage = Usage::from_counters([number, 127, 128, u64::MAX, 1 << 35, 0]);
+    charge.source_mut().terms.tier = *ServiceTier::ALL.get(number as usize % 5).unwrap();
+    charge.source_mut().terms.us_only = !number.is_multiple_of(2);
+    charge.recorded = number
+        .is_multiple_of(7)
+        .then(|| Box::new(Money::from_pico(i128::MAX / 3)));
+    charge.source_mut().agent = (!number.is_multiple_of(2)).then(|| "agent".into());
+    charge.source_mut().git_branch = (!number.is_multiple_of(5)).then(|| "main".into());
+    charge.copied = number.is_multiple_of(6);
+    charge
+}
+
+fn facts() -> SessionSummary {
+    let text = |text: &str| text.to_owned();
+    let day = |year, month, day| Date::new(year, month, day).unwrap();
+    SessionSummary {
+        project: Project {
+            path: text("/w"),
+            guessed: false,
+        },
+        other_directories: vec![text("/x"), text("/é")],
+        title: Some(Title {
+            text: text("A title"),
+            source: TitleSource::Ai,
+        }),
+        tag: Some(text("tag")),
+        attributes: [
+            (text("channel"), text("telegram")),
+            (text("thread"), text("t1")),
+        ]
+        .into(),
+        state: SessionState::Resumed,
+        started: Timestamp::new(-7, -5).ok(),
+        updated: Timestamp::new(1_800_000_000, 999_999_999).ok(),
+        entries: 300,
+        messages: 129,
+        conversations: 2,
+        agents: 1,
+        agent_names: [text("a1"), text("Explore")].into(),
+        flaw_kinds: [(FlawKind::TornTail, 1), (FlawKind::BadHeader, 70_000)].into(),
+        models: [text("model-1")].into(),
+        charges: (0..40).map(charge).collect(),
+        messages_by_day: [(day(2026, 12, 31), 4), (day(-9999, 1, 1), 1)].into(),
+        untitled_keys: vec![EntryKey::from_text("one"), EntryKey::from_text("other")],
+        summaries: vec![(EntryKey::from_text("leaf"), "what it was about".into())],
+        is_folder_directory: true,
+        folder_directories: vec![],
+    }
+}
+
+fn talks() -> Conversations {
+    let talk = |limb: usize| ConversationSummary {
+        leaf: match limb {
+            1 => "8c549c46-16ca-47dd-b731-f4c264becc53".to_owned(),
+            _ => format!("leaf-{limb}"),
+        },
+        title: facts().title.filter(|_| limb == 1),
+        untitled: limb > 0,
+        branch: (limb > 0).then(|| "another way".to_owned()),
+        messages: 200,
+        started: None,
+        updated: Timestamp::from_second(5).ok(),
+        resumes: limb == 1,
+        segment: limb,
+    };
+    let limb = |parent: Option<usize>| ConversationSegment {
+        parent,
+        keys: vec![EntryKey::from_text("k")],
+        charges: (3..6)
+            .chain([77])
+            .map(charge)
+            .map(|charge| PriceInputs::default().strip(charge))
+            .collect(),
+    };
+    Conversations {
+        list: vec![talk(1), talk(2)],
+        segments: vec![limb(None), limb(Some(0)), limb(Some(0))],
+    }
+}
+
+#[test]
+fn session_rows_round_trip() {
+    let mut names = Names::default();
+    let mut wanted = facts();
+    for (at_home, homes) in [
+        (true, vec![]),
+        (false, vec!["/v".into(), "/w".into()]),
+        (false, vec![]),
+    ] {
+        (wanted.is_folder_directory, wanted.folder_directories) = (at_home, homes);
+        let spelled = encode(&wanted).unwrap();
+        assert_eq!(decode(&spelled, &mut names), Some(wanted.clone()));
+    }
+    let spelled = encode_conversations(&talks(), &wanted).unwrap();
+    assert_eq!(
+        decode_conversations(&spelled, &wanted, &mut names),
+        Some(talks())
+    );
+    // A session of which nothing is told.
+    let plain = SessionSummary {
+        other_directories: vec![],
+        title: None,
+        tag: None,
+        started: None,
+        updated: None,
+        agent_names: Default::default(),
+        flaw_kinds: Default::default(),
+        models: Default::default(),
+        charges: vec![],
+        messages_by_day: Default::default(),
+        untitled_keys: vec![],
+        summaries: vec![],
+        ..facts()
+    };
+    let spelled = encode(&plain).unwrap();
+    assert_eq!(decode(&spelled, &mut names), Some(plain.clone()));
+    let spelled = encode_conversations(&talks(), &plain).unwrap();
+    assert_eq!(
+        decode_conversations(&spelled, &plain, &mut names),
+        Some(talks())
+    );
+}
+
+/// Whatever stands in the database, nothing panics and nothing is made of half a row.
+#[test]
+fn damaged_session_rows_never_panic() {
+    let mut names = Names::default();
+    let whole = encode(&facts()).unwrap();
+    for at in 0..whole.len() {
+        assert_eq!(decode(&whole[..at], &mut names), None, "cut at {at}");
+        let mut changed = whole.clone();
+        changed[at] ^= 0xff;
+        decode(&changed, &mut names);
+    }
+    let whole = encode_conversations(&talks(), &facts()).unwrap();
+    for at in 0..whole.len() {
+        assert_eq!(
+            decode_conversations(&whole[..at], &facts(), &mut names),
+            None,
+            "cut at {at}"
+        );
+        let mut changed = whole.clone();
+        changed[at] ^= 0xff;
+        decode_conversations(&changed, &facts(), &mut names);
+    }
+}
+
+#[test]
+fn row_summary_agrees_with_full_decode() {
+    let plain = SessionSummary {
+        project: Project {
+            path: "/w".to_owned(),
+            guessed: true,
+        },
+        other_directories: Vec::new(),
+        agent_names: Default::default(),
+        flaw_kinds: Default::default(),
+        summaries: Vec::new(),
+        updated: None,
+        ..facts()
+    };
+    for facts in [facts(), plain] {
+        let spelled = encode(&facts).unwrap();
+        let mut messages = Vec::new();
+        let seen = decode_summary(&spelled, |message| messages.push(message)).unwrap();
+        assert_eq!(seen.guessed, facts.project.guessed);
+        assert_eq!(seen.updated, facts.updated);
+        assert_eq!(seen.summaries, !facts.summaries.is_empty());
+        let named = facts.charges.iter().filter_map(|charge| charge.response);
+        let named: Vec<EntryKey> = named.map(|key| key.message).collect();
+        assert_eq!(messages, named);
+        for end in 0..spelled.len() {
+            assert!(
+                decode_summary(&spelled[..end], |_| {}).is_none(),
+                "cut at {end}"
+            );
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! What sessions and their conversations are, as the catalogue keeps it.
+//!
+//! Rows lie in blocks, so that a hundred thousand of them cost next to nothing to be looked through.
+//! A block holds the sessions of a root whose ids have the same hash, in the order of their names:
+//!
+//! ```text
+//! facts: { name, stamp (16 bytes), bytes of its logs, what its files tell }*, seal (8 bytes)
+//! talks: { what its conversations are }*, seal (8 bytes)
+//! ```
+//!
+//! Each of these is a length and so many bytes, but for the stamp and the numbers. What
+//! conversations are is asked for less often, and stands apart.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
+
+use crate::store::{Root, SessionFiles};
+
+use super::database::{new_number, number_of};
+use super::fingerprint::{Fingerprint, add_checksum, verify_checksum};
+use super::row_bytes::{RowReader, RowWriter};
+
+/// A block's number is that of its root, and that of its ids.
+pub(super) const TABLES: &str = "
+    CREATE TABLE session (
+        id INTEGER PRIMARY KEY,
+        facts BLOB NOT NULL,
+        talks BLOB NOT NULL
+    );
+";
+
+/// How many blocks a root has.
+const BLOCKS: usize = 256;
+
+/// The sessions of a root, by block and in the order of their names, with their places in a list.
+pub(super) struct SortedSessions<'a> {
+    pub(super) root: &'a Root,
+    blocks: Vec<Vec<(usize, &'a SessionFiles)>>,
+}
+
+impl<'a> SortedSessions<'a> {
+    /// Sorts those of some sessions that lie in a root.
+    pub(super) fn new(root: &'a Root, sessions: &'a [SessionFiles]) -> Self {
+        let mut blocks = vec![Vec::new(); BLOCKS];
+        // Sessions of one root stand together.
+        let mut last: Option<(&Arc<Root>, bool)> = None;
+        for (at, files) in sessions.iter().enumerate() {
+            let ours = match last {
+                Some((known, ours)) if Arc::ptr_eq(known, &files.root) => ours,
+                _ => is_same(&files.root, root),
+            };
+            last = Some((&files.root, ours));
+            if ours && let Some(block) = blocks.get_mut(block_of(files)) {
+                block.push((at, files));
+            }
+        }
+        for block in &mut blocks {
+            if !block.is_sorted_by(|(_, one), (_, other)| name(one) <= name(other)) {
+                block.sort_by(|(_, one), (_, other)| name(one).cmp(&name(other)));
+            }
+        }
+        SortedSessions { root, blocks }
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = &(usize, &'a SessionFiles)> {
+        self.blocks.iter().flatten()
+    }
+}
+
+/// Whether two are one root. A directory may be a root of several layouts.
+pub(super) fn is_same(one: &Root, other: &Root) -> bool {
+    one.path.as_os_str() == other.path.as_os_str() && one.layout.name() == other.layout.name()
+}
+
+/// By what sessions of a root are told apart: two folders may hold a session of one id.
+fn name(files: &SessionFiles) -> (&[u8], Option<&[u8]>) {
+    let folder = files.folder().map(str::as_bytes);
+    (files.id.as_str().as_bytes(), folder)
+}
+
+/// No id has a NUL in it.
+fn parts(name: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match memchr::memchr(0, name).and_then(|at| name.split_at_checked(at)) {
+        Some((id, folder)) => (id, folder.get(1..)),
+        None => (name, None),
+    }
+}
+
+fn block_of(files: &SessionFiles) -> usize {
+    let id = files.id.as_str().as_bytes();
+    // The end of an id differs where its beginning may be a time.
+    let end = match id.last_chunk::<8>() {
+        Some(end) => u64::from_le_bytes(*end),
+        None => id.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
+    };
+    (end.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % BLOCKS
+}
+
+/// What is kept of a session.
+pub(super) struct StoredRow<'a> {
+    name: &'a [u8],
+    stamp: [u8; 16],
+    /// The bytes of its logs.
+    bytes: u64,
+    pub(super) facts: &'a [u8],
+    /// Empty if it was not asked for.
+    pub(super) talks: &'a [u8],
+}
+
+/// A row to keep.
+pub(super) struct NewRow<'a> {
+    pub(super) files: &'a SessionFiles,
+    pub(super) stamp: Fingerprint,
+    pub(super) facts: &'a [u8],
+    pub(super) talks: &'a [u8],
+}
+
+/// What became of a row's session.
+pub(super) enum RowState<'a> {
+    /// It is as it was.
+    Same(StoredRow<'a>),
+    /// Something was done to its files.
+    Changed,
+}
+
+/// Tells of each session of which something is known whether it is as it was. Gives the blocks with
+/// sessions that are not there any more.
+pub(super) fn load(
+    database: &Connection,
+    sorted: &SortedSessions<'_>,
+    with_talks: bool,
+    mut met: impl FnMut(usize, &SessionFiles, RowState<'_>),
+) -> rusqlite::Result<Vec<usize>> {
+    let mut gone = Vec::new();
+    let Some(root) = number_of(database, sorted.root)? else {
+        return Ok(gone);
+    };
+    let talks = if with_talks { "talks" } else { "NULL" };
+    let mut query = database.prepare(&format!(
+        "SELECT id, facts, {talks} FROM session WHERE id BETWEEN ?1 AND ?2"
+    ))?;
+    let mut rows = query.query([number(root, 0), number(root, BLOCKS - 1)])?;
+    while let Some(row) = rows.next()? {
+        let id: i64 = row.get(0)?;
+        let block = (id - number(root, 0)) as usize;
+        let facts = row.get_ref(1)?.as_blob()?;
+        let talks = row.get_ref(2)?.as_blob_or_null()?;
+        // A block that is damaged is a miss; it is made anew with what is read in its place.
+        let Some(entries) = entries(id, facts, talks) else {
+            continue;
+        };
+        let here = sorted.blocks.get(block).map(Vec::as_slice);
+        let mut left = here.unwrap_or_default().iter().peekable();
+        let mut missing = false;
+        for entry in entries {
+            let known = parts(entry.name);
+            let mut order = Ordering::Less;
+            let here = loop {
+                let next = left.next_if(|(_, files)| {
+                    order = name(files).cmp(&known);
+                    order.is_le()
+                });
+                if next.is_none() || order.is_eq() {
+                    break next;
+                }
+            };
+            let Some((at, files)) = here else {
+                missing = true;
+                continue;
+            };
+            let same = entry.stamp == Fingerprint::from_session(files).to_bytes();
+            let what = match same {
+                true => RowState::Same(entry),
+                false => RowState::Changed,
+            };
+            met(*at, files, what);
+        }
+        if missing {
+            gone.push(block);
+        }
+    }
+    Ok(gone)
+}
+
+/// Keeps what was read of sessions of a root, and forgets those that are gone from the blocks that
+/// are written, and from others.
+pub(super) fn write(
+    database: &mut Connection,
+    sorted: &SortedSessions<'_>,
+    fresh: &[NewRow<'_>],
+    tidy: &[usize],
+    all_seen: bool,
+) -> rusqlite::Result<()> {
+    let mut blocks: Vec<(usize, &NewRow<'_>)> =
+        fresh.iter().map(|row| (block_of(row.files), row)).collect();
+    blocks.sort_by(|(one, a), (other, b)| {
+        one.cmp(other)
+            .then_with(|| name(a.files).cmp(&name(b.files)))
+    });
+    let mut touched: Vec<usize> = blocks.iter().map(|(block, _)| *block).collect();
+    touched.extend(tidy);
+    touched.sort_unstable();
+    touched.dedup();
+    if touched.is_empty() {
+        return Ok(());
+    }
+    let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    {
+        let root = new_number(&change, sorted.root)?;
+        let mut select = change.prepare("SELECT facts, talks FROM session WHERE id = ?1")?;
+        let mut insert = change.prepare("INSERT OR REPLACE INTO session VALUES (?1, ?2, ?3)")?;
+        for block in touched {
+            let id = number(root, block);
+            // Others may have written meanwhile.
+            let old: Option<(Vec<u8>, Vec<u8>)> = select
+                .query_row([id], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()?;
+            let old = old.unwrap_or_default();
+            let old = entries(id, &old.0, Some(&old.1)).unwrap_or_default();
+            let start = blocks.partition_point(|(other, _)| *other < block);
+            let end = blocks.partition_point(|(other, _)| *other <= block);
+            let new = blocks.get(start..end).unwrap_or_default();
+            let here = sorted
+                .blocks
+                .get(block)
+                .map(Vec::as_slice)
+                .unwrap_or_default();
+            let stays = |entry: &StoredRow<'_>| {
+                let known = parts(entry.name);
+                let there = || {
+                    here.binary_search_by(|(_, files)| name(files).cmp(&known))
+                        .is_ok()
+                };
+                !all_seen || there()
+            };
+            let (facts, talks) = merge(id, old.into_iter().filter(stays), new);
+            insert.execute(params![id, facts, talks])?;
+        }
+    }
+    change.commit()
+}
+
+/// Spells a block: what stays of the old rows, and the new ones. Both are in order.
+fn merge<'a>(
+    id: i64,
+    old: impl Iterator<Item = StoredRow<'a>>,
+    new: &[(usize, &NewRow<'_>)],
+) -> (Vec<u8>, Vec<u8>) {
+    let mut block = Block::default();
+    let mut new = new.iter().map(|(_, row)| row).peekable();
+    for entry in old {
+        let known = parts(entry.name);
+        while let Some(row) = new.next_if(|row| name(row.files) < known) {
+            block.add(row);
+        }
+        if new.peek().is_none_or(|row| name(row.files) != known) {
+            block.put(&entry);
+        }
+    }
+    new.for_each(|row| block.add(row));
+    let salt = Fingerprint::from_block(id);
+    (
+        add_checksum(salt, block.facts.0),
+        add_checksum(salt, block.talks.0),
+    )
+}
+
+/// A block that is being spelled.
+#[derive(Default)]
+struct Block {
+    facts: RowWriter,
+    talks: RowWriter,
+}
+
+impl Block {
+    fn add(&mut self, row: &NewRow<'_>) {
+        let (id, folder) = name(row.files);
+        let mut name = id.to_vec();
+        if let Some(folder) = folder {
+            name.push(0);
+            name.extend_from_slice(folder);
+        }
+        self.put(&StoredRow {
+            name: &name,
+            stamp: row.stamp.to_bytes(),
+            bytes: row.files.log_bytes(),
+            facts: row.facts,
+            talks: row.talks,
+        });
+    }
+
+    fn put(&mut self, entry: &StoredRow<'_>) {
+        self.facts.bytes(entry.name);
+        self.facts.raw(&entry.stamp);
+        self.facts.number(entry.bytes);
+        self.facts.bytes(entry.facts);
+        self.talks.bytes(entry.talks);
+    }
+}
+
+/// The rows of a block; `None` if it is damaged.
+fn entries<'a>(id: i64, facts: &'a [u8], talks: Option<&'a [u8]>) -> Option<Vec<StoredRow<'a>>> {
+    let salt = Fingerprint::from_block(id);
+    let mut facts = RowReader(verify_checksum(salt, facts)?);
+    let mut talks = match talks {
+        None => None,
+        Some(talks) => Some(RowReader(verify_checksum(salt, talks)?)),
+    };
+    let mut entries = Vec::new();
+    while !facts.0.is_empty() {
+        entries.push(StoredRow {
+            name: facts.bytes()?,
+            stamp: facts.array()?,
+            bytes: facts.number()?,
+            facts: facts.bytes()?,
+            talks: match &mut talks {
+                None => &[],
+                Some(talks) => talks.bytes()?,
+            },
+        });
+    }
+    Some(entries)
+}
+
+/// The number of a block.
+fn number(root: i64, block: usize) -> i64 {
+    root * BLOCKS as i64 + block as i64
+}

@@ -1,0 +1,114 @@
+//! Words are found, and where some are missing that is noticed.
+
+use super::super::merge;
+use super::*;
+
+/// A token that stands between others of its kind.
+fn token(number: u32) -> Token {
+    Token::from_bytes(format!("word{number:05}").as_bytes())
+}
+
+const COUNT: u32 = 4_000;
+
+/// Two segments; every token stands in its own document, and in the last.
+fn database() -> Connection {
+    let database = Connection::open_in_memory().unwrap();
+    database.execute_batch(TABLES).unwrap();
+    for _ in 0..2 {
+        let span = |line: u32| Span {
+            offset: u64::from(line) * 10,
+            len: 9,
+            line: u64::from(line) + 1,
+        };
+        let spans = (0..=COUNT).map(span).collect();
+        let stretches = [DocumentRange::new(Some(1), spans)];
+        let words = (0..COUNT).map(|number| Ok((token(number), vec![number, COUNT])));
+        add_segment(&database, &stretches, words).unwrap();
+    }
+    database
+}
+
+fn documents(database: &Connection, segment: Segment, lookup: Lookup) -> Vec<u32> {
+    let found = look_up(database, segment, lookup).unwrap();
+    found.iter().collect()
+}
+
+#[test]
+fn every_token_is_found_in_its_block() {
+    let database = database();
+    let blocks: u32 = database
+        .query_row("SELECT count(*) FROM word", [], |row| row.get(0))
+        .unwrap();
+    assert!(blocks > 10);
+    for segment in segments(&database).unwrap() {
+        for number in (0..COUNT).step_by(7) {
+            let is = documents(&database, segment, Lookup::Exact(token(number)));
+            assert_eq!(is, [number, COUNT]);
+        }
+        // A beginning may stand in several blocks.
+        let begins = Lookup::Prefix(Token::from_bytes(b"word01"));
+        let mut expected: Vec<u32> = (1_000..2_000).collect();
+        expected.push(COUNT);
+        assert_eq!(documents(&database, segment, begins), expected);
+        for other in ["a", "word", "word00000x", "wore", "z"] {
+            let is = Lookup::Exact(Token::from_bytes(other.as_bytes()));
+            assert!(documents(&database, segment, is).is_empty(), "{other}");
+        }
+        let mut wanted = Documents::none(segment.1);
+        [0, 127, 128, COUNT].iter().for_each(|one| wanted.add(*one));
+        let places = super::places(&database, segment.0, &wanted).unwrap();
+        let lines = places.iter().flat_map(|(_, spans)| spans);
+        let lines: Vec<u64> = lines.map(|span| span.line).collect();
+        assert_eq!(lines, [1, 128, 129, u64::from(COUNT) + 1]);
+    }
+}
+
+#[test]
+fn missing_block_is_reported_as_damage() {
+    let database = database();
+    let segment = segments(&database).unwrap()[0];
+    let mut query = database
+        .prepare("SELECT id FROM word WHERE segment = ?1")
+        .unwrap();
+    let ids = query.query_map([segment.0], |row| row.get(0)).unwrap();
+    let ids: Vec<i64> = ids.map(Result::unwrap).collect();
+    for id in ids {
+        database.execute_batch("SAVEPOINT whole").unwrap();
+        let delete = "DELETE FROM word WHERE id = ?1";
+        database.execute(delete, [id]).unwrap();
+        let looked = (0..COUNT).step_by(41);
+        let looked_up = looked.len();
+        let whole = looked.filter(|number| {
+            let found = look_up(&database, segment, Lookup::Exact(token(*number)));
+            found.is_ok_and(|found| {
+                // Whatever is found is all there is of it.
+                assert!(found.iter().eq([*number, COUNT]));
+                true
+            })
+        });
+        assert!(whole.count() < looked_up);
+        assert!(merge::merge(&database, &[segment]).is_err());
+        database
+            .execute_batch("ROLLBACK TO whole; RELEASE whole")
+            .unwrap();
+    }
+}
+
+#[test]
+fn merged_segment_has_tokens_of_all() {
+    let database = database();
+    let both = segments(&database).unwrap();
+    merge::merge(&database, &both).unwrap();
+    let [merged] = segments(&database).unwrap()[..] else {
+        panic!("there is one segment");
+    };
+    for number in (0..COUNT).step_by(97) {
+        let is = documents(&database, merged, Lookup::Exact(token(number)));
+        let second = COUNT + 1;
+        assert_eq!(is, [number, COUNT, second + number, second + COUNT]);
+    }
+    let left: u32 = database
+        .query_row("SELECT sum(documents) FROM stretch", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(left, 2 * (COUNT + 1));
+}

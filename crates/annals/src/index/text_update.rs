@@ -1,0 +1,385 @@
+//! How the catalogue learns the words of logs.
+
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rayon::prelude::*;
+use rusqlite::TransactionBehavior;
+
+use crate::error::{Error, Result};
+use crate::jsonl::{Cursor, LineEnding, RangeReader, Scanner};
+use crate::layout::{Decoded, Record};
+use crate::model::Span;
+use crate::search::tokenizer::{Token, Tokenizer};
+use crate::search::{extra_text, text_pieces};
+use crate::store::{Inventory, Root, RootFile};
+
+use super::Index;
+use super::coverage::{Coverage, RootTexts};
+use super::database::{new_number, number_of, within};
+use super::merge;
+use super::segment::TokenCollector;
+use super::text_store::{self, DocumentRange, TextMark};
+
+/// So many bytes of logs are read before their words are kept.
+const PORTION: u64 = 64 << 20;
+
+/// Less than this is read by one thread.
+const ALONE: u64 = 1 << 20;
+
+impl Index {
+    /// Learns the words of what was added to logs since the last time.
+    ///
+    /// They are kept some at a time, so one who is stopped goes on where they were. `progress` hears of bytes
+    /// done and bytes in all; nothing more is read once `stop` says so.
+    pub fn index_text(
+        &mut self,
+        inventory: &Inventory,
+        progress: &(dyn Fn(u64, u64) + Sync),
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Vec<Error> {
+        let mut troubles = Vec::new();
+        if let Err(error) = self.try_index_text(inventory, progress, stop, &mut troubles) {
+            self.recreate(&error);
+        }
+        troubles
+    }
+
+    fn try_index_text(
+        &mut self,
+        inventory: &Inventory,
+        progress: &(dyn Fn(u64, u64) + Sync),
+        stop: &(dyn Fn() -> bool + Sync),
+        troubles: &mut Vec<Error>,
+    ) -> rusqlite::Result<()> {
+        let roots = RootTexts::from_inventory(inventory);
+        let mut work = Vec::new();
+        let mut stale = Vec::new();
+        for texts in &roots {
+            let mut covered = Coverage::default();
+            if covered.add(&self.database, texts)? {
+                continue;
+            }
+            stale.push(texts);
+            work.extend(unread(&covered, texts));
+            if inventory.is_complete() {
+                self.forget_gone(texts)?;
+            }
+        }
+        let total: u64 = work.iter().map(Unread::bytes).sum();
+        let done = AtomicU64::new(0);
+        let mut work: std::collections::VecDeque<Unread<'_>> = work.into();
+        while !work.is_empty() {
+            if stop() {
+                return Ok(());
+            }
+            let mut portion = Vec::new();
+            let mut bytes = 0;
+            while bytes < PORTION
+                && let Some(next) = work.pop_front()
+            {
+                bytes += next.bytes();
+                portion.push(next);
+            }
+            let read = read_portion(
+                portion,
+                bytes,
+                &done,
+                &|so_far| progress(so_far, total),
+                stop,
+            );
+            for learnt in &read {
+                // What is longer than a portion goes on in the next one.
+                let more = learnt.files.iter().filter_map(|(file, _, outcome)| {
+                    let mark = outcome.as_ref().ok().filter(|read| read.more)?.mark;
+                    Some(Unread {
+                        from: mark.cursor.offset,
+                        lines: mark.lines,
+                        before: Some(mark.cursor),
+                        ..*file
+                    })
+                });
+                work.extend(more);
+            }
+            self.keep_words(read, troubles)?;
+        }
+        if stale.is_empty() || stop() || !troubles.is_empty() {
+            return Ok(());
+        }
+        self.keep_coverage(&stale)?;
+        let roots: Vec<Root> = stale.iter().map(|texts| texts.root.clone()).collect();
+        self.save_unchanged_roots(&roots, inventory);
+        Ok(())
+    }
+
+    /// Forgets the words of files that are gone.
+    fn forget_gone(&mut self, texts: &RootTexts<'_>) -> rusqlite::Result<()> {
+        let Some(root) = number_of(&self.database, texts.root)? else {
+            return Ok(());
+        };
+        let files = texts.files.iter();
+        let there: HashSet<&[u8]> = files.map(|file| within(texts.root, file)).collect();
+        let known = text_store::marks(&self.database, root)?.into_iter();
+        // An inventory may have been narrowed to some sessions.
+        let is_there = |path: &[u8]| {
+            let path = texts.root.path.join(OsStr::from_bytes(path));
+            path.symlink_metadata().is_ok()
+        };
+        let gone: Vec<i64> = known
+            .filter(|(path, _)| !there.contains(path.as_slice()) && !is_there(path))
+            .map(|(_, (text, _))| text)
+            .collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let behavior = TransactionBehavior::Immediate;
+        let change = self.database.transaction_with_behavior(behavior)?;
+        text_store::uncover(&change, root)?;
+        for text in gone {
+            text_store::delete(&change, text)?;
+        }
+        change.commit()
+    }
+
+    fn keep_words(
+        &mut self,
+        read: Vec<IndexedText<'_>>,
+        troubles: &mut Vec<Error>,
+    ) -> rusqlite::Result<()> {
+        let behavior = TransactionBehavior::Immediate;
+        let change = self.database.transaction_with_behavior(behavior)?;
+        for learnt in read {
+            let mut stretches = Vec::new();
+            for (file, spans, outcome) in learnt.files {
+                let read = match outcome {
+                    Ok(read) => read,
+                    Err(error) => {
+                        // Its documents have numbers all the same.
+                        stretches.push(DocumentRange::new(None, spans));
+                        // A file that vanished or was cut meanwhile is read the next time.
+                        if !is_passing(&error) {
+                            troubles.push(error);
+                        }
+                        continue;
+                    }
+                };
+                let root = new_number(&change, file.root)?;
+                let path = within(file.root, file.file);
+                let known = text_store::mark_of(&change, root, path)?;
+                // Another process may have learnt the same meanwhile.
+                if known.map(|mark| mark.cursor) != file.before {
+                    stretches.push(DocumentRange::new(None, spans));
+                    continue;
+                }
+                text_store::uncover(&change, root)?;
+                let text = text_store::set_mark(&change, root, path, &read.mark)?;
+                if file.from == 0 {
+                    text_store::delete_documents(&change, text)?;
+                }
+                stretches.push(DocumentRange::new(Some(text), spans));
+            }
+            let sorted = learnt.words.sorted().into_iter();
+            text_store::add_segment(&change, &stretches, sorted.map(Ok))?;
+        }
+        merge::tidy(&change)?;
+        change.commit()
+    }
+
+    fn keep_coverage(&mut self, stale: &[&RootTexts<'_>]) -> rusqlite::Result<()> {
+        let behavior = TransactionBehavior::Immediate;
+        let change = self.database.transaction_with_behavior(behavior)?;
+        for texts in stale {
+            let root = new_number(&change, texts.root)?;
+            let marks = text_store::marks(&change, root)?;
+            let mut pending = Vec::new();
+            let mut known = true;
+            for file in &texts.files {
+                match marks.get(within(texts.root, file)) {
+                    Some((text, mark)) if mark.id.untouched(&file.id) => {
+                        if mark.cursor.offset < file.id.len {
+                            pending.push(*text);
+                        }
+                    }
+                    _ => known = false,
+                }
+            }
+            if known {
+                text_store::set_coverage(&change, root, texts.fingerprint(), &pending)?;
+            }
+        }
+        change.commit()
+    }
+}
+
+/// Whether an error only says that a file was removed or cut while it was read.
+fn is_passing(error: &Error) -> bool {
+    use ErrorKind::{NotFound, UnexpectedEof};
+    matches!(error, Error::Io { source, .. } if matches!(source.kind(), NotFound | UnexpectedEof))
+}
+
+/// A file whose words are not all known.
+#[derive(Clone, Copy)]
+struct Unread<'a> {
+    root: &'a Root,
+    file: &'a RootFile,
+    /// It is known up to here.
+    from: u64,
+    /// So many lines that is.
+    lines: u64,
+    /// How far it was known before, whether that is of use or not.
+    before: Option<Cursor>,
+}
+
+impl Unread<'_> {
+    fn bytes(&self) -> u64 {
+        self.file.id.len.saturating_sub(self.from)
+    }
+}
+
+/// What must be read of the files of a root.
+fn unread<'a>(covered: &Coverage, texts: &RootTexts<'a>) -> Vec<Unread<'a>> {
+    let files = texts.files.iter();
+    let unread = files.map(|file| {
+        let (known, before) = covered.mark(file);
+        Unread {
+            root: texts.root,
+            file,
+            from: known.map_or(0, |mark| mark.cursor.offset),
+            lines: known.map_or(0, |mark| mark.lines),
+            before: before.map(|mark| mark.cursor),
+        }
+    });
+    unread.filter(|unread| unread.bytes() > 0).collect()
+}
+
+/// Words of several files.
+struct IndexedText<'a> {
+    words: TokenCollector,
+    /// What was read of each file, and where its documents lie, even if reading failed after them.
+    files: Vec<(Unread<'a>, Vec<Span>, Result<ReadWords>)>,
+}
+
+/// What was read of one file.
+struct ReadWords {
+    mark: TextMark,
+    /// There is more than fits into a portion.
+    more: bool,
+}
+
+fn read_portion<'a>(
+    mut portion: Vec<Unread<'a>>,
+    bytes: u64,
+    done: &AtomicU64,
+    progress: &(dyn Fn(u64) + Sync),
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Vec<IndexedText<'a>> {
+    let threads = match bytes < ALONE {
+        true => 1,
+        false => rayon::current_num_threads().max(1),
+    };
+    // Shares of about the same size: the largest to whoever has least.
+    portion.sort_by_key(|unread| Reverse(unread.bytes()));
+    let mut shares: Vec<(u64, Vec<Unread<'a>>)> = Vec::new();
+    shares.resize_with(threads.min(portion.len()).max(1), Default::default);
+    for unread in portion {
+        if let Some((sum, share)) = shares.iter_mut().min_by_key(|(sum, _)| *sum) {
+            *sum += unread.bytes();
+            share.push(unread);
+        }
+    }
+    let read = |(_, share): (u64, Vec<Unread<'a>>)| {
+        let mut words = TokenCollector::default();
+        let mut files = Vec::with_capacity(share.len());
+        for unread in share {
+            if stop() {
+                break;
+            }
+            let mut spans = Vec::new();
+            let outcome = read_words(&unread, &mut words, &mut spans);
+            let read = match &outcome {
+                Ok(read) => read.mark.cursor.offset.saturating_sub(unread.from),
+                Err(_) => unread.bytes(),
+            };
+            progress(done.fetch_add(read, Ordering::Relaxed) + read);
+            files.push((unread, spans, outcome));
+        }
+        IndexedText { words, files }
+    };
+    match threads {
+        1 => shares.into_iter().map(read).collect(),
+        _ => shares.into_par_iter().with_max_len(1).map(read).collect(),
+    }
+}
+
+/// Reads the words of what is not known of a file, as far as it has whole lines.
+fn read_words(
+    unread: &Unread<'_>,
+    words: &mut TokenCollector,
+    spans: &mut Vec<Span>,
+) -> Result<ReadWords> {
+    let file = unread.file;
+    let failed = |error| Error::io("read", &file.path, error);
+    let handle = file.open()?;
+    // No further than it went when it was found: that is the state of which is taken note.
+    let within = RangeReader::between(&handle, unread.from, unread.from + unread.bytes());
+    let mut lines = Scanner::from_offset(within, unread.from, unread.lines + 1);
+    let mut decoder = unread.root.decoder(file);
+    let mut sink = Decoded::default();
+    let mut cutter = Tokenizer::default();
+    let (mut end, mut count) = (unread.from, unread.lines);
+    let mut more = false;
+    while let Some(line) = lines.next().map_err(failed)? {
+        if line.ending == LineEnding::None {
+            break;
+        }
+        let span = Span {
+            offset: line.offset,
+            len: line.len,
+            line: line.number,
+        };
+        (end, count) = (span.end(), span.line);
+        let record = Record {
+            span,
+            bytes: line.bytes,
+            terminated: true,
+            oversize: line.oversize,
+        };
+        decoder.decode(&record, &mut sink);
+        sink.flaws.clear();
+        let aside = match sink.items.len() {
+            1 => extra_text(decoder.as_mut(), &record),
+            _ => Vec::new(),
+        };
+        let mut any = false;
+        for entry in sink.items.drain(..) {
+            text_pieces(&entry, &aside, &mut |piece| {
+                cutter.tokenize(&piece.text, &mut |token: Token| {
+                    any = true;
+                    words.add(token);
+                });
+            });
+        }
+        if any {
+            words.end_document();
+            spans.push(span);
+        }
+        if end - unread.from >= PORTION {
+            more = true;
+            break;
+        }
+    }
+    let cursor = Cursor::with_id(&file.id, &handle, end).map_err(failed)?;
+    Ok(ReadWords {
+        mark: TextMark {
+            id: file.id,
+            companion: file.companion_id(),
+            cursor,
+            lines: count,
+        },
+        more,
+    })
+}

@@ -1,0 +1,111 @@
+//! Indexes that are made anew from their logs: what they were is kept like the original of a log.
+
+use std::os::unix::fs::MetadataExt as _;
+
+use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
+
+use super::apply::{hex, mtime_ns, repair_id};
+use super::quarantine::{
+    self, FileState, MANIFEST, ORIGINAL, QuarantinedFile, QuarantinedStep, REMOVED, VERSION,
+};
+use crate::error::{Error, Result};
+use crate::jsonl;
+use crate::store::{StaleSessionList, Store};
+
+/// What is done to an index, in a manifest.
+pub(super) const REBUILD: &str = "rebuild";
+
+impl QuarantinedFile {
+    /// It is of an index, not of a log.
+    pub fn is_index(&self) -> bool {
+        self.steps.iter().any(|step| step.action == REBUILD)
+    }
+}
+
+impl Store {
+    /// Makes an index say what its logs say. What it was is in the quarantine before anything changes;
+    /// `None` where there was none, or nothing has to be done any more.
+    ///
+    /// Fails with [`Error::Held`], unless `live`, if another program has it open for writing.
+    pub fn repair_session_list(
+        &self,
+        stale: &StaleSessionList,
+        live: bool,
+        now: Timestamp,
+    ) -> Result<Option<QuarantinedFile>> {
+        stale.root.ensure_inside(&stale.path)?;
+        loop {
+            let Some(rebuilt) = stale.rebuild()? else {
+                return Ok(None);
+            };
+            let Some(old) = &rebuilt.old else {
+                match stale.apply(&rebuilt, live)? {
+                    true => return Ok(None),
+                    false => continue,
+                }
+            };
+            let kept = describe(stale, old, &rebuilt.new, now)?;
+            let folder = self.quarantine()?.join(&kept.id);
+            jsonl::ensure_dir(&folder)?;
+            quarantine::write_document(&folder.join(ORIGINAL), old)?;
+            quarantine::write_document(&folder.join(REMOVED), b"")?;
+            let manifest = serde_json::to_vec_pretty(&kept);
+            let manifest = manifest.map_err(|error| Error::refused(error.to_string()))?;
+            quarantine::write_document(&folder.join(MANIFEST), &manifest)?;
+            match stale.apply(&rebuilt, live) {
+                Ok(true) => return Ok(Some(kept)),
+                // Someone else wrote to it meanwhile: what is kept is not what was there.
+                Ok(false) => self.remove_repair_folder(&kept.id)?,
+                Err(error) => {
+                    // What never happened is not to be undone; if that fails too, the next sweep takes it.
+                    let _ = self.remove_repair_folder(&kept.id);
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+fn describe(
+    stale: &StaleSessionList,
+    old: &[u8],
+    new: &[u8],
+    now: Timestamp,
+) -> Result<QuarantinedFile> {
+    let (path, root) = (&stale.path, &stale.root);
+    let metadata = path.symlink_metadata();
+    let metadata = metadata.map_err(|error| Error::io("stat", path, error))?;
+    let within = path.strip_prefix(&root.path).map_err(|_| {
+        let root = root.path.display();
+        Error::refused(format!("{} is outside of {root}", path.display()))
+    })?;
+    let state = |bytes: &[u8]| FileState {
+        bytes: bytes.len() as u64,
+        sha256: hex(&Sha256::digest(bytes)),
+        mode: metadata.mode() & 0o7777,
+        mtime_ns: mtime_ns(&metadata),
+    };
+    let original = state(old);
+    Ok(QuarantinedFile {
+        version: VERSION,
+        id: repair_id(None, path, &original),
+        layout: root.layout.name().to_owned(),
+        root: root.path.clone(),
+        lone: false,
+        path: within.to_owned(),
+        session: None,
+        repaired: now,
+        original,
+        result: FileState {
+            mtime_ns: i64::try_from(now.as_nanosecond()).unwrap_or_default(),
+            ..state(new)
+        },
+        steps: vec![QuarantinedStep {
+            line: 1,
+            offset: 0,
+            action: REBUILD.to_owned(),
+            detail: format!("{}; made anew from the logs", stale.detail),
+        }],
+    })
+}

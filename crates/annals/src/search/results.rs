@@ -1,0 +1,359 @@
+//! What was found, in the order in which people want it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::Read as _;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+
+use super::query::{Order, TextPart};
+use super::scan::{MatchedEntry, SearchRun, SearchSource};
+use super::searchable_text::{self, text_pieces};
+use super::snippet::Snippet;
+use crate::error::{Error, Result};
+use crate::jsonl::{OpenLog, RangeReader, Scanner, TailReader, read_span};
+use crate::layout::{Decoded, Record};
+use crate::model::{AgentId, Body, Entry, EntryId, Role, SessionId, Span};
+use crate::store::{record_from_tail_line, strip_line_ending, unnumbered_record};
+
+/// A record that is wanted.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Hit {
+    /// The name of the layout it lies in.
+    pub layout: &'static str,
+    /// The session it belongs to.
+    pub session: SessionId,
+    /// The sub-agent whose it is.
+    pub agent: Option<AgentId>,
+    /// Its entry's id.
+    pub entry: Option<EntryId>,
+    /// The file it lies in.
+    pub file: PathBuf,
+    /// Where in the file it begins.
+    pub offset: u64,
+    /// Its line, from 1.
+    pub line: u64,
+    /// Who said it; `None` for what is no message.
+    pub role: Option<Role>,
+    /// The model that said it.
+    pub model: Option<String>,
+    /// When.
+    pub time: Option<Timestamp>,
+    /// Where its writer was at work.
+    pub cwd: Option<String>,
+    /// The part of it that the snippet is from.
+    pub part: Option<TextPart>,
+    /// The tool that is called there.
+    pub tool: Option<String>,
+    /// The text around what was found, on one line.
+    pub snippet: String,
+    /// Where in the snippet that stands.
+    pub highlights: Vec<Range<usize>>,
+    /// How much it says of what is looked for.
+    pub score: f64,
+    /// Messages before it, the oldest first, as far as they are asked for.
+    pub before: Vec<Entry>,
+    /// The messages after it.
+    pub after: Vec<Entry>,
+}
+
+/// What a search found.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct SearchResults {
+    /// The hits, in the order asked for.
+    pub hits: Vec<Hit>,
+    /// How many records match.
+    pub total: u64,
+    /// How many sessions they are of.
+    pub sessions: u64,
+    /// More match than were kept.
+    pub truncated: bool,
+    /// What could not be searched.
+    pub errors: Vec<Error>,
+}
+
+/// Ranks what was found, and reads those again that come first.
+pub(super) fn rank_and_load(
+    hunt: &SearchRun<'_>,
+    findings: Vec<MatchedEntry>,
+    troubles: Vec<Error>,
+) -> SearchResults {
+    let sessions: HashSet<_> = findings
+        .iter()
+        .filter_map(|finding| hunt.sources.get(finding.source))
+        .map(|source| (&source.files.root.path, source.files.main_path()))
+        .collect();
+    let mut found = SearchResults {
+        total: findings.len() as u64,
+        sessions: sessions.len() as u64,
+        truncated: findings.len() > hunt.query.limit,
+        errors: troubles,
+        hits: Vec::new(),
+    };
+    let mut uncounted: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    let mut opened = OpenLogs::default();
+    for (score, finding) in ranked(hunt, findings) {
+        let source = finding.source;
+        match hit(hunt, &mut opened, finding, score) {
+            Ok(Some(hit)) => {
+                if hit.line == 0 {
+                    let hits = uncounted.entry(source).or_default();
+                    hits.push(found.hits.len());
+                }
+                found.hits.push(hit);
+            }
+            Ok(None) => {}
+            Err(error) => found.errors.push(error),
+        }
+    }
+    for (source, hits) in uncounted {
+        let source = hunt.sources.get(source);
+        let counted = source.map(|source| count_lines(source, hits, &mut found.hits));
+        found.errors.extend(counted.and_then(Result::err));
+    }
+    found
+}
+
+/// The findings that are kept, in order, with what they are worth.
+fn ranked(hunt: &SearchRun<'_>, findings: Vec<MatchedEntry>) -> Vec<(f64, MatchedEntry)> {
+    let terms = findings.first().map_or(0, |finding| finding.counts.len());
+    let mut having = vec![0u64; terms];
+    for finding in &findings {
+        let counts = having.iter_mut().zip(&finding.counts);
+        counts.for_each(|(sum, count)| *sum += u64::from(*count > 0.0));
+    }
+    // A term that few hits have tells more about them.
+    let all = findings.len() as f64;
+    let rarity: Vec<f64> = having
+        .iter()
+        .map(|having| (1.0 + all / (*having as f64).max(1.0)).ln())
+        .collect();
+    let score = |finding: &MatchedEntry| -> f64 {
+        let counts = finding.counts.iter().zip(&rarity);
+        // The sum of nothing would be a negative zero.
+        counts
+            .map(|(count, rarity)| rarity * f64::from(*count) / (f64::from(*count) + 2.0))
+            .fold(0.0, |sum, one| sum + one)
+    };
+    let mut scored: Vec<(f64, MatchedEntry)> = findings
+        .into_iter()
+        .map(|finding| (score(&finding), finding))
+        .collect();
+    let newest = |a: &MatchedEntry, b: &MatchedEntry| b.time.cmp(&a.time);
+    // What has no time comes last, whichever way round.
+    let oldest = |a: &MatchedEntry, b: &MatchedEntry| {
+        let key = |finding: &MatchedEntry| (finding.time.is_none(), finding.time);
+        key(a).cmp(&key(b))
+    };
+    let place = |finding: &MatchedEntry| (finding.source, finding.record.offset, finding.entry);
+    let order = |(x, a): &(f64, MatchedEntry), (y, b): &(f64, MatchedEntry)| {
+        let first = match hunt.query.order {
+            Order::Relevance => y.total_cmp(x).then_with(|| newest(a, b)),
+            Order::Newest => newest(a, b),
+            Order::Oldest => oldest(a, b),
+        };
+        first.then_with(|| place(a).cmp(&place(b)))
+    };
+    let limit = hunt.query.limit;
+    if scored.len() > limit && limit > 0 {
+        scored.select_nth_unstable_by(limit - 1, order);
+    }
+    scored.truncate(limit);
+    scored.sort_unstable_by(order);
+    scored
+}
+
+/// Files that hits were read from, by the numbers of their sources: a few of them, as many hits are of
+/// one.
+#[derive(Default)]
+struct OpenLogs(HashMap<usize, OpenLog>);
+
+impl OpenLogs {
+    const MOST: usize = 64;
+
+    fn open(&mut self, number: usize, source: &SearchSource<'_>) -> Result<OpenLog> {
+        if let Some(handle) = self.0.get(&number) {
+            return Ok(handle.clone());
+        }
+        if self.0.len() >= OpenLogs::MOST {
+            self.0.clear();
+        }
+        let handle = source.open()?;
+        self.0.insert(number, handle.clone());
+        Ok(handle)
+    }
+}
+
+fn hit(
+    hunt: &SearchRun<'_>,
+    opened: &mut OpenLogs,
+    mut finding: MatchedEntry,
+    score: f64,
+) -> Result<Option<Hit>> {
+    if let Some(hit) = finding.hit.take() {
+        return Ok(Some(Hit { score, ..*hit }));
+    }
+    let Some(source) = hunt.sources.get(finding.source) else {
+        return Ok(None);
+    };
+    let handle = opened.open(finding.source, source)?;
+    let span = finding.record;
+    let bytes = read_span(&handle, span.offset, span.len)
+        .map_err(|error| Error::io("read", &source.file.path, error))?;
+    let bytes = strip_line_ending(bytes, span);
+    let record = Record {
+        span,
+        bytes: &bytes,
+        terminated: true,
+        oversize: false,
+    };
+    let mut decoder = source.root().decoder(source.file);
+    let mut sink = Decoded::default();
+    decoder.decode(&record, &mut sink);
+    let beside = match sink.items.len() {
+        1 => searchable_text::extra_text(decoder.as_mut(), &record),
+        _ => Vec::new(),
+    };
+    let Some(entry) = sink.items.into_iter().nth(finding.entry) else {
+        return Err(Error::Changed {
+            path: source.file.path.clone(),
+        });
+    };
+    let mut texts = Vec::new();
+    text_pieces(&entry, &beside, &mut |piece| texts.push(piece));
+    let snippet = hunt.matcher.snippet(&texts);
+    let (before, after) = match hunt.query.context {
+        0 => (Vec::new(), Vec::new()),
+        around => (
+            messages_before(source, &entry, span, around)?,
+            messages_after(source, &entry, span, around)?,
+        ),
+    };
+    Ok(Some(Hit {
+        score,
+        before,
+        after,
+        ..new_hit(source, &entry, span, snippet)
+    }))
+}
+
+/// What is shown of an entry by itself.
+pub(super) fn new_hit(
+    source: &SearchSource<'_>,
+    entry: &Entry,
+    record: Span,
+    snippet: Snippet,
+) -> Hit {
+    let message = match &entry.body {
+        Body::Message(message) => Some(message),
+        _ => None,
+    };
+    let agent = entry.agent.as_ref();
+    let agent = agent.or(source.file.artifact.agent.as_ref());
+    Hit {
+        layout: source.root().layout.name(),
+        session: source.files.id.clone(),
+        agent: agent.cloned(),
+        file: source.file.path.clone(),
+        offset: entry.span.offset,
+        line: record.line,
+        role: message.map(|message| message.role),
+        model: message.and_then(|message| message.model.clone()),
+        time: entry.time,
+        cwd: entry.context.cwd.clone(),
+        part: snippet.part,
+        tool: snippet.tool,
+        snippet: snippet.text,
+        highlights: snippet.at,
+        score: 0.0,
+        before: Vec::new(),
+        after: Vec::new(),
+        entry: entry.id.clone(),
+    }
+}
+
+fn decode(source: &SearchSource<'_>, record: &Record<'_>) -> Vec<Entry> {
+    let mut sink = Decoded::default();
+    let mut decoder = source.root().decoder(source.file);
+    decoder.decode(record, &mut sink);
+    sink.items
+}
+
+/// Counts the lines before some hits in one file.
+fn count_lines(source: &SearchSource<'_>, mut wanted: Vec<usize>, hits: &mut [Hit]) -> Result<()> {
+    let failed = |error| Error::io("read", &source.file.path, error);
+    wanted.sort_by_key(|at| hits.get(*at).map(|hit| hit.offset));
+    let mut reader = RangeReader::from_offset(source.open()?, 0);
+    let mut buffer = vec![0; 256 << 10];
+    let (mut at, mut line) = (0, 1);
+    for number in wanted {
+        let Some(hit) = hits.get_mut(number) else {
+            continue;
+        };
+        while at < hit.offset {
+            let step = usize::try_from(hit.offset - at).unwrap_or(usize::MAX);
+            let step = step.min(buffer.len());
+            let room = buffer.get_mut(..step).unwrap_or_default();
+            reader.read_exact(room).map_err(failed)?;
+            line += memchr::memchr_iter(b'\n', room).count() as u64;
+            at += step as u64;
+        }
+        hit.line = line;
+    }
+    Ok(())
+}
+
+/// Whether an entry is a message of the same strand as another.
+fn same_branch(entry: &Entry, with: &Entry) -> bool {
+    matches!(entry.body, Body::Message(_))
+        && (entry.sidechain, &entry.agent, &entry.session)
+            == (with.sidechain, &with.agent, &with.session)
+}
+
+fn messages_before(
+    source: &SearchSource<'_>,
+    entry: &Entry,
+    span: Span,
+    wanted: usize,
+) -> Result<Vec<Entry>> {
+    let failed = |error| Error::io("read", &source.file.path, error);
+    let reader = RangeReader::from_offset(source.open()?, 0);
+    let mut lines = TailReader::ending_at(reader, span.offset);
+    let mut found = Vec::new();
+    while let Some(line) = lines.prev().map_err(failed)? {
+        let record = record_from_tail_line(&line);
+        let entries = decode(source, &record).into_iter().rev();
+        found.extend(entries.filter(|other| same_branch(other, entry)));
+        if found.len() >= wanted {
+            break;
+        }
+    }
+    found.truncate(wanted);
+    found.reverse();
+    Ok(found)
+}
+
+fn messages_after(
+    source: &SearchSource<'_>,
+    entry: &Entry,
+    span: Span,
+    wanted: usize,
+) -> Result<Vec<Entry>> {
+    let failed = |error| Error::io("read", &source.file.path, error);
+    let reader = RangeReader::from_offset(source.open()?, span.end());
+    let mut lines = Scanner::from_offset(reader, span.end(), 1);
+    let mut found = Vec::new();
+    while let Some(line) = lines.next().map_err(failed)? {
+        let record = unnumbered_record(&line);
+        let entries = decode(source, &record).into_iter();
+        found.extend(entries.filter(|other| same_branch(other, entry)));
+        if found.len() >= wanted {
+            break;
+        }
+    }
+    found.truncate(wanted);
+    Ok(found)
+}

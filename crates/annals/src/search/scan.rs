@@ -1,0 +1,515 @@
+//! Going through logs for what a query wants.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use jiff::Timestamp;
+use memchr::memmem;
+use rayon::prelude::*;
+
+use super::matcher::{Counts, Matcher, QueryContext};
+use super::prefilter::Prefilter;
+use super::query::{Filter, Query};
+use super::results::{self, Hit, SearchResults};
+use super::searchable_text::{self, TextPiece, text_pieces};
+use super::session_filter::SessionFilter;
+use crate::error::{Error, Result};
+use crate::jsonl::{LineEnding, OpenLog, RangeReader, ReadAt as _, read_span};
+use crate::layout::{Decoded, Decoder, Record, UNNAMED_CALL_PREFIX};
+use crate::model::{AgentId, Block, Body, Entry, EntryKey, Span};
+use crate::store::{
+    Inventory, Root, RootFile, SessionFiles, each_record, strip_line_ending, with_scanner,
+};
+
+/// Less than this is gone through by one thread: starting others costs about as much.
+const SINGLE_THREAD_MAX: u64 = 4 << 20;
+
+/// Fewer bytes behind what is known are decoded sooner than an expression is made that passes over some.
+const FEW: u64 = 16 << 10;
+
+/// So many entries that are wanted are made ready to be shown when they are found, so that they need not be
+/// read again.
+const MAX_PREPARED: usize = 512;
+
+/// A query on its way through the logs of an inventory.
+#[derive(Debug)]
+pub(crate) struct SearchRun<'a> {
+    pub(super) query: &'a Query,
+    pub(crate) matcher: Matcher,
+    /// Made when bytes are first gone through.
+    prefilter: OnceLock<Option<Prefilter>>,
+    facts: SessionFilter<'a>,
+    /// How many entries were made ready to be shown.
+    ready: AtomicUsize,
+    pub(crate) sources: Vec<SearchSource<'a>>,
+}
+
+/// One file with records of a session.
+#[derive(Debug)]
+pub(crate) struct SearchSource<'a> {
+    /// The session's number in the inventory.
+    session: usize,
+    pub(crate) files: &'a SessionFiles,
+    /// The file: one volume of a log.
+    pub(crate) file: &'a RootFile,
+}
+
+/// What must be looked at in a file.
+#[derive(Debug)]
+pub(crate) struct ScanPlan {
+    /// These records.
+    pub(crate) spans: Vec<Span>,
+    /// And all from here on.
+    pub(crate) from: u64,
+}
+
+impl ScanPlan {
+    /// The whole file.
+    pub(crate) const ALL: ScanPlan = ScanPlan {
+        spans: Vec::new(),
+        from: 0,
+    };
+}
+
+/// An entry that is wanted.
+#[derive(Debug)]
+pub(super) struct MatchedEntry {
+    /// The number of its source.
+    pub(super) source: usize,
+    /// Its record.
+    pub(super) record: Span,
+    /// Which of the record's entries it is.
+    pub(super) entry: usize,
+    pub(super) time: Option<Timestamp>,
+    pub(super) counts: Counts,
+    /// What is shown of it, if that is known already.
+    pub(super) hit: Option<Box<Hit>>,
+}
+
+impl<'a> SearchRun<'a> {
+    pub(crate) fn new(inventory: &'a Inventory, query: &'a Query) -> Result<Self> {
+        let matcher = Matcher::new(&query.expr)?;
+        Ok(SearchRun::with_matcher(inventory, query, matcher))
+    }
+
+    /// The same with what looks for what the query wants.
+    pub(crate) fn with_matcher(
+        inventory: &'a Inventory,
+        query: &'a Query,
+        matcher: Matcher,
+    ) -> Self {
+        let mut sources = Vec::new();
+        for (session, files) in inventory.sessions.iter().enumerate() {
+            let logs = files.logs().flat_map(RootFile::volumes);
+            let logs = logs.chain(files.notes());
+            // Whatever its records say, a session that is not asked for holds nothing.
+            let known = |filter: &Filter| match filter {
+                Filter::Session(wanted) => Some(in_session(files, wanted)),
+                Filter::Layout(wanted) => Some(files.root.layout.name() == wanted),
+                _ => None,
+            };
+            if matcher.evaluate_for_log(&known) != Some(false) {
+                sources.extend(logs.map(|file| SearchSource {
+                    session,
+                    files,
+                    file,
+                }));
+            }
+        }
+        SearchRun {
+            query,
+            matcher,
+            prefilter: OnceLock::new(),
+            facts: SessionFilter::new(inventory, &query.expr),
+            ready: AtomicUsize::new(0),
+            sources,
+        }
+    }
+
+    /// Looks at what the plans say, one for each source.
+    pub(crate) fn run(&self, plans: Vec<ScanPlan>) -> SearchResults {
+        let mut work: Vec<(usize, ScanPlan, u64)> = Vec::with_capacity(plans.len());
+        for (number, (plan, source)) in plans.into_iter().zip(&self.sources).enumerate() {
+            let known: u64 = plan.spans.iter().map(|span| span.len).sum();
+            let bytes = known + source.file.id.len.saturating_sub(plan.from);
+            if bytes > 0 {
+                work.push((number, plan, bytes));
+            }
+        }
+        // Largest first, so that no thread is left alone with a giant at the end.
+        work.sort_by_key(|(_, _, bytes)| Reverse(*bytes));
+        let total: u64 = work.iter().map(|(_, _, bytes)| bytes).sum();
+        let look =
+            |(number, plan, _): (usize, ScanPlan, u64)| (number, self.scan_source(number, &plan));
+        let mut looked: Vec<(usize, Result<Vec<MatchedEntry>>)> = match total < SINGLE_THREAD_MAX {
+            // Threads cost more than a little reading.
+            true => work.into_iter().map(look).collect(),
+            false => work.into_par_iter().with_max_len(1).map(look).collect(),
+        };
+        looked.sort_by_key(|(number, _)| *number);
+        let mut findings = Vec::new();
+        let mut troubles = Vec::new();
+        for (_, outcome) in looked {
+            match outcome {
+                Ok(found) => findings.extend(found),
+                // A file that vanished meanwhile is as if it had never been there.
+                Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+                Err(error) => troubles.push(error),
+            }
+        }
+        results::rank_and_load(self, findings, troubles)
+    }
+
+    fn scan_source(&self, number: usize, plan: &ScanPlan) -> Result<Vec<MatchedEntry>> {
+        let Some(source) = self.sources.get(number) else {
+            return Ok(Vec::new());
+        };
+        match self.scan_file(number, source, plan) {
+            // It was cut meanwhile, so what was known of it is of no use.
+            Err(Error::Io { source: error, .. }) if error.kind() == ErrorKind::UnexpectedEof => {
+                self.scan_file(number, source, &ScanPlan::ALL)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn scan_file(
+        &self,
+        number: usize,
+        source: &SearchSource<'_>,
+        plan: &ScanPlan,
+    ) -> Result<Vec<MatchedEntry>> {
+        let failed = |error| Error::io("read", &source.file.path, error);
+        let handle = source.open()?;
+        let id = handle.id().map_err(failed)?;
+        // Another file under its name has nothing to do with the plan.
+        let planned = id.same_file(&source.file.id) && id.len >= source.file.id.len;
+        let plan = if planned { plan } else { &ScanPlan::ALL };
+        let calls = ToolCalls::default();
+        let mut gaze = FileScan {
+            hunt: self,
+            source,
+            number,
+            handle: &handle,
+            decoder: source.root().decoder(source.file),
+            sink: Decoded::default(),
+            calls: &calls,
+            found: Vec::new(),
+        };
+        for span in &plan.spans {
+            let bytes = strip_line_ending(
+                read_span(&handle, span.offset, span.len).map_err(failed)?,
+                *span,
+            );
+            gaze.scan_record(&Record {
+                span: *span,
+                bytes: &bytes,
+                terminated: true,
+                oversize: false,
+            });
+        }
+        if source.file.slice.is_some() {
+            each_record(source.root(), source.file, |record| {
+                let fresh = record.span.offset >= plan.from;
+                if fresh && (gaze.decoder.has_companion_data() || self.may_be_in(record.bytes)) {
+                    // Lines are counted when they are shown.
+                    let span = Span {
+                        line: 0,
+                        ..record.span
+                    };
+                    gaze.scan_record(&Record { span, ..*record });
+                }
+                Ok(true)
+            })?;
+        } else if id.len > plan.from {
+            let few = plan.from > 0 && id.len - plan.from < FEW;
+            let prefilter = (!few).then(|| self.prefilter()).flatten();
+            let reader = RangeReader::from_offset(handle.clone(), plan.from);
+            with_scanner(reader, |lines| -> Result<()> {
+                loop {
+                    let line = match prefilter {
+                        Some(filter) => {
+                            lines.next_where(|bytes| filter.find(bytes), filter.longest)
+                        }
+                        None => lines.next(),
+                    };
+                    let Some(line) = line.map_err(failed)? else {
+                        return Ok(());
+                    };
+                    gaze.scan_record(&Record {
+                        span: Span {
+                            offset: line.offset,
+                            len: line.len,
+                            line: 0,
+                        },
+                        bytes: line.bytes,
+                        terminated: line.ending != LineEnding::None,
+                        oversize: line.oversize,
+                    });
+                }
+            })?;
+        }
+        Ok(gaze.found)
+    }
+
+    fn may_be_in(&self, bytes: &[u8]) -> bool {
+        let filter = self.prefilter();
+        filter.is_none_or(|filter| filter.find(bytes).is_some())
+    }
+
+    fn prefilter(&self) -> Option<&Prefilter> {
+        let make = || {
+            let terms = self.matcher.required_terms()?;
+            Prefilter::new(&terms)
+        };
+        self.prefilter.get_or_init(make).as_ref()
+    }
+
+    /// Whether one more entry is made ready to be shown.
+    fn prepares_hit(&self) -> bool {
+        let query = self.query;
+        let wanted = query.limit > 0 && query.context == 0;
+        wanted && self.ready.fetch_add(1, Ordering::Relaxed) < MAX_PREPARED
+    }
+}
+
+impl SearchSource<'_> {
+    /// Whether a record is the session's, where several share the file.
+    pub(crate) fn owns(&self, offset: u64) -> bool {
+        let share = self.file.slice.as_ref();
+        share.is_none_or(|share| {
+            let mut stretches = share.ranges.iter();
+            stretches.any(|stretch| stretch.bytes.contains(&offset))
+        })
+    }
+
+    pub(super) fn root(&self) -> &Root {
+        &self.files.root
+    }
+
+    pub(super) fn open(&self) -> Result<OpenLog> {
+        self.file.open()
+    }
+}
+
+/// Looks at the records of one source.
+struct FileScan<'a> {
+    hunt: &'a SearchRun<'a>,
+    source: &'a SearchSource<'a>,
+    number: usize,
+    handle: &'a OpenLog,
+    decoder: Box<dyn Decoder>,
+    sink: Decoded<Entry>,
+    calls: &'a ToolCalls,
+    found: Vec<MatchedEntry>,
+}
+
+impl FileScan<'_> {
+    fn scan_record(&mut self, record: &Record<'_>) {
+        self.decoder.decode(record, &mut self.sink);
+        self.sink.flaws.clear();
+        let beside = match self.sink.items.len() {
+            1 => searchable_text::extra_text(self.decoder.as_mut(), record),
+            // What is left of a damaged record is all there is.
+            _ => Vec::new(),
+        };
+        let here = RecordContext {
+            hunt: self.hunt,
+            source: self.source,
+            handle: self.handle,
+            calls: self.calls,
+            offset: record.span.offset,
+        };
+        for (number, entry) in self.sink.items.drain(..).enumerate() {
+            let mut texts: Vec<TextPiece<'_>> = Vec::new();
+            text_pieces(&entry, &beside, &mut |piece| texts.push(piece));
+            let matcher = &self.hunt.matcher;
+            let Some(counts) = matcher.match_entry(&entry, &texts, &here) else {
+                continue;
+            };
+            let hit = self.hunt.prepares_hit().then(|| {
+                let snippet = matcher.snippet(&texts);
+                Box::new(results::new_hit(self.source, &entry, record.span, snippet))
+            });
+            self.found.push(MatchedEntry {
+                source: self.number,
+                record: record.span,
+                entry: number,
+                time: entry.time,
+                counts,
+                hit,
+            });
+        }
+    }
+}
+
+/// A place in a log.
+struct RecordContext<'a> {
+    hunt: &'a SearchRun<'a>,
+    source: &'a SearchSource<'a>,
+    handle: &'a OpenLog,
+    calls: &'a ToolCalls,
+    offset: u64,
+}
+
+/// What is known of the calls of a log.
+#[derive(Default)]
+struct ToolCalls {
+    /// The last that was asked for, and its tool: a result says several things.
+    last: RefCell<Option<(String, Option<String>)>>,
+    /// The tools of all, once one was not found near its result.
+    all: RefCell<Option<HashMap<String, String>>>,
+}
+
+impl QueryContext for RecordContext<'_> {
+    fn in_project(&self, wanted: &str) -> bool {
+        self.hunt.facts.in_project(self.source.session, wanted)
+    }
+
+    fn in_session(&self, wanted: &str) -> bool {
+        in_session(self.source.files, wanted)
+    }
+
+    fn layout(&self) -> &str {
+        self.source.root().layout.name()
+    }
+
+    fn agent(&self) -> Option<&AgentId> {
+        self.source.file.artifact.agent.as_ref()
+    }
+
+    fn agent_kind(&self, agent: &AgentId) -> Option<String> {
+        self.hunt.facts.agent_kind(self.source.session, agent)
+    }
+
+    fn tool_of(&self, call: &str) -> Option<String> {
+        if let Some((last, tool)) = self.calls.last.borrow().as_ref()
+            && last == call
+        {
+            return tool.clone();
+        }
+        let tool = self.find_tool(call);
+        let last = (call.to_owned(), tool.clone());
+        self.calls.last.replace(Some(last));
+        tool
+    }
+
+    fn attribute(&self, name: &str) -> Option<String> {
+        self.hunt.facts.attribute(self.source.session, name)
+    }
+
+    fn on_conversation(&self, wanted: &str, entry: EntryKey) -> bool {
+        let facts = &self.hunt.facts;
+        facts.on_conversation(self.source.session, wanted, entry)
+    }
+}
+
+impl RecordContext<'_> {
+    fn find_tool(&self, call: &str) -> Option<String> {
+        // A result that names no call names its tool.
+        if let Some(tool) = call
+            .strip_prefix(UNNAMED_CALL_PREFIX)
+            .filter(|tool| !tool.is_empty())
+        {
+            return Some(tool.to_owned());
+        }
+        if let Some(calls) = self.calls.all.borrow().as_ref() {
+            return calls.get(call).cloned();
+        }
+        let near = NEAR.iter().find_map(|reach| {
+            let start = self.offset.saturating_sub(*reach);
+            named_call(self.source, self.handle, start..self.offset, call)
+        });
+        near.or_else(|| {
+            let calls = self.source.root().failures.ok(all_calls(self.source));
+            let calls = calls.unwrap_or_default();
+            let found = calls.get(call).cloned();
+            self.calls.all.replace(Some(calls));
+            found
+        })
+    }
+}
+
+fn in_session(files: &SessionFiles, wanted: &str) -> bool {
+    files.id.as_str().starts_with(wanted) || files.id.matches_name(wanted)
+}
+
+/// How far before a result its call is looked for, before all of a log is read: mostly it stands just
+/// before it.
+const NEAR: [u64; 3] = [4 << 10, 32 << 10, 256 << 10];
+
+/// The tool that a call in a part of a log was for.
+fn named_call(
+    source: &SearchSource<'_>,
+    handle: &OpenLog,
+    within: Range<u64>,
+    call: &str,
+) -> Option<String> {
+    if call.is_empty() {
+        return None;
+    }
+    let start = within.start;
+    let mut bytes = vec![0; usize::try_from(within.end - start).ok()?];
+    let read = handle.read_exact_at(&mut bytes, start);
+    let failures = &source.root().failures;
+    failures.ok_io(&source.file.path, read)?;
+    let mut end = bytes.len();
+    while let Some(at) = memmem::rfind(bytes.get(..end)?, call.as_bytes()) {
+        // The line's beginning may lie before what was read.
+        let head = memchr::memrchr(b'\n', bytes.get(..at)?).map(|at| at + 1);
+        let from = head.or((start == 0).then_some(0))?;
+        let rest = bytes.get(at..)?;
+        let to = at + memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+        let line = bytes.get(from..to)?;
+        let calls = calls_in(source, start + from as u64, line);
+        if let Some((_, name)) = calls.into_iter().find(|(id, _)| id == call) {
+            return Some(name);
+        }
+        end = from;
+    }
+    None
+}
+
+/// The tools of all calls of a log.
+fn all_calls(source: &SearchSource<'_>) -> Result<HashMap<String, String>> {
+    let mut calls = HashMap::new();
+    each_record(source.root(), source.file, |record| {
+        calls.extend(calls_in(source, record.span.offset, record.bytes));
+        Ok(true)
+    })?;
+    Ok(calls)
+}
+
+/// The calls of a record: their ids, and what they are of.
+fn calls_in(source: &SearchSource<'_>, offset: u64, bytes: &[u8]) -> Vec<(String, String)> {
+    let span = Span {
+        offset,
+        len: bytes.len() as u64,
+        line: 0,
+    };
+    let mut sink = Decoded::default();
+    let mut decoder = source.root().decoder(source.file);
+    decoder.decode(
+        &Record {
+            span,
+            bytes,
+            terminated: true,
+            oversize: false,
+        },
+        &mut sink,
+    );
+    let blocks = sink.items.into_iter().filter_map(|entry| match entry.body {
+        Body::Message(message) => Some(message.blocks),
+        _ => None,
+    });
+    let calls = blocks.flatten().filter_map(|block| match block {
+        Block::ToolUse { id, name, .. } => Some((id, name)),
+        _ => None,
+    });
+    calls.collect()
+}

@@ -1,0 +1,281 @@
+//! Where a text that is looked for stands in another.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use regex::{Regex, RegexBuilder};
+
+use super::ascii_matcher::{AsciiMatch, AsciiMatcher};
+use super::query::{Term, TermKind};
+use super::tokenizer::is_boundary;
+use crate::error::{Error, Result};
+
+/// What may stand between the words of a phrase: space, punctuation, signs with all that emoji are made of,
+/// and what shows nothing. None of it has another letter case that is not among it.
+const BETWEEN: &str = r"(?-i:[\s\p{P}\p{S}\p{Cc}\p{Cf}\p{Me}\x{FE00}-\x{FE0F}])+";
+
+/// Finds one term.
+#[derive(Debug)]
+pub(super) struct TermMatcher {
+    /// Finds it in any text; made when there is one that the other cannot be asked about.
+    regex: OnceLock<Option<Regex>>,
+    pattern: String,
+    case: bool,
+    /// Finds it in most texts.
+    plain: Option<AsciiMatcher>,
+    bound_start: bool,
+    bound_end: bool,
+}
+
+/// A term of so many bytes is never too large to be made ready.
+const SHORT: usize = 256;
+
+impl TermMatcher {
+    pub(super) fn new(term: &Term) -> Result<Self> {
+        let (pattern, bound_start, bound_end) = match term.kind {
+            TermKind::Pattern => (term.text.clone(), false, false),
+            TermKind::Literal {
+                open_start,
+                open_end,
+            } => (literal_pattern(term), !open_start, !open_end),
+        };
+        let mut finder = TermMatcher {
+            regex: OnceLock::new(),
+            pattern,
+            case: term.case,
+            plain: None,
+            bound_start,
+            bound_end,
+        };
+        let literal = matches!(term.kind, TermKind::Literal { .. });
+        if literal && term.text.len() <= SHORT {
+            finder.plain = AsciiMatcher::new(&term.text, term.case);
+        }
+        // Who asks is told what is wrong with it before anything is looked through.
+        if finder.plain.is_none() {
+            let built = builder(&finder.pattern, finder.case).build();
+            let regex = built.map_err(|error| Error::Query {
+                text: String::new(),
+                at: 0..0,
+                why: match error {
+                    regex::Error::CompiledTooBig(_) => {
+                        "a text or pattern in it is too large".to_owned()
+                    }
+                    other => other.to_string(),
+                },
+            })?;
+            finder.regex = OnceLock::from(Some(regex));
+        }
+        Ok(finder)
+    }
+
+    fn regex(&self) -> Option<&Regex> {
+        let make = || builder(&self.pattern, self.case).build().ok();
+        self.regex.get_or_init(make).as_ref()
+    }
+
+    /// The first place at or after `from` where it stands, be it within a word.
+    fn find_any(
+        &self,
+        plain: Option<&AsciiMatcher>,
+        text: &str,
+        from: usize,
+    ) -> Option<Range<usize>> {
+        match plain.map_or(AsciiMatch::Unsure, |plain| plain.find_at(text, from)) {
+            AsciiMatch::Found(start, end) => Some(start..end),
+            AsciiMatch::Nothing => None,
+            AsciiMatch::Unsure => Some(self.regex()?.find_at(text, from)?.range()),
+        }
+    }
+
+    /// The first place at or after `from` where it stands.
+    fn find_at(
+        &self,
+        plain: Option<&AsciiMatcher>,
+        text: &str,
+        mut from: usize,
+    ) -> Option<Range<usize>> {
+        while from <= text.len() {
+            let found = self.find_any(plain, text, from)?;
+            let starts = !self.bound_start || is_boundary(text, found.start);
+            let ends = !self.bound_end || is_boundary(text, found.end);
+            if starts && ends {
+                return Some(found);
+            }
+            let next = text.get(found.start..)?.chars().next()?;
+            from = found.start + next.len_utf8();
+        }
+        None
+    }
+
+    /// All places where it stands, none within another.
+    pub(super) fn all<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
+        let mut from = 0;
+        let plain = self.plain.as_ref();
+        let plain = plain.filter(|plain| plain.can_decide(text));
+        std::iter::from_fn(move || {
+            let found = self.find_at(plain, text, from)?;
+            // One that is empty must not be found for ever.
+            from = match found.is_empty() {
+                false => found.end,
+                true => {
+                    let next = text.get(found.end..)?.chars().next();
+                    found.end + next.map_or(1, char::len_utf8)
+                }
+            };
+            Some(found)
+        })
+    }
+}
+
+/// The pattern of a literal: words one after the other, whatever stands between them.
+fn literal_pattern(term: &Term) -> String {
+    let words: Vec<String> = term.text.split_whitespace().map(regex::escape).collect();
+    words.join(BETWEEN)
+}
+
+fn builder(pattern: &str, case: bool) -> RegexBuilder {
+    let mut builder = RegexBuilder::new(pattern);
+    builder.case_insensitive(!case).multi_line(true);
+    builder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::query::{Dialect, Expr, Query};
+    use super::*;
+
+    fn found(query: &str, text: &str) -> Vec<String> {
+        let Expr::Term(term) = Query::parse(query, &Dialect::default()).unwrap().expr else {
+            panic!("{query} is not one term");
+        };
+        let finder = TermMatcher::new(&term).unwrap();
+        finder.all(text).map(|at| text[at].to_owned()).collect()
+    }
+
+    #[test]
+    fn terms_match_at_word_boundaries() {
+        for (query, text, hits) in [
+            ("case", "case, CASE; caseless upcase", "case CASE"),
+            ("case", "snake_case camelCase lowercase", "case Case"),
+            ("camelcase", "a camelCase name", "camelCase"),
+            ("server", "HTTPServer", "Server"),
+            ("file.rs", "path/to/file.rs, file_rs", "file.rs"),
+            ("path/to/file.rs", "x/path/to/file.rs:12", "path/to/file.rs"),
+            ("pre*", "prefix a pre upre preTense", "pre pre pre"),
+            ("*fix", "prefix fixed", "fix"),
+            ("*ef*", "prefix", "ef"),
+            (
+                "\"two words\"",
+                "two\n  words; twowords; \"two\" words",
+                "two\n  words two\" words",
+            ),
+            ("\"the user name\"", "the `user_name`", "the `user_name"),
+            (
+                "\"it failed\"",
+                "it \u{26a0}\u{fe0f} failed",
+                "it \u{26a0}\u{fe0f} failed",
+            ),
+            (
+                "\"it failed\"",
+                "it 👩\u{200d}💻 failed",
+                "it 👩\u{200d}💻 failed",
+            ),
+            ("\"it failed\"", "it\u{1b}[0m failed", ""),
+            (
+                "\"it failed\"",
+                "it\u{7}\u{200b}failed",
+                "it\u{7}\u{200b}failed",
+            ),
+            ("\"it failed\"", "it 1\u{20e3} failed; it\u{301} failed", ""),
+            ("\"lorem ips*\"", "lorem ipsum", "lorem ips"),
+            (r#""said \"hello""#, "she said \"hello\"", "said \"hello"),
+            ("été", "l'ÉTÉ, étés", "ÉTÉ"),
+            ("日本", "今日本屋", "日本"),
+            ("🎉", "ok🎉🎉", "🎉 🎉"),
+            ("--flag", "use --flag now", "--flag"),
+            ("x", "é x", "x"),
+            ("re:o+", "foo bo", "oo o"),
+            ("re:^b", "a\nb", "b"),
+            ("re:x*", "ab", "  "),
+        ] {
+            assert_eq!(found(query, text).join(" "), hits, "{query} in {text}");
+        }
+    }
+
+    /// All places where a term stands, with the short way and without.
+    fn both(query: &str, text: &str) -> [Vec<Range<usize>>; 2] {
+        [true, false].map(|short| {
+            let Expr::Term(term) = Query::parse(query, &Dialect::default()).unwrap().expr else {
+                panic!("{query} is not one term");
+            };
+            let mut finder = TermMatcher::new(&term).unwrap();
+            finder.plain = finder.plain.filter(|_| short);
+            finder.all(text).collect()
+        })
+    }
+
+    const TERMS: [&str; 8] = [
+        "\"skip kiss\"",
+        "kiss",
+        "\"a-b c_d\"",
+        "kis*",
+        "*iss",
+        "SKIP",
+        "\"a b a\"",
+        "\"7 a.\"",
+    ];
+
+    /// Both ways to look for a term find the same, whatever stands between words.
+    #[test]
+    fn ascii_matcher_agrees_with_regex_for_any_separator() {
+        let ascii = (0..=0x7f_u8).map(char::from);
+        let others = "é\u{a0}\u{2014}\u{2026}\u{301}\u{200d}日。🎉\u{17f}\u{212a}\u{e000}²".chars();
+        for between in ascii.chain(others) {
+            let text = format!(
+                "Skip{between}KISS a-b{between}{between}c_d {between}kiss 7{between}a. A{between}b;;a é"
+            );
+            for query in TERMS {
+                let [short, long] = both(query, &text);
+                assert_eq!(short, long, "{query} in {text:?}");
+            }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn ascii_matcher_agrees_with_regex_on_random_text(
+            text in "(skip|KISS|Kiss|\u{212a}iss|\u{17f}kip|a-b|c_d|a|b|7|[ \\-._é日。\u{301}\u{2014}\n]){0,40}"
+        ) {
+            for query in TERMS {
+                let [short, long] = both(query, &text);
+                proptest::prop_assert_eq!(short, long, "{} in {:?}", query, text);
+            }
+        }
+    }
+
+    #[test]
+    fn ascii_matcher_is_used_where_possible() {
+        let taken = |query: &str| {
+            let Expr::Term(term) = Query::parse(query, &Dialect::default()).unwrap().expr else {
+                panic!("{query} is not one term");
+            };
+            let finder = TermMatcher::new(&term).unwrap();
+            let _ = finder.all("some text with a kiss — and more").count();
+            finder.regex.get().is_none()
+        };
+        assert!(taken("kiss") && taken("\"with a kiss\"") && taken("file.rs"));
+        // What stands between is not known to be a sign; or the word itself begins with one.
+        assert!(!taken("\"kiss and\"") && !taken("--flag") && !taken("é"));
+    }
+
+    /// A term that is looked for in the short way must be fit for the long way too.
+    #[test]
+    fn short_terms_always_compile_as_regex() {
+        let mut words = "k ".repeat(SHORT / 2);
+        let term = Term::literal(words.trim_end());
+        assert!(TermMatcher::new(&term).unwrap().regex().is_some());
+        words.push_str("k k");
+        assert!(TermMatcher::new(&Term::literal(&words)).is_ok());
+    }
+}

@@ -1,0 +1,190 @@
+//! Which conversation of its session a response is charged to.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use jiff::Timestamp;
+use rayon::prelude::*;
+
+use crate::cost::{Account, BranchName, Charge};
+use crate::error::{Error, Result};
+use crate::model::{Outline, ResponseKey, SessionId};
+use crate::tree::{Segment, Tree};
+
+use super::Store;
+use super::inventory::{Inventory, SessionFiles};
+use super::session::Session;
+
+/// The conversations of a session by the responses that they pay for.
+///
+/// Each response is paid once: by the conversation that would be resumed if it lies on its way, else
+/// by the branch where it stands. A sub-agent's are paid by the conversation that called it, where
+/// that is known.
+#[derive(Clone, Debug, Default)]
+pub struct BranchAttribution {
+    names: Vec<BranchName>,
+    resumed: Option<usize>,
+    responses: HashMap<ResponseKey, usize>,
+    /// Those without a name.
+    times: HashMap<Timestamp, usize>,
+}
+
+impl BranchAttribution {
+    /// The conversation that pays for a response of the session.
+    pub fn branch(&self, charge: &Charge) -> Option<&BranchName> {
+        let found = match charge.response {
+            Some(key) => self.responses.get(&key),
+            None => charge.time.and_then(|time| self.times.get(&time)),
+        };
+        self.names.get(found.copied().or(self.resumed)?)
+    }
+}
+
+impl Store {
+    /// Which conversations pay, session by session. A session that is gone or cannot be read is told
+    /// in its place.
+    pub fn branch_attributions(
+        &self,
+        inventory: &Inventory,
+        accounts: &[&Account],
+    ) -> Vec<Result<BranchAttribution>> {
+        let mut named: HashMap<(&Path, &SessionId), Vec<&SessionFiles>> = HashMap::new();
+        for files in &inventory.sessions {
+            let name = (files.root.path.as_path(), &files.id);
+            named.entry(name).or_default().push(files);
+        }
+        let read = |account: &&Account| {
+            let missing = || Error::NotFound {
+                what: "session",
+                id: account.session.to_string(),
+            };
+            let named = named.get(&(account.root.as_path(), &account.session));
+            let named = named.map_or(&[][..], Vec::as_slice);
+            let of_layout = |files: &&&SessionFiles| files.root.layout.name() == account.layout;
+            // Two folders may have a session of one name; one session may have several files.
+            let same = named.iter().filter(of_layout);
+            let file = |files: &&&SessionFiles| files.main_path() == account.file;
+            let files = same.clone().find(file).or_else(|| same.clone().next());
+            let files = files.ok_or_else(missing)?;
+            Ok(Session::read((*files).clone())?.branch_attribution())
+        };
+        accounts.par_iter().with_max_len(1).map(read).collect()
+    }
+}
+
+impl Session {
+    /// Which of its conversations pays for which response.
+    pub fn branch_attribution(&self) -> BranchAttribution {
+        let Some((_, main, tree)) = self.main_log() else {
+            return BranchAttribution::default();
+        };
+        let names = self.conversations().into_iter().map(|conversation| {
+            let title = conversation.title.map(|title| title.text);
+            let label = conversation.branch.or(title);
+            BranchName {
+                key: conversation.id.into(),
+                label: label.map(Into::into),
+            }
+        });
+        let mut branches = BranchAttribution {
+            names: names.collect(),
+            resumed: tree.resume,
+            ..BranchAttribution::default()
+        };
+        let mut homes = entry_conversations(tree, main.outlines.len());
+        let callers = self.calling_conversations(&mut homes);
+        for (at, outline) in main.outlines.iter().enumerate() {
+            branches.add(outline, homes.get(at).copied().flatten());
+        }
+        for (log, scan) in self.logs.iter().enumerate().skip(1) {
+            let home = callers.get(&log).copied();
+            for outline in &scan.outlines {
+                branches.add(outline, home);
+            }
+        }
+        branches
+    }
+
+    /// The conversations that called sub-agents with logs of their own, by those logs. Those whose
+    /// entries stand in the main log are written into `homes`.
+    fn calling_conversations(&self, homes: &mut [Option<usize>]) -> HashMap<usize, usize> {
+        let mut callers: HashMap<usize, usize> = HashMap::new();
+        let mut waiting: Vec<usize> = (0..self.agents.len()).collect();
+        // Agents call agents; each round settles those whose caller is settled.
+        loop {
+            let before = waiting.len();
+            waiting.retain(|&at| {
+                let Some(agent) = self.agents.get(at) else {
+                    return false;
+                };
+                let home = agent.call.and_then(|call| match call.log {
+                    0 => homes.get(call.entry).copied().flatten(),
+                    log => callers.get(&log).copied(),
+                });
+                let Some(home) = home else { return true };
+                match agent.sidechain {
+                    None => _ = callers.insert(agent.log, home),
+                    Some(strand) if agent.log == 0 => {
+                        let tree = self.tree();
+                        let strand = tree.and_then(|tree| tree.sidechains.get(strand));
+                        for &entry in strand.into_iter().flat_map(|strand| &strand.entries) {
+                            if let Some(slot) = homes.get_mut(entry) {
+                                *slot = Some(home);
+                            }
+                        }
+                    }
+                    Some(_) => {}
+                }
+                false
+            });
+            if waiting.is_empty() || waiting.len() == before {
+                return callers;
+            }
+        }
+    }
+}
+
+impl BranchAttribution {
+    fn add(&mut self, outline: &Outline, home: Option<usize>) {
+        let (Some(reply), Some(home)) = (&outline.reply, home.or(self.resumed)) else {
+            return;
+        };
+        // The lines of one response may stand on several branches: the resumed one pays, else the first.
+        let resumed = Some(home) == self.resumed;
+        match (reply.response, outline.time) {
+            (Some(key), _) if resumed => _ = self.responses.insert(key, home),
+            (Some(key), _) => _ = self.responses.entry(key).or_insert(home),
+            (None, Some(time)) => _ = self.times.entry(time).or_insert(home),
+            (None, None) => {}
+        }
+    }
+}
+
+/// The conversation that pays for each entry of a log; none for what stands beside the tree.
+fn entry_conversations(tree: &Tree, entries: usize) -> Vec<Option<usize>> {
+    let limbs = tree.segments();
+    // Limbs come after their parents, so this goes from the leaves up. The branch that would be
+    // resumed goes on through its parents; else the newest.
+    let mut ends: Vec<Option<usize>> = vec![None; limbs.len()];
+    for (at, limb) in limbs.iter().enumerate().rev() {
+        let end = ends.get(at).copied().flatten().or(limb.conversation);
+        if let Some(slot) = ends.get_mut(at) {
+            *slot = end;
+        }
+        let above = limb.parent.and_then(|parent| ends.get_mut(parent));
+        if let Some(above) = above.filter(|above| above.is_none() || end == tree.resume)
+            && end.is_some()
+        {
+            *above = end;
+        }
+    }
+    let mut homes = vec![None; entries];
+    for (Segment { entries, .. }, end) in limbs.iter().zip(ends) {
+        for &entry in entries {
+            if let Some(slot) = homes.get_mut(entry) {
+                *slot = end;
+            }
+        }
+    }
+    homes
+}

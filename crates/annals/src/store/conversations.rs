@@ -1,0 +1,345 @@
+//! The conversations of a session, without what was said: enough for lists of them.
+//!
+//! Conversations share their beginnings, so each stretch without branches is held once, with the
+//! responses in it: prices may change, and with them what a conversation cost.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::cost::{Charge, ChargeSource, LogCharges, PriceFn, Tally};
+use crate::model::{EntryKey, Money, Outline, ResponseKey, TitleSource};
+use crate::tree::{Title, Titles, one_line, shorten};
+
+use super::info::ConversationInfo;
+use super::inventory::SessionFiles;
+use super::log_reader::summary_key;
+use super::session::Session;
+use super::session_cost::RequestNames;
+use super::session_summary::last_active;
+
+/// The conversations of a session's main log.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Conversations {
+    /// In file order of their leaves.
+    pub(crate) list: Vec<ConversationSummary>,
+    /// Stretches without branches; each comes after the one that it grows from.
+    pub(crate) segments: Vec<ConversationSegment>,
+}
+
+/// A conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ConversationSummary {
+    /// The id of its last message.
+    pub(crate) leaf: String,
+    /// Its title, as far as the session's own files tell.
+    pub(crate) title: Option<Title>,
+    /// Summaries in other logs may give it another one.
+    pub(crate) untitled: bool,
+    pub(crate) branch: Option<String>,
+    pub(crate) messages: usize,
+    pub(crate) started: Option<Timestamp>,
+    pub(crate) updated: Option<Timestamp>,
+    pub(crate) resumes: bool,
+    /// The last of its limbs.
+    pub(crate) segment: usize,
+}
+
+/// A stretch without branches.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ConversationSegment {
+    /// The limb that it grows from.
+    pub(crate) parent: Option<usize>,
+    /// Its entries, where a summary that names one of them would be a title.
+    pub(crate) keys: Vec<EntryKey>,
+    /// Its responses, each once.
+    pub(crate) charges: Vec<Charge>,
+}
+
+impl Conversations {
+    /// Takes the conversations out of a session that was read.
+    pub(crate) fn from_session(session: &Session) -> Self {
+        let Some((_, scan, tree)) = session.main_log() else {
+            return Conversations::default();
+        };
+        let nothing = HashMap::new();
+        let titles = Titles::new(&scan.outlines, tree, &nothing, &session.external_facts);
+        // A session that has a title asks no other log for one.
+        let titled = titles
+            .session()
+            .is_some_and(|title| title.source > TitleSource::Prompt);
+        let id_of = |at: usize| scan.outlines.get(at).and_then(Outline::id);
+        let rows = tree.conversations.iter().enumerate();
+        let mut list: Vec<ConversationSummary> = rows
+            .map(|(at, conversation)| ConversationSummary {
+                leaf: id_of(conversation.leaf)
+                    .map(|id| id.to_string())
+                    .unwrap_or_default(),
+                title: titles.title(conversation),
+                untitled: !titled && titles.is_untitled(conversation),
+                branch: conversation
+                    .branch
+                    .and_then(|at| scan.outlines.get(at)?.prompt().map(shorten)),
+                messages: conversation.messages,
+                started: conversation.started,
+                updated: conversation.updated,
+                resumes: tree.resume == Some(at),
+                segment: 0,
+            })
+            .collect();
+        let open = list.iter().any(|talk| talk.untitled);
+        let requests = RequestNames::from_outlines(&scan.outlines);
+        let grown = tree.segments().into_iter().enumerate();
+        let limbs = grown.map(|(at, limb)| {
+            if let Some(talk) = limb.conversation.and_then(|talk| list.get_mut(talk)) {
+                talk.segment = at;
+            }
+            let outlines = || limb.entries.iter().filter_map(|&at| scan.outlines.get(at));
+            let keys = outlines().filter_map(|outline| outline.key);
+            ConversationSegment {
+                parent: limb.parent,
+                keys: keys.filter(|_| open).collect(),
+                charges: charges(outlines(), &requests),
+            }
+        });
+        let limbs = limbs.collect();
+        Conversations {
+            list,
+            segments: limbs,
+        }
+    }
+
+    /// The ids of the entries whose conversations have no title yet.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = EntryKey> {
+        self.segments
+            .iter()
+            .flat_map(|limb| limb.keys.iter().copied())
+    }
+
+    /// What lists say about the conversations of that session; `sums` tells what each comes to. One whose
+    /// entries have no times has that of its file, as a session has.
+    pub(crate) fn into_infos(
+        self,
+        files: &SessionFiles,
+        elsewhere: &HashMap<EntryKey, Box<str>>,
+        sums: &[Tally],
+    ) -> Vec<ConversationInfo> {
+        let session = &files.id;
+        // The summary nearest to the leaf wins.
+        let mut found: Vec<Option<&str>> = Vec::with_capacity(self.segments.len());
+        for limb in self.segments.iter().filter(|_| !elsewhere.is_empty()) {
+            let mut keys = limb.keys.iter().rev();
+            let own = keys.find_map(|key| {
+                let named = elsewhere.get(&summary_key(session.as_str(), *key));
+                named.or_else(|| elsewhere.get(key)).map(|text| &**text)
+            });
+            let above = || found.get(limb.parent?).copied().flatten();
+            found.push(own.or_else(above));
+        }
+        let rows = self.list.into_iter().enumerate();
+        rows.map(|(at, talk)| {
+            let told = found.get(talk.segment).copied().flatten();
+            let told = told.filter(|text| talk.untitled && !text.trim().is_empty());
+            ConversationInfo {
+                id: format!("{session}@{}", talk.leaf),
+                session: session.clone(),
+                title: told.map_or(talk.title, |text| {
+                    Some(Title {
+                        text: one_line(text),
+                        source: TitleSource::Summary,
+                    })
+                }),
+                branch: talk.branch,
+                messages: talk.messages,
+                started: talk.started,
+                updated: last_active(files, talk.updated),
+                resumes: talk.resumes,
+                usage: sums.get(at).map(|sum| sum.usage).unwrap_or_default(),
+                leaf: talk.leaf,
+            }
+        })
+        .collect()
+    }
+
+    /// What each conversation comes to, each response counted once, at its largest.
+    pub(crate) fn totals(&self, price: PriceFn<'_>) -> Vec<Tally> {
+        let mut path = PathTotals {
+            repeated: self.repeated_responses(),
+            known: HashMap::new(),
+            changed: Vec::new(),
+            price,
+        };
+        let mut totals = vec![Tally::default(); self.segments.len()];
+        self.walk(|step| match step {
+            Step::Enter(at) => {
+                let Some(limb) = self.segments.get(at) else {
+                    return;
+                };
+                let above = limb.parent.and_then(|parent| totals.get(parent));
+                let sum = path.enter(above.copied().unwrap_or_default(), limb);
+                if let Some(total) = totals.get_mut(at) {
+                    *total = sum;
+                }
+            }
+            Step::Leave => path.leave(),
+        });
+        let sum =
+            |talk: &ConversationSummary| totals.get(talk.segment).copied().unwrap_or_default();
+        self.list.iter().map(sum).collect()
+    }
+
+    /// The responses that stand in more than one limb: few, and only these must be remembered on the
+    /// way.
+    fn repeated_responses(&self) -> HashSet<ResponseKey> {
+        let mut spread = HashSet::new();
+        // Most sessions have no branches.
+        if self.segments.len() < 2 {
+            return spread;
+        }
+        let mut seen = HashSet::new();
+        for charge in self.segments.iter().flat_map(|limb| &limb.charges) {
+            // Within a limb, each is there once.
+            spread.extend(charge.response.filter(|key| !seen.insert(*key)));
+        }
+        spread
+    }
+
+    /// Walks through all limbs, each after the one that it grows from, and tells when one and all
+    /// that grow from it are done.
+    fn walk(&self, mut visit: impl FnMut(Step)) {
+        let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.segments.len()];
+        let mut pending = Vec::new();
+        for (at, limb) in self.segments.iter().enumerate().rev() {
+            match limb.parent.and_then(|parent| children.get_mut(parent)) {
+                Some(children) => children.push(at),
+                None => pending.push(Step::Enter(at)),
+            }
+        }
+        while let Some(step) = pending.pop() {
+            visit(step);
+            if let Step::Enter(at) = step {
+                pending.push(Step::Leave);
+                let below = children.get(at).into_iter().flatten();
+                pending.extend(below.map(|at| Step::Enter(*at)));
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    Enter(usize),
+    Leave,
+}
+
+/// The path that is being walked.
+struct PathTotals<'a> {
+    repeated: HashSet<ResponseKey>,
+    /// What those responses amount to so far.
+    known: HashMap<ResponseKey, Known>,
+    /// What they were before each limb that changed them.
+    changed: Vec<Vec<(ResponseKey, Option<Known>)>>,
+    price: PriceFn<'a>,
+}
+
+type Known = (Charge, Option<Money>);
+
+impl PathTotals<'_> {
+    fn enter(&mut self, mut sum: Tally, limb: &ConversationSegment) -> Tally {
+        let mut before = Vec::new();
+        for charge in &limb.charges {
+            let key = charge.response.filter(|key| self.repeated.contains(key));
+            let Some(key) = key else {
+                sum.add(&charge.usage, (self.price)(charge));
+                continue;
+            };
+            let old = self.known.remove(&key);
+            let settled = match &old {
+                None => charge.clone(),
+                Some((old, cost)) => {
+                    sum.subtract(&old.usage, *cost);
+                    let mut settled = old.clone();
+                    settled.merge(charge);
+                    settled
+                }
+            };
+            let cost = (self.price)(&settled);
+            sum.add(&settled.usage, cost);
+            self.known.insert(key, (settled, cost));
+            before.push((key, old));
+        }
+        self.changed.push(before);
+        sum
+    }
+
+    fn leave(&mut self) {
+        for (key, old) in self.changed.pop().into_iter().flatten().rev() {
+            match old {
+                Some(old) => self.known.insert(key, old),
+                None => self.known.remove(&key),
+            };
+        }
+    }
+}
+
+/// Leaves of what is known of responses only what their prices depend on.
+#[derive(Default)]
+pub(crate) struct PriceInputs {
+    /// The source before, and what is left of it.
+    last: Option<(Arc<ChargeSource>, Arc<ChargeSource>)>,
+}
+
+impl PriceInputs {
+    pub(crate) fn strip(&mut self, mut charge: Charge) -> Charge {
+        let known = self.last.take();
+        let known = known.filter(|(of, _)| Arc::ptr_eq(of, &charge.source));
+        let (of, left) = known.unwrap_or_else(|| {
+            let mut left = (*charge.source).clone();
+            left.agent = None;
+            left.git_branch = None;
+            (Arc::clone(&charge.source), Arc::new(left))
+        });
+        charge.source = Arc::clone(&left);
+        charge.copied = false;
+        self.last = Some((of, left));
+        charge
+    }
+}
+
+/// Whether nothing is known of one response that would make its price another than the other's.
+pub(crate) fn have_same_price_inputs(one: &Charge, other: &Charge) -> bool {
+    let known = |charge: &Charge| {
+        let same = (charge.response, charge.time, charge.usage);
+        (same, charge.account, charge.source.terms)
+    };
+    known(one) == known(other)
+        && one.recorded == other.recorded
+        && one.source.model == other.source.model
+}
+
+/// What some records say that responses cost, each response once.
+fn charges<'a>(
+    outlines: impl Iterator<Item = &'a Outline>,
+    requests: &RequestNames,
+) -> Vec<Charge> {
+    let mut pricing = PriceInputs::default();
+    if requests.are_complete() {
+        let mut sheet = LogCharges::default();
+        outlines.for_each(|outline| sheet.add(outline));
+        let charges = sheet.charges(0, None);
+        return charges.map(|charge| pricing.strip(charge)).collect();
+    }
+    let mut charges: Vec<Charge> = Vec::new();
+    let mut known: HashMap<ResponseKey, usize> = HashMap::new();
+    for charge in outlines.filter_map(|outline| requests.charge(outline)) {
+        let place = charge
+            .response
+            .map(|key| *known.entry(key).or_insert(charges.len()));
+        match place.and_then(|at| charges.get_mut(at)) {
+            Some(first) => first.merge(&charge),
+            None => charges.push(pricing.strip(charge)),
+        }
+    }
+    charges
+}

@@ -1,0 +1,398 @@
+//! Reading on in a log from any place: whose its records are, and what they hang from.
+//!
+//! A record may leave both to what stands before it. Whoever begins in the middle of a log looks
+//! back for that, as far as it takes and only when a record asks for it.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use crate::cost::{Charge, LogCharges};
+use crate::error::{Error, Result};
+use crate::jsonl::{FileId, RangeReader, Scanner, TailReader, open_to_read};
+use crate::layout::{Decoded, Decoder, Record};
+use crate::model::{
+    AgentId, Artifact, ArtifactKind, Body, Entry, EntryId, EntryKey, Link, Outline, OutlineKind,
+    Role, SessionId,
+};
+
+use super::append_point::in_tree;
+use super::call_pairing::CallPairing;
+use super::inventory::{self, RootFile};
+use super::log_reader::{self, LogOpening};
+use super::shared_log;
+use super::{Inventory, Root, info};
+
+/// An entry and whose it is.
+#[derive(Debug)]
+pub(crate) struct LocatedEntry {
+    pub(crate) session: SessionId,
+    pub(crate) agent: Option<AgentId>,
+    pub(crate) entry: Entry,
+    /// What it says that its response spent.
+    pub(crate) charge: Option<Charge>,
+}
+
+/// Reads the records of one log, in order, from any place on.
+pub(crate) struct IncrementalReader {
+    root: Root,
+    path: PathBuf,
+    artifact: Artifact,
+    decoder: Box<dyn Decoder>,
+    outliner: Box<dyn Decoder>,
+    /// The name under which the record before stands, once it is known.
+    name: Option<SessionId>,
+    /// The last message under each name, once someone asked.
+    last: HashMap<MessageOwner, Option<EntryId>>,
+    /// Calls without an id that have been read.
+    pairing: CallPairing<String>,
+}
+
+/// Where a message hangs from the one before it: among those of one session or sub-agent.
+type MessageOwner = (SessionId, Option<AgentId>);
+
+impl IncrementalReader {
+    pub(crate) fn new(root: &Root, path: &Path, artifact: &Artifact) -> Self {
+        IncrementalReader {
+            root: root.clone(),
+            path: path.to_owned(),
+            artifact: artifact.clone(),
+            decoder: root.decoder_at(path, artifact),
+            outliner: root.decoder_at(path, artifact),
+            name: None,
+            last: HashMap::new(),
+            pairing: CallPairing::default(),
+        }
+    }
+
+    /// Reads a record of the log, which is open as `handle`.
+    pub(crate) fn read(&mut self, handle: &File, record: &Record<'_>) -> Result<Vec<LocatedEntry>> {
+        let mut sink = Decoded::default();
+        self.decoder.decode(record, &mut sink);
+        let mut told = Vec::with_capacity(sink.items.len());
+        let follows = self.needs_parent(record, &sink.items);
+        let mut spent = self.charges(record, &sink.items);
+        for mut entry in sink.items {
+            self.pairing.pair_entry(&mut entry);
+            let name = self.session_name(handle, record, &entry)?;
+            let place = (name, entry.agent.clone().filter(|_| entry.sidechain));
+            if follows && entry.parent.is_none() && in_tree(&entry) {
+                entry.parent = self.last_message(handle, record.span.offset, &place)?;
+            }
+            if in_tree(&entry) && entry.id.is_some() {
+                self.last.insert(place.clone(), entry.id.clone());
+            }
+            let (session, agent) = match self.artifact.kind {
+                ArtifactKind::SharedLog => shared_log::parse_owner(&place.0),
+                // Where its path does not name the session, the log may be the session's own.
+                _ => {
+                    let agent = self.artifact.agent.clone();
+                    (place.0, agent.filter(|_| self.artifact.session.is_some()))
+                }
+            };
+            let key = entry.id.as_ref().map(EntryId::key);
+            let charge = spent.iter().position(|(of, _)| *of == key);
+            told.push(LocatedEntry {
+                session,
+                agent: agent.or_else(|| entry.agent.clone()),
+                entry,
+                charge: charge.map(|at| spent.swap_remove(at).1),
+            });
+        }
+        Ok(told)
+    }
+
+    /// What a record's entries say that their responses spent, by their ids.
+    fn charges(&mut self, record: &Record<'_>, found: &[Entry]) -> Vec<(Option<EntryKey>, Charge)> {
+        let answers = |entry: &Entry| matches!(&entry.body, Body::Message(message) if message.role == Role::Assistant);
+        if !found.iter().any(answers) {
+            return Vec::new();
+        }
+        let mut sink: Decoded<Outline> = Decoded::default();
+        self.outliner.outline(record, &mut sink);
+        let charge = |outline: &Outline| {
+            let mut sheet = LogCharges::default();
+            sheet.add(outline);
+            Some((outline.key, sheet.charges(0, None).next()?))
+        };
+        sink.items.iter().filter_map(charge).collect()
+    }
+
+    /// Whether a record leaves it to its place what it hangs from.
+    fn needs_parent(&mut self, record: &Record<'_>, found: &[Entry]) -> bool {
+        let open = |entry: &Entry| entry.parent.is_none() && entry.id.is_some() && in_tree(entry);
+        if !found.iter().any(open) {
+            return false;
+        }
+        let mut sink: Decoded<Outline> = Decoded::default();
+        self.outliner.outline(record, &mut sink);
+        let mut outlines = sink.items.iter();
+        outlines.any(|outline| outline.link == Link::Previous)
+    }
+
+    /// The name under which an entry stands.
+    fn session_name(
+        &mut self,
+        handle: &File,
+        record: &Record<'_>,
+        entry: &Entry,
+    ) -> Result<SessionId> {
+        let own = self.artifact.session.clone();
+        let named = || {
+            entry
+                .session
+                .as_deref()
+                .and_then(|name| SessionId::new(name).ok())
+        };
+        let name = match (self.artifact.kind, own) {
+            (ArtifactKind::SharedLog, own) => match (named(), &self.name) {
+                (Some(name), _) => name,
+                (None, Some(name)) => name.clone(),
+                (None, None) => {
+                    let volume = (self.path.clone(), self.artifact.clone());
+                    let upto = record.span.offset;
+                    owner_before(&self.root, &volume, handle, upto, MAX_DAYS_BACK)?
+                        .map(|(name, _)| name)
+                        .or(own)
+                        .map_or_else(|| file_name(&self.path), Ok)?
+                }
+            },
+            (_, Some(own)) => own,
+            // The log of a sub-agent that tells only inside whose it is.
+            (_, None) => match &self.name {
+                Some(name) => name.clone(),
+                None => match named() {
+                    Some(name) => name,
+                    None => {
+                        return self
+                            .session_from_content()
+                            .map_or_else(|| file_name(&self.path), Ok);
+                    }
+                },
+            },
+        };
+        self.name = Some(name.clone());
+        Ok(name)
+    }
+
+    fn session_from_content(&self) -> Option<SessionId> {
+        let id = FileId::default();
+        let file = RootFile::new(self.path.clone(), self.artifact.clone(), id);
+        inventory::session_from_content(&self.root, &file)
+    }
+
+    /// The last message before `offset` in the same place.
+    fn last_message(
+        &mut self,
+        handle: &File,
+        offset: u64,
+        place: &MessageOwner,
+    ) -> Result<Option<EntryId>> {
+        /// A message hangs from one that stands near it.
+        const REACH: u64 = 1 << 20;
+        if let Some(known) = self.last.get(place) {
+            return Ok(known.clone());
+        }
+        let shared = self.artifact.kind == ArtifactKind::SharedLog;
+        let mut decoder = self.root.decoder_at(&self.path, &self.artifact);
+        let mut found = None;
+        each_record_backwards(&self.path, handle, offset, |record| {
+            let mut sink = Decoded::default();
+            decoder.decode(record, &mut sink);
+            let mine = |entry: &Entry| match entry.session.as_deref().filter(|_| shared) {
+                Some(name) => name == place.0.as_str(),
+                None => true,
+            };
+            let takes = |entry: &&Entry| in_tree(entry) && entry.id.is_some() && mine(entry);
+            found = sink
+                .items
+                .iter()
+                .rev()
+                .find(takes)
+                .and_then(|entry| entry.id.clone());
+            found.is_none() && offset - record.span.offset < REACH
+        })?;
+        self.last.insert(place.clone(), found.clone());
+        Ok(found)
+    }
+}
+
+/// What stands for a session that no one names.
+fn file_name(path: &Path) -> Result<SessionId> {
+    SessionId::new(
+        path.file_stem()
+            .and_then(|stem| stem.to_str())
+            .unwrap_or_default(),
+    )
+}
+
+/// How many days a turn may go back that nobody is named in.
+const MAX_DAYS_BACK: usize = 30;
+
+type Volume = (PathBuf, Artifact);
+
+/// Whose the record before `upto` is in a log of several sessions, and when that was written.
+fn owner_before(
+    root: &Root,
+    (path, artifact): &Volume,
+    handle: &File,
+    upto: u64,
+    days: usize,
+) -> Result<Option<(SessionId, Option<jiff::Timestamp>)>> {
+    let mut decoder = root.decoder_at(path, artifact);
+    let (mut named, mut time) = (None, None);
+    each_record_backwards(path, handle, upto, |record| {
+        let mut sink: Decoded<Entry> = Decoded::default();
+        decoder.decode(record, &mut sink);
+        time = time.or(sink.items.iter().rev().find_map(|entry| entry.time));
+        let names = |entry: &Entry| SessionId::new(entry.session.as_deref()?).ok();
+        named = sink.items.iter().rev().find_map(names);
+        named.is_none()
+    })?;
+    if let Some(name) = named {
+        return Ok(Some((name, time)));
+    }
+    // Nobody is named from the front on: the volume may begin in the middle of a turn.
+    let file = RootFile::new(path.clone(), artifact.clone(), FileId::default());
+    let first = log_reader::first_outlines(root, &file)?;
+    let own = artifact.session.clone().map(|own| (own, time));
+    let Some((first, before)) = first
+        .first()
+        .zip(previous_volume(root, path))
+        .filter(|_| days > 0)
+    else {
+        return Ok(own);
+    };
+    let open = root.failures.ok_io(&before.0, open_to_read(&before.0));
+    let end = open.as_ref().and_then(|open| {
+        let metadata = root.failures.ok_io(&before.0, open.metadata());
+        metadata.map(|metadata| metadata.len())
+    });
+    let Some((open, end)) = open.zip(end) else {
+        return Ok(own);
+    };
+    let Some((session, ended)) = owner_before(root, &before, &open, end, days - 1)? else {
+        return Ok(own);
+    };
+    let answers = first.kind == OutlineKind::Assistant || !first.results.is_empty();
+    let ending = shared_log::VolumeEnd {
+        session,
+        time: ended,
+    };
+    match shared_log::continues_turn(answers, first.time, Some(&ending)) {
+        true => Ok(Some((ending.session, time))),
+        false => Ok(own),
+    }
+}
+
+/// The volume before the one at `path`.
+fn previous_volume(root: &Root, path: &Path) -> Option<Volume> {
+    let volume = |path: PathBuf| {
+        let artifact = root.layout.classify(path.strip_prefix(&root.path).ok()?)?;
+        (artifact.kind == ArtifactKind::SharedLog).then_some((path, artifact))
+    };
+    let beside = root.failures.read_dir(path.parent()?).into_iter();
+    let before = beside.map(|entry| entry.path());
+    let before = before.filter(|other| other.as_os_str() < path.as_os_str());
+    before.filter_map(volume).max_by(|(a, _), (b, _)| a.cmp(b))
+}
+
+/// Hands the records before `upto` to `visit`, the last one first, until it says `false`.
+fn each_record_backwards(
+    path: &Path,
+    handle: &File,
+    upto: u64,
+    mut visit: impl FnMut(&Record<'_>) -> bool,
+) -> Result<()> {
+    let failed = |error| Error::io("read", path, error);
+    let mut lines = TailReader::new(RangeReader::between(handle, 0, upto)).map_err(failed)?;
+    while let Some(line) = lines.prev().map_err(failed)? {
+        let record = log_reader::record_from_tail_line(&line);
+        if !visit(&record) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The directories that a folder's sessions are at work in, as far as the beginnings of some logs of
+/// it tell, else what is told of them beside the logs.
+pub(crate) fn working_directories<'a>(
+    root: &Root,
+    folder: Option<&str>,
+    logs: impl Iterator<Item = (&'a Path, &'a Artifact)>,
+) -> Vec<String> {
+    const LOOKED_AT: usize = 3;
+    let mut homes: Vec<String> = Vec::new();
+    for (path, artifact) in logs.take(LOOKED_AT) {
+        let file = RootFile::new(path.to_owned(), artifact.clone(), FileId::default());
+        let opening = root.failures.ok(LogOpening::read(root, &file));
+        let opening = opening.unwrap_or_default();
+        homes.extend(opening.directories.iter().map(|path| path.to_string()));
+    }
+    if homes.is_empty() && root.layout.project_dir().is_some() {
+        let inventory = Inventory::scan(std::slice::from_ref(root));
+        let mut same = inventory.sessions.iter();
+        let told = same.find(|files| files.folder() == folder);
+        homes.extend(told.and_then(|files| files.listed(|about| about.cwd.clone())));
+        homes.extend(info::enclosing_project(root));
+    }
+    homes
+}
+
+/// Hands the lines of an open file from `offset` on to `visit`, until it says `false`. Their numbers
+/// are unknown.
+pub(crate) fn each_line_of_handle(
+    path: &Path,
+    handle: &File,
+    offset: u64,
+    mut visit: impl FnMut(&Record<'_>) -> Result<bool>,
+) -> Result<()> {
+    /// A buffer that a longer line made is not kept.
+    const KEPT: u64 = 4 << 20;
+    thread_local! {
+        static SCANNER: RefCell<Option<Scanner<Slot>>> = const { RefCell::new(None) };
+    }
+    let failed = |error| Error::io("read", path, error);
+    let mut handle = handle.try_clone().map_err(failed)?;
+    handle.seek(SeekFrom::Start(offset)).map_err(failed)?;
+    let slot = Slot(Some(handle));
+    let mut lines = match SCANNER.take() {
+        None => Scanner::from_offset(slot, offset, 1),
+        Some(mut lines) => {
+            lines.reset_to(slot, offset, 1);
+            lines
+        }
+    };
+    let mut longest = 0;
+    let outcome = loop {
+        let line = match lines.next() {
+            Ok(Some(line)) => line,
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(failed(error)),
+        };
+        let mut record = log_reader::record_from_line(&line);
+        record.span.line = 0;
+        longest = record.span.len.max(longest);
+        match visit(&record) {
+            Ok(true) => {}
+            Ok(false) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    // A file that is held open keeps the directories above it from telling that they are gone.
+    lines.reset(Slot(None));
+    SCANNER.set(Some(lines).filter(|_| longest < KEPT));
+    outcome
+}
+
+/// A place for a file to be read.
+struct Slot(Option<File>);
+
+impl Read for Slot {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.as_mut().map_or(Ok(0), |file| file.read(into))
+    }
+}

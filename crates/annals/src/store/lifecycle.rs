@@ -1,0 +1,158 @@
+//! Where a session is in its life: created, active, resumed, expired, deleted.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::model::{Outline, Project, SessionId, Usage};
+
+use super::info::SessionInfo;
+use super::inventory::Inventory;
+use super::session::Session;
+use super::trash::TrashItem;
+use super::{Root, Store};
+
+/// Where a session is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum SessionState {
+    /// Nothing was said yet.
+    Created,
+    /// In use.
+    Active,
+    /// Opened again, and nothing was said since: see [`SessionWriter::state`](super::SessionWriter::state).
+    Resumed,
+    /// Inactive for longer than its own program keeps sessions, so that a clean-up would move it.
+    Expired,
+    /// In the trash.
+    Deleted,
+}
+
+impl SessionState {
+    /// The state's name as JSON and tables spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SessionState::Created => "created",
+            SessionState::Active => "active",
+            SessionState::Resumed => "resumed",
+            SessionState::Expired => "expired",
+            SessionState::Deleted => "deleted",
+        }
+    }
+
+    /// The state of a session with these records in its main log, whatever the time is now.
+    pub(super) fn from_outlines(outlines: &[Outline]) -> Self {
+        match outlines.iter().any(|outline| outline.kind.is_message()) {
+            true => SessionState::Active,
+            false => SessionState::Created,
+        }
+    }
+}
+
+impl SessionInfo {
+    /// Its state at a moment.
+    pub fn state_at(&self, now: Timestamp) -> SessionState {
+        match self.state {
+            SessionState::Deleted => SessionState::Deleted,
+            _ if self.is_expired(now) => SessionState::Expired,
+            state => state,
+        }
+    }
+
+    fn is_expired(&self, now: Timestamp) -> bool {
+        let cutoff = self.keep_days.and_then(|days| keep_cutoff(days, now));
+        let both = self.last_activity.zip(cutoff);
+        both.is_some_and(|(last, cutoff)| last < cutoff)
+    }
+}
+
+/// What was last active before this is expired, where a program keeps sessions for so many days.
+pub(crate) fn keep_cutoff(days: u64, now: Timestamp) -> Option<Timestamp> {
+    now.checked_sub(keep_duration(days)).ok()
+}
+
+/// So many days of 24 hours, at most a hundred years.
+pub(super) fn keep_duration(days: u64) -> SignedDuration {
+    SignedDuration::from_hours(days.min(36_500) as i64 * 24)
+}
+
+impl Store {
+    /// What lists say about the sessions in the trash, the newest deletion first. Their root and
+    /// their file are those from which they were deleted.
+    pub fn deleted_sessions(&self) -> Result<Vec<SessionInfo>> {
+        let mut rows = Vec::new();
+        for trashed in self.trash_items()? {
+            for session in trashed.sessions() {
+                let row = self.read_trashed(&trashed, session);
+                rows.extend(row.or_else(|| info_from_trash_item(&trashed, session)));
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Reads a deleted session where it lies now: the trash keeps paths as they were in the root.
+    fn read_trashed(&self, trashed: &TrashItem, session: &str) -> Option<SessionInfo> {
+        let place = self.failures.ok(self.trashed_files_dir(trashed))?;
+        let root = Root::new(&trashed.layout, place).ok()?;
+        let root = root.reporting_to(&self.failures);
+        let mut there = Inventory::scan(std::slice::from_ref(&root)).sessions;
+        there.retain(|files| files.id.as_str() == session);
+        let files = there.into_iter().next()?;
+        let file = files.main_path().strip_prefix(&root.path).ok()?;
+        let file = trashed.root.join(file);
+        let info = self.failures.ok(Session::read(files))?.info(None);
+        Some(SessionInfo {
+            root: trashed.root.clone(),
+            file,
+            state: SessionState::Deleted,
+            expires: None,
+            keep_days: None,
+            ..info
+        })
+    }
+}
+
+/// What the trash itself tells of a session that cannot be read there.
+fn info_from_trash_item(trashed: &TrashItem, session: &str) -> Option<SessionInfo> {
+    let file = trashed.files.first().map(|file| &file.path);
+    // One that was never written to is its row in the session list.
+    let file = file.or(trashed.rows.first().map(|row| &row.path))?;
+    Some(SessionInfo {
+        layout: Root::new(&trashed.layout, &trashed.root)
+            .ok()?
+            .layout
+            .name(),
+        root: trashed.root.clone(),
+        id: SessionId::new(session).ok()?,
+        file: trashed.root.join(file),
+        project: Project {
+            path: trashed.root.display().to_string(),
+            guessed: true,
+        },
+        other_directories: Vec::new(),
+        title: None,
+        tag: None,
+        attributes: Default::default(),
+        state: SessionState::Deleted,
+        expires: None,
+        keep_days: None,
+        last_activity: Some(trashed.deleted),
+        last_activity_by_file: false,
+        archived: false,
+        started: None,
+        updated: Some(trashed.deleted),
+        entries: 0,
+        messages: 0,
+        conversations: 0,
+        agents: 0,
+        agent_names: Default::default(),
+        bytes: trashed.files.iter().map(|file| file.bytes).sum(),
+        flaws: 0,
+        flaw_kinds: Default::default(),
+        models: Default::default(),
+        usage: Usage::default(),
+        charges: Vec::new(),
+        messages_by_day: Default::default(),
+    })
+}

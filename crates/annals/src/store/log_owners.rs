@@ -1,0 +1,124 @@
+//! Whose a log is where only its content tells: old sub-agents' logs lie beside their sessions'.
+
+use std::collections::HashMap;
+
+use crate::jsonl::FileId;
+use crate::model::SessionId;
+
+use super::Root;
+use super::inventory::{RootFile, session_from_content};
+
+/// A log, as it was when it was looked into, and the session that it names.
+pub(crate) type LogOwner = (FileId, Option<SessionId>);
+
+/// Tells what was known of a root's logs before.
+type StoredOwners<'a> = dyn FnMut(&Root) -> Vec<LogOwner> + 'a;
+
+/// What is known of such logs. Most of them are never written to again, and a history has thousands.
+pub(crate) struct OwnerCache<'a> {
+    /// What was known of a root's logs before.
+    stored: Box<StoredOwners<'a>>,
+    /// What is known of those of the root whose turn it is, by device and inode.
+    known: Option<HashMap<(u64, u64), LogOwner>>,
+    /// Those of it that were asked for.
+    asked: Vec<LogOwner>,
+    /// Some were not known.
+    fresh: bool,
+    /// What there is to remember.
+    pub(crate) updates: Vec<(Root, Vec<LogOwner>)>,
+}
+
+impl<'a> OwnerCache<'a> {
+    /// Nothing is known.
+    pub(crate) fn disabled() -> Self {
+        OwnerCache::new(|_| Vec::new())
+    }
+
+    /// What `recall` tells of a root, where it is asked for.
+    pub(crate) fn new(recall: impl FnMut(&Root) -> Vec<LogOwner> + 'a) -> Self {
+        OwnerCache {
+            stored: Box::new(recall),
+            known: None,
+            asked: Vec::new(),
+            fresh: false,
+            updates: Vec::new(),
+        }
+    }
+
+    /// The session that a log of the root names.
+    pub(super) fn owner(&mut self, root: &Root, file: &RootFile) -> Option<SessionId> {
+        let known = self.known.get_or_insert_with(|| {
+            let told = (self.stored)(root).into_iter();
+            told.map(|owned| ((owned.0.dev, owned.0.ino), owned))
+                .collect()
+        });
+        let told = known.remove(&(file.id.dev, file.id.ino));
+        let owned = match told.filter(|(id, _)| id.untouched(&file.id)) {
+            Some(owned) => owned,
+            None => {
+                let before = root.failures.report_count();
+                let session = session_from_content(root, file);
+                if root.failures.report_count() != before {
+                    // It may be readable next time, when nothing about it has changed.
+                    return session;
+                }
+                self.fresh = true;
+                (file.id, session)
+            }
+        };
+        let owner = owned.1.clone();
+        self.asked.push(owned);
+        owner
+    }
+
+    /// All logs of the root were asked for.
+    pub(super) fn finish_root(&mut self, root: &Root) {
+        self.known = None;
+        let asked = std::mem::take(&mut self.asked);
+        if std::mem::take(&mut self.fresh) {
+            self.updates.push((root.clone(), asked));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Artifact, ArtifactKind};
+
+    #[test]
+    fn owner_cache_returns_updates_only_for_roots_with_new_logs() {
+        let dir = tempfile::tempdir().unwrap();
+        let session = SessionId::new("aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee").unwrap();
+        let roots = ["one", "other"].map(|name| Root::claude_code(dir.path().join(name)));
+        let id = |ino: u64| FileId {
+            ino,
+            len: 7,
+            ..FileId::default()
+        };
+        let file = |ino: u64| {
+            let path = dir.path().join(format!("agent-{ino}.jsonl"));
+            RootFile::new(path, Artifact::new(ArtifactKind::AgentLog), id(ino))
+        };
+        let mut asked = Vec::new();
+        let mut owners = OwnerCache::new(|root| {
+            asked.push(root.path.clone());
+            vec![(id(1), Some(session.clone()))]
+        });
+        // All of the first root is known, and of the second one is not.
+        assert_eq!(owners.owner(&roots[0], &file(1)), Some(session.clone()));
+        owners.finish_root(&roots[0]);
+        assert!(owners.updates.is_empty());
+        assert_eq!(owners.owner(&roots[1], &file(1)), Some(session.clone()));
+        assert_eq!(owners.owner(&roots[1], &file(2)), None);
+        owners.finish_root(&roots[1]);
+        let learnt: Vec<_> = owners
+            .updates
+            .iter()
+            .map(|(root, all)| (root.path.clone(), all.len()))
+            .collect();
+        assert_eq!(learnt, [(roots[1].path.clone(), 2)]);
+        drop(owners);
+        assert_eq!(asked, roots.map(|root| root.path));
+    }
+}

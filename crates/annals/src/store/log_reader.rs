@@ -1,0 +1,708 @@
+//! Reading logs and documents: from the front, from the back, and single records.
+
+mod id_search;
+mod log_end;
+mod tail_window;
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::io::Read as _;
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+use crate::jsonl::{self, Line, LineEnding, OpenLog, RangeReader, ReadAt, Scanner, TailLine};
+use crate::layout::{Decoded, Decoder, Record};
+use crate::model::{
+    AgentId, Artifact, Entry, EntryId, EntryKey, Fact, Flaw, FlawKind, Link, Outline, OutlineKind,
+    Severity, Span,
+};
+use crate::tree::Scope;
+
+use super::call_pairing;
+use super::shared_log::{self, SliceFilter};
+use super::{Root, RootFile};
+
+pub(super) use tail_window::{LEAF_SEARCH_BYTES, TailWindow, read_tail_window};
+
+/// No document that we read whole is larger than this.
+const MAX_DOCUMENT: u64 = 64 << 20;
+
+/// Reads a log from some place on.
+pub(crate) type LogReader = RangeReader<OpenLog>;
+
+/// The outlines of a log, or of its end.
+#[derive(Debug, Default)]
+pub struct LogScan {
+    /// What was read.
+    pub outlines: Vec<Outline>,
+    /// What is wrong with single lines.
+    pub flaws: Vec<Flaw>,
+    /// Lines that are not blank.
+    pub lines: u64,
+    /// Lines that gave entries.
+    pub valid: u64,
+    /// The bytes that were read.
+    pub bytes: u64,
+    /// Reading began at the front.
+    pub whole: bool,
+    /// The same of each volume, where all were read.
+    pub volumes: Vec<VolumeScan>,
+}
+
+/// What one volume of a log holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct VolumeScan {
+    /// Lines that are not blank.
+    pub lines: u64,
+    /// Lines that gave entries.
+    pub valid: u64,
+    /// The bytes that were read.
+    pub bytes: u64,
+}
+
+/// Outlines a whole log, all its volumes.
+pub(super) fn outline(root: &Root, file: &RootFile) -> Result<LogScan> {
+    outline_with(root, file, &mut |_, _, _| {})
+}
+
+/// The same; `note` hears of each record that is not blank: its volume, its bytes, its outlines.
+pub(crate) fn outline_with(
+    root: &Root,
+    file: &RootFile,
+    note: &mut dyn FnMut(u16, &Record<'_>, &[Outline]),
+) -> Result<LogScan> {
+    let mut scan = LogScan {
+        whole: true,
+        ..LogScan::default()
+    };
+    let mut sink = Decoded::default();
+    for (number, volume) in file.volumes().enumerate() {
+        let number = u16::try_from(number).unwrap_or(u16::MAX);
+        let mut decoder = root.decoder(volume);
+        let (found, flaws) = (sink.items.len(), sink.flaws.len());
+        let mut counted = VolumeScan::default();
+        each_record(root, volume, |record| {
+            counted.bytes += record.span.len;
+            let before = sink.items.len();
+            let valid = outline_one(decoder.as_mut(), record, &mut sink);
+            if !record.is_blank() {
+                counted.lines += 1;
+                counted.valid += u64::from(valid);
+            }
+            let fresh = sink.items.get(before..).unwrap_or_default();
+            if !fresh.is_empty() || !record.is_blank() {
+                note(number, record, fresh);
+            }
+            Ok(true)
+        })?;
+        scan.lines += counted.lines;
+        scan.valid += counted.valid;
+        scan.bytes += counted.bytes;
+        scan.volumes.push(counted);
+        if number > 0 {
+            let fresh = sink.items.iter_mut().skip(found);
+            fresh.for_each(|outline| outline.volume = number);
+            let fresh = sink.flaws.iter_mut().skip(flaws);
+            fresh.for_each(|flaw| flaw.volume = number);
+        }
+    }
+    scan.outlines = sink.items;
+    scan.flaws = sink.flaws;
+    link_to_previous(&mut scan.outlines);
+    Ok(scan)
+}
+
+/// Ties entries that hang from the message before them to that message, and results that name no
+/// call to the call before them.
+///
+/// Nothing can name a message that has no id, so what follows it names the one before it. Such an entry is
+/// tied to the message without an id: the conversation goes through it.
+pub(crate) fn link_to_previous(outlines: &mut [Outline]) {
+    call_pairing::pair_results(outlines);
+    let leaves_open = |outline: &Outline| outline.link == Link::Previous;
+    let lacks_id = |outline: &Outline| outline.lacks_id();
+    if !outlines.iter().any(|one| leaves_open(one) || lacks_id(one)) {
+        return;
+    }
+    // Where all entries are tied by their order, two of one id are two messages.
+    let by_order = |one: &Outline| leaves_open(one) && !lacks_id(one);
+    let by_order = outlines.iter().any(by_order);
+    // Traffic beside the main conversation goes on where its own agent's did.
+    let mut chains: HashMap<(bool, Option<AgentId>), Chain> = HashMap::new();
+    let mut seen: HashSet<EntryKey> = HashSet::new();
+    for outline in outlines {
+        let says = outline.kind.is_message()
+            || outline.kind == OutlineKind::Compaction
+            || outline.link != Link::None;
+        let agent = outline.agent.clone().filter(|_| outline.sidechain);
+        let chain = chains.entry((outline.sidechain, agent)).or_default();
+        let (before, kind) = (chain.last, outline.kind);
+        let linked = |key: Option<EntryKey>| match key {
+            None => Link::None,
+            Some(key) if kind == OutlineKind::Compaction => Link::Continues(key),
+            Some(key) => Link::Parent(key),
+        };
+        if outline.link == Link::Previous {
+            outline.link = linked(before);
+        } else if let Some((above, inserted)) = chain.inserted.filter(|_| says)
+            && outline.link.key() == above
+            && (above.is_some() || !outline.sidechain || outline.agent.is_some())
+        {
+            outline.link = linked(Some(inserted));
+        }
+        let Some(key) = outline.key.filter(|_| says) else {
+            continue;
+        };
+        if by_order && !seen.insert(key) {
+            outline.facts.push(Fact::RepeatedId);
+        }
+        let follows = outline.lacks_id() && outline.link.key() == before;
+        let above = chain.inserted.map_or(before, |(above, _)| above);
+        chain.inserted = follows.then_some((above, key));
+        chain.last = Some(key);
+    }
+}
+
+/// The messages of one agent, in the order of a log.
+#[derive(Default)]
+struct Chain {
+    /// The last one.
+    last: Option<EntryKey>,
+    /// What the messages without ids at the end came after, and the last of them.
+    inserted: Option<(Option<EntryKey>, EntryKey)>,
+}
+
+/// Outlines a record and tells whether it is whole. What is salvaged from a damaged one counts
+/// among the entries, not among the valid lines.
+fn outline_one(
+    decoder: &mut dyn Decoder,
+    record: &Record<'_>,
+    sink: &mut Decoded<Outline>,
+) -> bool {
+    let (found, flaws) = (sink.items.len(), sink.flaws.len());
+    decoder.outline(record, sink);
+    let mut fresh = sink.flaws.iter().skip(flaws);
+    sink.items.len() > found && !fresh.any(|flaw| flaw.kind.hides_record())
+}
+
+/// Hands every record of one volume that is its session's to `visit`, until it says `false`.
+pub(crate) fn each_record(
+    root: &Root,
+    file: &RootFile,
+    mut visit: impl FnMut(&Record<'_>) -> Result<bool>,
+) -> Result<()> {
+    let Some(share) = &file.slice else {
+        return each_line(file, visit);
+    };
+    let mut decoder = root.decoder(file);
+    let mut sieve = SliceFilter::new(share);
+    let handle = file.open()?;
+    let failed = |error| Error::io("read", &file.path, error);
+    let mut scan = |bytes: Range<u64>, line: u64, sift: bool| -> Result<bool> {
+        let within = RangeReader::between(&handle, bytes.start, bytes.end);
+        let mut lines = Scanner::from_offset(within, bytes.start, line);
+        while let Some(line) = lines.next().map_err(failed)? {
+            let record = record_from_line(&line);
+            let mine = !sift
+                || sieve.accepts(record.span.offset, || {
+                    shared_log::record_session(decoder.as_mut(), &record)
+                });
+            if mine && !visit(&record)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    for stretch in share.ranges.iter() {
+        if !scan(stretch.bytes.clone(), stretch.line, false)? {
+            return Ok(());
+        }
+    }
+    // What was added since it was looked at.
+    let end = handle.size().map_err(failed)?;
+    if end > share.known_end {
+        scan(share.known_end..end, share.lines + 1, true)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn record_from_line<'a>(line: &Line<'a>) -> Record<'a> {
+    Record {
+        span: Span {
+            offset: line.offset,
+            len: line.len,
+            line: line.number,
+        },
+        bytes: line.bytes,
+        terminated: line.ending != LineEnding::None,
+        oversize: line.oversize,
+    }
+}
+
+/// A record of a line whose number nobody asked for.
+pub(crate) fn unnumbered_record<'a>(line: &Line<'a>) -> Record<'a> {
+    let mut record = record_from_line(line);
+    record.span.line = 0;
+    record
+}
+
+/// A record of a line that was read from the end, where lines are not counted.
+pub(crate) fn record_from_tail_line<'a>(line: &TailLine<'a>) -> Record<'a> {
+    Record {
+        span: Span {
+            offset: line.offset,
+            len: line.len,
+            line: 0,
+        },
+        bytes: line.bytes,
+        terminated: line.ending != LineEnding::None,
+        oversize: line.oversize,
+    }
+}
+
+/// Hands every line of a file to `visit`, until it says `false`.
+pub(crate) fn each_line(
+    file: &RootFile,
+    visit: impl FnMut(&Record<'_>) -> Result<bool>,
+) -> Result<()> {
+    each_line_from(file, 0, visit)
+}
+
+/// The same from where a line begins; it counts as the first.
+pub(super) fn each_line_from(
+    file: &RootFile,
+    offset: u64,
+    mut visit: impl FnMut(&Record<'_>) -> Result<bool>,
+) -> Result<()> {
+    let failed = |error| Error::io("read", &file.path, error);
+    with_scanner(file.reader(file.open()?, offset), |lines| {
+        while let Some(line) = lines.next().map_err(failed)? {
+            if !visit(&record_from_line(&line))? {
+                break;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Lends a scanner.
+pub(crate) fn with_scanner<T>(
+    reader: LogReader,
+    scan: impl FnOnce(&mut Scanner<LogReader>) -> T,
+) -> T {
+    thread_local! {
+        // Growing one buffer per file would cost more than reading most files.
+        static SCANNER: RefCell<Option<Scanner<LogReader>>> = const { RefCell::new(None) };
+    }
+    let offset = reader.offset();
+    let mut scanner = match SCANNER.take() {
+        None => Scanner::from_offset(reader, offset, 1),
+        Some(mut scanner) => {
+            scanner.reset_to(reader, offset, 1);
+            scanner
+        }
+    };
+    let outcome = scan(&mut scanner);
+    SCANNER.set(Some(scanner));
+    outcome
+}
+
+/// Decodes single records of a log, by the indexes of their outlines and in the order asked for.
+pub(super) fn entries_at(
+    root: &Root,
+    file: &RootFile,
+    outlines: &[Outline],
+    wanted: &[usize],
+    mut visit: impl FnMut(Entry) -> Result<bool>,
+) -> Result<()> {
+    let mut reader = RecordReader::new(root, file, outlines);
+    for &at in wanted {
+        if let (_, Some(entry)) = reader.record(at)?
+            && !visit(entry)?
+        {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Reads records again that were outlined before.
+pub(super) struct RecordReader<'a> {
+    root: &'a Root,
+    file: &'a RootFile,
+    outlines: &'a [Outline],
+    /// The volume that was read from last.
+    open: Option<(u16, OpenLog, Box<dyn Decoder>)>,
+}
+
+impl<'a> RecordReader<'a> {
+    pub(super) fn new(root: &'a Root, file: &'a RootFile, outlines: &'a [Outline]) -> Self {
+        RecordReader {
+            root,
+            file,
+            outlines,
+            open: None,
+        }
+    }
+
+    /// A record's bytes and its entry. Others may have changed the log since it was outlined, so the
+    /// entry must still have the id that it had.
+    pub(super) fn record(&mut self, at: usize) -> Result<(Vec<u8>, Option<Entry>)> {
+        self.record_if(at, |_| true)
+    }
+
+    /// A record's bytes with all that its log's companion says of it.
+    pub(super) fn full_record(&mut self, at: usize) -> Result<Vec<u8>> {
+        let (bytes, _) = self.record(at)?;
+        let span = self.outlines.get(at).map(|outline| outline.span);
+        let (Some(span), Some((_, _, decoder))) = (span, &mut self.open) else {
+            return Ok(bytes);
+        };
+        let record = Record {
+            span,
+            bytes: &bytes,
+            terminated: true,
+            oversize: false,
+        };
+        Ok(decoder.full_record(&record).unwrap_or(bytes))
+    }
+
+    /// A record's bytes, and its entry unless `wanted` does not want to know more of the bytes.
+    pub(super) fn record_if(
+        &mut self,
+        at: usize,
+        wanted: impl Fn(&[u8]) -> bool,
+    ) -> Result<(Vec<u8>, Option<Entry>)> {
+        let Some(outline) = self.outlines.get(at) else {
+            return Ok((Vec::new(), None));
+        };
+        let volume = self.file.volume(outline.volume);
+        let (_, handle, decoder) = match self.open.take() {
+            Some(open) if open.0 == outline.volume => self.open.insert(open),
+            _ => {
+                let decoder = self.root.decoder(volume);
+                self.open.insert((outline.volume, volume.open()?, decoder))
+            }
+        };
+        let span = outline.span;
+        let bytes = record_bytes(handle, volume, span)?;
+        if !wanted(&bytes) && !decoder.has_companion_data() {
+            return Ok((bytes, None));
+        }
+        let mut sink = Decoded::default();
+        let record = Record {
+            span,
+            bytes: &bytes,
+            terminated: true,
+            oversize: false,
+        };
+        decoder.decode(&record, &mut sink);
+        let mut entry = pick_entry(sink.items, self.outlines, at);
+        let id = entry.as_ref().and_then(|entry| entry.id.as_ref());
+        if outline.key.is_some() && id.map(EntryId::key) != outline.key {
+            return Err(Error::Changed {
+                path: volume.path.clone(),
+            });
+        }
+        if let Some(entry) = &mut entry {
+            inherit_links(entry, self.outlines, at);
+        }
+        Ok((bytes, entry))
+    }
+}
+
+/// Of a record's entries, the one that was outlined.
+fn pick_entry(mut found: Vec<Entry>, outlines: &[Outline], at: usize) -> Option<Entry> {
+    let outline = outlines.get(at)?;
+    let is_it = |entry: &Entry| entry.id.as_ref().map(EntryId::key) == outline.key;
+    if outline.key.is_some() {
+        let at = found.iter().rposition(is_it);
+        return at.map(|at| found.swap_remove(at)).or_else(|| found.pop());
+    }
+    // Those of one record come in the same order each time.
+    let before = outlines.get(..at).unwrap_or_default().iter().rev();
+    let same = |other: &&Outline| (other.span, other.volume) == (outline.span, outline.volume);
+    match before.take_while(same).count() {
+        nth if nth + 1 < found.len() => Some(found.swap_remove(nth)),
+        _ => found.pop(),
+    }
+}
+
+/// Gives an entry the parent and the calls that its layout leaves to its place in the log.
+fn inherit_links(entry: &mut Entry, outlines: &[Outline], at: usize) {
+    call_pairing::name_calls(entry, outlines, at);
+    let Some(parent) = outlines.get(at).and_then(|outline| outline.link.key()) else {
+        return;
+    };
+    // A message without an id may stand between the entry and the one that it names.
+    if entry.parent.as_ref().map(EntryId::key) != Some(parent) {
+        let mut above = outlines.iter().take(at).rev();
+        let above = above.find(|outline| outline.key == Some(parent));
+        entry.parent = above.and_then(Outline::id).or(entry.parent.take());
+    }
+}
+
+/// The bytes of one record, without its line ending and byte order mark.
+pub(super) fn record_bytes(handle: &dyn ReadAt, file: &RootFile, span: Span) -> Result<Vec<u8>> {
+    let bytes = jsonl::read_span(handle, span.offset, span.len)
+        .map_err(|error| Error::io("read", &file.path, error))?;
+    Ok(strip_line_ending(bytes, span))
+}
+
+/// A record without its line ending and byte order mark.
+pub(crate) fn strip_line_ending(mut bytes: Vec<u8>, span: Span) -> Vec<u8> {
+    while let Some(b'\n' | b'\r') = bytes.last() {
+        bytes.pop();
+    }
+    if span.offset == 0 && bytes.starts_with(b"\xef\xbb\xbf") {
+        bytes.drain(..3);
+    }
+    bytes
+}
+
+/// Whose log it is.
+pub(crate) fn scope(artifact: &Artifact) -> Scope {
+    if artifact.is_agent_log() {
+        Scope::Agent
+    } else {
+        Scope::Main
+    }
+}
+
+/// The ids of a log's entries, and which of them `takes` lets others hang from.
+pub(super) fn entry_ids(
+    root: &Root,
+    file: &RootFile,
+    takes: impl Fn(&Entry) -> bool,
+) -> Result<HashMap<EntryKey, bool>> {
+    let mut sink: Decoded<Entry> = Decoded::default();
+    let mut known = HashMap::new();
+    for volume in file.volumes() {
+        let mut decoder = root.decoder(volume);
+        each_record(root, volume, |record| {
+            decoder.decode(record, &mut sink);
+            sink.flaws.clear();
+            for entry in sink.items.drain(..) {
+                // What we salvage from a damaged line, the agent program cannot read.
+                let takes = takes(&entry) && entry.span == record.span;
+                if let Some(id) = entry.id {
+                    known.insert(id.key(), takes);
+                }
+            }
+            Ok(true)
+        })?;
+    }
+    Ok(known)
+}
+
+/// Looks for a fact among a log's first entries.
+pub(super) fn first_fact<T>(
+    root: &Root,
+    file: &RootFile,
+    entries: usize,
+    wanted: impl Fn(&Fact) -> Option<T>,
+) -> Result<Option<T>> {
+    first_told(root, file, entries, |outline| {
+        outline.facts.iter().find_map(&wanted)
+    })
+}
+
+/// Looks for something that one of a log's first entries says.
+pub(super) fn first_told<T>(
+    root: &Root,
+    file: &RootFile,
+    entries: usize,
+    wanted: impl Fn(&Outline) -> Option<T>,
+) -> Result<Option<T>> {
+    let mut found = None;
+    let mut decoder = root.decoder(file);
+    let mut sink: Decoded<Outline> = Decoded::default();
+    let mut left = entries;
+    each_record(root, file, |record| {
+        decoder.outline(record, &mut sink);
+        found = sink.items.drain(..).find_map(|outline| wanted(&outline));
+        left = left.saturating_sub(1);
+        Ok(found.is_none() && left > 0)
+    })?;
+    Ok(found)
+}
+
+/// The outlines of a log's first record.
+pub(super) fn first_outlines(root: &Root, file: &RootFile) -> Result<Vec<Outline>> {
+    let mut decoder = root.decoder(file);
+    let mut sink = Decoded::default();
+    each_record(root, file, |record| {
+        decoder.outline(record, &mut sink);
+        Ok(record.is_blank())
+    })?;
+    Ok(sink.items)
+}
+
+/// Reads a document: one record that is the whole file.
+pub(super) fn read_document(root: &Root, file: &RootFile) -> Result<Decoded<Entry>> {
+    let bytes = document_bytes(file)?;
+    Ok(decode_document(root, &file.artifact, &bytes))
+}
+
+/// Reads the content of a document.
+pub(crate) fn decode_document(root: &Root, artifact: &Artifact, bytes: &[u8]) -> Decoded<Entry> {
+    let span = Span {
+        offset: 0,
+        len: bytes.len() as u64,
+        line: 1,
+    };
+    let mut sink = Decoded::default();
+    let record = Record {
+        span,
+        bytes,
+        terminated: true,
+        oversize: false,
+    };
+    root.layout.decoder(artifact).decode(&record, &mut sink);
+    sink
+}
+
+/// A document's bytes.
+pub(super) fn document_bytes(file: &RootFile) -> Result<Vec<u8>> {
+    let mut reader = RangeReader::between(file.open()?, 0, MAX_DOCUMENT + 1);
+    let mut bytes = Vec::new();
+    let read = reader.read_to_end(&mut bytes);
+    read.map_err(|error| Error::io("read", &file.path, error))?;
+    if bytes.len() as u64 > MAX_DOCUMENT {
+        return Err(Error::refused(format!(
+            "{} is larger than {} MB and was not read",
+            file.path.display(),
+            MAX_DOCUMENT >> 20
+        )));
+    }
+    Ok(bytes)
+}
+
+impl LogScan {
+    /// The indexes of some outlines.
+    pub(super) fn indexes(&self, wanted: impl Fn(&Outline) -> bool) -> Vec<usize> {
+        let outlines = self.outlines.iter().enumerate();
+        let found = outlines.filter(|(_, outline)| wanted(outline));
+        found.map(|(at, _)| at).collect()
+    }
+
+    /// What there is to say about a log that could not be read.
+    pub(super) fn unreadable(error: &Error) -> Self {
+        let flaw = Flaw {
+            kind: FlawKind::Unreadable,
+            span: Span::default(),
+            volume: 0,
+            detail: error.to_string(),
+        };
+        LogScan {
+            flaws: vec![flaw],
+            whole: true,
+            ..LogScan::default()
+        }
+    }
+
+    /// Outlines a whole log.
+    pub fn read(root: &Root, file: &RootFile) -> Result<Self> {
+        outline(root, file)
+    }
+
+    /// Outlines a document: one record that is the whole file.
+    pub fn read_document(root: &Root, file: &RootFile) -> Result<Self> {
+        let sink = read_document(root, file)?;
+        let lines = u64::from(file.id.len > 0);
+        let damaged = |flaw: &Flaw| flaw.kind.severity() == Severity::Damage;
+        let valid = if sink.flaws.iter().any(damaged) {
+            0
+        } else {
+            lines
+        };
+        Ok(LogScan {
+            flaws: sink.flaws,
+            lines,
+            valid,
+            bytes: file.id.len,
+            whole: true,
+            outlines: Vec::new(),
+            volumes: vec![VolumeScan {
+                lines,
+                valid,
+                bytes: file.id.len,
+            }],
+        })
+    }
+
+    /// The record is unfinished rather than damaged: its writer may still be at work.
+    pub fn is_pending(&self) -> bool {
+        self.flaws
+            .iter()
+            .any(|flaw| flaw.kind == FlawKind::TornTail)
+    }
+}
+
+/// The summary of a conversation, which may be in another log.
+#[derive(Debug)]
+pub(super) struct LeafSummary {
+    /// The last entry of the conversation.
+    pub(super) leaf: EntryKey,
+    /// What other sessions look it up by: the leaf, or [`summary_key`] if it names its session.
+    pub(super) key: EntryKey,
+    pub(super) text: Box<str>,
+}
+
+/// The key of a summary that counts for one session only.
+pub(super) fn summary_key(session: &str, leaf: EntryKey) -> EntryKey {
+    EntryKey::from_text(&format!("{session}\0{:x?}", leaf.to_bytes()))
+}
+
+/// What the beginning of a log tells about other logs of its folder: the client writes summaries of
+/// their conversations there, and a session that says nothing of its own shares its directory.
+#[derive(Debug, Default)]
+pub(super) struct LogOpening {
+    /// Summaries of conversations.
+    pub(super) summaries: Vec<LeafSummary>,
+    /// Directories.
+    pub(super) directories: Vec<Box<str>>,
+}
+
+impl LogOpening {
+    /// How far a log's beginning goes.
+    const REACH: u64 = 64 << 10;
+
+    /// What some outlines of a log tell.
+    pub(super) fn from_outlines<'a>(outlines: impl IntoIterator<Item = &'a Outline>) -> Self {
+        let mut opening = LogOpening::default();
+        let near = |outline: &&Outline| outline.span.offset < LogOpening::REACH;
+        for outline in outlines.into_iter().take_while(near) {
+            let session = outline.facts.iter().find_map(|fact| match fact {
+                Fact::SummarySession(session) => Some(session),
+                _ => None,
+            });
+            for fact in &outline.facts {
+                match fact {
+                    Fact::Summary(text, Some(leaf)) => opening.summaries.push(LeafSummary {
+                        leaf: *leaf,
+                        key: session.map_or(*leaf, |session| summary_key(session, *leaf)),
+                        text: text.clone(),
+                    }),
+                    Fact::Cwd(path) => opening.directories.push(path.clone()),
+                    _ => {}
+                }
+            }
+        }
+        opening
+    }
+
+    /// Reads the beginning of a log.
+    pub(super) fn read(root: &Root, file: &RootFile) -> Result<Self> {
+        let mut decoder = root.decoder(file);
+        let mut sink: Decoded<Outline> = Decoded::default();
+        each_record(root, file, |record| {
+            let near = record.span.offset < LogOpening::REACH;
+            if near {
+                decoder.outline(record, &mut sink);
+            }
+            Ok(near)
+        })?;
+        Ok(LogOpening::from_outlines(&sink.items))
+    }
+}

@@ -1,0 +1,274 @@
+//! The end of a log: as many of its last records as it takes to know where the session goes on.
+
+use crate::error::{Error, Result};
+use crate::jsonl::{self, ReadAt};
+use crate::layout::{Decoded, Record};
+use crate::model::{Entry, EntryId, EntryKey, Outline, OutlineKind, Span};
+use crate::store::shared_log::{self, SliceFilter};
+use crate::store::{Root, RootFile};
+use crate::tree::{Tree, named_leaf};
+
+use super::log_end::LogEnd;
+use super::{
+    LogScan, inherit_links, link_to_previous, outline_one, pick_entry, scope, strip_line_ending,
+};
+
+/// How far back a log is searched for the leaf at which its program goes on.
+pub(in crate::store) const LEAF_SEARCH_BYTES: u64 = 1 << 20;
+
+/// The end of a log.
+#[derive(Debug)]
+pub(in crate::store) struct TailWindow {
+    /// Its outlines.
+    pub(in crate::store) scan: LogScan,
+    /// How they hang together.
+    pub(in crate::store) tree: Tree,
+    /// A leaf is named in it, and is in it.
+    pub(in crate::store) has_named_leaf: bool,
+    /// Its records, in file order.
+    records: Vec<TailRecord>,
+    /// Tells what follows, where several sessions lie in the file.
+    pub(in crate::store) filter: Option<SliceFilter>,
+}
+
+#[derive(Debug)]
+struct TailRecord {
+    span: Span,
+    terminated: bool,
+    oversize: bool,
+}
+
+impl TailWindow {
+    /// Reads as much of the end of a log as it takes to know where it goes on, and until `enough`
+    /// says so.
+    ///
+    /// A named leaf is looked for in the whole log if need be. That no leaf is named is taken for
+    /// granted after [`LEAF_SEARCH_BYTES`]. Only outlines are held, so memory goes with the number of lines.
+    ///
+    /// Each window is at least four times as long as the one before, in bytes that were covered and
+    /// not in bytes that were asked for: a long line makes them differ. So all windows together cost
+    /// little more than the last.
+    ///
+    /// In a file of several sessions, records count from the first on that names its session: before
+    /// that nobody knows whose they are.
+    pub(in crate::store) fn read(
+        root: &Root,
+        file: &RootFile,
+        handle: &dyn ReadAt,
+        enough: impl Fn(&TailWindow) -> bool,
+    ) -> Result<Self> {
+        let failed = |error| Error::io("read", &file.path, error);
+        let mut end = LogEnd::new(handle).map_err(failed)?;
+        let mut bytes = 64 << 10;
+        loop {
+            end.extend(bytes).map_err(failed)?;
+            let window = TailWindow::from_log_end(root, file, &end)?;
+            let resume = named_leaf(&window.scan.outlines);
+            let known = |key: EntryKey| {
+                let mut outlines = window.scan.outlines.iter();
+                outlines.any(|outline| outline.key == Some(key))
+            };
+            let named = resume.is_some_and(known);
+            // Only programs that follow links say where they go on.
+            let says_leaf = root.layout.follows_parent_links();
+            let mut outlines = window.scan.outlines.iter();
+            // What was named before a compaction counts no more.
+            let compacted = outlines.any(|outline| outline.kind == OutlineKind::Compaction);
+            let far = !says_leaf || compacted || window.scan.bytes >= LEAF_SEARCH_BYTES;
+            let certain = named || (resume.is_none() && far);
+            if window.scan.whole || (certain && enough(&window)) {
+                return Ok(TailWindow {
+                    has_named_leaf: named,
+                    ..window
+                });
+            }
+            // A leaf that is not near the end may be anywhere, or nowhere.
+            let lost = resume.is_some() && !named && window.scan.bytes >= LEAF_SEARCH_BYTES;
+            bytes = if lost {
+                u64::MAX
+            } else {
+                window.scan.bytes.max(bytes).saturating_mul(4)
+            };
+        }
+    }
+
+    fn from_log_end(root: &Root, file: &RootFile, end: &LogEnd<'_>) -> Result<Self> {
+        let mut scan = LogScan {
+            whole: end.start() == 0,
+            bytes: end.len(),
+            ..LogScan::default()
+        };
+        let mut records = Vec::new();
+        let mut decoder = root.decoder(file);
+        let mut sieve = file.slice.as_deref().map(SliceFilter::new);
+        if let Some(sieve) = sieve.as_mut().filter(|_| end.start() > 0) {
+            sieve.start_unknown();
+        }
+        let mut sink = Decoded::default();
+        let read = end.each_record(|record| {
+            let offset = record.span.offset;
+            if let Some(sieve) = &mut sieve
+                && !sieve.accepts(offset, || {
+                    shared_log::record_session(decoder.as_mut(), record)
+                })
+            {
+                return;
+            }
+            records.push(TailRecord {
+                span: record.span,
+                terminated: record.terminated,
+                oversize: record.oversize,
+            });
+            let valid = outline_one(decoder.as_mut(), record, &mut sink);
+            if !record.is_blank() {
+                scan.lines += 1;
+                scan.valid += u64::from(valid);
+            }
+        });
+        read.map_err(|error| Error::io("read", &file.path, error))?;
+        scan.outlines = sink.items;
+        scan.flaws = sink.flaws;
+        link_to_previous(&mut scan.outlines);
+        let tree = Tree::build(&scan.outlines, scope(&file.artifact));
+        Ok(TailWindow {
+            scan,
+            tree,
+            has_named_leaf: false,
+            records,
+            filter: sieve,
+        })
+    }
+
+    /// Whether an entry is in it from which the agent program would go on. One without an id counts only if
+    /// the log has no other, so all of it must be read for that.
+    pub(in crate::store) fn has_leaf(&self) -> bool {
+        let resumed = self
+            .tree
+            .resume_entry
+            .filter(|_| self.tree.resume.is_some());
+        let resumed = resumed.and_then(|at| self.scan.outlines.get(at));
+        resumed.is_some_and(|outline| !outline.lacks_id())
+    }
+
+    /// Whether the agent program would follow a link to an entry: not to one in a damaged line, nor to one
+    /// without an id.
+    pub(in crate::store) fn is_linkable(&self, at: usize) -> bool {
+        let outline = self.scan.outlines.get(at);
+        outline.is_some_and(|outline| !outline.lacks_id() && !self.is_salvaged(outline))
+    }
+
+    /// Whether an entry stands in a damaged line: we can read it, the agent program cannot.
+    fn is_salvaged(&self, outline: &Outline) -> bool {
+        let found = self
+            .records
+            .binary_search_by_key(&outline.span.offset, |tailed| tailed.span.offset);
+        let record = found.ok().and_then(|found| self.records.get(found));
+        record.is_none_or(|tailed| tailed.span != outline.span)
+    }
+
+    /// One of its entries, by the index of its outline; `None` if the log has changed meanwhile.
+    pub(in crate::store) fn entry(
+        &self,
+        root: &Root,
+        file: &RootFile,
+        handle: &dyn ReadAt,
+        at: usize,
+    ) -> Option<Entry> {
+        let outline = self.scan.outlines.get(at)?;
+        let span = outline.span;
+        let after = self
+            .records
+            .partition_point(|tailed| tailed.span.offset <= span.offset);
+        let whole = self.records.get(after.checked_sub(1)?)?;
+        if whole.oversize {
+            return None;
+        }
+        let bytes = jsonl::read_span(handle, span.offset, span.len);
+        let bytes = strip_line_ending(root.failures.ok_io(&file.path, bytes)?, span);
+        let record = Record {
+            span,
+            bytes: &bytes,
+            // Salvaged from within a damaged line, it is whole by itself.
+            terminated: whole.terminated || whole.span != span,
+            oversize: false,
+        };
+        let mut sink = Decoded::default();
+        root.decoder(file).decode(&record, &mut sink);
+        let mut entry = pick_entry(sink.items, &self.scan.outlines, at)?;
+        let same = entry.id.as_ref().map(EntryId::key) == outline.key;
+        inherit_links(&mut entry, &self.scan.outlines, at);
+        (same || outline.key.is_none()).then_some(entry)
+    }
+}
+
+/// Opens a log and reads its end.
+pub(in crate::store) fn read_tail_window(
+    root: &Root,
+    file: &RootFile,
+    enough: impl Fn(&TailWindow) -> bool,
+) -> Result<TailWindow> {
+    TailWindow::read(root, file, &file.open()?, enough)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::io;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::jsonl::{FileId, MAX_LINE};
+    use crate::store::Store;
+
+    /// A file that counts the bytes that are read from it.
+    #[derive(Debug)]
+    struct Counted(File, AtomicU64);
+
+    impl ReadAt for Counted {
+        fn id(&self) -> io::Result<FileId> {
+            self.0.id()
+        }
+
+        fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+            let read = ReadAt::read_at(&self.0, into, offset)?;
+            self.1.fetch_add(read as u64, Ordering::Relaxed);
+            Ok(read)
+        }
+    }
+
+    /// Reads the last message of a log that ends with a long line, and returns how often its bytes
+    /// were read, in percent of its length.
+    fn percent_read(last_line: &str, padding: usize) -> u64 {
+        const SESSION: &str = "11111111-1111-4111-8111-111111111111";
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("projects/-x");
+        fs::create_dir_all(&folder).unwrap();
+        let message = format!(
+            r#"{{"parentUuid":null,"sessionId":"{SESSION}","type":"user","message":{{"role":"user","content":"hello"}},"uuid":"22222222-2222-4222-8222-222222222222","timestamp":"2026-01-01T00:00:00Z"}}"#
+        );
+        let (before, after) = last_line.split_once('*').unwrap();
+        let text = format!("{message}\n{before}{}{after}\n", "x".repeat(padding));
+        fs::write(folder.join(format!("{SESSION}.jsonl")), &text).unwrap();
+        let root = Root::claude_code(dir.path());
+        let inventory = Store::new(vec![root.clone()]).inventory();
+        let file = inventory.sessions[0].log.as_ref().unwrap();
+        let counted = Counted(File::open(&file.path).unwrap(), AtomicU64::new(0));
+        let window = TailWindow::read(&root, file, &counted, TailWindow::has_leaf).unwrap();
+        let messages = window.scan.outlines.iter();
+        let messages = messages.filter(|outline| outline.kind.is_message());
+        assert_eq!((messages.count(), window.scan.lines), (1, 2));
+        counted.1.into_inner() * 100 / text.len() as u64
+    }
+
+    #[test]
+    fn oversize_line_is_read_once() {
+        let percent = percent_read("{*", MAX_LINE + 1000);
+        assert!(percent <= 101, "{percent} %");
+    }
+
+    #[test]
+    fn long_line_without_message_is_read_at_most_three_times() {
+        let percent = percent_read(r#"{"type":"padding","text":"*"}"#, 4 << 20);
+        assert!(percent <= 301, "{percent} %");
+    }
+}

@@ -1,0 +1,180 @@
+//! What a log amounts to so far, counted as its records go by.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{ErrorKind, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::jsonl::{self, Scanner};
+use crate::layout::{Decoded, Decoder};
+use crate::model::{Outline, ResponseKey, ResponseResolver, SYNTHETIC, Usage};
+
+use super::Root;
+use super::inventory::RootFile;
+use super::query::MessageCounts;
+use super::shared_log::{self, SliceFilter};
+
+/// Counts messages and tokens, each response once, without keeping what was counted.
+///
+/// Lines of one response repeat its tokens while they grow, so what each response amounts to is
+/// remembered; replies that are no part of a named response need no memory.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    sum: MessageCounts,
+    names: ResponseResolver,
+    responses: HashMap<ResponseKey, Usage>,
+}
+
+impl Totals {
+    /// Takes in the next record's outline.
+    pub fn add(&mut self, outline: &Outline) {
+        if !outline.kind.is_message() {
+            return;
+        }
+        self.sum.messages += 1;
+        let Some(reply) = &outline.reply else { return };
+        // The client's own error messages are nobody's reply.
+        let Some(mut usage) = reply
+            .usage
+            .filter(|_| reply.model.as_deref() != Some(SYNTHETIC))
+        else {
+            return;
+        };
+        let before = match reply.response {
+            Some(key) => {
+                let key = self.names.resolve(key);
+                let before = self.responses.get(&key).copied();
+                usage.keep_larger(&before.unwrap_or_default());
+                self.responses.insert(key, usage);
+                before
+            }
+            None => None,
+        };
+        self.sum.responses += u64::from(before.is_none());
+        self.sum.usage.subtract(&before.unwrap_or_default());
+        // A sum beyond all bounds stays where it was.
+        let _ = self.sum.usage.add(&usage);
+    }
+
+    /// What they come to.
+    pub fn sum(&self) -> MessageCounts {
+        self.sum
+    }
+}
+
+/// Totals of a log that grows, and how far it has been read.
+#[derive(Default)]
+pub(super) struct LogTotals {
+    totals: Totals,
+    volumes: Vec<CountedVolume>,
+}
+
+/// A file of the log.
+struct CountedVolume {
+    path: PathBuf,
+    /// It is counted up to here.
+    end: u64,
+    /// The bytes before that, by which another file in its place is known.
+    guard: Vec<u8>,
+    /// It remembers the record before, to which the next may belong.
+    decoder: Box<dyn Decoder>,
+    /// Tells whose its records are, where several sessions lie in it.
+    filter: Option<SliceFilter>,
+}
+
+impl std::fmt::Debug for LogTotals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tally")
+            .field("sum", &self.totals.sum)
+            .finish_non_exhaustive()
+    }
+}
+
+impl LogTotals {
+    /// Counts what was added since, or all of it the first time and after a file was replaced.
+    pub(super) fn count(&mut self, root: &Root, file: &RootFile) -> Result<MessageCounts> {
+        if !self.continues(file) {
+            *self = LogTotals::default();
+        }
+        let fresh = file.volumes().skip(self.volumes.len());
+        self.volumes.extend(fresh.map(|file| CountedVolume {
+            path: file.path.clone(),
+            end: 0,
+            guard: Vec::new(),
+            decoder: root.decoder(file),
+            filter: file.slice.as_deref().map(SliceFilter::new),
+        }));
+        let mut pending = Vec::new();
+        for volume in &mut self.volumes {
+            pending.extend(volume.read_new(&mut self.totals)?);
+        }
+        // A record without a line ending may go on: it counts for now, and is read again.
+        if pending.is_empty() {
+            return Ok(self.totals.sum);
+        }
+        let mut with = self.totals.clone();
+        pending.iter().for_each(|outline| with.add(outline));
+        Ok(with.sum)
+    }
+
+    /// The files are those that were counted, as far as they were, and maybe more.
+    fn continues(&self, file: &RootFile) -> bool {
+        let mut files = file.volumes();
+        self.volumes.iter().all(|volume| {
+            let same = files.next().is_some_and(|file| file.path == volume.path);
+            same && (volume.end == 0 || volume.is_unchanged())
+        })
+    }
+}
+
+impl CountedVolume {
+    fn is_unchanged(&self) -> bool {
+        let from = self.end.saturating_sub(self.guard.len() as u64);
+        let read = |file: File| jsonl::read_span(&file, from, self.guard.len() as u64);
+        jsonl::open_to_read(&self.path)
+            .and_then(read)
+            .is_ok_and(|before| before == self.guard)
+    }
+
+    /// Reads on; gives what a last record without a line ending says.
+    fn read_new(&mut self, totals: &mut Totals) -> Result<Vec<Outline>> {
+        const GUARDED: u64 = 256;
+        let failed = |path: &Path, error| Error::io("read", path, error);
+        let mut file = match jsonl::open_to_read(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(&self.path, error)),
+        };
+        file.seek(SeekFrom::Start(self.end))
+            .map_err(|error| failed(&self.path, error))?;
+        let mut scanner = Scanner::from_offset(&file, self.end, 1);
+        let mut pending = Vec::new();
+        let mut sink = Decoded::default();
+        while let Some(line) = scanner.next().map_err(|error| failed(&self.path, error))? {
+            let record = super::unnumbered_record(&line);
+            let decoder = self.decoder.as_mut();
+            let mine = self.filter.as_mut().is_none_or(|sieve| {
+                sieve.accepts(record.span.offset, || {
+                    shared_log::record_session(decoder, &record)
+                })
+            });
+            if mine {
+                self.decoder.outline(&record, &mut sink);
+                sink.flaws.clear();
+            }
+            if record.terminated {
+                sink.items
+                    .drain(..)
+                    .for_each(|outline| totals.add(&outline));
+                self.end = record.span.end();
+            } else {
+                pending.append(&mut sink.items);
+            }
+        }
+        let guarded = self.end.min(GUARDED);
+        self.guard = jsonl::read_span(&file, self.end - guarded, guarded)
+            .map_err(|error| failed(&self.path, error))?;
+        Ok(pending)
+    }
+}

@@ -1,0 +1,309 @@
+//! What sessions hold, removing it when it is safe elsewhere, and listing it again.
+//!
+//! The order is that of the trash: the locks of all logs are held from the last look at them until
+//! they are gone, the main log goes last, and folders and register rows go with what they were for.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::jsonl::{self, AppendOptions, FileId, Removal};
+
+use super::inventory::{RootFile, SessionFiles};
+use super::{Root, Store, session_list, trash};
+
+/// The files of sessions that go together.
+#[derive(Debug)]
+pub(crate) struct FileSet {
+    pub(crate) root: Arc<Root>,
+    /// The paths within the root, the main log first, and whether each is a log.
+    pub(crate) files: Vec<(PathBuf, bool)>,
+    /// What each was when it was found.
+    pub(crate) ids: Vec<FileId>,
+    /// So many of the first are logs whose locks are held while they go.
+    volumes: usize,
+    /// It is a log outside of any tree.
+    pub(crate) lone: bool,
+}
+
+/// What has copies of files that are to be removed.
+pub(crate) trait FileCopies {
+    /// Makes sure that a file of the root is what its copy holds, and says what it is.
+    fn verify(&self, within: &Path) -> Result<FileId>;
+
+    /// Makes sure that the copies can still be reached by their name.
+    fn ensure_reachable(&self) -> Result<()>;
+
+    /// Puts files back that were removed.
+    fn restore(&self, gone: &[&Path]) -> Result<()>;
+
+    /// Keeps what a register says about a log that is gone.
+    fn save_rows(&self, log: &Path, rows: &[String]) -> Result<()>;
+}
+
+impl FileSet {
+    /// Everything that belongs to the sessions.
+    pub(crate) fn from_sessions(group: &[&SessionFiles]) -> Result<Self> {
+        let beside = group.iter().flat_map(|files| files.attachments_on_disk());
+        FileSet::new(group, beside.collect())
+    }
+
+    /// What would go if the sessions went. Refuses logs that hold others too.
+    pub(crate) fn to_remove(group: &[&SessionFiles]) -> Result<Self> {
+        trash::refuse_shared(group.iter().copied())?;
+        let beside = group.iter().flat_map(|files| trash::own_attachments(files));
+        FileSet::new(group, beside.collect())
+    }
+
+    fn new(group: &[&SessionFiles], beside: Vec<RootFile>) -> Result<Self> {
+        let nothing = || Error::refused("there is no session to archive");
+        let first = group.first().ok_or_else(nothing)?;
+        let root = Arc::clone(&first.root);
+        let volumes = trash::volumes(group.iter().copied());
+        let count = volumes.len();
+        let mut seen = HashSet::new();
+        let mut files = Vec::with_capacity(count + beside.len());
+        let mut ids = Vec::with_capacity(count + beside.len());
+        for file in volumes.into_iter().chain(&beside) {
+            let Ok(within) = file.path.strip_prefix(&root.path) else {
+                let (path, root) = (file.path.display(), root.path.display());
+                return Err(Error::refused(format!("{path} is not in {root}")));
+            };
+            if seen.insert(within) {
+                files.push((within.to_owned(), file.artifact.kind.is_log()));
+                ids.push(file.id);
+            }
+        }
+        Ok(FileSet {
+            lone: first.is_lone(),
+            root,
+            files,
+            ids,
+            volumes: count,
+        })
+    }
+
+    /// How many bytes the files have.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.ids.iter().map(|id| id.len).sum()
+    }
+}
+
+impl SessionFiles {
+    /// Fails with [`Error::Held`] if another program has any of its files open for writing, or the
+    /// register that lists it: that is replaced when the session goes.
+    pub(crate) fn refuse_held(&self) -> Result<()> {
+        let files = self.files().flat_map(RootFile::volumes);
+        let there = files.filter(|file| !file.is_archived());
+        jsonl::ensure_not_open(there.map(|file| (file.path.as_path(), &file.id)))?;
+        session_list::refuse_held_lists(self)
+    }
+}
+
+impl Store {
+    /// What registers say about the logs of sessions: the log's path within the root, and the row.
+    pub(crate) fn list_rows(group: &[&SessionFiles]) -> Result<Vec<(PathBuf, String)>> {
+        let mut rows = Vec::new();
+        for files in group {
+            let found = trash::list_rows(files)?;
+            rows.extend(found.into_iter().map(|row| (row.path, row.text)));
+        }
+        Ok(rows)
+    }
+
+    /// Removes the files of sessions, of which `copies` has copies.
+    ///
+    /// Nothing goes unless every file is what its copy holds while the logs are locked, nor if another
+    /// program has one open for writing, unless `live`. If one cannot be removed, someone writes to one
+    /// meanwhile, or the copies are gone when the last file is, then all files come back.
+    pub(crate) fn remove_files(
+        group: &[&SessionFiles],
+        holdings: &FileSet,
+        live: bool,
+        copies: &dyn FileCopies,
+    ) -> Result<()> {
+        let root = &holdings.root;
+        let paths: Vec<PathBuf> = holdings
+            .files
+            .iter()
+            .map(|(within, _)| root.path.join(within))
+            .collect();
+        for path in &paths {
+            root.ensure_inside(path)?;
+        }
+        let logs = paths
+            .iter()
+            .take(holdings.volumes)
+            .take(trash::MAX_LOCKED_LOGS);
+        let logs = logs.map(|path| root.open_log(path, AppendOptions::default()));
+        let logs = logs.collect::<Result<Vec<_>>>()?;
+        trash::with_all_locked(&logs, || {
+            let mut ids = Vec::with_capacity(paths.len());
+            for (path, (within, _)) in paths.iter().zip(&holdings.files) {
+                let id = copies.verify(within)?;
+                ensure_unchanged(path, &id)?;
+                ids.push(id);
+            }
+            // As late as possible: all of it was just read, which takes a while.
+            if !live {
+                jsonl::ensure_not_open(paths.iter().map(PathBuf::as_path).zip(&ids))?;
+                group
+                    .iter()
+                    .copied()
+                    .try_for_each(session_list::refuse_held_lists)?;
+            }
+            copies.ensure_reachable()?;
+            let mut gone = Vec::new();
+            let files: Vec<(&PathBuf, &FileId)> = paths.iter().zip(&ids).collect();
+            // As long as the main log is there, the session is found, and this can be run again.
+            for (at, files) in files.chunks(trash::MAX_LOCKED_LOGS).enumerate().rev() {
+                let first = at * trash::MAX_LOCKED_LOGS;
+                remove_all(holdings, first, files, &mut gone)
+                    .map_err(|error| roll_back(error, &gone, copies))?;
+            }
+            copies
+                .ensure_reachable()
+                .map_err(|error| roll_back(error, &gone, copies))
+        })?;
+        // Folders go when no file has to come back to them.
+        for path in &paths {
+            if root.has_lock_file(path) {
+                let _ = jsonl::lock_file::remove(path);
+            }
+            trash::remove_empty_dirs(path.parent(), &root.path);
+        }
+        let struck = group
+            .iter()
+            .try_for_each(|files| remove_from_lists(files, copies));
+        struck.map_err(|error| {
+            Error::refused(format!(
+                "the files are archived and removed, but a register still lists them: {error}"
+            ))
+        })
+    }
+
+    /// Lists logs that are there again in their registers, with what was said about them before.
+    pub(crate) fn relist(root: &Root, logs: &[PathBuf], rows: &[(PathBuf, String)]) -> Result<()> {
+        let Some(writer) = root.layout.writer() else {
+            return Ok(());
+        };
+        let logs = logs.iter().filter_map(|path| {
+            let log = root.layout.classify(path)?;
+            let row = rows.iter().find(|(of, _)| of == path);
+            let text = row.map(|(_, text)| text.clone());
+            log.kind.is_conversation().then_some((log, text))
+        });
+        session_list::relist(root, writer, logs)
+    }
+}
+
+/// Removes files of which the first is the `first` of all. The locks of the first logs are held; those of
+/// other logs and of documents are taken here. Adds to `gone` what has no name any more.
+fn remove_all<'a>(
+    holdings: &'a FileSet,
+    first: usize,
+    files: &[(&PathBuf, &FileId)],
+    gone: &mut Vec<&'a Path>,
+) -> Result<()> {
+    let mut removed: Vec<(Removal, &'a Path)> = Vec::with_capacity(files.len());
+    let mut failed = None;
+    for (at, (path, id)) in files.iter().enumerate().rev() {
+        let number = first + at;
+        let Some((within, _)) = holdings.files.get(number) else {
+            continue;
+        };
+        let remove = || {
+            let removal = Removal::open(path, id)?;
+            removal.unlink().map(|()| removal)
+        };
+        let unlinked = match number {
+            number if number < trash::MAX_LOCKED_LOGS.min(holdings.volumes) => remove(),
+            number if number < holdings.volumes => holdings
+                .root
+                .open_log(path, AppendOptions::default())
+                .and_then(|log| log.with_lock(|_| remove())),
+            _ => jsonl::with_document_lock(path, remove),
+        };
+        match unlinked {
+            Ok(removal) => removed.push((removal, within)),
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        }
+    }
+    let written = Removal::written_after_unlink(removed.iter().map(|(removal, _)| removal));
+    let written = written.unwrap_or_else(|error| {
+        failed = Some(error);
+        Vec::new()
+    });
+    for (removal, within) in &removed {
+        if !written.iter().any(|it| std::ptr::eq(*it, removal)) {
+            gone.push(within);
+            continue;
+        }
+        // What someone else added is in no copy, so the file comes back as it is.
+        let path = holdings.root.path.join(within);
+        failed = Some(match removal.put_back() {
+            Ok(back) if back == path => removal.changed_error(),
+            Ok(back) => Error::refused(format!(
+                "{} was written to while it was removed, and another file has its name now; it is saved as {}",
+                path.display(),
+                back.display()
+            )),
+            Err(error) => error,
+        });
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// Puts back what was removed before something could not be, and says so.
+fn roll_back(error: Error, gone: &[&Path], copies: &dyn FileCopies) -> Error {
+    if gone.is_empty() {
+        return error;
+    }
+    let gone_before = match gone.len() {
+        1 => "the file removed before it was".to_owned(),
+        count => format!("the {count} files removed before it were"),
+    };
+    Error::refused(match copies.restore(gone) {
+        Ok(()) => format!("{error}; {gone_before} put back from the archive, which has everything"),
+        Err(other) => format!(
+            "{error}; {gone_before} not put back ({other}); the archive has everything, and `annals restore SESSION --apply` puts it back"
+        ),
+    })
+}
+
+/// Takes the logs of a session that is gone out of their registers. What those say is kept first: a
+/// title may have changed since the copies were made.
+fn remove_from_lists(files: &SessionFiles, copies: &dyn FileCopies) -> Result<()> {
+    let Some(writer) = files.root.layout.writer().filter(|_| !files.is_lone()) else {
+        return Ok(());
+    };
+    for file in files.listed_logs() {
+        let path = files.root.layout.path_for(&file.artifact);
+        session_list::remove_from_list(&files.root, writer, &file.artifact, &mut |rows| {
+            copies.save_rows(&path, rows)
+        })?;
+    }
+    Ok(())
+}
+
+fn ensure_unchanged(path: &Path, id: &FileId) -> Result<()> {
+    let now = match path.symlink_metadata() {
+        Ok(now) => FileId::from(&now),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => FileId::default(),
+        Err(error) => return Err(Error::io("stat", path, error)),
+    };
+    match now.untouched(id) {
+        true => Ok(()),
+        false => Err(Error::Changed {
+            path: path.to_owned(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,545 @@
+//! From what a person types to the session they mean.
+
+mod by_name;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::jsonl::{self, FileId};
+use crate::layout::{LAYOUTS, NewSession};
+use crate::model::{Artifact, ArtifactKind, Fact, SessionId};
+
+use super::inventory::{Inventory, RootFile, SESSION_ID_LINES, SessionFiles};
+use super::log_reader;
+use super::shared_log::SessionSlice;
+use super::{ReadFailures, Root, Store, WriteOptions};
+
+/// A log that a text names by itself and that is not there.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MissingLog {
+    /// The root in which it would lie.
+    pub root: Root,
+    /// The session that [`Store::create`] begins with it.
+    pub new: NewSession,
+    /// It is the log that its program would write to now.
+    pub today: bool,
+}
+
+/// So many `@` of a text are tried as the one between a session and its message.
+const MAX_SPLITS: usize = 16;
+
+/// What a person named: a session, maybe one of its logs, and maybe one of its messages.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The session.
+    pub files: SessionFiles,
+    /// The log, if it was named by its path.
+    pub log: Option<RootFile>,
+    /// The message after the `@`, as typed.
+    pub message: Option<String>,
+}
+
+impl Target {
+    /// The log of a sub-agent, if that was named.
+    pub fn agent_log(&self) -> Option<&RootFile> {
+        let agents = |file: &&RootFile| file.artifact.is_agent_log();
+        self.log.as_ref().filter(agents)
+    }
+
+    /// Refuses the log of a sub-agent where a session is wanted: what is done to a session is not
+    /// meant for one of its sub-agents, nor the other way round.
+    pub fn refuse_agent(&self) -> Result<()> {
+        match self.agent_log() {
+            None => Ok(()),
+            Some(file) => Err(Error::refused(format!(
+                "{} is a sub-agent's log of session {}; name the session",
+                file.path.display(),
+                self.files.id
+            ))),
+        }
+    }
+}
+
+impl Store {
+    /// Finds `SESSION[@MESSAGE]`: a unique beginning of a session's id, of its thread's or of its
+    /// conversation's, the name that its id ends in, or the path of a log.
+    ///
+    /// If the text has several `@`, the message begins after the last one with a session before it.
+    ///
+    /// A file in the current directory is looked for only where no session fits, unless the text
+    /// can only be a path.
+    pub fn find(&self, inventory: &Inventory, text: &str) -> Result<Target> {
+        let is_path = |text: &str| text.contains('/') || text.ends_with(".jsonl");
+        let is_file = |text: &str| Path::new(text).is_file();
+        // Sessions and messages may both have an `@` in their ids, so each may be the one between them.
+        let mut splits: Vec<(&str, Option<&str>)> = text
+            .rmatch_indices('@')
+            .filter_map(|(at, _)| Some((text.get(..at)?, Some(text.get(at + 1..)?))))
+            .take(MAX_SPLITS)
+            .collect();
+        if splits.is_empty() {
+            splits.push((text, None));
+        }
+        let has_message = text.contains('@');
+        let by_id = |session: &str, message: Option<&str>| {
+            by_prefix(inventory, session).map(|files| Target {
+                files,
+                log: None,
+                message: message.map(ToOwned::to_owned),
+            })
+        };
+        let at_path = |path: &str, message: Option<&str>| {
+            let (files, log) = self.session_at_path(inventory, Path::new(path))?;
+            Ok(Target {
+                files,
+                log: Some(log),
+                message: message.map(ToOwned::to_owned),
+            })
+        };
+        if is_path(text) && is_file(text) {
+            return at_path(text, None);
+        }
+        let names = || std::iter::once((text, None)).chain(splits.iter().copied());
+        for (name, message) in names() {
+            if let Some(id) = self.log_named(name).filter(|_| is_path(name)) {
+                return by_id(id.as_str(), message);
+            }
+        }
+        // An id may look like a path, or like a session and its message.
+        let ids = || inventory.sessions.iter().map(|files| files.id.as_str());
+        let is_id = |text: &str| ids().any(|id| id == text);
+        if is_id(text) || has_message && ids().any(|id| id.starts_with(text)) {
+            return by_id(text, None);
+        }
+        // Where a log says its session's name, that may be any text.
+        for (name, message) in names() {
+            let odd = SessionId::new(name).is_err() || name.contains('@');
+            let odd = odd && !is_file(name);
+            if odd && !by_name::by_exact_name(inventory, name).is_empty() {
+                return by_id(name, message);
+            }
+        }
+        let mut missing = None;
+        for (session, message) in splits {
+            // An id that exists counts before a path that does not.
+            let is_path = |text: &str| is_path(text) && (is_file(text) || !is_id(text));
+            let found = match is_path(session) {
+                true => at_path(session, message),
+                false => by_id(session, message),
+            };
+            let error = match found {
+                Err(error) if is_not_found(&error) => error,
+                found => return found,
+            };
+            if !is_path(session) {
+                if is_file(text) {
+                    return at_path(text, None);
+                }
+                if is_file(session) {
+                    return at_path(session, message);
+                }
+            }
+            missing.get_or_insert(error);
+        }
+        Err(missing.unwrap_or_else(|| Error::NotFound {
+            what: "session",
+            id: text.to_owned(),
+        }))
+    }
+
+    /// The session whose log a text names by itself, if that log is there.
+    fn log_named(&self, text: &str) -> Option<SessionId> {
+        let (_, file) = self.file_named(text)?;
+        file.artifact.session
+    }
+
+    fn file_named(&self, text: &str) -> Option<(&Root, RootFile)> {
+        self.roots().iter().find_map(|root| {
+            let artifact = root.layout.log_from_name(text)?;
+            let path = root.locate(&artifact).ok()?;
+            let metadata = root.failures.metadata(&path);
+            let metadata = metadata.filter(std::fs::Metadata::is_file)?;
+            let file = RootFile::new(path, artifact, FileId::from(&metadata));
+            Some((root, file))
+        })
+    }
+
+    /// The log that a text such as `/path/to/project/2025-11-16` names and that is not there; `None`
+    /// if the text is no such name, or the log is there.
+    pub fn missing_log(&self, text: &str, options: WriteOptions) -> Result<Option<MissingLog>> {
+        if !text.starts_with('/') || Path::new(text).is_file() || self.file_named(text).is_some() {
+            return Ok(None);
+        }
+        let Some((directory, _)) = text.rsplit_once('/') else {
+            return Ok(None);
+        };
+        for root in self.roots() {
+            let named = root.layout.log_from_name(text);
+            let Some(session) = named.and_then(|log| log.session) else {
+                continue;
+            };
+            let today =
+                self.current_log_session(root, &NewSession::unnamed(directory)?, options.now)?;
+            return Ok(Some(MissingLog {
+                root: root.clone(),
+                today: today.as_ref() == Some(&session),
+                new: NewSession::new(session, directory),
+            }));
+        }
+        Ok(None)
+    }
+
+    /// The session whose log `text` names by itself, and nothing else: no other file is read, so
+    /// this costs the same whatever lies beside it. Its sub-agents are not told apart from others'.
+    ///
+    /// `None` if the text is no such name, or the log is not there.
+    pub fn inventory_of_log(&self, text: &str) -> Option<Inventory> {
+        let (root, mut file) = self.file_named(text)?;
+        let id = file.artifact.session.clone()?;
+        file.slice = Some(SessionSlice::unread(id.clone()).into());
+        let mut files = SessionFiles::new(Arc::new(root.clone()), id.clone());
+        files.attachments = files_beside_log(root, &id, &file.path)?;
+        files.log = Some(file);
+        Some(Inventory {
+            sessions: vec![files],
+            ..Inventory::default()
+        })
+    }
+
+    fn session_at_path(
+        &self,
+        inventory: &Inventory,
+        path: &Path,
+    ) -> Result<(SessionFiles, RootFile)> {
+        let absolute = std::path::absolute(path).map_err(|error| Error::io("read", path, error))?;
+        let metadata = match std::fs::metadata(&absolute) {
+            // The name of a log that the layout of a root could have.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let id = path.to_string_lossy().into_owned();
+                let mut roots = self.roots().iter();
+                let fault = roots
+                    .clone()
+                    .find_map(|root| root.layout.log_name_fault(&id));
+                if let Some(why) = fault {
+                    return Err(Error::refused(format!("there is no log `{id}`: {why}")));
+                }
+                return Err(
+                    match roots.any(|root| root.layout.log_from_name(&id).is_some()) {
+                        true => Error::NotFound { what: "log", id },
+                        false => Error::io("read", path, error),
+                    },
+                );
+            }
+            metadata => metadata.map_err(|error| Error::io("read", path, error))?,
+        };
+        if metadata.is_dir() {
+            return Err(Error::refused(format!(
+                "{} is a directory; name a log file or a session",
+                path.display()
+            )));
+        }
+        let id = FileId::from(&metadata);
+        if let Some(found) = session_of_file(inventory, &absolute, &id)? {
+            return Ok(found);
+        }
+        // In a root that was not named: its tree tells what belongs to the log.
+        if let Some(root) = root_above(&absolute) {
+            let root = root.reporting_to(self.failures());
+            let inventory = Inventory::scan(std::slice::from_ref(&root));
+            if let Some(found) = session_of_file(&inventory, &absolute, &id)? {
+                return Ok(found);
+            }
+            if let Some(link) = root.first_link(&absolute) {
+                return Err(root.unfollowed_link_error(&link));
+            }
+        }
+        // The user named it, so it may be a link; what it leads to is the log.
+        let real = absolute.canonicalize();
+        let real = real.map_err(|error| Error::io("read", path, error))?;
+        lone_log(real, id, self.failures())
+    }
+}
+
+impl SessionFiles {
+    /// The same session as it lies on the disk now, for those who found it a while ago: only the folder
+    /// of its log is read. What is known of its sub-agents stays.
+    ///
+    /// `None` if its log is not the same file any more, or if more than its folder tells of it, as a
+    /// session list does or a log that it shares: it must be found again.
+    pub fn refreshed(&self) -> Option<SessionFiles> {
+        let log = self.log.as_ref()?;
+        let listed = self.root.layout.writer()?.session_list(&log.artifact);
+        if listed.is_some() || log.slice.is_some() || log.is_archived() || self.is_lone() {
+            return None;
+        }
+        let now = |path: &Path| {
+            let metadata = path.symlink_metadata().ok();
+            Some(FileId::from(&metadata.filter(std::fs::Metadata::is_file)?))
+        };
+        let id = now(&log.path).filter(|id| id.same_file(&log.id))?;
+        if self.has_new_volume(log)? {
+            return None;
+        }
+        let mut files = self.clone();
+        files.log = Some(RootFile { id, ..log.clone() });
+        files
+            .attachments
+            .retain(|file| file.is_archived() || !matches!(jsonl::exists(&file.path), Ok(false)));
+        for file in files_beside_log(&self.root, &self.id, &log.path)? {
+            files.attachments.retain(|known| known.path != file.path);
+            files.attachments.push(file);
+        }
+        Some(files)
+    }
+
+    /// The same session with its log as it lies on the disk now; `None` if that is not the same file any
+    /// more, or if the log is shared, archived or not written yet. No other file is looked at.
+    pub fn with_current_log(&self) -> Option<SessionFiles> {
+        let log = self.log.as_ref()?;
+        if log.slice.is_some() || log.is_archived() || self.is_lone() {
+            return None;
+        }
+        let metadata = log.path.symlink_metadata().ok();
+        let id = FileId::from(&metadata.filter(std::fs::Metadata::is_file)?);
+        let mut files = self.clone();
+        files.log = Some(RootFile { id, ..log.clone() });
+        id.same_file(&log.id).then_some(files)
+    }
+
+    /// Whether the log's folder has a log of the session that was not there before: its next volume.
+    fn has_new_volume(&self, log: &RootFile) -> Option<bool> {
+        let mut entries = std::fs::read_dir(log.path.parent()?).ok()?.flatten();
+        Some(entries.any(|entry| {
+            let path = entry.path();
+            let within = path.strip_prefix(&self.root.path).ok();
+            let meaning = within.and_then(|path| self.root.layout.classify(path));
+            meaning.is_some_and(|it| {
+                it.session.as_ref() == Some(&self.id)
+                    && it.kind.is_conversation()
+                    && !it.is_agent_log()
+                    && log.volumes().all(|volume| volume.path != path)
+            })
+        }))
+    }
+}
+
+/// What lies beside a session's log in its folder.
+fn files_beside_log(root: &Root, id: &SessionId, log: &Path) -> Option<Vec<RootFile>> {
+    let mut files = Vec::new();
+    for entry in root.failures.read_dir(log.parent()?) {
+        let path = entry.path();
+        let within = path.strip_prefix(&root.path).ok();
+        let meaning = within.and_then(|path| root.layout.classify(path));
+        let meaning =
+            meaning.filter(|it| it.session.as_ref() == Some(id) && !it.kind.is_conversation());
+        let Some(meaning) = meaning else { continue };
+        let metadata = root.failures.metadata(&path);
+        if let Some(metadata) = metadata.filter(std::fs::Metadata::is_file) {
+            files.push(RootFile::new(path, meaning, FileId::from(&metadata)));
+        }
+    }
+    Some(files)
+}
+
+/// Whether an error says that there is no such session, or no such file.
+fn is_not_found(error: &Error) -> bool {
+    match error {
+        Error::NotFound { .. } | Error::BadId { .. } => true,
+        Error::Io { source, .. } => matches!(
+            source.kind(),
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename
+        ),
+        _ => false,
+    }
+}
+
+/// The session that a file belongs to. One that is no log is refused: it stands for no session.
+fn session_of_file(
+    inventory: &Inventory,
+    path: &Path,
+    id: &FileId,
+) -> Result<Option<(SessionFiles, RootFile)>> {
+    // Of what is only in the archive another file may have the number by now.
+    let is_it = |file: &&RootFile| !file.is_archived() && file.id.same_file(id);
+    let lies_in = |file: &&RootFile| file.volumes().any(|volume| is_it(&volume));
+    let holding = inventory
+        .sessions
+        .iter()
+        .filter(|files| files.logs().any(|file| lies_in(&file)));
+    let mut holding: Vec<&SessionFiles> = holding.collect();
+    if let [_, _, ..] = holding.as_slice() {
+        return Err(Error::Ambiguous {
+            what: "session of that file",
+            id: path.display().to_string(),
+            candidates: holding.iter().map(|files| files.id.to_string()).collect(),
+        });
+    }
+    if let Some(files) = holding.pop()
+        && let Some(file) = files.logs().find(lies_in)
+    {
+        return Ok(Some((files.clone(), file.clone())));
+    }
+    for files in &inventory.sessions {
+        if files.attachments.iter().any(|file| is_it(&file)) {
+            return Err(Error::refused(format!(
+                "{} is not a log but lies beside that of session {}; name the session",
+                path.display(),
+                files.id
+            )));
+        }
+    }
+    let mut others = inventory.others.iter().map(|(_, file)| file);
+    match others.find(is_it) {
+        Some(file) if !file.artifact.kind.is_conversation() => Err(Error::refused(format!(
+            "{} is not the log of a session",
+            path.display()
+        ))),
+        _ => Ok(None),
+    }
+}
+
+fn by_prefix(inventory: &Inventory, prefix: &str) -> Result<SessionFiles> {
+    let found_by = |fits: &dyn Fn(&SessionFiles) -> bool| -> Vec<&SessionFiles> {
+        let sessions = inventory.sessions.iter();
+        sessions.filter(|files| fits(files)).collect()
+    };
+    // Some layouts put the time before the name that a person knows.
+    let mut found = by_name::by_exact_name(inventory, prefix);
+    if found.is_empty() {
+        found = found_by(&|files| conversation_id(files).is_some_and(|id| id == prefix));
+    }
+    if SessionId::new(prefix).is_ok() {
+        let by_id = found_by(&|files| files.id.as_str().starts_with(prefix));
+        let whole = by_id.iter().any(|files| files.id.as_str() == prefix);
+        if found.is_empty() || whole {
+            found = by_id;
+        }
+        if found.is_empty() {
+            found = found_by(&|files| files.id.matches_name(prefix));
+        }
+    }
+    if found.is_empty() {
+        found = by_name::by_name_prefix(inventory, prefix);
+    }
+    if found.is_empty() && !prefix.is_empty() {
+        found = found_by(&|files| conversation_id(files).is_some_and(|id| id.starts_with(prefix)));
+    }
+    if found.is_empty() {
+        found = by_name::by_conversation_id(inventory, prefix);
+    }
+    if found.is_empty() && !prefix.is_empty() {
+        // The session of the program behind it, by which that program resumes it.
+        found =
+            found_by(&|files| program_session_id(files).is_some_and(|id| id.starts_with(prefix)));
+    }
+    if found.is_empty() {
+        // What can never be an id is told as such.
+        SessionId::new(prefix)?;
+    }
+    let exact: Vec<&&SessionFiles> = found
+        .iter()
+        .filter(|files| files.id.as_str() == prefix)
+        .collect();
+    match (found.as_slice(), exact.as_slice()) {
+        ([], _) => Err(Error::NotFound {
+            what: "session",
+            id: prefix.to_owned(),
+        }),
+        ([only], _) => Ok((*only).clone()),
+        (_, [only]) => Ok((**only).clone()),
+        (many, _) => {
+            let same = many.iter().all(|files| {
+                files.id
+                    == many
+                        .first()
+                        .map_or_else(|| files.id.clone(), |first| first.id.clone())
+            });
+            let candidates = many.iter().map(|files| {
+                if same {
+                    files.main_path().display().to_string()
+                } else {
+                    files.id.to_string()
+                }
+            });
+            Err(Error::Ambiguous {
+                what: "session",
+                id: prefix.to_owned(),
+                candidates: candidates.collect(),
+            })
+        }
+    }
+}
+
+/// The name by which records of the session's layout refer to it.
+fn conversation_id(files: &SessionFiles) -> Option<String> {
+    files.root.layout.writer()?.conversation_id(&files.id)
+}
+
+/// The session of the program behind a session: as a session list says, or else its first messages.
+fn program_session_id(files: &SessionFiles) -> Option<String> {
+    const NAME: &str = "session_id";
+    let listed = files.listed(|about| about.attributes.get(NAME).cloned());
+    listed.or_else(|| {
+        let log = files.log.as_ref()?;
+        files.root.layout.writer()?.session_list(&log.artifact)?;
+        let said = |fact: &Fact| match fact {
+            Fact::Attribute(NAME, id) => Some(id.to_string()),
+            _ => None,
+        };
+        let found = log_reader::first_fact(&files.root, log, SESSION_ID_LINES, said);
+        files.root.failures.ok(found)?
+    })
+}
+
+/// The root that a file lies in, by the names of the directories above it.
+fn root_above(path: &Path) -> Option<Root> {
+    for dir in path.ancestors().skip(1) {
+        let relative = path.strip_prefix(dir).ok()?;
+        for layout in LAYOUTS {
+            // A log, or one that lies beside it.
+            let of_session = |artifact: Artifact| {
+                artifact.kind.is_conversation()
+                    || (artifact.kind.is_log() && artifact.session.is_some())
+            };
+            if layout.classify(relative).is_some_and(of_session) {
+                return Some(Root::with_layout(*layout, dir));
+            }
+        }
+    }
+    None
+}
+
+/// A log outside of any tree. It can be read and appended to; nothing else belongs to it.
+fn lone_log(
+    path: PathBuf,
+    id: FileId,
+    failures: &ReadFailures,
+) -> Result<(SessionFiles, RootFile)> {
+    if path.extension().is_none_or(|ending| ending != "jsonl") {
+        return Err(Error::refused(format!(
+            "{} is not a log: logs end in .jsonl",
+            path.display()
+        )));
+    }
+    let stem = path
+        .file_stem()
+        .and_then(|stem| stem.to_str())
+        .unwrap_or_default();
+    let session = SessionId::new(stem)?;
+    let layout = *LAYOUTS
+        .first()
+        .ok_or_else(|| Error::refused("there are no layouts"))?;
+    let root = Root::with_layout(layout, path.parent().unwrap_or(Path::new("/")));
+    let root = root.reporting_to(failures);
+    let artifact = Artifact {
+        session: Some(session.clone()),
+        ..Artifact::new(ArtifactKind::SessionLog)
+    };
+    let log = RootFile::new(path, artifact, id);
+    let mut files = SessionFiles::new(Arc::new(root), session);
+    files.log = Some(log.clone());
+    Ok((files, log))
+}

@@ -1,0 +1,214 @@
+//! Saving versions of files, so that they can be had again after an agent changed them.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{Error, Result};
+use crate::jsonl;
+use crate::model::{Artifact, ArtifactKind, Body, Draft, EntryId, FileBackup, FileChange};
+
+use super::inventory::SessionFiles;
+use super::writer::create_parent_dirs;
+use super::{Session, Store, WriteOptions};
+
+/// The largest file that is saved.
+const MAX_FILE: u64 = 64 << 20;
+
+/// A version of a file that was just saved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NewSavedVersion {
+    /// The file, absolute.
+    pub path: PathBuf,
+    /// The version's number.
+    pub version: u64,
+    /// The copy; `None` if the file does not exist, which is a version too.
+    pub stored: Option<PathBuf>,
+}
+
+impl Store {
+    /// Saves files as they are now as versions that belong to the session's last message.
+    ///
+    /// The copies are written first, then one record that names them and the newest versions of the
+    /// files saved before. A file that is named twice is saved once. Refused where the layout keeps no
+    /// versions of files, and for symbolic links: the file that one leads to has a name of its own.
+    pub fn save_files(
+        &self,
+        files: &SessionFiles,
+        paths: &[PathBuf],
+        options: WriteOptions,
+    ) -> Result<Vec<NewSavedVersion>> {
+        let session = Session::read(files.clone())?;
+        let root = session.root().clone();
+        let probe = Artifact {
+            session: Some(files.id.clone()),
+            name: Some("0@v1".to_owned()),
+            ..Artifact::new(ArtifactKind::FileVersion)
+        };
+        let place = root.layout.path_for(&probe);
+        if files.is_lone() || root.layout.classify(&place).as_ref() != Some(&probe) {
+            return Err(Error::refused(format!(
+                "the layout {} has no place for versions of files",
+                root.layout.name()
+            )));
+        }
+        let writer = self.open_writer(files, options)?;
+        let Some(message) = writer.leaf() else {
+            return Err(Error::refused(format!(
+                "session {} has no message yet that a version could belong to",
+                files.id
+            )));
+        };
+        let mut tracked = newest_versions(&session)?;
+        let cwd = session.directories().last().map(|path| (*path).to_owned());
+        let now = options.now.unwrap_or_else(jiff::Timestamp::now);
+        let mut saved = Vec::new();
+        let paths = absolute_paths(paths)?;
+        // Nothing is copied if one of them cannot be.
+        for path in &paths {
+            size(path)?;
+        }
+        for path in paths {
+            let spelled = path.to_str().ok_or_else(|| {
+                Error::refused(format!(
+                    "{} is not UTF-8, so no record can name it",
+                    path.display()
+                ))
+            })?;
+            let version = tracked.get(spelled).map_or(0, |known| known.version) + 1;
+            let digest = format!("{:x}", Sha256::digest(spelled.as_bytes()));
+            let name = format!("{}@v{version}", digest.get(..16).unwrap_or(&digest));
+            let stored = match read_optional(&path)? {
+                None => None,
+                Some(bytes) => {
+                    let artifact = Artifact {
+                        session: Some(files.id.clone()),
+                        name: Some(name.clone()),
+                        ..Artifact::new(ArtifactKind::FileVersion)
+                    };
+                    let copy = root.locate(&artifact)?;
+                    create_parent_dirs(&root, &copy)?;
+                    // What a crash left before its record was written is no version of anything.
+                    jsonl::replace(&copy, &bytes, None)?;
+                    Some(copy)
+                }
+            };
+            let backup = FileBackup {
+                path: relative_path(spelled, cwd.as_deref()),
+                base: None,
+                version,
+                stored: stored.as_ref().map(|_| name),
+                time: Some(now),
+                operation: None,
+                snippet: None,
+            };
+            tracked.insert(spelled.to_owned(), backup);
+            saved.push(NewSavedVersion {
+                path,
+                version,
+                stored,
+            });
+        }
+        let change = FileChange {
+            message: Some(EntryId::new(message.as_str())),
+            backups: tracked.into_values().collect(),
+        };
+        writer.append_all(vec![Draft::new(Body::Files(change))])?;
+        Ok(saved)
+    }
+}
+
+/// The newest version of each file that the session saved, by its absolute path.
+fn newest_versions(session: &Session) -> Result<BTreeMap<String, FileBackup>> {
+    let cwd = session.directories().last().map(|path| (*path).to_owned());
+    let mut tracked = BTreeMap::new();
+    for file in session.saved_files()? {
+        let copies = file.versions.iter().rev();
+        // A record that only says what was done has no copy to go on from.
+        let Some(newest) = copies.into_iter().find(|it| it.operation.is_none()) else {
+            continue;
+        };
+        let stored = newest.stored.as_ref();
+        let name = stored.and_then(|stored| stored.artifact.name.clone());
+        if !Path::new(&file.path).is_absolute() {
+            continue;
+        }
+        tracked.insert(
+            file.path.clone(),
+            FileBackup {
+                path: relative_path(&file.path, cwd.as_deref()),
+                base: None,
+                version: newest.version,
+                stored: name,
+                time: newest.time,
+                operation: None,
+                snippet: None,
+            },
+        );
+    }
+    Ok(tracked)
+}
+
+/// A path as records spell it: below the session's directory without that.
+fn relative_path(path: &str, cwd: Option<&str>) -> String {
+    let below = cwd.and_then(|cwd| Path::new(path).strip_prefix(cwd).ok());
+    let below = below
+        .and_then(Path::to_str)
+        .filter(|below| !below.is_empty());
+    below.unwrap_or(path).to_owned()
+}
+
+/// The files, absolute and each once.
+fn absolute_paths(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut distinct: Vec<PathBuf> = Vec::with_capacity(paths.len());
+    for given in paths {
+        let failed = |error| Error::io("find", given, error);
+        let mut path = std::path::absolute(given).map_err(failed)?;
+        let goes_up = path.components().any(|part| part == Component::ParentDir);
+        if let (true, Some(parent), Some(name)) = (goes_up, path.parent(), path.file_name()) {
+            path = parent.canonicalize().map_err(failed)?.join(name);
+        }
+        if !distinct.contains(&path) {
+            distinct.push(path);
+        }
+    }
+    Ok(distinct)
+}
+
+/// What a file holds; `None` if there is none.
+fn read_optional(path: &Path) -> Result<Option<Vec<u8>>> {
+    match size(path)? {
+        None => Ok(None),
+        Some(_) => std::fs::read(path)
+            .map(Some)
+            .map_err(|error| Error::io("read", path, error)),
+    }
+}
+
+/// The size of a file that can be saved; `None` if there is none.
+fn size(path: &Path) -> Result<Option<u64>> {
+    let metadata = match std::fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::io("read", path, error)),
+    };
+    if metadata.is_symlink() {
+        return Err(Error::refused(format!(
+            "{} is a symbolic link; name the file that it leads to",
+            path.display()
+        )));
+    }
+    if !metadata.is_file() {
+        return Err(Error::refused(format!("{} is not a file", path.display())));
+    }
+    if metadata.len() > MAX_FILE {
+        return Err(Error::refused(format!(
+            "{} has more than the {} MB that are saved of a file",
+            path.display(),
+            MAX_FILE >> 20
+        )));
+    }
+    Ok(Some(metadata.len()))
+}

@@ -1,0 +1,631 @@
+//! Lists of sessions: what each one's files tell, and what only all of them together do.
+//!
+//! The first costs reading and can be kept; the second is worked out whenever a list is made, because
+//! any session may change it: summaries in other logs, who pays for a response that several repeat,
+//! when the agent program deletes what.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
+use std::path::PathBuf;
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use jiff::Timestamp;
+
+use crate::cost::{Account, Charge, Ledger, LogCharges};
+use crate::error::Result;
+use crate::layout::Layout;
+use crate::model::{EntryKey, Fact, FlawKind, Project, SYNTHETIC, SessionId, TitleSource, Usage};
+use crate::tree::Title;
+
+use super::info::{SessionInfo, infer_project};
+use super::inventory::{RootFile, SessionFiles};
+use super::lifecycle::{SessionState, keep_duration};
+use super::log_reader::{LeafSummary, LogOpening, summary_key};
+use super::session::Session;
+
+/// What a session's own files tell about it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SessionSummary {
+    pub(crate) project: Project,
+    pub(crate) other_directories: Vec<String>,
+    pub(crate) title: Option<Title>,
+    pub(crate) tag: Option<String>,
+    pub(crate) attributes: BTreeMap<String, String>,
+    pub(crate) state: SessionState,
+    pub(crate) started: Option<Timestamp>,
+    /// The time of its newest entry.
+    pub(crate) updated: Option<Timestamp>,
+    pub(crate) entries: u64,
+    pub(crate) messages: u64,
+    pub(crate) conversations: usize,
+    pub(crate) agents: usize,
+    pub(crate) agent_names: BTreeSet<String>,
+    pub(crate) flaw_kinds: BTreeMap<FlawKind, usize>,
+    pub(crate) models: BTreeSet<String>,
+    /// What its logs tell of responses; several may tell of one.
+    pub(crate) charges: Vec<Charge>,
+    pub(crate) messages_by_day: BTreeMap<jiff::civil::Date, u64>,
+    /// The ids on the path of the conversation that would be resumed, if a title is still wanted.
+    pub(crate) untitled_keys: Vec<EntryKey>,
+    /// Summaries of other sessions' conversations, by the leaf they name.
+    pub(crate) summaries: Vec<(EntryKey, Box<str>)>,
+    /// Its project is the only directory at its beginning that its folder can be named after.
+    pub(crate) is_folder_directory: bool,
+    /// Those directories otherwise, each once.
+    pub(crate) folder_directories: Vec<Box<str>>,
+}
+
+impl SessionSummary {
+    /// Reads a session.
+    pub(crate) fn from_session(session: &Session) -> Self {
+        let files = &session.files;
+        let mut told = OutlineCounts::default();
+        for outline in session.logs.iter().flat_map(|scan| &scan.outlines) {
+            told.add(outline);
+        }
+        let mut flaw_kinds = BTreeMap::new();
+        for (_, flaw) in session.flaws() {
+            *flaw_kinds.entry(flaw.kind).or_insert(0) += 1;
+        }
+        if files.is_unwritten() {
+            // No message tells when; its row in the session list does.
+            told.started = told.started.or(files.listed(|about| about.started));
+            told.updated = told.updated.or(files.listed(|about| about.updated));
+        }
+        let title = session.title();
+        let untitled = title
+            .as_ref()
+            .is_none_or(|title| title.source == TitleSource::Prompt);
+        let opening = session
+            .main_log()
+            .map(|(_, scan, _)| LogOpening::from_outlines(&scan.outlines))
+            .unwrap_or_default();
+        let mut homes = FolderDirectories::default();
+        homes.add(files.root.layout, files.folder(), &opening.directories);
+        let mut homes: Vec<Box<str>> = homes.0.into_iter().collect();
+        let (project, other_directories) = project(session);
+        let attributes = attributes(session);
+        let at_home = matches!(homes.as_slice(), [only] if **only == *project.path);
+        if at_home {
+            homes.clear();
+        }
+        SessionSummary {
+            project,
+            other_directories,
+            title,
+            tag: session.tag(),
+            attributes,
+            state: match session.main_log() {
+                Some((_, scan, _)) => SessionState::from_outlines(&scan.outlines),
+                None if told.messages > 0 => SessionState::Active,
+                None => SessionState::Created,
+            },
+            started: told.started,
+            updated: told.updated,
+            entries: told.entries,
+            messages: told.messages,
+            conversations: session.tree().map_or(0, |tree| tree.conversations.len()),
+            agents: session.agents.len(),
+            agent_names: agent_names(session),
+            flaw_kinds,
+            models: told.models,
+            charges: charges(session),
+            messages_by_day: told.messages_by_day,
+            untitled_keys: if untitled {
+                resumed_keys(session)
+            } else {
+                Vec::new()
+            },
+            summaries: summaries_for_others(session, opening.summaries),
+            is_folder_directory: at_home,
+            folder_directories: homes,
+        }
+    }
+
+    /// The row that these facts make, by themselves.
+    pub(super) fn into_info(self, files: &SessionFiles, keep_days: Option<u64>) -> SessionInfo {
+        let layout = files.root.layout;
+        let archived = files.is_archived();
+        let modified = modified(files);
+        let updated = last_active(files, self.updated);
+        // What is archived, no other program can delete.
+        let keep_days = keep_days.or_else(|| layout.retention_days());
+        let keep_days = keep_days.filter(|_| !archived);
+        let by_file = layout.ages_by_file() || self.updated.is_none();
+        let last_activity = match by_file {
+            true => logs_modified(files).or(modified),
+            false => updated,
+        };
+        let touched = match layout.expires_by_mtime() {
+            true => modified,
+            false => updated,
+        };
+        SessionInfo {
+            layout: layout.name(),
+            root: files.root.path.clone(),
+            id: files.id.clone(),
+            file: files.main_path().to_owned(),
+            project: self.project,
+            other_directories: self.other_directories,
+            title: self.title,
+            tag: self.tag,
+            attributes: self.attributes,
+            state: self.state,
+            expires: touched
+                .zip(keep_days.map(keep_duration))
+                .and_then(|(touched, keep)| touched.checked_add(keep).ok()),
+            keep_days,
+            last_activity,
+            last_activity_by_file: by_file,
+            archived,
+            started: self.started,
+            updated,
+            entries: self.entries,
+            messages: self.messages,
+            conversations: self.conversations,
+            agents: self.agents,
+            agent_names: self.agent_names,
+            bytes: files.bytes(),
+            flaws: self.flaw_kinds.values().sum(),
+            flaw_kinds: self.flaw_kinds,
+            models: self.models,
+            // Added up once it is settled who pays for what.
+            usage: Usage::default(),
+            charges: self.charges,
+            messages_by_day: self.messages_by_day,
+        }
+    }
+}
+
+/// Makes the rows of a list of what its sessions tell, in their order.
+pub(crate) fn make_infos(
+    sessions: &[&SessionFiles],
+    mut facts: Vec<Result<SessionSummary>>,
+    keep_days: &HashMap<PathBuf, Option<u64>>,
+) -> Vec<Result<SessionInfo>> {
+    fill_from_folders(sessions, &mut facts);
+    // Sessions of one root stand together.
+    let mut root: Option<(&SessionFiles, Option<u64>)> = None;
+    let mut rows: Vec<Result<SessionInfo>> = Vec::with_capacity(facts.len());
+    for (files, facts) in sessions.iter().zip(facts) {
+        let keep = match root {
+            Some((known, keep)) if same_root(known, files) => keep,
+            _ => keep_days.get(&files.root.path).copied().flatten(),
+        };
+        root = Some((files, keep));
+        rows.push(facts.map(|facts| facts.into_info(files, keep)));
+    }
+    assign_responses(rows.iter_mut().flatten());
+    rows
+}
+
+/// The time of a session's file.
+fn modified(files: &SessionFiles) -> Option<Timestamp> {
+    let file = files.files().next()?;
+    Timestamp::from_nanosecond(file.id.mtime_ns.into()).ok()
+}
+
+/// The newest time of a session's logs.
+fn logs_modified(files: &SessionFiles) -> Option<Timestamp> {
+    let volumes = files.logs().flat_map(RootFile::volumes);
+    let newest = volumes.map(|file| file.id.mtime_ns).max()?;
+    Timestamp::from_nanosecond(newest.into()).ok()
+}
+
+/// When a session was last at work: the file's own time, if its entries have none.
+pub(crate) fn last_active(files: &SessionFiles, told: Option<Timestamp>) -> Option<Timestamp> {
+    told.or_else(|| modified(files))
+}
+
+/// The places of the newest of some sessions, the newest first.
+pub(crate) fn newest<'a>(
+    sessions: impl Iterator<Item = (usize, Option<Timestamp>, &'a SessionId)>,
+    limit: usize,
+) -> Vec<usize> {
+    let mut newest: BinaryHeap<(Reverse<Option<Timestamp>>, &SessionId, usize)> = BinaryHeap::new();
+    for (at, updated, id) in sessions {
+        let session = (Reverse(updated), id, at);
+        if newest.len() < limit {
+            newest.push(session);
+        } else if let Some(mut last) = newest.peek_mut()
+            && session < *last
+        {
+            *last = session;
+        }
+    }
+    let newest = newest.into_sorted_vec();
+    newest.into_iter().map(|(_, _, at)| at).collect()
+}
+
+fn same_root(one: &SessionFiles, other: &SessionFiles) -> bool {
+    // Byte by byte: comparing parts of paths takes longer.
+    one.root.path.as_os_str() == other.root.path.as_os_str()
+}
+
+/// Counts what outlines tell.
+#[derive(Default)]
+struct OutlineCounts {
+    started: Option<Timestamp>,
+    updated: Option<Timestamp>,
+    entries: u64,
+    messages: u64,
+    models: BTreeSet<String>,
+    messages_by_day: BTreeMap<jiff::civil::Date, u64>,
+    day_of: DayOf,
+}
+
+impl OutlineCounts {
+    fn add(&mut self, outline: &crate::model::Outline) {
+        self.entries += 1;
+        if let Some(time) = outline.time {
+            self.started = Some(self.started.map_or(time, |oldest| oldest.min(time)));
+            self.updated = Some(self.updated.map_or(time, |newest| newest.max(time)));
+        }
+        if outline.kind.is_message() {
+            self.messages += 1;
+            if let Some(day) = outline.time.map(|time| self.day_of.day(time)) {
+                *self.messages_by_day.entry(day).or_insert(0) += 1;
+            }
+        }
+        let reply = outline.reply.as_ref();
+        let model = reply.and_then(|reply| reply.model.as_deref());
+        let new = |model: &&str| *model != SYNTHETIC && !self.models.contains(*model);
+        if let Some(model) = model.filter(new) {
+            self.models.insert(model.to_owned());
+        }
+    }
+}
+
+/// The attribute that says which git branch was checked out last.
+const GIT_BRANCH: &str = "git_branch";
+
+/// Collects what the session list and the main log say of a session beyond the common members. What
+/// the log says counts, because the list is derived from it.
+fn attributes(session: &Session) -> BTreeMap<String, String> {
+    let mut attributes = BTreeMap::new();
+    for about in session.files.list_rows.iter().rev() {
+        let listed = about.attributes.iter();
+        attributes.extend(listed.map(|(name, value)| (name.clone(), value.clone())));
+        let branch = about.git_branch.iter();
+        attributes.extend(branch.map(|branch| (GIT_BRANCH.to_owned(), branch.clone())));
+    }
+    let outlines = session.main_log().into_iter();
+    let facts = outlines.flat_map(|(_, scan, _)| scan.outlines.iter().flat_map(|it| &it.facts));
+    for fact in facts {
+        let (name, value) = match fact {
+            Fact::Attribute(name, value) => (*name, value),
+            Fact::GitBranch(branch) => (GIT_BRANCH, branch),
+            _ => continue,
+        };
+        match value.is_empty() {
+            true => attributes.remove(name),
+            false => attributes.insert(name.to_owned(), value.to_string()),
+        };
+    }
+    attributes
+}
+
+/// What the session's logs tell of responses; several may tell of one.
+fn charges(session: &Session) -> Vec<Charge> {
+    let mut charges = Vec::new();
+    for (file, scan) in session.files.logs().zip(&session.logs) {
+        let mut sheet = LogCharges::default();
+        for outline in &scan.outlines {
+            sheet.add(outline);
+        }
+        let only = file.slice.is_none().then_some(&session.files.id);
+        charges.extend(sheet.charges(0, only));
+    }
+    charges
+}
+
+fn total(charges: &[Charge]) -> Usage {
+    let mut sum = Usage::default();
+    for charge in charges {
+        // Totals of sane counts stay sane.
+        let _ = sum.add(&charge.usage);
+    }
+    sum
+}
+
+/// Leaves each response to the session that had it first.
+pub(super) fn assign_responses<'a>(sessions: impl Iterator<Item = &'a mut SessionInfo>) {
+    let mut sessions: Vec<&mut SessionInfo> = sessions.collect();
+    let copies = have_copies(&sessions);
+    let mut number = 0;
+    let mut charges = Vec::new();
+    let mut accounts = Vec::new();
+    let mut copies = copies.iter();
+    sessions.retain_mut(|info| {
+        if copies.next() != Some(&true) {
+            info.usage = total(&info.charges);
+            return false;
+        }
+        // What decides who pays, and no more.
+        let mut account = Account::new(info.layout, PathBuf::new(), info.id.clone());
+        account.file.clone_from(&info.file);
+        account.started = info.charges.iter().filter_map(|charge| charge.time).min();
+        accounts.push(account);
+        charges.extend(info.charges.drain(..).map(|charge| Charge {
+            account: number,
+            ..charge
+        }));
+        number += 1;
+        true
+    });
+    for mut charge in Ledger::dedupe(accounts, charges).charges {
+        if let Some(info) = sessions.get_mut(std::mem::take(&mut charge.account)) {
+            info.charges.push(charge);
+        }
+    }
+    for info in sessions {
+        info.usage = total(&info.charges);
+    }
+}
+
+/// Which sessions have a response that is told of more than once, by them or by others. Nothing is
+/// to be settled about all others.
+fn have_copies(sessions: &[&mut SessionInfo]) -> Vec<bool> {
+    let count = sessions.iter().map(|info| info.charges.len()).sum();
+    let mut copies = RepeatedResponses::new(sessions.len(), count);
+    for (number, info) in sessions.iter().enumerate() {
+        let keys = info.charges.iter().filter_map(|charge| charge.response);
+        keys.for_each(|key| copies.add(number, key.message));
+    }
+    copies.found
+}
+
+/// Finds the sessions with a response that is told of more than once.
+pub(crate) struct RepeatedResponses {
+    first: HashTable<(EntryKey, u32)>,
+    seed: [u64; 2],
+    /// By the numbers of the sessions.
+    pub(crate) found: Vec<bool>,
+}
+
+impl RepeatedResponses {
+    /// None yet, of so many sessions with about so many responses.
+    pub(crate) fn new(sessions: usize, responses: usize) -> Self {
+        RepeatedResponses {
+            first: HashTable::with_capacity(responses),
+            seed: [0u64, 1].map(|number| RandomState::new().hash_one(number)),
+            found: vec![false; sessions],
+        }
+    }
+
+    /// Takes in the message of a response. A record may leave out the request, so messages are
+    /// compared.
+    pub(crate) fn add(&mut self, number: usize, message: EntryKey) {
+        let seed = self.seed;
+        let place = (message, u32::try_from(number).unwrap_or(u32::MAX));
+        let entry = self.first.entry(
+            hash_key(message, seed),
+            |(known, _)| *known == message,
+            |(known, _)| hash_key(*known, seed),
+        );
+        match entry {
+            Entry::Vacant(slot) => _ = slot.insert(place),
+            Entry::Occupied(known) => {
+                for at in [number, known.get().1 as usize] {
+                    self.found.get_mut(at).into_iter().for_each(|is| *is = true);
+                }
+            }
+        }
+    }
+}
+
+/// A hash of a key, which mostly is a digest already. The seed keeps those who choose ids from
+/// choosing hashes.
+fn hash_key(key: EntryKey, [one, other]: [u64; 2]) -> u64 {
+    let [high, low] = key.halves();
+    let product = u128::from(high ^ one) * u128::from(low ^ other | 1);
+    (product >> 64) as u64 ^ product as u64
+}
+
+fn agent_names(session: &Session) -> BTreeSet<String> {
+    let ids = session.agents.iter().filter_map(|agent| agent.id.as_ref());
+    let kinds = session.agents.iter().filter_map(|agent| agent.kind.clone());
+    ids.map(ToString::to_string).chain(kinds).collect()
+}
+
+/// The directories after which a folder may be named.
+#[derive(Default)]
+pub(super) struct FolderDirectories(BTreeSet<Box<str>>);
+
+impl FolderDirectories {
+    /// Takes those of some directories that the folder can be named after.
+    pub(super) fn add(
+        &mut self,
+        layout: &dyn Layout,
+        folder: Option<&str>,
+        directories: &[Box<str>],
+    ) {
+        // A layout without folders for projects tells nothing of the session next to another.
+        let Some(folder) = folder else { return };
+        for path in directories {
+            // Most lines name the one before again.
+            if !self.0.contains(path) && layout.folder(path).as_deref() == Some(folder) {
+                self.0.insert(path.clone());
+            }
+        }
+    }
+
+    /// The directory, if there is no doubt: different ones may share a folder.
+    pub(super) fn unique(&self) -> Option<String> {
+        let mut homes = self.0.iter();
+        match (homes.next(), homes.next()) {
+            (Some(only), None) => Some(only.to_string()),
+            _ => None,
+        }
+    }
+}
+
+/// Gives each session what others of its folder know: summaries of its conversation, its directory.
+fn fill_from_folders(sessions: &[&SessionFiles], facts: &mut [Result<SessionSummary>]) {
+    let mut folders = FolderSummaries::default();
+    let mut places = Vec::with_capacity(facts.len());
+    for (files, facts) in sessions.iter().zip(facts.iter_mut()) {
+        let place = folders.folder_index(files);
+        places.push(place);
+        if let (Ok(facts), Some(folder)) = (facts, folders.list.get_mut(place)) {
+            folder.summaries.append(&mut facts.summaries);
+            folder
+                .directories
+                .0
+                .extend(facts.folder_directories.drain(..));
+            let home = facts.project.path.as_str();
+            if facts.is_folder_directory && !folder.directories.0.contains(home) {
+                folder.directories.0.insert(home.into());
+            }
+        }
+    }
+    for folder in &mut folders.list {
+        folder.sort();
+    }
+    for ((files, facts), place) in sessions.iter().zip(facts.iter_mut()).zip(places) {
+        let (Ok(facts), Some(folder)) = (facts, folders.list.get(place)) else {
+            continue;
+        };
+        let wants = std::mem::take(&mut facts.untitled_keys);
+        // The summary nearest to the leaf wins.
+        let found = wants.iter().rev();
+        let mut found = found.filter_map(|key| folder.summary(&files.id, *key));
+        if let Some(text) = found.find(|text| !text.trim().is_empty()) {
+            facts.title = Some(Title {
+                text: crate::tree::one_line(text),
+                source: TitleSource::Summary,
+            });
+        }
+        if facts.project.guessed
+            && let Some(path) = folder.directories.unique()
+        {
+            facts.project = Project {
+                path,
+                guessed: false,
+            };
+        }
+    }
+}
+
+/// What the sessions of each folder tell about each other.
+#[derive(Default)]
+struct FolderSummaries<'a> {
+    list: Vec<FolderSummary>,
+    indexes: HashMap<(usize, Option<&'a str>), usize>,
+    roots: Vec<&'a SessionFiles>,
+    last: Option<(usize, Option<&'a str>, usize)>,
+}
+
+#[derive(Default)]
+struct FolderSummary {
+    /// By the leaf they name, once they are sorted.
+    summaries: Vec<(EntryKey, Box<str>)>,
+    directories: FolderDirectories,
+}
+
+impl FolderSummary {
+    fn sort(&mut self) {
+        // Of several for one leaf, the last counts.
+        self.summaries.reverse();
+        self.summaries.sort_by_key(|(leaf, _)| *leaf);
+        self.summaries.dedup_by_key(|(leaf, _)| *leaf);
+    }
+
+    fn summary(&self, session: &SessionId, leaf: EntryKey) -> Option<&str> {
+        if self.summaries.is_empty() {
+            return None;
+        }
+        let named = self.by_key(summary_key(session.as_str(), leaf));
+        named.or_else(|| self.by_key(leaf))
+    }
+
+    fn by_key(&self, leaf: EntryKey) -> Option<&str> {
+        let at = self
+            .summaries
+            .binary_search_by_key(&leaf, |(leaf, _)| *leaf);
+        let (_, text) = self.summaries.get(at.ok()?)?;
+        Some(text)
+    }
+}
+
+impl<'a> FolderSummaries<'a> {
+    /// The place of a session's folder in the list.
+    fn folder_index(&mut self, files: &'a SessionFiles) -> usize {
+        let mut roots = self.roots.iter();
+        let root = match roots.rposition(|known| same_root(known, files)) {
+            Some(root) => root,
+            None => {
+                self.roots.push(files);
+                self.roots.len() - 1
+            }
+        };
+        let folder = files.folder();
+        if let Some((known, name, place)) = self.last
+            && (known, name) == (root, folder)
+        {
+            return place;
+        }
+        let place = *self.indexes.entry((root, folder)).or_insert_with(|| {
+            self.list.push(FolderSummary::default());
+            self.list.len() - 1
+        });
+        self.last = Some((root, folder, place));
+        place
+    }
+}
+
+/// Keeps the summaries whose leaf is not in their own log: those count nowhere else.
+fn summaries_for_others(
+    session: &Session,
+    mut summaries: Vec<LeafSummary>,
+) -> Vec<(EntryKey, Box<str>)> {
+    if let Some((_, scan, _)) = session.main_log().filter(|_| !summaries.is_empty()) {
+        let keys = scan.outlines.iter().filter_map(|outline| outline.key);
+        let keys: HashSet<EntryKey> = keys.collect();
+        summaries.retain(|summary| !keys.contains(&summary.leaf));
+    }
+    let summaries = summaries.into_iter();
+    summaries
+        .map(|summary| (summary.key, summary.text))
+        .collect()
+}
+
+fn resumed_keys(session: &Session) -> Vec<EntryKey> {
+    let Some((_, scan, tree)) = session.main_log() else {
+        return Vec::new();
+    };
+    let resumed = tree.resume.and_then(|at| tree.conversations.get(at));
+    let path = resumed
+        .map(|conversation| tree.path(conversation))
+        .unwrap_or_default();
+    path.into_iter()
+        .filter_map(|at| scan.outlines.get(at)?.key)
+        .collect()
+}
+
+fn project(session: &Session) -> (Project, Vec<String>) {
+    let told = session.files.listed(|about| about.cwd.clone());
+    let told = told.or_else(|| session.folder_directory.clone());
+    let directories = session.directories();
+    infer_project(session.root(), session.files.folder(), &directories, told)
+}
+
+/// Days of times that mostly fall on the same day as the time before.
+#[derive(Default)]
+struct DayOf(Option<(i64, jiff::civil::Date)>);
+
+impl DayOf {
+    fn day(&mut self, time: Timestamp) -> jiff::civil::Date {
+        let number = time.as_second().div_euclid(86_400);
+        match self.0 {
+            Some((known, day)) if known == number => day,
+            _ => {
+                let day = time.to_zoned(jiff::tz::TimeZone::UTC).date();
+                self.0 = Some((number, day));
+                day
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Short ways for a program that keeps its own sessions.
+//!
+//! Each is one call for what takes an inventory, a search and a fresh id otherwise. Nothing here
+//! can do what the longer ways cannot.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+use crate::layout::{Layout, NewSession, Spawn};
+use crate::model::{AgentId, Entry, SessionId};
+
+use super::inventory::{Inventory, SessionFiles};
+use super::{
+    RecordRef, Root, Session, SessionInfo, SessionWriter, Store, TrashItem, WriteOptions, agent,
+};
+
+impl Store {
+    /// Opens a root of a layout, by the layout's name. `state` is the directory for what annals keeps
+    /// itself: the trash, pins, the archive.
+    pub fn open(layout: &str, root: impl Into<PathBuf>, state: impl Into<PathBuf>) -> Result<Self> {
+        Ok(Store::new(vec![Root::new(layout, root)?]).with_state(state))
+    }
+
+    /// Begins a session about a working directory in the first root, under a fresh id.
+    pub fn begin(&self, cwd: &str) -> Result<SessionWriter> {
+        self.begin_with(&NewSession::unnamed(cwd)?)
+    }
+
+    /// Begins a session in the first root.
+    pub fn begin_with(&self, new: &NewSession) -> Result<SessionWriter> {
+        let Some(root) = self.roots().first() else {
+            return Err(Error::refused("there is no root to begin a session in"));
+        };
+        self.create(root, new, WriteOptions::default())
+    }
+
+    /// Lists the sessions of a project, which is a directory or its name, or of all, the newest first.
+    /// Those that cannot be read are reported to [`Store::failures`].
+    pub fn list(&self, project: Option<&str>) -> Vec<SessionInfo> {
+        let rows = self.sessions(&self.inventory(), &|_, _| ()).into_iter();
+        let rows = rows.filter_map(|row| self.failures.ok(row));
+        let is_wanted =
+            |row: &SessionInfo| project.is_none_or(|wanted| row.matches_project_or_earlier(wanted));
+        let mut rows: Vec<SessionInfo> = rows.filter(is_wanted).collect();
+        rows.sort_by(|a, b| (b.updated, &a.id).cmp(&(a.updated, &b.id)));
+        rows
+    }
+
+    /// Moves a session to the trash: a unique beginning of its id, or the path of its log.
+    pub fn delete_session(&self, id: &str) -> Result<TrashItem> {
+        self.delete(&self.find_files(id)?, Timestamp::now())
+    }
+
+    /// Opens a session to go on writing: a unique beginning of its id, or the path of its log.
+    pub fn resume(&self, id: &str, options: WriteOptions) -> Result<SessionWriter> {
+        self.open_writer(&self.files_for_tail(id)?, options)
+    }
+
+    /// Reads a session whole: a unique beginning of its id, or the path of its log.
+    pub fn session(&self, id: &str) -> Result<Session> {
+        Session::read(self.find_files(id)?)
+    }
+
+    /// Reads only so much of a session's end as its last `messages` messages take.
+    pub fn tail(&self, id: &str, messages: usize) -> Result<Session> {
+        Session::read_tail(self.files_for_tail(id)?, messages)
+    }
+
+    /// The session that was written to last: of a project, which is a directory or its name, or of all.
+    pub fn latest(&self, project: Option<&str>) -> Result<SessionFiles> {
+        let inventory = self.inventory();
+        let rows = self.sessions(&inventory, &|_, _| ());
+        let rows = inventory.sessions.into_iter().zip(rows);
+        let rows = rows.filter_map(|(files, row)| Some((self.failures.ok(row)?, files)));
+        let rows = rows
+            .filter(|(row, _)| project.is_none_or(|wanted| row.matches_project_or_earlier(wanted)));
+        let newest = rows.max_by(|(a, _), (b, _)| (a.updated, &b.id).cmp(&(b.updated, &a.id)));
+        let newest = newest.map(|(_, files)| files);
+        newest.ok_or_else(|| Error::NotFound {
+            what: "session",
+            id: project.unwrap_or("latest").to_owned(),
+        })
+    }
+
+    /// One message of any session, by its id or a unique beginning of it.
+    pub fn message(&self, id: &str) -> Result<Entry> {
+        let (session, spot) = self.find_record(id)?;
+        let found = session.read_record(spot)?.1;
+        found.ok_or_else(|| Error::NotFound {
+            what: "message",
+            id: id.to_owned(),
+        })
+    }
+
+    /// The entries that lead to a message of any session, oldest first, the message last.
+    pub fn ancestry(&self, id: &str) -> Result<Vec<Entry>> {
+        let (session, spot) = self.find_record(id)?;
+        let path = session
+            .log(spot.log)
+            .and_then(|(_, _, tree)| tree.path_to(spot.entry))
+            .unwrap_or_else(|| vec![spot.entry]);
+        let mut found = Vec::with_capacity(path.len());
+        session.each_entry_of_log(spot.log, &path, |entry| {
+            found.push(entry);
+            Ok(true)
+        })?;
+        Ok(found)
+    }
+
+    fn find_record(&self, id: &str) -> Result<(Session, RecordRef)> {
+        let (files, id) = self.find_message(&self.inventory(), id)?;
+        let session = Session::read(files)?;
+        let spots = session.find_records(id.as_str())?;
+        let first = spots.first().copied();
+        let first = first.ok_or_else(|| Error::NotFound {
+            what: "message",
+            id: id.to_string(),
+        })?;
+        Ok((session, first))
+    }
+
+    /// Opens a sub-agent's log for writing, and begins the sub-agent if the session has none of that
+    /// exact id. Returns whether it began.
+    ///
+    /// A sub-agent that was begun before and has said nothing yet keeps what it was begun for.
+    pub fn open_or_spawn_agent(
+        &self,
+        files: &SessionFiles,
+        spawn: &Spawn,
+        options: WriteOptions,
+    ) -> Result<(SessionWriter, bool)> {
+        match self.open_agent_writer(files, spawn.agent.as_str(), options) {
+            Err(Error::NotFound { .. }) => {}
+            opened => return Ok((opened?, false)),
+        }
+        let mut spawn = spawn.clone();
+        let begun = agent::purpose_from_document(files, &spawn.agent);
+        if let Some((kind, description, call)) = &begun {
+            let keep = |slot: &mut String, known: &Option<String>| {
+                if slot.is_empty() {
+                    *slot = known.clone().unwrap_or_default();
+                }
+            };
+            keep(&mut spawn.kind, kind);
+            keep(&mut spawn.description, description);
+            spawn.call = spawn.call.or_else(|| call.clone());
+        }
+        let main = self.open_writer(files, options)?;
+        Ok((main.spawn(&spawn)?, begun.is_none()))
+    }
+
+    /// Copies everything that leads to a message, and the message, into a fresh session.
+    pub fn fork_at(&self, session: &Session, message: &str) -> Result<SessionId> {
+        let at = session.find_entry(message)?;
+        let path = session.tree().and_then(|tree| tree.path_to(at));
+        let path = path.ok_or_else(|| {
+            Error::refused(format!("`{message}` stands beside the tree of messages"))
+        })?;
+        let to = SessionId::new(&Uuid::new_v4().to_string())?;
+        Ok(self
+            .fork(session, &path, to, None, Timestamp::now())?
+            .session)
+    }
+
+    /// Moves every session of one project to the trash, and nothing else.
+    ///
+    /// The project is named by the directory that its sessions record; neither a part of a path nor
+    /// the name of a folder is enough here. Sessions that cannot be read stay; one that cannot be
+    /// moved is told with the others, not instead of them.
+    pub fn reset(&self, project: &str, now: Timestamp) -> Vec<Result<TrashItem>> {
+        let sessions = self.project_sessions(project);
+        for_each_group(&sessions, |files, others| {
+            self.delete_group(files, others, now)
+        })
+    }
+
+    /// What [`Store::reset`] would move.
+    pub fn plan_reset(&self, project: &str, now: Timestamp) -> Result<Vec<TrashItem>> {
+        let sessions = self.project_sessions(project);
+        let plans = for_each_group(&sessions, |files, others| {
+            self.plan_delete_group(files, others, now)
+        });
+        plans.into_iter().collect()
+    }
+
+    fn project_sessions(&self, project: &str) -> Vec<SessionFiles> {
+        let inventory = self.inventory_without_archive();
+        let rows = self.sessions(&inventory, &|_, _| ());
+        let sessions = inventory.sessions.into_iter().zip(rows);
+        sessions
+            .filter_map(|(files, row)| Some((files, self.failures.ok(row)?)))
+            .filter(|(_, row)| row.matches_directory(project))
+            .map(|(files, _)| files)
+            .collect()
+    }
+
+    /// A session of which only the end is wanted.
+    fn files_for_tail(&self, id: &str) -> Result<SessionFiles> {
+        let inventory = self.inventory_of_log(id);
+        self.find_files_in(&inventory.unwrap_or_else(|| self.inventory()), id)
+    }
+
+    fn find_files(&self, id: &str) -> Result<SessionFiles> {
+        self.find_files_in(&self.inventory(), id)
+    }
+
+    fn find_files_in(&self, inventory: &Inventory, id: &str) -> Result<SessionFiles> {
+        let target = self.find(inventory, id)?;
+        target.refuse_agent()?;
+        match target.message {
+            None => Ok(target.files),
+            Some(_) => Err(Error::refused(format!(
+                "`{id}` names a message; a session is wanted"
+            ))),
+        }
+    }
+}
+
+/// Does something to sessions, those that share a log together.
+fn for_each_group<T>(
+    sessions: &[SessionFiles],
+    mut work: impl FnMut(&SessionFiles, &[&SessionFiles]) -> T,
+) -> Vec<T> {
+    let all: Vec<&SessionFiles> = sessions.iter().collect();
+    let groups = SessionFiles::group_by_shared_files(&all).into_iter();
+    let groups = groups.filter_map(|group| {
+        let (first, others) = group.split_first()?;
+        Some(work(first, others))
+    });
+    groups.collect()
+}
+
+impl SessionWriter {
+    /// The layout of the session's root.
+    pub fn layout(&self) -> &'static dyn Layout {
+        self.root.layout
+    }
+
+    /// Begins a sub-agent under a fresh id for a tool call of this session.
+    ///
+    /// The call's own entry must be written too: it is what readers tie the sub-agent to.
+    pub fn delegate(&self, call: &str, kind: &str, description: &str) -> Result<SessionWriter> {
+        let unique = Uuid::new_v4().simple().to_string();
+        let agent = format!("a{}", unique.get(..16).unwrap_or(&unique));
+        self.spawn(&Spawn::new(AgentId::new(&agent)?, kind, description).call(call))
+    }
+}

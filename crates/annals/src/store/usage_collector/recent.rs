@@ -1,0 +1,113 @@
+//! What to look at where looking at all would take too long.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use crate::jsonl::FileId;
+use crate::model::{Artifact, ArtifactKind};
+use crate::store::Root;
+use crate::store::inventory::{self, RootFile};
+
+use super::UsageCollector;
+
+/// The log of a session that someone asks about often.
+pub(crate) struct OwnLog {
+    path: PathBuf,
+    pub(crate) artifact: Artifact,
+}
+
+impl OwnLog {
+    /// The log at that path, if it lies in the root.
+    pub(crate) fn new(root: &Root, path: &Path) -> Option<Self> {
+        let artifact = root.layout.classify(path.strip_prefix(&root.path).ok()?)?;
+        Some(OwnLog {
+            path: path.to_owned(),
+            artifact,
+        })
+    }
+
+    /// The log, and those in the directory that is named after it, as they are now.
+    pub(crate) fn files(self, root: &Root) -> Vec<RootFile> {
+        let directory = self.path.with_extension("");
+        let mut files = Vec::new();
+        let found = root.failures.metadata(&self.path);
+        if let Some(found) = found.filter(std::fs::Metadata::is_file) {
+            files.push(RootFile::new(
+                self.path,
+                self.artifact,
+                FileId::from(&found),
+            ));
+        }
+        let found = root.failures.metadata(&directory);
+        if found.is_some_and(|it| it.is_dir())
+            && let Ok(within) = directory.strip_prefix(&root.path)
+        {
+            let wanted = |kind: ArtifactKind| kind.is_conversation();
+            let mut troubles = Vec::new();
+            files.extend(inventory::walk(root, within, &wanted, &mut troubles));
+            troubles
+                .into_iter()
+                .for_each(|error| root.failures.report(error));
+        }
+        files
+    }
+}
+
+/// Directories of a root, and when each changed last, in nanoseconds since 1970.
+///
+/// A directory changes when something is made or deleted in it, not when a file in it grows.
+pub(crate) type DirTimes = Vec<(String, i64)>;
+
+impl UsageCollector<'_> {
+    /// The directories of a root in which new logs would appear: those that hold the logs of sessions,
+    /// or logs that grew in the last two days before the newest did, and all above them.
+    pub(crate) fn recent_dirs(&self, root: &Root, number: usize) -> DirTimes {
+        const LATELY: i64 = 2 * 86_400 * 1_000_000_000;
+        let books = self.root_range(number).filter_map(|at| self.file(at));
+        let newest = books.clone().map(|file| file.id.mtime_ns).max();
+        let oldest = newest.unwrap_or_default().saturating_sub(LATELY);
+        let mut wanted = HashSet::from([""]);
+        let mut last = None;
+        for file in books {
+            let busy = file.artifact.kind != ArtifactKind::AgentLog || file.id.mtime_ns >= oldest;
+            // Files that follow each other mostly lie together.
+            let directory = file.path.parent().map(Path::as_os_str);
+            if !busy || directory == last {
+                continue;
+            }
+            last = directory;
+            let within = file.path.strip_prefix(&root.path).ok();
+            let above = within.into_iter().flat_map(|path| path.ancestors().skip(1));
+            for name in above.map_while(Path::to_str) {
+                if !wanted.insert(name) {
+                    break;
+                }
+            }
+        }
+        let known = self.scanned_dirs.get(number).into_iter().flatten();
+        let known = known.filter(|(path, _)| wanted.contains(path.as_str()));
+        let known = known.map(|(path, changed)| (path.clone(), stable_time(*changed)));
+        known.collect()
+    }
+}
+
+/// A time that another change would change. Clocks of file systems are coarse, so a directory that
+/// changed just now may change again at the same time; it gets a time that is never found.
+fn stable_time(changed: i64) -> i64 {
+    const TICK: i64 = 100_000_000;
+    let now = Timestamp::now().as_nanosecond() as i64;
+    match changed < now - TICK {
+        true => changed,
+        false => i64::MIN,
+    }
+}
+
+/// Whether nothing was made or deleted in these directories.
+pub(crate) fn are_unchanged(root: &Root, places: &DirTimes) -> bool {
+    places.iter().all(|(path, changed)| {
+        let found = std::fs::metadata(root.path.join(path));
+        found.is_ok_and(|found| FileId::from(&found).mtime_ns == *changed)
+    })
+}

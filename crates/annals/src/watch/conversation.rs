@@ -1,0 +1,174 @@
+//! One conversation of a session: which of the entries that come belong to it.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+
+use crate::error::Result;
+use crate::model::{AgentId, Body, EntryKey};
+use crate::store::{Inventory, LocatedEntry, Session, SessionFiles};
+
+use super::FollowedLog;
+
+/// The conversation that ends at a message, and what grows from there.
+#[derive(Debug)]
+pub(super) struct FollowedConversation {
+    pub(super) files: SessionFiles,
+    /// The entries of the conversation as it was.
+    path: HashSet<EntryKey>,
+    /// Those from which it goes on: its last turn, and all that grew from there.
+    open: HashSet<EntryKey>,
+    /// Of its last turn those from which another branch may part: what answers them belongs to the
+    /// turn, a prompt does not.
+    inner: HashSet<EntryKey>,
+    /// Whether it called a sub-agent.
+    agents: HashMap<Caller, bool>,
+    /// Whether entries of sub-agents that have no log of their own are theirs whom it called.
+    agent_entries: HashMap<EntryKey, bool>,
+    /// The main agent's last message belonged to it.
+    is_active: bool,
+}
+
+/// A sub-agent, by its log and its name.
+type Caller = (PathBuf, Option<AgentId>);
+
+impl FollowedConversation {
+    /// Reads the session to find the conversation at a message.
+    pub(super) fn read(files: SessionFiles, message: &str) -> Result<Self> {
+        let session = Session::read(files.clone())?;
+        let end = session.find_entry(message)?;
+        let mut branch = FollowedConversation {
+            files,
+            path: HashSet::new(),
+            open: HashSet::new(),
+            inner: HashSet::new(),
+            agents: HashMap::new(),
+            agent_entries: HashMap::new(),
+            is_active: true,
+        };
+        let Some((_, scan, tree)) = session.main_log() else {
+            return Ok(branch);
+        };
+        let key = |at: usize| scan.outlines.get(at).and_then(|outline| outline.key);
+        let conversation = tree.conversation_at(end);
+        let conversation = conversation.and_then(|at| tree.conversations.get(at));
+        let ends = conversation.filter(|one| one.leaf == end || one.tip == end);
+        let path = match ends {
+            Some(one) => tree.path(one),
+            None => tree.path_to(end).unwrap_or_else(|| vec![end]),
+        };
+        branch.path.extend(path.iter().filter_map(|&at| key(at)));
+        let mut tips = vec![end];
+        if let Some(one) = ends {
+            tips.extend([one.leaf, one.tip]);
+            let turn = tree.last_turn(one).iter().filter(|at| !tips.contains(at));
+            branch.inner.extend(turn.filter_map(|&at| key(at)));
+        }
+        // What grew from the end already belongs to it.
+        let mut children: HashMap<EntryKey, Vec<EntryKey>> = HashMap::new();
+        for outline in &scan.outlines {
+            if let (Some(parent), Some(key)) = (outline.link.key(), outline.key) {
+                children.entry(parent).or_default().push(key);
+            }
+        }
+        let mut grown: Vec<EntryKey> = tips.into_iter().filter_map(key).collect();
+        branch.open.extend(branch.inner.iter().copied());
+        while let Some(next) = grown.pop() {
+            if branch.open.insert(next) {
+                grown.extend(children.get(&next).into_iter().flatten());
+            }
+        }
+        branch.note_agents(&session);
+        Ok(branch)
+    }
+
+    /// Whether an entry of the session belongs to the conversation. Those of one log come in order.
+    pub(super) fn accepts(&mut self, log: &FollowedLog, told: &LocatedEntry) -> bool {
+        let entry = &told.entry;
+        if log.artifact.is_agent_log() || told.agent.is_some() || entry.sidechain {
+            return self.accepts_agent_entry(log, told);
+        }
+        let parent = entry.parent.as_ref().map(|parent| parent.key());
+        let key = entry.id.as_ref().map(|id| id.key());
+        let human = matches!(&entry.body, Body::Message(message) if message.human);
+        let known = |key: EntryKey| self.path.contains(&key) || self.open.contains(&key);
+        let grows = |parent: EntryKey| {
+            self.open.contains(&parent) && !(human && self.inner.contains(&parent))
+        };
+        let ours = key.is_some_and(known) || parent.is_some_and(grows);
+        if ours && parent.is_some_and(grows) {
+            self.open.extend(key);
+        }
+        let talks = matches!(entry.body, Body::Message(_) | Body::Compaction { .. });
+        if talks {
+            self.is_active = ours;
+        }
+        // What is said beside the tree, such as a title, concerns all of it.
+        ours || (parent.is_none() && !talks)
+    }
+
+    /// Whether an entry of a sub-agent is one's that the conversation called.
+    fn accepts_agent_entry(&mut self, log: &FollowedLog, told: &LocatedEntry) -> bool {
+        let caller = (log.path.clone(), told.agent.clone());
+        if log.artifact.is_agent_log() {
+            if !self.agents.contains_key(&caller) {
+                self.reload_agents(log);
+            }
+            // Whoever is at work now most likely called it.
+            return *self.agents.entry(caller).or_insert(self.is_active);
+        }
+        let parent = told.entry.parent.as_ref().map(|parent| parent.key());
+        let above = parent.and_then(|parent| self.agent_entries.get(&parent).copied());
+        let named = self.agents.get(&caller).filter(|_| told.agent.is_some());
+        let ours = above.or(named.copied()).unwrap_or(self.is_active);
+        let key = told.entry.id.as_ref().map(|id| id.key());
+        self.agent_entries.extend(key.map(|key| (key, ours)));
+        ours
+    }
+
+    /// Reads the session as it is now to learn who called a sub-agent that was not there before.
+    fn reload_agents(&mut self, log: &FollowedLog) {
+        let inventory = Inventory::scan(std::slice::from_ref(&log.root));
+        let mut sessions = inventory.sessions.into_iter();
+        let has = |files: &SessionFiles| files.logs().any(|file| file.path == log.path);
+        let files = sessions.find(|files| files.id == self.files.id && has(files));
+        let failures = log.root.failures();
+        if let Some(session) = files.and_then(|files| failures.ok(Session::read(files))) {
+            self.note_agents(&session);
+        }
+    }
+
+    /// Learns which sub-agents the conversation called.
+    fn note_agents(&mut self, session: &Session) {
+        let mut waiting: Vec<usize> = (0..session.agents.len()).collect();
+        let mut logs: HashMap<usize, bool> = HashMap::new();
+        // Agents call agents; each round settles those whose caller is settled.
+        loop {
+            let before = waiting.len();
+            waiting.retain(|&at| {
+                let Some(agent) = session.agents.get(at) else {
+                    return false;
+                };
+                let ours = agent.call.and_then(|call| match call.log {
+                    0 => {
+                        let (_, scan, _) = session.main_log()?;
+                        let key = scan.outlines.get(call.entry)?.key?;
+                        Some(self.path.contains(&key) || self.open.contains(&key))
+                    }
+                    log => logs.get(&log).copied(),
+                });
+                let Some(ours) = ours else { return true };
+                if let Some(log) = session.files.logs().nth(agent.log) {
+                    let caller = (log.path.clone(), agent.id.clone());
+                    self.agents.insert(caller, ours);
+                }
+                if agent.sidechain.is_none() {
+                    logs.insert(agent.log, ours);
+                }
+                false
+            });
+            if waiting.is_empty() || waiting.len() == before {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,548 @@
+//! The directories that logs can lie in: which are watched, which must be polled, what they hold.
+//!
+//! Owns the watches. A directory is watched first and looked at after, so that nothing that comes
+//! meanwhile goes unseen. A root that is not there is waited for in the nearest directory above.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::error::Error;
+use crate::jsonl::FileId;
+use crate::model::Artifact;
+use crate::store::Root;
+
+use super::events::{EventSource, Hint, HintKind, WatchId};
+use super::log_cursor::is_missing;
+
+/// A root, or the directory of a single log outside of any root.
+#[derive(Debug)]
+pub(super) struct WatchedRoot {
+    pub(super) root: Root,
+    /// The one log that is meant, by its name.
+    pub(super) single_log: Option<(PathBuf, Artifact)>,
+}
+
+impl WatchedRoot {
+    fn leads_to_logs(&self, dir: &Path) -> bool {
+        self.single_log.is_none() && self.root.layout.may_hold_logs(dir)
+    }
+
+    fn classify(&self, path: &Path) -> Option<Artifact> {
+        match &self.single_log {
+            Some((name, artifact)) => (name == path).then(|| artifact.clone()),
+            None => {
+                let artifact = self.root.layout.classify(path)?;
+                artifact.kind.is_conversation().then_some(artifact)
+            }
+        }
+    }
+}
+
+/// What was found when looking.
+#[derive(Debug)]
+pub(super) enum ScanEvent {
+    /// A log is there.
+    Log {
+        place: usize,
+        path: PathBuf,
+        artifact: Artifact,
+        id: FileId,
+    },
+    /// There is nothing at this path any more, nor below it.
+    Gone(PathBuf),
+    /// A scan of everything in this directory and below is over: what it did not see is gone.
+    DirScanned(PathBuf),
+    /// Something could not be looked at.
+    Error(Error),
+    /// From here on directories are polled.
+    Polling(String),
+}
+
+/// What a watch is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum WatchUse {
+    /// A directory of a place, by its path in it.
+    Dir(usize, PathBuf),
+    /// A directory above a place, and the name in it that leads there. A directory that is removed
+    /// while someone holds a file in it open does not tell so itself.
+    Above(usize, OsString),
+}
+
+impl WatchUse {
+    fn place(&self) -> usize {
+        match self {
+            WatchUse::Dir(place, _) | WatchUse::Above(place, _) => *place,
+        }
+    }
+}
+
+/// The directories of all places.
+pub(super) struct WatchedDirs {
+    pub(super) roots: Vec<WatchedRoot>,
+    pub(super) source: EventSource,
+    uses: HashMap<WatchId, Vec<WatchUse>>,
+    watched: HashMap<(usize, PathBuf), WatchId>,
+    /// Directories without a watch.
+    polled: BTreeSet<(usize, PathBuf)>,
+    /// Which directory of a place was entered under which name: links may lead to one twice.
+    entered: HashMap<(usize, u64, u64), PathBuf>,
+    /// At most so many watches are asked for.
+    max_watches: usize,
+    polling_reported: bool,
+    /// Links that were reported.
+    reported_links: HashSet<(usize, PathBuf)>,
+}
+
+impl WatchedDirs {
+    pub(super) fn new(places: Vec<WatchedRoot>, source: EventSource, most: usize) -> Self {
+        WatchedDirs {
+            roots: places,
+            source,
+            uses: HashMap::new(),
+            watched: HashMap::new(),
+            polled: BTreeSet::new(),
+            entered: HashMap::new(),
+            max_watches: most,
+            polling_reported: false,
+            reported_links: HashSet::new(),
+        }
+    }
+
+    /// Whether some directories must be looked at from time to time.
+    pub(super) fn must_poll(&self) -> bool {
+        !self.polled.is_empty()
+    }
+
+    /// Looks at all places from their roots on.
+    pub(super) fn scan_all(&mut self, sights: &mut Vec<ScanEvent>) {
+        for place in 0..self.roots.len() {
+            self.attach(place, sights);
+        }
+    }
+
+    /// Looks at the directories that have no watch.
+    pub(super) fn scan_polled(&mut self, sights: &mut Vec<ScanEvent>) {
+        let polled: Vec<(usize, PathBuf)> = self.polled.iter().cloned().collect();
+        let covered = |place: usize, within: &Path| {
+            let mut above = within.ancestors().skip(1);
+            above.any(|above| self.polled.contains(&(place, above.to_owned())))
+        };
+        let mut tops = polled;
+        tops.retain(|(place, within)| !covered(*place, within));
+        for (place, within) in tops {
+            if within.as_os_str().is_empty() {
+                self.attach(place, sights);
+            } else {
+                self.scan_name(place, &within, sights);
+            }
+        }
+    }
+
+    /// Looks where a hint points.
+    pub(super) fn scan_hint(&mut self, hint: &Hint, sights: &mut Vec<ScanEvent>) {
+        if hint.kind == HintKind::Overflow {
+            self.scan_all(sights);
+            return;
+        }
+        let spots = match hint.kind {
+            HintKind::WatchEnded => self.uses.remove(&hint.watch),
+            _ => self.uses.get(&hint.watch).cloned(),
+        };
+        for spot in spots.unwrap_or_default() {
+            match (&spot, hint.kind) {
+                (WatchUse::Dir(place, within), HintKind::WatchEnded) => {
+                    let key = (*place, within.clone());
+                    if self.watched.get(&key) == Some(&hint.watch) {
+                        self.watched.remove(&key);
+                    }
+                    // The directory may have come back under the same name meanwhile.
+                    self.recheck(*place, within, sights);
+                }
+                (WatchUse::Dir(place, within), HintKind::DirGone) => {
+                    self.recheck(*place, within, sights);
+                }
+                (WatchUse::Above(place, name), what) => {
+                    if what != HintKind::Changed && what != HintKind::Gone
+                        || hint.name.as_ref() == Some(name)
+                    {
+                        self.attach(*place, sights);
+                    }
+                }
+                (WatchUse::Dir(place, within), what) => {
+                    let Some(name) = &hint.name else { continue };
+                    let within = within.join(name);
+                    match what {
+                        HintKind::Gone => self.remove(*place, &within, sights),
+                        _ => self.scan_name(*place, &within, sights),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins with a place, or waits for it.
+    fn attach(&mut self, place: usize, sights: &mut Vec<ScanEvent>) {
+        let Some(path) = self.roots.get(place).map(|place| place.root.path.clone()) else {
+            return;
+        };
+        loop {
+            let above = dirs_above(&path);
+            self.watch_above(place, &above);
+            if path.is_dir() {
+                self.scan_dir(place, Path::new(""), true, sights);
+            } else {
+                self.remove(place, Path::new(""), sights);
+                // Without a watch above, nobody tells when it comes.
+                if !self.is_watched_above(place) {
+                    self.polled.insert((place, PathBuf::new()));
+                }
+            }
+            // What happened before the watches were set is not told.
+            let there = path.is_dir();
+            let seen = self.entered.keys().any(|(of, _, _)| *of == place);
+            if there == seen && self::dirs_above(&path) == above {
+                return;
+            }
+        }
+    }
+
+    /// Watches the directories in which a place, or one that leads there, appears and leaves.
+    fn watch_above(&mut self, place: usize, above: &[(PathBuf, OsString)]) {
+        let watched = above.iter().filter_map(|(dir, name)| {
+            let id = self.source.watch_names(dir).ok()?;
+            Some((id, WatchUse::Above(place, name.clone())))
+        });
+        let watched: Vec<(WatchId, WatchUse)> = watched.collect();
+        let stale = |other: &WatchUse| matches!(other, WatchUse::Above(of, _) if *of == place);
+        let used = |id: &WatchId| watched.iter().any(|(other, _)| other == id);
+        let unused = |(id, spots): (&WatchId, &Vec<WatchUse>)| {
+            (!used(id) && spots.iter().any(stale)).then_some(*id)
+        };
+        let ids: Vec<WatchId> = self.uses.iter().filter_map(unused).collect();
+        for id in ids {
+            self.release(id, stale);
+        }
+        for (id, spot) in watched {
+            self.add_use(id, spot);
+        }
+    }
+
+    fn is_watched_above(&self, place: usize) -> bool {
+        let is_above = |spot: &WatchUse| matches!(spot, WatchUse::Above(of, _) if *of == place);
+        self.uses.values().flatten().any(is_above)
+    }
+
+    /// Takes some uses from a watch; one that is left without any is given back. Another place may
+    /// lie in the same directory.
+    fn release(&mut self, id: WatchId, unused: impl Fn(&WatchUse) -> bool) {
+        let Some(spots) = self.uses.get_mut(&id) else {
+            return;
+        };
+        spots.retain(|spot| !unused(spot));
+        if spots.is_empty() {
+            self.uses.remove(&id);
+            self.source.unwatch(id);
+        }
+    }
+
+    /// Looks whether something is still there.
+    fn recheck(&mut self, place: usize, within: &Path, sights: &mut Vec<ScanEvent>) {
+        if within.as_os_str().is_empty() {
+            self.forget(place, within);
+            return self.attach(place, sights);
+        }
+        self.scan_name(place, within, sights);
+    }
+
+    /// Looks at one name.
+    fn scan_name(&mut self, place: usize, within: &Path, sights: &mut Vec<ScanEvent>) {
+        let Some(at) = self.roots.get(place) else {
+            return;
+        };
+        let path = at.root.path.join(within);
+        let artifact = at.classify(within);
+        let leads = at.leads_to_logs(within);
+        if artifact.is_none() && !leads {
+            return;
+        }
+        let follows = at.root.follows(within);
+        let failures = at.root.failures().clone();
+        match path.symlink_metadata() {
+            Ok(metadata) if metadata.is_dir() || metadata.is_symlink() && follows => {
+                if leads {
+                    self.scan_dir(place, within, false, sights);
+                }
+            }
+            Ok(metadata) if metadata.is_symlink() => {
+                // What lay there before under its own name does no more.
+                self.remove(place, within, sights);
+                let target = failures.target_metadata(&path);
+                if let Some(target) = target {
+                    let links = [(within.to_owned(), FileId::from(&target))];
+                    self.report_links(place, links.into(), &HashSet::new(), sights);
+                }
+            }
+            Ok(metadata) if metadata.is_file() => {
+                if let Some(artifact) = artifact {
+                    self.scan_log(place, within, artifact, FileId::from(&metadata), sights);
+                }
+            }
+            Ok(_) => {}
+            Err(error) if is_missing(&error) => self.remove(place, within, sights),
+            Err(error) => sights.push(ScanEvent::Error(Error::io("read", &path, error))),
+        }
+    }
+
+    fn scan_log(
+        &mut self,
+        place: usize,
+        within: &Path,
+        artifact: Artifact,
+        id: FileId,
+        sights: &mut Vec<ScanEvent>,
+    ) {
+        let Some(path) = self.path(place, within) else {
+            return;
+        };
+        sights.push(ScanEvent::Log {
+            place,
+            path,
+            artifact,
+            id,
+        });
+    }
+
+    fn path(&self, place: usize, within: &Path) -> Option<PathBuf> {
+        Some(self.roots.get(place)?.root.path.join(within))
+    }
+
+    /// Something left: it and all that lay below is forgotten.
+    fn remove(&mut self, place: usize, within: &Path, sights: &mut Vec<ScanEvent>) {
+        self.forget(place, within);
+        if let Some(path) = self.path(place, within) {
+            sights.push(ScanEvent::Gone(path));
+        }
+    }
+
+    /// Gives up the watches on a directory and on all below it.
+    fn forget(&mut self, place: usize, within: &Path) {
+        let below = |key: &(usize, PathBuf)| key.0 == place && key.1.starts_with(within);
+        let mut ids = Vec::new();
+        self.watched.retain(|key, id| {
+            let goes = below(key);
+            if goes {
+                ids.push(*id);
+            }
+            !goes
+        });
+        self.polled.retain(|key| !below(key));
+        self.entered
+            .retain(|(of, _, _), path| *of != place || !path.starts_with(within));
+        for id in ids {
+            self.release(id, |spot| match spot {
+                WatchUse::Dir(of, path) => *of == place && path.starts_with(within),
+                WatchUse::Above(..) => false,
+            });
+        }
+    }
+
+    /// Watches a directory and everything below that leads to logs, and tells what lies there.
+    ///
+    /// Each directory is entered once, and under its own name if it has one in the root: links that are
+    /// followed wait until all that is real was seen. All others are reported, as by a walk.
+    fn scan_dir(&mut self, place: usize, from: &Path, whole: bool, sights: &mut Vec<ScanEvent>) {
+        if whole {
+            self.entered.retain(|(of, _, _), _| *of != place);
+        }
+        let mut visited = HashSet::new();
+        let mut pending = vec![from.to_owned()];
+        let mut links = BTreeSet::new();
+        let mut unfollowed = Vec::new();
+        while let Some(within) = pending.pop().or_else(|| links.pop_first()) {
+            let Some(dir) = self.path(place, &within) else {
+                return;
+            };
+            let read = self.enter(place, &dir, &within, &mut visited, sights);
+            let entries = match read {
+                Ok(Some(entries)) => entries,
+                Ok(None) => continue,
+                Err(error) => {
+                    // One that went away meanwhile is told by whoever watches the one above.
+                    if !is_missing(&error) {
+                        sights.push(ScanEvent::Error(Error::io("read", &dir, error)));
+                    }
+                    continue;
+                }
+            };
+            for entry in entries {
+                let Some(at) = self.roots.get(place) else {
+                    return;
+                };
+                let failures = at.root.failures();
+                let entry = failures.ok_io(&dir, entry);
+                let kind = entry.and_then(|entry| {
+                    let kind = failures.ok_io(&entry.path(), entry.file_type())?;
+                    Some((entry, kind))
+                });
+                let Some((entry, kind)) = kind else {
+                    continue;
+                };
+                let within = within.join(entry.file_name());
+                let leads = at.leads_to_logs(&within);
+                let artifact = at.classify(&within);
+                if !leads && artifact.is_none() {
+                    continue;
+                }
+                if kind.is_dir() {
+                    pending.extend(Some(within).filter(|_| leads));
+                    continue;
+                }
+                if kind.is_symlink() {
+                    match failures.target_metadata(&entry.path()) {
+                        Some(target) if target.is_dir() && leads && at.root.follows(&within) => {
+                            links.insert(within);
+                        }
+                        Some(target) if target.is_dir() && leads || target.is_file() => {
+                            unfollowed.push((within, FileId::from(&target)));
+                        }
+                        _ => {}
+                    }
+                    continue;
+                }
+                let metadata = failures.metadata(&entry.path());
+                let metadata = metadata.filter(fs::Metadata::is_file);
+                if let (Some(artifact), Some(metadata)) = (artifact, metadata) {
+                    let id = FileId::from(&metadata);
+                    self.scan_log(place, &within, artifact, id, sights);
+                }
+            }
+        }
+        self.report_links(place, unfollowed, &visited, sights);
+        if let Some(path) = self.path(place, from) {
+            sights.push(ScanEvent::DirScanned(path));
+        }
+    }
+
+    /// Reports links behind which logs may lie that are not seen under their own names; each once.
+    fn report_links(
+        &mut self,
+        place: usize,
+        links: Vec<(PathBuf, FileId)>,
+        visited: &HashSet<(u64, u64)>,
+        sights: &mut Vec<ScanEvent>,
+    ) {
+        let Some(root) = self.roots.get(place).map(|at| at.root.clone()) else {
+            return;
+        };
+        for (within, target) in links {
+            let is_seen = |sight: &ScanEvent| matches!(sight, ScanEvent::Log { id, .. } if id.same_file(&target));
+            let known = (place, target.dev, target.ino);
+            let seen = self.entered.contains_key(&known)
+                || visited.contains(&(target.dev, target.ino))
+                || sights.iter().any(is_seen);
+            if !seen && self.reported_links.insert((place, within.clone())) {
+                sights.push(ScanEvent::Error(root.unfollowed_link_error(&within)));
+            }
+        }
+    }
+
+    /// Sets the watch of a directory, then lists it; `None` if it was entered under another name.
+    fn enter(
+        &mut self,
+        place: usize,
+        dir: &Path,
+        within: &Path,
+        visited: &mut HashSet<(u64, u64)>,
+        sights: &mut Vec<ScanEvent>,
+    ) -> io::Result<Option<fs::ReadDir>> {
+        let id = FileId::from(&fs::metadata(dir)?);
+        let known = self.entered.get(&(place, id.dev, id.ino));
+        let elsewhere = known.filter(|known| *known != within);
+        let elsewhere = elsewhere.and_then(|known| self.path(place, known));
+        let still = elsewhere.is_some_and(|path| {
+            let there = fs::metadata(path).map(|metadata| FileId::from(&metadata));
+            there.is_ok_and(|there| there.same_file(&id))
+        });
+        if still || !visited.insert((id.dev, id.ino)) {
+            return Ok(None);
+        }
+        self.entered
+            .insert((place, id.dev, id.ino), within.to_owned());
+        self.watch_dir(place, dir, within, sights)?;
+        fs::read_dir(dir).map(Some)
+    }
+
+    fn watch_dir(
+        &mut self,
+        place: usize,
+        dir: &Path,
+        within: &Path,
+        sights: &mut Vec<ScanEvent>,
+    ) -> io::Result<()> {
+        let key = (place, within.to_owned());
+        let full = self.watched.len() >= self.max_watches && !self.watched.contains_key(&key);
+        let watched = match full {
+            true => Err(Errno::NOSPC.into()),
+            // For one that is watched already this says the same watch.
+            false => self.source.watch(dir),
+        };
+        match watched {
+            Ok(id) => {
+                self.polled.remove(&key);
+                self.add_use(id, WatchUse::Dir(place, within.to_owned()));
+                let before = self.watched.insert(key, id);
+                // The directory of that name was another one before.
+                if let Some(before) = before.filter(|before| *before != id) {
+                    let stale = WatchUse::Dir(place, within.to_owned());
+                    self.release(before, |spot| *spot == stale);
+                }
+                Ok(())
+            }
+            Err(error) if is_missing(&error) => Err(error),
+            Err(error) => {
+                self.polled.insert(key);
+                self.report_polling(&error, sights);
+                Ok(())
+            }
+        }
+    }
+
+    fn report_polling(&mut self, error: &io::Error, sights: &mut Vec<ScanEvent>) {
+        // Whoever asked for polling need not be told.
+        if self.polling_reported || !self.source.has_kernel() {
+            return;
+        }
+        self.polling_reported = true;
+        let why = match error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) {
+            true => "the kernel's watches have run out (fs.inotify.max_user_watches)".to_owned(),
+            false => error.to_string(),
+        };
+        sights.push(ScanEvent::Polling(why));
+    }
+
+    fn add_use(&mut self, id: WatchId, spot: WatchUse) {
+        let spots = self.uses.entry(id).or_default();
+        if !spots.contains(&spot) {
+            spots.push(spot);
+            spots.sort_by_key(WatchUse::place);
+        }
+    }
+}
+
+/// The directories above a path that are watched for it, and the name in each that leads to it: the
+/// nearest for one that is there, all that exist for one that is not. They may go one after the other
+/// without telling so themselves.
+fn dirs_above(path: &Path) -> Vec<(PathBuf, OsString)> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let most = if path.is_dir() { 1 } else { usize::MAX };
+    let steps = path.ancestors().skip(1).zip(path.ancestors());
+    let there = steps.filter(|(dir, _)| dir.is_dir());
+    let named =
+        there.filter_map(|(dir, below)| Some((dir.to_owned(), below.file_name()?.to_owned())));
+    named.take(most).collect()
+}
