@@ -81,6 +81,7 @@ pub struct SetAside {
 
 /// What came of one attempt to bring a pack up to date.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Turn {
     /// It is.
     Done(PackUpdate),

@@ -827,7 +827,7 @@ fn follow_refuses_a_new_session_that_differs_from_the_one_of_its_id() {
     assert_eq!(follow.send(&line("telegram"))["ok"], true);
     let error = follow.send(&line("tui"))["error"].to_string();
     assert!(error.contains("its channel is `telegram`"), "{error}");
-    assert_eq!(follow.end(), 1);
+    assert_eq!(follow.end(), 2);
 }
 
 #[test]

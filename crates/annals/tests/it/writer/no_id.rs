@@ -71,7 +71,11 @@ fn they_are_shown_where_they_stand_and_followed_by_what_comes_next() {
     ] {
         let (dir, store) = stored(&lines);
         let read = || Session::read(store.inventory().sessions.remove(0)).unwrap();
-        assert_eq!(conversations(&read()), [said.clone()], "{lines:?}");
+        assert_eq!(
+            conversations(&read()),
+            std::slice::from_ref(&said),
+            "{lines:?}"
+        );
         let files = store.inventory().sessions.remove(0);
         let writer = store.open_writer(&files, QUICK).unwrap();
         writer.append(Draft::user("next")).unwrap();
