@@ -318,7 +318,7 @@ mod tests {
         fs::write(&file, "").unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "--nocapture"])
-            .arg("jsonl::holder::tests::part_of_another_process")
+            .arg("jsonl::open_files::tests::helper_process_holds_file_open")
             .env("ANNALS_TEST_HOLDS", &file)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
