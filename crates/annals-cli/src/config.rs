@@ -36,9 +36,9 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use crate::commands::ModeArg;
-use crate::render::near::near;
+use crate::render::suggest::suggest;
 
-pub(crate) use clean::TERMS;
+pub(crate) use clean::TERM_EXAMPLES;
 
 /// The settings.
 #[derive(Clone, Debug, Default)]
@@ -81,53 +81,54 @@ impl Config {
             Ok(text) => text,
             Err(error) => {
                 let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
-                let (line, column) = place(&String::from_utf8_lossy(before), before.len());
+                let (line, column) =
+                    line_and_column(&String::from_utf8_lossy(before), before.len());
                 bail!("{name}:{line}:{column}: this is no UTF-8; save the settings as UTF-8");
             }
         };
-        let told = |fault: Fault| {
-            let (line, column) = place(text, fault.span.start);
+        let told = |fault: ConfigError| {
+            let (line, column) = line_and_column(text, fault.span.start);
             anyhow::anyhow!("{name}:{line}:{column}: {}", fault.text)
         };
         Config::parse(text).map_err(told)
     }
 
-    fn parse(text: &str) -> Result<Self, Fault> {
-        let table = DeTable::parse(text).map_err(|error| Fault {
+    fn parse(text: &str) -> Result<Self, ConfigError> {
+        let table = DeTable::parse(text).map_err(|error| ConfigError {
             span: error.span().unwrap_or_default(),
             text: error.message().to_owned(),
         })?;
         let mut config = Config::default();
-        for (key, value) in in_order(table.get_ref()) {
+        for (key, value) in in_file_order(table.get_ref()) {
             match (key.get_ref().as_ref(), value.get_ref()) {
                 ("budget", DeValue::Table(budgets)) => {
-                    for (key, value) in in_order(budgets) {
+                    for (key, value) in in_file_order(budgets) {
                         config.set_budget(key.get_ref(), key, value, "[budget]", &[])?;
                     }
                 }
-                ("budget", _) => return Err(wrong(value, "`budget` is a table: [budget]")),
-                ("clean", DeValue::Table(table)) => config.clean = clean::policy(table)?,
-                ("clean", _) => return Err(wrong(value, "`clean` is a table: [clean]")),
+                ("budget", _) => return Err(error_at(value, "`budget` is a table: [budget]")),
+                ("clean", DeValue::Table(table)) => config.clean = clean::parse_policy(table)?,
+                ("clean", _) => return Err(error_at(value, "`clean` is a table: [clean]")),
                 ("zone", DeValue::String(zone)) => config.zone = Some(zone.to_string()),
-                ("zone", _) => return Err(wrong(value, "`zone` is a text: \"Europe/Berlin\"")),
-                ("mode", DeValue::String(mode)) if mode_of(mode).is_some() => {
-                    config.mode = mode_of(mode);
+                ("zone", _) => return Err(error_at(value, "`zone` is a text: \"Europe/Berlin\"")),
+                ("mode", DeValue::String(mode)) if parse_mode(mode).is_some() => {
+                    config.mode = parse_mode(mode);
                 }
                 ("mode", _) => {
                     let one = "`mode` is \"auto\", \"tokens\" or \"recorded\"";
-                    return Err(wrong(value, one));
+                    return Err(error_at(value, one));
                 }
                 ("follow", DeValue::Array(links)) => {
                     for link in links.iter() {
                         let path = match link.get_ref() {
-                            DeValue::String(text) => absolute(text),
+                            DeValue::String(text) => absolute_path(text),
                             _ => None,
                         };
-                        let path = path.ok_or_else(|| wrong(link, FOLLOW))?;
+                        let path = path.ok_or_else(|| error_at(link, FOLLOW_ERROR))?;
                         config.follow.push(path);
                     }
                 }
-                ("follow", _) => return Err(wrong(value, FOLLOW)),
+                ("follow", _) => return Err(error_at(value, FOLLOW_ERROR)),
                 (name, _) => {
                     let others = ["budget", "clean", "zone", "mode", "follow"];
                     config.set_budget(name, key, value, "the settings", &others)?;
@@ -146,14 +147,14 @@ impl Config {
         value: &Spanned<DeValue<'_>>,
         place: &str,
         others: &[&str],
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ConfigError> {
         let Some((_, unit)) = BUDGETS.iter().find(|(known, _)| *known == name) else {
             let known = BUDGETS.iter().map(|(known, _)| *known);
             let known: Vec<&str> = known.chain(others.iter().copied()).collect();
-            return Err(unknown(key, name, place, &known));
+            return Err(unknown_key(key, name, place, &known));
         };
         if self.budgets.iter().any(|budget| budget.unit == *unit) {
-            return Err(wrong(key, &format!("`{name}` is given twice")));
+            return Err(error_at(key, &format!("`{name}` is given twice")));
         }
         // By its spelling: a float would not be exact.
         let amount = match value.get_ref() {
@@ -164,7 +165,7 @@ impl Config {
         let limit = amount.filter(|amount| *amount > Money::ZERO);
         let limit = limit.ok_or_else(|| {
             let why = format!("`{name}` is a number of dollars above 0, such as 200 or 19.99");
-            wrong(value, &why)
+            error_at(value, &why)
         })?;
         self.budgets.push(Budget::new(*unit, limit));
         Ok(())
@@ -172,7 +173,7 @@ impl Config {
 }
 
 /// A table's members as they stand, so that the first fault is told.
-fn in_order<'t, 'i>(
+fn in_file_order<'t, 'i>(
     table: &'t DeTable<'i>,
 ) -> Vec<(&'t Spanned<DeString<'i>>, &'t Spanned<DeValue<'i>>)> {
     let mut members: Vec<_> = table.iter().collect();
@@ -180,10 +181,10 @@ fn in_order<'t, 'i>(
     members
 }
 
-const FOLLOW: &str = "`follow` is a list of absolute paths: [\"~/.claude/projects\"]";
+const FOLLOW_ERROR: &str = "`follow` is a list of absolute paths: [\"~/.claude/projects\"]";
 
 /// A path from the root of the file system, or from the user's home.
-fn absolute(text: &str) -> Option<PathBuf> {
+fn absolute_path(text: &str) -> Option<PathBuf> {
     let path = match text.strip_prefix("~/") {
         Some(rest) => std::env::home_dir()?.join(rest),
         None => PathBuf::from(text),
@@ -191,35 +192,35 @@ fn absolute(text: &str) -> Option<PathBuf> {
     path.is_absolute().then_some(path)
 }
 
-fn mode_of(text: &str) -> Option<ModeArg> {
+fn parse_mode(text: &str) -> Option<ModeArg> {
     ModeArg::from_str(text, false).ok()
 }
 
 /// What is wrong with the text, and where.
 #[derive(Debug)]
-struct Fault {
+struct ConfigError {
     span: Range<usize>,
     text: String,
 }
 
-fn wrong(at: &Spanned<impl Sized>, text: &str) -> Fault {
-    Fault {
+fn error_at(at: &Spanned<impl Sized>, text: &str) -> ConfigError {
+    ConfigError {
         span: at.span(),
         text: text.to_owned(),
     }
 }
 
 /// Nobody knows a key.
-fn unknown(key: &Spanned<impl Sized>, name: &str, place: &str, known: &[&str]) -> Fault {
-    let hint = match near(name, known.iter().copied(), 1).first() {
+fn unknown_key(key: &Spanned<impl Sized>, name: &str, place: &str, known: &[&str]) -> ConfigError {
+    let hint = match suggest(name, known.iter().copied(), 1).first() {
         Some(close) => format!("is `{close}` meant?"),
         None => format!("known are {}", known.join(", ")),
     };
-    wrong(key, &format!("there is no `{name}` in {place}; {hint}"))
+    error_at(key, &format!("there is no `{name}` in {place}; {hint}"))
 }
 
 /// Line and column of a byte, counted from 1.
-fn place(text: &str, at: usize) -> (usize, usize) {
+fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default();
@@ -238,14 +239,14 @@ mod tests {
                 .map(|budget| (budget.unit, budget.limit.to_string()))
                 .collect()),
             Err(fault) => {
-                let (line, column) = place(text, fault.span.start);
+                let (line, column) = line_and_column(text, fault.span.start);
                 Err(format!("{line}:{column}: {}", fault.text))
             }
         }
     }
 
     #[test]
-    fn budgets_are_exact_and_may_stand_at_the_top() {
+    fn budgets_parse_exactly_in_section_or_at_top_level() {
         let budgets = parse("monthly = 200\n[budget]\nweekly = 75.10\ndaily = 1_0.000000000001\n");
         assert_eq!(
             budgets.unwrap(),
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_with_their_place() {
+    fn parse_errors_name_line_and_column() {
         for (text, told) in [
             (
                 "montly = 200",

@@ -22,7 +22,7 @@ use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use self::environment::{config_dir, environment, is_absent, state_dir, system_zone, variable};
+use self::environment::{config_dir, environment, is_not_found, state_dir, system_zone, variable};
 use self::problems::Problems;
 use crate::cli::Global;
 use crate::commands::filter::session_spellings;
@@ -47,7 +47,7 @@ pub(crate) struct Context {
     pub(crate) clock: Clock,
     pub(crate) json: bool,
     /// The time was given from outside.
-    fixed: bool,
+    is_time_fixed: bool,
     pub(crate) verbose: bool,
     /// The user named the roots.
     pub(crate) named_roots: bool,
@@ -60,16 +60,16 @@ pub(crate) struct Context {
     /// Where the user's own settings lie.
     pub(crate) config_dir: PathBuf,
     /// Links in roots that the user wants followed.
-    followed: Vec<PathBuf>,
+    followed_links: Vec<PathBuf>,
     problems: Problems,
     /// What was remarked already: commands may open the catalogue more than once.
-    remarks: Vec<String>,
+    printed_notes: Vec<String>,
     /// What was searched, and may hold words that the catalogue does not know yet.
-    searched: Option<Inventory>,
+    searched_inventory: Option<Inventory>,
     /// The catalogue, once someone asked for it.
-    opened: Option<Index>,
+    index: Option<Index>,
     /// The last search found such words.
-    behind: bool,
+    has_unindexed_text: bool,
 }
 
 impl Context {
@@ -80,7 +80,7 @@ impl Context {
         let roots = if global.root.is_empty() {
             let (mut roots, refused) = Root::discover(&env);
             for why in refused {
-                say("note:", &format!("{why}; --root reads it"));
+                print_notice("note:", &format!("{why}; --root reads it"));
             }
             // What is kept of a root that is gone is still there to be seen.
             let archive = Archive::open(&state_dir).reporting_to(&failures);
@@ -108,7 +108,7 @@ impl Context {
         let zone = system_zone(&env).unwrap_or_else(|name| {
             let text =
                 format!("there is no time zone `{name}`, which TZ names; UTC is used instead");
-            say("note:", &text);
+            print_notice("note:", &text);
             TimeZone::UTC
         });
         Ok(Context {
@@ -116,47 +116,47 @@ impl Context {
             out: Out::stdout(global.color, !global.no_pager && !global.json, variable),
             clock: Clock { now, zone },
             json: global.json,
-            fixed: fixed.is_some(),
+            is_time_fixed: fixed.is_some(),
             verbose: global.verbose,
             named_roots: !global.root.is_empty(),
             no_index: global.no_index,
             state_dir,
             named_prices: global.prices.clone(),
             config_dir,
-            followed,
+            followed_links: followed,
             problems: Problems::default(),
-            remarks: Vec::new(),
-            searched: None,
-            opened: None,
-            behind: false,
+            printed_notes: Vec::new(),
+            searched_inventory: None,
+            index: None,
+            has_unindexed_text: false,
         })
     }
 
     /// A root that is read like those of the store: links that the user wants followed are.
-    pub(crate) fn follow(&self, root: Root) -> Root {
-        let root = root.follow_links(&self.followed);
+    pub(crate) fn with_followed_links(&self, root: Root) -> Root {
+        let root = root.follow_links(&self.followed_links);
         root.reporting_to(self.store.failures())
     }
 
     /// Everything that lies in the roots; what could not be looked at is told on the way.
     pub(crate) fn inventory(&mut self) -> Inventory {
-        let inventory = match self.catalogue_if_any() {
+        let inventory = match self.open_existing_index() {
             Some(mut catalogue) => {
                 let inventory = catalogue.inventory(&self.store);
-                self.leave_open(catalogue);
+                self.return_index(catalogue);
                 inventory
             }
             None => self.store.inventory(),
         };
-        self.warn_of(&inventory.errors);
+        self.warn_all(&inventory.errors);
         inventory
     }
 
     /// Everything that lies in the roots, for verbs that change it or look after it: nothing of the
     /// archive.
-    pub(crate) fn inventory_in_place(&mut self) -> Inventory {
+    pub(crate) fn inventory_without_archive(&mut self) -> Inventory {
         let inventory = self.store.inventory_without_archive();
-        self.warn_of(&inventory.errors);
+        self.warn_all(&inventory.errors);
         inventory
     }
 
@@ -166,21 +166,21 @@ impl Context {
         let no_files = inventory.errors.iter().filter(|it| it.is_no_file());
         let paths = no_files.filter_map(|it| it.path().map(Path::to_owned));
         self.leave_no_files(paths);
-        self.warn_of(&inventory.errors);
+        self.warn_all(&inventory.errors);
         inventory
     }
 
     /// Sums up all sessions, the most recent first.
     pub(crate) fn sessions(&mut self, inventory: &Inventory) -> Vec<SessionInfo> {
-        let mut sessions = self.sessions_in_any_order(inventory);
+        let mut sessions = self.unsorted_sessions(inventory);
         // Rows are large: each is moved once.
         sessions.sort_by_cached_key(|session| (Reverse(session.updated), session.id.clone()));
         sessions
     }
 
     /// Sums up all sessions, for those who show few of them.
-    pub(crate) fn sessions_in_any_order(&mut self, inventory: &Inventory) -> Vec<SessionInfo> {
-        self.some_sessions(inventory, None)
+    pub(crate) fn unsorted_sessions(&mut self, inventory: &Inventory) -> Vec<SessionInfo> {
+        self.list_sessions(inventory, None)
     }
 
     /// Sums up the most recent sessions, the newest first.
@@ -189,13 +189,13 @@ impl Context {
         inventory: &Inventory,
         limit: usize,
     ) -> Vec<SessionInfo> {
-        self.some_sessions(inventory, Some(limit))
+        self.list_sessions(inventory, Some(limit))
     }
 
-    fn some_sessions(&mut self, inventory: &Inventory, newest: Option<usize>) -> Vec<SessionInfo> {
+    fn list_sessions(&mut self, inventory: &Inventory, newest: Option<usize>) -> Vec<SessionInfo> {
         let progress = Progress::new("reading sessions");
         let told = |done, total| progress.set(done, total);
-        let rows = match (self.catalogue(), newest) {
+        let rows = match (self.open_index(), newest) {
             (Some(mut catalogue), _) => {
                 let store = &self.store;
                 let rows = match newest {
@@ -203,7 +203,7 @@ impl Context {
                     Some(limit) => catalogue.newest_sessions(store, inventory, limit, &told),
                 };
                 drop(progress);
-                self.leave_open(catalogue);
+                self.return_index(catalogue);
                 rows
             }
             (None, None) => self.store.sessions(inventory, &told),
@@ -231,11 +231,11 @@ impl Context {
     ) -> Vec<(usize, ConversationInfo, Tally)> {
         let progress = Progress::new("reading conversations");
         let told = |done, total| progress.set(done, total);
-        let rows = match self.catalogue() {
+        let rows = match self.open_index() {
             Some(mut catalogue) => {
                 let rows = catalogue.conversations(&self.store, inventory, wanted, price, &told);
                 drop(progress);
-                self.leave_open(catalogue);
+                self.return_index(catalogue);
                 rows
             }
             None => self.store.conversations(inventory, wanted, price, &told),
@@ -255,11 +255,12 @@ impl Context {
 
     /// Looks for something in all sessions.
     pub(crate) fn search(&mut self, inventory: &Inventory, query: &Query) -> Result<SearchResults> {
-        let found = match self.catalogue() {
+        let found = match self.open_index() {
             Some(mut catalogue) => {
                 let found = catalogue.search(inventory, query)?;
-                self.behind = catalogue.needs_text_update() && !catalogue.is_read_only();
-                self.leave_open(catalogue);
+                self.has_unindexed_text =
+                    catalogue.needs_text_update() && !catalogue.is_read_only();
+                self.return_index(catalogue);
                 found
             }
             None => self.store.search(inventory, query)?,
@@ -272,11 +273,12 @@ impl Context {
 
     /// Looks for something in all sessions there are; what could not be looked at is told on the way.
     pub(crate) fn search_all(&mut self, query: &Query) -> Result<StoreSearch> {
-        let searched = match self.catalogue() {
+        let searched = match self.open_index() {
             Some(mut catalogue) => {
                 let searched = catalogue.search_all(&self.store, query)?;
-                self.behind = catalogue.needs_text_update() && !catalogue.is_read_only();
-                self.leave_open(catalogue);
+                self.has_unindexed_text =
+                    catalogue.needs_text_update() && !catalogue.is_read_only();
+                self.return_index(catalogue);
                 searched
             }
             None => {
@@ -285,7 +287,7 @@ impl Context {
                 StoreSearch::new(inventory, found)
             }
         };
-        self.warn_of(&searched.inventory.errors);
+        self.warn_all(&searched.inventory.errors);
         for trouble in &searched.found.errors {
             self.warn(trouble);
         }
@@ -293,22 +295,22 @@ impl Context {
     }
 
     /// Learns the words of all sessions once everything is answered, if a search found any to learn.
-    pub(crate) fn learn_later(&mut self, inventory: Inventory) {
-        match self.behind {
-            true => self.searched = Some(inventory),
+    pub(crate) fn index_text_later(&mut self, inventory: Inventory) {
+        match self.has_unindexed_text {
+            true => self.searched_inventory = Some(inventory),
             // The program ends soon: the system takes memory back at once, and not piece by piece.
             false => std::mem::forget(inventory),
         }
     }
 
-    fn learn(&mut self, inventory: &Inventory) {
-        if let Some(mut catalogue) = self.catalogue() {
+    fn index_text(&mut self, inventory: &Inventory) {
+        if let Some(mut catalogue) = self.open_index() {
             let progress = Progress::new("indexing for the next search (it is safe to stop)");
             let told = |done, total| progress.set(done, total);
             // What could not be read was told by the search.
             catalogue.index_text(inventory, &told, &|| false);
             drop(progress);
-            self.leave_open(catalogue);
+            self.return_index(catalogue);
         }
     }
 
@@ -316,68 +318,68 @@ impl Context {
     pub(crate) fn ledger(&mut self) -> Ledger {
         let progress = Progress::new("reading logs");
         let told = |done, total| progress.set(done, total);
-        let (ledger, troubles) = match self.catalogue() {
+        let (ledger, troubles) = match self.open_index() {
             Some(mut catalogue) => {
                 let read = catalogue.ledger(&self.store, &told);
-                self.leave_open(catalogue);
+                self.return_index(catalogue);
                 read
             }
             None => self.store.ledger(&told),
         };
         drop(progress);
-        self.warn_of(&troubles);
+        self.warn_all(&troubles);
         ledger
     }
 
     /// Every response since some time, and all of one session, for those who ask often.
-    pub(crate) fn recent(&mut self, asked: &RecentQuery<'_>) -> LedgerWithSession {
-        let (spent, troubles) = match self.catalogue() {
+    pub(crate) fn recent_ledger(&mut self, asked: &RecentQuery<'_>) -> LedgerWithSession {
+        let (spent, troubles) = match self.open_index() {
             Some(mut catalogue) => {
                 let read = catalogue.recent(&self.store, asked);
-                self.leave_open(catalogue);
+                self.return_index(catalogue);
                 read
             }
             None => self.store.ledger_with_session(asked.session),
         };
-        self.warn_of(&troubles);
+        self.warn_all(&troubles);
         spent
     }
 
     /// What was read of logs before; without it the answers are the same, and take longer.
-    fn catalogue(&mut self) -> Option<Index> {
+    fn open_index(&mut self) -> Option<Index> {
         if self.no_index {
             return None;
         }
-        if let Some(catalogue) = self.opened.take() {
+        if let Some(catalogue) = self.index.take() {
             return Some(catalogue);
         }
         match Index::open(&self.state_dir) {
             Ok(mut catalogue) => {
-                self.tell(&mut catalogue);
+                self.print_index_warnings(&mut catalogue);
                 Some(catalogue)
             }
             Err(error) => {
                 let advice = "ANNALS_STATE_DIR names another place";
-                self.remark(&format!("{error}; all logs are read instead ({advice})"));
+                self.print_note_once(&format!("{error}; all logs are read instead ({advice})"));
                 None
             }
         }
     }
 
     /// The same for those who do not need it enough to make one, or to say that it cannot be used.
-    fn catalogue_if_any(&mut self) -> Option<Index> {
-        if self.no_index || self.opened.is_some() {
-            return self.opened.take();
+    fn open_existing_index(&mut self) -> Option<Index> {
+        if self.no_index || self.index.is_some() {
+            return self.index.take();
         }
         let mut catalogue = Index::open_existing(&self.state_dir).ok().flatten()?;
-        self.tell(&mut catalogue);
+        self.print_index_warnings(&mut catalogue);
         Some(catalogue)
     }
 
     /// Keeps it for who asks next.
-    fn leave_open(&mut self, mut catalogue: Index) {
-        self.tell(&mut catalogue);
-        self.opened = Some(catalogue);
+    fn return_index(&mut self, mut catalogue: Index) {
+        self.print_index_warnings(&mut catalogue);
+        self.index = Some(catalogue);
     }
 
     /// Where annals keeps its own things.
@@ -386,9 +388,9 @@ impl Context {
     }
 
     /// Reads all that is not known yet, and keeps it; fails if not all of it can be kept.
-    pub(crate) fn update_catalogue(&mut self, inventory: &Inventory) -> Result<()> {
+    pub(crate) fn update_index(&mut self, inventory: &Inventory) -> Result<()> {
         let mut catalogue = Index::open(&self.state_dir)?;
-        self.tell(&mut catalogue);
+        self.print_index_warnings(&mut catalogue);
         if catalogue.is_read_only() {
             let path = Index::path(&self.state_dir);
             let text = format!("the index {} is read-only", path.display());
@@ -398,36 +400,36 @@ impl Context {
         let told = |_, done, total| progress.set(done, total);
         let troubles = catalogue.update(&self.store, inventory, &told);
         drop(progress);
-        self.warn_of(&troubles);
+        self.warn_all(&troubles);
         for notice in catalogue.take_warnings() {
             // To keep it was all that was asked.
             if let Warning::SaveFailed { why } = notice {
                 let text = format!("the index could not be written ({why})");
                 return Err(annals::Error::refused(text).into());
             }
-            self.remark(&notice.to_string());
+            self.print_note_once(&notice.to_string());
         }
         Ok(())
     }
 
-    fn tell(&mut self, catalogue: &mut Index) {
+    fn print_index_warnings(&mut self, catalogue: &mut Index) {
         for notice in catalogue.take_warnings() {
-            self.remark(&notice.to_string());
+            self.print_note_once(&notice.to_string());
         }
     }
 
     /// Says something on which no answer depends, once.
-    pub(crate) fn remark(&mut self, text: &str) {
-        if !self.remarks.iter().any(|said| said == text) {
-            say("note:", text);
-            self.remarks.push(text.to_owned());
+    pub(crate) fn print_note_once(&mut self, text: &str) {
+        if !self.printed_notes.iter().any(|said| said == text) {
+            print_notice("note:", text);
+            self.printed_notes.push(text.to_owned());
         }
     }
 
     /// Puts back what a killed process was removing, before anything is removed or restored, and says so.
     pub(crate) fn put_back_removed(&mut self) -> Result<()> {
         for path in self.store.put_back_removed()? {
-            self.remark(&format!(
+            self.print_note_once(&format!(
                 "{} is back: annals was stopped while it removed the file",
                 path.display()
             ));
@@ -443,7 +445,7 @@ impl Context {
     /// The user's own settings for those who do not ask about money; what is wrong with them is told.
     pub(crate) fn config_or_default(&self) -> Config {
         self.config().unwrap_or_else(|error| {
-            self.fault(&format!("{error:#} (no settings are used)"));
+            self.print_warning(&format!("{error:#} (no settings are used)"));
             Config::default()
         })
     }
@@ -453,15 +455,15 @@ impl Context {
         self.store.pins().unwrap_or_else(|error| {
             match error {
                 annals::Error::Io { .. } => self.store.failures().report(error),
-                _ => self.fault(&format!("{error} (no session is shown as pinned)")),
+                _ => self.print_warning(&format!("{error} (no session is shown as pinned)")),
             }
             Pins::default()
         })
     }
 
     /// Tells of something that is wrong and changes nothing in what can be answered.
-    pub(crate) fn fault(&self, text: &str) {
-        say("warning:", text);
+    pub(crate) fn print_warning(&self, text: &str) {
+        print_notice("warning:", text);
     }
 
     /// The built-in prices with the user's own over them.
@@ -470,7 +472,7 @@ impl Context {
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
             // Nobody needs prices of their own; a list that was named must be there.
-            Err(error) if is_absent(&error) && self.named_prices.is_none() => {
+            Err(error) if is_not_found(&error) && self.named_prices.is_none() => {
                 return Ok(Prices::built_in());
             }
             Err(error) => return Err(annals::Error::io("read", &path, error).into()),
@@ -501,7 +503,7 @@ impl Context {
             _ => format!("{error:#}"),
         };
         let advice = "the built-in prices are used; `annals prices` tells all";
-        self.fault(&format!("{text} ({advice})"));
+        self.print_warning(&format!("{text} ({advice})"));
         Ok(Prices::built_in())
     }
 
@@ -520,7 +522,7 @@ impl Context {
 
     /// The same for those who have looked at the roots already.
     pub(crate) fn find_in(&mut self, inventory: &Inventory, id: &str) -> Result<Target> {
-        let id = self.latest(inventory, id, true)?;
+        let id = self.resolve_latest(inventory, id, true)?;
         Ok(self.store.find(inventory, &id)?)
     }
 
@@ -532,12 +534,12 @@ impl Context {
 
     /// The same for those who have looked at the roots already.
     pub(crate) fn find_to_write_in(&mut self, inventory: &Inventory, id: &str) -> Result<Target> {
-        let id = self.latest(inventory, id, false)?;
+        let id = self.resolve_latest(inventory, id, false)?;
         Ok(self.store.find(inventory, &id)?)
     }
 
     /// Puts a session's id in the place of `latest`.
-    pub(crate) fn latest<'a>(
+    pub(crate) fn resolve_latest<'a>(
         &mut self,
         inventory: &Inventory,
         id: &'a str,
@@ -571,7 +573,7 @@ impl Context {
                     "no session ran in {cwd}; the latest of all is {} in {}",
                     newest.id, newest.project.path
                 );
-                self.remark(&text);
+                self.print_note_once(&text);
                 newest
             }
             (None, Some(newest)) => anyhow::bail!(
@@ -594,17 +596,17 @@ impl Context {
     }
 
     /// Puts a session's id in the place of `latest`, for those who have not looked at the roots.
-    pub(crate) fn latest_archived(&mut self, id: &str) -> Result<String> {
+    pub(crate) fn resolve_latest_id(&mut self, id: &str) -> Result<String> {
         if !is_latest(id) {
             return Ok(id.to_owned());
         }
         let inventory = self.inventory();
-        Ok(self.latest(&inventory, id, false)?.into_owned())
+        Ok(self.resolve_latest(&inventory, id, false)?.into_owned())
     }
 
     /// What lies in the roots, or only the session whose log `id` names by itself: enough where only
     /// the log's end is read.
-    pub(crate) fn inventory_at(&mut self, id: &str) -> Inventory {
+    pub(crate) fn inventory_of_log_or_all(&mut self, id: &str) -> Inventory {
         let at = self.store.inventory_of_log(id);
         at.unwrap_or_else(|| self.inventory())
     }
@@ -620,9 +622,9 @@ impl Context {
     }
 
     /// How changes are written.
-    pub(crate) fn writing(&self) -> WriteOptions {
+    pub(crate) fn write_options(&self) -> WriteOptions {
         WriteOptions {
-            now: self.fixed.then_some(self.clock.now),
+            now: self.is_time_fixed.then_some(self.clock.now),
             ..WriteOptions::default()
         }
     }
@@ -656,30 +658,32 @@ impl Context {
 
     /// Opens a session for what takes no part in its conversation, such as a title or a note: that
     /// may go beside what another program writes.
-    pub(crate) fn annotate(&self, files: &SessionFiles) -> Result<SessionWriter> {
+    pub(crate) fn open_for_annotation(&self, files: &SessionFiles) -> Result<SessionWriter> {
         let options = WriteOptions {
             live: true,
-            ..self.writing()
+            ..self.write_options()
         };
         Ok(self.store.open_writer(files, options)?)
     }
 
     /// The store for those who wait: where no root is named, default places that do not exist yet are
     /// of it too.
-    pub(crate) fn store_to_come(&self) -> Store {
+    pub(crate) fn store_with_missing_roots(&self) -> Store {
         let mut roots = self.store.roots().to_vec();
         if !self.named_roots {
             let env = environment();
             for layout in annals::layout::LAYOUTS {
                 let places = layout.roots(&env).into_iter();
-                roots.extend(places.map(|path| self.follow(Root::with_layout(*layout, path))));
+                roots.extend(
+                    places.map(|path| self.with_followed_links(Root::with_layout(*layout, path))),
+                );
             }
         }
         Store::new(roots).reporting_to(self.store.failures())
     }
 
     /// Where sessions would lie if no root is named.
-    pub(crate) fn default_places(&self) -> Vec<String> {
+    pub(crate) fn default_root_paths(&self) -> Vec<String> {
         let env = environment();
         let layouts = annals::layout::LAYOUTS.iter();
         // Two layouts may share a place.
@@ -691,9 +695,9 @@ impl Context {
 
     /// Ends the answer; tells whether something could not be read that belongs to it.
     pub(crate) fn finish(mut self) -> Result<bool> {
-        let searched = self.searched.take();
-        let incomplete = self.incomplete();
-        self.add_problems()?;
+        let searched = self.searched_inventory.take();
+        let incomplete = self.is_incomplete();
+        self.write_problems()?;
         self.out.finish()?;
         if let Some(inventory) = searched {
             // Whoever reads the answer need not wait.
@@ -701,7 +705,7 @@ impl Context {
             if let Ok(nowhere) = nowhere {
                 let _ = rustix::stdio::dup2_stdout(nowhere);
             }
-            self.learn(&inventory);
+            self.index_text(&inventory);
         }
         Ok(incomplete)
     }
@@ -709,12 +713,12 @@ impl Context {
 
 /// Leaves what takes much memory to the end of the program: to give it back piece by piece would take
 /// longer than most of what is done with it.
-pub(crate) fn leave<T>(value: T) {
+pub(crate) fn leak<T>(value: T) {
     std::mem::forget(value);
 }
 
 /// Says something beside the answer.
-fn say(kind: &str, text: &str) {
+fn print_notice(kind: &str, text: &str) {
     anstream::eprintln!("{} {}", paint(WARNING, kind), paint(PLAIN, text));
 }
 

@@ -8,7 +8,7 @@ mod cli;
 mod commands;
 mod config;
 mod context;
-mod failure;
+mod error_report;
 mod render;
 
 use std::process::ExitCode;
@@ -19,8 +19,8 @@ use crate::cli::Cli;
 use crate::context::Context;
 
 fn main() -> ExitCode {
-    outlive_limits();
-    let cli = Cli::try_parse().unwrap_or_else(|error| failure::misused(&error));
+    ignore_sigxfsz();
+    let cli = Cli::try_parse().unwrap_or_else(|error| error_report::exit_with_usage_error(&error));
     let color = cli.global.color;
     let outcome = Context::new(&cli.global).and_then(|mut context| {
         let found = commands::run(cli.command, &mut context);
@@ -32,11 +32,11 @@ fn main() -> ExitCode {
         Ok((commands::Outcome::Written, _)) => ExitCode::SUCCESS,
         // Like a search that could not open a file: what was found was printed, and it is not all.
         Ok((_, true)) => ExitCode::from(2),
-        Ok((commands::Outcome::Fine, false)) => ExitCode::SUCCESS,
-        Ok((commands::Outcome::Nothing, false)) => ExitCode::from(1),
+        Ok((commands::Outcome::Ok, false)) => ExitCode::SUCCESS,
+        Ok((commands::Outcome::NotFound, false)) => ExitCode::from(1),
         Err(error) if render::out::is_closed_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
-            failure::report(&error, color);
+            error_report::print_error(&error, color);
             ExitCode::from(2)
         }
     }
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
 
 /// Who limits the size of files (`ulimit -f`) should hear which write failed, as with a full disk; by default the
 /// system ends the process in the middle of it. A handler that does nothing makes the write fail instead.
-fn outlive_limits() {
+fn ignore_sigxfsz() {
     #[cfg(unix)]
     {
         let seen = std::sync::Arc::default();

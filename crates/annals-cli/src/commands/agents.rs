@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::Outcome;
-use super::workspaces::{Removal, only_root, remove, roots, tell_archived};
+use super::workspaces::{RemovalArgs, chorus_roots, remove, single_chorus_root, tell_archived};
 use crate::context::Context;
 use crate::render::size;
 use crate::render::style::{DIM, ID, PATH, TITLE, paint};
@@ -72,7 +72,7 @@ enum Action {
         /// The agent's id or name
         id: String,
         #[command(flatten)]
-        how: Removal,
+        how: RemovalArgs,
     },
 }
 
@@ -89,12 +89,12 @@ impl Action {
 }
 
 #[derive(Serialize)]
-struct Document {
-    agents: Vec<Row>,
+struct AgentsJson {
+    agents: Vec<AgentJson>,
 }
 
 #[derive(Serialize)]
-struct Row {
+struct AgentJson {
     root: std::path::PathBuf,
     workspace: String,
     #[serde(flatten)]
@@ -105,13 +105,13 @@ struct Row {
 pub(crate) fn run(args: &AgentsArgs, context: &mut Context) -> Result<Outcome> {
     let Some(action) = &args.action else {
         let mut archived = false;
-        for root in roots(context)? {
+        for root in chorus_roots(context)? {
             archived |= tell_archived(&root, context);
         }
         let rows = rows(context)?;
         return list(context, rows, archived);
     };
-    let root = only_root(context)?;
+    let root = single_chorus_root(context)?;
     let before = context.store.config(&root)?;
     let workspace = &before.workspace_id(action.workspace())?;
     let agent = |wanted: &str| match before.workspace(workspace) {
@@ -161,7 +161,7 @@ pub(crate) fn run(args: &AgentsArgs, context: &mut Context) -> Result<Outcome> {
     let old = before.workspace(workspace)?;
     changed.retain(|row| row.workspace == *workspace && !old.agents.contains(&row.agent));
     if context.json {
-        context.out.json(&Document { agents: changed })?;
+        context.out.json(&AgentsJson { agents: changed })?;
     } else {
         for row in &changed {
             context.out.line(format_args!(
@@ -172,17 +172,17 @@ pub(crate) fn run(args: &AgentsArgs, context: &mut Context) -> Result<Outcome> {
             ))?;
         }
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }
 
-fn rows(context: &mut Context) -> Result<Vec<Row>> {
+fn rows(context: &mut Context) -> Result<Vec<AgentJson>> {
     let inventory = context.inventory();
     let mut rows = Vec::new();
-    for root in roots(context)? {
+    for root in chorus_roots(context)? {
         for workspace in context.store.config(&root)?.workspaces {
             for agent in workspace.agents {
                 let folder = format!("{}/{}", workspace.id, agent.id);
-                rows.push(Row {
+                rows.push(AgentJson {
                     root: root.path.clone(),
                     workspace: workspace.id.clone(),
                     sessions: context
@@ -197,10 +197,10 @@ fn rows(context: &mut Context) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn list(context: &mut Context, rows: Vec<Row>, archived: bool) -> Result<Outcome> {
+fn list(context: &mut Context, rows: Vec<AgentJson>, archived: bool) -> Result<Outcome> {
     if context.json {
-        context.out.json(&Document { agents: rows })?;
-        return Ok(Outcome::Fine);
+        context.out.json(&AgentsJson { agents: rows })?;
+        return Ok(Outcome::Ok);
     }
     if rows.is_empty() {
         // What there was is told with the way to have it back.
@@ -209,14 +209,14 @@ fn list(context: &mut Context, rows: Vec<Row>, archived: bool) -> Result<Outcome
                 .out
                 .line("There are no agents; `annals agents add WORKSPACE NAME` adds one.")?;
         }
-        return Ok(Outcome::Nothing);
+        return Ok(Outcome::NotFound);
     }
     let mut table = Table::new([
         Column::new("WORKSPACE").min(8).style(DIM),
         Column::new("AGENT").min(8).style(ID),
         Column::new("NAME").min(8).max(32).style(TITLE),
         Column::new("SESSIONS").right(),
-        Column::new("FILE").min(12).middle().style(PATH),
+        Column::new("FILE").min(12).cut_middle().style(PATH),
     ]);
     for row in &rows {
         table.row([
@@ -228,5 +228,5 @@ fn list(context: &mut Context, rows: Vec<Row>, archived: bool) -> Result<Outcome
         ]);
     }
     context.out.text(table.render(context.out.width()))?;
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }

@@ -15,10 +15,10 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::{Outcome, draft, input};
+use super::{Outcome, input, message_input};
 use crate::context::Context;
 use crate::render::command::plain_hint;
-use crate::render::size::plural;
+use crate::render::size::pluralize;
 use crate::render::style::{DIM, ID, paint};
 
 /// Adds messages to a session.
@@ -79,7 +79,7 @@ pub(crate) struct AppendArgs {
     message: Option<String>,
     /// Who says it
     #[arg(long, value_enum, default_value = "user", requires = "message")]
-    role: Speaker,
+    role: RoleArg,
     /// The model that answered
     #[arg(long, value_name = "MODEL", requires = "message")]
     model: Option<String>,
@@ -114,7 +114,7 @@ pub(crate) struct AppendArgs {
     follow: bool,
     /// When a message counts as written: handed to the system, or safe on the disk
     #[arg(long, value_enum, default_value = "disk")]
-    durability: Safety,
+    durability: DurabilityArg,
     /// Write even if another program is writing to the session right now
     #[arg(long)]
     live: bool,
@@ -122,7 +122,7 @@ pub(crate) struct AppendArgs {
 
 /// Who says a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Speaker {
+enum RoleArg {
     User,
     Assistant,
     System,
@@ -131,13 +131,13 @@ enum Speaker {
 
 /// When a message counts as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Safety {
+enum DurabilityArg {
     Os,
     Disk,
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct AppendJson<'a> {
     session: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     agent: Option<&'a str>,
@@ -145,25 +145,27 @@ struct Document<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     began: bool,
     file: &'a Path,
-    entries: Vec<EntryRow<'a>>,
+    entries: Vec<WrittenEntryJson<'a>>,
 }
 
 /// A written entry as JSON.
 #[derive(Serialize)]
-pub(crate) struct EntryRow<'a> {
+pub(crate) struct WrittenEntryJson<'a> {
     id: Option<&'a str>,
     parent: Option<&'a str>,
     role: Option<&'a str>,
 }
 
-impl<'a> EntryRow<'a> {
-    pub(crate) fn of(entry: &'a Entry) -> Self {
-        EntryRow {
+impl<'a> WrittenEntryJson<'a> {
+    pub(crate) fn new(entry: &'a Entry) -> Self {
+        WrittenEntryJson {
             id: entry.id.as_ref().map(EntryId::as_str),
             parent: entry.parent.as_ref().map(EntryId::as_str),
             role: match &entry.body {
                 Body::Message(message) => Some(message.role.as_str()),
-                Body::System { subtype, .. } if subtype == draft::ERROR => Some(draft::ERROR),
+                Body::System { subtype, .. } if subtype == message_input::ERROR_ROLE => {
+                    Some(message_input::ERROR_ROLE)
+                }
                 _ => None,
             },
         }
@@ -180,7 +182,7 @@ pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
     };
     // Input that cannot be read begins no session, nor does what the layout refuses.
     let content = read_content(args)?;
-    let begun = context.store.begin_log(&log, context.writing())?;
+    let begun = context.store.begin_log(&log, context.write_options())?;
     let done = append(args, named, Some(content), context);
     if done.is_err() {
         begun.discard()?;
@@ -196,7 +198,7 @@ fn append(
     context: &mut Context,
 ) -> Result<Outcome> {
     let inventory = match args.agent {
-        None => context.inventory_at(named),
+        None => context.inventory_of_log_or_all(named),
         Some(_) => context.inventory(),
     };
     let mut target = context.find_to_write_in(&inventory, named)?;
@@ -231,7 +233,7 @@ fn append(
         }
         raw => raw,
     };
-    let (writer, began) = open(args, agent.as_deref(), &target.files, context)?;
+    let (writer, began) = open_log(args, agent.as_deref(), &target.files, context)?;
     let written = match content {
         Content::Drafts(drafts, _) => {
             writer.check_tools(&drafts)?;
@@ -239,7 +241,7 @@ fn append(
         }
         Content::Raw(records) => writer.append_raw(records)?,
     };
-    report(&writer, began, &written, context)?;
+    print_written(&writer, began, &written, context)?;
     Ok(Outcome::Written)
 }
 
@@ -253,16 +255,19 @@ enum Content {
 
 fn read_content(args: &AppendArgs) -> Result<Content> {
     match &args.message {
-        Some(text) => Ok(Content::Drafts(vec![one(args, text)?], Vec::new())),
+        Some(text) => Ok(Content::Drafts(
+            vec![draft_from_args(args, text)?],
+            Vec::new(),
+        )),
         None if args.raw => Ok(Content::Raw(raw_lines()?)),
-        None => from_stdin(),
+        None => read_stdin(),
     }
 }
 
 /// The log that a directory and a date name, if it is not there and may begin: today's. For another
 /// date, the error has the command that creates it.
 fn missing_log(named: &str, context: &Context) -> Result<Option<MissingLog>> {
-    let missing = context.store.missing_log(named, context.writing())?;
+    let missing = context.store.missing_log(named, context.write_options())?;
     let log = match missing {
         Some(log) if !log.today => log,
         missing => return Ok(missing),
@@ -278,13 +283,13 @@ fn missing_log(named: &str, context: &Context) -> Result<Option<MissingLog>> {
 }
 
 /// Opens the log to append to, and creates the sub-agent if needed; the flag is true if it was created.
-fn open(
+fn open_log(
     args: &AppendArgs,
     agent: Option<&str>,
     files: &SessionFiles,
     context: &Context,
 ) -> Result<(SessionWriter, bool)> {
-    let options = options(args, context);
+    let options = write_options(args, context);
     let Some(agent) = agent else {
         return Ok((context.store.open_writer(files, options)?, false));
     };
@@ -300,27 +305,27 @@ fn open(
             return Ok((opened?, false));
         }
     }
-    let name = draft::AgentName {
+    let name = message_input::AgentSpec {
         id: agent.to_owned(),
         kind: args.kind.clone(),
         description: args.description.clone(),
         call: args.call.clone(),
     };
-    spawn(&name, files, options, context)
+    open_or_spawn_agent(&name, files, options, context)
 }
 
 /// Opens a sub-agent by its exact id, or begins it.
-fn spawn(
-    name: &draft::AgentName,
+fn open_or_spawn_agent(
+    name: &message_input::AgentSpec,
     files: &SessionFiles,
     options: WriteOptions,
     context: &Context,
 ) -> Result<(SessionWriter, bool)> {
-    let spawn = spawn_of(name)?;
+    let spawn = spawn_from_spec(name)?;
     Ok(context.store.open_or_spawn_agent(files, &spawn, options)?)
 }
 
-fn spawn_of(name: &draft::AgentName) -> Result<Spawn> {
+fn spawn_from_spec(name: &message_input::AgentSpec) -> Result<Spawn> {
     let mut spawn = Spawn::new(
         AgentId::new(&name.id)?,
         name.kind.clone().unwrap_or_default(),
@@ -330,18 +335,18 @@ fn spawn_of(name: &draft::AgentName) -> Result<Spawn> {
     Ok(spawn)
 }
 
-fn options(args: &AppendArgs, context: &Context) -> WriteOptions {
+fn write_options(args: &AppendArgs, context: &Context) -> WriteOptions {
     WriteOptions {
         durability: match args.durability {
-            Safety::Os => Durability::Os,
-            Safety::Disk => Durability::Disk,
+            DurabilityArg::Os => Durability::Os,
+            DurabilityArg::Disk => Durability::Disk,
         },
         live: args.live,
-        ..context.writing()
+        ..context.write_options()
     }
 }
 
-fn report(
+fn print_written(
     writer: &SessionWriter,
     began: bool,
     written: &[Entry],
@@ -350,8 +355,8 @@ fn report(
     let session = writer.session();
     let agent = writer.agent();
     if context.json {
-        let entries = written.iter().map(EntryRow::of).collect();
-        context.out.json(&Document {
+        let entries = written.iter().map(WrittenEntryJson::new).collect();
+        context.out.json(&AppendJson {
             session: session.as_str(),
             agent: agent.as_ref().map(AgentId::as_str),
             began,
@@ -366,13 +371,13 @@ fn report(
             paint(ID, agent.as_str())
         ))?;
     }
-    let count = plural(written.len() as u64, "entry");
+    let count = pluralize(written.len() as u64, "entry");
     context.out.line(format_args!(
         "{count} added to {}",
         paint(ID, session.as_str())
     ))?;
     for entry in written {
-        let row = EntryRow::of(entry);
+        let row = WrittenEntryJson::new(entry);
         let role = row.role.unwrap_or_default();
         context.out.line(format_args!(
             "  {}  {}",
@@ -383,23 +388,23 @@ fn report(
     Ok(())
 }
 
-fn one(args: &AppendArgs, text: &str) -> Result<Draft> {
+fn draft_from_args(args: &AppendArgs, text: &str) -> Result<Draft> {
     let text = if text == "-" {
         input::text(text, "message")?
     } else {
-        input::filled(text, "message")?.to_owned()
+        input::non_empty(text, "message")?.to_owned()
     };
-    if args.role != Speaker::Assistant && (args.model.is_some() || args.thinking.is_some()) {
+    if args.role != RoleArg::Assistant && (args.model.is_some() || args.thinking.is_some()) {
         bail!("only the assistant has a model and thinks; add --role assistant");
     }
     match args.role {
-        Speaker::User => return Ok(Draft::user(text)),
-        Speaker::System => {
+        RoleArg::User => return Ok(Draft::user(text)),
+        RoleArg::System => {
             let message = Message::new(Role::System, vec![Block::Text(text)]);
             return Ok(Draft::new(Body::Message(message)));
         }
-        Speaker::Error => return Ok(draft::error(text)),
-        Speaker::Assistant => {}
+        RoleArg::Error => return Ok(message_input::error_draft(text)),
+        RoleArg::Assistant => {}
     }
     let thinking = args.thinking.iter().map(|text| Block::Thinking {
         text: text.clone(),
@@ -413,13 +418,13 @@ fn one(args: &AppendArgs, text: &str) -> Result<Draft> {
     Ok(draft)
 }
 
-fn from_stdin() -> Result<Content> {
+fn read_stdin() -> Result<Content> {
     if std::io::stdin().is_terminal() {
         bail!(
             "nothing to append: give a message with -m TEXT, or messages as JSON lines on standard input (see --help)"
         );
     }
-    let drafts = draft::parse(&input::stdin("messages")?)?;
+    let drafts = message_input::parse_lines(&input::read_stdin("messages")?)?;
     let (lines, drafts): (Vec<usize>, Vec<Draft>) = drafts.into_iter().unzip();
     if drafts.is_empty() {
         bail!(
@@ -431,7 +436,7 @@ fn from_stdin() -> Result<Content> {
 
 /// The lines of standard input as they are, blank ones left out.
 fn raw_lines() -> Result<Vec<Vec<u8>>> {
-    let text = input::stdin("records")?;
+    let text = input::read_stdin("records")?;
     let lines = text.split('\n').filter(|line| !line.trim().is_empty());
     let lines: Vec<Vec<u8>> = lines.map(|line| line.as_bytes().to_vec()).collect();
     if lines.is_empty() {
@@ -472,7 +477,7 @@ fn unknown_member(layout: &dyn Layout, draft: &Draft) -> Option<String> {
         }
         _ => format!(
             "`{name}` has no place in a message of the layout {layout}; known are {}{more}",
-            draft::MEMBERS
+            message_input::KNOWN_MEMBERS
         ),
     })
 }

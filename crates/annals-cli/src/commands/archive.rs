@@ -11,12 +11,12 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 
-use super::row::Short;
+use super::session_json::ShortIds;
 use super::{Outcome, delete};
 use crate::context::Context;
 use crate::render::command::hint;
 use crate::render::progress::Progress;
-use crate::render::size::{self, plural};
+use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, ERROR, ID, PATH, PLAIN, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
 
@@ -76,7 +76,7 @@ pub(crate) struct ArchiveArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct ArchiveJson<'a> {
     applied: bool,
     keep_source: bool,
     sessions: &'a [Archived],
@@ -97,7 +97,7 @@ struct Failed {
 }
 
 #[derive(Serialize)]
-struct Checked<'a> {
+struct VerifyJson<'a> {
     ok: bool,
     #[serde(flatten)]
     verified: &'a VerifyReport,
@@ -106,7 +106,7 @@ struct Checked<'a> {
 pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> {
     if args.list || args.forget || args.verify {
         let named = args.sessions.iter();
-        let named = named.map(|id| context.latest_archived(id));
+        let named = named.map(|id| context.resolve_latest_id(id));
         let named = named.collect::<Result<Vec<String>>>()?;
         return match (args.list, args.forget) {
             (true, _) => list::run(&named, context),
@@ -117,19 +117,19 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
     if args.apply {
         context.put_back_removed()?;
     }
-    let mut wanted = wanted(args, context)?;
+    let mut wanted = select_sessions(args, context)?;
     let pinned = without_pinned(args, &mut wanted, context)?;
     if wanted.is_empty() {
-        return nothing(args, &pinned, context);
+        return print_nothing(args, &pinned, context);
     }
     let everything = context.inventory();
-    let groups = groups(&wanted, &everything.sessions, args.keep_source);
+    let groups = group_sessions(&wanted, &everything.sessions, args.keep_source);
     let (mut done, mut failed) = (Vec::new(), Vec::new());
     let progress = Progress::new("archiving");
     let total: u64 = wanted.iter().map(SessionFiles::bytes).sum();
     let mut so_far = 0;
     for group in &groups {
-        match one(args, group, context) {
+        match archive_group(args, group, context) {
             Ok(archived) => done.push(archived),
             // A plan that cannot be made is no plan.
             Err(error) if !args.apply => return Err(error.into()),
@@ -148,7 +148,7 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
         context.warn(&error);
     }
     if context.json {
-        context.out.json(&Document {
+        context.out.json(&ArchiveJson {
             applied: args.apply,
             keep_source: args.keep_source,
             sessions: &done,
@@ -165,8 +165,8 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
                 .collect(),
         })?;
     } else if !done.is_empty() {
-        tell(args, &done, context)?;
-        tell_pinned(&pinned, context)?;
+        print_archived(args, &done, context)?;
+        print_pinned(&pinned, context)?;
     }
     for aside in done.iter().filter_map(|it| it.set_aside.as_ref()) {
         context.warn(&annals::Error::refused(format!(
@@ -193,7 +193,7 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
     }
     let mut failed = failed.into_iter().map(|(_, error)| error);
     let Some(first) = failed.next() else {
-        return Ok(Outcome::Fine);
+        return Ok(Outcome::Ok);
     };
     for error in failed {
         context.warn(&error);
@@ -211,7 +211,7 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
 
 /// The sessions that share files, together. Where nothing is removed, those that were not named go along:
 /// their files do too.
-fn groups<'a>(
+fn group_sessions<'a>(
     wanted: &'a [SessionFiles],
     all: &'a [SessionFiles],
     keep_source: bool,
@@ -226,12 +226,17 @@ fn groups<'a>(
     }
     let all: Vec<&SessionFiles> = all.iter().collect();
     let mut groups = SessionFiles::group_by_shared_files(&all);
-    let is_wanted = |files: &SessionFiles| wanted.iter().any(|it| delete::same(it, files));
+    let is_wanted =
+        |files: &SessionFiles| wanted.iter().any(|it| delete::is_same_session(it, files));
     groups.retain(|group| group.iter().any(|files| is_wanted(files)));
     groups
 }
 
-fn one(args: &ArchiveArgs, group: &[&SessionFiles], context: &Context) -> annals::Result<Archived> {
+fn archive_group(
+    args: &ArchiveArgs,
+    group: &[&SessionFiles],
+    context: &Context,
+) -> annals::Result<Archived> {
     let (store, now) = (&context.store, context.clock.now);
     match (args.apply, args.keep_source) {
         (false, keep) => store.plan_archive(group, !keep),
@@ -241,23 +246,23 @@ fn one(args: &ArchiveArgs, group: &[&SessionFiles], context: &Context) -> annals
 }
 
 /// The sessions that are meant.
-fn wanted(args: &ArchiveArgs, context: &mut Context) -> Result<Vec<SessionFiles>> {
+fn select_sessions(args: &ArchiveArgs, context: &mut Context) -> Result<Vec<SessionFiles>> {
     let mut wanted = match (&args.project, args.sessions.as_slice()) {
-        (Some(project), _) => written(delete::of_project(project, context)?),
+        (Some(project), _) => with_logs(delete::project_sessions(project, context)?),
         (None, []) if args.older_than.is_none() => bail!(
             "say what to archive: sessions, --project, or --older-than (`annals keep` mirrors everything)"
         ),
-        (None, []) => written(context.inventory_in_place().sessions),
+        (None, []) => with_logs(context.inventory_without_archive().sessions),
         (None, named) => {
-            let named = delete::named(named, context)?;
+            let named = delete::find_sessions(named, context)?;
             named.iter().try_for_each(SessionFiles::refuse_archived)?;
             named
         }
     };
     if let Some(text) = &args.older_than {
         let limit = context.clock.since(text)?;
-        let inventory = context.inventory_in_place();
-        let sessions = context.sessions_in_any_order(&inventory);
+        let inventory = context.inventory_without_archive();
+        let sessions = context.unsorted_sessions(&inventory);
         let old: std::collections::HashSet<(&str, &Path)> = sessions
             .iter()
             .filter(|session| session.updated.is_some_and(|updated| updated < limit))
@@ -269,7 +274,7 @@ fn wanted(args: &ArchiveArgs, context: &mut Context) -> Result<Vec<SessionFiles>
 }
 
 /// Those of some sessions that have a log; of others there is nothing to archive.
-fn written(mut sessions: Vec<SessionFiles>) -> Vec<SessionFiles> {
+fn with_logs(mut sessions: Vec<SessionFiles>) -> Vec<SessionFiles> {
     sessions.retain(|files| !files.is_unwritten());
     sessions
 }
@@ -295,13 +300,13 @@ fn without_pinned(
         ),
         [first, rest @ ..] => bail!(
             "session {first} and {} are pinned; add --pinned to archive them all the same, or --keep-source to leave them in their places",
-            plural(rest.len() as u64, "other")
+            pluralize(rest.len() as u64, "other")
         ),
     }
     Ok(pinned)
 }
 
-fn tell_pinned(pinned: &[String], context: &mut Context) -> Result<()> {
+fn print_pinned(pinned: &[String], context: &mut Context) -> Result<()> {
     match pinned.len() {
         0 => Ok(()),
         1 => Ok(context.out.line("1 session stays: pinned")?),
@@ -311,9 +316,9 @@ fn tell_pinned(pinned: &[String], context: &mut Context) -> Result<()> {
     }
 }
 
-fn nothing(args: &ArchiveArgs, pinned: &[String], context: &mut Context) -> Result<Outcome> {
+fn print_nothing(args: &ArchiveArgs, pinned: &[String], context: &mut Context) -> Result<Outcome> {
     if context.json {
-        context.out.json(&Document {
+        context.out.json(&ArchiveJson {
             applied: args.apply,
             keep_source: args.keep_source,
             sessions: &[],
@@ -327,13 +332,13 @@ fn nothing(args: &ArchiveArgs, pinned: &[String], context: &mut Context) -> Resu
         context.out.line("No session is that old.")?;
     } else {
         context.out.line("No session was archived.")?;
-        tell_pinned(pinned, context)?;
+        print_pinned(pinned, context)?;
     }
-    Ok(Outcome::Nothing)
+    Ok(Outcome::NotFound)
 }
 
-fn tell(args: &ArchiveArgs, done: &[Archived], context: &mut Context) -> Result<()> {
-    let short = Short::of(
+fn print_archived(args: &ArchiveArgs, done: &[Archived], context: &mut Context) -> Result<()> {
+    let short = ShortIds::new(
         done.iter()
             .flat_map(|it| it.sessions.iter().map(String::as_str)),
     );
@@ -343,7 +348,7 @@ fn tell(args: &ArchiveArgs, done: &[Archived], context: &mut Context) -> Result<
         Column::new("SIZE").right(),
         Column::new(if args.apply { "ADDED" } else { "TO ADD" }).right(),
         Column::new("ARCHIVED").right(),
-        Column::new("ROOT").min(8).middle().style(PATH),
+        Column::new("ROOT").min(8).cut_middle().style(PATH),
     ]);
     for row in done {
         let names: Vec<&str> = row.sessions.iter().map(|id| short.get(id)).collect();
@@ -368,8 +373,8 @@ fn tell(args: &ArchiveArgs, done: &[Archived], context: &mut Context) -> Result<
     let sessions = done.iter().map(|it| it.sessions.len() as u64).sum();
     let sum = format!(
         "{}, {}, {}",
-        plural(sessions, "session"),
-        plural(done.iter().map(|it| it.files as u64).sum(), "file"),
+        pluralize(sessions, "session"),
+        pluralize(done.iter().map(|it| it.files as u64).sum(), "file"),
         size::bytes(done.iter().map(|it| it.bytes).sum())
     );
     if !args.apply {
@@ -455,9 +460,9 @@ fn verify(named: &[String], context: &mut Context) -> Result<Outcome> {
     let aside = aside.iter().map(|path| Damage::set_aside(path));
     verified.damaged.extend(aside);
     let ok = verified.damaged.is_empty();
-    warn_of_unread(&verified.damaged, context);
+    warn_unread(&verified.damaged, context);
     if context.json {
-        context.out.json(&Checked {
+        context.out.json(&VerifyJson {
             ok,
             verified: &verified,
         })?;
@@ -467,8 +472,8 @@ fn verify(named: &[String], context: &mut Context) -> Result<Outcome> {
         print_damage(&verified.damaged, context)?;
         let sum = format!(
             "{}, {}, {}",
-            plural(verified.packs as u64, "pack"),
-            plural(verified.files as u64, "file"),
+            pluralize(verified.packs as u64, "pack"),
+            pluralize(verified.files as u64, "file"),
             size::bytes(verified.bytes)
         );
         match ok {
@@ -479,18 +484,18 @@ fn verify(named: &[String], context: &mut Context) -> Result<Outcome> {
             false => context.out.line(format_args!(
                 "{} {} found in {sum}",
                 paint(ERROR, "✗"),
-                plural(verified.damaged.len() as u64, "fault")
+                pluralize(verified.damaged.len() as u64, "fault")
             ))?,
         }
     }
     Ok(match ok && verified.packs > 0 {
-        true => Outcome::Fine,
-        false => Outcome::Nothing,
+        true => Outcome::Ok,
+        false => Outcome::NotFound,
     })
 }
 
 /// Reports what the system did not let annals read, which is no damage of the pack.
-pub(super) fn warn_of_unread(damaged: &[Damage], context: &mut Context) {
+pub(super) fn warn_unread(damaged: &[Damage], context: &mut Context) {
     for damage in damaged.iter().filter(|damage| damage.is_unread) {
         let pack = damage.pack.display().to_string();
         let text = match damage.detail.contains(&pack) {

@@ -1,6 +1,6 @@
 //! `annals check`
 
-mod document;
+mod json;
 mod table;
 
 use annals::check::{self, FileReport};
@@ -40,49 +40,49 @@ pub(crate) struct CheckArgs {
 }
 
 pub(crate) fn run(args: &CheckArgs, context: &mut Context) -> Result<Outcome> {
-    let found = look(args, context)?;
-    let ok = found.of(Severity::Damage) == 0 && found.complete;
+    let found = run_check(args, context)?;
+    let ok = found.count(Severity::Damage) == 0 && found.is_complete;
     if context.json {
-        let document = document::Document::of(&found, ok, context.store.failures());
+        let document = json::CheckJson::new(&found, ok, context.store.failures());
         context.out.json(&document)?;
     } else {
         let notes = args.all || context.verbose;
         table::print(&found, args.limit, notes, context)?;
     }
-    let strict = args.strict && found.of(Severity::Warning) > 0;
+    let strict = args.strict && found.count(Severity::Warning) > 0;
     Ok(match ok && !strict {
-        true => Outcome::Fine,
-        false => Outcome::Nothing,
+        true => Outcome::Ok,
+        false => Outcome::NotFound,
     })
 }
 
 /// What a check found.
-struct Found {
+struct CheckResult {
     reports: Vec<FileReport>,
     /// What could not be opened, and why.
     unreadable: Vec<String>,
     /// Everything could be looked at.
-    complete: bool,
+    is_complete: bool,
 }
 
-impl Found {
+impl CheckResult {
     fn flaws(&self) -> impl Iterator<Item = &Flaw> {
         self.reports.iter().flat_map(|report| &report.flaws)
     }
 
     /// How many flaws there are of a severity.
-    fn of(&self, severity: Severity) -> usize {
+    fn count(&self, severity: Severity) -> usize {
         let of_it = |flaw: &&Flaw| flaw.kind.severity() == severity;
         self.flaws().filter(of_it).count()
     }
 
     /// Lines in all, those that can be read, those whose writer may still be at work, all others.
-    fn lines(&self) -> Lines {
+    fn line_counts(&self) -> LineCounts {
         let total = self.reports.iter().map(|report| report.lines).sum();
         let valid = self.reports.iter().map(|report| report.valid).sum();
         let torn = |flaw: &&Flaw| flaw.kind == FlawKind::TornTail;
         let pending = self.flaws().filter(torn).count() as u64;
-        Lines {
+        LineCounts {
             total,
             valid,
             pending,
@@ -91,17 +91,17 @@ impl Found {
     }
 }
 
-struct Lines {
+struct LineCounts {
     total: u64,
     valid: u64,
     pending: u64,
     corrupt: u64,
 }
 
-fn look(args: &CheckArgs, context: &mut Context) -> Result<Found> {
+fn run_check(args: &CheckArgs, context: &mut Context) -> Result<CheckResult> {
     let inventory = match args.ids.is_empty() {
         true => context.inventory_to_check(),
-        false => context.inventory_in_place(),
+        false => context.inventory_without_archive(),
     };
     let archive = context.store.archive().ok();
     let archive = archive.as_ref();
@@ -115,9 +115,9 @@ fn look(args: &CheckArgs, context: &mut Context) -> Result<Found> {
     } else {
         let mut results = Vec::new();
         for id in &args.ids {
-            let target = find(id, &inventory, context)?;
+            let target = find_target(id, &inventory, context)?;
             match &target.log {
-                Some(log) => results.extend(each(check::file(&target.files.root, log))),
+                Some(log) => results.extend(split_result(check::file(&target.files.root, log))),
                 None => results.extend(check::session(&inventory, &target.files, archive)),
             }
         }
@@ -135,7 +135,7 @@ fn look(args: &CheckArgs, context: &mut Context) -> Result<Found> {
     if args.ids.is_empty() {
         for found in context.store.stale_session_lists(&inventory) {
             match found {
-                Ok(stale) => add(&mut reports, check::stale_session_list(&stale)),
+                Ok(stale) => merge_report(&mut reports, check::stale_session_list(&stale)),
                 // The check of the file itself may have said so.
                 Err(error) if unreadable.contains(&error.to_string()) => {}
                 Err(error) => {
@@ -145,19 +145,19 @@ fn look(args: &CheckArgs, context: &mut Context) -> Result<Found> {
             }
         }
         for report in check::environment(&context.store, &inventory, context.clock.now) {
-            add(&mut reports, report);
+            merge_report(&mut reports, report);
         }
     }
-    Ok(Found {
+    Ok(CheckResult {
         reports,
-        complete: unreadable.is_empty() && inventory.errors.is_empty(),
+        is_complete: unreadable.is_empty() && inventory.errors.is_empty(),
         unreadable,
     })
 }
 
 /// The session or file that is meant; one that is archived has no files here to look at.
-fn find(id: &str, inventory: &Inventory, context: &mut Context) -> Result<Target> {
-    let id = &context.latest(inventory, id, true)?.into_owned();
+fn find_target(id: &str, inventory: &Inventory, context: &mut Context) -> Result<Target> {
+    let id = &context.resolve_latest(inventory, id, true)?.into_owned();
     let missing = match context.store.find(inventory, id) {
         Err(error @ annals::Error::NotFound { .. }) => error,
         found => return Ok(found?),
@@ -174,7 +174,7 @@ fn find(id: &str, inventory: &Inventory, context: &mut Context) -> Result<Target
 }
 
 /// Adds what is known of a file from outside to what its content told.
-fn add(reports: &mut Vec<FileReport>, outside: FileReport) {
+fn merge_report(reports: &mut Vec<FileReport>, outside: FileReport) {
     match reports.iter_mut().find(|known| known.path == outside.path) {
         Some(report) => report.flaws.extend(outside.flaws),
         None => reports.push(outside),
@@ -182,7 +182,7 @@ fn add(reports: &mut Vec<FileReport>, outside: FileReport) {
 }
 
 /// One result for each file that was checked.
-fn each(result: annals::Result<Vec<FileReport>>) -> Vec<annals::Result<FileReport>> {
+fn split_result(result: annals::Result<Vec<FileReport>>) -> Vec<annals::Result<FileReport>> {
     match result {
         Ok(reports) => reports.into_iter().map(Ok).collect(),
         Err(error) => vec![Err(error)],

@@ -13,12 +13,12 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Outcome;
-use super::filter::one_project;
-use super::row::Short;
-use crate::config::{Config, TERMS};
+use super::filter::retain_project;
+use super::session_json::ShortIds;
+use crate::config::{Config, TERM_EXAMPLES};
 use crate::context::Context;
-use crate::failure::OfState;
-use crate::render::size::{self, plural};
+use crate::error_report::StateDirError;
+use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, ID, PATH, PLAIN, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
 
@@ -77,10 +77,10 @@ pub(crate) struct CleanArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct CleanJson<'a> {
     applied: bool,
-    sessions: Vec<OldRow<'a>>,
-    kept: Vec<KeptRow<'a>>,
+    sessions: Vec<ExpiredJson<'a>>,
+    kept: Vec<RetainedJson<'a>>,
     /// Files whose log is gone.
     leftovers: Vec<LeftoverRow<'a>>,
     /// Those of sessions and leftovers.
@@ -92,9 +92,9 @@ struct Document<'a> {
 }
 
 #[derive(Serialize)]
-struct OldRow<'a> {
+struct ExpiredJson<'a> {
     #[serde(flatten)]
-    session: Name<'a>,
+    session: SessionNameJson<'a>,
     /// Whence it is known when the session was last at work.
     by: &'static str,
     older_than: &'a str,
@@ -121,16 +121,16 @@ struct LeftoverRow<'a> {
 }
 
 #[derive(Serialize)]
-struct KeptRow<'a> {
+struct RetainedJson<'a> {
     #[serde(flatten)]
-    session: Name<'a>,
+    session: SessionNameJson<'a>,
     why: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Name<'a> {
+struct SessionNameJson<'a> {
     layout: &'a str,
     root: &'a Path,
     project: &'a str,
@@ -146,9 +146,9 @@ struct Failed {
     error: String,
 }
 
-impl<'a> Name<'a> {
-    fn of(info: &'a SessionInfo) -> Self {
-        Name {
+impl<'a> SessionNameJson<'a> {
+    fn new(info: &'a SessionInfo) -> Self {
+        SessionNameJson {
             layout: info.layout,
             root: &info.root,
             project: &info.project.path,
@@ -161,59 +161,59 @@ impl<'a> Name<'a> {
 }
 
 /// What became of sessions that go together.
-enum Done {
+enum GroupOutcome {
     /// They would go.
     Planned,
     Moved(TrashItem),
     /// They went on, or someone works on them.
-    Stayed(Error),
+    Skipped(Error),
     Failed(Error),
 }
 
-impl Done {
+impl GroupOutcome {
     fn of(moved: annals::Result<TrashItem>) -> Self {
         match moved {
-            Ok(trashed) => Done::Moved(trashed),
+            Ok(trashed) => GroupOutcome::Moved(trashed),
             Err(error @ (Error::Changed { .. } | Error::Live { .. } | Error::Held { .. })) => {
-                Done::Stayed(error)
+                GroupOutcome::Skipped(error)
             }
-            Err(error) => Done::Failed(error),
+            Err(error) => GroupOutcome::Failed(error),
         }
     }
 
     /// They went, or would go.
     fn goes(&self) -> bool {
-        matches!(self, Done::Planned | Done::Moved(_))
+        matches!(self, GroupOutcome::Planned | GroupOutcome::Moved(_))
     }
 
     /// Their name in the trash.
     fn trash(&self) -> Option<&str> {
         match self {
-            Done::Moved(trashed) => Some(&trashed.id),
+            GroupOutcome::Moved(trashed) => Some(&trashed.id),
             _ => None,
         }
     }
 }
 
 pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
-    let term = args.older_than.as_deref().map(term).transpose()?;
+    let term = args.older_than.as_deref().map(parse_term).transpose()?;
     if args.purge {
         return purge::run(term, args.apply, context);
     }
-    let policy = policy(args, term, context)?;
-    let layout = args.layout.as_deref().map(layout_named).transpose()?;
+    let policy = effective_policy(args, term, context)?;
+    let layout = args.layout.as_deref().map(find_layout).transpose()?;
     let pins = context.store.pins()?;
     if args.apply {
         context.put_back_removed()?;
         context.store.finish_cleaning()?;
     }
-    let inventory = context.inventory_in_place();
-    let rows = context.sessions_in_any_order(&inventory);
+    let inventory = context.inventory_without_archive();
+    let rows = context.unsorted_sessions(&inventory);
     let project = match &args.project {
         None => None,
         Some(project) => {
             let mut own = rows.clone();
-            one_project(project, &mut own)?;
+            retain_project(project, &mut own)?;
             own.pop().map(|session| session.project.path)
         }
     };
@@ -225,12 +225,12 @@ pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
     };
     let now = context.clock.now();
     let plan = CleanupPlan::new(&inventory, rows, &policy, &pins, &now, &wanted);
-    let done: Vec<Done> = plan
+    let done: Vec<GroupOutcome> = plan
         .groups
         .iter()
         .map(|group| match args.apply {
-            false => Done::Planned,
-            true => Done::of(context.store.clean(group, args.live, now.time)),
+            false => GroupOutcome::Planned,
+            true => GroupOutcome::of(context.store.clean(group, args.live, now.time)),
         })
         .collect();
     let mut leftovers = context.store.leftovers(&policy, &now);
@@ -240,12 +240,12 @@ pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
         layout.is_none_or(|layout| own.name() == layout)
             && folder.is_none_or(|folder| folder.as_deref() == leftover.folder())
     });
-    let leftovers: Vec<(Leftover, Done)> = leftovers
+    let leftovers: Vec<(Leftover, GroupOutcome)> = leftovers
         .into_iter()
         .map(|leftover| {
             let done = match args.apply {
-                false => Done::Planned,
-                true => Done::of(context.store.clean_leftover(&leftover, now.time)),
+                false => GroupOutcome::Planned,
+                true => GroupOutcome::of(context.store.clean_leftover(&leftover, now.time)),
             };
             (leftover, done)
         })
@@ -253,28 +253,28 @@ pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
     if context.json {
         context
             .out
-            .json(&document(args.apply, &plan, &done, &leftovers))?;
+            .json(&clean_json(args.apply, &plan, &done, &leftovers))?;
     } else {
-        tell(args.apply, &plan, &done, &leftovers, &policy, context)?;
+        print_cleanup(args.apply, &plan, &done, &leftovers, &policy, context)?;
     }
     let all = plan.groups.len() + leftovers.len();
     let done = done.into_iter().chain(leftovers.into_iter().map(|it| it.1));
-    let done: Vec<Done> = done.collect();
+    let done: Vec<GroupOutcome> = done.collect();
     let moved = done
         .iter()
-        .filter(|done| matches!(done, Done::Moved(_)))
+        .filter(|done| matches!(done, GroupOutcome::Moved(_)))
         .count();
     let mut failed = done.into_iter().filter_map(|done| match done {
-        Done::Failed(error) => Some(error),
+        GroupOutcome::Failed(error) => Some(error),
         _ => None,
     });
     let Some(first) = failed.next() else {
-        return Ok(Outcome::Fine);
+        return Ok(Outcome::Ok);
     };
     for error in failed {
         context.warn(&error);
     }
-    let first = of_state(first, context);
+    let first = state_dir_error(first, context);
     Err(match all {
         1 => first,
         _ => first.context(format!("{moved} of {all} were moved to the trash")),
@@ -282,29 +282,33 @@ pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
 }
 
 /// Marks an error about annals' own directory, so that the hint is about that.
-fn of_state(error: Error, context: &Context) -> anyhow::Error {
+fn state_dir_error(error: Error, context: &Context) -> anyhow::Error {
     let ours = match &error {
         Error::Io { path, .. } => path.starts_with(context.state_dir()),
         _ => false,
     };
     let error = anyhow::Error::new(error);
-    if ours { error.context(OfState) } else { error }
+    if ours {
+        error.context(StateDirError)
+    } else {
+        error
+    }
 }
 
 /// The age at which a plan is made where nothing else is said.
-const DEFAULT: &str = "30d";
+const DEFAULT_TERM: &str = "30d";
 
-fn term(text: &str) -> Result<Term> {
+fn parse_term(text: &str) -> Result<Term> {
     match Term::parse(text) {
         Some(term @ Term::For { .. }) => Ok(term),
         _ if text.trim_end_matches('m').parse::<u32>().is_ok() && text.ends_with('m') => {
             bail!("`{text}` may be minutes or months; say {text}in or {text}o")
         }
-        _ => bail!("`{text}` is not an age; give one such as {TERMS}"),
+        _ => bail!("`{text}` is not an age; give one such as {TERM_EXAMPLES}"),
     }
 }
 
-fn layout_named(name: &str) -> Result<&'static str> {
+fn find_layout(name: &str) -> Result<&'static str> {
     match annals::layout::by_name(name) {
         Some(layout) => Ok(layout.name()),
         None => Err(Error::NotFound {
@@ -316,7 +320,7 @@ fn layout_named(name: &str) -> Result<&'static str> {
 }
 
 /// What the settings say, with what was said for once.
-fn policy(args: &CleanArgs, term: Option<Term>, context: &Context) -> Result<Policy> {
+fn effective_policy(args: &CleanArgs, term: Option<Term>, context: &Context) -> Result<Policy> {
     let mut policy = context.config()?.clean;
     if let Some(keep) = args.keep_last {
         policy.keep_last = keep;
@@ -327,23 +331,23 @@ fn policy(args: &CleanArgs, term: Option<Term>, context: &Context) -> Result<Pol
     if policy.is_empty() {
         if args.apply {
             bail!(
-                "nothing says how long sessions are kept; give --older-than {DEFAULT}, or write `older-than = \"90d\"` under [clean] in {}",
+                "nothing says how long sessions are kept; give --older-than {DEFAULT_TERM}, or write `older-than = \"90d\"` under [clean] in {}",
                 Config::path(&context.config_dir).display()
             );
         }
-        policy = policy.with_term(self::term(DEFAULT)?);
+        policy = policy.with_term(self::parse_term(DEFAULT_TERM)?);
         policy.program_terms = true;
     }
     Ok(policy)
 }
 
-fn document<'a>(
+fn clean_json<'a>(
     applied: bool,
     plan: &'a CleanupPlan,
-    done: &'a [Done],
-    leftovers: &'a [(Leftover, Done)],
-) -> Document<'a> {
-    let mut document = Document {
+    done: &'a [GroupOutcome],
+    leftovers: &'a [(Leftover, GroupOutcome)],
+) -> CleanJson<'a> {
+    let mut document = CleanJson {
         applied,
         sessions: Vec::new(),
         kept: Vec::new(),
@@ -355,11 +359,11 @@ fn document<'a>(
     for (group, done) in plan.groups.iter().zip(done) {
         for old in group {
             let trash = match done {
-                Done::Planned => None,
-                Done::Moved(trashed) => Some(trashed.id.as_str()),
-                Done::Stayed(error) => {
-                    document.kept.push(KeptRow {
-                        session: Name::of(&old.info),
+                GroupOutcome::Planned => None,
+                GroupOutcome::Moved(trashed) => Some(trashed.id.as_str()),
+                GroupOutcome::Skipped(error) => {
+                    document.kept.push(RetainedJson {
+                        session: SessionNameJson::new(&old.info),
                         why: match error {
                             Error::Live { .. } | Error::Held { .. } => "live",
                             _ => "changed",
@@ -368,7 +372,7 @@ fn document<'a>(
                     });
                     continue;
                 }
-                Done::Failed(error) => {
+                GroupOutcome::Failed(error) => {
                     document.failed.push(Failed {
                         session: old.info.id.to_string(),
                         error: error.to_string(),
@@ -376,11 +380,11 @@ fn document<'a>(
                     continue;
                 }
             };
-            document.sessions.push(row(old, trash));
+            document.sessions.push(expired_json(old, trash));
         }
     }
-    let kept = plan.retained.iter().map(|kept| KeptRow {
-        session: Name::of(&kept.info),
+    let kept = plan.retained.iter().map(|kept| RetainedJson {
+        session: SessionNameJson::new(&kept.info),
         why: match kept.reason {
             RetainReason::Pinned => "pinned",
             RetainReason::Newest => "newest",
@@ -396,26 +400,30 @@ fn document<'a>(
     document.kept.extend(kept);
     for (leftover, done) in leftovers {
         match done {
-            Done::Failed(error) | Done::Stayed(error) => document.failed.push(Failed {
-                session: leftover.gone.display().to_string(),
-                error: error.to_string(),
-            }),
-            Done::Planned | Done::Moved(_) => document.leftovers.push(LeftoverRow {
-                layout: leftover.root.layout.name(),
-                root: &leftover.root.path,
-                gone: &leftover.gone,
-                files: &leftover.files,
-                bytes: leftover.bytes,
-                updated: leftover.last,
-                older_than: &leftover.term,
-                rule: rule_name(&leftover.rule),
-                trash: done.trash(),
-            }),
+            GroupOutcome::Failed(error) | GroupOutcome::Skipped(error) => {
+                document.failed.push(Failed {
+                    session: leftover.gone.display().to_string(),
+                    error: error.to_string(),
+                })
+            }
+            GroupOutcome::Planned | GroupOutcome::Moved(_) => {
+                document.leftovers.push(LeftoverRow {
+                    layout: leftover.root.layout.name(),
+                    root: &leftover.root.path,
+                    gone: &leftover.gone,
+                    files: &leftover.files,
+                    bytes: leftover.bytes,
+                    updated: leftover.last,
+                    older_than: &leftover.term,
+                    rule: rule_name(&leftover.rule),
+                    trash: done.trash(),
+                })
+            }
         }
     }
     let left = &document.leftovers;
     document.files =
-        files(applied, plan, done) + left.iter().map(|row| row.files.len()).sum::<usize>();
+        file_count(applied, plan, done) + left.iter().map(|row| row.files.len()).sum::<usize>();
     let bytes = document.sessions.iter().map(|row| row.bytes);
     document.bytes = bytes.chain(left.iter().map(|row| row.bytes)).sum();
     document
@@ -430,9 +438,9 @@ fn rule_name(rule: &Rule) -> &'static str {
     }
 }
 
-fn row<'a>(old: &'a Expired, trash: Option<&'a str>) -> OldRow<'a> {
-    OldRow {
-        session: Name::of(&old.info),
+fn expired_json<'a>(old: &'a Expired, trash: Option<&'a str>) -> ExpiredJson<'a> {
+    ExpiredJson {
+        session: SessionNameJson::new(&old.info),
         by: match old.from_file_time {
             true => "file",
             false => "entries",
@@ -446,25 +454,25 @@ fn row<'a>(old: &'a Expired, trash: Option<&'a str>) -> OldRow<'a> {
 }
 
 /// How many files went, or would go.
-fn files(applied: bool, plan: &CleanupPlan, done: &[Done]) -> usize {
+fn file_count(applied: bool, plan: &CleanupPlan, done: &[GroupOutcome]) -> usize {
     match applied {
         false => plan.files(),
-        true => moved(done).map(|trashed| trashed.files.len()).sum(),
+        true => moved_items(done).map(|trashed| trashed.files.len()).sum(),
     }
 }
 
-fn moved(done: &[Done]) -> impl Iterator<Item = &TrashItem> {
+fn moved_items(done: &[GroupOutcome]) -> impl Iterator<Item = &TrashItem> {
     done.iter().filter_map(|done| match done {
-        Done::Moved(trashed) => Some(trashed),
+        GroupOutcome::Moved(trashed) => Some(trashed),
         _ => None,
     })
 }
 
-fn tell(
+fn print_cleanup(
     applied: bool,
     plan: &CleanupPlan,
-    done: &[Done],
-    leftovers: &[(Leftover, Done)],
+    done: &[GroupOutcome],
+    leftovers: &[(Leftover, GroupOutcome)],
     policy: &Policy,
     context: &mut Context,
 ) -> Result<()> {
@@ -472,20 +480,23 @@ fn tell(
     let gone = groups.filter(|(_, done)| done.goes());
     let gone: Vec<&Expired> = gone.flat_map(|(group, _)| group).collect();
     if !gone.is_empty() {
-        let table = table(&gone, context);
+        let table = expired_table(&gone, context);
         context.out.text(table)?;
         context.out.blank()?;
     }
     tell_leftovers(leftovers, context)?;
-    tell_kept(plan, done, context)?;
+    print_retained(plan, done, context)?;
     let left = || leftovers.iter().filter(|(_, done)| done.goes());
     let left_files: usize = left().map(|(leftover, _)| leftover.files.len()).sum();
     let left_bytes = left().map(|(leftover, _)| leftover.bytes);
     let bytes = gone.iter().map(|old| old.info.bytes).chain(left_bytes);
     let sum = format!(
         "{}, {}, {}",
-        plural(gone.len() as u64, "session"),
-        plural((files(applied, plan, done) + left_files) as u64, "file"),
+        pluralize(gone.len() as u64, "session"),
+        pluralize(
+            (file_count(applied, plan, done) + left_files) as u64,
+            "file"
+        ),
         size::bytes(bytes.sum())
     );
     if plan.groups.is_empty() && leftovers.is_empty() {
@@ -521,14 +532,14 @@ fn tell(
 }
 
 /// Tells which files go because their log is gone.
-fn tell_leftovers(leftovers: &[(Leftover, Done)], context: &mut Context) -> Result<()> {
+fn tell_leftovers(leftovers: &[(Leftover, GroupOutcome)], context: &mut Context) -> Result<()> {
     for (leftover, done) in leftovers {
         let names = leftover.files.iter().filter_map(|path| path.file_name());
         let names: Vec<String> = names.map(|it| it.to_string_lossy().into_owned()).collect();
         let (gone, names) = (leftover.gone.display().to_string(), names.join(", "));
         let (gone, names) = (paint(PATH, &gone), paint(PLAIN, &names));
         let why = match done {
-            Done::Stayed(error) => format!("; not moved: {error}"),
+            GroupOutcome::Skipped(error) => format!("; not moved: {error}"),
             _ => String::new(),
         };
         let why = paint(PLAIN, &why);
@@ -543,10 +554,10 @@ fn tell_leftovers(leftovers: &[(Leftover, Done)], context: &mut Context) -> Resu
 }
 
 /// Tells which sessions are old and stay, and why.
-fn tell_kept(plan: &CleanupPlan, done: &[Done], context: &mut Context) -> Result<()> {
+fn print_retained(plan: &CleanupPlan, done: &[GroupOutcome], context: &mut Context) -> Result<()> {
     let mut lines: Vec<(String, String)> = Vec::new();
     for (group, done) in plan.groups.iter().zip(done) {
-        if let Done::Stayed(error) = done {
+        if let GroupOutcome::Skipped(error) = done {
             let ids = group.iter().map(|old| old.info.id.to_string());
             lines.extend(ids.map(|id| (id, error.to_string())));
         }
@@ -570,7 +581,7 @@ fn tell_kept(plan: &CleanupPlan, done: &[Done], context: &mut Context) -> Result
     ] {
         if count > 0 {
             let stay = if count == 1 { "stays" } else { "stay" };
-            let count = plural(count, "old session");
+            let count = pluralize(count, "old session");
             context.out.line(format_args!("{count} {stay}: {why}"))?;
             said = true;
         }
@@ -586,8 +597,8 @@ fn tell_kept(plan: &CleanupPlan, done: &[Done], context: &mut Context) -> Result
     Ok(())
 }
 
-fn table(gone: &[&Expired], context: &Context) -> String {
-    let short = Short::of(gone.iter().map(|old| old.info.id.as_str()));
+fn expired_table(gone: &[&Expired], context: &Context) -> String {
+    let short = ShortIds::new(gone.iter().map(|old| old.info.id.as_str()));
     let mut table = Table::new([
         Column::new("SESSION").style(ID).priority(250),
         Column::new("LAST ACTIVITY").style(DIM).priority(180),

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use super::append::EntryRow;
+use super::append::WrittenEntryJson;
 use super::{Outcome, input};
 use crate::context::Context;
 use crate::render::size;
@@ -34,11 +34,11 @@ pub(crate) struct CompactArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct CompactJson<'a> {
     session: &'a str,
     file: &'a std::path::Path,
     tokens: Option<u64>,
-    entries: Vec<EntryRow<'a>>,
+    entries: Vec<WrittenEntryJson<'a>>,
 }
 
 pub(crate) fn run(args: &CompactArgs, context: &mut Context) -> Result<Outcome> {
@@ -47,16 +47,16 @@ pub(crate) fn run(args: &CompactArgs, context: &mut Context) -> Result<Outcome> 
     let tokens = context_tokens(&files)?;
     let options = WriteOptions {
         live: args.live,
-        ..context.writing()
+        ..context.write_options()
     };
     let writer = context.store.open_writer(&files, options)?;
     let written = writer.compact(summary.trim_end(), tokens)?;
     if context.json {
-        let document = Document {
+        let document = CompactJson {
             session: files.id.as_str(),
             file: &writer.path(),
             tokens,
-            entries: written.iter().map(EntryRow::of).collect(),
+            entries: written.iter().map(WrittenEntryJson::new).collect(),
         };
         context.out.json(&document)?;
         return Ok(Outcome::Written);
@@ -75,11 +75,11 @@ pub(crate) fn run(args: &CompactArgs, context: &mut Context) -> Result<Outcome> 
 
 /// The tokens in the context at the last answer, if it tells.
 fn context_tokens(files: &SessionFiles) -> Result<Option<u64>> {
-    const LOOKED_AT: usize = 50;
+    const TAIL_MESSAGES: usize = 50;
     if files.log.is_none() {
         return Ok(None);
     }
-    let session = Session::read_tail(files.clone(), LOOKED_AT)?;
+    let session = Session::read_tail(files.clone(), TAIL_MESSAGES)?;
     let used = |entry: &Entry| match &entry.body {
         Body::Message(message) => message
             .usage
@@ -87,6 +87,6 @@ fn context_tokens(files: &SessionFiles) -> Result<Option<u64>> {
             .filter(|tokens| *tokens > 0),
         _ => None,
     };
-    let messages = session.last_messages(LOOKED_AT)?;
+    let messages = session.last_messages(TAIL_MESSAGES)?;
     Ok(messages.iter().rev().find_map(used))
 }

@@ -24,5 +24,5 @@ pub(crate) fn run(args: &CompletionsArgs, context: &mut Context) -> Result<Outco
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "annals", &mut script);
     context.out.raw(&script)?;
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }

@@ -14,8 +14,8 @@ use serde::Serialize;
 use super::Outcome;
 use super::filter::SessionFilter;
 use super::page::Page;
-use super::price::{self, Pricer};
-use super::row::{ConversationRow, Short};
+use super::pricing::{self, Pricer};
+use super::session_json::{ConversationJson, ShortIds};
 use crate::context::Context;
 use crate::render::size;
 use crate::render::style::{DIM, ID, SUCCESS};
@@ -42,59 +42,62 @@ pub(crate) struct ConversationsArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    conversations: Vec<ConversationRow<'a>>,
+struct ConversationsJson<'a> {
+    conversations: Vec<ConversationJson<'a>>,
     /// How many there are without `-n` and `--offset`.
     total: usize,
 }
 
 /// A conversation, the session that it is of, and what it comes to.
-struct Listed {
+struct ListedConversation {
     info: ConversationInfo,
     session: Option<Arc<SessionInfo>>,
     cost: Tally,
 }
 
 pub(crate) fn run(args: &ConversationsArgs, context: &mut Context) -> Result<Outcome> {
-    let mut found = find(args, context)?;
+    let mut found = select_conversations(args, context)?;
     found.sort_by_key(|row| std::cmp::Reverse(row.info.updated));
-    let total = args.filter.page.cut(&mut found);
+    let total = args.filter.page.apply(&mut found);
     if context.json {
         let rows = found
             .iter()
-            .map(|row| ConversationRow::of(&row.info, row.session.as_deref(), &row.cost));
-        context.out.json(&Document {
+            .map(|row| ConversationJson::new(&row.info, row.session.as_deref(), &row.cost));
+        context.out.json(&ConversationsJson {
             conversations: rows.collect(),
             total,
         })?;
     } else if found.is_empty() {
-        super::overview::nothing(context, true, "conversation")?;
+        super::overview::print_nothing(context, true, "conversation")?;
     } else {
         let table = table(&found, context);
         context.out.text(table)?;
     }
     Ok(if found.is_empty() {
-        Outcome::Nothing
+        Outcome::NotFound
     } else {
-        Outcome::Fine
+        Outcome::Ok
     })
 }
 
 /// The conversations that are wanted, with what each comes to.
-fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<Listed>> {
+fn select_conversations(
+    args: &ConversationsArgs,
+    context: &mut Context,
+) -> Result<Vec<ListedConversation>> {
     let pricer = Pricer::new(context)?;
     let inventory = context.inventory();
     let price = |charge: &Charge| pricer.price(charge);
     let Some(id) = &args.session else {
         let all = context.sessions(&inventory);
-        args.filter.tell_unknown(&all, context);
+        args.filter.warn_unknown_project(&all, context);
         let filter = SessionFilter {
             page: Page::default(),
             ..args.filter.clone()
         };
         let mut rows = filter.apply(context, all)?;
         rows.retain(|row| !args.branched || row.conversations > 1);
-        let rows = by_file(rows);
+        let rows = sessions_by_log(rows);
         let of = |files: &SessionFiles| {
             rows.get(&(files.main_path().to_owned(), files.id.clone()))
                 .cloned()
@@ -103,11 +106,13 @@ fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<Listed>> 
         let wanted = sessions.filter(|(_, files)| of(files).is_some());
         let wanted: Vec<usize> = wanted.map(|(at, _)| at).collect();
         let found = context.conversations(&inventory, &wanted, &price);
-        let listed = found.into_iter().map(|(at, info, cost)| Listed {
-            info,
-            session: inventory.sessions.get(at).and_then(of),
-            cost,
-        });
+        let listed = found
+            .into_iter()
+            .map(|(at, info, cost)| ListedConversation {
+                info,
+                session: inventory.sessions.get(at).and_then(of),
+                cost,
+            });
         return Ok(listed.collect());
     };
     let target = context.find_in(&inventory, id)?;
@@ -115,7 +120,7 @@ fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<Listed>> 
     let place = (target.files.main_path().to_owned(), target.files.id.clone());
     // What lists say of the session is only of use to scripts.
     let about = match context.json {
-        true => by_file(context.sessions(&inventory)).remove(&place),
+        true => sessions_by_log(context.sessions(&inventory)).remove(&place),
         false => None,
     };
     let mut session = match Session::read(target.files) {
@@ -128,7 +133,7 @@ fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<Listed>> 
     session.apply_folder_hints(&FolderHints::new(&inventory.sessions));
     let costs = session.conversation_costs(&price);
     let found = session.conversations().into_iter().zip(costs);
-    let listed = found.map(|(info, cost)| Listed {
+    let listed = found.map(|(info, cost)| ListedConversation {
         info,
         session: about.clone(),
         cost,
@@ -137,17 +142,17 @@ fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<Listed>> 
 }
 
 /// Sessions by their logs and ids: several may lie in one log, and ids may be there twice.
-fn by_file(sessions: Vec<SessionInfo>) -> HashMap<(PathBuf, SessionId), Arc<SessionInfo>> {
+fn sessions_by_log(sessions: Vec<SessionInfo>) -> HashMap<(PathBuf, SessionId), Arc<SessionInfo>> {
     let sessions = sessions.into_iter();
     sessions
         .map(|it| ((it.file.clone(), it.id.clone()), Arc::new(it)))
         .collect()
 }
 
-fn table(conversations: &[Listed], context: &Context) -> String {
+fn table(conversations: &[ListedConversation], context: &Context) -> String {
     let rows = || conversations.iter().map(|listed| &listed.info);
-    let sessions = Short::of(rows().map(|row| row.session.as_str()));
-    let leaves = Short::of_messages(rows().map(|row| row.leaf.as_str()));
+    let sessions = ShortIds::new(rows().map(|row| row.session.as_str()));
+    let leaves = ShortIds::for_messages(rows().map(|row| row.leaf.as_str()));
     let mut table = Table::new([
         Column::new("CONVERSATION").style(ID).priority(250),
         Column::new("UPDATED").style(DIM).priority(80),
@@ -157,7 +162,7 @@ fn table(conversations: &[Listed], context: &Context) -> String {
         Column::new("TITLE").min(12).priority(200),
         Column::new("BRANCH").min(12).priority(60),
     ]);
-    for Listed {
+    for ListedConversation {
         info: row, cost, ..
     } in conversations
     {
@@ -174,7 +179,7 @@ fn table(conversations: &[Listed], context: &Context) -> String {
                     .unwrap_or_default(),
             ),
             Cell::new(size::count(row.messages as u64)),
-            price::cell(cost),
+            pricing::cost_cell(cost),
             Cell::new(if row.resumes { "➤" } else { "" }),
             match &row.title {
                 Some(title) => Cell::new(&title.text),

@@ -10,13 +10,13 @@ use serde::Serialize;
 
 use super::{Outcome, input};
 use crate::context::Context;
-use crate::failure::OfTarget;
+use crate::error_report::TargetError;
 use crate::render::progress::Progress;
-use crate::render::size::{bytes, count, plural};
+use crate::render::size::{bytes, count, pluralize};
 use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
 
 /// How a report tells members of records from kinds of them.
-const MEMBER: &str = "member ";
+const MEMBER_PREFIX: &str = "member ";
 
 /// Writes sessions in another layout.
 #[derive(Debug, Args)]
@@ -68,7 +68,7 @@ pub(crate) struct ConvertArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct ConvertJson<'a> {
     applied: bool,
     to: &'a str,
     into: Option<&'a Path>,
@@ -82,38 +82,38 @@ struct Document<'a> {
     /// Files that come back only if they are named.
     held_back: &'a [PathBuf],
     #[serde(skip_serializing_if = "Option::is_none")]
-    report: Option<Done<'a>>,
+    report: Option<ConvertedJson<'a>>,
 }
 
 #[derive(Serialize)]
-struct Done<'a> {
+struct ConvertedJson<'a> {
     sessions: usize,
     already: usize,
     restored_files: usize,
     added_entries: u64,
-    differ: Vec<Differs<'a>>,
+    differ: Vec<DifferenceJson<'a>>,
     said: &'a std::collections::BTreeMap<String, u64>,
     unsaid: &'a std::collections::BTreeMap<String, u64>,
     kept_as_origin: bool,
     not_overwritten: &'a [PathBuf],
     damaged: &'a [PathBuf],
-    failed: Vec<Failed<'a>>,
+    failed: Vec<FailedJson<'a>>,
 }
 
 #[derive(Serialize)]
-struct Differs<'a> {
+struct DifferenceJson<'a> {
     session: &'a str,
     why: &'a str,
 }
 
 #[derive(Serialize)]
-struct Failed<'a> {
+struct FailedJson<'a> {
     session: &'a str,
     error: &'a str,
 }
 
 pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> {
-    let selection = select(args, context)?;
+    let selection = select_source(args, context)?;
     // Without a target the plan is made for one that is not there.
     let into = args.into.clone();
     let path = into.clone().unwrap_or_else(|| {
@@ -127,24 +127,24 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
         true => convert::plan_without_archived(selection, root, archive.as_ref()),
         false => convert::plan(selection, root, archive.as_ref()),
     };
-    let mut plan = planned.map_err(|error| about(error, &target))?;
+    let mut plan = planned.map_err(|error| target_error(error, &target))?;
     plan.restore_also(&args.also)?;
     if plan.sessions.is_empty() && plan.others.is_empty() {
         bail!("there is nothing to convert");
     }
     if !context.json {
-        tell_plan(args, &plan, context)?;
+        print_plan(args, &plan, context)?;
     }
     if into.is_none() {
         if context.json {
-            context.out.json(&document(args, &plan, None))?;
+            context.out.json(&convert_json(args, &plan, None))?;
         } else {
             context.out.line(paint(
                 DIM,
                 "Nothing was written. --into DIR says where it is to go.",
             ))?;
         }
-        return Ok(Outcome::Fine);
+        return Ok(Outcome::Ok);
     }
     let options = {
         let mut options = ConvertOptions::default();
@@ -154,12 +154,14 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
     };
     let progress = Progress::new("converting");
     let report = convert::run(&plan, &options, &|done, total| progress.set(done, total))
-        .map_err(|error| about(error, &target))?;
+        .map_err(|error| target_error(error, &target))?;
     drop(progress);
     if context.json {
-        context.out.json(&document(args, &plan, Some(&report)))?;
+        context
+            .out
+            .json(&convert_json(args, &plan, Some(&report)))?;
     } else {
-        tell_report(args, &plan, &report, context)?;
+        print_report(args, &plan, &report, context)?;
     }
     for (session, error) in &report.failed {
         let text = format!("{session} was not converted: {error}");
@@ -170,22 +172,22 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
         && report.differing.is_empty()
         && report.damaged.is_empty();
     Ok(match clean {
-        true => Outcome::Fine,
-        false => Outcome::Nothing,
+        true => Outcome::Ok,
+        false => Outcome::NotFound,
     })
 }
 
 /// An error about the target is told with the option that names it.
-fn about(error: annals::Error, target: &Path) -> anyhow::Error {
+fn target_error(error: annals::Error, target: &Path) -> anyhow::Error {
     let told = error.to_string().contains(&target.display().to_string());
     let error = anyhow::Error::from(error);
     if told {
-        return error.context(OfTarget);
+        return error.context(TargetError);
     }
     error
 }
 
-fn select(args: &ConvertArgs, context: &mut Context) -> Result<ConvertSelection> {
+fn select_source(args: &ConvertArgs, context: &mut Context) -> Result<ConvertSelection> {
     if let Some(project) = &args.project {
         let inventory = context.inventory();
         let rows = context.store.sessions(&inventory, &|_, _| ());
@@ -230,7 +232,7 @@ fn select(args: &ConvertArgs, context: &mut Context) -> Result<ConvertSelection>
             bail!("{} is not a directory", path.display());
         }
         root.path = path;
-        return Ok(ConvertSelection::Root(context.follow(root)));
+        return Ok(ConvertSelection::Root(context.with_followed_links(root)));
     }
     let target = context.find(what)?;
     target.refuse_agent()?;
@@ -253,12 +255,12 @@ fn roots_differ(root: &Root, to: &str) -> bool {
     root.layout.name() != to
 }
 
-fn document<'a>(
+fn convert_json<'a>(
     args: &'a ConvertArgs,
     plan: &'a ConvertPlan,
     report: Option<&'a ConvertReport>,
-) -> Document<'a> {
-    Document {
+) -> ConvertJson<'a> {
+    ConvertJson {
         applied: report.is_some(),
         to: &args.to,
         into: args.into.as_deref(),
@@ -269,7 +271,7 @@ fn document<'a>(
         left: &plan.left_out,
         restored_documents: &plan.documents,
         held_back: &plan.withheld,
-        report: report.map(|report| Done {
+        report: report.map(|report| ConvertedJson {
             sessions: report.sessions,
             already: report.already_converted,
             restored_files: report.restored,
@@ -277,7 +279,7 @@ fn document<'a>(
             differ: report
                 .differing
                 .iter()
-                .map(|(session, why)| Differs { session, why })
+                .map(|(session, why)| DifferenceJson { session, why })
                 .collect(),
             said: &report.converted,
             unsaid: &report.unconverted,
@@ -287,17 +289,17 @@ fn document<'a>(
             failed: report
                 .failed
                 .iter()
-                .map(|(session, error)| Failed { session, error })
+                .map(|(session, error)| FailedJson { session, error })
                 .collect(),
         }),
     }
 }
 
-fn tell_plan(args: &ConvertArgs, plan: &ConvertPlan, context: &mut Context) -> Result<()> {
-    let sessions = plural(plan.sessions.len() as u64, "session");
+fn print_plan(args: &ConvertArgs, plan: &ConvertPlan, context: &mut Context) -> Result<()> {
+    let sessions = pluralize(plan.sessions.len() as u64, "session");
     let others = match plan.others.len() {
         0 => String::new(),
-        files => format!(" and {}", plural(files as u64, "other file")),
+        files => format!(" and {}", pluralize(files as u64, "other file")),
     };
     context.out.line(format_args!(
         "{}{others}, {}, to {}",
@@ -306,7 +308,7 @@ fn tell_plan(args: &ConvertArgs, plan: &ConvertPlan, context: &mut Context) -> R
         paint(BOLD, &args.to)
     ))?;
     if plan.restores > 0 {
-        let from = plural(plan.restores as u64, "session");
+        let from = pluralize(plan.restores as u64, "session");
         let back = match plan.restores {
             1 => "goes back to what it was",
             _ => "go back to what they were",
@@ -340,7 +342,7 @@ fn tell_plan(args: &ConvertArgs, plan: &ConvertPlan, context: &mut Context) -> R
     Ok(())
 }
 
-fn tell_report(
+fn print_report(
     args: &ConvertArgs,
     plan: &ConvertPlan,
     report: &ConvertReport,
@@ -350,11 +352,11 @@ fn tell_report(
     out.line(format_args!(
         "{} {} in {}",
         paint(SUCCESS, "converted"),
-        plural(report.sessions as u64, "session"),
+        pluralize(report.sessions as u64, "session"),
         paint(PATH, &plan.target().path.display().to_string())
     ))?;
     if report.already_converted > 0 {
-        let already = plural(report.already_converted as u64, "session");
+        let already = pluralize(report.already_converted as u64, "session");
         let left = match report.already_converted {
             1 => "left as it is",
             _ => "left as they are",
@@ -363,11 +365,11 @@ fn tell_report(
     }
     if report.restored > 0 {
         let whole = report.restored.saturating_sub(report.damaged.len());
-        let files = plural(whole as u64, "file");
+        let files = pluralize(whole as u64, "file");
         match report.added {
             0 => out.line(format_args!("{files} restored byte for byte"))?,
             added => {
-                let added = plural(added, "entry");
+                let added = pluralize(added, "entry");
                 out.line(format_args!(
                     "{files} restored, then {added} added: what was written since"
                 ))?;
@@ -375,9 +377,12 @@ fn tell_report(
         }
     }
     if !report.converted.is_empty() {
-        out.line(format_args!("said:    {}", counted(&report.converted)))?;
+        out.line(format_args!(
+            "said:    {}",
+            format_counts(&report.converted)
+        ))?;
     }
-    let is_member = |kind: &str| kind.starts_with(MEMBER);
+    let is_member = |kind: &str| kind.starts_with(MEMBER_PREFIX);
     let mut unsaid = report.unconverted.clone();
     unsaid.retain(|kind, _| !is_member(kind));
     if !unsaid.is_empty() {
@@ -385,14 +390,20 @@ fn tell_report(
             true => "dropped:",
             false => "kept:   ",
         };
-        out.line(format_args!("{label} {}", counted(&unsaid)))?;
+        out.line(format_args!("{label} {}", format_counts(&unsaid)))?;
     }
     let members = report
         .unconverted
         .iter()
         .filter(|(kind, _)| is_member(kind));
     let members: Vec<String> = members
-        .map(|(kind, number)| format!("{} {}", kind.trim_start_matches(MEMBER), count(*number)))
+        .map(|(kind, number)| {
+            format!(
+                "{} {}",
+                kind.trim_start_matches(MEMBER_PREFIX),
+                count(*number)
+            )
+        })
         .collect();
     if !members.is_empty() {
         let members = members.join(", ");
@@ -430,16 +441,16 @@ fn tell_report(
 }
 
 /// `12 messages, 3 notes`, the most first.
-fn counted(kinds: &std::collections::BTreeMap<String, u64>) -> String {
+fn format_counts(kinds: &std::collections::BTreeMap<String, u64>) -> String {
     let mut kinds: Vec<(&String, &u64)> = kinds.iter().collect();
     kinds.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
     let words: Vec<String> = kinds
         .into_iter()
         .map(|(kind, number)| match kind.as_str() {
-            "todos" => plural(*number, "todo list"),
+            "todos" => pluralize(*number, "todo list"),
             // A name that is a plural already.
             kind if kind.ends_with('s') => format!("{} {kind}", count(*number)),
-            kind => plural(*number, kind),
+            kind => pluralize(*number, kind),
         })
         .collect();
     words.join(", ")

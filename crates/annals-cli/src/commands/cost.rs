@@ -4,13 +4,13 @@ mod blocks;
 mod branch;
 pub(crate) mod budget;
 mod csv;
-mod document;
 mod fonts;
+mod json;
 mod keys;
 mod plot;
 mod table;
 
-pub(crate) use document::{BudgetJson, budget_json};
+pub(crate) use json::{BudgetJson, budget_json};
 
 use annals::cost::{
     Account, BudgetUsage, Charge, CostReport, Dimension, Ledger, PriceFn, PriceMode, ReportOptions,
@@ -24,11 +24,11 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::Outcome;
-use super::filter::{Period, spellings, tell_unknown};
+use super::filter::{Period, spellings, warn_unknown_project};
 use crate::context::Context;
-use crate::render::near::near;
-use crate::render::size::{self, plural};
+use crate::render::size::{self, pluralize};
 use crate::render::style::{PLAIN, WARNING, paint};
+use crate::render::suggest::suggest;
 use crate::render::width::{Span, push_spans, wrap};
 
 /// Says what it all cost.
@@ -60,7 +60,7 @@ pub(crate) struct CostArgs {
         default_value = "day",
         help_heading = "What is summed up"
     )]
-    by: Vec<By>,
+    by: Vec<DimensionArg>,
     #[command(flatten, next_help_heading = "What is summed up")]
     period: Period,
     /// Whose days, weeks and months: a zone's name, such as Europe/Berlin
@@ -82,14 +82,14 @@ pub(crate) struct CostArgs {
     #[arg(long, value_name = "MODE")]
     mode: Option<ModeArg>,
     #[command(flatten, next_help_heading = "How it is shown")]
-    look: Look,
+    look: DisplayArgs,
     #[command(flatten, next_help_heading = "As a chart")]
     plot: plot::PlotArgs,
 }
 
 /// How a report looks.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Look {
+pub(crate) struct DisplayArgs {
     /// A line for each model under each row
     #[arg(long)]
     breakdown: bool,
@@ -112,15 +112,15 @@ pub(crate) struct Look {
 
 /// A dimension as an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct By(Dimension);
+struct DimensionArg(Dimension);
 
-impl ValueEnum for By {
+impl ValueEnum for DimensionArg {
     fn value_variants<'a>() -> &'a [Self] {
-        const ALL: [By; Dimension::ALL.len()] = {
-            let mut all = [By(Dimension::Hour); Dimension::ALL.len()];
+        const ALL: [DimensionArg; Dimension::ALL.len()] = {
+            let mut all = [DimensionArg(Dimension::Hour); Dimension::ALL.len()];
             let mut at = 0;
             while at < all.len() {
-                all[at] = By(Dimension::ALL[at]);
+                all[at] = DimensionArg(Dimension::ALL[at]);
                 at += 1;
             }
             all
@@ -194,12 +194,12 @@ impl SortArg {
 }
 
 /// Rows that a table has at most if nobody says how many.
-const MOST: usize = 1000;
+const MAX_TABLE_ROWS: usize = 1000;
 
 /// A report and what is told around it.
-struct Told<'a> {
+struct CostOutput<'a> {
     report: &'a CostReport,
-    look: &'a Look,
+    look: &'a DisplayArgs,
     mode: PriceMode,
     since: Option<Timestamp>,
     until: Option<Timestamp>,
@@ -207,7 +207,7 @@ struct Told<'a> {
     /// Records that could not be read whole.
     uncounted: u64,
     /// Rows are left out that nobody asked to leave out.
-    capped: bool,
+    is_capped: bool,
 }
 
 pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
@@ -216,7 +216,7 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
     }
     let config = context.config()?;
     if let Some(name) = args.zone.as_ref().or(config.zone.as_ref()) {
-        context.clock.zone = zone(name)?;
+        context.clock.zone = parse_zone(name)?;
     }
     let (since, until) = args.period.resolve(context)?;
     if since.zip(until).is_some_and(|(since, until)| since > until) {
@@ -225,8 +225,8 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
     let plot = args.plot.plot(args.look.csv, context)?;
     let by = args.dimensions();
     let ledger = context.ledger();
-    let wanted = args.wanted(&ledger, context)?;
-    let keep = |charge: &Charge| wanted.holds(charge);
+    let wanted = args.charge_filter(&ledger, context)?;
+    let keep = |charge: &Charge| wanted.matches(charge);
     let prices = context.prices()?;
     let mode = args.mode.or(config.mode).unwrap_or_default().mode();
     let price = |charge: &Charge| prices.cost(charge, mode);
@@ -238,19 +238,19 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
     options.sort = args.look.sort.map(SortArg::sort);
     options.reverse = args.look.reverse;
     let table = plot.is_none() && !context.json && !args.look.csv;
-    let (top, capped) = args.top(&by, table);
+    let (top, capped) = args.row_limit(&by, table);
     options.top = top;
     let payers = match by.contains(&Dimension::Branch) {
         true => branch::read(context, &ledger, &options),
-        false => branch::Payers::default(),
+        false => branch::BranchAttributions::default(),
     };
-    let branch = |charge: &Charge| payers.of(charge, &ledger);
+    let branch = |charge: &Charge| payers.branch(charge, &ledger);
     options.branch = Some(&branch);
     let report = CostReport::new(&ledger, &by, &options);
     let now = context.clock.now;
     let spent = config.budgets.iter();
     let spent = spent.map(|one| one.usage(&ledger.charges, price, &context.clock.zone, now));
-    let told = Told {
+    let told = CostOutput {
         report: &report,
         look: &args.look,
         mode,
@@ -258,22 +258,22 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
         until,
         budgets: spent.collect(),
         uncounted: ledger.uncounted,
-        capped,
+        is_capped: capped,
     };
     if let Some(plot) = plot.filter(|_| !report.rows.is_empty()) {
         plot.write(&report, context)?;
     } else if context.json {
-        context.out.json(&document::of(&told, &context.clock))?;
+        context.out.json(&json::cost_json(&told, &context.clock))?;
     } else if args.look.csv {
         csv::write(&told, &mut context.out)?;
     } else if report.rows.is_empty() {
-        nothing(&told, &ledger, &wanted, context)?;
+        print_nothing(&told, &ledger, &wanted, context)?;
     } else {
-        print(&told, context)?;
+        print_report(&told, context)?;
     }
     let outcome = match report.total.requests {
-        0 => Outcome::Nothing,
-        _ => Outcome::Fine,
+        0 => Outcome::NotFound,
+        _ => Outcome::Ok,
     };
     // The process ends: tidying up a history's worth of rows would only take time.
     std::mem::forget(ledger);
@@ -296,16 +296,16 @@ impl CostArgs {
 
     /// How many rows are asked for, and whether that is because nobody reads more in a table. Days and hours are as
     /// many as they are.
-    fn top(&self, by: &[Dimension], table: bool) -> (Option<usize>, bool) {
+    fn row_limit(&self, by: &[Dimension], table: bool) -> (Option<usize>, bool) {
         match self.look.top {
             Some(0) => (None, false),
             Some(top) => (Some(top), false),
-            None if table && !by.iter().all(|by| by.is_time()) => (Some(MOST), true),
+            None if table && !by.iter().all(|by| by.is_time()) => (Some(MAX_TABLE_ROWS), true),
             None => (None, false),
         }
     }
 
-    fn wanted(&self, ledger: &Ledger, context: &mut Context) -> Result<Wanted> {
+    fn charge_filter(&self, ledger: &Ledger, context: &mut Context) -> Result<ChargeFilter> {
         let mut accounts = None;
         if self.project.is_some() || self.session.is_some() {
             let recorded = || ledger.accounts.iter().map(|account| &account.project);
@@ -317,7 +317,7 @@ impl CostArgs {
             if let (Some(wanted), Some(dirs)) = (&self.project, &project)
                 && !ledger.accounts.iter().any(|account| is_in(account, dirs))
             {
-                tell_unknown(wanted, recorded(), context);
+                warn_unknown_project(wanted, recorded(), context);
             }
             let session = match &self.session {
                 Some(id) => Some(context.find_session(id)?),
@@ -342,7 +342,7 @@ impl CostArgs {
             };
             accounts = Some(ledger.accounts.iter().map(is_wanted).collect());
         }
-        Ok(Wanted {
+        Ok(ChargeFilter {
             accounts,
             model: self.model.clone(),
         })
@@ -350,13 +350,13 @@ impl CostArgs {
 }
 
 /// Which responses are asked for.
-struct Wanted {
+struct ChargeFilter {
     accounts: Option<Vec<bool>>,
     model: Option<String>,
 }
 
-impl Wanted {
-    fn holds(&self, charge: &Charge) -> bool {
+impl ChargeFilter {
+    fn matches(&self, charge: &Charge) -> bool {
         let account = self.accounts.as_ref();
         let account = account.is_none_or(|wanted| wanted.get(charge.account) == Some(&true));
         let model = self.model.as_deref().is_none_or(|wanted| {
@@ -371,7 +371,7 @@ impl Wanted {
     }
 }
 
-pub(super) fn zone(name: &str) -> Result<TimeZone> {
+pub(super) fn parse_zone(name: &str) -> Result<TimeZone> {
     let Err(error) = TimeZone::get(name) else {
         return Ok(TimeZone::get(name)?);
     };
@@ -382,7 +382,7 @@ pub(super) fn zone(name: &str) -> Result<TimeZone> {
     if known.is_empty() {
         return Err(error.into());
     }
-    let close = near(name, known.iter().map(String::as_str), 3);
+    let close = suggest(name, known.iter().map(String::as_str), 3);
     let hint = match close.as_slice() {
         [] => "zones are named like Europe/Berlin, America/New_York or UTC".to_owned(),
         close => format!("is {} meant?", close.join(" or ")),
@@ -391,14 +391,19 @@ pub(super) fn zone(name: &str) -> Result<TimeZone> {
 }
 
 /// Says that there is nothing, and where there is something.
-fn nothing(told: &Told<'_>, ledger: &Ledger, wanted: &Wanted, context: &mut Context) -> Result<()> {
+fn print_nothing(
+    told: &CostOutput<'_>,
+    ledger: &Ledger,
+    wanted: &ChargeFilter,
+    context: &mut Context,
+) -> Result<()> {
     let Some((first, last)) = ledger.span() else {
         if ledger.charges.is_empty() && told.uncounted > 0 {
-            let line = uncounted(told.uncounted);
+            let line = uncounted_note(told.uncounted);
             return Ok(context.out.line(paint(WARNING, &line))?);
         }
         if ledger.charges.is_empty() {
-            return super::overview::nothing(context, false, "response");
+            return super::overview::print_nothing(context, false, "response");
         }
         let line = "No response has a time; without --since and --until there are some.";
         return Ok(context.out.line(line)?);
@@ -414,7 +419,7 @@ fn nothing(told: &Told<'_>, ledger: &Ledger, wanted: &Wanted, context: &mut Cont
         (None, None) => String::new(),
     };
     let fits = if wanted.is_set() { " fits" } else { "" };
-    let count = plural(ledger.charges.len() as u64, "response");
+    let count = pluralize(ledger.charges.len() as u64, "response");
     let line = format!(
         "No response{asked}{fits}; there are {count} from {} to {}.",
         day(first),
@@ -423,11 +428,11 @@ fn nothing(told: &Told<'_>, ledger: &Ledger, wanted: &Wanted, context: &mut Cont
     Ok(context.out.line(line)?)
 }
 
-fn print(told: &Told<'_>, context: &mut Context) -> Result<()> {
+fn print_report(told: &CostOutput<'_>, context: &mut Context) -> Result<()> {
     let width = context.out.width();
     let table = table::table(told, &context.clock, width);
     context.out.text(table)?;
-    let notes = notes(told, context);
+    let notes = footnotes(told, context);
     if !notes.is_empty() {
         context.out.blank()?;
     }
@@ -442,16 +447,16 @@ fn print(told: &Told<'_>, context: &mut Context) -> Result<()> {
 }
 
 /// What is told under a table.
-fn notes(told: &Told<'_>, context: &Context) -> Vec<Span> {
+fn footnotes(told: &CostOutput<'_>, context: &Context) -> Vec<Span> {
     let report = told.report;
     let clock = &context.clock;
     let mut notes = Vec::new();
     match report.by.as_slice() {
-        [Dimension::Day] => notes.extend(table::spark(report, clock)),
-        [Dimension::Block] => notes.extend(blocks::active(report, clock)),
+        [Dimension::Day] => notes.extend(table::recent_days_line(report, clock)),
+        [Dimension::Block] => notes.extend(blocks::active_block_line(report, clock)),
         _ => {}
     }
-    if let Some((rows, _)) = report.left_out.filter(|_| told.capped) {
+    if let Some((rows, _)) = report.left_out.filter(|_| told.is_capped) {
         let text = format!(
             "These are the {} largest of {} rows; --top 0 shows all, as --csv and --json do",
             size::count(report.rows.len() as u64),
@@ -459,29 +464,29 @@ fn notes(told: &Told<'_>, context: &Context) -> Vec<Span> {
         );
         notes.push(Span::new(&text, PLAIN));
     }
-    notes.extend(table::unpriced(told, &context.prices_file()));
+    notes.extend(table::unpriced_note(told, &context.prices_file()));
     if report.total.overflowed > 0 {
-        let count = plural(report.total.overflowed, "response");
+        let count = pluralize(report.total.overflowed, "response");
         let text = format!("! {count} could not be added: the sums would overflow");
         notes.push(Span::new(&text, WARNING));
     }
     if told.uncounted > 0 {
-        notes.push(Span::new(&uncounted(told.uncounted), WARNING));
+        notes.push(Span::new(&uncounted_note(told.uncounted), WARNING));
     }
     let budgets = told.budgets.iter();
-    notes.extend(budgets.filter_map(|one| budget::line(one, clock)));
+    notes.extend(budgets.filter_map(|one| budget::warning_line(one, clock)));
     notes
 }
 
-fn uncounted(records: u64) -> String {
-    let count = plural(records, "record");
+fn uncounted_note(records: u64) -> String {
+    let count = pluralize(records, "record");
     format!(
         "! {count} could not be read whole, so some spending may be missing; `annals check` tells where"
     )
 }
 
 /// Numbers as people want them: short, unless they ask for all digits.
-fn number(n: u64, look: &Look) -> String {
+fn format_count(n: u64, look: &DisplayArgs) -> String {
     match (n, look.exact) {
         (0, _) => String::new(),
         (_, true) => size::count(n),

@@ -9,11 +9,11 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
-use super::filter::one_project;
-use super::row::Short;
+use super::filter::retain_project;
+use super::session_json::ShortIds;
 use crate::context::Context;
 use crate::render::command::hint;
-use crate::render::size::{self, plural};
+use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
 
@@ -60,9 +60,9 @@ pub(crate) struct DeleteArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct DeleteJson<'a> {
     applied: bool,
-    sessions: Vec<Row<'a>>,
+    sessions: Vec<TrashItemJson<'a>>,
     files: usize,
     bytes: u64,
     /// Sessions that could not be moved.
@@ -77,29 +77,29 @@ struct Failed {
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+struct TrashItemJson<'a> {
     #[serde(flatten)]
     trashed: &'a TrashItem,
     bytes: u64,
 }
 
 #[derive(Serialize)]
-struct Listing<'a> {
-    trashed: Vec<Row<'a>>,
+struct TrashJson<'a> {
+    trashed: Vec<TrashItemJson<'a>>,
 }
 
-impl<'a> Row<'a> {
-    fn of(trashed: &'a TrashItem) -> Self {
-        Row {
+impl<'a> TrashItemJson<'a> {
+    fn new(trashed: &'a TrashItem) -> Self {
+        TrashItemJson {
             trashed,
-            bytes: bytes(trashed),
+            bytes: total_bytes(trashed),
         }
     }
 }
 
 pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
     if args.list {
-        return list(context);
+        return list_trash(context);
     }
     if let Some(id) = &args.undo {
         return undo(id, context);
@@ -108,8 +108,8 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
         context.put_back_removed()?;
     }
     let wanted = match &args.project {
-        Some(project) => of_project(project, context)?,
-        None => named(&args.sessions, context)?,
+        Some(project) => project_sessions(project, context)?,
+        None => find_sessions(&args.sessions, context)?,
     };
     if !args.pinned {
         refuse_pinned(&wanted, context)?;
@@ -122,16 +122,16 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
         .map(|(first, others)| context.store.plan_delete_group(first, others, now))
         .collect::<Result<_, _>>()?;
     let (done, failed) = if args.apply {
-        apply(context, &groups, args.live)
+        delete_groups(context, &groups, args.live)
     } else {
         (plans, Vec::new())
     };
     if context.json {
-        let document = Document {
+        let document = DeleteJson {
             applied: args.apply,
-            sessions: done.iter().map(Row::of).collect(),
+            sessions: done.iter().map(TrashItemJson::new).collect(),
             files: done.iter().map(|trashed| trashed.files.len()).sum(),
-            bytes: done.iter().map(bytes).sum(),
+            bytes: done.iter().map(total_bytes).sum(),
             failed: failed
                 .iter()
                 .map(|(session, error)| Failed {
@@ -142,13 +142,13 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
         };
         context.out.json(&document)?;
     } else if !done.is_empty() || failed.is_empty() {
-        tell(args.apply, &done, context)?;
+        print_deleted(args.apply, &done, context)?;
     }
     // What was moved is told first: it is in the trash whatever became of the others.
-    let (moved, all) = (sessions(&done), wanted.len());
+    let (moved, all) = (session_count(&done), wanted.len());
     let mut failed = failed.into_iter().map(|(_, error)| error);
     let Some(first) = failed.next() else {
-        return Ok(Outcome::Fine);
+        return Ok(Outcome::Ok);
     };
     for error in failed {
         context.warn(&error);
@@ -170,14 +170,14 @@ fn refuse_pinned(wanted: &[SessionFiles], context: &Context) -> Result<()> {
         [only] => bail!("session {only} is pinned; add --pinned to delete it all the same"),
         [first, rest @ ..] => bail!(
             "session {first} and {} are pinned; add --pinned to delete them all the same",
-            plural(rest.len() as u64, "other")
+            pluralize(rest.len() as u64, "other")
         ),
     }
 }
 
 /// Moves one session after the other, those that share files together; one that cannot be moved does
 /// not keep the others.
-fn apply(
+fn delete_groups(
     context: &Context,
     groups: &[Vec<&SessionFiles>],
     live: bool,
@@ -201,22 +201,22 @@ fn apply(
     (done, failed)
 }
 
-fn sessions(trashed: &[TrashItem]) -> usize {
+fn session_count(trashed: &[TrashItem]) -> usize {
     trashed
         .iter()
         .map(|trashed| trashed.sessions().count())
         .sum()
 }
 
-fn tell(applied: bool, done: &[TrashItem], context: &mut Context) -> Result<()> {
-    print(context, done)?;
+fn print_deleted(applied: bool, done: &[TrashItem], context: &mut Context) -> Result<()> {
+    print_trash(context, done)?;
     context.out.blank()?;
     let files: usize = done.iter().map(|trashed| trashed.files.len()).sum();
     let sum = format!(
         "{}, {}, {}",
-        plural(sessions(done) as u64, "session"),
-        plural(files as u64, "file"),
-        size::bytes(done.iter().map(bytes).sum())
+        pluralize(session_count(done) as u64, "session"),
+        pluralize(files as u64, "file"),
+        size::bytes(done.iter().map(total_bytes).sum())
     );
     if !applied {
         context.out.line(format_args!(
@@ -232,7 +232,7 @@ fn tell(applied: bool, done: &[TrashItem], context: &mut Context) -> Result<()> 
         "{} moved to the trash: {sum}",
         paint(SUCCESS, "✓")
     ))?;
-    tell_archived(done.iter(), context)?;
+    print_still_archived(done.iter(), context)?;
     match done {
         [only] if only.others.is_empty() => context.out.line(format_args!(
             "{} puts it back",
@@ -246,7 +246,7 @@ fn tell(applied: bool, done: &[TrashItem], context: &mut Context) -> Result<()> 
 }
 
 /// Says so where sessions are gone from their roots, or from the trash, and not from the archive.
-pub(super) fn tell_archived<'a>(
+pub(super) fn print_still_archived<'a>(
     gone: impl Iterator<Item = &'a TrashItem>,
     context: &mut Context,
 ) -> Result<()> {
@@ -270,17 +270,20 @@ pub(super) fn tell_archived<'a>(
     }
 }
 
-pub(super) fn named(ids: &[String], context: &mut Context) -> Result<Vec<SessionFiles>> {
+pub(super) fn find_sessions(ids: &[String], context: &mut Context) -> Result<Vec<SessionFiles>> {
     let inventory = context.inventory();
     let mut found: Vec<SessionFiles> = Vec::new();
     for id in ids {
-        let id = &context.latest(&inventory, id, false)?.into_owned();
+        let id = &context.resolve_latest(&inventory, id, false)?.into_owned();
         let target = context.store.find(&inventory, id)?;
         target.refuse_agent()?;
         if target.message.is_some() {
             bail!("`{id}` names a message; only whole sessions can be deleted");
         }
-        if !found.iter().any(|files| same(files, &target.files)) {
+        if !found
+            .iter()
+            .any(|files| is_same_session(files, &target.files))
+        {
             found.push(target.files);
         }
     }
@@ -288,15 +291,15 @@ pub(super) fn named(ids: &[String], context: &mut Context) -> Result<Vec<Session
 }
 
 /// Several sessions may share a file, and several files a session's id.
-pub(super) fn same(one: &SessionFiles, other: &SessionFiles) -> bool {
+pub(super) fn is_same_session(one: &SessionFiles, other: &SessionFiles) -> bool {
     one.id == other.id && one.main_path() == other.main_path()
 }
 
 /// Sessions whose present directory is the project's. A name that fits several projects is refused.
-pub(super) fn of_project(wanted: &str, context: &mut Context) -> Result<Vec<SessionFiles>> {
-    let inventory = context.inventory_in_place();
+pub(super) fn project_sessions(wanted: &str, context: &mut Context) -> Result<Vec<SessionFiles>> {
+    let inventory = context.inventory_without_archive();
     let mut sessions = context.sessions(&inventory);
-    one_project(wanted, &mut sessions)?;
+    retain_project(wanted, &mut sessions)?;
     let files: BTreeSet<(&str, &Path)> = sessions
         .iter()
         .map(|session| (session.id.as_str(), session.file.as_path()))
@@ -305,33 +308,37 @@ pub(super) fn of_project(wanted: &str, context: &mut Context) -> Result<Vec<Sess
     Ok(inventory.sessions.iter().filter(keep).cloned().collect())
 }
 
-fn list(context: &mut Context) -> Result<Outcome> {
+fn list_trash(context: &mut Context) -> Result<Outcome> {
     let trashed = context.store.trash_items()?;
     for trouble in &context.store.inspect_trash()?.errors {
         context.warn(trouble);
     }
     if context.json {
-        context.out.json(&Listing {
-            trashed: trashed.iter().map(Row::of).collect(),
+        context.out.json(&TrashJson {
+            trashed: trashed.iter().map(TrashItemJson::new).collect(),
         })?;
     } else if trashed.is_empty() {
         context.out.line("The trash is empty.")?;
     } else {
-        let short = Short::of(trashed.iter().flat_map(TrashItem::sessions));
+        let short = ShortIds::new(trashed.iter().flat_map(TrashItem::sessions));
         let mut table = Table::new([
             Column::new("SESSION").style(ID),
             Column::new("DELETED").style(DIM),
             Column::new("FILES").right(),
             Column::new("SIZE").right(),
-            Column::new("ROOT").min(8).middle().style(PATH),
-            Column::new("NAME").min(12).middle().priority(40).style(DIM),
+            Column::new("ROOT").min(8).cut_middle().style(PATH),
+            Column::new("NAME")
+                .min(12)
+                .cut_middle()
+                .priority(40)
+                .style(DIM),
         ]);
         for row in &trashed {
             table.row([
-                Cell::new(names(row, &short)),
+                Cell::new(session_names(row, &short)),
                 Cell::new(context.clock.ago(row.deleted)),
                 Cell::new(size::count(row.files.len() as u64)),
-                Cell::new(size::bytes(bytes(row))),
+                Cell::new(size::bytes(total_bytes(row))),
                 Cell::new(row.root.display().to_string()),
                 Cell::new(&row.id),
             ]);
@@ -339,9 +346,9 @@ fn list(context: &mut Context) -> Result<Outcome> {
         context.out.text(table.render(context.out.width()))?;
     }
     Ok(if trashed.is_empty() {
-        Outcome::Nothing
+        Outcome::NotFound
     } else {
-        Outcome::Fine
+        Outcome::Ok
     })
 }
 
@@ -355,16 +362,16 @@ fn undo(id: &str, context: &mut Context) -> Result<Outcome> {
     }
     let back = context.store.undelete(id)?;
     if context.json {
-        let document = Document {
+        let document = DeleteJson {
             applied: true,
-            sessions: vec![Row::of(&back)],
+            sessions: vec![TrashItemJson::new(&back)],
             files: back.files.len(),
-            bytes: bytes(&back),
+            bytes: total_bytes(&back),
             failed: Vec::new(),
         };
         context.out.json(&document)?;
     } else {
-        print(context, std::slice::from_ref(&back))?;
+        print_trash(context, std::slice::from_ref(&back))?;
         context.out.blank()?;
         context.out.line(format_args!(
             "{} put back into {}",
@@ -372,28 +379,28 @@ fn undo(id: &str, context: &mut Context) -> Result<Outcome> {
             paint(PATH, &back.root.display().to_string())
         ))?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }
 
-fn print(context: &mut Context, all: &[TrashItem]) -> Result<()> {
-    let short = Short::of(all.iter().flat_map(TrashItem::sessions));
+fn print_trash(context: &mut Context, all: &[TrashItem]) -> Result<()> {
+    let short = ShortIds::new(all.iter().flat_map(TrashItem::sessions));
     let mut table = Table::new([
         Column::new("SESSION").style(ID),
         Column::new("SIZE").right(),
-        Column::new("FILE").min(20).middle().style(PATH),
+        Column::new("FILE").min(20).cut_middle().style(PATH),
     ]);
     for trashed in all {
         if trashed.files.is_empty() && !trashed.is_folder() {
             // A session that only a session list named.
             let row = trashed.rows.first().map(|row| row.path.display());
             let row = row.map(|path| path.to_string()).unwrap_or_default();
-            let name = Cell::new(names(trashed, &short));
+            let name = Cell::new(session_names(trashed, &short));
             table.row([name, Cell::new(size::bytes(0)), Cell::new(row)]);
         }
         for (at, file) in trashed.files.iter().enumerate() {
             table.row([
                 Cell::new(match at {
-                    0 => names(trashed, &short),
+                    0 => session_names(trashed, &short),
                     _ => String::new(),
                 }),
                 Cell::new(size::bytes(file.bytes)),
@@ -406,7 +413,7 @@ fn print(context: &mut Context, all: &[TrashItem]) -> Result<()> {
     Ok(())
 }
 
-fn names(trashed: &TrashItem, short: &Short) -> String {
+fn session_names(trashed: &TrashItem, short: &ShortIds) -> String {
     let names: Vec<&str> = trashed
         .sessions()
         .map(|session| short.get(session))
@@ -414,6 +421,6 @@ fn names(trashed: &TrashItem, short: &Short) -> String {
     names.join(", ")
 }
 
-fn bytes(trashed: &TrashItem) -> u64 {
+fn total_bytes(trashed: &TrashItem) -> u64 {
     trashed.files.iter().map(|file| file.bytes).sum()
 }

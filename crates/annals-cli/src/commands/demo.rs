@@ -10,12 +10,12 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, FromArgMatches as _};
 use serde::Serialize;
 
-use super::row::head;
+use super::session_json::id_prefix;
 use super::tree::TreeArgs;
 use super::{Outcome, overview, tree};
 use crate::context::Context;
 use crate::render::style::{BOLD, DIM, PATH, PLAIN, paint};
-use history::Written;
+use history::DemoSessions;
 
 /// Makes a sample history and shows what can be done with it.
 #[derive(Debug, Args)]
@@ -33,13 +33,13 @@ pub(crate) struct DemoArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct DemoJson<'a> {
     root: &'a Path,
     sessions: [&'a str; 5],
 }
 
 pub(crate) fn run(args: &DemoArgs, context: &mut Context) -> Result<Outcome> {
-    let dir = place(args.keep.as_deref())?;
+    let dir = target_dir(args.keep.as_deref())?;
     let root = Root::new("claude-code", &dir)?;
     context.store = Store::new(vec![root.clone()])
         .reporting_to(context.store.failures())
@@ -47,39 +47,39 @@ pub(crate) fn run(args: &DemoArgs, context: &mut Context) -> Result<Outcome> {
     context.named_roots = true;
     let written = history::write(&context.store, &root, context.clock.now)?;
     if context.json {
-        context.out.json(&Document {
+        context.out.json(&DemoJson {
             root: &dir,
             sessions: written.ids(),
         })?;
-        return Ok(Outcome::Fine);
+        return Ok(Outcome::Ok);
     }
     let shown = dir.display().to_string();
     context.out.line(format_args!(
         "A sample history was written to {}.",
         paint(PATH, &shown)
     ))?;
-    heading(context, "annals", "what is there")?;
+    print_heading(context, "annals", "what is there")?;
     overview::run(context)?;
-    let id = head(written.upload.as_str(), 8);
-    heading(
+    let id = id_prefix(written.upload.as_str(), 8);
+    print_heading(
         context,
         &format!("annals tree {id}"),
         "a session with branches and a sub-agent",
     )?;
     tree::run(&tree_args(id)?, context)?;
-    next(context, &written, &dir)?;
-    Ok(Outcome::Fine)
+    print_next_steps(context, &written, &dir)?;
+    Ok(Outcome::Ok)
 }
 
 /// A fresh directory, or the one that was asked for.
-fn place(keep: Option<&Path>) -> Result<PathBuf> {
+fn target_dir(keep: Option<&Path>) -> Result<PathBuf> {
     let dir = match keep {
         Some(dir) => {
             std::path::absolute(dir).map_err(|error| annals::Error::io("find", dir, error))?
         }
         None => {
             let id = uuid::Uuid::new_v4().simple().to_string();
-            std::env::temp_dir().join(format!("annals-demo-{}", head(&id, 8)))
+            std::env::temp_dir().join(format!("annals-demo-{}", id_prefix(&id, 8)))
         }
     };
     let used = std::fs::read_dir(&dir).is_ok_and(|mut dir| dir.next().is_some());
@@ -101,7 +101,7 @@ fn tree_args(session: &str) -> Result<TreeArgs> {
     Ok(TreeArgs::from_arg_matches(&matches)?)
 }
 
-fn heading(context: &mut Context, command: &str, what: &str) -> Result<()> {
+fn print_heading(context: &mut Context, command: &str, what: &str) -> Result<()> {
     context.out.blank()?;
     context.out.line(format_args!(
         "{} {}  {}",
@@ -114,16 +114,16 @@ fn heading(context: &mut Context, command: &str, what: &str) -> Result<()> {
 }
 
 /// What to try next: commands that work as they stand.
-fn next(context: &mut Context, written: &Written, dir: &Path) -> Result<()> {
+fn print_next_steps(context: &mut Context, written: &DemoSessions, dir: &Path) -> Result<()> {
     let program = format!(
         "{} --root {}",
-        program(),
-        quoted(&dir.display().to_string())
+        program_name(),
+        shell_quote(&dir.display().to_string())
     );
-    let upload = head(written.upload.as_str(), 8);
-    let config = head(written.config.as_str(), 8);
-    let dark = head(written.dark.as_str(), 8);
-    let branch = format!("{upload}@{}", head(written.branch.as_str(), 8));
+    let upload = id_prefix(written.upload.as_str(), 8);
+    let config = id_prefix(written.config.as_str(), 8);
+    let dark = id_prefix(written.dark.as_str(), 8);
+    let branch = format!("{upload}@{}", id_prefix(written.branch.as_str(), 8));
     let commands: [(String, &str); 10] = [
         (format!("show {upload}"), "read it"),
         (format!("conversations {upload}"), "its branches"),
@@ -156,7 +156,7 @@ fn next(context: &mut Context, written: &Written, dir: &Path) -> Result<()> {
     context
         .out
         .line(format_args!("  {}", paint(DIM, "# remove the sample")))?;
-    let remove = format!("rm -r {}", quoted(&dir.display().to_string()));
+    let remove = format!("rm -r {}", shell_quote(&dir.display().to_string()));
     context
         .out
         .line(format_args!("  {}", paint(PLAIN, &remove)))?;
@@ -164,7 +164,7 @@ fn next(context: &mut Context, written: &Written, dir: &Path) -> Result<()> {
 }
 
 /// How to call this program: by its name if that finds it, else by its path.
-fn program() -> String {
+fn program_name() -> String {
     let Ok(own) = std::env::current_exe().and_then(std::fs::canonicalize) else {
         return "annals".to_owned();
     };
@@ -183,14 +183,16 @@ fn program() -> String {
     let below = cwd.and_then(|cwd| own.strip_prefix(cwd).ok().map(Path::to_owned));
     match below {
         // A bare name would be looked for elsewhere.
-        Some(path) if path.components().count() == 1 => quoted(&format!("./{}", path.display())),
-        Some(path) => quoted(&path.display().to_string()),
-        None => quoted(&own.display().to_string()),
+        Some(path) if path.components().count() == 1 => {
+            shell_quote(&format!("./{}", path.display()))
+        }
+        Some(path) => shell_quote(&path.display().to_string()),
+        None => shell_quote(&own.display().to_string()),
     }
 }
 
 /// A word as a shell takes it.
-fn quoted(word: &str) -> String {
+fn shell_quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
@@ -200,11 +202,11 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::quoted;
+    use super::shell_quote;
 
     #[test]
-    fn words_survive_the_shell() {
-        assert_eq!(quoted("/tmp/annals-demo-1"), "/tmp/annals-demo-1");
-        assert_eq!(quoted("/tmp/it's here"), r"'/tmp/it'\''s here'");
+    fn shell_quote_escapes_spaces_and_quotes() {
+        assert_eq!(shell_quote("/tmp/annals-demo-1"), "/tmp/annals-demo-1");
+        assert_eq!(shell_quote("/tmp/it's here"), r"'/tmp/it'\''s here'");
     }
 }

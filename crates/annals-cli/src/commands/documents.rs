@@ -77,7 +77,7 @@ Examples:
 
 /// What `log` did.
 #[derive(Serialize)]
-struct Logged<'a> {
+struct LoggedJson<'a> {
     run: &'a str,
     file: &'a Path,
     lines: usize,
@@ -90,12 +90,12 @@ struct Stored<'a> {
 }
 
 #[derive(Serialize)]
-struct Page<'a> {
-    documents: Vec<Row<'a>>,
+struct DocumentsJson<'a> {
+    documents: Vec<DocumentJson<'a>>,
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+struct DocumentJson<'a> {
     layout: &'a str,
     root: &'a Path,
     kind: ArtifactKind,
@@ -110,12 +110,12 @@ struct Row<'a> {
 }
 
 /// A file that belongs to no session.
-struct Document {
+struct RootDocument {
     root: Root,
     file: RootFile,
 }
 
-impl Document {
+impl RootDocument {
     /// Its path within its root.
     fn name(&self) -> String {
         let path = &self.file.path;
@@ -127,8 +127,8 @@ impl Document {
         Timestamp::from_nanosecond(self.file.id.mtime_ns.into()).ok()
     }
 
-    fn row(&self) -> Row<'_> {
-        Row {
+    fn to_json(&self) -> DocumentJson<'_> {
+        DocumentJson {
             layout: self.root.layout.name(),
             root: &self.root.path,
             kind: self.file.artifact.kind,
@@ -141,7 +141,7 @@ impl Document {
         }
     }
 
-    fn fits(&self, wanted: &str, fits: impl Fn(&str, &str) -> bool) -> bool {
+    fn matches(&self, wanted: &str, fits: impl Fn(&str, &str) -> bool) -> bool {
         let name = self.file.artifact.name.as_deref();
         let file = self.file.path.file_name().and_then(|file| file.to_str());
         let stem = self.file.path.file_stem().and_then(|stem| stem.to_str());
@@ -152,22 +152,26 @@ impl Document {
 
 pub(crate) fn run(args: &DocumentsArgs, context: &mut Context) -> Result<Outcome> {
     match &args.action {
-        Some(Action::Set { name, content }) => return set(name, content, context),
-        Some(Action::Log { run, message }) => return log(run.as_deref(), message, context),
+        Some(Action::Set { name, content }) => return set_document(name, content, context),
+        Some(Action::Log { run, message }) => {
+            return append_to_run_log(run.as_deref(), message, context);
+        }
         None => {}
     }
     let inventory = context.inventory();
     let others = inventory.others.into_iter();
-    let mut documents: Vec<Document> = others.map(|(root, file)| Document { root, file }).collect();
+    let mut documents: Vec<RootDocument> = others
+        .map(|(root, file)| RootDocument { root, file })
+        .collect();
     if let Some(name) = &args.name {
-        let document = find(&documents, name)?;
-        read(document, context)?;
-        return Ok(Outcome::Fine);
+        let document = find_document(&documents, name)?;
+        print_document(document, context)?;
+        return Ok(Outcome::Ok);
     }
     documents.sort_by(|a, b| (&a.root.path, a.name()).cmp(&(&b.root.path, b.name())));
     if context.json {
-        context.out.json(&Page {
-            documents: documents.iter().map(Document::row).collect(),
+        context.out.json(&DocumentsJson {
+            documents: documents.iter().map(RootDocument::to_json).collect(),
         })?;
     } else if documents.is_empty() {
         context.out.line("No documents beside the sessions.")?;
@@ -176,13 +180,13 @@ pub(crate) fn run(args: &DocumentsArgs, context: &mut Context) -> Result<Outcome
         context.out.text(table)?;
     }
     Ok(if documents.is_empty() {
-        Outcome::Nothing
+        Outcome::NotFound
     } else {
-        Outcome::Fine
+        Outcome::Ok
     })
 }
 
-fn set(name: &str, json: &str, context: &mut Context) -> Result<Outcome> {
+fn set_document(name: &str, json: &str, context: &mut Context) -> Result<Outcome> {
     let json = input::text(json, "document")?;
     let root = root_with_state(context)?;
     let file = context.store.set_state_document(&root, name, &json)?;
@@ -191,10 +195,14 @@ fn set(name: &str, json: &str, context: &mut Context) -> Result<Outcome> {
     } else {
         context.out.line(paint(DIM, &file.display().to_string()))?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }
 
-fn log(run: Option<&str>, messages: &[String], context: &mut Context) -> Result<Outcome> {
+fn append_to_run_log(
+    run: Option<&str>,
+    messages: &[String],
+    context: &mut Context,
+) -> Result<Outcome> {
     let started = match run {
         None => context.clock.now,
         Some(text) => RunLog::parse_start(text).with_context(|| {
@@ -208,16 +216,18 @@ fn log(run: Option<&str>, messages: &[String], context: &mut Context) -> Result<
         );
     }
     let root = root_with_state(context)?;
-    let log = context.store.run_log(&root, started, context.writing())?;
+    let log = context
+        .store
+        .run_log(&root, started, context.write_options())?;
     let mut lines = 0;
     for message in messages {
         lines += log.write(message)?;
     }
     if messages.is_empty() {
-        lines = log_stdin(&log)?;
+        lines = append_stdin(&log)?;
     }
     if context.json {
-        context.out.json(&Logged {
+        context.out.json(&LoggedJson {
             run: log.run_name(),
             file: log.path(),
             lines,
@@ -228,23 +238,23 @@ fn log(run: Option<&str>, messages: &[String], context: &mut Context) -> Result<
             .out
             .line(paint(DIM, &log.path().display().to_string()))?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }
 
 /// Appends each line of standard input as it comes.
-fn log_stdin(log: &RunLog) -> Result<usize> {
-    const LONGEST: u64 = 1 << 20;
+fn append_stdin(log: &RunLog) -> Result<usize> {
+    const MAX_LEN: u64 = 1 << 20;
     let mut stdin = std::io::stdin().lock();
     let mut line = Vec::new();
     let mut lines = 0;
     loop {
         line.clear();
-        let limited = &mut (&mut stdin).take(LONGEST);
+        let limited = &mut (&mut stdin).take(MAX_LEN);
         let read = limited.read_until(b'\n', &mut line);
         if read.context("cannot read standard input")? == 0 {
             return Ok(lines);
         }
-        if line.len() as u64 == LONGEST && !line.ends_with(b"\n") {
+        if line.len() as u64 == MAX_LEN && !line.ends_with(b"\n") {
             bail!(
                 "standard input, line {}: longer than 1 MB; the lines before it are in {}",
                 lines + 1,
@@ -279,7 +289,7 @@ fn root_with_state(context: &Context) -> Result<Root> {
     }
 }
 
-fn table(documents: &[Document], context: &Context) -> String {
+fn table(documents: &[RootDocument], context: &Context) -> String {
     let mut table = Table::new([
         Column::new("DOCUMENT").style(BOLD).min(16),
         Column::new("KIND"),
@@ -291,7 +301,7 @@ fn table(documents: &[Document], context: &Context) -> String {
         let updated = document.updated().map(|time| context.clock.ago(time));
         table.row([
             Cell::new(document.name()),
-            Cell::new(kind(document.file.artifact.kind)),
+            Cell::new(kind_name(document.file.artifact.kind)),
             Cell::new(document.root.layout.name()),
             Cell::new(size::bytes(document.file.id.len)),
             Cell::new(updated.unwrap_or_default()),
@@ -301,17 +311,20 @@ fn table(documents: &[Document], context: &Context) -> String {
 }
 
 /// A kind as JSON spells it.
-fn kind(kind: ArtifactKind) -> String {
+fn kind_name(kind: ArtifactKind) -> String {
     let name = serde_json::to_value(kind).ok();
     let name = name.as_ref().and_then(|name| name.as_str());
     name.unwrap_or("document").to_owned()
 }
 
-fn find<'a>(documents: &'a [Document], wanted: &str) -> annals::Result<&'a Document> {
-    let all = |fits: fn(&str, &str) -> bool| -> Vec<&Document> {
+fn find_document<'a>(
+    documents: &'a [RootDocument],
+    wanted: &str,
+) -> annals::Result<&'a RootDocument> {
+    let all = |fits: fn(&str, &str) -> bool| -> Vec<&RootDocument> {
         let fitting = documents.iter();
         fitting
-            .filter(|document| document.fits(wanted, fits))
+            .filter(|document| document.matches(wanted, fits))
             .collect()
     };
     let mut found = all(|name, wanted| name == wanted);
@@ -337,7 +350,7 @@ fn find<'a>(documents: &'a [Document], wanted: &str) -> annals::Result<&'a Docum
     }
 }
 
-fn read(document: &Document, context: &mut Context) -> Result<()> {
+fn print_document(document: &RootDocument, context: &mut Context) -> Result<()> {
     let path = &document.file.path;
     let is_json = path.extension().is_some_and(|ending| ending == "json");
     if !context.json && !is_json {
@@ -366,17 +379,17 @@ fn read(document: &Document, context: &mut Context) -> Result<()> {
     match content {
         content if context.json => {
             let text = content.is_none().then(|| text.into_owned());
-            let row = Row {
+            let row = DocumentJson {
                 content,
                 text,
-                ..document.row()
+                ..document.to_json()
             };
-            context.out.json(&Page {
+            context.out.json(&DocumentsJson {
                 documents: vec![row],
             })?;
         }
         Some(content) => {
-            let pretty = RawValue::from_string(json::indented(content.get()))?;
+            let pretty = RawValue::from_string(json::indent(content.get()))?;
             context.out.json(&pretty)?;
         }
         // Not JSON after all: as it is.

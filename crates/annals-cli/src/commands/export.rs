@@ -13,10 +13,10 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::filter::{named, session_spellings, unknown};
-use super::output::{Standard, refuse_roots, refuse_taken, to_file};
+use super::output_file::{RawStdout, refuse_existing, refuse_roots, write_file};
 use crate::context::Context;
-use crate::render::json::Tamed;
-use crate::render::size::{self, plural};
+use crate::render::json::EscapingWriter;
+use crate::render::size::{self, pluralize};
 use crate::render::style::{DIM, PLAIN, paint};
 
 /// Writes sessions as documents.
@@ -89,21 +89,21 @@ impl From<FormatArg> for Format {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    files: &'a [Written],
+struct ExportJson<'a> {
+    files: &'a [ExportedFile],
     masked: &'a BTreeMap<&'static str, usize>,
 }
 
 /// A file that was written.
 #[derive(Serialize)]
-struct Written {
+struct ExportedFile {
     path: PathBuf,
     sessions: usize,
     bytes: u64,
 }
 
 /// What is exported.
-struct Choice {
+struct ExportSelection {
     sessions: Vec<SessionFiles>,
     /// The message after the `@`.
     message: Option<String>,
@@ -112,7 +112,7 @@ struct Choice {
 }
 
 /// Where it goes.
-enum Place {
+enum OutputTarget {
     Stdout,
     File(PathBuf),
     /// A file for each session.
@@ -120,69 +120,69 @@ enum Place {
 }
 
 pub(crate) fn run(args: &ExportArgs, context: &mut Context) -> Result<Outcome> {
-    let place = place(args.output.as_deref());
-    let format = format(args, &place, context)?;
-    if let Place::File(path) | Place::Directory(path) = &place {
+    let place = output_target(args.output.as_deref());
+    let format = resolve_format(args, &place, context)?;
+    if let OutputTarget::File(path) | OutputTarget::Directory(path) = &place {
         refuse_roots(path, context)?;
     }
     let inventory = context.inventory();
-    let choice = choose(args, &inventory, context)?;
+    let choice = select(args, &inventory, context)?;
     let options = ExportOptions::new(format).zone(context.clock.zone.clone());
     let redact = match (args.redact, args.no_redact) {
         (true, _) => true,
         (_, true) => false,
         _ => options.redact,
     };
-    let export = Export {
+    let export = SessionExporter {
         options: options.redact(redact),
-        neighbours: FolderHints::new(&inventory.sessions),
+        folder_hints: FolderHints::new(&inventory.sessions),
         message: choice.message.as_deref(),
     };
     let mut files = Vec::new();
     let mut masked = MaskedSecrets::default();
     match &place {
-        Place::Stdout => {
+        OutputTarget::Stdout => {
             // A program gets the text as it is; a terminal would obey some of it.
             let tame = context.out.is_terminal() && matches!(format, Format::Json | Format::Jsonl);
-            let mut out = Standard(context);
+            let mut out = RawStdout(context);
             let mut tamed;
             let out: &mut dyn Write = match tame {
                 true => {
-                    tamed = Tamed::new(&mut out);
+                    tamed = EscapingWriter::new(&mut out);
                     &mut tamed
                 }
                 false => &mut out,
             };
             masked = export.write(&choice.sessions, choice.cover.as_ref(), out)?;
         }
-        Place::File(path) => {
+        OutputTarget::File(path) => {
             let write =
                 |out: &mut dyn Write| export.write(&choice.sessions, choice.cover.as_ref(), out);
-            let (bytes, found) = to_file(path, args.force, write)?;
+            let (bytes, found) = write_file(path, args.force, write)?;
             masked = found;
-            files.push(Written {
+            files.push(ExportedFile {
                 path: path.clone(),
                 sessions: choice.sessions.len(),
                 bytes,
             });
         }
-        Place::Directory(dir) => {
+        OutputTarget::Directory(dir) => {
             let paths: Vec<PathBuf> = choice
                 .sessions
                 .iter()
                 .map(|files| dir.join(format!("{}.{}", files.id, format.extension())))
                 .collect();
-            refuse_taken(&paths, args.force)?;
+            refuse_existing(&paths, args.force)?;
             jsonl::ensure_dir(dir)?;
             for (files_of, path) in choice.sessions.iter().zip(paths) {
                 let one = std::slice::from_ref(files_of);
                 let write = |out: &mut dyn Write| export.write(one, None, out);
-                let (bytes, found) = to_file(&path, args.force, write)?;
+                let (bytes, found) = write_file(&path, args.force, write)?;
                 for (rule, count) in found.secrets {
                     *masked.secrets.entry(rule).or_default() += count;
                 }
                 masked.places += found.places;
-                files.push(Written {
+                files.push(ExportedFile {
                     path,
                     sessions: 1,
                     bytes,
@@ -190,16 +190,18 @@ pub(crate) fn run(args: &ExportArgs, context: &mut Context) -> Result<Outcome> {
             }
         }
     }
-    report(&files, &masked, context)?;
-    Ok(Outcome::Fine)
+    print_report(&files, &masked, context)?;
+    Ok(Outcome::Ok)
 }
 
-fn place(output: Option<&Path>) -> Place {
+fn output_target(output: Option<&Path>) -> OutputTarget {
     match output {
-        None => Place::Stdout,
-        Some(path) if path == Path::new("-") => Place::Stdout,
-        Some(path) if path.is_dir() || ends_in_slash(path) => Place::Directory(path.to_owned()),
-        Some(path) => Place::File(path.to_owned()),
+        None => OutputTarget::Stdout,
+        Some(path) if path == Path::new("-") => OutputTarget::Stdout,
+        Some(path) if path.is_dir() || ends_in_slash(path) => {
+            OutputTarget::Directory(path.to_owned())
+        }
+        Some(path) => OutputTarget::File(path.to_owned()),
     }
 }
 
@@ -207,22 +209,25 @@ fn ends_in_slash(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
-fn format(args: &ExportArgs, place: &Place, context: &Context) -> Result<Format> {
+fn resolve_format(args: &ExportArgs, place: &OutputTarget, context: &Context) -> Result<Format> {
     let named = match place {
-        Place::File(path) => Format::from_path(path),
-        Place::Stdout if context.json => Some(Format::Json),
-        Place::Stdout | Place::Directory(_) => None,
+        OutputTarget::File(path) => Format::from_path(path),
+        OutputTarget::Stdout if context.json => Some(Format::Json),
+        OutputTarget::Stdout | OutputTarget::Directory(_) => None,
     };
     let given = args.format.map(Format::from).or(named);
     let format = match (given, place) {
         (Some(format), _) => format,
-        (None, Place::File(path)) if path.extension().is_some() => bail!(
+        (None, OutputTarget::File(path)) if path.extension().is_some() => bail!(
             "{} ends like no format that is known; say which with --format",
             path.display()
         ),
         (None, _) => Format::Markdown,
     };
-    if matches!(place, Place::Stdout) && context.out.is_terminal() && format != Format::Markdown {
+    if matches!(place, OutputTarget::Stdout)
+        && context.out.is_terminal()
+        && format != Format::Markdown
+    {
         bail!(
             "{format} is not for a terminal; write it to a file with -o NAME.{}, or into a pipe",
             format.extension()
@@ -232,25 +237,29 @@ fn format(args: &ExportArgs, place: &Place, context: &Context) -> Result<Format>
 }
 
 /// Finds what is meant: a session first, then a project.
-fn choose(args: &ExportArgs, inventory: &Inventory, context: &mut Context) -> Result<Choice> {
+fn select(
+    args: &ExportArgs,
+    inventory: &Inventory,
+    context: &mut Context,
+) -> Result<ExportSelection> {
     let Some(id) = &args.id else {
         let project = args.project.as_deref().unwrap_or_default();
-        return some_project(project, inventory, context);
+        return require_project(project, inventory, context);
     };
     if Path::new(id).is_dir() || id == "." {
-        return some_project(id, inventory, context);
+        return require_project(id, inventory, context);
     }
-    let id = &context.latest(inventory, id, true)?.into_owned();
+    let id = &context.resolve_latest(inventory, id, true)?.into_owned();
     match context.store.find(inventory, id) {
         Ok(target) => {
             target.refuse_agent()?;
-            Ok(Choice {
+            Ok(ExportSelection {
                 sessions: vec![target.files],
                 message: target.message,
                 cover: None,
             })
         }
-        Err(error) if is_missing(&error) => match project_of(id, inventory, context)? {
+        Err(error) if is_not_found(&error) => match find_project(id, inventory, context)? {
             Some(choice) => Ok(choice),
             None => Err(error.into()),
         },
@@ -259,7 +268,7 @@ fn choose(args: &ExportArgs, inventory: &Inventory, context: &mut Context) -> Re
 }
 
 /// No session and no file is called so.
-fn is_missing(error: &annals::Error) -> bool {
+fn is_not_found(error: &annals::Error) -> bool {
     match error {
         annals::Error::NotFound { what, .. } => *what == "session",
         annals::Error::BadId { .. } => true,
@@ -269,8 +278,12 @@ fn is_missing(error: &annals::Error) -> bool {
 }
 
 /// The sessions of a project; if there are none, the nearest ones are told.
-fn some_project(project: &str, inventory: &Inventory, context: &mut Context) -> Result<Choice> {
-    match project_of(project, inventory, context)? {
+fn require_project(
+    project: &str,
+    inventory: &Inventory,
+    context: &mut Context,
+) -> Result<ExportSelection> {
+    match find_project(project, inventory, context)? {
         Some(found) => Ok(found),
         None => {
             let all = context.sessions(inventory);
@@ -280,17 +293,19 @@ fn some_project(project: &str, inventory: &Inventory, context: &mut Context) -> 
 }
 
 /// The sessions of a project, oldest first.
-fn project_of(
+fn find_project(
     project: &str,
     inventory: &Inventory,
     context: &mut Context,
-) -> Result<Option<Choice>> {
+) -> Result<Option<ExportSelection>> {
     let mut found: Vec<SessionInfo> = context.sessions(inventory);
     // The name of a directory here means that directory, not all projects of the name.
     let is_name = project != "." && !project.starts_with('/');
     let here = Some(Path::new(project)).filter(|path| is_name && path.is_dir());
     let wanted = match here {
-        Some(path) => super::input::directory(Some(path))?.display().to_string(),
+        Some(path) => super::input::resolve_directory(Some(path))?
+            .display()
+            .to_string(),
         None => project.to_owned(),
     };
     let wanted = session_spellings(&wanted, &found);
@@ -323,7 +338,7 @@ fn project_of(
         title: first.project.name().to_owned(),
         sessions: titles,
     };
-    Ok(Some(Choice {
+    Ok(Some(ExportSelection {
         cover: Some(cover).filter(|_| sessions.len() > 1),
         sessions,
         message: None,
@@ -331,13 +346,13 @@ fn project_of(
 }
 
 /// How sessions are written.
-struct Export<'a> {
+struct SessionExporter<'a> {
     options: ExportOptions,
-    neighbours: FolderHints<'a>,
+    folder_hints: FolderHints<'a>,
     message: Option<&'a str>,
 }
 
-impl Export<'_> {
+impl SessionExporter<'_> {
     /// Writes sessions into one document, one in memory at a time.
     fn write(
         &self,
@@ -348,7 +363,7 @@ impl Export<'_> {
         let mut exporter = Exporter::begin(self.options.clone(), cover, out)?;
         for files in sessions {
             let mut session = Session::read(files.clone())?;
-            session.apply_folder_hints(&self.neighbours);
+            session.apply_folder_hints(&self.folder_hints);
             let part = match self.message {
                 Some(message) => ExportPart::for_message(&session, message)?,
                 None => ExportPart::Whole,
@@ -359,7 +374,11 @@ impl Export<'_> {
     }
 }
 
-fn report(files: &[Written], masked: &MaskedSecrets, context: &mut Context) -> Result<()> {
+fn print_report(
+    files: &[ExportedFile],
+    masked: &MaskedSecrets,
+    context: &mut Context,
+) -> Result<()> {
     if masked.total() > 0 {
         let rules: Vec<String> = masked
             .secrets
@@ -368,11 +387,11 @@ fn report(files: &[Written], masked: &MaskedSecrets, context: &mut Context) -> R
             .collect();
         let places = match masked.places {
             places if places == masked.total() => String::new(),
-            places => format!(" in {}", plural(places as u64, "place")),
+            places => format!(" in {}", pluralize(places as u64, "place")),
         };
         let text = format!(
             "masked {}{places}: {}",
-            plural(masked.total() as u64, "secret"),
+            pluralize(masked.total() as u64, "secret"),
             rules.join(", ")
         );
         anstream::eprintln!("{}", paint(PLAIN, &text));
@@ -382,12 +401,12 @@ fn report(files: &[Written], masked: &MaskedSecrets, context: &mut Context) -> R
     }
     if context.json {
         let masked = &masked.secrets;
-        return Ok(context.out.json(&Document { files, masked })?);
+        return Ok(context.out.json(&ExportJson { files, masked })?);
     }
     for file in files {
         let what = format!(
             "{}, {}",
-            plural(file.sessions as u64, "session"),
+            pluralize(file.sessions as u64, "session"),
             size::bytes(file.bytes)
         );
         context.out.line(format_args!(

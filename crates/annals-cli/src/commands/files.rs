@@ -12,12 +12,12 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::page::Page;
-use super::row::Short;
+use super::session_json::ShortIds;
 use crate::context::Context;
 use crate::render::command::plain_hint;
 use crate::render::diff;
-use crate::render::message::prose;
-use crate::render::size::{self, plural};
+use crate::render::message::plain_text;
+use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, TIME, WARNING, paint};
 use crate::render::table::{Cell, Column, Table};
 
@@ -68,34 +68,34 @@ pub(crate) struct FilesArgs {
 
 /// What was saved, as JSON.
 #[derive(Serialize)]
-struct SavedDocument<'a> {
+struct SaveJson<'a> {
     session: &'a str,
-    saved: Vec<SavedRow<'a>>,
+    saved: Vec<SavedJson<'a>>,
 }
 
 #[derive(Serialize)]
-struct SavedRow<'a> {
+struct SavedJson<'a> {
     path: &'a Path,
     version: u64,
     stored: Option<&'a Path>,
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct FilesJson<'a> {
     session: &'a str,
-    files: Vec<FileRow<'a>>,
+    files: Vec<FileJson<'a>>,
     /// How many there are without `-n` and `--offset`.
     total: usize,
 }
 
 #[derive(Serialize)]
-struct FileRow<'a> {
+struct FileJson<'a> {
     path: &'a str,
-    versions: Vec<VersionRow<'a>>,
+    versions: Vec<VersionJson<'a>>,
 }
 
 #[derive(Serialize)]
-struct VersionRow<'a> {
+struct VersionJson<'a> {
     version: u64,
     time: Option<Timestamp>,
     message: Option<&'a str>,
@@ -107,20 +107,20 @@ struct VersionRow<'a> {
 }
 
 #[derive(Serialize)]
-struct Outputs<'a> {
+struct OutputsJson<'a> {
     session: &'a str,
-    outputs: Vec<OutputRow<'a>>,
+    outputs: Vec<OutputJson<'a>>,
 }
 
 #[derive(Serialize)]
-struct OutputRow<'a> {
+struct OutputJson<'a> {
     name: &'a str,
     file: &'a Path,
     bytes: u64,
 }
 
 #[derive(Serialize)]
-struct Restored<'a> {
+struct RestoredJson<'a> {
     session: &'a str,
     path: &'a str,
     version: Option<u64>,
@@ -131,35 +131,35 @@ struct Restored<'a> {
 pub(crate) fn run(args: &FilesArgs, context: &mut Context) -> Result<Outcome> {
     let files = context.find_session(&args.session)?;
     if !args.save.is_empty() {
-        return save(&files, &args.save, context);
+        return save_files(&files, &args.save, context);
     }
     let session = Session::read(files)?;
     if args.outputs {
-        return outputs(args, &session, context);
+        return list_outputs(args, &session, context);
     }
     let saved = session.saved_files()?;
     let Some(wanted) = &args.path else {
         if let Some(numbers) = &args.diff {
-            return diff_one(only(&saved)?, numbers, context);
+            return print_diff(single_file(&saved)?, numbers, context);
         }
         if args.version.is_some() {
             let files = plain_hint("annals files", session.files.id.as_str(), "");
             bail!("which file? {files} lists them");
         }
         let mut saved = saved;
-        let total = args.page.cut(&mut saved);
-        return list(&saved, total, &session, context);
+        let total = args.page.apply(&mut saved);
+        return list_files(&saved, total, &session, context);
     };
-    let file = find(&saved, wanted)?;
+    let file = find_file(&saved, wanted)?;
     if let Some(numbers) = &args.diff {
-        return diff_one(file, numbers, context);
+        return print_diff(file, numbers, context);
     }
-    let version = choose(file, args.version)?;
-    let bytes = content(file, version)?;
+    let version = choose_version(file, args.version)?;
+    let bytes = version_content(file, version)?;
     if let Some(dest) = &args.restore {
         let name = Path::new(&file.path).file_name().unwrap_or_default();
-        let dest = restore(dest, Path::new(name), &bytes, args.force)?;
-        return told(
+        let dest = write_restored(dest, Path::new(name), &bytes, args.force)?;
+        return print_restored(
             context,
             &session,
             &file.path,
@@ -169,28 +169,28 @@ pub(crate) fn run(args: &FilesArgs, context: &mut Context) -> Result<Outcome> {
         );
     }
     if context.json {
-        let rows = vec![FileRow {
+        let rows = vec![FileJson {
             path: &file.path,
-            versions: vec![VersionRow::of(version)],
+            versions: vec![VersionJson::new(version)],
         }];
-        context.out.json(&Document {
+        context.out.json(&FilesJson {
             session: session.files.id.as_str(),
             files: rows,
             total: 1,
         })?;
-        return Ok(Outcome::Fine);
+        return Ok(Outcome::Ok);
     }
-    print(&bytes, context)?;
-    Ok(Outcome::Fine)
+    print_bytes(&bytes, context)?;
+    Ok(Outcome::Ok)
 }
 
-impl<'a> VersionRow<'a> {
-    fn of(version: &'a SavedVersion) -> Self {
-        VersionRow {
+impl<'a> VersionJson<'a> {
+    fn new(version: &'a SavedVersion) -> Self {
+        VersionJson {
             version: version.version,
             time: version.time,
             message: version.message.as_deref(),
-            state: state(version),
+            state: version_state(version),
             operation: version.operation.as_deref(),
             snippet: version.snippet.as_deref(),
             stored: version.stored.as_ref().map(|file| file.path.as_path()),
@@ -200,7 +200,7 @@ impl<'a> VersionRow<'a> {
 }
 
 /// What is left of a version.
-fn state(version: &SavedVersion) -> &'static str {
+fn version_state(version: &SavedVersion) -> &'static str {
     match version {
         SavedVersion {
             stored: Some(_), ..
@@ -214,7 +214,7 @@ fn state(version: &SavedVersion) -> &'static str {
 }
 
 /// Saves files as they are now.
-fn save(files: &SessionFiles, paths: &[PathBuf], context: &mut Context) -> Result<Outcome> {
+fn save_files(files: &SessionFiles, paths: &[PathBuf], context: &mut Context) -> Result<Outcome> {
     // The directory as agents record it; what is itself a link stays one, and is refused.
     let real = |path: &PathBuf| {
         let path = std::path::absolute(path).ok()?;
@@ -225,7 +225,9 @@ fn save(files: &SessionFiles, paths: &[PathBuf], context: &mut Context) -> Resul
         .iter()
         .map(|path| real(path).unwrap_or_else(|| path.clone()))
         .collect();
-    let saved = context.store.save_files(files, &paths, context.writing())?;
+    let saved = context
+        .store
+        .save_files(files, &paths, context.write_options())?;
     if context.json {
         let row = |saved| {
             let NewSavedVersion {
@@ -234,17 +236,17 @@ fn save(files: &SessionFiles, paths: &[PathBuf], context: &mut Context) -> Resul
                 stored,
                 ..
             }: &NewSavedVersion = saved;
-            SavedRow {
+            SavedJson {
                 path,
                 version: *version,
                 stored: stored.as_deref(),
             }
         };
-        context.out.json(&SavedDocument {
+        context.out.json(&SaveJson {
             session: files.id.as_str(),
             saved: saved.iter().map(row).collect(),
         })?;
-        return Ok(Outcome::Fine);
+        return Ok(Outcome::Ok);
     }
     for saved in &saved {
         let path = saved.path.display().to_string();
@@ -258,21 +260,21 @@ fn save(files: &SessionFiles, paths: &[PathBuf], context: &mut Context) -> Resul
             saved.version
         ))?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }
 
-fn list(
+fn list_files(
     saved: &[SavedFile],
     total: usize,
     session: &Session,
     context: &mut Context,
 ) -> Result<Outcome> {
     if context.json {
-        let files = saved.iter().map(|file| FileRow {
+        let files = saved.iter().map(|file| FileJson {
             path: &file.path,
-            versions: file.versions.iter().map(VersionRow::of).collect(),
+            versions: file.versions.iter().map(VersionJson::new).collect(),
         });
-        let document = Document {
+        let document = FilesJson {
             session: session.files.id.as_str(),
             files: files.collect(),
             total,
@@ -285,7 +287,7 @@ fn list(
         .iter()
         .flat_map(|file| &file.versions)
         .filter_map(|version| version.message.as_deref());
-    let short = Short::of_messages(messages);
+    let short = ShortIds::for_messages(messages);
     for (at, file) in saved.iter().enumerate().filter(|_| !context.json) {
         if at > 0 {
             context.out.blank()?;
@@ -299,7 +301,7 @@ fn list(
             Column::new("").style(DIM),
         ]);
         for version in &file.versions {
-            let remark = match state(version) {
+            let remark = match version_state(version) {
                 "absent" => Cell::new("did not exist yet"),
                 "named" => Cell::new(version.operation.as_deref().unwrap_or_default()),
                 "missing" => Cell::styled("the copy is gone", WARNING),
@@ -322,14 +324,14 @@ fn list(
         context.out.text(table)?;
     }
     Ok(if saved.is_empty() {
-        Outcome::Nothing
+        Outcome::NotFound
     } else {
-        Outcome::Fine
+        Outcome::Ok
     })
 }
 
 /// The file that is meant: by its whole path, or by the end of it.
-fn find<'a>(saved: &'a [SavedFile], wanted: &str) -> Result<&'a SavedFile> {
+fn find_file<'a>(saved: &'a [SavedFile], wanted: &str) -> Result<&'a SavedFile> {
     let absolute = std::path::absolute(wanted).ok();
     let exact = |file: &&SavedFile| {
         file.path == wanted
@@ -361,19 +363,19 @@ fn find<'a>(saved: &'a [SavedFile], wanted: &str) -> Result<&'a SavedFile> {
     }
 }
 
-fn only(saved: &[SavedFile]) -> Result<&SavedFile> {
+fn single_file(saved: &[SavedFile]) -> Result<&SavedFile> {
     match saved {
         [] => bail!("the session saved no files"),
         [only] => Ok(only),
         many => bail!(
             "which of {}? name it before --diff",
-            plural(many.len() as u64, "file")
+            pluralize(many.len() as u64, "file")
         ),
     }
 }
 
 /// A version by its number; without one, the newest whose copy is there, else the newest.
-fn choose(file: &SavedFile, number: Option<u64>) -> Result<&SavedVersion> {
+fn choose_version(file: &SavedFile, number: Option<u64>) -> Result<&SavedVersion> {
     let versions = &file.versions;
     let found = match number {
         Some(number) => versions.iter().find(|version| version.version == number),
@@ -397,9 +399,9 @@ fn choose(file: &SavedFile, number: Option<u64>) -> Result<&SavedVersion> {
     })
 }
 
-fn content(file: &SavedFile, version: &SavedVersion) -> Result<Vec<u8>> {
+fn version_content(file: &SavedFile, version: &SavedVersion) -> Result<Vec<u8>> {
     let (path, number) = (&file.path, version.version);
-    match state(version) {
+    match version_state(version) {
         "absent" => bail!("{path} did not exist at version {number}"),
         "named" => {
             bail!("of version {number} of {path} the log tells only what was done, not the content")
@@ -411,15 +413,15 @@ fn content(file: &SavedFile, version: &SavedVersion) -> Result<Vec<u8>> {
     }
 }
 
-fn diff_one(file: &SavedFile, numbers: &[u64], context: &mut Context) -> Result<Outcome> {
+fn print_diff(file: &SavedFile, numbers: &[u64], context: &mut Context) -> Result<Outcome> {
     let side = |version: &SavedVersion| match version.absent {
         true => Ok(Vec::new()),
-        false => content(file, version),
+        false => version_content(file, version),
     };
-    let old = side(choose(file, numbers.first().copied())?)?;
+    let old = side(choose_version(file, numbers.first().copied())?)?;
     let new = match numbers.get(1) {
-        Some(number) => side(choose(file, Some(*number))?)?,
-        None => on_disk(Path::new(&file.path))?,
+        Some(number) => side(choose_version(file, Some(*number))?)?,
+        None => read_current(Path::new(&file.path))?,
     };
     let shown = file.path.trim_start_matches('/');
     let text = diff::unified(shown, &old, &new, context.out.width());
@@ -434,11 +436,11 @@ fn diff_one(file: &SavedFile, numbers: &[u64], context: &mut Context) -> Result<
     } else {
         context.out.text(text)?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }
 
 /// The file as it is now; one that is not there is empty. Only regular files are read.
-fn on_disk(path: &Path) -> Result<Vec<u8>> {
+fn read_current(path: &Path) -> Result<Vec<u8>> {
     let failed = |error| annals::Error::io("read", path, error);
     match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -449,7 +451,7 @@ fn on_disk(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// Writes `bytes` to `dest`, or to a file of that name in it, whole or not at all.
-fn restore(dest: &Path, name: &Path, bytes: &[u8], force: bool) -> Result<PathBuf> {
+fn write_restored(dest: &Path, name: &Path, bytes: &[u8], force: bool) -> Result<PathBuf> {
     let dest = if dest.is_dir() {
         dest.join(name)
     } else {
@@ -473,7 +475,7 @@ fn restore(dest: &Path, name: &Path, bytes: &[u8], force: bool) -> Result<PathBu
     Ok(dest)
 }
 
-fn told(
+fn print_restored(
     context: &mut Context,
     session: &Session,
     path: &str,
@@ -483,7 +485,7 @@ fn told(
 ) -> Result<Outcome> {
     if context.json {
         let session = session.files.id.as_str();
-        context.out.json(&Restored {
+        context.out.json(&RestoredJson {
             session,
             path,
             version,
@@ -499,13 +501,13 @@ fn told(
             paint(PATH, &restored.display().to_string())
         ))?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }
 
 /// Bytes as they are for a program; for a terminal, nothing it would obey.
-fn print(bytes: &[u8], context: &mut Context) -> Result<()> {
+fn print_bytes(bytes: &[u8], context: &mut Context) -> Result<()> {
     if context.out.is_terminal() {
-        let text = prose(&String::from_utf8_lossy(bytes), None);
+        let text = plain_text(&String::from_utf8_lossy(bytes), None);
         context.out.text(text)?;
     } else {
         context.out.raw(bytes)?;
@@ -513,7 +515,7 @@ fn print(bytes: &[u8], context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-fn outputs(args: &FilesArgs, session: &Session, context: &mut Context) -> Result<Outcome> {
+fn list_outputs(args: &FilesArgs, session: &Session, context: &mut Context) -> Result<Outcome> {
     let beside = session.files.attachments.iter();
     let outputs: Vec<&RootFile> = beside
         .filter(|file| file.artifact.kind == ArtifactKind::ToolResult)
@@ -546,21 +548,21 @@ fn outputs(args: &FilesArgs, session: &Session, context: &mut Context) -> Result
         };
         let bytes = file.read()?;
         if let Some(dest) = &args.restore {
-            let dest = restore(dest, Path::new(&name(file)), &bytes, args.force)?;
-            return told(context, session, &name(file), None, &dest, bytes.len());
+            let dest = write_restored(dest, Path::new(&name(file)), &bytes, args.force)?;
+            return print_restored(context, session, &name(file), None, &dest, bytes.len());
         }
         if !context.json {
-            print(&bytes, context)?;
-            return Ok(Outcome::Fine);
+            print_bytes(&bytes, context)?;
+            return Ok(Outcome::Ok);
         }
     }
     if context.json {
-        let rows = outputs.iter().map(|file| OutputRow {
+        let rows = outputs.iter().map(|file| OutputJson {
             name: file.artifact.name.as_deref().unwrap_or_default(),
             file: &file.path,
             bytes: file.id.len,
         });
-        let document = Outputs {
+        let document = OutputsJson {
             session: session.files.id.as_str(),
             outputs: rows.collect(),
         };
@@ -574,7 +576,7 @@ fn outputs(args: &FilesArgs, session: &Session, context: &mut Context) -> Result
             Column::new("OUTPUT").style(BOLD),
             Column::new("SIZE").right(),
             Column::new("SAVED").style(TIME),
-            Column::new("FILE").min(12).middle().style(PATH),
+            Column::new("FILE").min(12).cut_middle().style(PATH),
         ]);
         for file in &outputs {
             let time = Timestamp::from_nanosecond(file.id.mtime_ns.into()).ok();
@@ -592,8 +594,8 @@ fn outputs(args: &FilesArgs, session: &Session, context: &mut Context) -> Result
         context.out.text(table)?;
     }
     Ok(if outputs.is_empty() {
-        Outcome::Nothing
+        Outcome::NotFound
     } else {
-        Outcome::Fine
+        Outcome::Ok
     })
 }

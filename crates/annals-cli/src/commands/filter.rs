@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::page::Page;
 use crate::context::Context;
-use crate::render::near::near;
+use crate::render::suggest::suggest;
 
 /// Which sessions are wanted.
 #[derive(Clone, Debug, Default, Args)]
@@ -108,12 +108,12 @@ impl SessionFilter {
             let agent = agent.is_none_or(|wanted| session.has_agent(wanted));
             in_project && since && until && model && tag && agent
         });
-        self.page.cut(&mut sessions);
+        self.page.apply(&mut sessions);
         Ok(sessions)
     }
 
     /// Tells of a project that none of the sessions is of: whatever else is asked for, nothing will be found.
-    pub(crate) fn tell_unknown(&self, sessions: &[SessionInfo], context: &mut Context) {
+    pub(crate) fn warn_unknown_project(&self, sessions: &[SessionInfo], context: &mut Context) {
         let Some(wanted) = &self.project else { return };
         let dirs = session_spellings(wanted, sessions);
         let is_it = |session: &SessionInfo| {
@@ -122,7 +122,7 @@ impl SessionFilter {
         };
         if !sessions.iter().any(is_it) {
             let projects = sessions.iter().map(|session| &session.project);
-            tell_unknown(wanted, projects, context);
+            warn_unknown_project(wanted, projects, context);
         }
     }
 
@@ -139,7 +139,7 @@ impl SessionFilter {
 
 /// Keeps the sessions whose present directory is the project's. A name that fits several projects is
 /// refused, and one that fits none: this is for those who change something.
-pub(crate) fn one_project(wanted: &str, sessions: &mut Vec<SessionInfo>) -> Result<()> {
+pub(crate) fn retain_project(wanted: &str, sessions: &mut Vec<SessionInfo>) -> Result<()> {
     let all: Vec<Project> = sessions.iter().map(|it| it.project.clone()).collect();
     let dirs = session_spellings(wanted, sessions);
     let is_of_project = |session: &SessionInfo| dirs.iter().any(|dir| session.matches_project(dir));
@@ -180,15 +180,15 @@ pub(crate) fn one_project(wanted: &str, sessions: &mut Vec<SessionInfo>) -> Resu
 
 /// Tells that no project is called so, and which come nearest. Where there are none at all, that is told
 /// by others.
-pub(crate) fn tell_unknown<'a>(
+pub(crate) fn warn_unknown_project<'a>(
     wanted: &str,
     projects: impl Iterator<Item = &'a Project>,
     context: &mut Context,
 ) {
-    let projects = paths(projects);
+    let projects = project_paths(projects);
     if !projects.is_empty() {
-        let near = nearest(wanted, &projects).unwrap_or_default();
-        context.remark(&format!(
+        let near = suggest_projects(wanted, &projects).unwrap_or_default();
+        context.print_note_once(&format!(
             "no project matches `{wanted}`{near} (`annals projects` lists them)"
         ));
     }
@@ -199,7 +199,7 @@ pub(crate) fn unknown<'a>(
     wanted: &str,
     projects: impl Iterator<Item = &'a Project>,
 ) -> anyhow::Error {
-    match nearest(wanted, &paths(projects)) {
+    match suggest_projects(wanted, &project_paths(projects)) {
         Some(near) => anyhow!("no project matches `{wanted}`{near} (`annals projects` lists them)"),
         None => anyhow::Error::new(annals::Error::NotFound {
             what: "project",
@@ -208,25 +208,25 @@ pub(crate) fn unknown<'a>(
     }
 }
 
-fn paths<'a>(projects: impl Iterator<Item = &'a Project>) -> BTreeSet<&'a str> {
+fn project_paths<'a>(projects: impl Iterator<Item = &'a Project>) -> BTreeSet<&'a str> {
     projects.map(|project| project.path.as_str()).collect()
 }
 
 /// The same for those who wait for what begins later, as far as it can be waited for: by its path.
-pub(crate) fn tell_unknown_to_wait_for<'a>(
+pub(crate) fn warn_unknown_watched_project<'a>(
     wanted: &str,
     projects: impl Iterator<Item = &'a Project>,
     context: &mut Context,
 ) {
-    let near = nearest(wanted, &paths(projects)).unwrap_or_default();
-    context.remark(&format!(
+    let near = suggest_projects(wanted, &project_paths(projects)).unwrap_or_default();
+    context.print_note_once(&format!(
         "no session or project matches `{wanted}`{near} (`annals projects` lists them; one that is yet to begin is waited for by its path)"
     ));
 }
 
 /// The projects that are called much like it, if there are any.
-fn nearest(wanted: &str, projects: &BTreeSet<&str>) -> Option<String> {
-    let near = near(wanted, projects.iter().copied(), 3);
+fn suggest_projects(wanted: &str, projects: &BTreeSet<&str>) -> Option<String> {
+    let near = suggest(wanted, projects.iter().copied(), 3);
     let near: Vec<String> = near.iter().map(|path| format!("`{path}`")).collect();
     (!near.is_empty()).then(|| format!("; the nearest: {}", near.join(", ")))
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{Outcome, input};
 use crate::context::Context;
-use crate::render::size::plural;
+use crate::render::size::pluralize;
 use crate::render::style::{DIM, ID, paint};
 
 /// Copies a conversation into a session of its own.
@@ -36,7 +36,7 @@ pub(crate) struct ForkArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct ForkJson<'a> {
     session: &'a str,
     file: &'a Path,
     from: String,
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &ForkArgs, context: &mut Context) -> Result<Outcome> {
     let title = args
         .title
         .as_deref()
-        .map(|title| input::filled(title, "title"))
+        .map(|title| input::non_empty(title, "title"))
         .transpose()?;
     let target = context.find(&args.id)?;
     target.refuse_agent()?;
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &ForkArgs, context: &mut Context) -> Result<Outcome> {
     let from = format!("{}@{last}", session.files.id);
     if context.json {
         let entries = path.len();
-        context.out.json(&Document {
+        context.out.json(&ForkJson {
             session: forked.session.as_str(),
             file: &forked.path,
             from,
@@ -99,10 +99,10 @@ pub(crate) fn run(args: &ForkArgs, context: &mut Context) -> Result<Outcome> {
         context
             .out
             .line(paint(DIM, &forked.path.display().to_string()))?;
-        let count = plural(path.len() as u64, "entry");
+        let count = pluralize(path.len() as u64, "entry");
         context
             .out
             .line(format_args!("{count} copied from {}", paint(ID, &from)))?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }

@@ -9,9 +9,9 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::filter::{Period, resolve_dir, tell_unknown};
+use super::filter::{Period, resolve_dir, warn_unknown_project};
 use super::page::Page;
-use super::row::Short;
+use super::session_json::ShortIds;
 use super::{Outcome, input};
 use crate::context::Context;
 use crate::render::style::{DIM, ID, PATH, TIME, paint};
@@ -62,7 +62,7 @@ struct AddArgs {
 
 /// What was added, as JSON.
 #[derive(Serialize)]
-struct Added<'a> {
+struct AddedPromptJson<'a> {
     file: &'a Path,
     text: &'a str,
     project: &'a str,
@@ -70,14 +70,14 @@ struct Added<'a> {
 }
 
 #[derive(Serialize)]
-struct Document {
-    history: Vec<Row>,
+struct HistoryJson {
+    history: Vec<PromptJson>,
     /// How many there are without `-n` and `--offset`.
     total: usize,
 }
 
 #[derive(Serialize)]
-struct Row {
+struct PromptJson {
     time: Option<Timestamp>,
     text: String,
     project: Option<String>,
@@ -87,12 +87,12 @@ struct Row {
 
 pub(crate) fn run(args: &HistoryArgs, context: &mut Context) -> Result<Outcome> {
     if let Some(Action::Add(args)) = &args.action {
-        return add(args, context);
+        return add_prompt(args, context);
     }
     let (since, until) = args.period.resolve(context)?;
     let project = args.project.as_deref().map(resolve_dir);
     let text = args.text.as_deref().map(str::to_lowercase);
-    let mut rows = read(context);
+    let mut rows = read_prompts(context);
     if let (Some(wanted), Some(dir)) = (&args.project, &project) {
         let projects = rows.iter().map(|row| Project {
             path: row.project.clone().unwrap_or_default(),
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &HistoryArgs, context: &mut Context) -> Result<Outcome> 
             .iter()
             .any(|project| is_project(&project.path, dir))
         {
-            tell_unknown(wanted, projects.iter(), context);
+            warn_unknown_project(wanted, projects.iter(), context);
         }
     }
     rows.retain(|row| {
@@ -117,10 +117,10 @@ pub(crate) fn run(args: &HistoryArgs, context: &mut Context) -> Result<Outcome> 
                 .as_deref()
                 .is_none_or(|text| row.text.to_lowercase().contains(text))
     });
-    let total = args.page.cut(&mut rows);
+    let total = args.page.apply(&mut rows);
     let empty = rows.is_empty();
     if context.json {
-        context.out.json(&Document {
+        context.out.json(&HistoryJson {
             history: rows,
             total,
         })?;
@@ -133,19 +133,19 @@ pub(crate) fn run(args: &HistoryArgs, context: &mut Context) -> Result<Outcome> 
         context.out.text(table)?;
     }
     Ok(if empty {
-        Outcome::Nothing
+        Outcome::NotFound
     } else {
-        Outcome::Fine
+        Outcome::Ok
     })
 }
 
-fn add(args: &AddArgs, context: &mut Context) -> Result<Outcome> {
+fn add_prompt(args: &AddArgs, context: &mut Context) -> Result<Outcome> {
     let text = match args.text.as_str() {
-        "-" => input::stdin("text")?.trim_end_matches('\n').to_owned(),
+        "-" => input::read_stdin("text")?.trim_end_matches('\n').to_owned(),
         text => text.to_owned(),
     };
-    let text = input::filled(&text, "text")?;
-    let project = input::directory(args.project.as_deref())?;
+    let text = input::non_empty(&text, "text")?;
+    let project = input::resolve_directory(args.project.as_deref())?;
     let project = project.to_string_lossy();
     let (root, session) = match &args.session {
         None => (context.writable_root()?, None),
@@ -164,9 +164,9 @@ fn add(args: &AddArgs, context: &mut Context) -> Result<Outcome> {
     typed.time = Some(context.clock.now);
     let file = context
         .store
-        .record_history(&root, &typed, context.writing())?;
+        .record_history(&root, &typed, context.write_options())?;
     if context.json {
-        context.out.json(&Added {
+        context.out.json(&AddedPromptJson {
             file: &file,
             text,
             project: &project,
@@ -178,7 +178,7 @@ fn add(args: &AddArgs, context: &mut Context) -> Result<Outcome> {
             .out
             .line(format_args!("added to {}", paint(PATH, &file)))?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }
 
 /// Whether `wanted` names the directory: its path, its name, or the folder that a layout has for it.
@@ -192,7 +192,7 @@ fn is_project(path: &str, wanted: &str) -> bool {
 }
 
 /// Everything that was typed, the newest first; of equal times the later line.
-fn read(context: &mut Context) -> Vec<Row> {
+fn read_prompts(context: &mut Context) -> Vec<PromptJson> {
     let inventory = context.inventory();
     let mut rows = Vec::new();
     for (root, file) in inventory.others_of_kind(ArtifactKind::History) {
@@ -202,18 +202,18 @@ fn read(context: &mut Context) -> Vec<Row> {
         }
     }
     rows.reverse();
-    rows.sort_by_key(|row: &Row| std::cmp::Reverse(row.time));
+    rows.sort_by_key(|row: &PromptJson| std::cmp::Reverse(row.time));
     rows
 }
 
-fn row(entry: Entry) -> Option<Row> {
+fn row(entry: Entry) -> Option<PromptJson> {
     match entry.body {
         Body::TypedPrompt {
             text,
             project,
             session,
             pasted,
-        } => Some(Row {
+        } => Some(PromptJson {
             time: entry.time,
             text,
             project,
@@ -224,9 +224,9 @@ fn row(entry: Entry) -> Option<Row> {
     }
 }
 
-fn table(rows: &[Row], context: &Context) -> String {
-    let short = Short::of(rows.iter().filter_map(|row| row.session.as_deref()));
-    let name = |row: &Row| {
+fn table(rows: &[PromptJson], context: &Context) -> String {
+    let short = ShortIds::new(rows.iter().filter_map(|row| row.session.as_deref()));
+    let name = |row: &PromptJson| {
         let path = row.project.clone().unwrap_or_default();
         Project {
             path,

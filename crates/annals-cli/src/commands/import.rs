@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use crate::context::Context;
-use crate::render::size::plural;
+use crate::render::size::pluralize;
 use crate::render::style::{DIM, ID, paint};
 
 /// Writes exported sessions into a root.
@@ -40,14 +40,14 @@ pub(crate) struct ImportArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    sessions: Vec<SessionRow<'a>>,
+struct ImportJson<'a> {
+    sessions: Vec<ImportedJson<'a>>,
     entries: u64,
     left_out: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Serialize)]
-struct SessionRow<'a> {
+struct ImportedJson<'a> {
     from: &'a str,
     session: &'a str,
     file: &'a Path,
@@ -69,15 +69,15 @@ struct SessionRow<'a> {
 }
 
 pub(crate) fn run(args: &ImportArgs, context: &mut Context) -> Result<Outcome> {
-    let archive = open(&args.file)?;
+    let archive = open_export(&args.file)?;
     let root = match &args.into {
-        Some(text) => into(text)?,
+        Some(text) => target_root(text)?,
         None => context.writable_root()?,
     };
     let contents = archive.read_contents().context("nothing was imported")?;
     let options = ImportOptions {
         fresh_ids: args.fresh_ids,
-        write: context.writing(),
+        write: context.write_options(),
     };
     let mut importer = Importer::new(&context.store, root, options)?;
     if let Err(error) = importer.check(&contents) {
@@ -89,19 +89,19 @@ pub(crate) fn run(args: &ImportArgs, context: &mut Context) -> Result<Outcome> {
         Ok(())
     });
     if let Err(error) = written {
-        let told = stopped(&imported, contents.sessions.len(), &error);
+        let told = partial_import_text(&imported, contents.sessions.len(), &error);
         return Err(anyhow::Error::new(error).context(told));
     }
     importer.finish()?;
-    report(&imported, context)?;
+    print_report(&imported, context)?;
     Ok(if imported.is_empty() {
-        Outcome::Nothing
+        Outcome::NotFound
     } else {
-        Outcome::Fine
+        Outcome::Ok
     })
 }
 
-fn open(path: &Path) -> Result<ExportFile> {
+fn open_export(path: &Path) -> Result<ExportFile> {
     if path != Path::new("-") {
         return Ok(ExportFile::open(path)?);
     }
@@ -112,7 +112,7 @@ fn open(path: &Path) -> Result<ExportFile> {
     Ok(ExportFile::read(stdin, "standard input")?)
 }
 
-fn into(text: &str) -> Result<Root> {
+fn target_root(text: &str) -> Result<Root> {
     let mut roots = Root::parse(text)?;
     let mut root = match roots.len() {
         1 => roots.remove(0),
@@ -124,7 +124,7 @@ fn into(text: &str) -> Result<Root> {
     Ok(root)
 }
 
-fn stopped(imported: &[Imported], all: usize, error: &annals::Error) -> String {
+fn partial_import_text(imported: &[Imported], all: usize, error: &annals::Error) -> String {
     let done = imported.len();
     let next = match error {
         // It would be refused again.
@@ -136,14 +136,14 @@ fn stopped(imported: &[Imported], all: usize, error: &annals::Error) -> String {
     format!("the import ended early: {done} of {all} sessions are there; {next}")
 }
 
-fn report(imported: &[Imported], context: &mut Context) -> Result<()> {
+fn print_report(imported: &[Imported], context: &mut Context) -> Result<()> {
     let mut left_out: BTreeMap<&'static str, u64> = BTreeMap::new();
     for (kind, count) in imported.iter().flat_map(|one| &one.left_out) {
         *left_out.entry(kind).or_default() += count;
     }
     let entries = imported.iter().map(|one| one.entries).sum();
     if context.json {
-        let rows = imported.iter().map(|one| SessionRow {
+        let rows = imported.iter().map(|one| ImportedJson {
             from: &one.source_id,
             session: one.session.as_str(),
             file: &one.path,
@@ -155,7 +155,7 @@ fn report(imported: &[Imported], context: &mut Context) -> Result<()> {
             replaced: one.replaced,
             continued: one.continued,
         });
-        return Ok(context.out.json(&Document {
+        return Ok(context.out.json(&ImportJson {
             sessions: rows.collect(),
             entries,
             left_out,
@@ -164,10 +164,10 @@ fn report(imported: &[Imported], context: &mut Context) -> Result<()> {
     for one in imported {
         let mut facts = match one.already_imported {
             true => vec!["there from the run before".to_owned()],
-            false => vec![plural(one.entries, "entry")],
+            false => vec![pluralize(one.entries, "entry")],
         };
         if one.agents > 0 {
-            facts.push(plural(one.agents, "sub-agent"));
+            facts.push(pluralize(one.agents, "sub-agent"));
         }
         if one.replaced {
             facts.push("what the run before left of it is in the trash".to_owned());
@@ -188,8 +188,8 @@ fn report(imported: &[Imported], context: &mut Context) -> Result<()> {
         );
         context.out.line(paint(DIM, &text))?;
     }
-    let sessions = plural(imported.len() as u64, "session");
-    let entries = plural(entries, "entry");
+    let sessions = pluralize(imported.len() as u64, "session");
+    let entries = pluralize(entries, "entry");
     context.out.line(format_args!("{sessions}, {entries}"))?;
     if !left_out.is_empty() {
         let kinds: Vec<String> = left_out

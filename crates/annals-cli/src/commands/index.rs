@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::Outcome;
 use crate::context::Context;
-use crate::failure::OfState;
-use crate::render::size::{self, plural};
+use crate::error_report::StateDirError;
+use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
 use crate::render::table::{Cell, Column, Table};
 
@@ -44,27 +44,27 @@ enum Verb {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct IndexJson<'a> {
     path: PathBuf,
     exists: bool,
     version: Option<u32>,
     bytes: u64,
-    roots: Vec<RootRow<'a>>,
-    others: Vec<FileRow<'a>>,
+    roots: Vec<RootJson<'a>>,
+    others: Vec<IndexFileJson<'a>>,
 }
 
 #[derive(Serialize)]
-struct RootRow<'a> {
+struct RootJson<'a> {
     layout: &'a str,
     path: &'a Path,
     files: usize,
     sessions: usize,
     bytes: u64,
-    parts: Vec<PartRow>,
+    parts: Vec<PartJson>,
 }
 
 #[derive(Serialize)]
-struct PartRow {
+struct PartJson {
     name: &'static str,
     current: usize,
     stale: usize,
@@ -74,7 +74,7 @@ struct PartRow {
 }
 
 #[derive(Serialize)]
-struct FileRow<'a> {
+struct IndexFileJson<'a> {
     path: &'a Path,
     bytes: u64,
     kind: &'static str,
@@ -82,7 +82,7 @@ struct FileRow<'a> {
 
 #[derive(Serialize)]
 struct Dropped<'a> {
-    dropped: Vec<FileRow<'a>>,
+    dropped: Vec<IndexFileJson<'a>>,
     bytes: u64,
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &IndexArgs, context: &mut Context) -> Result<Outcome> {
         Verb::Status => status(context),
         Verb::Build => build(context),
         Verb::Rebuild => {
-            Index::delete(context.state_dir()).context(OfState)?;
+            Index::delete(context.state_dir()).context(StateDirError)?;
             build(context)
         }
         Verb::Drop => drop_all(context),
@@ -104,15 +104,15 @@ pub(crate) fn run(args: &IndexArgs, context: &mut Context) -> Result<Outcome> {
 
 fn build(context: &mut Context) -> Result<Outcome> {
     let inventory = context.inventory();
-    context.update_catalogue(&inventory).context(OfState)?;
+    context.update_index(&inventory).context(StateDirError)?;
     status(context)
 }
 
 fn status(context: &mut Context) -> Result<Outcome> {
     let state = context.state_dir().to_owned();
-    let catalogue = Index::open_existing(&state).context(OfState)?;
+    let catalogue = Index::open_existing(&state).context(StateDirError)?;
     // Opening it may have made others beside it.
-    let files = Index::files(&state).context(OfState)?;
+    let files = Index::files(&state).context(StateDirError)?;
     let (own, others): (Vec<&IndexFile>, Vec<&IndexFile>) = files
         .iter()
         .partition(|file| file.kind == IndexFileKind::Own);
@@ -123,7 +123,7 @@ fn status(context: &mut Context) -> Result<Outcome> {
             Some(
                 catalogue
                     .status(&context.store, &inventory)
-                    .context(OfState)?,
+                    .context(StateDirError)?,
             )
         }
     };
@@ -132,13 +132,13 @@ fn status(context: &mut Context) -> Result<Outcome> {
     let bytes = own.iter().map(|file| file.bytes).sum();
     let version = status.as_ref().map(|status| status.version);
     if context.json {
-        let document = Document {
+        let document = IndexJson {
             path: Index::path(&state),
             exists: status.is_some(),
             version,
             bytes,
-            roots: roots.iter().map(RootRow::of).collect(),
-            others: others.into_iter().map(FileRow::of).collect(),
+            roots: roots.iter().map(RootJson::new).collect(),
+            others: others.into_iter().map(IndexFileJson::new).collect(),
         };
         context.out.json(&document)?;
     } else {
@@ -164,7 +164,7 @@ fn status(context: &mut Context) -> Result<Outcome> {
                     size::bytes(bytes)
                 ))?;
                 for root in roots {
-                    print(context, root)?;
+                    print_root(context, root)?;
                 }
             }
         }
@@ -186,20 +186,20 @@ fn status(context: &mut Context) -> Result<Outcome> {
         }
     }
     Ok(match version {
-        Some(_) => Outcome::Fine,
-        None => Outcome::Nothing,
+        Some(_) => Outcome::Ok,
+        None => Outcome::NotFound,
     })
 }
 
-fn print(context: &mut Context, root: &RootStatus) -> Result<()> {
+fn print_root(context: &mut Context, root: &RootStatus) -> Result<()> {
     context.out.blank()?;
     let path = root.path.display().to_string();
     context.out.line(format_args!(
         "{}  {}  {}, {}, {}",
         paint(BOLD, root.layout),
         paint(PATH, &path),
-        plural(root.files as u64, "log"),
-        plural(root.sessions as u64, "session"),
+        pluralize(root.files as u64, "log"),
+        pluralize(root.sessions as u64, "session"),
         size::bytes(root.bytes)
     ))?;
     let mut table = Table::new([
@@ -235,10 +235,10 @@ fn print(context: &mut Context, root: &RootStatus) -> Result<()> {
 
 fn drop_all(context: &mut Context) -> Result<Outcome> {
     let state = context.state_dir().to_owned();
-    let dropped = Index::delete(&state).context(OfState)?;
+    let dropped = Index::delete(&state).context(StateDirError)?;
     let bytes = dropped.iter().map(|file| file.bytes).sum();
     if context.json {
-        let dropped = dropped.iter().map(FileRow::of).collect();
+        let dropped = dropped.iter().map(IndexFileJson::new).collect();
         context.out.json(&Dropped { dropped, bytes })?;
     } else if dropped.is_empty() {
         let path = state.display().to_string();
@@ -257,25 +257,25 @@ fn drop_all(context: &mut Context) -> Result<Outcome> {
         let text = format!("{} {}", paint(SUCCESS, "dropped"), size::bytes(bytes));
         context.out.line(text)?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }
 
-impl<'a> RootRow<'a> {
-    fn of(root: &'a RootStatus) -> Self {
-        RootRow {
+impl<'a> RootJson<'a> {
+    fn new(root: &'a RootStatus) -> Self {
+        RootJson {
             layout: root.layout,
             path: &root.path,
             files: root.files,
             sessions: root.sessions,
             bytes: root.bytes,
-            parts: root.parts.iter().map(PartRow::of).collect(),
+            parts: root.parts.iter().map(PartJson::new).collect(),
         }
     }
 }
 
-impl PartRow {
-    fn of(part: &PartStatus) -> Self {
-        PartRow {
+impl PartJson {
+    fn new(part: &PartStatus) -> Self {
+        PartJson {
             name: part.name,
             current: part.current,
             stale: part.stale,
@@ -286,9 +286,9 @@ impl PartRow {
     }
 }
 
-impl<'a> FileRow<'a> {
-    fn of(file: &'a IndexFile) -> Self {
-        FileRow {
+impl<'a> IndexFileJson<'a> {
+    fn new(file: &'a IndexFile) -> Self {
+        IndexFileJson {
             path: &file.path,
             bytes: file.bytes,
             kind: match file.kind {

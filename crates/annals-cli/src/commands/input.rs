@@ -13,7 +13,7 @@ use crate::context::{Context, is_latest};
 /// A text given as an argument: itself, `-` for standard input, `@FILE` for a file.
 pub(crate) fn text(argument: &str, what: &str) -> Result<String> {
     let text = match argument.strip_prefix('@') {
-        _ if argument == "-" => stdin(what)?,
+        _ if argument == "-" => read_stdin(what)?,
         Some(path) if !path.is_empty() => {
             std::fs::read_to_string(path).map_err(|error| annals::Error::io("read", path, error))?
         }
@@ -26,7 +26,7 @@ pub(crate) fn text(argument: &str, what: &str) -> Result<String> {
 }
 
 /// All of standard input as text; a terminal would wait for ever.
-pub(crate) fn stdin(what: &str) -> Result<String> {
+pub(crate) fn read_stdin(what: &str) -> Result<String> {
     let mut bytes = Vec::new();
     let mut stdin = std::io::stdin().lock();
     if stdin.is_terminal() {
@@ -49,7 +49,7 @@ pub(crate) fn stdin(what: &str) -> Result<String> {
 }
 
 /// A text that must not be empty.
-pub(crate) fn filled<'a>(text: &'a str, what: &str) -> Result<&'a str> {
+pub(crate) fn non_empty<'a>(text: &'a str, what: &str) -> Result<&'a str> {
     match text.trim() {
         "" => bail!("the {what} is empty"),
         _ => Ok(text),
@@ -108,14 +108,14 @@ pub(crate) fn new_session(root: &Root, given: Option<&str>, cwd: &Path) -> Resul
 
 /// An entry of a log's tree, by its id or a unique beginning of it.
 pub(crate) fn entry(session: &Session, log: usize, id: &str) -> Result<(usize, EntryId)> {
-    const SHOWN: usize = 100;
+    const MAX_SHOWN: usize = 100;
     let missing = || {
         let mut shown: String = id
             .chars()
-            .take(SHOWN)
+            .take(MAX_SHOWN)
             .flat_map(char::escape_debug)
             .collect();
-        if id.chars().nth(SHOWN).is_some() {
+        if id.chars().nth(MAX_SHOWN).is_some() {
             shown.push('…');
         }
         annals::Error::NotFound {
@@ -169,7 +169,7 @@ pub(crate) fn entry(session: &Session, log: usize, id: &str) -> Result<(usize, E
 }
 
 /// A directory as agents record it: absolute, and without links where it exists.
-pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf> {
+pub(crate) fn resolve_directory(given: Option<&Path>) -> Result<PathBuf> {
     let path = absolute(given)?;
     let path = std::fs::canonicalize(&path).unwrap_or(path);
     if path.to_str().is_none() {
@@ -184,7 +184,7 @@ pub(crate) fn session_directory(root: &Root, given: Option<&Path>) -> Result<Pat
     let path = path.to_str();
     match path.and_then(|path| root.layout.spelled_directory(path)) {
         Some(path) => Ok(path.into()),
-        None => directory(given),
+        None => resolve_directory(given),
     }
 }
 
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_branch_is_found_above_and_through_worktrees() {
+    fn git_branch_searches_parents_and_worktrees() {
         let folder = tempfile::tempdir().unwrap();
         let main = folder.path().join("main");
         let tree = folder.path().join("tree");

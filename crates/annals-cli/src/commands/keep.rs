@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{Outcome, archive};
 use crate::context::Context;
 use crate::render::progress::Progress;
-use crate::render::size::{self, plural};
+use crate::render::size::{self, pluralize};
 use crate::render::style::{ERROR, PLAIN, SUCCESS, paint};
 
 /// Mirrors everything into the archive and checks it.
@@ -34,14 +34,14 @@ pub(crate) struct KeepArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct KeepJson<'a> {
     ok: bool,
     #[serde(flatten)]
     kept: &'a ArchiveAllReport,
 }
 
 pub(crate) fn run(args: &KeepArgs, context: &mut Context) -> Result<Outcome> {
-    let inventory = context.inventory_in_place();
+    let inventory = context.inventory_without_archive();
     let progress = Progress::new("archiving");
     let told = |done, total| progress.set(done, total);
     let options = ArchiveAllOptions {
@@ -53,14 +53,14 @@ pub(crate) fn run(args: &KeepArgs, context: &mut Context) -> Result<Outcome> {
     let kept = kept?;
     let sound = kept.damaged().is_empty();
     if context.json {
-        context.out.json(&Document {
+        context.out.json(&KeepJson {
             ok: kept.is_ok(),
             kept: &kept,
         })?;
     } else if !args.quiet || !kept.is_noop() {
-        tell(&kept, context)?;
+        print_report(&kept, context)?;
     }
-    archive::warn_of_unread(kept.damaged(), context);
+    archive::warn_unread(kept.damaged(), context);
     for failed in &kept.failed {
         let text = format!("{} was not archived: {}", failed.session, failed.error);
         context.warn(&annals::Error::refused(text));
@@ -77,12 +77,12 @@ pub(crate) fn run(args: &KeepArgs, context: &mut Context) -> Result<Outcome> {
         });
     }
     Ok(match sound {
-        true => Outcome::Fine,
-        false => Outcome::Nothing,
+        true => Outcome::Ok,
+        false => Outcome::NotFound,
     })
 }
 
-fn tell(kept: &ArchiveAllReport, context: &mut Context) -> Result<()> {
+fn print_report(kept: &ArchiveAllReport, context: &mut Context) -> Result<()> {
     archive::print_damage(kept.damaged(), context)?;
     let mark = match kept.is_ok() {
         true => paint(SUCCESS, "✓"),
@@ -91,27 +91,27 @@ fn tell(kept: &ArchiveAllReport, context: &mut Context) -> Result<()> {
     let archived = kept.archived.iter().map(|it| it.sessions.len() as u64);
     let mut parts = vec![format!(
         "{} archived ({} added), {} unchanged",
-        plural(archived.sum(), "session"),
+        pluralize(archived.sum(), "session"),
         size::bytes(kept.added),
         size::count(kept.unchanged as u64)
     )];
     if kept.verified.packs > 0 {
         parts.push(format!(
             "{} read back",
-            plural(kept.verified.packs as u64, "older pack")
+            pluralize(kept.verified.packs as u64, "older pack")
         ));
     }
     if !kept.damaged().is_empty() {
         parts.push(format!(
             "{} found",
-            plural(kept.damaged().len() as u64, "fault")
+            pluralize(kept.damaged().len() as u64, "fault")
         ));
     }
     if !kept.failed.is_empty() {
         parts.push(format!("{} failed", kept.failed.len()));
     }
     if !kept.troubles.is_empty() {
-        parts.push(plural(kept.troubles.len() as u64, "trouble"));
+        parts.push(pluralize(kept.troubles.len() as u64, "trouble"));
     }
     let text = parts.join(", ");
     context

@@ -13,8 +13,7 @@ mod cost;
 mod delete;
 mod demo;
 mod documents;
-mod draft;
-mod entry;
+mod entry_json;
 mod export;
 mod files;
 pub(crate) mod filter;
@@ -24,21 +23,22 @@ mod import;
 mod index;
 mod input;
 mod keep;
+mod message_input;
 mod new;
 mod note;
 mod notes;
-mod output;
+mod output_file;
 mod overview;
 mod page;
 mod pin;
 mod plans;
-mod price;
 mod prices;
+mod pricing;
 mod projects;
 mod repair;
 mod restore;
-mod row;
 mod search;
+mod session_json;
 mod sessions;
 mod set;
 mod settings;
@@ -63,12 +63,12 @@ pub(crate) use cost::ModeArg;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It did what it should.
-    Fine,
+    Ok,
     /// It wrote what it was given. The exit code is 0 even if an unrelated file could not be read: a
     /// caller that tries again would write it twice.
     Written,
     /// It found nothing, or found damage.
-    Nothing,
+    NotFound,
 }
 
 /// The verbs.

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 
-use super::append::EntryRow;
+use super::append::WrittenEntryJson;
 use super::{Outcome, input};
 use crate::context::Context;
 use crate::render::command::plain_hint;
@@ -49,17 +49,17 @@ pub(crate) struct NewArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct NewSessionJson<'a> {
     session: &'a str,
     file: &'a std::path::Path,
-    entries: Vec<EntryRow<'a>>,
+    entries: Vec<WrittenEntryJson<'a>>,
 }
 
 pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
     let title = args
         .title
         .as_deref()
-        .map(|title| input::filled(title, "title"))
+        .map(|title| input::non_empty(title, "title"))
         .transpose()?;
     let prompt = args
         .message
@@ -76,25 +76,25 @@ pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
     new.folder = args
         .agent
         .as_deref()
-        .map(|agent| folder(context, &root, &new.cwd, agent))
+        .map(|agent| agent_folder(context, &root, &new.cwd, agent))
         .transpose()?;
     new.title = title.map(str::to_owned);
     if let Some(channel) = &args.channel {
-        let channel = input::filled(channel, "channel")?.trim();
+        let channel = input::non_empty(channel, "channel")?.trim();
         new = new.member("channel", serde_json::to_string(channel)?);
     }
-    let writer = context.store.create(&root, &new, context.writing())?;
+    let writer = context.store.create(&root, &new, context.write_options())?;
     let written: Vec<Entry> = match prompt {
         Some(prompt) => vec![writer.append(Draft::user(prompt))?],
         None => Vec::new(),
     };
     let id = writer.session();
     if root.layout.name() == ClaudeCode.name() && uuid::Uuid::try_parse(id.as_str()).is_err() {
-        context.remark("Claude Code resumes only sessions whose id is a UUID");
+        context.print_note_once("Claude Code resumes only sessions whose id is a UUID");
     }
     if context.json {
-        let entries = written.iter().map(EntryRow::of).collect();
-        context.out.json(&Document {
+        let entries = written.iter().map(WrittenEntryJson::new).collect();
+        context.out.json(&NewSessionJson {
             session: writer.session().as_str(),
             file: &writer.path(),
             entries,
@@ -109,7 +109,7 @@ pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
 }
 
 /// The folder of an agent of the workspace that a directory has.
-pub(super) fn folder(
+pub(super) fn agent_folder(
     context: &Context,
     root: &Root,
     directory: &str,

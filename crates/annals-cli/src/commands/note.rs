@@ -29,7 +29,7 @@ pub(crate) struct NoteArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct AddedNoteJson<'a> {
     session: &'a str,
     file: &'a std::path::Path,
     id: Option<&'a str>,
@@ -39,7 +39,7 @@ struct Document<'a> {
 pub(crate) fn run(args: &NoteArgs, context: &mut Context) -> Result<Outcome> {
     let text = match args.text.as_str() {
         "-" => input::text("-", "note")?.trim_end().to_owned(),
-        text => input::filled(text, "note")?.to_owned(),
+        text => input::non_empty(text, "note")?.to_owned(),
     };
     let author = args
         .author
@@ -47,13 +47,13 @@ pub(crate) fn run(args: &NoteArgs, context: &mut Context) -> Result<Outcome> {
         .or_else(|| std::env::var("USER").ok())
         .filter(|name| !name.is_empty());
     let files = context.find_session(&args.session)?;
-    let writer = context.annotate(&files)?;
+    let writer = context.open_for_annotation(&files)?;
     let entry = writer.append(Draft::new(Body::Note {
         author: author.clone(),
         text,
     }))?;
     if context.json {
-        let document = Document {
+        let document = AddedNoteJson {
             session: files.id.as_str(),
             file: &writer.path(),
             id: entry.id.as_ref().map(EntryId::as_str),

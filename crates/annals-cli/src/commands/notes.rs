@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::page::Page;
-use super::row::Short;
+use super::session_json::ShortIds;
 use crate::context::Context;
-use crate::render::message::prose;
+use crate::render::message::plain_text;
 use crate::render::style::{BOLD, DIM, ID, TIME, paint};
 
 /// Lists the remarks that people made on sessions.
@@ -29,14 +29,14 @@ pub(crate) struct NotesArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    notes: Vec<Row<'a>>,
+struct NotesJson<'a> {
+    notes: Vec<NoteJson<'a>>,
     /// How many there are without `-n` and `--offset`.
     total: usize,
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+struct NoteJson<'a> {
     session: &'a str,
     id: Option<&'a str>,
     time: Option<Timestamp>,
@@ -51,7 +51,7 @@ struct Note {
 }
 
 impl Note {
-    fn said(&self) -> (Option<&str>, &str) {
+    fn author_and_text(&self) -> (Option<&str>, &str) {
         match &self.entry.body {
             Body::Note { author, text } => (author.as_deref(), text),
             _ => (None, ""),
@@ -64,17 +64,17 @@ pub(crate) fn run(args: &NotesArgs, context: &mut Context) -> Result<Outcome> {
     let known = inventory.sessions.iter().map(|files| &files.id);
     let gone = inventory.others_of_kind(ArtifactKind::Notes);
     let gone = gone.filter_map(|(_, file)| file.artifact.session.as_ref());
-    let short = Short::of(known.chain(gone).map(SessionId::as_str));
+    let short = ShortIds::new(known.chain(gone).map(SessionId::as_str));
     let mut notes;
     match &args.session {
         Some(id) => match context.find_session(id) {
-            Ok(files) => notes = of(files)?,
-            Err(error) if !is_missing(&error) => return Err(error),
+            Ok(files) => notes = read_notes(files)?,
+            Err(error) if !is_not_found(&error) => return Err(error),
             Err(error) => {
                 let is_it = |session: &SessionId| {
                     session.as_str().starts_with(id.as_str()) || session.matches_name(id)
                 };
-                notes = orphaned(context, &inventory, is_it);
+                notes = orphaned_notes(context, &inventory, is_it);
                 let mut sessions = notes.iter().map(|note| &note.session);
                 let first = sessions.next();
                 if first.is_none() || !sessions.all(|other| Some(other) == first) {
@@ -83,9 +83,9 @@ pub(crate) fn run(args: &NotesArgs, context: &mut Context) -> Result<Outcome> {
             }
         },
         None => {
-            notes = orphaned(context, &inventory, |_| true);
+            notes = orphaned_notes(context, &inventory, |_| true);
             for files in &inventory.sessions {
-                match of(files.clone()) {
+                match read_notes(files.clone()) {
                     Ok(found) => notes.extend(found),
                     Err(error) => context.warn(&error),
                 }
@@ -93,12 +93,12 @@ pub(crate) fn run(args: &NotesArgs, context: &mut Context) -> Result<Outcome> {
             notes.sort_by_key(|note| std::cmp::Reverse(note.entry.time));
         }
     }
-    let total = args.page.cut(&mut notes);
+    let total = args.page.apply(&mut notes);
     if context.json {
         let rows = notes.iter().map(|note| {
-            let (author, text) = note.said();
+            let (author, text) = note.author_and_text();
             let id = note.entry.id.as_ref().map(|id| id.as_str());
-            Row {
+            NoteJson {
                 session: &note.session,
                 id,
                 time: note.entry.time,
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &NotesArgs, context: &mut Context) -> Result<Outcome> {
                 text,
             }
         });
-        context.out.json(&Document {
+        context.out.json(&NotesJson {
             notes: rows.collect(),
             total,
         })?;
@@ -116,7 +116,7 @@ pub(crate) fn run(args: &NotesArgs, context: &mut Context) -> Result<Outcome> {
             .line("No notes. `annals note SESSION TEXT` adds one.")?;
     }
     for (at, note) in notes.iter().enumerate().filter(|_| !context.json) {
-        let (author, text) = note.said();
+        let (author, text) = note.author_and_text();
         if at > 0 {
             context.out.blank()?;
         }
@@ -132,23 +132,23 @@ pub(crate) fn run(args: &NotesArgs, context: &mut Context) -> Result<Outcome> {
             paint(DIM, author.unwrap_or_default()),
             paint(BOLD, note.title.as_deref().unwrap_or_default()),
         ))?;
-        let text = prose(text, context.out.width());
+        let text = plain_text(text, context.out.width());
         context.out.text(text)?;
     }
     Ok(if notes.is_empty() {
-        Outcome::Nothing
+        Outcome::NotFound
     } else {
-        Outcome::Fine
+        Outcome::Ok
     })
 }
 
-fn is_missing(error: &anyhow::Error) -> bool {
+fn is_not_found(error: &anyhow::Error) -> bool {
     let error = error.downcast_ref::<annals::Error>();
     matches!(error, Some(annals::Error::NotFound { .. }))
 }
 
 /// Notes on sessions that have no log (any more).
-fn orphaned(
+fn orphaned_notes(
     context: &mut Context,
     inventory: &Inventory,
     is_wanted: impl Fn(&SessionId) -> bool,
@@ -177,7 +177,7 @@ fn orphaned(
     notes
 }
 
-fn of(files: SessionFiles) -> annals::Result<Vec<Note>> {
+fn read_notes(files: SessionFiles) -> annals::Result<Vec<Note>> {
     let session = Session::read(files)?;
     let title = session.title().map(|title| title.text);
     let notes = session.notes()?.into_iter().map(|entry| Note {

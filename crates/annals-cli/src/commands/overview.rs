@@ -14,33 +14,33 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::cost::{self, BudgetJson};
-use super::price::{self, Pricer};
-use super::projects::Costs;
-use super::row::{Short, fit};
-use crate::context::{Context, leave};
-use crate::render::size::{self, plural};
+use super::pricing::{self, Pricer};
+use super::projects::ProjectCosts;
+use super::session_json::{ShortIds, fit_line};
+use crate::context::{Context, leak};
+use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
 use crate::render::table::{Cell, Column, Table};
 use crate::render::time::Clock;
 use crate::render::width::{push_spans, wrap};
 
 /// How many projects and sessions the overview shows.
-const SHOWN: usize = 5;
+const MAX_SHOWN: usize = 5;
 
 /// How long before its agent deletes a session we begin to warn.
-const SOON: i64 = 7;
+const EXPIRY_WARNING_DAYS: i64 = 7;
 
 #[derive(Serialize)]
-struct Document<'a> {
-    roots: Vec<RootRow<'a>>,
+struct OverviewJson<'a> {
+    roots: Vec<RootJson<'a>>,
     projects: usize,
     sessions: usize,
     conversations: usize,
     messages: u64,
     bytes: u64,
     updated: Option<Timestamp>,
-    last_7_days: Recent,
-    last_30_days: Recent,
+    last_7_days: RecentJson,
+    last_30_days: RecentJson,
     damaged_sessions: usize,
     flaws: usize,
     deleted_within_7_days: usize,
@@ -49,7 +49,7 @@ struct Document<'a> {
 }
 
 #[derive(Serialize)]
-struct RootRow<'a> {
+struct RootJson<'a> {
     layout: &'a str,
     path: &'a Path,
     sessions: usize,
@@ -57,7 +57,7 @@ struct RootRow<'a> {
 }
 
 #[derive(Clone, Copy, Serialize)]
-struct Recent {
+struct RecentJson {
     sessions: usize,
     messages: u64,
     usage: Usage,
@@ -68,7 +68,7 @@ struct Recent {
 }
 
 /// What was spent lately.
-struct Spent {
+struct RecentUsage {
     pricer: Pricer,
     /// Whose days count.
     zone: TimeZone,
@@ -77,11 +77,11 @@ struct Spent {
     budgets: Vec<BudgetUsage>,
 }
 
-impl Spent {
-    fn of(sessions: &[SessionInfo], pricer: Pricer, context: &Context) -> Result<Self> {
+impl RecentUsage {
+    fn new(sessions: &[SessionInfo], pricer: Pricer, context: &Context) -> Result<Self> {
         const DAYS: i64 = 32;
         let zone = match &pricer.config.zone {
-            Some(name) => cost::zone(name)?,
+            Some(name) => cost::parse_zone(name)?,
             None => context.clock.zone.clone(),
         };
         let now = context.clock.now;
@@ -94,7 +94,7 @@ impl Spent {
         let budgets = budgets
             .map(|budget| budget.usage(&charges, &price, &zone, now))
             .collect();
-        Ok(Spent {
+        Ok(RecentUsage {
             pricer,
             zone,
             charges,
@@ -103,13 +103,13 @@ impl Spent {
     }
 
     /// What was spent since then.
-    fn since(&self, start: Timestamp) -> Tally {
+    fn tally_since(&self, start: Timestamp) -> Tally {
         let since = |charge: &&Charge| charge.time.is_some_and(|time| time >= start);
-        self.pricer.sum(self.charges.iter().filter(since))
+        self.pricer.tally(self.charges.iter().filter(since))
     }
 
     /// What each day cost, in millionths of a dollar: fine enough for a bar.
-    fn by_day(&self) -> BTreeMap<Date, u64> {
+    fn cost_by_day(&self) -> BTreeMap<Date, u64> {
         let mut days: BTreeMap<Date, Money> = BTreeMap::new();
         for charge in &self.charges {
             if let Some((time, cost)) = charge.time.zip(self.pricer.price(charge)) {
@@ -134,26 +134,26 @@ pub(crate) fn run(context: &mut Context) -> Result<Outcome> {
     let pricer = Pricer::new(context)?;
     let inventory = context.inventory();
     let sessions = context.sessions(&inventory);
-    let spent = Spent::of(&sessions, pricer, context)?;
+    let spent = RecentUsage::new(&sessions, pricer, context)?;
     if context.json {
         let roots = context.store.roots().to_vec();
-        let document = document(context, &roots, &inventory, &sessions, &spent);
+        let document = overview_json(context, &roots, &inventory, &sessions, &spent);
         context.out.json(&document)?;
     } else if sessions.is_empty() {
-        nothing(context, false, "session")?;
+        print_nothing(context, false, "session")?;
     } else {
-        print(context, &inventory, &sessions, &spent)?;
+        print_overview(context, &inventory, &sessions, &spent)?;
     }
     let outcome = match sessions.is_empty() {
-        true => Outcome::Nothing,
-        false => Outcome::Fine,
+        true => Outcome::NotFound,
+        false => Outcome::Ok,
     };
-    leave((inventory, sessions));
+    leak((inventory, sessions));
     Ok(outcome)
 }
 
 /// Says that there is nothing, and what to do about it.
-pub(crate) fn nothing(context: &mut Context, filtered: bool, what: &str) -> Result<()> {
+pub(crate) fn print_nothing(context: &mut Context, filtered: bool, what: &str) -> Result<()> {
     if filtered {
         context.out.line(format_args!(
             "No {what} fits. `annals {what}s` lists all of them."
@@ -167,7 +167,7 @@ pub(crate) fn nothing(context: &mut Context, filtered: bool, what: &str) -> Resu
         .map(|root| root.path.display().to_string())
         .collect();
     if roots.is_empty() {
-        let places = context.default_places().join(", ");
+        let places = context.default_root_paths().join(", ");
         context.out.line(format_args!(
             "No agent history was found in {}.",
             paint(PATH, &places)
@@ -191,23 +191,23 @@ pub(crate) fn nothing(context: &mut Context, filtered: bool, what: &str) -> Resu
     Ok(())
 }
 
-fn document<'a>(
+fn overview_json<'a>(
     context: &Context,
     roots: &'a [Root],
     inventory: &Inventory,
     sessions: &[SessionInfo],
-    spent: &'a Spent,
-) -> Document<'a> {
+    spent: &'a RecentUsage,
+) -> OverviewJson<'a> {
     let now = context.clock.now;
-    Document {
+    OverviewJson {
         roots: roots
             .iter()
-            .map(|root| RootRow {
+            .map(|root| RootJson {
                 layout: root.layout.name(),
                 path: &root.path,
                 sessions: sessions
                     .iter()
-                    .filter(|session| is_in(session, root))
+                    .filter(|session| is_in_root(session, root))
                     .count(),
                 bytes: root_bytes(inventory, root),
             })
@@ -218,11 +218,11 @@ fn document<'a>(
         messages: sessions.iter().map(|session| session.messages).sum(),
         bytes: sessions.iter().map(|session| session.bytes).sum(),
         updated: sessions.iter().filter_map(|session| session.updated).max(),
-        last_7_days: recent(context, sessions, spent, 7),
-        last_30_days: recent(context, sessions, spent, 30),
+        last_7_days: recent_json(context, sessions, spent, 7),
+        last_30_days: recent_json(context, sessions, spent, 30),
         damaged_sessions: sessions.iter().filter(|session| session.flaws > 0).count(),
         flaws: sessions.iter().map(|session| session.flaws).sum(),
-        deleted_within_7_days: leaving(sessions, now).len(),
+        deleted_within_7_days: expiring_sessions(sessions, now).len(),
         expired: sessions
             .iter()
             .filter(|session| is_overdue(session, now))
@@ -231,23 +231,23 @@ fn document<'a>(
     }
 }
 
-fn print(
+fn print_overview(
     context: &mut Context,
     inventory: &Inventory,
     sessions: &[SessionInfo],
-    spent: &Spent,
+    spent: &RecentUsage,
 ) -> Result<()> {
     let projects = ProjectInfo::from_sessions(sessions.iter());
     for root in context.store.roots() {
         let count = sessions
             .iter()
-            .filter(|session| is_in(session, root))
+            .filter(|session| is_in_root(session, root))
             .count();
         let line = format!(
             "{}  {}  {}, {}",
             paint(BOLD, root.layout.name()),
             paint(PATH, &root.path.display().to_string()),
-            plural(count as u64, "session"),
+            pluralize(count as u64, "session"),
             size::bytes(root_bytes(inventory, root)),
         );
         context.out.line(line)?;
@@ -258,11 +258,11 @@ fn print(
     let agents: usize = sessions.iter().map(|session| session.agents).sum();
     let newest = sessions.iter().filter_map(|session| session.updated).max();
     let facts = [
-        plural(projects.len() as u64, "project"),
-        plural(sessions.len() as u64, "session"),
-        plural(conversations as u64, "conversation"),
-        plural(messages, "message"),
-        plural(agents as u64, "sub-agent"),
+        pluralize(projects.len() as u64, "project"),
+        pluralize(sessions.len() as u64, "session"),
+        pluralize(conversations as u64, "conversation"),
+        pluralize(messages, "message"),
+        pluralize(agents as u64, "sub-agent"),
     ];
     context.out.line(facts.join(" · "))?;
     if let Some(newest) = newest {
@@ -273,31 +273,31 @@ fn print(
         ))?;
     }
     context.out.blank()?;
-    activity(context, sessions, spent)?;
-    budgets(context, spent)?;
-    health(context, sessions)?;
+    print_activity(context, sessions, spent)?;
+    print_budgets(context, spent)?;
+    print_health(context, sessions)?;
     context.out.blank()?;
     let shown = projects
-        .get(..projects.len().min(SHOWN))
+        .get(..projects.len().min(MAX_SHOWN))
         .unwrap_or_default();
-    let table = super::projects::table(shown, context, &Costs::of(sessions, &spent.pricer));
+    let table = super::projects::table(shown, context, &ProjectCosts::new(sessions, &spent.pricer));
     context.out.text(table)?;
-    more(context, projects.len() - shown.len(), "projects")?;
+    print_more(context, projects.len() - shown.len(), "projects")?;
     context.out.blank()?;
-    let short = Short::of(sessions.iter().map(|session| session.id.as_str()));
+    let short = ShortIds::new(sessions.iter().map(|session| session.id.as_str()));
     let lively: Vec<SessionInfo> = sessions
         .iter()
         .filter(|session| session.messages > 0)
-        .take(SHOWN)
+        .take(MAX_SHOWN)
         .cloned()
         .collect();
     let pins = context.pins_or_none();
     let table = super::sessions::table(&lively, context, &short, &spent.pricer, &pins);
     context.out.text(table)?;
-    more(context, sessions.len() - lively.len(), "sessions")
+    print_more(context, sessions.len() - lively.len(), "sessions")
 }
 
-fn more(context: &mut Context, left: usize, verb: &str) -> Result<()> {
+fn print_more(context: &mut Context, left: usize, verb: &str) -> Result<()> {
     if left > 0 {
         let text = format!("… {} more: annals {verb}", size::count(left as u64));
         context.out.line(paint(DIM, &text))?;
@@ -306,8 +306,12 @@ fn more(context: &mut Context, left: usize, verb: &str) -> Result<()> {
 }
 
 /// What was used lately, day by day: what it cost, or, where that is nothing, what was said.
-fn activity(context: &mut Context, sessions: &[SessionInfo], spent: &Spent) -> Result<()> {
-    let mut by_day = spent.by_day();
+fn print_activity(
+    context: &mut Context,
+    sessions: &[SessionInfo],
+    spent: &RecentUsage,
+) -> Result<()> {
+    let mut by_day = spent.cost_by_day();
     let mut zone = spent.zone.clone();
     let free = by_day.values().all(|cost| *cost == 0);
     if free {
@@ -332,14 +336,14 @@ fn activity(context: &mut Context, sessions: &[SessionInfo], spent: &Spent) -> R
         Column::new("COST").right().priority(90),
     ]);
     for length in [7, 30] {
-        let recent = recent(context, sessions, spent, length);
+        let recent = recent_json(context, sessions, spent, length);
         table.row([
             Cell::new(format!("last {length} days")),
             Cell::new(size::count(recent.sessions as u64)),
             Cell::new(size::count(recent.messages)),
             Cell::new(size::compact(recent.usage.output)),
             Cell::new(size::compact(recent.usage.context())),
-            price::cell(&recent.tally),
+            pricing::cost_cell(&recent.tally),
         ]);
     }
     let table = table.render(context.out.width());
@@ -347,13 +351,13 @@ fn activity(context: &mut Context, sessions: &[SessionInfo], spent: &Spent) -> R
     if counts.iter().any(|count| *count > 0) {
         let what = if free { "messages" } else { "cost" };
         let line = format!("{}  {what} day by day, to today", size::spark(&counts));
-        context.out.line(fit(&line, context))?;
+        context.out.line(fit_line(&line, context))?;
     }
     context.out.blank()?;
     Ok(())
 }
 
-fn health(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
+fn print_health(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
     let damaged = sessions.iter().filter(|session| session.flaws > 0).count();
     if damaged == 0 {
         context
@@ -363,17 +367,17 @@ fn health(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
         let flaws: usize = sessions.iter().map(|session| session.flaws).sum();
         let text = format!(
             "! {} in {}: annals check",
-            plural(flaws as u64, "flaw"),
-            plural(damaged as u64, "session")
+            pluralize(flaws as u64, "flaw"),
+            pluralize(damaged as u64, "session")
         );
         context.out.line(paint(WARNING, &text))?;
     }
     let now = context.clock.now;
-    let leaving = leaving(sessions, now);
+    let leaving = expiring_sessions(sessions, now);
     if !leaving.is_empty() {
         let text = format!(
-            "! the agent program will delete {} within {SOON} days",
-            plural(leaving.len() as u64, "session")
+            "! the agent program will delete {} within {EXPIRY_WARNING_DAYS} days",
+            pluralize(leaving.len() as u64, "session")
         );
         context.out.line(paint(WARNING, &text))?;
     }
@@ -384,7 +388,7 @@ fn health(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
     if expired > 0 {
         let text = format!(
             "! the agent program may delete {} at its next start: older than it keeps sessions",
-            plural(expired as u64, "session")
+            pluralize(expired as u64, "session")
         );
         context.out.line(paint(WARNING, &text))?;
     }
@@ -397,9 +401,9 @@ fn is_overdue(session: &SessionInfo, now: Timestamp) -> bool {
 }
 
 /// Sessions that their own program will delete soon.
-fn leaving(sessions: &[SessionInfo], now: Timestamp) -> Vec<&SessionInfo> {
+fn expiring_sessions(sessions: &[SessionInfo], now: Timestamp) -> Vec<&SessionInfo> {
     let soon = now
-        .checked_add(SignedDuration::from_hours(SOON * 24))
+        .checked_add(SignedDuration::from_hours(EXPIRY_WARNING_DAYS * 24))
         .unwrap_or(now);
     let leaves = |session: &&SessionInfo| {
         session
@@ -410,13 +414,13 @@ fn leaving(sessions: &[SessionInfo], now: Timestamp) -> Vec<&SessionInfo> {
 }
 
 /// Tells of budgets that are nearly used up.
-fn budgets(context: &mut Context, spent: &Spent) -> Result<()> {
+fn print_budgets(context: &mut Context, spent: &RecentUsage) -> Result<()> {
     let clock = Clock {
         now: context.clock.now,
         zone: spent.zone.clone(),
     };
     let lines = spent.budgets.iter();
-    let lines = lines.filter_map(|one| cost::budget::line(one, &clock));
+    let lines = lines.filter_map(|one| cost::budget::warning_line(one, &clock));
     let width = context.out.width();
     for line in lines.flat_map(|line| wrap(&[line], width)) {
         let mut text = String::new();
@@ -426,11 +430,16 @@ fn budgets(context: &mut Context, spent: &Spent) -> Result<()> {
     Ok(())
 }
 
-fn recent(context: &Context, sessions: &[SessionInfo], spent: &Spent, days: i64) -> Recent {
+fn recent_json(
+    context: &Context,
+    sessions: &[SessionInfo],
+    spent: &RecentUsage,
+    days: i64,
+) -> RecentJson {
     let start = days_before(context.clock.now, days);
     let first = start.to_zoned(TimeZone::UTC).date();
-    let tally = spent.since(start);
-    let mut recent = Recent {
+    let tally = spent.tally_since(start);
+    let mut recent = RecentJson {
         sessions: 0,
         messages: 0,
         usage: tally.usage,
@@ -451,7 +460,7 @@ fn recent(context: &Context, sessions: &[SessionInfo], spent: &Spent, days: i64)
 }
 
 /// One directory may hold the trees of two layouts.
-fn is_in(session: &SessionInfo, root: &Root) -> bool {
+fn is_in_root(session: &SessionInfo, root: &Root) -> bool {
     session.layout == root.layout.name() && session.root == root.path
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Page {
 
 impl Page {
     /// Keeps this part of a list, and returns how long the whole list was.
-    pub(crate) fn cut<T>(self, rows: &mut Vec<T>) -> usize {
+    pub(crate) fn apply<T>(self, rows: &mut Vec<T>) -> usize {
         let total = rows.len();
         rows.drain(..self.offset.min(total));
         rows.truncate(self.limit.unwrap_or(usize::MAX));
@@ -23,7 +23,7 @@ impl Page {
     }
 
     /// How many rows from the beginning it takes to show it; `None` if all.
-    pub(crate) fn end(self) -> Option<usize> {
+    pub(crate) fn row_count(self) -> Option<usize> {
         Some(self.limit?.saturating_add(self.offset))
     }
 }
@@ -33,10 +33,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_beyond_the_end_is_empty_and_still_counts_all() {
+    fn page_past_the_end_is_empty_but_counts_all_rows() {
         let page = |limit, offset| {
             let mut rows = vec![1, 2, 3];
-            let total = Page { limit, offset }.cut(&mut rows);
+            let total = Page { limit, offset }.apply(&mut rows);
             (rows, total)
         };
         assert_eq!(page(None, 0), (vec![1, 2, 3], 3));

@@ -8,9 +8,9 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
-use super::row::Short;
+use super::session_json::ShortIds;
 use crate::context::Context;
-use crate::render::size::plural;
+use crate::render::size::pluralize;
 use crate::render::style::{DIM, ID, PATH, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
 
@@ -37,12 +37,12 @@ pub(crate) struct PinArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    pins: Vec<Row<'a>>,
+struct PinsJson<'a> {
+    pins: Vec<PinJson<'a>>,
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+struct PinJson<'a> {
     #[serde(flatten)]
     pin: &'a Pin,
     /// Whether the session is where it was.
@@ -53,12 +53,12 @@ pub(crate) fn run(args: &PinArgs, context: &mut Context) -> Result<Outcome> {
     if args.sessions.is_empty() {
         let pins = context.store.pins()?;
         let pins: Vec<&Pin> = pins.iter().collect();
-        return list(&pins, context);
+        return list_pins(&pins, context);
     }
     let inventory = context.inventory();
     let (changed, verb) = match args.remove {
         false => {
-            let found = named(&args.sessions, &inventory, context)?;
+            let found = find_sessions(&args.sessions, &inventory, context)?;
             let found: Vec<&SessionFiles> = found.iter().collect();
             (context.store.pin(&found, context.clock.now)?, "pinned")
         }
@@ -66,14 +66,14 @@ pub(crate) fn run(args: &PinArgs, context: &mut Context) -> Result<Outcome> {
             let pins = context.store.pins()?;
             let mut meant: Vec<Pin> = Vec::new();
             for id in &args.sessions {
-                meant.push(pin_of(id, &pins, &inventory, context)?);
+                meant.push(find_pin(id, &pins, &inventory, context)?);
             }
             (context.store.unpin(&meant)?, "unpinned")
         }
     };
     if context.json {
         let pins: Vec<&Pin> = changed.iter().collect();
-        return document(&pins, &inventory, context).map(|()| Outcome::Fine);
+        return print_json(&pins, &inventory, context).map(|()| Outcome::Ok);
     }
     let mark = paint(SUCCESS, "✓");
     for pin in &changed {
@@ -82,15 +82,15 @@ pub(crate) fn run(args: &PinArgs, context: &mut Context) -> Result<Outcome> {
     }
     let before = args.sessions.len().saturating_sub(changed.len());
     if before > 0 {
-        let count = plural(before as u64, "session");
+        let count = pluralize(before as u64, "session");
         context
             .out
             .line(format_args!("{count} {verb} before, or named twice"))?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }
 
-fn named(
+fn find_sessions(
     ids: &[String],
     inventory: &Inventory,
     context: &mut Context,
@@ -108,7 +108,7 @@ fn named(
 }
 
 /// The pin that is meant: of a session that is there, or of one that is gone.
-fn pin_of(id: &str, pins: &Pins, inventory: &Inventory, context: &mut Context) -> Result<Pin> {
+fn find_pin(id: &str, pins: &Pins, inventory: &Inventory, context: &mut Context) -> Result<Pin> {
     let fits = pins.iter();
     let fits: Vec<&Pin> = fits
         .filter(|pin| !id.is_empty() && pin.session.starts_with(id))
@@ -143,19 +143,19 @@ fn pin_of(id: &str, pins: &Pins, inventory: &Inventory, context: &mut Context) -
     })
 }
 
-fn list(pins: &[&Pin], context: &mut Context) -> Result<Outcome> {
+fn list_pins(pins: &[&Pin], context: &mut Context) -> Result<Outcome> {
     let inventory = context.inventory();
     if context.json {
-        document(pins, &inventory, context)?;
+        print_json(pins, &inventory, context)?;
     } else if pins.is_empty() {
         context.out.line("No session is pinned.")?;
     } else {
-        let short = Short::of(pins.iter().map(|pin| pin.session.as_str()));
+        let short = ShortIds::new(pins.iter().map(|pin| pin.session.as_str()));
         let mut table = Table::new([
             Column::new("SESSION").style(ID),
             Column::new("PINNED").style(DIM),
             Column::new("LAYOUT"),
-            Column::new("ROOT").min(8).middle().style(PATH),
+            Column::new("ROOT").min(8).cut_middle().style(PATH),
             Column::new("").style(DIM),
         ]);
         for pin in pins {
@@ -164,7 +164,7 @@ fn list(pins: &[&Pin], context: &mut Context) -> Result<Outcome> {
                 Cell::new(context.clock.ago(pin.pinned)),
                 Cell::new(&pin.layout),
                 Cell::new(pin.root.display().to_string()),
-                Cell::new(match is_there(pin, &inventory) {
+                Cell::new(match session_exists(pin, &inventory) {
                     true => "",
                     false => "not there",
                 }),
@@ -173,24 +173,24 @@ fn list(pins: &[&Pin], context: &mut Context) -> Result<Outcome> {
         context.out.text(table.render(context.out.width()))?;
     }
     Ok(match pins.is_empty() {
-        true => Outcome::Nothing,
-        false => Outcome::Fine,
+        true => Outcome::NotFound,
+        false => Outcome::Ok,
     })
 }
 
-fn document(pins: &[&Pin], inventory: &Inventory, context: &mut Context) -> Result<()> {
-    let rows = pins.iter().map(|pin| Row {
-        present: is_there(pin, inventory),
+fn print_json(pins: &[&Pin], inventory: &Inventory, context: &mut Context) -> Result<()> {
+    let rows = pins.iter().map(|pin| PinJson {
+        present: session_exists(pin, inventory),
         pin,
     });
-    let document = Document {
+    let document = PinsJson {
         pins: rows.collect(),
     };
     context.out.json(&document)?;
     Ok(())
 }
 
-fn is_there(pin: &Pin, inventory: &Inventory) -> bool {
+fn session_exists(pin: &Pin, inventory: &Inventory) -> bool {
     let mut sessions = inventory.sessions.iter();
     sessions.any(|files| pin.matches_files(files))
 }

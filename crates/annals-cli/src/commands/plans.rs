@@ -28,12 +28,12 @@ pub(crate) struct PlansArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    plans: Vec<Row<'a>>,
+struct PlansJson<'a> {
+    plans: Vec<PlanJson<'a>>,
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+struct PlanJson<'a> {
     name: &'a str,
     title: String,
     file: &'a Path,
@@ -45,12 +45,12 @@ struct Row<'a> {
     text: Option<String>,
 }
 
-struct Plan {
+struct PlanFile {
     file: RootFile,
     text: String,
 }
 
-impl Plan {
+impl PlanFile {
     fn name(&self) -> &str {
         self.file.artifact.name.as_deref().unwrap_or_default()
     }
@@ -76,8 +76,8 @@ impl Plan {
         Timestamp::from_nanosecond(self.file.id.mtime_ns.into()).ok()
     }
 
-    fn row(&self, text: bool) -> Row<'_> {
-        Row {
+    fn to_json(&self, text: bool) -> PlanJson<'_> {
+        PlanJson {
             name: self.name(),
             title: self.title(),
             file: &self.file.path,
@@ -90,18 +90,18 @@ impl Plan {
 }
 
 pub(crate) fn run(args: &PlansArgs, context: &mut Context) -> Result<Outcome> {
-    let mut plans = read(context);
+    let mut plans = read_plans(context);
     if let Some(name) = &args.name {
-        let plan = find(&plans, name)?;
+        let plan = find_plan(&plans, name)?;
         if context.json {
-            context.out.json(&Document {
-                plans: vec![plan.row(true)],
+            context.out.json(&PlansJson {
+                plans: vec![plan.to_json(true)],
             })?;
         } else {
             let text = markdown::render(&plan.text, context.out.width());
             context.out.text(text)?;
         }
-        return Ok(Outcome::Fine);
+        return Ok(Outcome::Ok);
     }
     plans.sort_by(|a, b| {
         b.updated()
@@ -109,8 +109,8 @@ pub(crate) fn run(args: &PlansArgs, context: &mut Context) -> Result<Outcome> {
             .then_with(|| a.name().cmp(b.name()))
     });
     if context.json {
-        context.out.json(&Document {
-            plans: plans.iter().map(|plan| plan.row(false)).collect(),
+        context.out.json(&PlansJson {
+            plans: plans.iter().map(|plan| plan.to_json(false)).collect(),
         })?;
     } else if plans.is_empty() {
         context.out.line("No plans.")?;
@@ -143,13 +143,13 @@ pub(crate) fn run(args: &PlansArgs, context: &mut Context) -> Result<Outcome> {
         context.out.text(table)?;
     }
     Ok(if plans.is_empty() {
-        Outcome::Nothing
+        Outcome::NotFound
     } else {
-        Outcome::Fine
+        Outcome::Ok
     })
 }
 
-fn read(context: &mut Context) -> Vec<Plan> {
+fn read_plans(context: &mut Context) -> Vec<PlanFile> {
     let inventory = context.inventory();
     let found: Vec<(Root, RootFile)> = inventory
         .others_of_kind(ArtifactKind::Plan)
@@ -159,7 +159,7 @@ fn read(context: &mut Context) -> Vec<Plan> {
     for (root, file) in found {
         match context.store.entries(&root, &file) {
             Ok(entries) => plans.extend(entries.into_iter().find_map(|entry| match entry.body {
-                Body::Note { text, .. } => Some(Plan {
+                Body::Note { text, .. } => Some(PlanFile {
                     file: file.clone(),
                     text,
                 }),
@@ -171,16 +171,16 @@ fn read(context: &mut Context) -> Vec<Plan> {
     plans
 }
 
-fn find<'a>(plans: &'a [Plan], name: &str) -> annals::Result<&'a Plan> {
+fn find_plan<'a>(plans: &'a [PlanFile], name: &str) -> annals::Result<&'a PlanFile> {
     let wanted = name.strip_suffix(".md").unwrap_or(name);
-    let exact: Vec<&Plan> = plans.iter().filter(|plan| plan.name() == wanted).collect();
+    let exact: Vec<&PlanFile> = plans.iter().filter(|plan| plan.name() == wanted).collect();
     let begins = || {
         plans
             .iter()
             .filter(|plan| plan.name().starts_with(wanted))
             .collect()
     };
-    let found: Vec<&Plan> = if exact.is_empty() { begins() } else { exact };
+    let found: Vec<&PlanFile> = if exact.is_empty() { begins() } else { exact };
     match found.as_slice() {
         [] => Err(annals::Error::NotFound {
             what: "plan",

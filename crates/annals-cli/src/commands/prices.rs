@@ -62,7 +62,7 @@ pub(crate) struct PricesArgs {
 
 /// A row as JSON: the columns of a price list, and where it stands.
 #[derive(Serialize)]
-struct RowJson<'a> {
+struct PriceRowJson<'a> {
     model: &'a str,
     provider: &'a str,
     from: Option<Date>,
@@ -97,7 +97,7 @@ struct DerivedJson {
 }
 
 impl DerivedJson {
-    fn of(row: &PriceRow) -> Self {
+    fn new(row: &PriceRow) -> Self {
         let billed = row.billed();
         let left_out =
             |said: Option<Money>, billed: Option<Money>| billed.filter(|_| said.is_none());
@@ -113,9 +113,9 @@ impl DerivedJson {
     }
 }
 
-impl<'a> RowJson<'a> {
-    fn of(row: &'a PriceRow) -> Self {
-        RowJson {
+impl<'a> PriceRowJson<'a> {
+    fn new(row: &'a PriceRow) -> Self {
+        PriceRowJson {
             model: &row.model,
             provider: &row.provider,
             from: row.from,
@@ -134,14 +134,14 @@ impl<'a> RowJson<'a> {
             file: row.file.as_deref(),
             // Nobody looks up a line of the list that is built in.
             line: row.file.is_some().then_some(row.line),
-            derived: DerivedJson::of(row),
+            derived: DerivedJson::new(row),
         }
     }
 }
 
 #[derive(Serialize)]
-struct ListJson<'a> {
-    prices: Vec<RowJson<'a>>,
+struct PriceListJson<'a> {
+    prices: Vec<PriceRowJson<'a>>,
 }
 
 #[derive(Serialize)]
@@ -161,8 +161,8 @@ struct MatchJson<'a> {
     steps: Vec<&'a str>,
     context: Option<u64>,
     /// What holds on the day, at the standard pace for a short context.
-    holds: Option<RowJson<'a>>,
-    rows: Vec<RowJson<'a>>,
+    holds: Option<PriceRowJson<'a>>,
+    rows: Vec<PriceRowJson<'a>>,
     nearest: Vec<String>,
 }
 
@@ -171,16 +171,16 @@ pub(crate) fn run(args: &PricesArgs, context: &mut Context) -> Result<Outcome> {
         bail!("--csv and --json say the same twice; give one of them");
     }
     let prices = context.prices()?;
-    let on = day(args, context)?;
+    let on = price_day(args, context)?;
     if args.names.is_empty() {
-        list(args, &prices, on, context)
+        print_list(args, &prices, on, context)
     } else {
-        explain(args, &prices, on, context)
+        explain_names(args, &prices, on, context)
     }
 }
 
 /// The day whose prices hold.
-fn day(args: &PricesArgs, context: &Context) -> Result<Date> {
+fn price_day(args: &PricesArgs, context: &Context) -> Result<Date> {
     match &args.on {
         Some(text) => text
             .parse()
@@ -190,7 +190,12 @@ fn day(args: &PricesArgs, context: &Context) -> Result<Date> {
     }
 }
 
-fn list(args: &PricesArgs, prices: &Prices, on: Date, context: &mut Context) -> Result<Outcome> {
+fn print_list(
+    args: &PricesArgs,
+    prices: &Prices,
+    on: Date,
+    context: &mut Context,
+) -> Result<Outcome> {
     let rows = prices.rows();
     // A name that stands for a model is of the model's provider.
     let provider = |row: &PriceRow| match &row.same_as {
@@ -206,12 +211,12 @@ fn list(args: &PricesArgs, prices: &Prices, on: Date, context: &mut Context) -> 
         write_csv(rows.iter(), context)?;
     } else if args.all {
         if context.json {
-            let prices = rows.iter().map(RowJson::of).collect();
-            context.out.json(&ListJson { prices })?;
+            let prices = rows.iter().map(PriceRowJson::new).collect();
+            context.out.json(&PriceListJson { prices })?;
         } else if !rows.is_empty() {
             let table = full_table(&rows, context);
             context.out.text(table)?;
-            tell_derived(&rows, context)?;
+            print_derived_note(&rows, context)?;
         }
     } else {
         let models: Vec<PriceMatch> = rows
@@ -226,12 +231,15 @@ fn list(args: &PricesArgs, prices: &Prices, on: Date, context: &mut Context) -> 
             .filter_map(|found| Some((held(found)?, found)))
             .collect();
         if context.json {
-            let prices = listed.iter().map(|(row, _)| RowJson::of(row)).collect();
-            context.out.json(&ListJson { prices })?;
+            let prices = listed
+                .iter()
+                .map(|(row, _)| PriceRowJson::new(row))
+                .collect();
+            context.out.json(&PriceListJson { prices })?;
         } else if !listed.is_empty() {
             let table = short_table(&listed, on, context);
             context.out.text(table)?;
-            tell_derived(listed.iter().map(|(row, _)| row), context)?;
+            print_derived_note(listed.iter().map(|(row, _)| row), context)?;
         }
     }
     if rows.is_empty() {
@@ -240,9 +248,9 @@ fn list(args: &PricesArgs, prices: &Prices, on: Date, context: &mut Context) -> 
             let text = format!("No model of `{provider}` has a price.");
             context.out.line(paint(PLAIN, &text))?;
         }
-        return Ok(Outcome::Nothing);
+        return Ok(Outcome::NotFound);
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }
 
 /// One line for each model, with what holds.
@@ -269,26 +277,27 @@ fn short_table(listed: &[(PriceRow, &PriceMatch)], on: Date, context: &Context) 
             cache(Field::CacheWrite5m),
             cache(Field::CacheWrite1h),
             cache(Field::CacheRead),
-            Cell::new(note(found, row, on)),
+            Cell::new(model_note(found, row, on)),
         ]);
     }
     table.render(context.out.width())
 }
 
 /// What else there is to know of a model: its contexts, paces and coming prices.
-fn note(found: &PriceMatch, held: &PriceRow, on: Date) -> String {
+fn model_note(found: &PriceMatch, held: &PriceRow, on: Date) -> String {
     let mut notes = Vec::new();
-    for row in found.rows.iter().filter(|row| holds(found, row, on)) {
+    for row in found.rows.iter().filter(|row| is_in_effect(found, row, on)) {
         if row.tier == ServiceTier::Standard
             && let Some(above) = row.above
         {
             let (input, output) = (row.field(Field::Input), row.field(Field::Output));
-            notes.push(format!("{input}/{output} above {}", tokens(above)));
+            notes.push(format!("{input}/{output} above {}", format_tokens(above)));
         }
     }
     for pace in ServiceTier::ALL {
-        let paced =
-            |row: &&PriceRow| row.tier == pace && row.above.is_none() && holds(found, row, on);
+        let paced = |row: &&PriceRow| {
+            row.tier == pace && row.above.is_none() && is_in_effect(found, row, on)
+        };
         if pace != ServiceTier::Standard && found.rows.iter().any(|row| paced(&row)) {
             notes.push(pace.name().to_owned());
         }
@@ -331,21 +340,21 @@ fn full_table(rows: &[PriceRow], context: &Context) -> String {
             Cell::new(&row.provider),
             Cell::new(name),
             Cell::new(row.field(Field::From)),
-            Cell::new(row.above.map(tokens).unwrap_or_default()),
+            Cell::new(row.above.map(format_tokens).unwrap_or_default()),
             Cell::new(row.field(Field::Tier)),
             Cell::new(row.field(Field::Input)),
             Cell::new(row.field(Field::Output)),
             cache(Field::CacheWrite5m),
             cache(Field::CacheWrite1h),
             cache(Field::CacheRead),
-            Cell::new(place(row)),
+            Cell::new(row_source(row)),
         ]);
     }
     table.render(context.out.width())
 }
 
 /// A context, short if it can be.
-fn tokens(n: u64) -> String {
+fn format_tokens(n: u64) -> String {
     match n.is_multiple_of(1000) {
         true => format!("{}k", size::count(n / 1000)),
         false => size::count(n),
@@ -353,20 +362,25 @@ fn tokens(n: u64) -> String {
 }
 
 /// Tells whether a row holds on a day, for the contexts and the pace that it is for.
-fn holds(found: &PriceMatch, row: &PriceRow, on: Date) -> bool {
+fn is_in_effect(found: &PriceMatch, row: &PriceRow, on: Date) -> bool {
     let context = row.above.map_or(0, |above| above.saturating_add(1));
     found.row(Some(on), row.tier, context) == Some(row)
 }
 
 /// Where a row stands, and where its prices come from.
-fn place(row: &PriceRow) -> String {
+fn row_source(row: &PriceRow) -> String {
     match &row.file {
         Some(file) => format!("{file}:{}", row.line),
         None => row.source.clone(),
     }
 }
 
-fn explain(args: &PricesArgs, prices: &Prices, on: Date, context: &mut Context) -> Result<Outcome> {
+fn explain_names(
+    args: &PricesArgs,
+    prices: &Prices,
+    on: Date,
+    context: &mut Context,
+) -> Result<Outcome> {
     let found: Vec<(&String, Option<PriceMatch>)> = args
         .names
         .iter()
@@ -375,8 +389,8 @@ fn explain(args: &PricesArgs, prices: &Prices, on: Date, context: &mut Context) 
     let known =
         |(name, found): &(&String, Option<PriceMatch>)| found.is_some() || Prices::is_free(name);
     let outcome = match found.iter().all(known) {
-        true => Outcome::Fine,
-        false => Outcome::Nothing,
+        true => Outcome::Ok,
+        false => Outcome::NotFound,
     };
     if args.csv {
         let mut models: Vec<&PriceMatch> = found
@@ -398,9 +412,9 @@ fn explain(args: &PricesArgs, prices: &Prices, on: Date, context: &mut Context) 
                 context.out.blank()?;
             }
             match found {
-                Some(found) => tell(found, on, context)?,
-                None if Prices::is_free(name) => tell_free(name, context)?,
-                None => tell_unknown(name, prices, context)?,
+                Some(found) => print_match(found, on, context)?,
+                None if Prices::is_free(name) => print_free(name, context)?,
+                None => print_unknown(name, prices, context)?,
             }
         }
     }
@@ -438,14 +452,14 @@ fn match_json<'a>(
         free: false,
         steps: found.steps.iter().map(String::as_str).collect(),
         context: found.context(),
-        holds: held.map(RowJson::of),
-        rows: found.rows.iter().map(RowJson::of).collect(),
+        holds: held.map(PriceRowJson::new),
+        rows: found.rows.iter().map(PriceRowJson::new).collect(),
         nearest: Vec::new(),
     }
 }
 
 /// How a name was matched, and what its model costs.
-fn tell(found: &PriceMatch, on: Date, context: &mut Context) -> Result<()> {
+fn print_match(found: &PriceMatch, on: Date, context: &mut Context) -> Result<()> {
     let out = &mut context.out;
     out.line(paint(BOLD, &found.asked))?;
     for step in &found.steps {
@@ -486,9 +500,13 @@ fn tell(found: &PriceMatch, on: Date, context: &mut Context) -> Result<()> {
         let cache = cache_cells(row);
         let us = row.us_percent.map(|percent| format!("{percent}%"));
         table.row([
-            Cell::new(if holds(found, row, on) { "*" } else { "" }),
+            Cell::new(if is_in_effect(found, row, on) {
+                "*"
+            } else {
+                ""
+            }),
             Cell::new(row.field(Field::From)),
-            Cell::new(row.above.map(tokens).unwrap_or_default()),
+            Cell::new(row.above.map(format_tokens).unwrap_or_default()),
             Cell::new(row.tier.name()),
             Cell::new(row.field(Field::Input)),
             Cell::new(row.field(Field::Output)),
@@ -497,14 +515,14 @@ fn tell(found: &PriceMatch, on: Date, context: &mut Context) -> Result<()> {
             cache(Field::CacheRead),
             Cell::new(row.field(Field::WebSearch)),
             Cell::new(us.unwrap_or_default()),
-            Cell::new(place(row)),
+            Cell::new(row_source(row)),
         ]);
     }
     let table = table.render(context.out.width());
     context.out.text(table)?;
     let legend = format!("* holds on {on}; dollars for a million tokens, for a thousand searches");
     context.out.line(paint(DIM, &legend))?;
-    tell_derived(&found.rows, context)?;
+    print_derived_note(&found.rows, context)?;
     Ok(())
 }
 
@@ -520,12 +538,12 @@ fn cache_cells(row: &PriceRow) -> impl Fn(Field) -> Cell {
 }
 
 /// Says what the mark means, where there is one.
-fn tell_derived<'a>(
+fn print_derived_note<'a>(
     rows: impl IntoIterator<Item = &'a PriceRow>,
     context: &mut Context,
 ) -> Result<()> {
     let mut rows = rows.into_iter();
-    if rows.any(|row| !DerivedJson::of(row).is_empty()) {
+    if rows.any(|row| !DerivedJson::new(row).is_empty()) {
         let rule =
             "~ not in the list: follows from its other prices, as `annals prices --help` says";
         context.out.line(paint(DIM, rule))?;
@@ -534,7 +552,7 @@ fn tell_derived<'a>(
 }
 
 /// What it means that a name costs nothing.
-fn tell_free(name: &str, context: &mut Context) -> Result<()> {
+fn print_free(name: &str, context: &mut Context) -> Result<()> {
     let out = &mut context.out;
     out.line(paint(BOLD, name))?;
     out.line(format_args!(
@@ -549,7 +567,7 @@ fn tell_free(name: &str, context: &mut Context) -> Result<()> {
 }
 
 /// What to do about a name that no list has.
-fn tell_unknown(name: &str, prices: &Prices, context: &mut Context) -> Result<()> {
+fn print_unknown(name: &str, prices: &Prices, context: &mut Context) -> Result<()> {
     let file = context.prices_file().display().to_string();
     let nearest = prices.suggest(name);
     let out = &mut context.out;

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::Outcome;
 use super::filter::SessionFilter;
 use super::page::Page;
-use super::price::{self, Pricer};
+use super::pricing::{self, Pricer};
 use crate::context::Context;
 use crate::render::size;
 use crate::render::style::{DIM, PATH, TITLE};
@@ -34,15 +34,15 @@ pub(crate) struct ProjectsArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    projects: Vec<ProjectRow<'a>>,
+struct ProjectsJson<'a> {
+    projects: Vec<ProjectJson<'a>>,
     /// How many there are without `-n` and `--offset`.
     total: usize,
 }
 
 /// A project as JSON.
 #[derive(Serialize)]
-struct ProjectRow<'a> {
+struct ProjectJson<'a> {
     #[serde(flatten)]
     project: &'a ProjectInfo,
     cost_usd: Option<Money>,
@@ -50,19 +50,19 @@ struct ProjectRow<'a> {
 }
 
 /// What projects cost.
-pub(crate) struct Costs<'a>(HashMap<(&'a OsStr, &'a str), Tally>);
+pub(crate) struct ProjectCosts<'a>(HashMap<(&'a OsStr, &'a str), Tally>);
 
-impl<'a> Costs<'a> {
+impl<'a> ProjectCosts<'a> {
     /// Adds up what their sessions cost.
-    pub(crate) fn of(sessions: &'a [SessionInfo], pricer: &Pricer) -> Self {
+    pub(crate) fn new(sessions: &'a [SessionInfo], pricer: &Pricer) -> Self {
         // Paths as they are spelled: to take them apart would take longer.
         let mut costs: HashMap<(&OsStr, &str), Tally> = HashMap::new();
         for session in sessions {
             let project = (session.root.as_os_str(), session.project.path.as_str());
-            let sum = pricer.sum(&session.charges);
+            let sum = pricer.tally(&session.charges);
             costs.entry(project).or_default().merge(&sum);
         }
-        Costs(costs)
+        ProjectCosts(costs)
     }
 
     fn get(&self, project: &ProjectInfo) -> Tally {
@@ -75,43 +75,47 @@ pub(crate) fn run(args: &ProjectsArgs, context: &mut Context) -> Result<Outcome>
     let pricer = Pricer::new(context)?;
     let inventory = context.inventory();
     let all = context.sessions(&inventory);
-    args.filter.tell_unknown(&all, context);
+    args.filter.warn_unknown_project(&all, context);
     let filter = SessionFilter {
         page: Page::default(),
         ..args.filter.clone()
     };
     let sessions = filter.apply(context, all)?;
     let mut projects = ProjectInfo::from_sessions(sessions.iter());
-    let total = args.filter.page.cut(&mut projects);
-    let costs = Costs::of(&sessions, &pricer);
+    let total = args.filter.page.apply(&mut projects);
+    let costs = ProjectCosts::new(&sessions, &pricer);
     if context.json {
         let row = |project| {
             let cost = costs.get(project);
-            ProjectRow {
+            ProjectJson {
                 project,
-                cost_usd: price::known(&cost),
+                cost_usd: pricing::known_cost(&cost),
                 unpriced: cost.unpriced,
             }
         };
-        context.out.json(&Document {
+        context.out.json(&ProjectsJson {
             projects: projects.iter().map(row).collect(),
             total,
         })?;
     } else if projects.is_empty() {
-        super::overview::nothing(context, args.filter.is_set(), "project")?;
+        super::overview::print_nothing(context, args.filter.is_set(), "project")?;
     } else {
         let table = table(&projects, context, &costs);
         context.out.text(table)?;
     }
     Ok(if projects.is_empty() {
-        Outcome::Nothing
+        Outcome::NotFound
     } else {
-        Outcome::Fine
+        Outcome::Ok
     })
 }
 
 /// The table of projects.
-pub(crate) fn table(projects: &[ProjectInfo], context: &Context, costs: &Costs<'_>) -> String {
+pub(crate) fn table(
+    projects: &[ProjectInfo],
+    context: &Context,
+    costs: &ProjectCosts<'_>,
+) -> String {
     let several_roots = projects.iter().any(|project| {
         projects
             .first()
@@ -123,10 +127,10 @@ pub(crate) fn table(projects: &[ProjectInfo], context: &Context, costs: &Costs<'
         Column::new("UPDATED").style(DIM),
         Column::new("COST").right().priority(70),
         Column::new("SIZE").right().priority(60),
-        Column::new("PATH").min(12).middle().style(PATH),
+        Column::new("PATH").min(12).cut_middle().style(PATH),
         Column::new(if several_roots { "ROOT" } else { "" })
             .min(8)
-            .middle()
+            .cut_middle()
             .priority(30)
             .style(DIM),
     ]);
@@ -140,7 +144,7 @@ pub(crate) fn table(projects: &[ProjectInfo], context: &Context, costs: &Costs<'
                     .map(|time| context.clock.ago(time))
                     .unwrap_or_default(),
             ),
-            price::cell(&costs.get(project)),
+            pricing::cost_cell(&costs.get(project)),
             Cell::new(size::bytes(project.bytes)),
             if project.guessed {
                 Cell::styled(

@@ -1,7 +1,7 @@
 //! `annals repair`
 
-mod kept;
 mod print;
+mod quarantined;
 
 use std::path::PathBuf;
 
@@ -63,17 +63,17 @@ pub(crate) struct RepairArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct RepairJson<'a> {
     applied: bool,
-    files: Vec<FileRow<'a>>,
-    indexes: Vec<IndexRow<'a>>,
-    strays: Vec<StrayRow<'a>>,
+    files: Vec<FileJson<'a>>,
+    indexes: Vec<SessionListJson<'a>>,
+    strays: Vec<OrphanFilesJson<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    failed: Vec<FailedRow>,
+    failed: Vec<FailedJson>,
 }
 
 #[derive(Serialize)]
-struct FileRow<'a> {
+struct FileJson<'a> {
     path: &'a PathBuf,
     layout: &'a str,
     session: Option<String>,
@@ -89,7 +89,7 @@ struct FileRow<'a> {
 }
 
 #[derive(Serialize)]
-struct IndexRow<'a> {
+struct SessionListJson<'a> {
     path: &'a PathBuf,
     detail: &'a str,
     /// The repair's name, once it is done; none where there was no index.
@@ -99,7 +99,7 @@ struct IndexRow<'a> {
 }
 
 #[derive(Serialize)]
-struct StrayRow<'a> {
+struct OrphanFilesJson<'a> {
     path: &'a PathBuf,
     kind: annals::model::ArtifactKind,
     session: Option<&'a str>,
@@ -109,67 +109,67 @@ struct StrayRow<'a> {
 }
 
 #[derive(Serialize)]
-struct FailedRow {
+struct FailedJson {
     path: PathBuf,
     error: String,
 }
 
 /// What is to be done, and what was.
-struct Work {
+struct RepairRun {
     applied: bool,
     plans: Vec<RepairPlan>,
     /// For each plan, the repair that it became.
-    done: Vec<Option<QuarantinedFile>>,
-    indexes: Vec<StaleSessionList>,
+    repairs: Vec<Option<QuarantinedFile>>,
+    session_lists: Vec<StaleSessionList>,
     /// For each index, the repair that it became.
-    made: Vec<Option<QuarantinedFile>>,
-    strays: Vec<OrphanFiles>,
+    rebuilt: Vec<Option<QuarantinedFile>>,
+    orphan_files: Vec<OrphanFiles>,
     failed: Vec<(PathBuf, annals::Error)>,
 }
 
 pub(crate) fn run(args: &RepairArgs, context: &mut Context) -> Result<Outcome> {
     if args.list {
-        return kept::list(context);
+        return quarantined::list(context);
     }
     if let Some(id) = &args.undo {
-        return kept::undo(id, args.live, context);
+        return quarantined::undo(id, args.live, context);
     }
     match &args.forget {
-        Some(Some(id)) if !args.all => return kept::forget(id, args.apply, context),
-        Some(None) if args.all => return kept::forget_all(args.apply, context),
+        Some(Some(id)) if !args.all => return quarantined::forget(id, args.apply, context),
+        Some(None) if args.all => return quarantined::forget_all(args.apply, context),
         Some(_) => bail!("--forget takes the id of a repair, or --all"),
         None => {}
     }
     if args.apply {
         context.put_back_removed()?;
     }
-    let inventory = context.inventory_in_place();
-    let patients = named(args, &inventory, context)?;
-    let mut work = Work {
+    let inventory = context.inventory_without_archive();
+    let patients = find_targets(args, &inventory, context)?;
+    let mut work = RepairRun {
         applied: args.apply,
-        plans: plans(&patients, context),
-        done: Vec::new(),
-        indexes: stale(args, &patients, &inventory, context),
-        made: Vec::new(),
-        strays: Vec::new(),
+        plans: make_plans(&patients, context),
+        repairs: Vec::new(),
+        session_lists: stale_session_lists(args, &patients, &inventory, context),
+        rebuilt: Vec::new(),
+        orphan_files: Vec::new(),
         failed: Vec::new(),
     };
-    work.done.resize(work.plans.len(), None);
+    work.repairs.resize(work.plans.len(), None);
     if args.ids.is_empty() {
-        work.strays = context.store.orphan_files(&inventory);
+        work.orphan_files = context.store.orphan_files(&inventory);
     }
     if args.apply {
-        apply(args, &patients, &mut work, context)?;
+        apply_plans(args, &patients, &mut work, context)?;
     }
     if context.json {
         let quarantine = context.store.quarantine()?;
-        context.out.json(&document(&work, &quarantine))?;
+        context.out.json(&repair_json(&work, &quarantine))?;
     } else {
-        print::work(&work, args, context)?;
+        print::print_run(&work, args, context)?;
     }
     let mut failed = work.failed.into_iter().map(|(_, error)| error);
     let Some(first) = failed.next() else {
-        return Ok(Outcome::Fine);
+        return Ok(Outcome::Ok);
     };
     for error in failed {
         context.warn(&error);
@@ -178,7 +178,7 @@ pub(crate) fn run(args: &RepairArgs, context: &mut Context) -> Result<Outcome> {
 }
 
 /// The files that may be mended.
-fn named(
+fn find_targets(
     args: &RepairArgs,
     inventory: &Inventory,
     context: &mut Context,
@@ -188,7 +188,7 @@ fn named(
     }
     let mut found: Vec<RepairTarget> = Vec::new();
     for id in &args.ids {
-        let id = &context.latest(inventory, id, false)?.into_owned();
+        let id = &context.resolve_latest(inventory, id, false)?.into_owned();
         let target = match context.store.find(inventory, id) {
             Err(error @ annals::Error::NotFound { .. }) => {
                 // It may be in the archive, and then it is known what to do.
@@ -216,7 +216,7 @@ fn named(
     Ok(found)
 }
 
-fn plans(patients: &[RepairTarget], context: &mut Context) -> Vec<RepairPlan> {
+fn make_plans(patients: &[RepairTarget], context: &mut Context) -> Vec<RepairPlan> {
     let progress = Progress::new("reading");
     let results = RepairPlan::all(patients, context.clock.now, &|done, total| {
         progress.set(done, total)
@@ -233,7 +233,7 @@ fn plans(patients: &[RepairTarget], context: &mut Context) -> Vec<RepairPlan> {
 }
 
 /// The indexes that are not what their logs say, of all logs or of those that were named.
-fn stale(
+fn stale_session_lists(
     args: &RepairArgs,
     patients: &[RepairTarget],
     inventory: &Inventory,
@@ -252,14 +252,14 @@ fn stale(
 }
 
 /// Mends one file after the other; one that cannot be mended does not keep the others.
-fn apply(
+fn apply_plans(
     args: &RepairArgs,
     patients: &[RepairTarget],
-    work: &mut Work,
+    work: &mut RepairRun,
     context: &mut Context,
 ) -> Result<()> {
     let now = context.clock.now;
-    for (plan, done) in work.plans.iter().zip(&mut work.done) {
+    for (plan, done) in work.plans.iter().zip(&mut work.repairs) {
         if plan.edits.is_empty() {
             continue;
         }
@@ -270,13 +270,13 @@ fn apply(
     }
     context.store.sweep_quarantine()?;
     // A log that was mended may say something else than its index.
-    if work.done.iter().any(Option::is_some) {
-        let inventory = context.inventory_in_place();
-        work.indexes = stale(args, patients, &inventory, context);
+    if work.repairs.iter().any(Option::is_some) {
+        let inventory = context.inventory_without_archive();
+        work.session_lists = stale_session_lists(args, patients, &inventory, context);
     }
-    for register in &work.indexes {
+    for register in &work.session_lists {
         let made = context.store.repair_session_list(register, args.live, now);
-        work.made.push(made.unwrap_or_else(|error| {
+        work.rebuilt.push(made.unwrap_or_else(|error| {
             work.failed.push((register.path.clone(), error));
             None
         }));
@@ -284,12 +284,12 @@ fn apply(
     Ok(())
 }
 
-fn document<'a>(work: &'a Work, quarantine: &std::path::Path) -> Document<'a> {
+fn repair_json<'a>(work: &'a RepairRun, quarantine: &std::path::Path) -> RepairJson<'a> {
     let files = work
         .plans
         .iter()
-        .zip(&work.done)
-        .map(|(plan, done)| FileRow {
+        .zip(&work.repairs)
+        .map(|(plan, done)| FileJson {
             path: &plan.file.path,
             layout: plan.root.layout.name(),
             session: plan.session.as_ref().map(ToString::to_string),
@@ -301,15 +301,19 @@ fn document<'a>(work: &'a Work, quarantine: &std::path::Path) -> Document<'a> {
             steps: &plan.edits.steps,
             left: &plan.edits.unrepaired,
         });
-    let made = work.made.iter().map(Option::as_ref);
+    let made = work.rebuilt.iter().map(Option::as_ref);
     let made = made.chain(std::iter::repeat(None));
-    let indexes = work.indexes.iter().zip(made).map(|(stale, made)| IndexRow {
-        path: &stale.path,
-        detail: stale.detail,
-        repair: made.map(|kept| kept.id.as_str()),
-        original: made.map(|kept| kept.original_path(quarantine)),
-    });
-    let strays = work.strays.iter().map(|stray| StrayRow {
+    let indexes = work
+        .session_lists
+        .iter()
+        .zip(made)
+        .map(|(stale, made)| SessionListJson {
+            path: &stale.path,
+            detail: stale.detail,
+            repair: made.map(|kept| kept.id.as_str()),
+            original: made.map(|kept| kept.original_path(quarantine)),
+        });
+    let strays = work.orphan_files.iter().map(|stray| OrphanFilesJson {
         path: &stray.path,
         kind: stray.kind,
         session: stray.session.as_deref(),
@@ -317,11 +321,11 @@ fn document<'a>(work: &'a Work, quarantine: &std::path::Path) -> Document<'a> {
         bytes: stray.bytes,
         detail: &stray.detail,
     });
-    let failed = work.failed.iter().map(|(path, error)| FailedRow {
+    let failed = work.failed.iter().map(|(path, error)| FailedJson {
         path: path.clone(),
         error: error.to_string(),
     });
-    Document {
+    RepairJson {
         applied: work.applied,
         files: files.collect(),
         indexes: indexes.collect(),

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use crate::context::Context;
-use crate::render::size::{self, plural};
+use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, ERROR, PATH, SUCCESS, WARNING, paint};
 use crate::render::table::{Cell, Column, Table};
 
@@ -61,7 +61,7 @@ pub(crate) struct RestoreArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct RestoreJson<'a> {
     applied: bool,
     #[serde(flatten)]
     restored: &'a Restored,
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> 
     if args.apply {
         context.put_back_removed()?;
     }
-    let session = context.latest_archived(&args.session)?;
+    let session = context.resolve_latest_id(&args.session)?;
     let roots = context.only_roots();
     let (mut found, damage) = match args.salvage {
         false => (context.store.find_restore_sources(&session, roots)?, None),
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> 
     };
     found.pack = found.pack.restore_also(&args.also)?;
     if let Some(number) = args.earlier {
-        found.pack = earlier(&found.pack, number)?;
+        found.pack = with_earlier_version(&found.pack, number)?;
     }
     let to = to.as_deref();
     let restored = match (args.apply, args.salvage) {
@@ -98,26 +98,26 @@ pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> 
         (false, true) => found.pack.plan_salvage(to)?,
     };
     if context.json {
-        context.out.json(&Document {
+        context.out.json(&RestoreJson {
             applied: args.apply,
             restored: &restored,
             bytes: restored.bytes(),
             damage: damage.as_deref(),
         })?;
     } else {
-        tell(args.apply, &restored, context)?;
-        tell_not_restored(args.apply, &restored, context)?;
-        tell_damage(&found.pack.path, damage.as_deref(), &restored, context)?;
+        print_restored(args.apply, &restored, context)?;
+        print_not_restored(args.apply, &restored, context)?;
+        print_damage(&found.pack.path, damage.as_deref(), &restored, context)?;
     }
     let sound = damage.is_none() && restored.damaged().next().is_none();
     Ok(match sound && restored.conflicts().next().is_none() {
-        true => Outcome::Fine,
-        false => Outcome::Nothing,
+        true => Outcome::Ok,
+        false => Outcome::NotFound,
     })
 }
 
 /// The pack with an earlier version of a file in the newest one's place.
-fn earlier(pack: &Pack, number: Option<usize>) -> Result<Pack> {
+fn with_earlier_version(pack: &Pack, number: Option<usize>) -> Result<Pack> {
     let count = pack.earlier_versions().len();
     if count == 0 {
         bail!("no earlier versions of its files are archived");
@@ -135,7 +135,7 @@ fn earlier(pack: &Pack, number: Option<usize>) -> Result<Pack> {
 }
 
 /// Says what is not as it was archived, so that nothing is taken for whole that is not.
-fn tell_damage(
+fn print_damage(
     pack: &Path,
     damage: Option<&str>,
     restored: &Restored,
@@ -187,7 +187,7 @@ fn tell_damage(
 }
 
 /// Prints what beside the content of files does not come back.
-fn tell_not_restored(applied: bool, restored: &Restored, context: &mut Context) -> Result<()> {
+fn print_not_restored(applied: bool, restored: &Restored, context: &mut Context) -> Result<()> {
     let files = restored.files.iter();
     let files = files.map(|file| (&file.path, &file.not_restored));
     let dirs = restored.dirs.iter();
@@ -208,11 +208,11 @@ fn tell_not_restored(applied: bool, restored: &Restored, context: &mut Context) 
     Ok(())
 }
 
-fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()> {
+fn print_restored(applied: bool, restored: &Restored, context: &mut Context) -> Result<()> {
     let mut table = Table::new([
         Column::new("SIZE").right(),
         Column::new("STATE"),
-        Column::new("FILE").min(20).middle().style(PATH),
+        Column::new("FILE").min(20).cut_middle().style(PATH),
     ]);
     for file in &restored.files {
         table.row([
@@ -241,7 +241,7 @@ fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()>
         |file: &RestoredFile| matches!(file.fate, RestoreOutcome::Same | RestoreOutcome::Grown);
     if restored.files.iter().all(is_there) {
         let bytes = restored.files.iter().map(|file| file.bytes).sum();
-        let files = plural(restored.files.len() as u64, "file");
+        let files = pluralize(restored.files.len() as u64, "file");
         let sum = format!("{files}, {}", size::bytes(bytes));
         return Ok(context
             .out
@@ -278,7 +278,7 @@ fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()>
     let put = |file: &&RestoredFile| file.is_restored();
     let sum = format!(
         "{}, {}",
-        plural(restored.files.iter().filter(put).count() as u64, "file"),
+        pluralize(restored.files.iter().filter(put).count() as u64, "file"),
         size::bytes(restored.bytes())
     );
     if applied {

@@ -1,7 +1,7 @@
 //! `annals search`
 
-mod document;
 mod hint;
+mod json;
 mod list;
 mod name;
 
@@ -130,42 +130,42 @@ Examples:
   annals search deploy --session thread_abc123 --count";
 
 pub(crate) fn run(args: &SearchArgs, context: &mut Context) -> Result<Outcome> {
-    let query = query(args, context)?;
+    let query = build_query(args, context)?;
     let mut searched = match args.conditions.session.as_slice() {
         [] => context.search_all(&query)?,
-        wanted => search_named(wanted, &query, context)?,
+        wanted => search_sessions(wanted, &query, context)?,
     };
     let hits = &mut searched.found.hits;
     hits.drain(..args.offset.min(hits.len()));
     let found = &searched.found;
     if found.total == 0 && !args.conditions.project.is_empty() {
-        tell_unknown_projects(&args.conditions.project, &searched.inventory, context);
+        warn_unknown_projects(&args.conditions.project, &searched.inventory, context);
     }
     if args.count {
-        document::count(found, context)?;
+        json::print_count(found, context)?;
     } else if context.json {
-        document::json(&searched, args.context > 0, context)?;
+        json::print_json(&searched, args.context > 0, context)?;
     } else if found.total > 0 {
         list::print(&searched, context)?;
     } else {
         context.out.line("Nothing found.")?;
         for hint in hint::hints(&query) {
-            list::aside(&format!("hint: {hint}"), context)?;
+            list::print_note(&format!("hint: {hint}"), context)?;
         }
     }
     let nothing = found.total == 0;
-    context.learn_later(searched.inventory);
+    context.index_text_later(searched.inventory);
     Ok(if nothing {
-        Outcome::Nothing
+        Outcome::NotFound
     } else {
-        Outcome::Fine
+        Outcome::Ok
     })
 }
 
 /// Looks for something in sessions that were named.
-fn search_named(wanted: &[String], query: &Query, context: &mut Context) -> Result<StoreSearch> {
+fn search_sessions(wanted: &[String], query: &Query, context: &mut Context) -> Result<StoreSearch> {
     let mut inventory = context.inventory();
-    let named = named(&inventory, wanted, context)?;
+    let named = find_sessions(&inventory, wanted, context)?;
     let all = std::mem::replace(&mut inventory.sessions, named);
     let found = context.search(&inventory, query)?;
     // Ids are short as far as all sessions allow.
@@ -174,26 +174,26 @@ fn search_named(wanted: &[String], query: &Query, context: &mut Context) -> Resu
 }
 
 /// Tells of projects that no session is of.
-fn tell_unknown_projects(wanted: &[String], inventory: &Inventory, context: &mut Context) {
-    let sessions = context.sessions_in_any_order(inventory);
+fn warn_unknown_projects(wanted: &[String], inventory: &Inventory, context: &mut Context) {
+    let sessions = context.unsorted_sessions(inventory);
     for project in wanted {
         let filter = SessionFilter {
             project: Some(project.clone()),
             ..SessionFilter::default()
         };
-        filter.tell_unknown(&sessions, context);
+        filter.warn_unknown_project(&sessions, context);
     }
 }
 
 /// What is looked for, as the arguments tell.
-fn query(args: &SearchArgs, context: &Context) -> Result<Query> {
+fn build_query(args: &SearchArgs, context: &Context) -> Result<Query> {
     let dialect = Dialect::new(context.clock.now())
         .case(args.case)
         .regex(args.regex);
     let text = args.query.join(" ");
     let mut query = match text.trim().is_empty() {
         false => Query::parse(&text, &dialect)?,
-        true if args.conditions.any()
+        true if args.conditions.is_any_set()
             || args.period.since.is_some()
             || args.period.until.is_some() =>
         {
@@ -203,7 +203,7 @@ fn query(args: &SearchArgs, context: &Context) -> Result<Query> {
             "there is nothing to look for: give words, or conditions such as --tool Bash --since 1d"
         ),
     };
-    for (name, values) in args.conditions.named() {
+    for (name, values) in args.conditions.by_filter_name() {
         if values.iter().any(|value| value.trim().is_empty()) {
             bail!("--{name} says nothing: give it a value or leave it out");
         }
@@ -237,7 +237,7 @@ fn query(args: &SearchArgs, context: &Context) -> Result<Query> {
 
 impl Conditions {
     /// The conditions that records are asked for; sessions are found beforehand.
-    fn named(&self) -> [(&'static str, &[String]); 9] {
+    fn by_filter_name(&self) -> [(&'static str, &[String]); 9] {
         [
             ("project", &self.project),
             ("role", &self.role),
@@ -251,21 +251,23 @@ impl Conditions {
         ]
     }
 
-    fn any(&self) -> bool {
-        let mut named = self.named().into_iter();
+    fn is_any_set(&self) -> bool {
+        let mut named = self.by_filter_name().into_iter();
         !self.session.is_empty() || named.any(|(_, values)| !values.is_empty())
     }
 }
 
 /// The sessions that were named: by the beginning of their ids, by their thread, by a path, or as `latest`.
-fn named(
+fn find_sessions(
     inventory: &Inventory,
     wanted: &[String],
     context: &mut Context,
 ) -> Result<Vec<SessionFiles>> {
     let mut named = Vec::new();
     for wanted in wanted {
-        let wanted = &context.latest(inventory, wanted, true)?.into_owned();
+        let wanted = &context
+            .resolve_latest(inventory, wanted, true)?
+            .into_owned();
         let by = |fits: &dyn Fn(&SessionFiles) -> bool| -> Vec<SessionFiles> {
             let sessions = inventory.sessions.iter();
             sessions.filter(|files| fits(files)).cloned().collect()

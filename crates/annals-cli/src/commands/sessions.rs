@@ -12,9 +12,9 @@ use serde::Serialize;
 use super::Outcome;
 use super::filter::SessionFilter;
 use super::page::Page;
-use super::price::{self, Pricer};
-use super::row::{SessionRow, Short};
-use crate::context::{Context, leave};
+use super::pricing::{self, Pricer};
+use super::session_json::{SessionJson, ShortIds};
+use crate::context::{Context, leak};
 use crate::render::size;
 use crate::render::style::{DIM, ID, WARNING};
 use crate::render::table::{Cell, Column, Table};
@@ -45,10 +45,10 @@ pub(crate) struct SessionsArgs {
 
 impl SessionsArgs {
     /// How many sessions are shown, where these are the newest of all.
-    fn newest(&self) -> Option<usize> {
+    fn newest_limit(&self) -> Option<usize> {
         let narrowed = self.filter.is_set() || self.no_empty || self.state.is_some();
         let newest = !narrowed && self.sort == SortArg::Updated;
-        self.filter.page.end().filter(|_| newest)
+        self.filter.page.row_count().filter(|_| newest)
     }
 }
 
@@ -77,7 +77,7 @@ enum StateArg {
 }
 
 impl StateArg {
-    fn fits(self, session: &SessionInfo, now: Timestamp) -> bool {
+    fn matches(self, session: &SessionInfo, now: Timestamp) -> bool {
         let state = match self {
             StateArg::Created => SessionState::Created,
             StateArg::Active => SessionState::Active,
@@ -91,8 +91,8 @@ impl StateArg {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    sessions: Vec<SessionRow<'a>>,
+struct SessionsJson<'a> {
+    sessions: Vec<SessionJson<'a>>,
     /// How many there are without `-n` and `--offset`.
     total: usize,
 }
@@ -103,21 +103,21 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
         (context.store.deleted_sessions()?, Inventory::default())
     } else {
         let inventory = context.inventory();
-        let all = match args.newest() {
+        let all = match args.newest_limit() {
             Some(limit) => context.newest_sessions(&inventory, limit),
-            None => context.sessions_in_any_order(&inventory),
+            None => context.unsorted_sessions(&inventory),
         };
         (all, inventory)
     };
     // Those that cannot be read have ids too.
     let found = inventory.sessions.iter().map(|files| files.id.as_str());
-    let short = Short::of(found.chain(all.iter().map(|session| session.id.as_str())));
+    let short = ShortIds::new(found.chain(all.iter().map(|session| session.id.as_str())));
     if args.state != Some(StateArg::Deleted) {
-        args.filter.tell_unknown(&all, context);
+        args.filter.warn_unknown_project(&all, context);
     }
     if let Some(wanted) = args.state {
         let now = context.clock.now;
-        all.retain(|session| wanted.fits(session, now));
+        all.retain(|session| wanted.matches(session, now));
     }
     let filter = SessionFilter {
         page: Page::default(),
@@ -127,19 +127,19 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
     if args.no_empty {
         sessions.retain(|session| session.messages > 0);
     }
-    let total = match args.newest() {
+    let total = match args.newest_limit() {
         // Only the newest were read.
         Some(_) => inventory.sessions.len(),
         None => sessions.len(),
     };
-    let limit = args.filter.page.end().unwrap_or(usize::MAX);
+    let limit = args.filter.page.row_count().unwrap_or(usize::MAX);
     let newest = |session: &SessionInfo| (Reverse(session.updated), session.id.clone());
     match (args.state, args.sort) {
         // The newest deletion stands first.
         (Some(StateArg::Deleted), SortArg::Updated) => sessions.truncate(limit),
-        (_, SortArg::Updated) => keep_first(&mut sessions, limit, newest),
-        (_, SortArg::Cost) => keep_first(&mut sessions, limit, |session| {
-            let cost = pricer.sum(&session.charges).cost;
+        (_, SortArg::Updated) => truncate_sorted(&mut sessions, limit, newest),
+        (_, SortArg::Cost) => truncate_sorted(&mut sessions, limit, |session| {
+            let cost = pricer.tally(&session.charges).cost;
             (Reverse(cost), newest(session))
         }),
     }
@@ -149,32 +149,32 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
         let now = context.clock.now;
         let pins = context.pins_or_none();
         let row = |session| {
-            let row = SessionRow::of(session, now, &pricer.sum(&session.charges));
-            row.pinned(pins.contains_session(session))
+            let row = SessionJson::new(session, now, &pricer.tally(&session.charges));
+            row.with_pinned(pins.contains_session(session))
         };
         let rows = sessions.iter().map(row).collect();
-        context.out.json(&Document {
+        context.out.json(&SessionsJson {
             sessions: rows,
             total,
         })?;
     } else if sessions.is_empty() {
         let narrowed = args.filter.is_set() || args.state.is_some();
-        super::overview::nothing(context, narrowed, "session")?;
+        super::overview::print_nothing(context, narrowed, "session")?;
     } else {
         let pins = context.pins_or_none();
         let table = table(&sessions, context, &short, &pricer, &pins);
         context.out.text(table)?;
     }
     let outcome = match sessions.is_empty() {
-        true => Outcome::Nothing,
-        false => Outcome::Fine,
+        true => Outcome::NotFound,
+        false => Outcome::Ok,
     };
-    leave((inventory, sessions));
+    leak((inventory, sessions));
     Ok(outcome)
 }
 
 /// Keeps the first few of some sessions, in an order.
-fn keep_first<K: Ord>(
+fn truncate_sorted<K: Ord>(
     sessions: &mut Vec<SessionInfo>,
     limit: usize,
     key: impl Fn(&SessionInfo) -> K,
@@ -190,7 +190,7 @@ fn keep_first<K: Ord>(
             .iter()
             .filter_map(|(_, at)| sessions.get(*at).cloned());
         let few = few.collect();
-        leave(std::mem::replace(sessions, few));
+        leak(std::mem::replace(sessions, few));
     } else {
         sessions.sort_by_cached_key(key);
         sessions.truncate(limit);
@@ -201,7 +201,7 @@ fn keep_first<K: Ord>(
 pub(crate) fn table(
     sessions: &[SessionInfo],
     context: &Context,
-    short: &Short,
+    short: &ShortIds,
     pricer: &Pricer,
     pins: &Pins,
 ) -> String {
@@ -249,7 +249,7 @@ pub(crate) fn table(
         table.row(cells.into_iter().chain(project).chain([
             match &session.title {
                 Some(title) => Cell::new(&title.text),
-                None => Cell::styled(untitled(session), DIM),
+                None => Cell::styled(untitled_label(session), DIM),
             },
             Cell::new(number(session.messages)),
             Cell::new(number(if session.conversations > 1 {
@@ -263,7 +263,7 @@ pub(crate) fn table(
             } else {
                 size::compact(session.usage.total())
             }),
-            price::cell(&pricer.sum(&session.charges)),
+            pricing::cost_cell(&pricer.tally(&session.charges)),
             Cell::new(size::bytes(session.bytes)),
             marks,
         ]));
@@ -271,7 +271,7 @@ pub(crate) fn table(
     table.render(context.out.width())
 }
 
-fn untitled(session: &SessionInfo) -> &'static str {
+fn untitled_label(session: &SessionInfo) -> &'static str {
     if session.messages == 0 {
         "(empty)"
     } else {
@@ -283,7 +283,7 @@ fn untitled(session: &SessionInfo) -> &'static str {
 fn marks(session: &SessionInfo, context: &Context, pinned: bool) -> Cell {
     let mut marks = Vec::new();
     if session.flaws > 0 {
-        marks.push(size::plural(session.flaws as u64, "flaw"));
+        marks.push(size::pluralize(session.flaws as u64, "flaw"));
     }
     let state = session.state_at(context.clock.now);
     let kept = (pinned || session.archived) && state == SessionState::Active;

@@ -32,7 +32,7 @@ pub(crate) struct SetArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct SetJson<'a> {
     session: &'a str,
     file: &'a std::path::Path,
     key: &'a str,
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &SetArgs, context: &mut Context) -> Result<Outcome> {
     let members: Members = vec![(args.key.clone(), value.to_string())];
     context.store.set_list_members(&files, &members)?;
     if context.json {
-        context.out.json(&Document {
+        context.out.json(&SetJson {
             session: files.id.as_str(),
             file: files.main_path(),
             key: &args.key,

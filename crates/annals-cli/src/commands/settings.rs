@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
-use super::workspaces::{only_root, tell_archived};
+use super::workspaces::{single_chorus_root, tell_archived};
 use crate::context::Context;
 use crate::render::style::{DIM, paint};
 
@@ -30,13 +30,13 @@ pub(crate) struct SettingsArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct SettingsJson<'a> {
     root: &'a std::path::Path,
     settings: &'a Settings,
 }
 
 pub(crate) fn run(args: &SettingsArgs, context: &mut Context) -> Result<Outcome> {
-    let root = only_root(context)?;
+    let root = single_chorus_root(context)?;
     tell_archived(&root, context);
     if let (Some(key), Some(value)) = (&args.key, &args.value) {
         let edit = ConfigEdit::Set {
@@ -54,27 +54,27 @@ pub(crate) fn run(args: &SettingsArgs, context: &mut Context) -> Result<Outcome>
             .collect::<annals::Result<_>>()?,
     };
     if context.json {
-        context.out.json(&Document {
+        context.out.json(&SettingsJson {
             root: &root.path,
             settings: &settings,
         })?;
-        return Ok(Outcome::Fine);
+        return Ok(Outcome::Ok);
     }
     for (key, value) in &shown {
         if args.key.is_some() {
-            context.out.line(plain(value))?;
+            context.out.line(plain_value(value))?;
         } else {
             let key = format!("{key:<20}");
             context
                 .out
-                .line(format_args!("{} {}", paint(DIM, &key), plain(value)))?;
+                .line(format_args!("{} {}", paint(DIM, &key), plain_value(value)))?;
         }
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }
 
 /// A value as people write it.
-fn plain(value: &str) -> impl std::fmt::Display {
+fn plain_value(value: &str) -> impl std::fmt::Display {
     let text = serde_json::from_str(value).unwrap_or_else(|_| value.to_owned());
     paint(crate::render::style::PLAIN, &text).to_string()
 }

@@ -1,10 +1,10 @@
 //! `annals show`
 
 mod agent;
-mod document;
-mod page;
+mod entry_text;
+mod json;
 mod paging;
-mod place;
+mod target;
 
 use std::collections::HashMap;
 
@@ -16,8 +16,8 @@ use clap::{Args, ValueEnum};
 
 use super::Outcome;
 use super::filter::Period;
-use super::price::{self, Pricer};
-use super::row::brief;
+use super::pricing::{self, Pricer};
+use super::session_json::short_id;
 use crate::context::Context;
 use crate::render::size;
 use crate::render::style::{DIM, ID, TITLE, WARNING, paint};
@@ -109,54 +109,54 @@ struct Selection {
     entries: Vec<usize>,
     conversation: Option<usize>,
     /// What was left out of it.
-    cut: Option<paging::Cut>,
+    page: Option<paging::PageInfo>,
     /// The entry that was named.
-    at: Option<usize>,
+    named_entry: Option<usize>,
     /// Records that were named and take no part in the conversation.
-    apart: Vec<RecordRef>,
+    outside_records: Vec<RecordRef>,
 }
 
 impl Selection {
-    fn of(log: usize, entries: Vec<usize>, conversation: Option<usize>) -> Self {
+    fn new(log: usize, entries: Vec<usize>, conversation: Option<usize>) -> Self {
         Selection {
             log,
             entries,
             conversation,
-            cut: None,
-            at: None,
-            apart: Vec::new(),
+            page: None,
+            named_entry: None,
+            outside_records: Vec::new(),
         }
     }
 
     /// Adds those of the named records that are not shown.
-    fn add_apart(&mut self, named: &[RecordRef]) {
+    fn add_outside_records(&mut self, named: &[RecordRef]) {
         for spot in named {
             let shown = spot.log == self.log && self.entries.contains(&spot.entry);
-            if !shown && !self.apart.contains(spot) {
-                self.apart.push(*spot);
+            if !shown && !self.outside_records.contains(spot) {
+                self.outside_records.push(*spot);
             }
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.apart.is_empty()
+        self.entries.is_empty() && self.outside_records.is_empty()
     }
 
     /// Where among what is shown the first record stands that was named.
-    fn mark(&self) -> Option<usize> {
+    fn marked_position(&self) -> Option<usize> {
         let among = |at: usize| self.entries.iter().position(|entry| *entry == at);
-        let apart = (!self.apart.is_empty()).then_some(self.entries.len());
-        self.at.and_then(among).or(apart)
+        let apart = (!self.outside_records.is_empty()).then_some(self.entries.len());
+        self.named_entry.and_then(among).or(apart)
     }
 }
 
 pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
     let inventory = match args.last {
-        Some(_) if args.agent.is_none() => context.inventory_at(&args.id),
+        Some(_) if args.agent.is_none() => context.inventory_of_log_or_all(&args.id),
         _ => context.inventory(),
     };
-    let asked = place::Asked::of(&args.id, &inventory, context)?;
-    asked.check(args)?;
+    let asked = target::ShowTarget::parse(&args.id, &inventory, context)?;
+    asked.check_args(args)?;
     // The end of a log is enough for its last messages, unless something must be looked for.
     let end_only = args.last.filter(|_| {
         let main = asked.record.is_none() && args.agent.is_none() && asked.agent_log.is_none();
@@ -175,17 +175,17 @@ pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
     }
     let agent = match (&args.agent, &asked.agent_log) {
         (Some(wanted), _) => Some(agent::find(&session, wanted)?),
-        (None, Some(path)) => Some(agent::lying_at(&session, path)?),
+        (None, Some(path)) => Some(agent::at_path(&session, path)?),
         (None, None) => None,
     };
     let (mut selection, agent) = match &asked.record {
         Some(record) => {
-            let spots = record.spots(&session)?;
-            let selection = place::around(&session, &spots, args.context);
-            let agent = place::agent_of(&session, &spots);
+            let spots = record.find_records(&session)?;
+            let selection = target::select_around(&session, &spots, args.context);
+            let agent = target::agent_of_records(&session, &spots);
             (selection, agent)
         }
-        None => (select(&session, agent), agent),
+        None => (select_conversation(&session, agent), agent),
     };
     // A sub-agent may share the log of the main agent.
     let owns_log = agent.map_or(session.main_log().is_some(), |agent| {
@@ -195,57 +195,57 @@ pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
         select_all(&session, &mut selection);
     }
     let whole = selection.entries.clone();
-    narrow(&session, &mut selection, args, context)?;
+    apply_filters(&session, &mut selection, args, context)?;
     if let (Some(record), Some(_)) = (&asked.record, args.context) {
-        selection.add_apart(&record.spots(&session)?);
+        selection.add_outside_records(&record.find_records(&session)?);
     }
     if args.raw {
-        raw(&session, &selection, context)?;
+        print_raw(&session, &selection, context)?;
     } else {
-        let shown = Shown {
+        let shown = ShowView {
             pricer: Pricer::new(context)?,
             session: &session,
             selection: &selection,
-            end_only: end_only.is_some(),
+            tail_only: end_only.is_some(),
         };
         match context.json {
-            true => document::json(&shown, &whole, context)?,
-            false => print(&shown, agent, args, context)?,
+            true => json::print_json(&shown, &whole, context)?,
+            false => print_selection(&shown, agent, args, context)?,
         }
     }
     Ok(if selection.is_empty() && !session.files.is_unwritten() {
-        Outcome::Nothing
+        Outcome::NotFound
     } else {
-        Outcome::Fine
+        Outcome::Ok
     })
 }
 
 /// What is shown, and by which prices.
-struct Shown<'a> {
+struct ShowView<'a> {
     session: &'a Session,
     selection: &'a Selection,
     /// Only the end of the log was read.
-    end_only: bool,
+    tail_only: bool,
     pricer: Pricer,
 }
 
-impl Shown<'_> {
+impl ShowView<'_> {
     /// How full the context window was at the last turn of the conversation shown, or of the one
     /// that would be resumed.
-    fn fill(&self) -> Option<ContextFill> {
+    fn context_fill(&self) -> Option<ContextFill> {
         let tree = self.session.tree()?;
         let at = self.selection.conversation.or(tree.resume)?;
         let last = self.session.last_response(tree.conversations.get(at)?)?;
-        self.pricer.fill(&last)
+        self.pricer.context_fill(&last)
     }
 }
 
-fn select(session: &Session, agent: Option<&Agent>) -> Selection {
+fn select_conversation(session: &Session, agent: Option<&Agent>) -> Selection {
     if let Some(agent) = agent {
-        return Selection::of(agent.log, agent::entries(session, agent), None);
+        return Selection::new(agent.log, agent::entries(session, agent), None);
     }
     let Some(tree) = session.tree() else {
-        return Selection::of(0, Vec::new(), None);
+        return Selection::new(0, Vec::new(), None);
     };
     let at = tree
         .resume
@@ -254,7 +254,7 @@ fn select(session: &Session, agent: Option<&Agent>) -> Selection {
     let entries = conversation
         .map(|conversation| tree.path(conversation))
         .unwrap_or_default();
-    Selection::of(0, entries, at)
+    Selection::new(0, entries, at)
 }
 
 /// Selects every record of a log, in file order.
@@ -270,7 +270,7 @@ fn select_all(session: &Session, selection: &mut Selection) {
 }
 
 /// Leaves only the entries that are asked for.
-fn narrow(
+fn apply_filters(
     session: &Session,
     selection: &mut Selection,
     args: &ShowArgs,
@@ -280,7 +280,7 @@ fn narrow(
         return Ok(());
     };
     if !args.all {
-        let named = selection.at;
+        let named = selection.named_entry;
         let said = |at: &usize| {
             // What was asked for by its name is wanted, whatever it is.
             Some(*at) == named
@@ -326,7 +326,7 @@ fn narrow(
         let start = selection.entries.len().saturating_sub(last);
         selection.entries.drain(..start);
     }
-    if let (Some(around), Some(at)) = (args.context, selection.mark()) {
+    if let (Some(around), Some(at)) = (args.context, selection.marked_position()) {
         selection
             .entries
             .truncate(at.saturating_add(around).saturating_add(1));
@@ -334,7 +334,7 @@ fn narrow(
             .entries
             .drain(..at.saturating_sub(around).min(selection.entries.len()));
     }
-    selection.cut = args.paging.cut(session, selection)?;
+    selection.page = args.paging.apply(session, selection)?;
     Ok(())
 }
 
@@ -362,30 +362,30 @@ fn is_kind(message: &Message, block: &Block, kind: KindArg) -> bool {
     }
 }
 
-fn raw(session: &Session, selection: &Selection, context: &mut Context) -> Result<()> {
+fn print_raw(session: &Session, selection: &Selection, context: &mut Context) -> Result<()> {
     for bytes in session.raw_records(selection.log, &selection.entries)? {
         context.out.raw(&bytes?)?;
         context.out.raw(b"\n")?;
     }
-    for spot in &selection.apart {
+    for spot in &selection.outside_records {
         context.out.raw(&session.read_record(*spot)?.0)?;
         context.out.raw(b"\n")?;
     }
     Ok(())
 }
 
-fn print(
-    shown: &Shown<'_>,
+fn print_selection(
+    shown: &ShowView<'_>,
     agent: Option<&Agent>,
     args: &ShowArgs,
     context: &mut Context,
 ) -> Result<()> {
-    let Shown {
+    let ShowView {
         session, selection, ..
     } = shown;
-    header(shown, args, context)?;
+    print_header(shown, args, context)?;
     if let Some(agent) = agent {
-        agent_header(shown, agent, context)?;
+        print_agent_header(shown, agent, context)?;
         context.out.blank()?;
     }
     if selection.is_empty() {
@@ -396,16 +396,16 @@ fn print(
         context.out.line(told)?;
         return Ok(());
     }
-    let marked = selection.mark().is_some();
+    let marked = selection.marked_position().is_some();
     if marked {
         context.out.await_mark();
     }
-    let named = selection.at.and_then(|at| {
+    let named = selection.named_entry.and_then(|at| {
         let outline = session.log(selection.log)?.1.outlines.get(at)?;
         Some((outline.span, outline.id()))
     });
-    let spawned = spawned(session, selection.log);
-    let mut before = page::Before::default();
+    let spawned = agents_by_entry(session, selection.log);
+    let mut before = entry_text::PrecedingEntries::default();
     let mut first = true;
     let mut pages = Vec::new();
     session.each_entry_of_log(selection.log, &selection.entries, |entry| {
@@ -413,18 +413,21 @@ fn print(
         let marked = named
             .as_ref()
             .is_some_and(|(span, id)| *span == entry.span && *id == entry.id);
-        let page = page::page(
+        let page = entry_text::page(
             entry,
             args,
             session,
             context,
             &mut before,
-            page::Manner { first, marked },
+            entry_text::EntryOptions {
+                is_first: first,
+                is_marked: marked,
+            },
         );
         if marked {
             context.out.mark();
         }
-        if page.begins && !first {
+        if page.has_heading && !first {
             pages.push("\n".to_owned());
         }
         first = false;
@@ -441,8 +444,12 @@ fn print(
         }
         Ok(true)
     })?;
-    apart(shown, args, first, context)?;
-    if let Some(more) = selection.cut.as_ref().and_then(paging::Cut::line) {
+    print_outside_records(shown, args, first, context)?;
+    if let Some(more) = selection
+        .page
+        .as_ref()
+        .and_then(paging::PageInfo::more_line)
+    {
         context.out.blank()?;
         context.out.line(paint(DIM, &more))?;
     }
@@ -451,7 +458,7 @@ fn print(
         context.out.blank()?;
         let text = format!(
             "! {}: annals check {}",
-            size::plural(flaws as u64, "flaw"),
+            size::pluralize(flaws as u64, "flaw"),
             session.files.id
         );
         context.out.line(paint(WARNING, &text))?;
@@ -460,29 +467,34 @@ fn print(
 }
 
 /// Records that were named and stand beside what was shown: remarks, or others of the same id.
-fn apart(shown: &Shown<'_>, args: &ShowArgs, mut first: bool, context: &mut Context) -> Result<()> {
-    let Shown {
+fn print_outside_records(
+    shown: &ShowView<'_>,
+    args: &ShowArgs,
+    mut first: bool,
+    context: &mut Context,
+) -> Result<()> {
+    let ShowView {
         session, selection, ..
     } = shown;
-    if !first && !selection.apart.is_empty() {
+    if !first && !selection.outside_records.is_empty() {
         context.out.blank()?;
         let text = "Other records have the same id:";
         context.out.line(paint(DIM, text))?;
     }
-    for spot in &selection.apart {
+    for spot in &selection.outside_records {
         let Some(entry) = session.read_record(*spot)?.1 else {
             continue;
         };
-        let manner = page::Manner {
-            first: true,
-            marked: true,
+        let manner = entry_text::EntryOptions {
+            is_first: true,
+            is_marked: true,
         };
-        let page = page::page(
+        let page = entry_text::page(
             entry,
             args,
             session,
             context,
-            &mut page::Before::default(),
+            &mut entry_text::PrecedingEntries::default(),
             manner,
         );
         context.out.mark();
@@ -496,7 +508,7 @@ fn apart(shown: &Shown<'_>, args: &ShowArgs, mut first: bool, context: &mut Cont
 }
 
 /// What a sub-agent is, above what it said.
-fn agent_header(shown: &Shown<'_>, agent: &Agent, context: &mut Context) -> Result<()> {
+fn print_agent_header(shown: &ShowView<'_>, agent: &Agent, context: &mut Context) -> Result<()> {
     let what: Vec<&str> = [agent.kind.as_deref(), agent.description.as_deref()]
         .into_iter()
         .flatten()
@@ -505,7 +517,7 @@ fn agent_header(shown: &Shown<'_>, agent: &Agent, context: &mut Context) -> Resu
     let name = agent_name(shown.session, agent);
     let price = |charge: &Charge| shown.pricer.price(charge);
     let cost = shown.session.agent_cost(agent, &price);
-    let cost = price::text(&cost);
+    let cost = pricing::text(&cost);
     let facts = cost
         .into_iter()
         .chain(agent.archived.then(|| "archived".to_owned()));
@@ -520,13 +532,13 @@ fn agent_header(shown: &Shown<'_>, agent: &Agent, context: &mut Context) -> Resu
     Ok(())
 }
 
-fn header(shown: &Shown<'_>, args: &ShowArgs, context: &mut Context) -> Result<()> {
-    let Shown {
+fn print_header(shown: &ShowView<'_>, args: &ShowArgs, context: &mut Context) -> Result<()> {
+    let ShowView {
         session, selection, ..
     } = shown;
     let id = session.files.id.as_str();
-    let filled = shown.fill().map(|fill| price::filled(&fill));
-    if shown.end_only {
+    let filled = shown.context_fill().map(|fill| pricing::filled(&fill));
+    if shown.tail_only {
         let facts: Vec<String> = ["the end of it".to_owned()]
             .into_iter()
             .chain(filled)
@@ -548,24 +560,24 @@ fn header(shown: &Shown<'_>, args: &ShowArgs, context: &mut Context) -> Result<(
     let info = session.info(None);
     let mut facts = vec![info.project.path.clone()];
     facts.extend(info.started.map(|time| context.clock.full(time)));
-    facts.push(size::plural(info.messages, "message"));
-    let facts = super::row::fit(&facts.join(" · "), context);
+    facts.push(size::pluralize(info.messages, "message"));
+    let facts = super::session_json::fit_line(&facts.join(" · "), context);
     context.out.line(paint(DIM, &facts))?;
     let mut facts = Vec::new();
     if !info.usage.is_zero() {
         facts.push(format!("{} tokens", size::compact(info.usage.total())));
     }
-    facts.extend(price::text(&shown.pricer.sum(&info.charges)));
+    facts.extend(pricing::text(&shown.pricer.tally(&info.charges)));
     facts.extend(filled);
     facts.extend(info.models.iter().cloned());
     if !facts.is_empty() {
-        let facts = super::row::fit(&facts.join(" · "), context);
+        let facts = super::session_json::fit_line(&facts.join(" · "), context);
         context.out.line(paint(DIM, &facts))?;
     }
     let conversations = session.conversations();
     if args.all && selection.conversation.is_none() && conversations.len() > 1 {
-        let count = size::plural(conversations.len() as u64, "conversation");
-        let text = format!("{count}: annals conversations {}", brief(id));
+        let count = size::pluralize(conversations.len() as u64, "conversation");
+        let text = format!("{count}: annals conversations {}", short_id(id));
         context.out.line(paint(DIM, &text))?;
     } else if let Some(conversation) = selection.conversation.and_then(|at| conversations.get(at))
         && conversations.len() > 1
@@ -574,15 +586,15 @@ fn header(shown: &Shown<'_>, args: &ShowArgs, context: &mut Context) -> Result<(
             "conversation {} of {}{}: annals conversations {}",
             selection.conversation.map_or(0, |at| at + 1),
             conversations.len(),
-            branch_of(conversation),
-            brief(id),
+            branch_label(conversation),
+            short_id(id),
         );
         context.out.line(paint(DIM, &text))?;
     }
     Ok(context.out.blank()?)
 }
 
-fn branch_of(conversation: &ConversationInfo) -> String {
+fn branch_label(conversation: &ConversationInfo) -> String {
     let branch = conversation.branch.as_deref();
     branch
         .map(|prompt| format!(" (“{prompt}”)"))
@@ -590,7 +602,7 @@ fn branch_of(conversation: &ConversationInfo) -> String {
 }
 
 /// The sub-agents that each entry of a log spawned, by the entry's offset.
-fn spawned(session: &Session, log: usize) -> HashMap<u64, Vec<&Agent>> {
+fn agents_by_entry(session: &Session, log: usize) -> HashMap<u64, Vec<&Agent>> {
     let mut found: HashMap<u64, Vec<&Agent>> = HashMap::new();
     for agent in &session.agents {
         let Some(call) = agent.call.filter(|call| call.log == log) else {
@@ -619,13 +631,13 @@ fn agent_line(session: &Session, agent: &Agent) -> String {
             .filter(|text| !text.trim().is_empty())
             .unwrap_or("of this call"),
         match (
-            size::plural(agent.messages as u64, "message"),
+            size::pluralize(agent.messages as u64, "message"),
             agent.archived
         ) {
             (messages, true) => format!("{messages}, archived"),
             (messages, false) => messages,
         },
-        brief(session.files.id.as_str()),
+        short_id(session.files.id.as_str()),
     );
     format!("{}\n", paint(DIM, text.trim_end()))
 }

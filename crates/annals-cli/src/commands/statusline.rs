@@ -1,6 +1,6 @@
 //! `annals statusline`: one line for the status bar of an agent.
 
-mod told;
+mod input;
 
 use std::path::PathBuf;
 
@@ -15,10 +15,10 @@ use clap::{Args, ValueEnum};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use self::told::Told;
+use self::input::AgentInput;
 use super::Outcome;
 use super::cost::budget;
-use super::price::{self, Pricer};
+use super::pricing::{self, Pricer};
 use crate::context::Context;
 use crate::render::money;
 use crate::render::size;
@@ -27,7 +27,7 @@ use crate::render::time::duration;
 
 /// Blocks follow from those before them, back to a pause of five hours. It is looked for so many days back, and
 /// then from the beginning.
-const REACH: [Option<i64>; 3] = [Some(3), Some(31), None];
+const LOOKBACK_DAYS: [Option<i64>; 3] = [Some(3), Some(31), None];
 
 const EXAMPLES: &str = "\
 The agent gives JSON on standard input. For Claude Code, in ~/.claude/settings.json:
@@ -47,11 +47,11 @@ pub(crate) struct StatuslineArgs {
         value_delimiter = ',',
         default_value = "model,session,today,block,context,budget"
     )]
-    parts: Vec<Part>,
+    parts: Vec<StatusPart>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
+enum StatusPart {
     /// The model's name
     Model,
     /// What the session cost
@@ -67,16 +67,16 @@ enum Part {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct StatusJson<'a> {
     model: Option<&'a str>,
-    session: Option<Spent>,
-    today: Spent,
-    block: Option<BlockDocument>,
-    context: Option<Filled>,
+    session: Option<CostJson>,
+    today: CostJson,
+    block: Option<BlockJson>,
+    context: Option<ContextUsage>,
 }
 
 #[derive(Serialize)]
-struct Spent {
+struct CostJson {
     requests: u64,
     tokens: u64,
     cost_usd: Option<Money>,
@@ -84,18 +84,18 @@ struct Spent {
 }
 
 #[derive(Serialize)]
-struct BlockDocument {
+struct BlockJson {
     start: Timestamp,
     end: Timestamp,
     remaining_minutes: i64,
     #[serde(flatten)]
-    spent: Spent,
+    spent: CostJson,
     cost_per_hour_usd: Option<Money>,
 }
 
 /// How full the context window is, by the log or by what the agent says.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-struct Filled {
+struct ContextUsage {
     tokens: Option<u64>,
     window: Option<u64>,
     percent: Option<u64>,
@@ -107,33 +107,33 @@ struct Status {
     session: Option<Tally>,
     today: Tally,
     block: Option<BillingBlock>,
-    fill: Option<Filled>,
+    fill: Option<ContextUsage>,
     budgets: Vec<BudgetUsage>,
 }
 
 pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcome> {
-    let mut told = told()?;
+    let mut told = read_input()?;
     let pricer = Pricer::new(context)?;
     let config = &pricer.config;
     if let Some(name) = &config.zone {
-        context.clock.zone = super::cost::zone(name)?;
+        context.clock.zone = super::cost::parse_zone(name)?;
     }
     let price = |charge: &Charge| pricer.price(charge);
     let now = context.clock.now;
     let zone = context.clock.zone.clone();
-    told.log = told.log.map(|log| within(context.store.roots(), log));
+    told.log = told.log.map(|log| path_in_root(context.store.roots(), log));
     let starts = config
         .budgets
         .iter()
         .map(|one| Period::containing(now, one.unit, &zone).start);
     let oldest = starts.min().unwrap_or(now);
     let (mut ledger, mut own, mut block) = (Ledger::default(), Vec::new(), None);
-    for days in REACH {
+    for days in LOOKBACK_DAYS {
         let since =
             days.and_then(|days| now.checked_sub(SignedDuration::from_hours(days * 24)).ok());
         let since = since.unwrap_or(Timestamp::MIN).min(oldest);
         let recent = RecentQuery::new(now, since).session(told.log.as_deref());
-        let spent = context.recent(&recent);
+        let spent = context.recent_ledger(&recent);
         (ledger, own) = (spent.ledger, spent.session_charges);
         let known = blocks(&ledger.charges, &price);
         block = known
@@ -141,7 +141,7 @@ pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcom
             .rev()
             .find(|block| block.is_active(now))
             .copied();
-        if is_certain(&ledger.charges, since, now) {
+        if is_block_certain(&ledger.charges, since, now) {
             break;
         }
     }
@@ -149,14 +149,14 @@ pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcom
     // What stands in its logs, whoever pays for it: as `show` tells.
     let status = Status {
         model: told.name.clone(),
-        session: (!own.is_empty()).then(|| pricer.sum(own.iter())),
-        today: pricer.sum(ledger.charges.iter().filter(|charge| {
+        session: (!own.is_empty()).then(|| pricer.tally(own.iter())),
+        today: pricer.tally(ledger.charges.iter().filter(|charge| {
             charge
                 .time
                 .is_some_and(|time| time >= today.timestamp() && time <= now)
         })),
         block,
-        fill: filled(own.iter(), &told, &pricer),
+        fill: context_usage(own.iter(), &told, &pricer),
         budgets: config
             .budgets
             .iter()
@@ -164,32 +164,32 @@ pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcom
             .collect(),
     };
     match context.json {
-        true => context.out.json(&status.document(now))?,
+        true => context.out.json(&status.to_json(now))?,
         false => {
             let parts = args
                 .parts
                 .iter()
-                .filter_map(|part| status.part(*part, context));
+                .filter_map(|part| status.part_text(*part, context));
             let line = parts.collect::<Vec<String>>();
             let between = format!(" {} ", paint(DIM, "│"));
             context.out.line(line.join(&between))?;
         }
     }
     std::mem::forget(ledger);
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }
 
 /// What the agent says.
-fn told() -> Result<Told> {
-    let text = super::input::stdin("the JSON that an agent gives to its status line")?;
+fn read_input() -> Result<AgentInput> {
+    let text = super::input::read_stdin("the JSON that an agent gives to its status line")?;
     match text.trim().is_empty() {
-        true => Ok(Told::default()),
-        false => Told::parse(&text),
+        true => Ok(AgentInput::default()),
+        false => AgentInput::parse(&text),
     }
 }
 
 /// A log's path as its root spells it: agents may tell where a link leads instead.
-fn within(roots: &[Root], log: PathBuf) -> PathBuf {
+fn path_in_root(roots: &[Root], log: PathBuf) -> PathBuf {
     if roots.iter().any(|root| log.starts_with(&root.path)) {
         return log;
     }
@@ -204,7 +204,7 @@ fn within(roots: &[Root], log: PathBuf) -> PathBuf {
 }
 
 /// Whether the present block can be told from these charges: there is a pause of five hours between `since` and now.
-fn is_certain(charges: &[Charge], since: Timestamp, now: Timestamp) -> bool {
+fn is_block_certain(charges: &[Charge], since: Timestamp, now: Timestamp) -> bool {
     let mut times: Vec<Timestamp> = charges.iter().filter_map(|charge| charge.time).collect();
     times.retain(|time| *time >= since && *time <= now);
     times.sort_unstable();
@@ -216,20 +216,20 @@ fn is_certain(charges: &[Charge], since: Timestamp, now: Timestamp) -> bool {
 
 /// What stood in the context window after the main agent's last response; what the agent says of it where the log
 /// says nothing.
-fn filled<'a>(
+fn context_usage<'a>(
     charges: impl Iterator<Item = &'a Charge>,
-    told: &Told,
+    told: &AgentInput,
     pricer: &Pricer,
-) -> Option<Filled> {
+) -> Option<ContextUsage> {
     let main = charges.filter(|charge| charge.source.agent.is_none() && !charge.usage.is_zero());
     let last = main.max_by_key(|charge| charge.time);
-    let fill = last.and_then(|last| fill(last, told, pricer));
-    let logged = fill.map(|fill| Filled {
+    let fill = last.and_then(|last| context_fill(last, told, pricer));
+    let logged = fill.map(|fill| ContextUsage {
         tokens: Some(fill.tokens),
         window: fill.window,
         percent: fill.percent(),
     });
-    let said = || Filled {
+    let said = || ContextUsage {
         tokens: None,
         window: told.window,
         percent: told.used_percent,
@@ -238,16 +238,19 @@ fn filled<'a>(
 }
 
 /// The window is that which the agent names, or that of the model it names, or that of the model which answered.
-fn fill(last: &Charge, told: &Told, pricer: &Pricer) -> Option<ContextFill> {
+fn context_fill(last: &Charge, told: &AgentInput, pricer: &Pricer) -> Option<ContextFill> {
     if told.window.is_some() {
         return ContextFill::new(&last.usage, told.window);
     }
-    let named = told.model.as_deref().and_then(|name| pricer.window(name));
+    let named = told
+        .model
+        .as_deref()
+        .and_then(|name| pricer.context_window(name));
     let fill = ContextFill::new(&last.usage, named).filter(|fill| fill.window.is_some());
-    fill.or_else(|| pricer.fill(last))
+    fill.or_else(|| pricer.context_fill(last))
 }
 
-impl Filled {
+impl ContextUsage {
     fn text(&self) -> Option<String> {
         match (self.percent, self.window, self.tokens) {
             (Some(percent), Some(window), _) => {
@@ -260,40 +263,43 @@ impl Filled {
 }
 
 /// How fast a block is paid for; nobody knows where nothing has a price.
-fn pace(block: &BillingBlock, now: Timestamp) -> Option<Money> {
+fn burn_rate(block: &BillingBlock, now: Timestamp) -> Option<Money> {
     block.tally.priced()?;
     Some(block.burn_rate(now).cost_per_hour)
 }
 
 impl Status {
     /// A part for people; `None` if there is nothing to say.
-    fn part(&self, part: Part, context: &Context) -> Option<String> {
+    fn part_text(&self, part: StatusPart, context: &Context) -> Option<String> {
         let now = context.clock.now;
         match part {
-            Part::Model => Some(paint(PLAIN, self.model.as_deref()?).to_string()),
-            Part::Session => Some(format!("{} session", price::sum(&self.session?))),
-            Part::Today => Some(format!("{} today", price::sum(&self.today))),
-            Part::Block => {
+            StatusPart::Model => Some(paint(PLAIN, self.model.as_deref()?).to_string()),
+            StatusPart::Session => Some(format!(
+                "{} session",
+                pricing::cost_text_or_zero(&self.session?)
+            )),
+            StatusPart::Today => Some(format!("{} today", pricing::cost_text_or_zero(&self.today))),
+            StatusPart::Block => {
                 let block = self.block?;
                 let left = duration(block.remaining(now));
-                let pace = pace(&block, now).map(money::cents);
+                let pace = burn_rate(&block, now).map(money::cents);
                 let pace = pace.map(|pace| match block.tally.unpriced {
                     0 => format!(", {pace}/h"),
                     _ => format!(", {}/h", money::at_least(&pace)),
                 });
-                let sum = price::sum(&block.tally);
+                let sum = pricing::cost_text_or_zero(&block.tally);
                 Some(format!(
                     "{sum} block, {left} left{}",
                     pace.unwrap_or_default()
                 ))
             }
-            Part::Context => {
+            StatusPart::Context => {
                 let fill = self.fill?;
                 let full = fill.percent.is_some_and(|percent| percent >= 80);
                 let style = if full { WARNING } else { PLAIN };
                 Some(paint(style, &fill.text()?).to_string())
             }
-            Part::Budget => {
+            StatusPart::Budget => {
                 let near = self.budgets.iter().filter(|spent| spent.is_near_limit());
                 // Of two that are as bad, the one for the shorter period is told.
                 let worst = near.rev().max_by_key(|spent| spent.percent())?;
@@ -307,25 +313,25 @@ impl Status {
         }
     }
 
-    fn document(&self, now: Timestamp) -> Document<'_> {
-        Document {
+    fn to_json(&self, now: Timestamp) -> StatusJson<'_> {
+        StatusJson {
             model: self.model.as_deref(),
-            session: self.session.as_ref().map(spent),
-            today: spent(&self.today),
-            block: self.block.map(|block| BlockDocument {
+            session: self.session.as_ref().map(cost_json),
+            today: cost_json(&self.today),
+            block: self.block.map(|block| BlockJson {
                 start: block.start,
                 end: block.end,
                 remaining_minutes: block.remaining(now).as_mins(),
-                spent: spent(&block.tally),
-                cost_per_hour_usd: pace(&block, now),
+                spent: cost_json(&block.tally),
+                cost_per_hour_usd: burn_rate(&block, now),
             }),
             context: self.fill,
         }
     }
 }
 
-fn spent(tally: &Tally) -> Spent {
-    Spent {
+fn cost_json(tally: &Tally) -> CostJson {
+    CostJson {
         requests: tally.requests,
         tokens: tally.tokens(),
         cost_usd: tally.priced(),
@@ -342,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_certain_after_a_pause_that_is_over() {
+    fn block_is_certain_after_a_five_hour_gap() {
         let certain = |times: &[&str]| {
             let charge = |text: &&str| {
                 let mut charge = Charge::new(0);
@@ -351,7 +357,7 @@ mod tests {
             };
             let charges: Vec<Charge> = times.iter().map(charge).collect();
             let (since, now) = ("2026-11-15T00:00:00Z", "2026-11-15T12:00:00Z");
-            is_certain(&charges, time(since), time(now))
+            is_block_certain(&charges, time(since), time(now))
         };
         assert!(certain(&[]));
         assert!(certain(&["2026-11-15T05:00:00Z", "2026-11-15T08:00:00Z"]));

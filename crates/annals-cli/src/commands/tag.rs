@@ -30,7 +30,7 @@ pub(crate) struct TagArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct TagJson<'a> {
     session: &'a str,
     file: &'a std::path::Path,
     tag: Option<&'a str>,
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &TagArgs, context: &mut Context) -> Result<Outcome> {
     let tag = args
         .tag
         .as_deref()
-        .map(|tag| input::filled(tag, "label"))
+        .map(|tag| input::non_empty(tag, "label"))
         .transpose()?
         .map(str::trim);
     if tag.is_some_and(|tag| tag.contains(['\n', '\r'])) {
@@ -50,14 +50,14 @@ pub(crate) fn run(args: &TagArgs, context: &mut Context) -> Result<Outcome> {
     let (session, file) = (files.id.to_string(), files.main_path().to_owned());
     let writes = tag.is_some() || args.remove;
     let tag = if writes {
-        let writer = context.annotate(&files)?;
+        let writer = context.open_for_annotation(&files)?;
         writer.tag(tag.unwrap_or_default())?;
         tag.map(str::to_owned)
     } else {
         Session::read(files)?.tag()
     };
     if context.json {
-        context.out.json(&Document {
+        context.out.json(&TagJson {
             session: &session,
             file: &file,
             tag: tag.as_deref(),
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &TagArgs, context: &mut Context) -> Result<Outcome> {
     }
     Ok(match (writes, tag) {
         (true, _) => Outcome::Written,
-        (false, Some(_)) => Outcome::Fine,
-        (false, None) => Outcome::Nothing,
+        (false, Some(_)) => Outcome::Ok,
+        (false, None) => Outcome::NotFound,
     })
 }

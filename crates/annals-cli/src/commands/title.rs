@@ -24,20 +24,20 @@ pub(crate) struct TitleArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct TitleJson<'a> {
     session: &'a str,
     file: &'a std::path::Path,
     title: &'a str,
 }
 
 pub(crate) fn run(args: &TitleArgs, context: &mut Context) -> Result<Outcome> {
-    let title = input::filled(&args.title, "title")?.trim();
+    let title = input::non_empty(&args.title, "title")?.trim();
     let files = context.find_session(&args.session)?;
-    let writer = context.annotate(&files)?;
+    let writer = context.open_for_annotation(&files)?;
     writer.retitle(title)?;
     let session = files.id.as_str();
     if context.json {
-        context.out.json(&Document {
+        context.out.json(&TitleJson {
             session,
             file: &writer.path(),
             title,

@@ -9,8 +9,8 @@ use annals::store::{SessionFiles, SessionWriter, WriteOptions};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::row::Short;
-use super::todos::{self, Document, Listed};
+use super::session_json::ShortIds;
+use super::todos::{self, TodoList, TodosJson};
 use super::{Outcome, input};
 use crate::context::Context;
 
@@ -95,11 +95,11 @@ impl Priority {
 
 pub(crate) fn run(args: &TodoArgs, context: &mut Context) -> Result<Outcome> {
     let set = match &args.action {
-        Action::Set { source } => Some(parse(source)?),
+        Action::Set { source } => Some(parse_todos(source)?),
         _ => None,
     };
     let files = context.find_session(&args.session)?;
-    let agent = agent(&files, args.agent.as_deref())?;
+    let agent = find_agent(&files, args.agent.as_deref())?;
     if files
         .attachments
         .iter()
@@ -111,30 +111,34 @@ pub(crate) fn run(args: &TodoArgs, context: &mut Context) -> Result<Outcome> {
             files.id
         );
     }
-    let session = writer(context, &files, agent.as_ref())?;
+    let session = open_writer(context, &files, agent.as_ref())?;
     let list = session.edit_todos(|path, document, list| {
         let list = match &args.action {
             Action::Clear => Vec::new(),
             Action::Set { .. } => set.clone().unwrap_or_default(),
             action => {
-                check_known(path, document)?;
-                changed(action, list)?
+                refuse_unknown_members(path, document)?;
+                apply_action(action, list)?
             }
         };
         Ok::<_, anyhow::Error>(list)
     })?;
     let owner = agent.map_or_else(|| files.id.to_string(), |agent| agent.to_string());
-    let lists = [Listed::new(&files, None, owner, list)];
+    let lists = [TodoList::new(&files, None, owner, list)];
     if context.json {
-        context.out.json(&Document::of(&lists))?;
+        context.out.json(&TodosJson::new(&lists))?;
     } else {
-        todos::print(context, &lists, &Short::of([files.id.as_str()].into_iter()))?;
+        todos::print_lists(
+            context,
+            &lists,
+            &ShortIds::new([files.id.as_str()].into_iter()),
+        )?;
     }
     Ok(Outcome::Written)
 }
 
 /// The sub-agent that is meant.
-fn agent(files: &SessionFiles, wanted: Option<&str>) -> Result<Option<AgentId>> {
+fn find_agent(files: &SessionFiles, wanted: Option<&str>) -> Result<Option<AgentId>> {
     let Some(wanted) = wanted else {
         return Ok(None);
     };
@@ -166,19 +170,19 @@ fn agent(files: &SessionFiles, wanted: Option<&str>) -> Result<Option<AgentId>> 
 }
 
 /// What an action makes of a list.
-fn changed(action: &Action, mut list: Vec<Todo>) -> Result<Vec<Todo>> {
+fn apply_action(action: &Action, mut list: Vec<Todo>) -> Result<Vec<Todo>> {
     match action {
         Action::Add { text, priority } => {
             for text in text {
-                let mut todo = Todo::pending(input::filled(text, "todo")?.trim());
+                let mut todo = Todo::pending(input::non_empty(text, "todo")?.trim());
                 todo.priority = priority.map(|priority| priority.name().to_owned());
                 list.push(todo);
             }
         }
-        Action::Start { number } => mark(&mut list, number, TodoStatus::InProgress)?,
-        Action::Done { number } => mark(&mut list, number, TodoStatus::Completed)?,
+        Action::Start { number } => set_status(&mut list, number, TodoStatus::InProgress)?,
+        Action::Done { number } => set_status(&mut list, number, TodoStatus::Completed)?,
         Action::Remove { number } => {
-            check(&list, number)?;
+            check_numbers(&list, number)?;
             let mut at = 0;
             list.retain(|_| {
                 at += 1;
@@ -191,15 +195,17 @@ fn changed(action: &Action, mut list: Vec<Todo>) -> Result<Vec<Todo>> {
 }
 
 /// A list is written anew, so what the model has no word for would be lost.
-fn check_known(path: &Path, document: &[u8]) -> Result<()> {
-    const KNOWN: [&str; 5] = ["content", "status", "priority", "activeForm", "id"];
+fn refuse_unknown_members(path: &Path, document: &[u8]) -> Result<()> {
+    const KNOWN_MEMBERS: [&str; 5] = ["content", "status", "priority", "activeForm", "id"];
     let items: Option<Vec<BTreeMap<String, serde_json::Value>>> =
         serde_json::from_slice(document).ok();
     let strange = match &items {
         None if document.trim_ascii().is_empty() => None,
         None => Some("something that is no list of todos".to_owned()),
         Some(items) => items.iter().find_map(|item| {
-            let member = item.keys().find(|key| !KNOWN.contains(&key.as_str()));
+            let member = item
+                .keys()
+                .find(|key| !KNOWN_MEMBERS.contains(&key.as_str()));
             let status = item.get("status").and_then(|status| status.as_str());
             match (member, status) {
                 (Some(member), _) => Some(format!("the member `{}`", member.escape_debug())),
@@ -220,7 +226,7 @@ fn check_known(path: &Path, document: &[u8]) -> Result<()> {
     }
 }
 
-fn writer(
+fn open_writer(
     context: &Context,
     files: &SessionFiles,
     agent: Option<&AgentId>,
@@ -228,7 +234,7 @@ fn writer(
     // Todos lie beside the log, so another program may write to it meanwhile.
     let options = WriteOptions {
         live: true,
-        ..context.writing()
+        ..context.write_options()
     };
     Ok(match agent {
         Some(agent) => {
@@ -239,8 +245,8 @@ fn writer(
     })
 }
 
-fn mark(list: &mut [Todo], numbers: &[usize], status: TodoStatus) -> Result<()> {
-    check(list, numbers)?;
+fn set_status(list: &mut [Todo], numbers: &[usize], status: TodoStatus) -> Result<()> {
+    check_numbers(list, numbers)?;
     for number in numbers {
         if let Some(todo) = list.get_mut(number - 1) {
             todo.status = status;
@@ -249,7 +255,7 @@ fn mark(list: &mut [Todo], numbers: &[usize], status: TodoStatus) -> Result<()> 
     Ok(())
 }
 
-fn check(list: &[Todo], numbers: &[usize]) -> Result<()> {
+fn check_numbers(list: &[Todo], numbers: &[usize]) -> Result<()> {
     match numbers
         .iter()
         .find(|number| **number == 0 || **number > list.len())
@@ -263,11 +269,11 @@ fn check(list: &[Todo], numbers: &[usize]) -> Result<()> {
     }
 }
 
-fn parse(source: &str) -> Result<Vec<Todo>> {
+fn parse_todos(source: &str) -> Result<Vec<Todo>> {
     if source != "-" {
         bail!("`set` takes `-` and reads a JSON array from standard input");
     }
-    let text = input::stdin("list")?;
+    let text = input::read_stdin("list")?;
     let list: Vec<Todo> = serde_json::from_str(&text).with_context(|| {
         "standard input is not a list of todos ([{\"content\": …, \"status\": \"pending\", \"in_progress\" or \"completed\"}]); nothing was written"
     })?;

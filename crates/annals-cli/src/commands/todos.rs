@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::page::Page;
-use super::row::Short;
+use super::session_json::ShortIds;
 use crate::context::Context;
 use crate::render::style::{BOLD, DIM, ID, PLAIN, SUCCESS, WARNING, paint};
 
@@ -34,14 +34,14 @@ pub(crate) struct TodosArgs {
 
 /// Todos as JSON.
 #[derive(Serialize)]
-pub(super) struct Document<'a> {
-    todos: Vec<Row<'a>>,
+pub(super) struct TodosJson<'a> {
+    todos: Vec<TodoJson<'a>>,
     /// How many there are without `-n` and `--offset`.
     total: usize,
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+struct TodoJson<'a> {
     session: &'a str,
     agent: &'a str,
     number: usize,
@@ -54,7 +54,7 @@ struct Row<'a> {
 }
 
 /// One agent's todos.
-pub(super) struct Listed {
+pub(super) struct TodoList {
     session: SessionId,
     title: Option<String>,
     updated: Option<Timestamp>,
@@ -64,14 +64,14 @@ pub(super) struct Listed {
     todos: Vec<(usize, Todo)>,
 }
 
-impl Listed {
+impl TodoList {
     pub(super) fn new(
         files: &SessionFiles,
         title: Option<String>,
         agent: String,
         todos: Vec<Todo>,
     ) -> Self {
-        Listed {
+        TodoList {
             session: files.id.clone(),
             title,
             updated: None,
@@ -82,10 +82,10 @@ impl Listed {
     }
 }
 
-impl<'a> Document<'a> {
-    pub(super) fn of(lists: &'a [Listed]) -> Self {
+impl<'a> TodosJson<'a> {
+    pub(super) fn new(lists: &'a [TodoList]) -> Self {
         let rows = lists.iter().flat_map(|list| {
-            list.todos.iter().map(|(number, todo)| Row {
+            list.todos.iter().map(|(number, todo)| TodoJson {
                 session: list.session.as_str(),
                 agent: &list.agent,
                 number: *number,
@@ -97,21 +97,21 @@ impl<'a> Document<'a> {
                 orphaned: list.orphaned,
             })
         });
-        let todos: Vec<Row<'a>> = rows.collect();
+        let todos: Vec<TodoJson<'a>> = rows.collect();
         let total = todos.len();
-        Document { todos, total }
+        TodosJson { todos, total }
     }
 }
 
 pub(crate) fn run(args: &TodosArgs, context: &mut Context) -> Result<Outcome> {
     let inventory = context.inventory();
-    let short = Short::of(inventory.sessions.iter().map(|files| files.id.as_str()));
+    let short = ShortIds::new(inventory.sessions.iter().map(|files| files.id.as_str()));
     let mut lists = match &args.session {
         Some(id) => {
             let files = context.find_session(id)?;
-            of_session(&files)?
+            session_lists(&files)?
         }
-        None => of_all(context, &inventory, args.all),
+        None => all_lists(context, &inventory, args.all),
     };
     if !args.all {
         for list in &mut lists {
@@ -120,12 +120,12 @@ pub(crate) fn run(args: &TodosArgs, context: &mut Context) -> Result<Outcome> {
         }
     }
     let total = lists.iter().map(|list| list.todos.len()).sum();
-    cut(&mut lists, args.page);
+    apply_page(&mut lists, args.page);
     lists.retain(|list| !list.todos.is_empty());
     if context.json {
-        context.out.json(&Document {
+        context.out.json(&TodosJson {
             total,
-            ..Document::of(&lists)
+            ..TodosJson::new(&lists)
         })?;
     } else if lists.is_empty() {
         let what = if args.all {
@@ -135,30 +135,34 @@ pub(crate) fn run(args: &TodosArgs, context: &mut Context) -> Result<Outcome> {
         };
         context.out.line(what)?;
     } else {
-        print(context, &lists, &short)?;
+        print_lists(context, &lists, &short)?;
     }
     Ok(if lists.is_empty() {
-        Outcome::Nothing
+        Outcome::NotFound
     } else {
-        Outcome::Fine
+        Outcome::Ok
     })
 }
 
 /// Keeps the todos of a page, counted through all lists.
-fn cut(lists: &mut [Listed], page: Page) {
+fn apply_page(lists: &mut [TodoList], page: Page) {
     let (mut skip, mut left) = (page.offset, page.limit.unwrap_or(usize::MAX));
     for list in lists {
         let own = Page {
             offset: skip,
             limit: Some(left),
         };
-        skip = skip.saturating_sub(own.cut(&mut list.todos));
+        skip = skip.saturating_sub(own.apply(&mut list.todos));
         left -= list.todos.len();
     }
 }
 
 /// Prints lists, each under its session.
-pub(super) fn print(context: &mut Context, lists: &[Listed], short: &Short) -> Result<()> {
+pub(super) fn print_lists(
+    context: &mut Context,
+    lists: &[TodoList],
+    short: &ShortIds,
+) -> Result<()> {
     for (at, list) in lists.iter().enumerate() {
         if at > 0 {
             context.out.blank()?;
@@ -206,19 +210,19 @@ pub(super) fn print(context: &mut Context, lists: &[Listed], short: &Short) -> R
     Ok(())
 }
 
-fn of_session(files: &SessionFiles) -> annals::Result<Vec<Listed>> {
+fn session_lists(files: &SessionFiles) -> annals::Result<Vec<TodoList>> {
     let session = Session::read(files.clone())?;
     let title = session.title().map(|title| title.text);
     let updated = session.info(None).updated;
     let lists = session.todos()?.into_iter();
-    let listed = lists.map(|(agent, todos)| Listed {
+    let listed = lists.map(|(agent, todos)| TodoList {
         updated,
-        ..Listed::new(files, title.clone(), agent, todos)
+        ..TodoList::new(files, title.clone(), agent, todos)
     });
     Ok(listed.collect())
 }
 
-fn of_all(context: &mut Context, inventory: &Inventory, all: bool) -> Vec<Listed> {
+fn all_lists(context: &mut Context, inventory: &Inventory, all: bool) -> Vec<TodoList> {
     let keeps = |files: &&SessionFiles| {
         let kinds = files.attachments.iter().map(|file| file.artifact.kind);
         kinds
@@ -238,8 +242,8 @@ fn of_all(context: &mut Context, inventory: &Inventory, all: bool) -> Vec<Listed
             Ok(lists)
                 if lists
                     .iter()
-                    .all(|(_, todos)| !todos.iter().any(|todo| wanted(todo, all))) => {}
-            Ok(_) => match of_session(files) {
+                    .all(|(_, todos)| !todos.iter().any(|todo| is_shown(todo, all))) => {}
+            Ok(_) => match session_lists(files) {
                 Ok(found) => lists.extend(found),
                 Err(error) => context.warn(&error),
             },
@@ -249,18 +253,18 @@ fn of_all(context: &mut Context, inventory: &Inventory, all: bool) -> Vec<Listed
     // The most recent session first; an agent's lists stay together.
     lists.sort_by_key(|list| std::cmp::Reverse(list.updated));
     if all {
-        lists.extend(orphaned(context, inventory));
+        lists.extend(orphaned_lists(context, inventory));
     }
     lists
 }
 
-fn wanted(todo: &Todo, all: bool) -> bool {
+fn is_shown(todo: &Todo, all: bool) -> bool {
     all || todo.status != TodoStatus::Completed
 }
 
 /// Lists whose session is not there any more.
-fn orphaned(context: &mut Context, inventory: &Inventory) -> Vec<Listed> {
-    let mut lists: Vec<Listed> = Vec::new();
+fn orphaned_lists(context: &mut Context, inventory: &Inventory) -> Vec<TodoList> {
+    let mut lists: Vec<TodoList> = Vec::new();
     let files = inventory
         .others
         .iter()
@@ -302,7 +306,7 @@ fn orphaned(context: &mut Context, inventory: &Inventory) -> Vec<Listed> {
                         .map(|(at, todo)| (before + at, todo)),
                 );
             }
-            None => lists.push(Listed {
+            None => lists.push(TodoList {
                 session: session.clone(),
                 title: None,
                 updated: None,

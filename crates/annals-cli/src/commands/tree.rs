@@ -11,16 +11,16 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
-use super::price::{self, Pricer};
-use super::row::{ConversationRow, SessionRow, Short, brief, fit};
+use super::pricing::{self, Pricer};
+use super::session_json::{ConversationJson, SessionJson, ShortIds, fit_line, short_id};
 use super::show::agent_name;
 use crate::context::Context;
-use crate::render::size::{self, plural};
+use crate::render::size::{self, pluralize};
 use crate::render::style::{DIM, ID, SUCCESS, TITLE, TOOL, USER, WARNING, paint};
 use crate::render::width::truncate_end;
 
 /// Branches deeper than this are drawn at the same depth: a terminal is only so wide.
-const DEEPEST: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 /// Draws a session.
 #[derive(Debug, Args)]
@@ -37,22 +37,22 @@ pub(crate) struct TreeArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    session: SessionRow<'a>,
-    conversations: Vec<ConversationRow<'a>>,
-    limbs: Vec<LimbRow>,
-    agents: Vec<AgentRow>,
+struct TreeJson<'a> {
+    session: SessionJson<'a>,
+    conversations: Vec<ConversationJson<'a>>,
+    limbs: Vec<SegmentJson>,
+    agents: Vec<AgentJson>,
 }
 
 #[derive(Serialize)]
-struct LimbRow {
+struct SegmentJson {
     parent: Option<usize>,
     entries: Vec<String>,
     conversation: Option<String>,
 }
 
 #[derive(Serialize)]
-struct AgentRow {
+struct AgentJson {
     id: Option<String>,
     kind: Option<String>,
     description: Option<String>,
@@ -83,20 +83,20 @@ pub(crate) fn run(args: &TreeArgs, context: &mut Context) -> Result<Outcome> {
     let conversations: Vec<(ConversationInfo, Tally)> =
         conversations.into_iter().zip(costs).collect();
     if context.json {
-        json(&session, &conversations, &limbs, &pricer, context)?;
+        print_json(&session, &conversations, &limbs, &pricer, context)?;
     } else {
-        let drawing = Drawing::new(&session, &conversations, &limbs, &pricer, context);
-        let text = drawing.text();
+        let drawing = TreeRenderer::new(&session, &conversations, &limbs, &pricer, context);
+        let text = drawing.render();
         context.out.text(text)?;
     }
     Ok(if conversations.is_empty() {
-        Outcome::Nothing
+        Outcome::NotFound
     } else {
-        Outcome::Fine
+        Outcome::Ok
     })
 }
 
-fn json(
+fn print_json(
     session: &Session,
     conversations: &[(ConversationInfo, Tally)],
     limbs: &[Segment],
@@ -106,16 +106,16 @@ fn json(
     let info = session.info(None);
     let price = |charge: &Charge| pricer.price(charge);
     let id = |at: usize| session.entry_id(at).map(|id| id.to_string());
-    let document = Document {
-        session: SessionRow::of(&info, context.clock.now, &pricer.sum(&info.charges))
-            .pinned(context.pins_or_none().contains_session(&info)),
+    let document = TreeJson {
+        session: SessionJson::new(&info, context.clock.now, &pricer.tally(&info.charges))
+            .with_pinned(context.pins_or_none().contains_session(&info)),
         conversations: conversations
             .iter()
-            .map(|(info, cost)| ConversationRow::of(info, None, cost))
+            .map(|(info, cost)| ConversationJson::new(info, None, cost))
             .collect(),
         limbs: limbs
             .iter()
-            .map(|limb| LimbRow {
+            .map(|limb| SegmentJson {
                 parent: limb.parent,
                 entries: limb.entries.iter().filter_map(|&at| id(at)).collect(),
                 conversation: limb
@@ -128,8 +128,8 @@ fn json(
             .agents
             .iter()
             .map(|agent| (agent, session.agent_cost(agent, &price)))
-            .map(|(agent, cost)| AgentRow {
-                cost_usd: price::known(&cost),
+            .map(|(agent, cost)| AgentJson {
+                cost_usd: pricing::known_cost(&cost),
                 unpriced: cost.unpriced,
                 id: agent.id.as_ref().map(ToString::to_string),
                 kind: agent.kind.clone(),
@@ -151,27 +151,27 @@ fn json(
     Ok(())
 }
 
-struct Drawing<'a> {
+struct TreeRenderer<'a> {
     session: &'a Session,
     conversations: &'a [(ConversationInfo, Tally)],
-    limbs: &'a [Segment],
+    segments: &'a [Segment],
     pricer: &'a Pricer,
     children: Vec<Vec<usize>>,
     agents: HashMap<(usize, usize), Vec<&'a Agent>>,
     context: &'a Context,
-    short: Short,
+    short: ShortIds,
 }
 
 /// A limb that is to be drawn.
 struct Branch {
-    limb: usize,
+    segment: usize,
     /// What stands to the left of its lines.
-    indent: String,
+    prefix: String,
     /// What stands to the left of its first line instead.
-    first: String,
+    first_prefix: String,
 }
 
-impl<'a> Drawing<'a> {
+impl<'a> TreeRenderer<'a> {
     fn new(
         session: &'a Session,
         conversations: &'a [(ConversationInfo, Tally)],
@@ -203,11 +203,11 @@ impl<'a> Drawing<'a> {
             .iter()
             .filter_map(|outline| Some(outline.id()?.to_string()))
             .collect();
-        let short = Short::of_messages(ids.iter().map(String::as_str));
-        Drawing {
+        let short = ShortIds::for_messages(ids.iter().map(String::as_str));
+        TreeRenderer {
             session,
             conversations,
-            limbs,
+            segments: limbs,
             pricer,
             children,
             agents,
@@ -216,17 +216,17 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    fn text(&self) -> String {
+    fn render(&self) -> String {
         let mut text = self.heading();
         let mut pending: Vec<Branch> = self.roots();
         while let Some(branch) = pending.pop() {
-            self.limb(&branch, &mut text);
+            self.render_segment(&branch, &mut text);
             let children = self
                 .children
-                .get(branch.limb)
+                .get(branch.segment)
                 .map(Vec::as_slice)
                 .unwrap_or_default();
-            let deep = branch.indent.chars().count() / 2 >= DEEPEST;
+            let deep = branch.prefix.chars().count() / 2 >= MAX_DEPTH;
             for (at, &child) in children.iter().enumerate().rev() {
                 let last = at + 1 == children.len();
                 let (fork, bar) = if last {
@@ -236,13 +236,13 @@ impl<'a> Drawing<'a> {
                 };
                 let bar = if deep { "" } else { bar };
                 pending.push(Branch {
-                    limb: child,
-                    indent: format!("{}{bar}", branch.indent),
-                    first: format!("{}{fork}", branch.indent),
+                    segment: child,
+                    prefix: format!("{}{bar}", branch.prefix),
+                    first_prefix: format!("{}{fork}", branch.prefix),
                 });
             }
         }
-        self.loose_agents(&mut text);
+        self.render_unlinked_agents(&mut text);
         text
     }
 
@@ -254,18 +254,18 @@ impl<'a> Drawing<'a> {
             .map_or("(no title)", |title| title.text.as_str());
         let mut facts = vec![
             info.project.path.clone(),
-            plural(info.messages, "message"),
-            plural(info.conversations as u64, "conversation"),
+            pluralize(info.messages, "message"),
+            pluralize(info.conversations as u64, "conversation"),
         ];
         if info.agents > 0 {
-            facts.push(plural(info.agents as u64, "sub-agent"));
+            facts.push(pluralize(info.agents as u64, "sub-agent"));
         }
-        facts.extend(price::text(&self.pricer.sum(&info.charges)));
+        facts.extend(pricing::text(&self.pricer.tally(&info.charges)));
         let mut heading = format!(
             "{}  {}\n{}\n",
             paint(ID, self.session.files.id.as_str()),
             paint(TITLE, title),
-            paint(DIM, &fit(&facts.join(" · "), self.context))
+            paint(DIM, &fit_line(&facts.join(" · "), self.context))
         );
         if info.flaws > 0 {
             let kinds: Vec<String> = info
@@ -284,15 +284,15 @@ impl<'a> Drawing<'a> {
 
     fn roots(&self) -> Vec<Branch> {
         let roots = self
-            .limbs
+            .segments
             .iter()
             .enumerate()
             .filter(|(_, limb)| limb.parent.is_none());
         let mut roots: Vec<Branch> = roots
             .map(|(limb, _)| Branch {
-                limb,
-                indent: String::new(),
-                first: String::new(),
+                segment: limb,
+                prefix: String::new(),
+                first_prefix: String::new(),
             })
             .collect();
         roots.reverse();
@@ -300,12 +300,12 @@ impl<'a> Drawing<'a> {
     }
 
     /// A limb's prompts, each with what came of it.
-    fn limb(&self, branch: &Branch, text: &mut String) {
-        let Some(limb) = self.limbs.get(branch.limb) else {
+    fn render_segment(&self, branch: &Branch, text: &mut String) {
+        let Some(limb) = self.segments.get(branch.segment) else {
             return;
         };
-        let mut first = Some(branch.first.as_str());
-        let mut came = Came::default();
+        let mut first = Some(branch.first_prefix.as_str());
+        let mut came = PromptResults::default();
         let outlines = self
             .session
             .logs
@@ -317,23 +317,23 @@ impl<'a> Drawing<'a> {
                 continue;
             };
             if outline.human || outline.kind == OutlineKind::Compaction {
-                self.came(&mut came, branch, &mut first, text);
-                let left = first.take().unwrap_or(&branch.indent);
-                self.mark(outline, left, text);
+                self.render_results(&mut came, branch, &mut first, text);
+                let left = first.take().unwrap_or(&branch.prefix);
+                self.render_mark(outline, left, text);
             }
             came.add(outline);
             for agent in self.agents.get(&(0, at)).into_iter().flatten() {
                 came.agents.push(agent);
             }
         }
-        self.came(&mut came, branch, &mut first, text);
+        self.render_results(&mut came, branch, &mut first, text);
         let end = limb.conversation.and_then(|at| self.conversations.get(at));
         if let Some((conversation, cost)) = end {
-            self.leaf(conversation, cost, &branch.indent, text);
+            self.render_leaf(conversation, cost, &branch.prefix, text);
         }
     }
 
-    fn mark(&self, outline: &Outline, left: &str, text: &mut String) {
+    fn render_mark(&self, outline: &Outline, left: &str, text: &mut String) {
         let id = outline
             .id()
             .map(|id| self.short.get(id.as_str()).to_owned())
@@ -371,9 +371,9 @@ impl<'a> Drawing<'a> {
     }
 
     /// What came of a prompt: replies, tool calls, sub-agents.
-    fn came(
+    fn render_results(
         &self,
-        came: &mut Came<'_>,
+        came: &mut PromptResults<'_>,
         branch: &Branch,
         first: &mut Option<&str>,
         text: &mut String,
@@ -388,21 +388,21 @@ impl<'a> Drawing<'a> {
             });
         }
         if came.calls > 0 {
-            facts.push(plural(came.calls, "tool call"));
+            facts.push(pluralize(came.calls, "tool call"));
         }
         if !facts.is_empty() {
-            let left = first.take().unwrap_or(&branch.indent);
+            let left = first.take().unwrap_or(&branch.prefix);
             text.push_str(&format!(
                 "{}\n",
                 paint(DIM, &format!("{left}│ {}", facts.join(", ")))
             ));
         }
         for agent in came.agents {
-            self.agent(agent, &format!("{}│ ", branch.indent), text);
+            self.render_agent(agent, &format!("{}│ ", branch.prefix), text);
         }
     }
 
-    fn agent(&self, agent: &Agent, left: &str, text: &mut String) {
+    fn render_agent(&self, agent: &Agent, left: &str, text: &mut String) {
         let mut pending = vec![(agent, left.to_owned())];
         let mut drawn = 0;
         while let Some((agent, left)) = pending.pop() {
@@ -431,7 +431,11 @@ impl<'a> Drawing<'a> {
                 paint(crate::render::style::PLAIN, &what),
                 paint(
                     DIM,
-                    &format!("{}{}", sums(agent.messages, &cost), gone(agent))
+                    &format!(
+                        "{}{}",
+                        totals_text(agent.messages, &cost),
+                        archived_suffix(agent)
+                    )
                 ),
             ));
             if agent.sidechain.is_none() {
@@ -445,10 +449,16 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    fn leaf(&self, conversation: &ConversationInfo, cost: &Tally, indent: &str, text: &mut String) {
+    fn render_leaf(
+        &self,
+        conversation: &ConversationInfo,
+        cost: &Tally,
+        indent: &str,
+        text: &mut String,
+    ) {
         let id = format!(
             "{}@{}",
-            brief(self.session.files.id.as_str()),
+            short_id(self.session.files.id.as_str()),
             self.short.get(&conversation.leaf)
         );
         let mark = if conversation.resumes { "➤" } else { "╰" };
@@ -457,12 +467,12 @@ impl<'a> Drawing<'a> {
             paint(DIM, indent),
             paint(if conversation.resumes { SUCCESS } else { DIM }, mark),
             paint(ID, &id),
-            paint(DIM, &sums(conversation.messages, cost)),
+            paint(DIM, &totals_text(conversation.messages, cost)),
         ));
     }
 
     /// Sub-agents that no call of this session accounts for.
-    fn loose_agents(&self, text: &mut String) {
+    fn render_unlinked_agents(&self, text: &mut String) {
         let loose: Vec<&Agent> = self
             .session
             .agents
@@ -477,13 +487,13 @@ impl<'a> Drawing<'a> {
             paint(DIM, "sub-agents that no tool call here accounts for")
         ));
         for agent in loose {
-            self.agent(agent, "  ", text);
+            self.render_agent(agent, "  ", text);
         }
     }
 }
 
 /// What is said of a sub-agent whose log is only in the archive.
-fn gone(agent: &Agent) -> &'static str {
+fn archived_suffix(agent: &Agent) -> &'static str {
     match agent.archived {
         true => " · archived",
         false => "",
@@ -491,22 +501,22 @@ fn gone(agent: &Agent) -> &'static str {
 }
 
 /// `12 messages · $0.34`
-fn sums(messages: usize, cost: &Tally) -> String {
-    let messages = [plural(messages as u64, "message")].into_iter();
-    let facts: Vec<String> = messages.chain(price::text(cost)).collect();
+fn totals_text(messages: usize, cost: &Tally) -> String {
+    let messages = [pluralize(messages as u64, "message")].into_iter();
+    let facts: Vec<String> = messages.chain(pricing::text(cost)).collect();
     facts.join(" · ")
 }
 
 /// What came of a prompt.
 #[derive(Default)]
-struct Came<'a> {
+struct PromptResults<'a> {
     replies: u64,
     calls: u64,
     agents: Vec<&'a Agent>,
     response: Option<annals::model::ResponseKey>,
 }
 
-impl Came<'_> {
+impl PromptResults<'_> {
     fn add(&mut self, outline: &Outline) {
         let Some(reply) = &outline.reply else { return };
         // A reply may take several entries.

@@ -1,7 +1,7 @@
 //! `annals watch`
 
 mod choose;
-mod page;
+mod entry_text;
 mod stream;
 mod totals;
 
@@ -20,18 +20,18 @@ use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use self::page::{Screen, View};
+use self::entry_text::{Screen, View};
 use self::totals::Totals;
 use super::Outcome;
-use super::filter::{resolve_dir, tell_unknown_to_wait_for};
-use super::price::Pricer;
+use super::filter::{resolve_dir, warn_unknown_watched_project};
+use super::pricing::Pricer;
 use crate::context::Context;
 use crate::render::command::plain_hint;
 use crate::render::style::{DIM, WARNING, paint};
 use crate::render::{size, time};
 
 /// How many events may be held back while more are at hand.
-const MOST_HELD: u32 = 256;
+const MAX_HELD_EVENTS: u32 = 256;
 
 /// Follows logs.
 #[derive(Debug, Args)]
@@ -87,33 +87,35 @@ pub(crate) fn run(args: &WatchArgs, context: &mut Context) -> Result<Outcome> {
         false => args.what.clone(),
         true => match choose::choose(context)? {
             Some(what) => what,
-            None => return Ok(Outcome::Fine),
+            None => return Ok(Outcome::Ok),
         },
     };
     let (selection, archived) = select(&what, args.project.as_deref(), context)?;
     if !archived.is_empty() {
         show_archived(&archived, args, context)?;
         if archived.len() == what.len() && args.project.is_none() {
-            return Ok(Outcome::Fine);
+            return Ok(Outcome::Ok);
         }
     }
     let Some(follower) = follow(selection, args, context)? else {
-        return Ok(Outcome::Nothing);
+        return Ok(Outcome::NotFound);
     };
     // A pager would take the terminal, and show nothing of what comes next.
     context.out.stop_paging()?;
     let stopper = follower.stopper();
-    end_on_signals(stopper.clone())?;
-    end_when_unread(stopper);
+    stop_on_signals(stopper.clone())?;
+    stop_on_closed_output(stopper);
     Watch::new(args, context)?.run(follower)?;
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }
 
-fn options(args: &WatchArgs, context: &Context) -> FollowOptions {
-    let view = View::of(args);
+fn follow_options(args: &WatchArgs, context: &Context) -> FollowOptions {
+    let view = View::from_args(args);
     let json = context.json;
     // Programs get everything, unless they ask for less.
-    let counts = move |entry: &Entry| (json && view != View::Thinking) || page::shows(view, entry);
+    let counts = move |entry: &Entry| {
+        (json && view != View::Thinking) || entry_text::is_entry_shown(view, entry)
+    };
     let mut options = FollowOptions::default().last(args.last).filter(counts);
     options.poll = args.poll;
     options
@@ -121,7 +123,7 @@ fn options(args: &WatchArgs, context: &Context) -> FollowOptions {
 
 /// Shows how sessions ended that are only in the archive, and tells that they cannot go on there.
 fn show_archived(archived: &[Target], args: &WatchArgs, context: &mut Context) -> Result<()> {
-    let options = options(args, context);
+    let options = follow_options(args, context);
     let mut watch = Watch::new(args, context)?;
     for target in archived {
         for fresh in last_archived(target, &options)? {
@@ -132,7 +134,7 @@ fn show_archived(archived: &[Target], args: &WatchArgs, context: &mut Context) -
     context.out.flush()?;
     for target in archived {
         let id = &target.files.id;
-        context.fault(&format!(
+        context.print_warning(&format!(
             "session {id} is archived and cannot go on where it was; {} puts it back",
             plain_hint("annals restore", id.as_str(), "--apply")
         ));
@@ -144,7 +146,7 @@ fn show_archived(archived: &[Target], args: &WatchArgs, context: &mut Context) -
 fn report_problems(context: &mut Context) -> Result<()> {
     match context.json {
         true => context.stream_problems()?,
-        false => context.warn_of_failures(),
+        false => context.warn_read_failures(),
     }
     Ok(())
 }
@@ -155,17 +157,17 @@ fn follow(
     args: &WatchArgs,
     context: &mut Context,
 ) -> Result<Option<Follower>> {
-    let options = options(args, context);
-    let follower = Follower::new(&context.store_to_come(), selection, options)?;
+    let options = follow_options(args, context);
+    let follower = Follower::new(&context.store_with_missing_roots(), selection, options)?;
     for project in follower.unknown_projects() {
         if !Path::new(project).is_absolute() {
             let inventory = context.inventory();
-            let sessions = context.sessions_in_any_order(&inventory);
+            let sessions = context.unsorted_sessions(&inventory);
             let projects = sessions.iter().map(|session| &session.project);
-            tell_unknown_to_wait_for(project, projects, context);
+            warn_unknown_watched_project(project, projects, context);
             return Ok(None);
         }
-        context.fault(&format!(
+        context.print_warning(&format!(
             "{project} has no session yet; waiting for the first"
         ));
     }
@@ -205,7 +207,7 @@ fn select(
             selection = selection.project(path.to_string_lossy());
             continue;
         }
-        let text = &context.latest(&inventory, text, true)?.into_owned();
+        let text = &context.resolve_latest(&inventory, text, true)?.into_owned();
         selection = match context.store.find(&inventory, text) {
             Ok(target) if target.files.is_archived() => {
                 archived.push(target);
@@ -240,7 +242,7 @@ fn archived_log(inventory: &Inventory, path: &Path) -> Option<Target> {
 }
 
 /// Ctrl-C is how one ends this, so that is no failure.
-fn end_on_signals(stopper: Stopper) -> Result<()> {
+fn stop_on_signals(stopper: Stopper) -> Result<()> {
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot listen for signals")?;
     std::thread::spawn(move || {
@@ -252,7 +254,7 @@ fn end_on_signals(stopper: Stopper) -> Result<()> {
 }
 
 /// Ends when nobody reads the output any more, even if there is nothing to write.
-fn end_when_unread(stopper: Stopper) {
+fn stop_on_closed_output(stopper: Stopper) {
     use rustix::event::{PollFd, PollFlags, poll};
     std::thread::spawn(move || {
         // `io::stdout` is held by whoever writes; its descriptor is enough.
@@ -281,7 +283,7 @@ struct Watch<'a> {
     entries: u64,
     sessions: HashSet<String>,
     /// What stood there before was shown.
-    live: bool,
+    is_live: bool,
     /// How many earlier entries a log came with that are not shown.
     left_out: Option<(SessionId, u64)>,
 }
@@ -294,13 +296,13 @@ impl<'a> Watch<'a> {
         };
         Ok(Watch {
             context,
-            view: View::of(args),
+            view: View::from_args(args),
             screen: Screen::default(),
             totals,
             projects: HashMap::new(),
             entries: 0,
             sessions: HashSet::new(),
-            live: false,
+            is_live: false,
             left_out: None,
         })
     }
@@ -314,12 +316,12 @@ impl<'a> Watch<'a> {
                 self.show(event)?;
                 held += 1;
                 // Where there is always more, what is shown of it must not wait for the end.
-                if held % MOST_HELD == 0 {
+                if held % MAX_HELD_EVENTS == 0 {
                     self.context.out.flush()?;
                 }
             }
-            self.tell_left_out()?;
-            self.tell_totals()?;
+            self.print_left_out()?;
+            self.print_totals()?;
             report_problems(self.context)?;
             // At once: a batch that waits for the next one is no news.
             self.context.out.flush()?;
@@ -343,8 +345,8 @@ impl<'a> Watch<'a> {
             0 => format!("nothing new in {time}"),
             entries => format!(
                 "{} of {} in {time}",
-                size::plural(entries, "entry"),
-                size::plural(self.sessions.len() as u64, "session"),
+                size::pluralize(entries, "entry"),
+                size::pluralize(self.sessions.len() as u64, "session"),
             ),
         }
     }
@@ -353,9 +355,9 @@ impl<'a> Watch<'a> {
         match event {
             Event::Entry(fresh) => {
                 if let Some(totals) = &mut self.totals {
-                    totals.note(&fresh);
+                    totals.add_entry(&fresh);
                 }
-                let shown = page::shows(self.view, &fresh.entry);
+                let shown = entry_text::is_entry_shown(self.view, &fresh.entry);
                 let wanted = shown || (self.context.json && self.view != View::Thinking);
                 if !wanted {
                     return Ok(());
@@ -365,62 +367,64 @@ impl<'a> Watch<'a> {
                     self.sessions.insert(fresh.session.to_string());
                 }
                 // What a fork or a copy holds of another session was seen there.
-                if fresh.earlier && self.live && !self.context.json {
-                    return self.leave_out(&fresh.session);
+                if fresh.earlier && self.is_live && !self.context.json {
+                    return self.count_left_out(&fresh.session);
                 }
-                self.tell_left_out()?;
+                self.print_left_out()?;
                 let project = self.project(&fresh.log, &fresh.entry);
                 match self.context.json {
                     true => {
                         let mut fresh = *fresh;
-                        page::leave_out_blocks(self.view, &mut fresh.entry);
+                        entry_text::retain_shown_blocks(self.view, &mut fresh.entry);
                         stream::entry(fresh, &project, self.context)?;
                     }
                     false => {
-                        self.context.out.measure();
-                        let page = self.screen.show(*fresh, &project, self.view, self.context);
+                        self.context.out.update_width();
+                        let page =
+                            self.screen
+                                .render_entry(*fresh, &project, self.view, self.context);
                         self.context.out.text(page)?;
                     }
                 }
             }
             Event::Polling { reason: why } => {
-                self.context.fault(&format!(
+                self.context.print_warning(&format!(
                     "{why}; what has no watch is looked at from time to time instead"
                 ));
                 if self.context.json {
-                    stream::polling(&why, self.context)?;
+                    stream::print_polling(&why, self.context)?;
                 }
             }
             Event::Error(error) => self.context.warn(&error),
-            Event::CaughtUp if !self.context.json => self.live = true,
-            event if self.context.json => stream::event(&event, self.context)?,
+            Event::CaughtUp if !self.context.json => self.is_live = true,
+            event if self.context.json => stream::print_event(&event, self.context)?,
             Event::Reset { log, reason: why } => {
                 let text = format!("! {} was {why}", log.path.display());
                 self.context.out.line(paint(WARNING, &text))?;
-                self.screen.interrupt();
+                self.screen.reset_speaker();
             }
             Event::Gone { log } => {
                 let text = format!("! {} is gone", log.path.display());
                 self.context.out.line(paint(DIM, &text))?;
-                self.screen.interrupt();
+                self.screen.reset_speaker();
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn leave_out(&mut self, session: &SessionId) -> Result<()> {
+    fn count_left_out(&mut self, session: &SessionId) -> Result<()> {
         if self.left_out.as_ref().is_some_and(|(of, _)| of != session) {
-            self.tell_left_out()?;
+            self.print_left_out()?;
         }
         let (_, count) = self.left_out.get_or_insert_with(|| (session.clone(), 0));
         *count += 1;
         Ok(())
     }
 
-    fn tell_left_out(&mut self) -> Result<()> {
+    fn print_left_out(&mut self) -> Result<()> {
         if let Some((session, count)) = self.left_out.take() {
-            let line = self.screen.left_out(&session, count);
+            let line = self.screen.left_out_line(&session, count);
             self.context.out.line(line)?;
         }
         Ok(())
@@ -436,15 +440,15 @@ impl<'a> Watch<'a> {
         known.or_insert_with(|| log.project().path).clone()
     }
 
-    fn tell_totals(&mut self) -> Result<()> {
+    fn print_totals(&mut self) -> Result<()> {
         let Some(totals) = &mut self.totals else {
             return Ok(());
         };
-        for total in totals.changed() {
+        for total in totals.take_changed() {
             match self.context.json {
-                true => stream::cost(&total, self.context)?,
+                true => stream::print_cost(&total, self.context)?,
                 false => {
-                    let line = self.screen.total(&total);
+                    let line = self.screen.total_line(&total);
                     self.context.out.line(line)?;
                 }
             }

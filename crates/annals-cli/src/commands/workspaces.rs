@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{Outcome, input};
 use crate::context::Context;
 use crate::render::command::hint;
-use crate::render::size::{self, plural};
+use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, TITLE, paint};
 use crate::render::table::{Cell, Column, Table};
 
@@ -69,13 +69,13 @@ enum Action {
         /// The workspace's id or name
         workspace: String,
         #[command(flatten)]
-        how: Removal,
+        how: RemovalArgs,
     },
 }
 
 /// How something is removed.
 #[derive(Debug, Args)]
-pub(crate) struct Removal {
+pub(crate) struct RemovalArgs {
     /// Do it
     #[arg(long)]
     apply: bool,
@@ -85,12 +85,12 @@ pub(crate) struct Removal {
 }
 
 #[derive(Serialize)]
-struct Document {
-    workspaces: Vec<Row>,
+struct WorkspacesJson {
+    workspaces: Vec<WorkspaceJson>,
 }
 
 #[derive(Serialize)]
-struct Row {
+struct WorkspaceJson {
     root: std::path::PathBuf,
     #[serde(flatten)]
     workspace: Workspace,
@@ -109,11 +109,13 @@ pub(crate) fn run(args: &WorkspacesArgs, context: &mut Context) -> Result<Outcom
     let Some(action) = &args.action else {
         return list(context);
     };
-    let root = only_root(context)?;
+    let root = single_chorus_root(context)?;
     let before = context.store.config(&root)?;
     let (edit, id) = match action {
         Action::Add { path, name, id } => {
-            let path = input::directory(Some(path))?.to_string_lossy().into_owned();
+            let path = input::resolve_directory(Some(path))?
+                .to_string_lossy()
+                .into_owned();
             let edit = ConfigEdit::AddWorkspace {
                 id: id.clone(),
                 name: name.clone(),
@@ -171,21 +173,21 @@ pub(crate) fn run(args: &WorkspacesArgs, context: &mut Context) -> Result<Outcom
             paint(PATH, workspace.path.as_deref().unwrap_or_default())
         ))?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }
 
 fn list(context: &mut Context) -> Result<Outcome> {
     let inventory = context.inventory();
     let mut rows = Vec::new();
     let mut archived = false;
-    for root in roots(context)? {
+    for root in chorus_roots(context)? {
         let config = context.store.config(&root)?;
         archived |= tell_archived(&root, context);
-        rows.extend(rows_of(context, &inventory, &root, config));
+        rows.extend(workspace_rows(context, &inventory, &root, config));
     }
     if context.json {
-        context.out.json(&Document { workspaces: rows })?;
-        return Ok(Outcome::Fine);
+        context.out.json(&WorkspacesJson { workspaces: rows })?;
+        return Ok(Outcome::Ok);
     }
     if rows.is_empty() {
         // What there was is told with the way to have it back.
@@ -194,14 +196,14 @@ fn list(context: &mut Context) -> Result<Outcome> {
                 .out
                 .line("There are no workspaces; `annals workspaces add PATH` adds one.")?;
         }
-        return Ok(Outcome::Nothing);
+        return Ok(Outcome::NotFound);
     }
     let mut table = Table::new([
         Column::new("WORKSPACE").min(8).style(ID),
         Column::new("NAME").min(8).max(32).style(TITLE),
         Column::new("AGENTS").right(),
         Column::new("SESSIONS").right(),
-        Column::new("PATH").min(12).middle().style(PATH),
+        Column::new("PATH").min(12).cut_middle().style(PATH),
     ]);
     for row in &rows {
         table.row([
@@ -217,7 +219,7 @@ fn list(context: &mut Context) -> Result<Outcome> {
         ]);
     }
     context.out.text(table.render(context.out.width()))?;
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }
 
 /// Tells if the configuration of a root is gone and in the archive: what is shown without it is not what
@@ -226,7 +228,7 @@ pub(crate) fn tell_archived(root: &Root, context: &mut Context) -> bool {
     let archived = context.store.is_config_archived(root);
     if archived {
         let path = root.path.display();
-        context.remark(&format!(
+        context.print_note_once(&format!(
             "the configuration of {path} is gone, and archived; `annals --root chorus:{path} restore root --also config.json --apply` puts it back"
         ));
     }
@@ -234,12 +236,17 @@ pub(crate) fn tell_archived(root: &Root, context: &mut Context) -> bool {
 }
 
 /// What the configuration knows, and what lies there without it.
-fn rows_of(context: &Context, inventory: &Inventory, root: &Root, config: Config) -> Vec<Row> {
+fn workspace_rows(
+    context: &Context,
+    inventory: &Inventory,
+    root: &Root,
+    config: Config,
+) -> Vec<WorkspaceJson> {
     let count = |id: &str| context.store.sessions_in_folder(inventory, root, id).len();
-    let mut rows: Vec<Row> = config
+    let mut rows: Vec<WorkspaceJson> = config
         .workspaces
         .into_iter()
-        .map(|workspace| Row {
+        .map(|workspace| WorkspaceJson {
             root: root.path.clone(),
             sessions: count(&workspace.id),
             workspace,
@@ -257,7 +264,7 @@ fn rows_of(context: &Context, inventory: &Inventory, root: &Root, config: Config
         if rows.iter().all(|row| row.workspace.id != id) {
             let mut workspace = Workspace::default();
             workspace.id = id.to_owned();
-            rows.push(Row {
+            rows.push(WorkspaceJson {
                 root: root.path.clone(),
                 sessions: count(id),
                 workspace,
@@ -269,7 +276,7 @@ fn rows_of(context: &Context, inventory: &Inventory, root: &Root, config: Config
 }
 
 #[derive(Serialize)]
-struct Removed<'a> {
+struct RemovedJson<'a> {
     applied: bool,
     root: &'a std::path::Path,
     #[serde(rename = "kind")]
@@ -290,7 +297,7 @@ pub(super) fn remove(
     id: &str,
     known: annals::Result<()>,
     edit: &ConfigEdit,
-    how: &Removal,
+    how: &RemovalArgs,
 ) -> Result<Outcome> {
     let inventory = context.inventory();
     let sessions: Vec<&SessionFiles> = context.store.sessions_in_folder(&inventory, root, id);
@@ -314,7 +321,7 @@ pub(super) fn remove(
     let bytes = done.iter().flat_map(|trashed| &trashed.files);
     let bytes: u64 = bytes.map(|file| file.bytes).sum();
     if context.json {
-        context.out.json(&Removed {
+        context.out.json(&RemovedJson {
             applied: how.apply,
             root: &root.path,
             what,
@@ -324,7 +331,7 @@ pub(super) fn remove(
             files,
             bytes,
         })?;
-        return Ok(Outcome::Fine);
+        return Ok(Outcome::Ok);
     }
     // What else lay in its folder is no session.
     let sessions: Vec<&TrashItem> = done.iter().filter(|it| !it.is_folder()).collect();
@@ -336,8 +343,8 @@ pub(super) fn remove(
     }
     let sum = format!(
         "{what} {id}: {}, {}, {}",
-        plural(sessions.len() as u64, "session"),
-        plural(files as u64, "file"),
+        pluralize(sessions.len() as u64, "session"),
+        pluralize(files as u64, "file"),
         size::bytes(bytes)
     );
     if !how.apply {
@@ -347,7 +354,7 @@ pub(super) fn remove(
         context
             .out
             .line("Nothing was changed; add --apply to do it.")?;
-        return Ok(Outcome::Fine);
+        return Ok(Outcome::Ok);
     }
     context
         .out
@@ -362,11 +369,11 @@ pub(super) fn remove(
         ))?,
         (true, true) => {}
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }
 
 /// The roots of Chorus.
-pub(super) fn roots(context: &Context) -> Result<Vec<Root>> {
+pub(super) fn chorus_roots(context: &Context) -> Result<Vec<Root>> {
     let roots = context.store.roots().iter();
     let found: Vec<Root> = roots
         .filter(|root| root.layout.name() == "chorus")
@@ -381,8 +388,8 @@ pub(super) fn roots(context: &Context) -> Result<Vec<Root>> {
 }
 
 /// The root that a change is about.
-pub(super) fn only_root(context: &Context) -> Result<Root> {
-    let mut found = roots(context)?;
+pub(super) fn single_chorus_root(context: &Context) -> Result<Root> {
+    let mut found = chorus_roots(context)?;
     match found.as_slice() {
         [_] => Ok(found.remove(0)),
         many => {

@@ -7,72 +7,74 @@ use annals::retain::{Policy, Term};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Fault, in_order, unknown, wrong};
+use super::{ConfigError, error_at, in_file_order, unknown_key};
 
 /// How a term is spelled, for those who misspelled one.
-pub(crate) const TERMS: &str = "90d, 36h, 2w, 6mo or 1y";
+pub(crate) const TERM_EXAMPLES: &str = "90d, 36h, 2w, 6mo or 1y";
 
-pub(super) fn policy(table: &DeTable<'_>) -> Result<Policy, Fault> {
+pub(super) fn parse_policy(table: &DeTable<'_>) -> Result<Policy, ConfigError> {
     let mut policy = Policy::default();
-    for (key, value) in in_order(table) {
+    for (key, value) in in_file_order(table) {
         let name = key.get_ref().as_ref();
         match (name, value.get_ref()) {
-            ("older-than", _) => policy.default = Some(term(name, value)?),
+            ("older-than", _) => policy.default = Some(parse_term(name, value)?),
             ("keep-last", DeValue::Integer(number)) if number.radix() == 10 => {
                 let count = number.as_str().parse();
-                policy.keep_last = count.map_err(|_| wrong(value, KEEP_LAST))?;
+                policy.keep_last = count.map_err(|_| error_at(value, KEEP_LAST_ERROR))?;
             }
-            ("keep-last", _) => return Err(wrong(value, KEEP_LAST)),
+            ("keep-last", _) => return Err(error_at(value, KEEP_LAST_ERROR)),
             ("layout", DeValue::Table(layouts)) => {
-                for (key, value) in in_order(layouts) {
+                for (key, value) in in_file_order(layouts) {
                     let name = key.get_ref().as_ref();
                     let known: Vec<&str> = LAYOUTS.iter().map(|layout| layout.name()).collect();
                     if !known.contains(&name) {
-                        return Err(unknown(key, name, "[clean.layout]", &known));
+                        return Err(unknown_key(key, name, "[clean.layout]", &known));
                     }
-                    policy.layouts.insert(name.to_owned(), term(name, value)?);
+                    policy
+                        .layouts
+                        .insert(name.to_owned(), parse_term(name, value)?);
                 }
             }
-            ("layout", _) => return Err(wrong(value, "`layout` is a table: [clean.layout]")),
+            ("layout", _) => return Err(error_at(value, "`layout` is a table: [clean.layout]")),
             ("project", DeValue::Table(projects)) => {
-                for (key, value) in in_order(projects) {
+                for (key, value) in in_file_order(projects) {
                     let name = key.get_ref().as_ref();
-                    let dir = directory(name).ok_or_else(|| {
+                    let dir = absolute_directory(name).ok_or_else(|| {
                         let why = format!(
                             "`{name}` is no directory: a project is named by its whole path"
                         );
-                        wrong(key, &why)
+                        error_at(key, &why)
                     })?;
-                    policy.projects.insert(dir, term(name, value)?);
+                    policy.projects.insert(dir, parse_term(name, value)?);
                 }
             }
-            ("project", _) => return Err(wrong(value, "`project` is a table: [clean.project]")),
+            ("project", _) => return Err(error_at(value, "`project` is a table: [clean.project]")),
             _ => {
                 let known = ["older-than", "keep-last", "layout", "project"];
-                return Err(unknown(key, name, "[clean]", &known));
+                return Err(unknown_key(key, name, "[clean]", &known));
             }
         }
     }
     Ok(policy)
 }
 
-const KEEP_LAST: &str = "`keep-last` is a number of sessions, such as 3";
+const KEEP_LAST_ERROR: &str = "`keep-last` is a number of sessions, such as 3";
 
-fn term(name: &str, value: &Spanned<DeValue<'_>>) -> Result<Term, Fault> {
+fn parse_term(name: &str, value: &Spanned<DeValue<'_>>) -> Result<Term, ConfigError> {
     let text = match value.get_ref() {
         DeValue::String(text) => Term::parse(text),
         _ => None,
     };
     text.ok_or_else(|| {
-        wrong(
+        error_at(
             value,
-            &format!("`{name}` is how long to keep, such as {TERMS}; or never"),
+            &format!("`{name}` is how long to keep, such as {TERM_EXAMPLES}; or never"),
         )
     })
 }
 
 /// A directory by its whole path; `~` is the user's own.
-fn directory(name: &str) -> Option<String> {
+fn absolute_directory(name: &str) -> Option<String> {
     let whole = match name.strip_prefix("~/") {
         Some(rest) => std::env::home_dir()?.join(rest),
         None => name.into(),

@@ -22,7 +22,7 @@ pub(super) fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
-pub(super) fn is_absent(error: &std::io::Error) -> bool {
+pub(super) fn is_not_found(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     matches!(error.kind(), NotFound | NotADirectory)
 }

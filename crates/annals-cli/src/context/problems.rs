@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use annals::Error;
 use serde::Serialize;
 
-use super::{Context, say};
+use super::{Context, print_notice};
 use crate::config::Config;
 
 /// So many are shown without `--verbose`.
-const SHOWN: usize = 3;
+const MAX_SHOWN: usize = 3;
 
 /// Something that could not be read.
 #[derive(Debug, Serialize)]
@@ -25,7 +25,7 @@ pub(crate) struct Problem {
 #[derive(Default)]
 pub(super) struct Problems {
     list: Vec<Problem>,
-    known: HashSet<String>,
+    seen: HashSet<String>,
     /// Links that were not followed, and what is no regular file. Two layouts may have one root, and a verb
     /// may walk through it twice.
     no_files: HashSet<PathBuf>,
@@ -61,15 +61,15 @@ impl Context {
                 ),
             };
         }
-        if !self.problems.known.insert(text.clone()) {
+        if !self.problems.seen.insert(text.clone()) {
             return;
         }
         let shown = &mut self.problems.shown;
         *shown += 1;
-        if self.verbose || *shown <= SHOWN {
-            say("warning:", &text);
-        } else if *shown == SHOWN + 1 {
-            say("warning:", "and more; -v shows all");
+        if self.verbose || *shown <= MAX_SHOWN {
+            print_notice("warning:", &text);
+        } else if *shown == MAX_SHOWN + 1 {
+            print_notice("warning:", "and more; -v shows all");
         }
         self.problems.list.push(Problem {
             path: error.path().map(|path| path.display().to_string()),
@@ -78,12 +78,12 @@ impl Context {
     }
 
     /// Reports what could not be looked at in roots.
-    pub(super) fn warn_of(&mut self, troubles: &[Error]) {
+    pub(super) fn warn_all(&mut self, troubles: &[Error]) {
         for trouble in troubles {
             // A root that was named with its layout may be new.
-            match is_missing(trouble) {
-                true if self.problems.known.insert(trouble.to_string()) => {
-                    say("warning:", &trouble.to_string());
+            match is_not_found(trouble) {
+                true if self.problems.seen.insert(trouble.to_string()) => {
+                    print_notice("warning:", &trouble.to_string());
                 }
                 true => {}
                 false => self.warn(trouble),
@@ -92,7 +92,7 @@ impl Context {
     }
 
     /// Reports the read failures that the store collected.
-    pub(crate) fn warn_of_failures(&mut self) {
+    pub(crate) fn warn_read_failures(&mut self) {
         for error in self.store.failures().take() {
             self.warn(&error);
         }
@@ -104,15 +104,15 @@ impl Context {
     }
 
     /// Whether something could not be read, so that what was printed is not all there is.
-    pub(crate) fn incomplete(&mut self) -> bool {
-        self.warn_of_failures();
+    pub(crate) fn is_incomplete(&mut self) -> bool {
+        self.warn_read_failures();
         !self.problems.list.is_empty()
     }
 
     /// Reports the read failures that the store collected, and adds all that are new to a stream of
     /// events.
     pub(crate) fn stream_problems(&mut self) -> std::io::Result<()> {
-        self.warn_of_failures();
+        self.warn_read_failures();
         let Problems { list, streamed, .. } = &mut self.problems;
         for problem in list.iter().skip(*streamed) {
             let event = "problem";
@@ -123,8 +123,8 @@ impl Context {
     }
 
     /// Adds what could not be read to the JSON document.
-    pub(super) fn add_problems(&mut self) -> std::io::Result<()> {
-        self.warn_of_failures();
+    pub(super) fn write_problems(&mut self) -> std::io::Result<()> {
+        self.warn_read_failures();
         match self.problems.list.is_empty() {
             true => Ok(()),
             false => self.out.json_member("problems", &self.problems.list),
@@ -132,6 +132,6 @@ impl Context {
     }
 }
 
-fn is_missing(error: &Error) -> bool {
+fn is_not_found(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
 }

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn little_is_not_nothing_and_most_is_not_all() {
+    fn bar_is_empty_only_for_zero_and_full_only_for_max() {
         assert_eq!(bar(0, 100), "");
         assert_eq!(bar(1, i128::MAX), "▏");
         assert_eq!(bar(50, 100), "██████");

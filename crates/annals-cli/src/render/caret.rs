@@ -6,8 +6,8 @@ use std::ops::Range;
 
 /// Gives a line of at most `max` columns around a place of `text`, and a line of carets to go below it.
 pub(crate) fn caret(text: &str, at: Range<usize>, max: usize) -> (String, String) {
-    let start = floor(text, at.start);
-    let end = floor(text, at.end.max(start));
+    let start = char_start(text, at.start);
+    let end = char_start(text, at.end.max(start));
     let before = safe(text.get(..start).unwrap_or_default()).to_string();
     let inside = safe(text.get(start..end).unwrap_or_default()).to_string();
     let after = safe(text.get(end..).unwrap_or_default()).to_string();
@@ -40,7 +40,7 @@ fn truncate_start(text: &str, max: usize) -> String {
 }
 
 /// The beginning of the character that a place lies in.
-fn floor(text: &str, at: usize) -> usize {
+fn char_start(text: &str, at: usize) -> usize {
     let at = at.min(text.len());
     (0..=at)
         .rev()
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn carets_stand_below_what_is_meant() {
+    fn carets_are_below_the_range() {
         assert_eq!(pointed("a \"b c", 2..6, 40), "a \"b c\n  ^^^^");
         assert_eq!(pointed("a OR", 4..4, 40), "a OR\n    ^");
         assert_eq!(pointed("日本 )", 7..8, 40), "日本 )\n     ^");
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_cut_around_the_place() {
+    fn long_line_is_cut_around_the_range() {
         let text = format!("{}!{}", "a".repeat(50_000), "b".repeat(50_000));
         assert_eq!(
             pointed(&text, 50_000..50_001, 20),
@@ -78,7 +78,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_fits(text in any::<String>(), start in 0usize..60, len in 0usize..60, max in 8usize..40) {
+        fn caret_lines_fit_max_columns(text in any::<String>(), start in 0usize..60, len in 0usize..60, max in 8usize..40) {
             let (line, carets) = caret(&text, start..start + len, max);
             prop_assert!(width(&line) <= max, "{line:?}");
             prop_assert!(width(&carets) <= max + 1, "{carets:?}");

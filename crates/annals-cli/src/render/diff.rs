@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_bytes_that_differ_are_told_apart() {
+    fn invalid_bytes_that_differ_are_distinguished() {
         assert!(plain(b"\xff\n", b"\xfe\n").ends_with("-\\xFF\n+\\xFE\n"));
     }
 
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_rewrite_ends_in_time() {
+    fn large_rewrite_finishes_in_time() {
         let side = |seed: u64| -> Vec<u8> {
             (0..20_000u64)
                 .flat_map(|n| format!("{}\n", n.wrapping_mul(seed) % 977).into_bytes())

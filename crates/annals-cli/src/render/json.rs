@@ -15,14 +15,14 @@ pub(crate) fn write_pretty(out: &mut dyn Write, value: &impl Serialize) -> io::R
 
 /// A JSON document of which everything but the end was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unclosed {
+pub(crate) enum OpenDocument {
     /// An object without members.
     Empty,
     /// An object with members.
     Members,
 }
 
-impl Unclosed {
+impl OpenDocument {
     /// Adds a member.
     pub(crate) fn add(
         self,
@@ -34,8 +34,8 @@ impl Unclosed {
         write_pretty(&mut text, value)?;
         let text = String::from_utf8_lossy(text.trim_ascii_end()).replace('\n', "\n  ");
         let comma = match self {
-            Unclosed::Empty => "",
-            Unclosed::Members => ",",
+            OpenDocument::Empty => "",
+            OpenDocument::Members => ",",
         };
         write!(out, "{comma}\n  \"{name}\": {text}")
     }
@@ -43,23 +43,23 @@ impl Unclosed {
     /// Writes the end.
     pub(crate) fn close(self, out: &mut dyn Write) -> io::Result<()> {
         out.write_all(match self {
-            Unclosed::Empty => b"}\n",
-            Unclosed::Members => b"\n}\n",
+            OpenDocument::Empty => b"}\n",
+            OpenDocument::Members => b"\n}\n",
         })
     }
 }
 
 /// Writes `value` as one indented document and, unless it is an object, a line break. Of an object the
 /// end is left out.
-pub(crate) fn write_unclosed(
+pub(crate) fn write_open(
     out: &mut dyn Write,
     value: &impl Serialize,
-) -> io::Result<Option<Unclosed>> {
+) -> io::Result<Option<OpenDocument>> {
     let mut unclosed = None;
-    let formatter = Escaping {
-        shape: PrettyFormatter::new(),
+    let formatter = EscapingFormatter {
+        inner: PrettyFormatter::new(),
         depth: 0,
-        unclosed: Some(&mut unclosed),
+        open: Some(&mut unclosed),
     };
     value.serialize(&mut Serializer::with_formatter(&mut *out, formatter))?;
     if unclosed.is_none() {
@@ -80,17 +80,17 @@ fn write_with(
 ) -> io::Result<()> {
     value.serialize(&mut Serializer::with_formatter(
         &mut *out,
-        Escaping {
-            shape: formatter,
+        EscapingFormatter {
+            inner: formatter,
             depth: 0,
-            unclosed: None,
+            open: None,
         },
     ))?;
     out.write_all(b"\n")
 }
 
 /// JSON text with one member per line, its spelling and its order as they are.
-pub(crate) fn indented(json: &str) -> String {
+pub(crate) fn indent(json: &str) -> String {
     let mut text = String::with_capacity(json.len() * 2);
     let mut depth = 0;
     let mut quoted = false;
@@ -140,15 +140,15 @@ pub(crate) fn indented(json: &str) -> String {
 }
 
 /// Escapes hostile characters and leaves the shape to another formatter.
-struct Escaping<'a, F> {
-    shape: F,
+struct EscapingFormatter<'a, F> {
+    inner: F,
     /// How many arrays and objects are open.
     depth: usize,
     /// Gets the state of the document if that is an object, whose end is then left out.
-    unclosed: Option<&'a mut Option<Unclosed>>,
+    open: Option<&'a mut Option<OpenDocument>>,
 }
 
-impl<F: Formatter> Formatter for Escaping<'_, F> {
+impl<F: Formatter> Formatter for EscapingFormatter<'_, F> {
     fn write_string_fragment<W: ?Sized + Write>(
         &mut self,
         out: &mut W,
@@ -174,81 +174,81 @@ impl<F: Formatter> Formatter for Escaping<'_, F> {
 
     fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
         self.depth += 1;
-        self.shape.begin_array(out)
+        self.inner.begin_array(out)
     }
 
     fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
         self.depth -= 1;
-        self.shape.end_array(out)
+        self.inner.end_array(out)
     }
 
     fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
-        self.shape.begin_array_value(out, first)
+        self.inner.begin_array_value(out, first)
     }
 
     fn end_array_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.shape.end_array_value(out)
+        self.inner.end_array_value(out)
     }
 
     fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        if let (0, Some(unclosed)) = (self.depth, &mut self.unclosed) {
-            **unclosed = Some(Unclosed::Empty);
+        if let (0, Some(unclosed)) = (self.depth, &mut self.open) {
+            **unclosed = Some(OpenDocument::Empty);
         }
         self.depth += 1;
-        self.shape.begin_object(out)
+        self.inner.begin_object(out)
     }
 
     fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
         self.depth -= 1;
-        match (self.depth, &self.unclosed) {
+        match (self.depth, &self.open) {
             (0, Some(_)) => Ok(()),
-            _ => self.shape.end_object(out),
+            _ => self.inner.end_object(out),
         }
     }
 
     fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
-        if let (1, Some(unclosed)) = (self.depth, &mut self.unclosed) {
+        if let (1, Some(unclosed)) = (self.depth, &mut self.open) {
             // In an array, nothing is left out.
-            **unclosed = unclosed.map(|_| Unclosed::Members);
+            **unclosed = unclosed.map(|_| OpenDocument::Members);
         }
-        self.shape.begin_object_key(out, first)
+        self.inner.begin_object_key(out, first)
     }
 
     fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.shape.begin_object_value(out)
+        self.inner.begin_object_value(out)
     }
 
     fn end_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.shape.end_object_value(out)
+        self.inner.end_object_value(out)
     }
 }
 
 /// Passes on JSON that others wrote, with what is hostile in it escaped.
-pub(crate) struct Tamed<W: Write> {
+pub(crate) struct EscapingWriter<W: Write> {
     out: W,
     /// The beginning of a character whose rest is yet to come.
-    held: Vec<u8>,
+    partial_char: Vec<u8>,
 }
 
-impl<W: Write> Tamed<W> {
+impl<W: Write> EscapingWriter<W> {
     pub(crate) fn new(out: W) -> Self {
-        Tamed {
+        EscapingWriter {
             out,
-            held: Vec::new(),
+            partial_char: Vec::new(),
         }
     }
 }
 
-impl<W: Write> Write for Tamed<W> {
+impl<W: Write> Write for EscapingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.held.extend_from_slice(bytes);
-        let whole = match std::str::from_utf8(&self.held) {
+        self.partial_char.extend_from_slice(bytes);
+        let whole = match std::str::from_utf8(&self.partial_char) {
             Ok(text) => text.len(),
             Err(error) if error.error_len().is_none() => error.valid_up_to(),
-            Err(_) => self.held.len(),
+            Err(_) => self.partial_char.len(),
         };
-        let rest = self.held.split_off(whole);
-        let text = std::mem::replace(&mut self.held, rest);
+        let rest = self.partial_char.split_off(whole);
+        let text = std::mem::replace(&mut self.partial_char, rest);
         for (n, part) in String::from_utf8_lossy(&text).split('\r').enumerate() {
             if n > 0 {
                 self.out.write_all(b" ")?;
@@ -291,12 +291,12 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_is_tamed_wherever_it_is_cut() {
+    fn escaping_writer_handles_any_chunk_size() {
         let value = json!({ "k\u{202E}\u{9b}": ["\x1b[31m\x7f", "\u{E0041}👩‍💻", "a\nb\tc"] });
         let text = serde_json::to_string(&value).unwrap() + "\r\n";
         for size in 1..text.len() {
             let mut out = Vec::new();
-            let mut tamed = Tamed::new(&mut out);
+            let mut tamed = EscapingWriter::new(&mut out);
             for part in text.as_bytes().chunks(size) {
                 tamed.write_all(part).unwrap();
             }
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_characters_are_escaped_and_values_stay() {
+    fn hostile_characters_are_escaped_without_changing_values() {
         let value = json!({ "k\u{202E}\u{9b}": ["\x1b[31m\x7f", "\u{E0041}👩‍💻", "a\nb\tc", {}], "empty": [] });
         let text = pretty(&value);
         assert!(
@@ -342,14 +342,14 @@ mod tests {
         ];
         for document in documents {
             let mut out = Vec::new();
-            let unclosed = write_unclosed(&mut out, &document).unwrap();
+            let unclosed = write_open(&mut out, &document).unwrap();
             assert_eq!(unclosed.is_some(), document.is_object(), "{document}");
             let mut plain = out.clone();
             if let Some(unclosed) = unclosed {
                 unclosed.close(&mut plain).unwrap();
                 let problems = json!([{ "error": "a\nb" }]);
                 unclosed.add(&mut out, "problems", &problems).unwrap();
-                Unclosed::Members.close(&mut out).unwrap();
+                OpenDocument::Members.close(&mut out).unwrap();
                 let mut more = document.clone();
                 more["problems"] = problems;
                 assert_eq!(String::from_utf8(out).unwrap(), pretty(&more));
@@ -359,9 +359,9 @@ mod tests {
     }
 
     #[test]
-    fn indented_text_keeps_its_spelling() {
+    fn indent_preserves_numbers_and_escapes() {
         let json = r#"{"b":1e5, "a":[ ],"c":{"x":"a,\\\"{:}\u00e9","y":[1,{}]}}"#;
-        let text = indented(json);
+        let text = indent(json);
         assert_eq!(
             text,
             "{\n  \"b\": 1e5,\n  \"a\": [],\n  \"c\": {\n    \"x\": \"a,\\\\\\\"{:}\\u00e9\",\n    \"y\": [\n      1,\n      {}\n    ]\n  }\n}"
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_documents_look_as_serde_writes_them() {
+    fn plain_document_matches_serde_pretty_output() {
         let value = json!({ "a": [1, 2.5, null], "b": { "c": "é" } });
         assert_eq!(
             pretty(&value),

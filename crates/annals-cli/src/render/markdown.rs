@@ -61,7 +61,7 @@ struct List {
 }
 
 struct Link {
-    address: String,
+    url: String,
     start: usize,
     shown: bool,
 }
@@ -179,7 +179,7 @@ impl Renderer {
             } => {
                 let shown = !matches!(link_type, LinkType::Autolink | LinkType::Email);
                 self.links.push(Link {
-                    address: dest_url.into_string(),
+                    url: dest_url.into_string(),
                     start: self.inline.len(),
                     shown,
                 });
@@ -188,7 +188,7 @@ impl Renderer {
             Tag::Image { dest_url, .. } => {
                 self.push("[image: ", DIM);
                 self.links.push(Link {
-                    address: dest_url.into_string(),
+                    url: dest_url.into_string(),
                     start: self.inline.len(),
                     shown: true,
                 });
@@ -289,9 +289,9 @@ impl Renderer {
         };
         // Only a short run can be the address itself; looking no further keeps nested images linear.
         let spans = self.inline.get(link.start..).unwrap_or_default();
-        let same = self.grid.is_none() && spans.len() <= 4 && spans_text(spans) == link.address;
-        if link.shown && !same && !link.address.is_empty() {
-            self.push(&format!(" ({})", link.address), DIM);
+        let same = self.grid.is_none() && spans.len() <= 4 && spans_text(spans) == link.url;
+        if link.shown && !same && !link.url.is_empty() {
+            self.push(&format!(" ({})", link.url), DIM);
         }
     }
 

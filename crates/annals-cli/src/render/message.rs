@@ -36,24 +36,24 @@ pub(crate) fn heading(role: &str, time: &str, extras: &[&str]) -> String {
 }
 
 /// Shows text that is not Markdown, wrapped.
-pub(crate) fn prose(text: &str, max: Option<usize>) -> String {
-    barred(text, "", Style::new(), max)
+pub(crate) fn plain_text(text: &str, max: Option<usize>) -> String {
+    wrap_behind_bar(text, "", Style::new(), max)
 }
 
 /// Shows what a model thought.
 pub(crate) fn thinking(text: &str, max: Option<usize>) -> String {
-    barred(text, BAR, THINKING, max)
+    wrap_behind_bar(text, BAR, THINKING, max)
 }
 
 /// Says in words that a tool failed; its output, if there is any, comes next.
-pub(crate) fn failed(silent: bool) -> String {
+pub(crate) fn failure_line(silent: bool) -> String {
     let words = if silent {
         "✗ failed without output"
     } else {
         "✗ failed"
     };
     let mut out = String::new();
-    push_barred(&mut out, ERROR, FAILED, words);
+    push_bar_line(&mut out, ERROR, FAILED, words);
     out
 }
 
@@ -80,12 +80,12 @@ pub(crate) fn tool_result(
     for line in lines.by_ref().take(max_lines) {
         let expanded = room.map(|_| expand_tabs(line));
         for piece in chop(expanded.as_deref().unwrap_or(line), room) {
-            push_barred(&mut out, bar, style, piece);
+            push_bar_line(&mut out, bar, style, piece);
         }
     }
     let left = lines.count() as u64;
     if left > 0 {
-        out += &more(left);
+        out += &more_lines(left);
     }
     out
 }
@@ -102,7 +102,7 @@ pub(crate) fn image(media_type: &str, size: u64) -> String {
 }
 
 /// Says how many lines were left out.
-pub(super) fn more(lines: u64) -> String {
+pub(super) fn more_lines(lines: u64) -> String {
     let noun = if lines == 1 { "line" } else { "lines" };
     format!(
         "{}\n",
@@ -111,7 +111,7 @@ pub(super) fn more(lines: u64) -> String {
 }
 
 /// Wraps text behind a bar.
-fn barred(text: &str, bar: &str, style: Style, max: Option<usize>) -> String {
+fn wrap_behind_bar(text: &str, bar: &str, style: Style, max: Option<usize>) -> String {
     let room = max.map(|max| max.saturating_sub(bar.chars().count()).max(1));
     let text = safe_block(text.trim_matches(['\n', '\r']));
     let mut out = String::new();
@@ -133,7 +133,7 @@ fn barred(text: &str, bar: &str, style: Style, max: Option<usize>) -> String {
 }
 
 /// Appends one line behind a bar.
-pub(super) fn push_barred(out: &mut String, bar: Style, style: Style, line: &str) {
+pub(super) fn push_bar_line(out: &mut String, bar: Style, style: Style, line: &str) {
     paint_safe(out, bar, BAR.trim_end());
     if !line.is_empty() {
         out.push(' ');
@@ -188,12 +188,12 @@ mod tests {
             plain(&tool_result(" \n", false, None, 5)),
             "│ (no output)\n"
         );
-        assert_eq!(plain(&failed(false)), "│ ✗ failed\n");
-        assert_eq!(plain(&failed(true)), "│ ✗ failed without output\n");
+        assert_eq!(plain(&failure_line(false)), "│ ✗ failed\n");
+        assert_eq!(plain(&failure_line(true)), "│ ✗ failed without output\n");
     }
 
     #[test]
-    fn errors_look_different() {
+    fn tool_errors_are_styled_differently() {
         assert_ne!(
             tool_result("x", true, None, 5),
             tool_result("x", false, None, 5)
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn results_keep_their_spaces_and_fit() {
+    fn tool_results_preserve_spaces_and_fit() {
         let out = plain(&tool_result(
             "    indented  twice\tx\x1b[2J",
             false,
@@ -222,8 +222,8 @@ mod tests {
     }
 
     #[test]
-    fn prose_and_images() {
-        assert_eq!(prose("a  b\n    c\x1b", Some(20)), "a  b\n    c␛\n");
+    fn plain_text_and_images_are_sanitized() {
+        assert_eq!(plain_text("a  b\n    c\x1b", Some(20)), "a  b\n    c␛\n");
         assert_eq!(
             plain(&image("image/png\x07", 12_345)),
             "[image image/png␇, 12.3 kB]\n"

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_rounded_half_up_and_little_is_not_nothing() {
+    fn amounts_round_half_up_and_small_ones_show_less_than_a_cent() {
         for (amount, short, full) in [
             ("0", "$0.00", "$0.00"),
             ("0.10725", "$0.11", "$0.10725"),

@@ -5,7 +5,7 @@
 //!
 //! A closed pipe is an error here so that a command stops at once; `main` turns it into success by [`is_closed_pipe`].
 
-use super::json::{self, Unclosed};
+use super::json::{self, OpenDocument};
 use super::pager::{Pager, PagerCommand};
 use super::style::ColorChoice;
 use super::width::width;
@@ -23,9 +23,9 @@ pub(crate) struct Out {
     color: bool,
     strip: StripBytes,
     /// The width is the terminal's own.
-    resizes: bool,
+    follows_terminal: bool,
     /// A JSON document was written but for its end, so that members can be added.
-    unclosed: Option<Unclosed>,
+    open_document: Option<OpenDocument>,
 }
 
 impl Out {
@@ -53,7 +53,7 @@ impl Out {
                     pager,
                     rows,
                     text: Vec::new(),
-                    mark: Mark::None,
+                    mark: PageStart::None,
                     stdout,
                 }
             }
@@ -65,22 +65,22 @@ impl Out {
             width: width.map(|width| width.max(1)),
             color,
             strip: StripBytes::new(),
-            resizes: columns(&env).is_none(),
-            unclosed: None,
+            follows_terminal: columns(&env).is_none(),
+            open_document: None,
         }
     }
 
     /// Writes elsewhere.
     #[cfg(test)]
-    pub(crate) fn to(sink: Box<dyn Write>, width: Option<usize>, color: bool) -> Out {
+    pub(crate) fn to_writer(sink: Box<dyn Write>, width: Option<usize>, color: bool) -> Out {
         Out {
             sink: Sink::Other(sink),
             is_terminal: false,
             width,
             color,
             strip: StripBytes::new(),
-            resizes: false,
-            unclosed: None,
+            follows_terminal: false,
+            open_document: None,
         }
     }
 
@@ -95,9 +95,11 @@ impl Out {
     }
 
     /// Looks how wide the terminal is now, for those who write for hours.
-    pub(crate) fn measure(&mut self) {
+    pub(crate) fn update_width(&mut self) {
         let size = terminal_size::terminal_size_of(io::stdout());
-        if let (Some(width), Some((columns, _)), true) = (&mut self.width, size, self.resizes) {
+        if let (Some(width), Some((columns, _)), true) =
+            (&mut self.width, size, self.follows_terminal)
+        {
             *width = usize::from(columns.0).max(1);
         }
     }
@@ -120,17 +122,17 @@ impl Out {
     /// Writes one indented JSON document. If it is an object, it ends with whatever is written next, so
     /// that [`Out::json_member`] can add to it.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
-        self.unclosed = json::write_unclosed(&mut Plain(self), value)?;
+        self.open_document = json::write_open(&mut UnstyledWriter(self), value)?;
         Ok(())
     }
 
     /// Adds a member to the JSON document that was written last; does nothing if there is none.
     pub(crate) fn json_member(&mut self, name: &str, value: &impl Serialize) -> io::Result<()> {
-        match self.unclosed.take() {
+        match self.open_document.take() {
             None => Ok(()),
             Some(unclosed) => {
-                unclosed.add(&mut Plain(self), name, value)?;
-                self.unclosed = Some(Unclosed::Members);
+                unclosed.add(&mut UnstyledWriter(self), name, value)?;
+                self.open_document = Some(OpenDocument::Members);
                 Ok(())
             }
         }
@@ -138,22 +140,22 @@ impl Out {
 
     /// Writes a JSON document on one line.
     pub(crate) fn json_line(&mut self, value: &impl Serialize) -> io::Result<()> {
-        json::write_line(&mut Plain(self), value)
+        json::write_line(&mut UnstyledWriter(self), value)
     }
 
     /// Tells that the page is to be opened at a place that [`Out::mark`] will name.
     pub(crate) fn await_mark(&mut self) {
         if let Sink::Held { mark, .. } = &mut self.sink {
-            *mark = Mark::Awaited;
+            *mark = PageStart::Awaited;
         }
     }
 
     /// Has the pager open the page at what is written next. The first call counts.
     pub(crate) fn mark(&mut self) {
         if let Sink::Held { mark, text, .. } = &mut self.sink
-            && *mark == Mark::Awaited
+            && *mark == PageStart::Awaited
         {
-            *mark = Mark::At(text.iter().filter(|byte| **byte == b'\n').count() + 1);
+            *mark = PageStart::At(text.iter().filter(|byte| **byte == b'\n').count() + 1);
         }
     }
 
@@ -164,21 +166,21 @@ impl Out {
 
     /// Writes bytes as they are, styles and controls included: for `--raw` and exports only.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.close()?;
+        self.close_document()?;
         self.sink.write_all(bytes, self.width)
     }
 
     /// Writes what is held back and waits for the pager.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
-        self.close()?;
+        self.close_document()?;
         self.sink.finish()
     }
 
     /// Ends the JSON document.
-    fn close(&mut self) -> io::Result<()> {
-        match self.unclosed.take() {
+    fn close_document(&mut self) -> io::Result<()> {
+        match self.open_document.take() {
             None => Ok(()),
-            Some(unclosed) => unclosed.close(&mut Plain(self)),
+            Some(unclosed) => unclosed.close(&mut UnstyledWriter(self)),
         }
     }
 }
@@ -190,7 +192,7 @@ impl Write for Out {
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.close()?;
+        self.close_document()?;
         if self.color {
             return self.sink.write_all(bytes, self.width);
         }
@@ -214,9 +216,9 @@ impl Write for Out {
 }
 
 /// Output in which there is no style to strip: JSON spells controls out.
-struct Plain<'a>(&'a mut Out);
+struct UnstyledWriter<'a>(&'a mut Out);
 
-impl Write for Plain<'_> {
+impl Write for UnstyledWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_all(bytes)?;
         Ok(bytes.len())
@@ -254,7 +256,7 @@ pub(crate) fn is_closed_pipe(error: &(dyn std::error::Error + 'static)) -> bool 
 
 /// Where the page is to be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mark {
+enum PageStart {
     /// At its beginning.
     None,
     /// Somewhere below.
@@ -270,7 +272,7 @@ enum Sink {
         pager: PagerCommand,
         rows: usize,
         text: Vec<u8>,
-        mark: Mark,
+        mark: PageStart,
         stdout: BufWriter<StdoutLock<'static>>,
     },
     Paged(Pager),
@@ -292,12 +294,12 @@ impl Sink {
             } => {
                 text.extend_from_slice(bytes);
                 // The pager must know where to open when it starts.
-                if *mark == Mark::Awaited {
+                if *mark == PageStart::Awaited {
                     return Ok(());
                 }
                 // A renderer's piece ends a line at the latest; counting only then keeps this linear.
                 if bytes.contains(&b'\n') && screen_rows(text, columns) > *rows {
-                    self.page()
+                    self.start_pager()
                 } else {
                     Ok(())
                 }
@@ -306,7 +308,7 @@ impl Sink {
     }
 
     /// Hands the text held back to the pager, or to the terminal where there is none.
-    fn page(&mut self) -> io::Result<()> {
+    fn start_pager(&mut self) -> io::Result<()> {
         let Sink::Held {
             pager,
             text,
@@ -318,8 +320,8 @@ impl Sink {
             return Ok(());
         };
         let line = match mark {
-            Mark::At(line) => Some(line),
-            Mark::None | Mark::Awaited => None,
+            PageStart::At(line) => Some(line),
+            PageStart::None | PageStart::Awaited => None,
         };
         *self = pager.start(line).map_or(Sink::Direct(stdout), Sink::Paged);
         self.write_all(&text, None)
@@ -344,10 +346,10 @@ impl Sink {
         if let Sink::Held {
             mark, text, rows, ..
         } = self
-            && *mark == Mark::Awaited
+            && *mark == PageStart::Awaited
             && screen_rows(text, None) > *rows
         {
-            self.page()?;
+            self.start_pager()?;
         }
         let released = self.release();
         let flushed = match std::mem::replace(self, Sink::Done) {
@@ -417,7 +419,7 @@ mod tests {
 
     fn written(color: bool, work: impl FnOnce(&mut Out) -> io::Result<()>) -> String {
         let memory = Memory::default();
-        let mut out = Out::to(Box::new(memory.clone()), None, color);
+        let mut out = Out::to_writer(Box::new(memory.clone()), None, color);
         work(&mut out).unwrap();
         out.finish().unwrap();
         String::from_utf8(memory.0.take()).unwrap()
@@ -445,7 +447,7 @@ mod tests {
 
     #[test]
     fn a_closed_pipe_is_recognised_through_its_causes() {
-        let error = Out::to(Box::new(Closed), None, false)
+        let error = Out::to_writer(Box::new(Closed), None, false)
             .line("x")
             .unwrap_err();
         assert!(is_closed_pipe(&error));
@@ -466,7 +468,7 @@ mod tests {
             pager,
             rows,
             text: Vec::new(),
-            mark: Mark::None,
+            mark: PageStart::None,
             stdout,
         };
         let mut out = Out {
@@ -475,8 +477,8 @@ mod tests {
             width: Some(80),
             color: false,
             strip: StripBytes::new(),
-            resizes: false,
-            unclosed: None,
+            follows_terminal: false,
+            open_document: None,
         };
         work(&mut out).unwrap();
         out.finish().unwrap();
@@ -485,7 +487,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn only_more_than_a_screen_is_paged_and_nothing_is_lost() {
+    fn output_longer_than_a_screen_is_paged_completely() {
         let lines = |n: usize| move |out: &mut Out| (0..n).try_for_each(|n| out.line(n));
         assert_eq!(paged(3, lines(3)), None);
         assert_eq!(paged(3, lines(5)).as_deref(), Some("0\n1\n2\n3\n4\n"));
@@ -501,17 +503,17 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn what_comes_before_a_mark_waits_for_it() {
+    fn output_is_held_until_the_awaited_mark() {
         let line_of_mark = |out: &mut Out| match &out.sink {
             Sink::Held { mark, .. } => *mark,
-            _ => Mark::None,
+            _ => PageStart::None,
         };
         let shown = paged(3, |out| {
             out.await_mark();
             (0..9).try_for_each(|n| out.line(n))?;
-            assert_eq!(line_of_mark(out), Mark::Awaited);
+            assert_eq!(line_of_mark(out), PageStart::Awaited);
             out.mark();
-            assert_eq!(line_of_mark(out), Mark::At(10));
+            assert_eq!(line_of_mark(out), PageStart::At(10));
             out.line("here")?;
             // A second mark comes too late.
             out.mark();
@@ -538,7 +540,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn output_that_goes_on_is_never_paged() {
+    fn output_is_not_paged_after_stop_paging() {
         let shown = paged(3, |out| {
             out.stop_paging()?;
             (0..9).try_for_each(|n| out.line(n))

@@ -37,7 +37,7 @@ impl PagerCommand {
     pub(crate) fn start(&self, line: Option<usize>) -> io::Result<Pager> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).stdin(Stdio::piped());
-        command.args(line.and_then(|line| self.opening_at(line)));
+        command.args(line.and_then(|line| self.line_option(line)));
         if self.less_options {
             command.env("LESS", "FRX");
         }
@@ -52,10 +52,10 @@ impl PagerCommand {
 
 impl PagerCommand {
     /// What tells the pager where to open, with a little of what comes before in sight.
-    fn opening_at(&self, line: usize) -> Option<String> {
-        const ABOVE: usize = 3;
+    fn line_option(&self, line: usize) -> Option<String> {
+        const LINES_ABOVE: usize = 3;
         let program = self.program.rsplit('/').next().unwrap_or_default();
-        let line = line.saturating_sub(ABOVE).max(1);
+        let line = line.saturating_sub(LINES_ABOVE).max(1);
         matches!(program, "less" | "more").then(|| format!("+{line}"))
     }
 }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_persons_wish_comes_first() {
+    fn annals_pager_overrides_pager_overrides_less() {
         assert_eq!(command(&[]), Some(("less".into(), vec!["-FRX".into()])));
         assert_eq!(command(&[("PAGER", "more")]), Some(("more".into(), vec![])));
         assert_eq!(
@@ -124,14 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn pagers_that_can_open_at_a_line_do() {
+    fn line_option_is_set_for_less_only() {
         let opening = |program: &str, line| {
             let command = PagerCommand {
                 program: program.into(),
                 arguments: vec![],
                 less_options: true,
             };
-            command.opening_at(line)
+            command.line_option(line)
         };
         assert_eq!(opening("/usr/bin/less", 42).as_deref(), Some("+39"));
         assert_eq!(opening("less", 1).as_deref(), Some("+1"));
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn a_pager_that_quits_early_is_no_failure() {
+    fn pager_that_quits_early_is_not_an_error() {
         let mut pager = PagerCommand {
             program: "true".into(),
             arguments: vec![],

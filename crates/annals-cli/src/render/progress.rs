@@ -33,10 +33,10 @@ impl Progress {
         } else {
             None
         };
-        Progress::to(sink, columns, label, DELAY)
+        Progress::with_sink(sink, columns, label, DELAY)
     }
 
-    fn to(
+    fn with_sink(
         sink: Option<Box<dyn Write + Send>>,
         columns: usize,
         label: &str,
@@ -150,7 +150,8 @@ mod tests {
 
     fn run(delay: Duration, columns: usize, work: impl FnOnce(&Progress)) -> String {
         let sink = Sink::default();
-        let progress = Progress::to(Some(Box::new(sink.clone())), columns, "scanning\x1b", delay);
+        let progress =
+            Progress::with_sink(Some(Box::new(sink.clone())), columns, "scanning\x1b", delay);
         work(&progress);
         drop(progress);
         let bytes = sink.0.lock().unwrap().clone();
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn short_work_says_nothing() {
+    fn short_work_draws_nothing() {
         assert_eq!(
             run(Duration::from_secs(60), 80, |progress| progress.set(1, 2)),
             ""

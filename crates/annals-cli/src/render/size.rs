@@ -44,7 +44,7 @@ pub(crate) fn compact(n: u64) -> String {
 }
 
 /// Formats a count with its noun: `1 session`, `12,345 entries`.
-pub(crate) fn plural(n: u64, noun: &str) -> String {
+pub(crate) fn pluralize(n: u64, noun: &str) -> String {
     if n == 1 {
         return format!("1 {noun}");
     }
@@ -144,15 +144,15 @@ mod tests {
 
     #[test]
     fn nouns_follow_the_count() {
-        assert_eq!(plural(1, "session"), "1 session");
-        assert_eq!(plural(0, "session"), "0 sessions");
-        assert_eq!(plural(1200, "entry"), "1,200 entries");
-        assert_eq!(plural(2, "branch"), "2 branches");
-        assert_eq!(plural(2, "day"), "2 days");
+        assert_eq!(pluralize(1, "session"), "1 session");
+        assert_eq!(pluralize(0, "session"), "0 sessions");
+        assert_eq!(pluralize(1200, "entry"), "1,200 entries");
+        assert_eq!(pluralize(2, "branch"), "2 branches");
+        assert_eq!(pluralize(2, "day"), "2 days");
     }
 
     #[test]
-    fn sparks_scale_without_overflow() {
+    fn sparkline_scales_without_overflow() {
         assert_eq!(spark(&[]), "");
         assert_eq!(spark(&[0, 0]), "▁▁");
         assert_eq!(spark(&[0, 1, 50, 100]), "▁▂▅█");

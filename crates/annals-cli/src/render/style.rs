@@ -43,9 +43,9 @@ pub(crate) const LINK: Style = Style::new().underline();
 /// Styles that tell things from each other. A name has mostly the same one from run to run; where
 /// another took it already it gets the next that is free.
 #[derive(Debug, Default)]
-pub(crate) struct Hues(HashMap<String, usize>);
+pub(crate) struct NameStyles(HashMap<String, usize>);
 
-impl Hues {
+impl NameStyles {
     const ALL: [AnsiColor; 10] = [
         AnsiColor::Cyan,
         AnsiColor::Green,
@@ -59,7 +59,7 @@ impl Hues {
         AnsiColor::BrightMagenta,
     ];
 
-    pub(crate) fn of(&mut self, name: &str) -> Style {
+    pub(crate) fn style_for(&mut self, name: &str) -> Style {
         let all = Self::ALL.len();
         let at = self.0.get(name).copied().unwrap_or_else(|| {
             // FNV-1a: it must not differ from run to run.
@@ -153,19 +153,22 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_differ_and_names_keep_their_hue() {
-        let mut hues = Hues::default();
+    fn names_get_distinct_stable_styles() {
+        let mut hues = NameStyles::default();
         let names: Vec<String> = (0..10).map(|n| format!("session {n}")).collect();
-        let styles: Vec<Style> = names.iter().map(|name| hues.of(name)).collect();
+        let styles: Vec<Style> = names.iter().map(|name| hues.style_for(name)).collect();
         for (at, style) in styles.iter().enumerate() {
             assert!(!styles[..at].contains(style), "{at}");
         }
-        assert_eq!(hues.of("session 3"), styles[3]);
-        assert_eq!(hues.of("one too many"), Hues::default().of("one too many"));
+        assert_eq!(hues.style_for("session 3"), styles[3]);
+        assert_eq!(
+            hues.style_for("one too many"),
+            NameStyles::default().style_for("one too many")
+        );
     }
 
     #[test]
-    fn the_flag_beats_the_environment_which_beats_the_terminal() {
+    fn color_flag_overrides_environment_overrides_terminal() {
         use ColorChoice::{Always, Auto, Never};
         type Case = (
             ColorChoice,

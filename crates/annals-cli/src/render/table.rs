@@ -88,7 +88,7 @@ impl Table {
     /// Decides each column's width; `None` leaves the column out.
     fn fit(&self, max: Option<usize>) -> Vec<Option<usize>> {
         let naturals: Vec<usize> = (0..self.columns.len())
-            .map(|n| self.natural(n, max.is_some()))
+            .map(|n| self.natural_width(n, max.is_some()))
             .collect();
         let mut widths: Vec<Option<usize>> = naturals.iter().copied().map(Some).collect();
         let Some(max) = max else {
@@ -98,7 +98,7 @@ impl Table {
         // Of two equally important columns the right one gives way first.
         order.sort_by_key(|&n| (self.columns[n].priority, std::cmp::Reverse(n)));
         for &n in &order {
-            let excess = total(&widths).saturating_sub(max);
+            let excess = total_width(&widths).saturating_sub(max);
             widths[n] = widths[n].map(|width| {
                 width
                     .saturating_sub(excess)
@@ -110,19 +110,19 @@ impl Table {
         let (keys, others): (Vec<usize>, Vec<usize>) =
             order[..most].iter().partition(|&&n| self.columns[n].key);
         for &n in &others {
-            if total(&widths) <= max {
+            if total_width(&widths) <= max {
                 break;
             }
             widths[n] = None;
             // What the column took may be more than was missing: give it back to the most important ones.
             for &m in order.iter().rev() {
-                let spare = max.saturating_sub(total(&widths));
+                let spare = max.saturating_sub(total_width(&widths));
                 widths[m] = widths[m].map(|width| (width + spare).min(naturals[m]));
             }
         }
-        self.squeeze(&mut widths, max);
+        self.shrink_keys(&mut widths, max);
         for &n in &keys {
-            if total(&widths) > max {
+            if total_width(&widths) > max {
                 widths[n] = None;
             }
         }
@@ -133,9 +133,9 @@ impl Table {
     }
 
     /// Cuts keys below their minimum: those that have one first, for they are meant to be cut, and the widest first.
-    fn squeeze(&self, widths: &mut [Option<usize>], max: usize) {
+    fn shrink_keys(&self, widths: &mut [Option<usize>], max: usize) {
         for (any, least) in [(false, 6), (true, 3)] {
-            while total(widths) > max {
+            while total_width(widths) > max {
                 let columns = self.columns.iter().zip(widths.iter_mut());
                 let columns =
                     columns.filter(|(column, _)| column.key && (any || column.min.is_some()));
@@ -148,7 +148,7 @@ impl Table {
         }
     }
 
-    fn natural(&self, n: usize, limited: bool) -> usize {
+    fn natural_width(&self, n: usize, limited: bool) -> usize {
         let column = &self.columns[n];
         let cells = self
             .rows
@@ -224,7 +224,7 @@ impl Column {
     }
 
     /// Cuts cells in the middle (paths), not at the end.
-    pub(crate) fn middle(self) -> Column {
+    pub(crate) fn cut_middle(self) -> Column {
         Column {
             shrink: Shrink::Middle,
             ..self
@@ -285,7 +285,7 @@ enum Shrink {
 
 const GAP: usize = 2;
 
-fn total(widths: &[Option<usize>]) -> usize {
+fn total_width(widths: &[Option<usize>]) -> usize {
     let shown = widths.iter().flatten();
     shown.clone().sum::<usize>() + GAP * shown.count().saturating_sub(1)
 }
@@ -302,7 +302,7 @@ mod tests {
         let mut table = Table::new([
             Column::new("ID").priority(200),
             Column::new("TITLE").priority(150).min(12),
-            Column::new("PROJECT").priority(50).min(8).middle(),
+            Column::new("PROJECT").priority(50).min(8).cut_middle(),
             Column::new("SIZE").right().priority(20),
             Column::new("UPDATED").priority(80),
         ]);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn unlimited() {
+    fn table_without_limit_shows_everything() {
         assert_snapshot!(plain(&sessions(), None), @r#"
             ID      TITLE                          PROJECT                                  SIZE  UPDATED
             3f2a9c  Fix the parser for torn tails  /home/ada/projects/analytical-engine   1.2 MB  3 min ago
@@ -366,7 +366,11 @@ mod tests {
     #[test]
     fn keys_are_cut_before_they_are_left_out() {
         let mut table = Table::new([
-            Column::new("PROJECT").priority(250).min(14).middle().key(),
+            Column::new("PROJECT")
+                .priority(250)
+                .min(14)
+                .cut_middle()
+                .key(),
             Column::new("DAY").priority(250).key(),
             Column::new("TOKENS").right(),
             Column::new("COST").right().priority(255),
@@ -409,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn short_and_long_rows() {
+    fn missing_cells_are_empty_and_extra_cells_ignored() {
         let mut table = Table::new([Column::new("A"), Column::new("B")]);
         table.row([Cell::new("1")]);
         table.row([Cell::new("1"), Cell::new("2"), Cell::new("3")]);
@@ -425,7 +429,7 @@ mod tests {
             let mut table = Table::new([
                 Column::new("ONE").priority(3),
                 Column::new("TWO").right().min(5).priority(2),
-                Column::new("THREE").middle().max(9),
+                Column::new("THREE").cut_middle().max(9),
                 Column::new("FOUR").priority(9),
             ]);
             for row in &cells {

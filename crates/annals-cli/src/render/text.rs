@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn joiners_stay_only_where_writing_needs_them() {
+    fn joiners_stay_only_in_valid_sequences() {
         for kept in [
             "👩‍👩‍👧",
             "🏳️‍🌈",
@@ -169,7 +169,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_hostile_leaves(text in hostile_text()) {
+        fn no_hostile_character_remains(text in hostile_text()) {
             for (out, breaks) in [(safe(&text), false), (safe_block(&text), true)] {
                 let mut before = None;
                 for c in out.chars() {

@@ -80,7 +80,7 @@ impl Clock {
     }
 
     /// Formats a few hours: `2026-11-15 Sun 10:00–15:00`.
-    pub(crate) fn stretch(&self, start: Timestamp, end: Timestamp) -> String {
+    pub(crate) fn hours_range(&self, start: Timestamp, end: Timestamp) -> String {
         let begins = self.zoned(start).strftime("%Y-%m-%d %a %H:%M").to_string();
         format!("{begins}–{}", self.hour_minute(end))
     }
@@ -97,14 +97,14 @@ impl Clock {
     pub(crate) fn since(&self, text: &str) -> Result<Timestamp, BadTime> {
         self.now()
             .parse_since(text)
-            .ok_or_else(|| BadTime::of(text))
+            .ok_or_else(|| BadTime::new(text))
     }
 
     /// Reads what `--until` takes. A bare day means its last instant.
     pub(crate) fn until(&self, text: &str) -> Result<Timestamp, BadTime> {
         self.now()
             .parse_until(text)
-            .ok_or_else(|| BadTime::of(text))
+            .ok_or_else(|| BadTime::new(text))
     }
 
     /// What a typed time depends on.
@@ -140,7 +140,7 @@ pub(crate) struct BadTime {
 }
 
 impl BadTime {
-    fn of(text: &str) -> Self {
+    fn new(text: &str) -> Self {
         BadTime {
             given: safe(text).into(),
         }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_read_like_a_person_would_say_them() {
+    fn ago_formats_relative_times() {
         for (time, shown) in [
             ("2026-03-12T11:59:30+01:00", "just now"),
             ("2026-03-12T11:57:00+01:00", "3 min ago"),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn minutes_win_over_midnight() {
+    fn ago_prefers_minutes_across_midnight() {
         let clock = Clock {
             now: ts("2026-03-12T00:10:00+01:00"),
             ..clock()
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn accepted_forms() {
+    fn since_and_until_accept_documented_forms() {
         for (given, since, until) in [
             ("now", "2026-03-12T11:00:00Z", "2026-03-12T11:00:00Z"),
             ("30min", "2026-03-12T10:30:00Z", "2026-03-12T10:30:00Z"),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_that_loses_an_hour_ends_at_its_own_midnight() {
+    fn days_respect_daylight_saving_changes() {
         assert_eq!(
             clock().until("2026-03-29"),
             Ok(ts("2026-03-29T21:59:59.999999999Z"))
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_refused_with_the_forms() {
+    fn invalid_time_error_lists_accepted_forms() {
         for given in [
             "",
             "d",

@@ -5,8 +5,8 @@
 //! text: what is not a JSON object is shown as it is.
 
 use super::diff::{changes, mark};
-use super::message::{BAR_WIDTH, more, push_barred, tool_result};
-use super::size::plural;
+use super::message::{BAR_WIDTH, more_lines, push_bar_line, tool_result};
+use super::size::pluralize;
 use super::style::{DIM, PATH, PLAIN, TOOL, paint, paint_safe};
 use super::text::{safe, safe_block};
 use super::width::{expand_tabs, truncate_end, width};
@@ -16,22 +16,22 @@ use std::fmt;
 
 /// Shows one call of the tool `name`; every line ends in `\n`.
 pub(crate) fn call(name: &str, input: &str, max: Option<usize>) -> String {
-    shown("→", name, input, max)
+    render_call("→", name, input, max)
 }
 
 /// The line above a result that does not stand below its call: which call it answers.
-pub(crate) fn answered(name: &str, input: &str, max: Option<usize>) -> String {
-    let page = shown("←", name, input, max);
+pub(crate) fn answer_line(name: &str, input: &str, max: Option<usize>) -> String {
+    let page = render_call("←", name, input, max);
     page.split_inclusive('\n').take(1).collect()
 }
 
 /// The same where the call itself is not known.
-pub(crate) fn answered_id(call: &str) -> String {
+pub(crate) fn answer_line_by_id(call: &str) -> String {
     format!("{} {}\n", paint(DIM, "←"), paint(DIM, &safe(call)))
 }
 
-fn shown(arrow: &str, name: &str, input: &str, max: Option<usize>) -> String {
-    let mut page = Page {
+fn render_call(arrow: &str, name: &str, input: &str, max: Option<usize>) -> String {
+    let mut page = CallRenderer {
         out: format!("{} ", paint(DIM, arrow)),
         max,
     };
@@ -41,7 +41,7 @@ fn shown(arrow: &str, name: &str, input: &str, max: Option<usize>) -> String {
         Err(_) => {
             page.end_line("");
             if !input.trim().is_empty() {
-                page.line("", input);
+                page.push_line("", input);
             }
         }
     }
@@ -49,7 +49,7 @@ fn shown(arrow: &str, name: &str, input: &str, max: Option<usize>) -> String {
 }
 
 /// Shows a call with everything that was handed to the tool, for those who look for it.
-pub(crate) fn whole(name: &str, input: &str, max: Option<usize>) -> String {
+pub(crate) fn full_call(name: &str, input: &str, max: Option<usize>) -> String {
     let mut out = format!("{} {}\n", paint(DIM, "→"), paint(TOOL, name));
     let Ok(value) = serde_json::from_str::<Value>(input) else {
         return out + &tool_result(input, false, max, usize::MAX);
@@ -111,12 +111,12 @@ const TOOLS: &[(&[&str], Show)] = &[
 /// How many lines of an edit, a command or a list are shown.
 const MAX_LINES: usize = 40;
 
-struct Page {
+struct CallRenderer {
     out: String,
     max: Option<usize>,
 }
 
-impl Page {
+impl CallRenderer {
     fn arguments(&mut self, name: &str, arguments: &Arguments) {
         let plain: String = name
             .chars()
@@ -144,13 +144,13 @@ impl Page {
     fn command(&mut self, arguments: &Arguments, keys: &[&str]) -> Option<()> {
         let command = match arguments.first(keys)? {
             Value::String(command) => command.clone(),
-            Value::Array(words) => words.iter().map(compact).collect::<Vec<_>>().join(" "),
+            Value::Array(words) => words.iter().map(compact_json).collect::<Vec<_>>().join(" "),
             _ => return None,
         };
         let command = command.trim_end();
         if command.contains('\n') {
             self.end_line("");
-            self.lines(
+            self.push_lines(
                 command
                     .split('\n')
                     .enumerate()
@@ -205,9 +205,9 @@ impl Page {
                 &format!("{sign} {}", expand_tabs(&safe_block(line))),
                 BAR_WIDTH,
             );
-            push_barred(&mut self.out, DIM, style, line.trim_end());
+            push_bar_line(&mut self.out, DIM, style, line.trim_end());
         }
-        self.left(changed.len());
+        self.push_left_out(changed.len());
         Some(())
     }
 
@@ -216,7 +216,7 @@ impl Page {
         let content = arguments.text(&["content", "file_text"])?;
         self.end_path(&format!(
             "{path} ({})",
-            plural(content.lines().count() as u64, "line")
+            pluralize(content.lines().count() as u64, "line")
         ));
         Some(())
     }
@@ -241,39 +241,39 @@ impl Page {
             (mark, text(&["content", "step", "activeForm"]))
         };
         let todos: Vec<(&str, String)> = todos.iter().map(line).collect();
-        self.lines(todos.iter().map(|(mark, text)| (*mark, text.as_str())));
+        self.push_lines(todos.iter().map(|(mark, text)| (*mark, text.as_str())));
         Some(())
     }
 
     fn pairs(&mut self, arguments: &Arguments) {
         self.end_line("");
         for (key, value) in arguments.0.iter().take(MAX_LINES) {
-            self.line(&format!("{}: ", safe(key)), &compact(value));
+            self.push_line(&format!("{}: ", safe(key)), &compact_json(value));
         }
-        self.left(arguments.0.len());
+        self.push_left_out(arguments.0.len());
     }
 
-    fn lines<'a>(&mut self, lines: impl Iterator<Item = (&'a str, &'a str)>) {
+    fn push_lines<'a>(&mut self, lines: impl Iterator<Item = (&'a str, &'a str)>) {
         let mut count = 0;
         for (lead, line) in lines {
             if count < MAX_LINES {
-                self.line(lead, line);
+                self.push_line(lead, line);
             }
             count += 1;
         }
-        self.left(count);
+        self.push_left_out(count);
     }
 
-    fn left(&mut self, count: usize) {
+    fn push_left_out(&mut self, count: usize) {
         if let Some(left) = count.checked_sub(MAX_LINES).filter(|left| *left > 0) {
-            self.out += &more(left as u64);
+            self.out += &more_lines(left as u64);
         }
     }
 
     /// Writes one line behind a bar; `lead` is safe, `text` need not be.
-    fn line(&mut self, lead: &str, text: &str) {
+    fn push_line(&mut self, lead: &str, text: &str) {
         let line = self.cut(&format!("{lead}{}", safe(text)), BAR_WIDTH);
-        push_barred(&mut self.out, DIM, PLAIN, line.trim_end());
+        push_bar_line(&mut self.out, DIM, PLAIN, line.trim_end());
     }
 
     /// Ends the tool's own line with what says most.
@@ -348,7 +348,7 @@ impl<'de> Deserialize<'de> for Arguments {
     }
 }
 
-fn compact(value: &Value) -> String {
+fn compact_json(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn well_known_tools() {
+    fn well_known_tools_show_their_main_argument() {
         let calls = [
             (
                 "Bash",

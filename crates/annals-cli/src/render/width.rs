@@ -51,7 +51,7 @@ pub(crate) fn truncate_end(text: &str, max: usize) -> String {
     if max == 0 {
         return String::new();
     }
-    format!("{}…", take(clusters(text), max - 1))
+    format!("{}…", take_columns(clusters(text), max - 1))
 }
 
 /// Cuts `text` to `max` columns, with `…` for what is missing in the middle.
@@ -62,7 +62,7 @@ pub(crate) fn truncate_middle(text: &str, max: usize) -> String {
     if max == 0 {
         return String::new();
     }
-    let head = take(clusters(text), max / 2);
+    let head = take_columns(clusters(text), max / 2);
     let mut tail_start = text.len();
     let mut room = max - 1 - max / 2;
     let all: Vec<&str> = clusters(text).collect();
@@ -183,7 +183,7 @@ fn is_flag_half(c: char) -> bool {
     matches!(c, '\u{1F1E6}'..='\u{1F1FF}')
 }
 
-fn take<'a>(clusters: impl Iterator<Item = &'a str>, max: usize) -> String {
+fn take_columns<'a>(clusters: impl Iterator<Item = &'a str>, max: usize) -> String {
     let mut out = String::new();
     let mut room = max;
     for cluster in clusters {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_are_not_torn() {
+    fn clusters_are_not_split() {
         assert_eq!(
             clusters("e\u{301}👩‍👩‍👧🇩🇪🇫🇷👍🏽a").collect::<Vec<_>>(),
             ["e\u{301}", "👩‍👩‍👧", "🇩🇪", "🇫🇷", "👍🏽", "a"]
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn spaces_survive_chopping() {
+    fn chop_preserves_spaces() {
         assert_eq!(chop("    let x = 1;", Some(8)), ["    let ", "x = 1;"]);
         assert_eq!(chop("", Some(8)), [""]);
         assert_eq!(expand_tabs("a\tb\t\tc"), "a   b       c");
@@ -349,7 +349,7 @@ mod tests {
         }
 
         #[test]
-        fn clusters_are_the_text(text in any::<String>()) {
+        fn clusters_join_to_the_text(text in any::<String>()) {
             prop_assert_eq!(clusters(&text).collect::<String>(), text);
         }
 

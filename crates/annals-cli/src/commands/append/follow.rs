@@ -17,25 +17,28 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
-use super::{AppendArgs, Content, EntryRow, options, spawn, spawn_of, unknown_member};
-use crate::commands::draft::{AgentName, BadDraft, Envelope, NewMembers};
+use super::{
+    AppendArgs, Content, WrittenEntryJson, open_or_spawn_agent, spawn_from_spec, unknown_member,
+    write_options,
+};
 use crate::commands::filter::session_spellings;
+use crate::commands::message_input::{AgentSpec, BadDraft, Envelope, NewSessionSpec};
 use crate::commands::{Outcome, input, new};
 use crate::context::{Context, is_latest};
-use crate::failure::said_once;
+use crate::error_report::error_chain_text;
 
 /// So many logs are kept open at most.
-const MOST_OPEN: usize = 64;
+const MAX_OPEN_LOGS: usize = 64;
 
 /// How long to wait for a line before logs are closed.
-const IDLE: Timespec = Timespec {
+const IDLE_TIMEOUT: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
 
 /// What became of a line.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct AnswerJson<'a> {
     line: u64,
     ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +49,7 @@ struct Answer<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     began: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    entries: Option<Vec<EntryRow<'a>>>,
+    entries: Option<Vec<WrittenEntryJson<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -57,7 +60,7 @@ pub(super) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
     if let Some(session) = &args.session
         && super::missing_log(session, context)?.is_none()
     {
-        writers.default = Some(writers.look_up(session, context)?);
+        writers.default = Some(writers.resolve(session, context)?);
     }
     let stdin = io::stdin().as_fd().try_clone_to_owned();
     let stdin = stdin.context("cannot read standard input")?;
@@ -67,7 +70,7 @@ pub(super) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
     let mut refused = false;
     loop {
         if stdin.buffer().is_empty() && !writers.open.is_empty() && is_idle(stdin.get_ref()) {
-            writers.close(context);
+            writers.close_all(context);
         }
         bytes.clear();
         let whole = read_line(&mut stdin, &mut bytes).context("cannot read standard input")?;
@@ -77,20 +80,20 @@ pub(super) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
         line += 1;
         if bytes.trim_ascii().is_empty() {
             // Every line is answered: the caller counts.
-            answer(line, Ok(None), context)?;
+            print_answer(line, Ok(None), context)?;
             continue;
         }
         let done = match whole {
-            true => write(args, &bytes, &mut writers, context).map(Some),
+            true => write_line(args, &bytes, &mut writers, context).map(Some),
             false => Err(anyhow!(
                 "the line is longer than the {} MB that readers take",
                 MAX_LINE >> 20
             )),
         };
         refused |= done.is_err();
-        answer(line, done, context)?;
+        print_answer(line, done, context)?;
     }
-    writers.close(context);
+    writers.close_all(context);
     if refused {
         bail!("some lines were refused; the answer to each says why");
     }
@@ -100,7 +103,7 @@ pub(super) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
 /// Whether no line comes for a while.
 fn is_idle(stdin: &File) -> bool {
     let mut fds = [PollFd::new(stdin, PollFlags::IN)];
-    matches!(poll(&mut fds, Some(&IDLE)), Ok(0))
+    matches!(poll(&mut fds, Some(&IDLE_TIMEOUT)), Ok(0))
 }
 
 /// Reads a line with its ending; `false` if it is too long, in which case the rest of it is skipped.
@@ -125,7 +128,7 @@ fn read_line(stdin: &mut BufReader<File>, bytes: &mut Vec<u8>) -> io::Result<boo
 }
 
 /// Answers a line; one that is blank writes nothing.
-fn answer(line: u64, done: Result<Option<Done>>, context: &mut Context) -> Result<()> {
+fn print_answer(line: u64, done: Result<Option<LineResult>>, context: &mut Context) -> Result<()> {
     let done = match done {
         Ok(done) => done,
         Err(error) => {
@@ -137,14 +140,14 @@ fn answer(line: u64, done: Result<Option<Done>>, context: &mut Context) -> Resul
             {
                 context.warn(failure);
             }
-            context.out.json_line(&Answer {
+            context.out.json_line(&AnswerJson {
                 line,
                 ok: false,
                 session: None,
                 agent: None,
                 began: false,
                 entries: None,
-                error: Some(told(&error)),
+                error: Some(error_text(&error)),
             })?;
             context.out.flush()?;
             return Ok(());
@@ -152,13 +155,13 @@ fn answer(line: u64, done: Result<Option<Done>>, context: &mut Context) -> Resul
     };
     let done = done.as_ref();
     let written = done.map_or(&[][..], |done| &done.written);
-    context.out.json_line(&Answer {
+    context.out.json_line(&AnswerJson {
         line,
         ok: true,
         session: done.map(|done| done.session.as_str()),
         agent: done.and_then(|done| done.agent.as_ref().map(AgentId::as_str)),
         began: done.is_some_and(|done| done.began),
-        entries: Some(written.iter().map(EntryRow::of).collect()),
+        entries: Some(written.iter().map(WrittenEntryJson::new).collect()),
         error: None,
     })?;
     context.out.flush()?;
@@ -166,7 +169,7 @@ fn answer(line: u64, done: Result<Option<Done>>, context: &mut Context) -> Resul
 }
 
 /// An error in one sentence; what could have been meant is part of it.
-fn told(error: &anyhow::Error) -> String {
+fn error_text(error: &anyhow::Error) -> String {
     let candidates = match error.downcast_ref() {
         Some(annals::Error::Ambiguous { candidates, .. }) => {
             let first: Vec<&str> = candidates.iter().take(5).map(String::as_str).collect();
@@ -174,11 +177,11 @@ fn told(error: &anyhow::Error) -> String {
         }
         _ => String::new(),
     };
-    format!("{}{candidates}", said_once(error))
+    format!("{}{candidates}", error_chain_text(error))
 }
 
 /// What a line came to.
-struct Done {
+struct LineResult {
     session: String,
     agent: Option<AgentId>,
     began: bool,
@@ -186,28 +189,28 @@ struct Done {
 }
 
 /// Where a line goes.
-struct Place {
+struct LineTarget {
     /// The session that the line names; else it goes to the session of the arguments.
     session: Option<String>,
-    agent: Option<AgentName>,
-    new: Option<NewMembers>,
+    agent: Option<AgentSpec>,
+    new: Option<NewSessionSpec>,
 }
 
-fn write(
+fn write_line(
     args: &AppendArgs,
     bytes: &[u8],
     writers: &mut Writers,
     context: &mut Context,
-) -> Result<Done> {
+) -> Result<LineResult> {
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let by_default = || {
-        args.agent.clone().map(|id| AgentName {
+        args.agent.clone().map(|id| AgentSpec {
             id,
-            ..AgentName::default()
+            ..AgentSpec::default()
         })
     };
     if args.raw {
-        let place = Place {
+        let place = LineTarget {
             session: None,
             agent: by_default(),
             new: None,
@@ -217,8 +220,8 @@ fn write(
     }
     let text = std::str::from_utf8(bytes).context("the line is not UTF-8")?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let bad = |bad: BadDraft| anyhow!("{}", bad.in_line());
-    let envelope = Envelope::read(text, 1).map_err(bad)?;
+    let bad = |bad: BadDraft| anyhow!("{}", bad.text_without_line());
+    let envelope = Envelope::parse(text, 1).map_err(bad)?;
     let elsewhere = envelope.session.is_some() || envelope.new.is_some();
     let content = match envelope.raw {
         Some(raw) => Content::Raw(vec![raw.get().as_bytes().to_vec()]),
@@ -228,7 +231,7 @@ fn write(
         }
         None => Content::Drafts(envelope.message.drafts().map_err(bad)?, Vec::new()),
     };
-    let place = Place {
+    let place = LineTarget {
         // The sub-agent of the arguments is one of their session.
         agent: envelope
             .agent
@@ -242,7 +245,7 @@ fn write(
 /// A log that is written to. Two folders may each hold a session of the same id, and one log may hold
 /// several sessions, so it takes both the path and the id to tell them apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct LogKey {
     layout: &'static str,
     root: PathBuf,
     /// The session's main log.
@@ -251,7 +254,7 @@ struct Key {
     agent: Option<String>,
 }
 
-impl Key {
+impl LogKey {
     /// Whether files are those of the session.
     fn is_of(&self, files: &SessionFiles) -> bool {
         // The log may have gone on in another volume.
@@ -267,23 +270,23 @@ impl Key {
 struct FoundSession {
     files: SessionFiles,
     /// They were listed again after the last log was closed.
-    checked: bool,
+    is_checked: bool,
 }
 
 /// The logs that are open.
 #[derive(Default)]
 struct Writers {
-    open: HashMap<Key, (SessionWriter, u64)>,
+    open: HashMap<LogKey, (SessionWriter, u64)>,
     /// The session of the arguments.
-    default: Option<Key>,
+    default: Option<LogKey>,
     /// Sessions by the texts that named them.
-    named: HashMap<String, Key>,
+    keys_by_name: HashMap<String, LogKey>,
     /// Sessions by what `new` said of them.
-    begun: HashMap<NewMembers, Key>,
+    keys_by_spec: HashMap<NewSessionSpec, LogKey>,
     /// The files of sessions, by keys without a sub-agent.
-    known: HashMap<Key, FoundSession>,
+    session_files: HashMap<LogKey, FoundSession>,
     /// How each sub-agent was begun.
-    purposes: HashMap<Key, Spawn>,
+    purposes: HashMap<LogKey, Spawn>,
     /// What lay in the roots when it was last looked at, since the last pause.
     listed: Option<Inventory>,
     /// The log that the present line began by naming it.
@@ -297,10 +300,10 @@ impl Writers {
     fn write(
         &mut self,
         args: &AppendArgs,
-        place: Place,
+        place: LineTarget,
         content: Content,
         context: &mut Context,
-    ) -> Result<Done> {
+    ) -> Result<LineResult> {
         let done = self.write_line(args, place, content, context);
         match self.begun_log.take() {
             Some(log) if done.is_err() => log.discard()?,
@@ -312,12 +315,12 @@ impl Writers {
     fn write_line(
         &mut self,
         args: &AppendArgs,
-        place: Place,
+        place: LineTarget,
         content: Content,
         context: &mut Context,
-    ) -> Result<Done> {
+    ) -> Result<LineResult> {
         let (main, mut began) = match (&place.new, &place.session) {
-            (Some(new), _) => self.begin(args, new, &content, context)?,
+            (Some(new), _) => self.begin_session(args, new, &content, context)?,
             (None, Some(text)) => (self.find(text, context)?, false),
             (None, None) => (self.find_default(args, context)?, false),
         };
@@ -356,8 +359,8 @@ impl Writers {
             Err(error) => {
                 // The cached state of the log may be wrong. The next line reads it again.
                 self.open.remove(&key);
-                if let Some(known) = self.known.get_mut(&main) {
-                    known.checked = false;
+                if let Some(known) = self.session_files.get_mut(&main) {
+                    known.is_checked = false;
                 }
                 return Err(match began {
                     true => error.context(format!("session {session} has begun, but")),
@@ -366,7 +369,7 @@ impl Writers {
             }
         };
         let agent = self.open.get(&key).and_then(|(writer, _)| writer.agent());
-        Ok(Done {
+        Ok(LineResult {
             session,
             agent,
             began,
@@ -378,18 +381,21 @@ impl Writers {
     fn open(
         &mut self,
         args: &AppendArgs,
-        key: &Key,
-        agent: Option<&AgentName>,
+        key: &LogKey,
+        agent: Option<&AgentSpec>,
         context: &mut Context,
     ) -> Result<bool> {
         if self.open.contains_key(key) {
             return Ok(false);
         }
-        let main = Key {
+        let main = LogKey {
             agent: None,
             ..key.clone()
         };
-        let known = self.known.get(&main).map(|known| known.files.clone());
+        let known = self
+            .session_files
+            .get(&main)
+            .map(|known| known.files.clone());
         let is_there = |files: &SessionFiles| {
             let mut agents = files
                 .agents
@@ -400,46 +406,46 @@ impl Writers {
         let files = match known.filter(is_there) {
             Some(files) => files,
             // The sub-agent may have begun since.
-            None => self.look_again(&main, context)?,
+            None => self.refresh_files(&main, context)?,
         };
-        let options = options(args, context);
+        let options = write_options(args, context);
         let (writer, spawned) = match agent {
-            Some(agent) => match spawn(agent, &files, options, context) {
+            Some(agent) => match open_or_spawn_agent(agent, &files, options, context) {
                 // Another program may have begun it a moment ago.
-                Err(error) if error.downcast_ref().is_some_and(is_taken) => {
-                    let files = self.look_again(&main, context)?;
-                    spawn(agent, &files, options, context)?
+                Err(error) if error.downcast_ref().is_some_and(is_id_taken) => {
+                    let files = self.refresh_files(&main, context)?;
+                    open_or_spawn_agent(agent, &files, options, context)?
                 }
                 opened => opened?,
             },
             None => (context.store.open_writer(&files, options)?, false),
         };
-        self.keep(key.clone(), writer, context);
+        self.insert_writer(key.clone(), writer, context);
         Ok(spawned)
     }
 
     /// Refuses a line that says otherwise of a sub-agent than what it was begun for.
     fn check_purpose(
         &mut self,
-        key: &Key,
-        agent: &AgentName,
+        key: &LogKey,
+        agent: &AgentSpec,
         spawned: bool,
         context: &mut Context,
     ) -> Result<()> {
         if spawned {
-            self.purposes.insert(key.clone(), spawn_of(agent)?);
+            self.purposes.insert(key.clone(), spawn_from_spec(agent)?);
             return Ok(());
         }
-        let said = spawn_of(agent)?;
+        let said = spawn_from_spec(agent)?;
         if said == Spawn::new(said.agent.clone(), "", "") {
             return Ok(());
         }
         if !self.purposes.contains_key(key) {
-            let main = Key {
+            let main = LogKey {
                 agent: None,
                 ..key.clone()
             };
-            let session = Session::read(self.look_again(&main, context)?)?;
+            let session = Session::read(self.refresh_files(&main, context)?)?;
             // One that has said nothing yet is begun by this line.
             let known = session.agent_purpose(&said.agent)?;
             self.purposes
@@ -468,8 +474,8 @@ impl Writers {
         )
     }
 
-    fn keep(&mut self, key: Key, writer: SessionWriter, context: &Context) {
-        if self.open.len() >= MOST_OPEN {
+    fn insert_writer(&mut self, key: LogKey, writer: SessionWriter, context: &Context) {
+        if self.open.len() >= MAX_OPEN_LOGS {
             self.close_oldest(context);
         }
         self.open.insert(key, (writer, self.lines));
@@ -478,26 +484,26 @@ impl Writers {
     /// Closes the half of the logs that were not written to for longest: together, because each close
     /// may rewrite a session list.
     fn close_oldest(&mut self, context: &Context) {
-        let mut by_use: Vec<(u64, Key)> = self
+        let mut by_use: Vec<(u64, LogKey)> = self
             .open
             .iter()
             .map(|(key, (_, used))| (*used, key.clone()))
             .collect();
         by_use.sort_by_key(|(used, _)| *used);
-        by_use.truncate(MOST_OPEN / 2);
+        by_use.truncate(MAX_OPEN_LOGS / 2);
         let mut closed = Vec::new();
         for (_, key) in by_use {
             closed.extend(self.open.remove(&key).map(|(writer, _)| writer));
-            let main = Key { agent: None, ..key };
-            if let Some(known) = self.known.get_mut(&main) {
-                known.checked = false;
+            let main = LogKey { agent: None, ..key };
+            if let Some(known) = self.session_files.get_mut(&main) {
+                known.is_checked = false;
             }
         }
-        close(closed, context);
+        close_writer(closed, context);
     }
 
-    fn remember(&mut self, files: SessionFiles) -> Key {
-        let key = Key {
+    fn add_session(&mut self, files: SessionFiles) -> LogKey {
+        let key = LogKey {
             layout: files.root.layout.name(),
             root: files.root.path.clone(),
             log: files.main_path().to_owned(),
@@ -505,51 +511,56 @@ impl Writers {
             agent: None,
         };
         let checked = true;
-        self.known
-            .insert(key.clone(), FoundSession { files, checked });
+        self.session_files.insert(
+            key.clone(),
+            FoundSession {
+                files,
+                is_checked: checked,
+            },
+        );
         key
     }
 
     /// The session that a text names.
-    fn find(&mut self, text: &str, context: &mut Context) -> Result<Key> {
-        if let Some(key) = self.named.get(text).cloned()
-            && self.is_there(&key, context)
+    fn find(&mut self, text: &str, context: &mut Context) -> Result<LogKey> {
+        if let Some(key) = self.keys_by_name.get(text).cloned()
+            && self.still_exists(&key, context)
         {
             return Ok(key);
         }
-        let key = self.look_up(text, context)?;
+        let key = self.resolve(text, context)?;
         // Another session is the latest one after this line.
         if !is_latest(text) {
-            self.named.insert(text.to_owned(), key.clone());
+            self.keys_by_name.insert(text.to_owned(), key.clone());
         }
         Ok(key)
     }
 
     /// The session of the arguments; `latest` means the same session for all lines.
-    fn find_default(&mut self, args: &AppendArgs, context: &mut Context) -> Result<Key> {
+    fn find_default(&mut self, args: &AppendArgs, context: &mut Context) -> Result<LogKey> {
         let Some(text) = &args.session else {
             bail!("the line names no session; add \"session\" or \"new\" to it");
         };
         // The log of today begins with the first line.
         if let Some(key) = self.default.clone() {
-            if self.is_there(&key, context) {
+            if self.still_exists(&key, context) {
                 return Ok(key);
             }
             if is_latest(text) {
                 bail!("session {} is gone from {}", key.session, key.log.display());
             }
         }
-        let key = self.look_up(text, context)?;
+        let key = self.resolve(text, context)?;
         self.default = Some(key.clone());
         Ok(key)
     }
 
-    fn look_up(&mut self, text: &str, context: &mut Context) -> Result<Key> {
+    fn resolve(&mut self, text: &str, context: &mut Context) -> Result<LogKey> {
         if let Some(log) = super::missing_log(text, context)? {
-            self.begun_log = Some(context.store.begin_log(&log, context.writing())?);
+            self.begun_log = Some(context.store.begin_log(&log, context.write_options())?);
         }
         if let Some(files) = self.listed(|files| files.id.as_str() == text) {
-            return Ok(self.remember(files));
+            return Ok(self.add_session(files));
         }
         let inventory = context.inventory();
         let target = context.find_to_write_in(&inventory, text);
@@ -559,7 +570,7 @@ impl Writers {
         if let Some(message) = &target.message {
             bail!("`{text}` names the message {message}; a line names its \"parent\" itself");
         }
-        Ok(self.remember(target.files))
+        Ok(self.add_session(target.files))
     }
 
     /// The only session of those that were last listed for which `is_it` holds, if its log is still
@@ -575,29 +586,29 @@ impl Writers {
 
     /// Whether a session still lies where it was found. Other sessions are only looked at if its log
     /// does not tell.
-    fn is_there(&mut self, key: &Key, context: &mut Context) -> bool {
+    fn still_exists(&mut self, key: &LogKey, context: &mut Context) -> bool {
         if self.open.contains_key(key) {
             return true;
         }
-        if let Some(known) = self.known.get_mut(key) {
-            if known.checked {
+        if let Some(known) = self.session_files.get_mut(key) {
+            if known.is_checked {
                 return true;
             }
             if let Some(files) = known.files.refreshed() {
                 known.files = files;
-                known.checked = true;
+                known.is_checked = true;
                 return true;
             }
         }
         if let Some(files) = self.listed(|files| key.is_of(files)) {
-            self.remember(files);
+            self.add_session(files);
             return true;
         }
-        self.look_again(key, context).is_ok()
+        self.refresh_files(key, context).is_ok()
     }
 
     /// Finds the files of a session again by its log.
-    fn look_again(&mut self, key: &Key, context: &mut Context) -> Result<SessionFiles> {
+    fn refresh_files(&mut self, key: &LogKey, context: &mut Context) -> Result<SessionFiles> {
         let inventory = context.inventory();
         let found = inventory
             .sessions
@@ -611,23 +622,23 @@ impl Writers {
         });
         self.listed = Some(inventory);
         let Some(files) = found else {
-            self.known.remove(key);
+            self.session_files.remove(key);
             bail!("session {} is gone from {}", key.session, key.log.display());
         };
-        self.remember(files.clone());
+        self.add_session(files.clone());
         Ok(files)
     }
 
     /// Begins a session, or goes on with the one of that id.
-    fn begin(
+    fn begin_session(
         &mut self,
         args: &AppendArgs,
-        new: &NewMembers,
+        new: &NewSessionSpec,
         content: &Content,
         context: &mut Context,
-    ) -> Result<(Key, bool)> {
-        if let Some(key) = self.begun.get(new).cloned()
-            && self.is_there(&key, context)
+    ) -> Result<(LogKey, bool)> {
+        if let Some(key) = self.keys_by_spec.get(new).cloned()
+            && self.still_exists(&key, context)
         {
             return Ok((key, false));
         }
@@ -650,27 +661,27 @@ impl Writers {
             None => input::git_branch(&cwd),
         };
         if let Some(title) = &new.title {
-            session.title = Some(input::filled(title, "title")?.to_owned());
+            session.title = Some(input::non_empty(title, "title")?.to_owned());
         }
         session.folder = match &new.agent {
-            Some(agent) => Some(new::folder(context, &root, &session.cwd, agent)?),
+            Some(agent) => Some(new::agent_folder(context, &root, &session.cwd, agent)?),
             None => None,
         };
         session.members.clone_from(&new.members);
         let created = context
             .store
-            .create(&root, &session, options(args, context));
+            .create(&root, &session, write_options(args, context));
         let writer = match created {
             Ok(writer) => writer,
             Err(error) => {
                 // Another program may have begun it a moment ago.
                 return match self.resume(new, context) {
-                    Ok(Some(key)) if is_taken(&error) => Ok((key, false)),
+                    Ok(Some(key)) if is_id_taken(&error) => Ok((key, false)),
                     _ => Err(error.into()),
                 };
             }
         };
-        let key = Key {
+        let key = LogKey {
             layout: root.layout.name(),
             root: root.path.clone(),
             log: writer.path(),
@@ -679,49 +690,49 @@ impl Writers {
         };
         // Its files are looked for when the log was closed: the writer needs none.
         if new.id.is_some() {
-            self.begun.insert(new.clone(), key.clone());
+            self.keys_by_spec.insert(new.clone(), key.clone());
         }
-        self.named.insert(key.session.clone(), key.clone());
-        self.keep(key.clone(), writer, context);
+        self.keys_by_name.insert(key.session.clone(), key.clone());
+        self.insert_writer(key.clone(), writer, context);
         Ok((key, true))
     }
 
     /// The session of the id that `new` gives, if there is one and it is as `new` says.
-    fn resume(&mut self, new: &NewMembers, context: &mut Context) -> Result<Option<Key>> {
+    fn resume(&mut self, new: &NewSessionSpec, context: &mut Context) -> Result<Option<LogKey>> {
         let Some(id) = &new.id else {
             return Ok(None);
         };
-        let Some(files) = existing(new, id, context)? else {
+        let Some(files) = find_existing(new, id, context)? else {
             return Ok(None);
         };
-        let key = self.remember(files);
-        self.begun.insert(new.clone(), key.clone());
+        let key = self.add_session(files);
+        self.keys_by_spec.insert(new.clone(), key.clone());
         Ok(Some(key))
     }
 
     /// Closes all logs, which brings session lists up to date. Where a session lies is checked when it
     /// is named again: it may have moved meanwhile.
-    fn close(&mut self, context: &Context) {
-        let known = self.known.values_mut();
-        known.for_each(|known| known.checked = false);
+    fn close_all(&mut self, context: &Context) {
+        let known = self.session_files.values_mut();
+        known.for_each(|known| known.is_checked = false);
         self.purposes.clear();
         self.listed = None;
         let open = self.open.drain().map(|(_, (writer, _))| writer);
-        close(open.collect(), context);
+        close_writer(open.collect(), context);
     }
 }
 
 /// Every line was acknowledged by now, so what fails here is told beside the answers.
-fn close(writers: Vec<SessionWriter>, context: &Context) {
+fn close_writer(writers: Vec<SessionWriter>, context: &Context) {
     for (session, error) in SessionWriter::close_all(writers) {
-        context.fault(&format!(
+        context.print_warning(&format!(
             "the session list could not be brought up to date for {session}: {error}"
         ));
     }
 }
 
 /// Whether a session or a sub-agent could not begin because there is one of its id.
-fn is_taken(error: &annals::Error) -> bool {
+fn is_id_taken(error: &annals::Error) -> bool {
     match error {
         annals::Error::Io { source, .. } => source.kind() == io::ErrorKind::AlreadyExists,
         // Where sessions share a log, no file tells.
@@ -732,12 +743,16 @@ fn is_taken(error: &annals::Error) -> bool {
 
 /// The session of exactly the id that `new` gives: of its directory, if it names one. A session that
 /// is otherwise than `new` says is refused.
-fn existing(new: &NewMembers, id: &str, context: &Context) -> Result<Option<SessionFiles>> {
+fn find_existing(
+    new: &NewSessionSpec,
+    id: &str,
+    context: &Context,
+) -> Result<Option<SessionFiles>> {
     // A root that is to be is no trouble here.
     let mut inventory = context.store.inventory();
     let exact = |files: &SessionFiles| files.id.as_str() == id;
     if !inventory.sessions.iter().any(exact) {
-        let Some(files) = existing_by_name(&inventory, id, context)? else {
+        let Some(files) = find_existing_by_name(&inventory, id, context)? else {
             return Ok(None);
         };
         inventory.sessions = vec![files];
@@ -748,14 +763,14 @@ fn existing(new: &NewMembers, id: &str, context: &Context) -> Result<Option<Sess
     let rows = rows.into_iter().collect::<annals::Result<Vec<_>>>()?;
     let cwd = match &new.cwd {
         None => None,
-        Some(cwd) => Some(input::directory(Some(Path::new(cwd)))?),
+        Some(cwd) => Some(input::resolve_directory(Some(Path::new(cwd)))?),
     };
     let cwd = cwd.as_deref().and_then(Path::to_str);
     // A session may have recorded the directory with links.
     let cwds = cwd.map(|cwd| session_spellings(cwd, &rows));
     let here = |info: &SessionInfo| {
         let cwds = cwds.as_ref();
-        cwds.is_none_or(|cwds| cwds.iter().any(|cwd| is_in(info, cwd)))
+        cwds.is_none_or(|cwds| cwds.iter().any(|cwd| is_in_directory(info, cwd)))
     };
     let found: Vec<usize> = (0..rows.len())
         .filter(|at| rows.get(*at).is_some_and(here))
@@ -792,7 +807,7 @@ fn existing(new: &NewMembers, id: &str, context: &Context) -> Result<Option<Sess
 }
 
 /// The session that an id names without being its own: a thread, or the name that its id ends in.
-fn existing_by_name(
+fn find_existing_by_name(
     inventory: &Inventory,
     id: &str,
     context: &Context,
@@ -817,7 +832,7 @@ fn existing_by_name(
 }
 
 /// Whether a session is of a directory, as far as it says so.
-fn is_in(info: &SessionInfo, cwd: &str) -> bool {
+fn is_in_directory(info: &SessionInfo, cwd: &str) -> bool {
     let project = &info.project;
     // A path that was guessed from the name of a folder may have other separators.
     let plain = |path: &str| path.replace(|it: char| !it.is_ascii_alphanumeric(), "-");
@@ -829,7 +844,7 @@ fn is_in(info: &SessionInfo, cwd: &str) -> bool {
 
 /// The id of the agent that `new` names, by its id or its name in the workspace of the session.
 fn agent_id(
-    new: &NewMembers,
+    new: &NewSessionSpec,
     info: &SessionInfo,
     root: &Root,
     context: &Context,
@@ -845,7 +860,7 @@ fn agent_id(
 /// What `new` says otherwise than a session: the member's name, what it says, and what the session says.
 /// `agent` is the id of the agent that `new` names.
 fn difference(
-    new: &NewMembers,
+    new: &NewSessionSpec,
     agent: Option<String>,
     info: &SessionInfo,
 ) -> Option<(String, String, Option<String>)> {

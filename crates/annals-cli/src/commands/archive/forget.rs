@@ -4,18 +4,18 @@ use annals::archive::PackRemoval;
 use anyhow::{Result, bail};
 use serde::Serialize;
 
-use super::list::called;
+use super::list::pack_label;
 use super::{ArchiveArgs, Failed};
 use crate::commands::Outcome;
-use crate::commands::row::Short;
+use crate::commands::session_json::ShortIds;
 use crate::context::Context;
 use crate::render::command::hint;
-use crate::render::size::{self, plural};
+use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, ERROR, ID, PATH, PLAIN, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct ForgetJson<'a> {
     applied: bool,
     forgotten: &'a [PackRemoval],
     files: usize,
@@ -44,7 +44,7 @@ pub(super) fn run(args: &ArchiveArgs, named: &[String], context: &mut Context) -
             session: session.clone(),
             error: error.to_string(),
         });
-        context.out.json(&Document {
+        context.out.json(&ForgetJson {
             applied: args.apply,
             forgotten: &plans,
             files: plans.iter().map(|plan| plan.files).sum(),
@@ -53,11 +53,11 @@ pub(super) fn run(args: &ArchiveArgs, named: &[String], context: &mut Context) -
             failed: failed.collect(),
         })?;
     } else if !plans.is_empty() {
-        tell(args.apply, &plans, context)?;
+        print_removals(args.apply, &plans, context)?;
     }
     let mut failed = failed.into_iter().map(|(_, error)| error);
     let Some(first) = failed.next() else {
-        return Ok(Outcome::Fine);
+        return Ok(Outcome::Ok);
     };
     failed.for_each(|error| context.warn(&error));
     Err(first.into())
@@ -81,8 +81,8 @@ fn refuse_pinned(args: &ArchiveArgs, plans: &[PackRemoval], context: &Context) -
     Ok(())
 }
 
-fn tell(applied: bool, plans: &[PackRemoval], context: &mut Context) -> Result<()> {
-    let short = Short::of(
+fn print_removals(applied: bool, plans: &[PackRemoval], context: &mut Context) -> Result<()> {
+    let short = ShortIds::new(
         plans
             .iter()
             .flat_map(|it| it.sessions.iter().map(String::as_str)),
@@ -94,15 +94,15 @@ fn tell(applied: bool, plans: &[PackRemoval], context: &mut Context) -> Result<(
         Column::new("SIZE").right(),
         Column::new("PACKED").right(),
         Column::new("ELSEWHERE"),
-        Column::new("PACK").min(20).middle().style(PATH),
+        Column::new("PACK").min(20).cut_middle().style(PATH),
     ]);
     for plan in plans {
         let names: Vec<&str> = plan.sessions.iter().map(|id| short.get(id)).collect();
         table.row([
             match (&plan.damaged, plan.files) {
-                (None, _) => Cell::new(called(&names)),
+                (None, _) => Cell::new(pack_label(&names)),
                 (Some(_), 0) => Cell::styled("(cannot be read)", ERROR),
-                (Some(_), _) => Cell::styled(format!("{} (damaged)", called(&names)), ERROR),
+                (Some(_), _) => Cell::styled(format!("{} (damaged)", pack_label(&names)), ERROR),
             },
             Cell::new(size::count(plan.files as u64)),
             Cell::new(size::count(plan.earlier as u64)),
@@ -123,7 +123,7 @@ fn tell(applied: bool, plans: &[PackRemoval], context: &mut Context) -> Result<(
     context.out.blank()?;
     let sum = format!(
         "{}, {}",
-        plural(plans.len() as u64, "pack"),
+        pluralize(plans.len() as u64, "pack"),
         size::bytes(plans.iter().map(|plan| plan.packed).sum())
     );
     if applied {
@@ -143,7 +143,7 @@ fn tell(applied: bool, plans: &[PackRemoval], context: &mut Context) -> Result<(
     }
     for plan in plans.iter().filter(|plan| plan.only > 0) {
         let names: Vec<&str> = plan.sessions.iter().map(String::as_str).collect();
-        let names = called(&names);
+        let names = pack_label(&names);
         let told = match plan.only == plan.files {
             true => "this is the only copy of it".to_owned(),
             false => format!("this is the only copy of {} of its files", plan.only),

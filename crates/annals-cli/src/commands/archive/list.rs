@@ -7,9 +7,9 @@ use anyhow::Result;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{print_damage, warn_of_unread};
+use super::{print_damage, warn_unread};
 use crate::commands::Outcome;
-use crate::commands::row::Short;
+use crate::commands::session_json::ShortIds;
 use crate::context::Context;
 use crate::render::command::hint;
 use crate::render::size;
@@ -17,13 +17,13 @@ use crate::render::style::{BOLD, DIM, ID, PATH, paint};
 use crate::render::table::{Cell, Column, Table};
 
 #[derive(Serialize)]
-struct Listing<'a> {
-    archived: Vec<Row<'a>>,
+struct ArchiveListJson<'a> {
+    archived: Vec<PackJson<'a>>,
     damaged: &'a [Damage],
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+struct PackJson<'a> {
     /// None for what belongs to no session of its root.
     sessions: Vec<&'a str>,
     layout: &'a str,
@@ -45,14 +45,14 @@ struct Row<'a> {
     renamed: bool,
     /// Its files, where a session was named.
     #[serde(skip_serializing_if = "Option::is_none")]
-    members: Option<Vec<Version<'a>>>,
+    members: Option<Vec<VersionJson<'a>>>,
     /// Their earlier versions, the oldest first, where a session was named.
     #[serde(skip_serializing_if = "Option::is_none")]
-    versions: Option<Vec<Version<'a>>>,
+    versions: Option<Vec<VersionJson<'a>>>,
 }
 
 #[derive(Serialize)]
-struct Version<'a> {
+struct VersionJson<'a> {
     /// What `restore --earlier` takes; none for the newest.
     #[serde(skip_serializing_if = "Option::is_none")]
     number: Option<usize>,
@@ -67,17 +67,17 @@ struct Version<'a> {
     there: Option<bool>,
 }
 
-impl<'a> Version<'a> {
+impl<'a> VersionJson<'a> {
     /// A file as it was last.
     fn newest(member: &'a Member, place: Option<&PathBuf>) -> Self {
-        Version {
+        VersionJson {
             there: Some(place.is_some()),
-            ..Version::of(None, member)
+            ..VersionJson::new(None, member)
         }
     }
 
-    fn of(number: Option<usize>, member: &'a Member) -> Self {
-        Version {
+    fn new(number: Option<usize>, member: &'a Member) -> Self {
+        VersionJson {
             there: None,
             number,
             path: &member.path,
@@ -91,7 +91,7 @@ impl<'a> Version<'a> {
 /// Shows the archive, or what is in it of some sessions.
 pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
     if !named.is_empty() {
-        return versions(named, context);
+        return list_versions(named, context);
     }
     let archive = context.store.archive()?;
     let (mut packs, mut damaged) = (Vec::new(), Vec::new());
@@ -106,7 +106,7 @@ pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
     }
     let aside = archive.set_aside_in(context.only_roots())?;
     damaged.extend(aside.iter().map(|path| Damage::set_aside(path)));
-    warn_of_unread(&damaged, context);
+    warn_unread(&damaged, context);
     packs.sort_by(|a, b| {
         b.index
             .archived
@@ -115,18 +115,18 @@ pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
     });
     let mut whereabouts = FileLocator::reporting_to(context.store.failures());
     let places = |pack: &Pack| whereabouts.locate(&pack.index);
-    let places: Vec<Places> = packs.iter().map(places).collect();
+    let places: Vec<FilePaths> = packs.iter().map(places).collect();
     let rows = packs.iter().zip(&places);
-    let rows: Vec<Row<'_>> = rows.map(|(pack, places)| row(pack, places)).collect();
+    let rows: Vec<PackJson<'_>> = rows.map(|(pack, places)| pack_json(pack, places)).collect();
     if context.json {
-        context.out.json(&Listing {
+        context.out.json(&ArchiveListJson {
             archived: rows,
             damaged: &damaged,
         })?;
     } else if rows.is_empty() && damaged.is_empty() {
         context.out.line("The archive is empty.")?;
     } else {
-        let short = Short::of(rows.iter().flat_map(|row| row.sessions.iter().copied()));
+        let short = ShortIds::new(rows.iter().flat_map(|row| row.sessions.iter().copied()));
         let mut table = Table::new([
             Column::new("SESSION").style(ID),
             Column::new("ARCHIVED").style(DIM),
@@ -134,23 +134,24 @@ pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
             Column::new("SIZE").right(),
             Column::new("PACKED").right(),
             Column::new("SOURCE"),
-            Column::new("ROOT").min(8).middle().style(PATH),
+            Column::new("ROOT").min(8).cut_middle().style(PATH),
         ]);
         for (row, pack) in rows.iter().zip(&packs) {
             let names: Vec<&str> = row.sessions.iter().map(|id| short.get(id)).collect();
             // One that was renamed or copied is in several packs; what follows its id picks one.
-            let again = |other: &&Row<'_>| other.root == row.root && other.sessions == row.sessions;
+            let again =
+                |other: &&PackJson<'_>| other.root == row.root && other.sessions == row.sessions;
             let tag = pack.tag().filter(|_| rows.iter().filter(again).count() > 1);
             table.row([
                 Cell::new(match tag {
-                    None => called(&names),
-                    Some(tag) => format!("{}.{tag}", called(&names)),
+                    None => pack_label(&names),
+                    Some(tag) => format!("{}.{tag}", pack_label(&names)),
                 }),
                 Cell::new(context.clock.ago(row.archived)),
                 Cell::new(size::count(row.files as u64)),
                 Cell::new(size::bytes(row.bytes)),
                 Cell::new(size::bytes(row.packed)),
-                Cell::new(source(row)),
+                Cell::new(source_status(row)),
                 Cell::new(row.root.display().to_string()),
             ]);
         }
@@ -158,13 +159,13 @@ pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
         print_damage(&damaged, context)?;
     }
     Ok(match packs.is_empty() || !damaged.is_empty() {
-        true => Outcome::Nothing,
-        false => Outcome::Fine,
+        true => Outcome::NotFound,
+        false => Outcome::Ok,
     })
 }
 
 /// What a pack is called: by its sessions, or as what belongs to none.
-pub(super) fn called(sessions: &[&str]) -> String {
+pub(super) fn pack_label(sessions: &[&str]) -> String {
     match sessions.is_empty() {
         true => ROOT_ID.to_owned(),
         false => sessions.join(", "),
@@ -172,7 +173,7 @@ pub(super) fn called(sessions: &[&str]) -> String {
 }
 
 /// How much of it is in its root.
-fn source(row: &Row<'_>) -> String {
+fn source_status(row: &PackJson<'_>) -> String {
     let mut told = match row.there {
         0 => "gone".to_owned(),
         there if there == row.files => "there".to_owned(),
@@ -190,16 +191,16 @@ fn source(row: &Row<'_>) -> String {
 }
 
 /// Where each file of a pack lies now.
-type Places = Vec<Option<PathBuf>>;
+type FilePaths = Vec<Option<PathBuf>>;
 
-fn row<'a>(pack: &'a Pack, places: &Places) -> Row<'a> {
+fn pack_json<'a>(pack: &'a Pack, places: &FilePaths) -> PackJson<'a> {
     let index = &pack.index;
     let main = index.main_log();
     let mut found = index.members.iter().zip(places);
     let source = found.find(|(member, _)| main.is_some_and(|main| main.path == member.path));
     let source = source.and_then(|(member, place)| Some((member, place.as_ref()?)));
     let is_moved = |(member, place): (&Member, &PathBuf)| *place != index.root.join(&member.path);
-    Row {
+    PackJson {
         sessions: index.sessions.iter().map(|it| it.id.as_str()).collect(),
         layout: &index.layout,
         root: &index.root,
@@ -219,7 +220,7 @@ fn row<'a>(pack: &'a Pack, places: &Places) -> Row<'a> {
 }
 
 /// Every file of the named sessions, and their earlier versions.
-fn versions(named: &[String], context: &mut Context) -> Result<Outcome> {
+fn list_versions(named: &[String], context: &mut Context) -> Result<Outcome> {
     let archive = context.store.archive()?;
     let mut packs: Vec<Pack> = Vec::new();
     for id in named {
@@ -232,34 +233,34 @@ fn versions(named: &[String], context: &mut Context) -> Result<Outcome> {
         }
     }
     let mut whereabouts = FileLocator::reporting_to(context.store.failures());
-    let mut rows: Vec<Row<'_>> = Vec::new();
+    let mut rows: Vec<PackJson<'_>> = Vec::new();
     for pack in &packs {
         let places = whereabouts.locate(&pack.index);
         let members = pack.members().iter().zip(&places);
-        let members = members.map(|(it, place)| Version::newest(it, place.as_ref()));
+        let members = members.map(|(it, place)| VersionJson::newest(it, place.as_ref()));
         let earlier = pack.earlier_versions().iter().enumerate();
-        let earlier = earlier.map(|(at, it)| Version::of(Some(at + 1), it));
-        rows.push(Row {
+        let earlier = earlier.map(|(at, it)| VersionJson::new(Some(at + 1), it));
+        rows.push(PackJson {
             members: Some(members.collect()),
             versions: Some(earlier.collect()),
-            ..row(pack, &places)
+            ..pack_json(pack, &places)
         });
     }
     if context.json {
-        context.out.json(&Listing {
+        context.out.json(&ArchiveListJson {
             archived: rows,
             damaged: &[],
         })?;
-        return Ok(Outcome::Fine);
+        return Ok(Outcome::Ok);
     }
     for row in &rows {
-        tell(row, context)?;
+        print_pack(row, context)?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }
 
-fn tell(row: &Row<'_>, context: &mut Context) -> Result<()> {
-    let names = called(&row.sessions);
+fn print_pack(row: &PackJson<'_>, context: &mut Context) -> Result<()> {
+    let names = pack_label(&row.sessions);
     let pack = row.pack.display().to_string();
     context.out.line(format_args!(
         "{} in {}",
@@ -272,7 +273,7 @@ fn tell(row: &Row<'_>, context: &mut Context) -> Result<()> {
         Column::new("CHANGED").style(DIM),
         Column::new("REPLACED").style(DIM),
         Column::new("SOURCE"),
-        Column::new("FILE").min(20).middle().style(PATH),
+        Column::new("FILE").min(20).cut_middle().style(PATH),
     ]);
     let all = row.members.iter().chain(&row.versions).flatten();
     for version in all {

@@ -7,13 +7,18 @@ use annals::model::{Flaw, FlawKind, Severity};
 use anstyle::Style;
 use anyhow::Result;
 
-use super::Found;
+use super::CheckResult;
 use crate::context::Context;
-use crate::render::size::{self, plural};
+use crate::render::size::{self, pluralize};
 use crate::render::style::{DIM, FAILED, PATH, SUCCESS, WARNING, paint};
 use crate::render::table::{Cell, Column, Table};
 
-pub(super) fn print(found: &Found, limit: usize, notes: bool, context: &mut Context) -> Result<()> {
+pub(super) fn print(
+    found: &CheckResult,
+    limit: usize,
+    notes: bool,
+    context: &mut Context,
+) -> Result<()> {
     let shown = |flaw: &&Flaw| notes || flaw.kind.severity() != Severity::Note;
     for report in &found.reports {
         let flaws: Vec<&Flaw> = report.flaws.iter().filter(shown).collect();
@@ -22,7 +27,7 @@ pub(super) fn print(found: &Found, limit: usize, notes: bool, context: &mut Cont
         }
     }
     print_kinds(found, notes, context)?;
-    print_sum(found, notes, context)
+    print_summary(found, notes, context)
 }
 
 fn print_file(
@@ -50,7 +55,7 @@ fn print_file(
         table.row([
             place(flaw.span.line),
             place(flaw.span.offset),
-            Cell::styled(severity.as_str(), style(severity)),
+            Cell::styled(severity.as_str(), severity_style(severity)),
             Cell::new(flaw.kind.as_str()),
             Cell::new(match report.line_excerpt(flaw, context.store.failures()) {
                 Some(text) => format!("{}: {text}", flaw.detail),
@@ -70,7 +75,7 @@ fn print_file(
 }
 
 /// One line for each kind that was shown and what to do about it, the worst first.
-fn print_kinds(found: &Found, notes: bool, context: &mut Context) -> Result<()> {
+fn print_kinds(found: &CheckResult, notes: bool, context: &mut Context) -> Result<()> {
     let mut kinds: BTreeMap<(Severity, FlawKind, &str), u64> = BTreeMap::new();
     for report in &found.reports {
         for kind in report.flaws.iter().map(|flaw| flaw.kind) {
@@ -90,7 +95,7 @@ fn print_kinds(found: &Found, notes: bool, context: &mut Context) -> Result<()> 
     ]);
     for ((severity, kind, advice), count) in kinds {
         table.row([
-            Cell::styled(severity.as_str(), style(severity)),
+            Cell::styled(severity.as_str(), severity_style(severity)),
             Cell::new(kind.as_str()),
             Cell::new(size::count(count)),
             Cell::new(advice),
@@ -102,45 +107,48 @@ fn print_kinds(found: &Found, notes: bool, context: &mut Context) -> Result<()> 
     Ok(())
 }
 
-fn print_sum(found: &Found, notes: bool, context: &mut Context) -> Result<()> {
-    let lines = found.lines();
+fn print_summary(found: &CheckResult, notes: bool, context: &mut Context) -> Result<()> {
+    let lines = found.line_counts();
     let files = found.reports.iter().filter(|report| report.read).count();
     let bytes: u64 = found.reports.iter().map(|report| report.bytes).sum();
     let looked = format!(
         "{}, {}, {}",
-        plural(files as u64, "file"),
-        plural(lines.total, "line"),
+        pluralize(files as u64, "file"),
+        pluralize(lines.total, "line"),
         size::bytes(bytes)
     );
-    let many = |severity| found.of(severity) as u64;
+    let many = |severity| found.count(severity) as u64;
     let hurt = |report: &&FileReport| report.worst() == Some(Severity::Damage);
     let damaged = found.reports.iter().filter(hurt).count() as u64;
     let mut parts = Vec::new();
     match many(Severity::Damage) {
-        0 if found.complete => parts.push("no damage found".to_owned()),
+        0 if found.is_complete => parts.push("no damage found".to_owned()),
         0 => {}
         damage => parts.push(format!(
             "{} in {}",
-            plural(damage, "damaged place"),
-            plural(damaged, "file")
+            pluralize(damage, "damaged place"),
+            pluralize(damaged, "file")
         )),
     }
     if many(Severity::Warning) > 0 {
-        parts.push(plural(many(Severity::Warning), "warning"));
+        parts.push(pluralize(many(Severity::Warning), "warning"));
     }
     if many(Severity::Note) > 0 {
         let hint = if notes { "" } else { " (--all shows them)" };
-        parts.push(format!("{}{hint}", plural(many(Severity::Note), "note")));
+        parts.push(format!("{}{hint}", pluralize(many(Severity::Note), "note")));
     }
     if lines.corrupt > 0 {
-        parts.push(format!("{} cannot be read", plural(lines.corrupt, "line")));
+        parts.push(format!(
+            "{} cannot be read",
+            pluralize(lines.corrupt, "line")
+        ));
     }
     if !found.unreadable.is_empty() {
-        let files = plural(found.unreadable.len() as u64, "file");
+        let files = pluralize(found.unreadable.len() as u64, "file");
         parts.push(format!("{files} could not be opened"));
     }
     let text = parts.join("; ");
-    let fine = many(Severity::Damage) == 0 && found.complete;
+    let fine = many(Severity::Damage) == 0 && found.is_complete;
     if fine {
         let mark = paint(SUCCESS, "✓");
         context.out.line(format_args!("{mark} {looked}: {text}"))?;
@@ -151,7 +159,7 @@ fn print_sum(found: &Found, notes: bool, context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-fn style(severity: Severity) -> Style {
+fn severity_style(severity: Severity) -> Style {
     match severity {
         Severity::Damage => FAILED,
         Severity::Warning => WARNING,

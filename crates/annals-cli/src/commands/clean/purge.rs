@@ -7,38 +7,38 @@ use anyhow::Result;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::commands::row::Short;
+use crate::commands::session_json::ShortIds;
 use crate::commands::{Outcome, delete};
 use crate::context::Context;
 use crate::render::command::plain_hint;
-use crate::render::size::{self, plural};
+use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, ID, PATH, PLAIN, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct PurgeJson<'a> {
     applied: bool,
-    trashed: Vec<Row<'a>>,
+    trashed: Vec<PurgeableJson<'a>>,
     files: u64,
     bytes: u64,
     /// Deletions that were cut off; what they moved stays.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    unfinished: Vec<Unfinished<'a>>,
+    unfinished: Vec<UnfinishedJson<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     failed: Vec<Failed>,
 }
 
 #[derive(Serialize)]
-struct Unfinished<'a> {
+struct UnfinishedJson<'a> {
     #[serde(flatten)]
-    row: Row<'a>,
+    row: PurgeableJson<'a>,
     /// A file that is still in its root.
     left: &'a std::path::Path,
     advice: String,
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+struct PurgeableJson<'a> {
     /// Its name in the trash.
     id: &'a str,
     sessions: Vec<&'a str>,
@@ -55,10 +55,10 @@ struct Failed {
     error: String,
 }
 
-impl<'a> Row<'a> {
-    fn of(item: &'a Purgeable) -> Self {
+impl<'a> PurgeableJson<'a> {
+    fn new(item: &'a Purgeable) -> Self {
         let trashed = item.trashed.as_ref();
-        Row {
+        PurgeableJson {
             id: &item.name,
             sessions: trashed.iter().flat_map(|it| it.sessions()).collect(),
             layout: trashed.map(|trashed| trashed.layout.as_str()),
@@ -115,38 +115,41 @@ pub(super) fn run(term: Option<Term>, apply: bool, context: &mut Context) -> Res
             id: id.clone(),
             error: error.to_string(),
         });
-        context.out.json(&Document {
+        context.out.json(&PurgeJson {
             applied: apply,
-            trashed: items.iter().map(Row::of).collect(),
+            trashed: items.iter().map(PurgeableJson::new).collect(),
             files,
             bytes,
-            unfinished: cut_off.iter().filter_map(Unfinished::of).collect(),
+            unfinished: cut_off
+                .iter()
+                .filter_map(UnfinishedJson::from_item)
+                .collect(),
             failed: failed.collect(),
         })?;
     } else {
-        tell_cut_off(&cut_off, context)?;
-        tell(apply, &items, &kept, (files, bytes), context)?;
+        print_unfinished(&cut_off, context)?;
+        print_purged(apply, &items, &kept, (files, bytes), context)?;
     }
     let mut failed = failed.into_iter().map(|(_, error)| error);
     let Some(first) = failed.next() else {
-        return Ok(Outcome::Fine);
+        return Ok(Outcome::Ok);
     };
     failed.for_each(|error| context.warn(&error));
-    Err(super::of_state(first, context))
+    Err(super::state_dir_error(first, context))
 }
 
-impl<'a> Unfinished<'a> {
-    fn of(item: &'a Purgeable) -> Option<Self> {
-        Some(Unfinished {
-            row: Row::of(item),
+impl<'a> UnfinishedJson<'a> {
+    fn from_item(item: &'a Purgeable) -> Option<Self> {
+        Some(UnfinishedJson {
+            row: PurgeableJson::new(item),
             left: item.unfinished.as_deref()?,
-            advice: advice(item.trashed.as_ref()?),
+            advice: recovery_hint(item.trashed.as_ref()?),
         })
     }
 }
 
 /// What to do about a deletion that was cut off.
-fn advice(trashed: &TrashItem) -> String {
+fn recovery_hint(trashed: &TrashItem) -> String {
     let TrashItem { session, id, .. } = trashed;
     let again = plain_hint("annals delete", session, "");
     let undo = plain_hint("annals delete --undo=", id, "");
@@ -154,8 +157,8 @@ fn advice(trashed: &TrashItem) -> String {
 }
 
 /// Tells of deletions that were cut off: what they moved is of sessions that are still there.
-fn tell_cut_off(items: &[Purgeable], context: &mut Context) -> Result<()> {
-    for item in items.iter().filter_map(Unfinished::of) {
+fn print_unfinished(items: &[Purgeable], context: &mut Context) -> Result<()> {
+    for item in items.iter().filter_map(UnfinishedJson::from_item) {
         let session = item.row.sessions.join(", ");
         let left = item.left.display();
         let why = format!(
@@ -173,7 +176,7 @@ fn tell_cut_off(items: &[Purgeable], context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-fn tell(
+fn print_purged(
     applied: bool,
     items: &[Purgeable],
     kept: &[Purgeable],
@@ -186,13 +189,13 @@ fn tell(
         context.out.blank()?;
     }
     if !kept.is_empty() {
-        let count = plural(kept.len() as u64, "deleted session");
+        let count = pluralize(kept.len() as u64, "deleted session");
         let stay = if kept.len() == 1 { "stays" } else { "stay" };
         let told = format!("{count} {stay} in the trash: pinned");
         context.out.line(told)?;
         context.out.blank()?;
     }
-    let sum = format!("{}, {}", plural(files, "file"), size::bytes(bytes));
+    let sum = format!("{}, {}", pluralize(files, "file"), size::bytes(bytes));
     if items.is_empty() {
         context.out.line("There is nothing to remove.")?;
     } else if applied {
@@ -201,7 +204,7 @@ fn tell(
             .out
             .line(format_args!("{mark} removed for good: {sum}"))?;
         let gone = items.iter().filter_map(|item| item.trashed.as_ref());
-        delete::tell_archived(gone, context)?;
+        delete::print_still_archived(gone, context)?;
     } else {
         let told = paint(BOLD, "Would be removed for good:");
         context.out.line(format_args!("{told} {sum}"))?;
@@ -214,13 +217,13 @@ fn tell(
 
 fn table(items: &[Purgeable], context: &Context) -> String {
     let sessions = items.iter().filter_map(|item| item.trashed.as_ref());
-    let short = Short::of(sessions.flat_map(TrashItem::sessions));
+    let short = ShortIds::new(sessions.flat_map(TrashItem::sessions));
     let mut table = Table::new([
         Column::new("SESSION").style(ID),
         Column::new("DELETED").style(DIM),
         Column::new("FILES").right(),
         Column::new("SIZE").right(),
-        Column::new("ROOT").min(8).middle().style(PATH),
+        Column::new("ROOT").min(8).cut_middle().style(PATH),
     ]);
     for item in items {
         let trashed = item.trashed.as_ref();

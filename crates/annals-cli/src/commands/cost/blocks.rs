@@ -10,7 +10,7 @@ use crate::render::time::{Clock, duration};
 use crate::render::width::Span;
 
 /// What people want to know of the block that is running.
-pub(super) fn active(report: &CostReport, clock: &Clock) -> Option<Span> {
+pub(super) fn active_block_line(report: &CostReport, clock: &Clock) -> Option<Span> {
     let mut blocks = report.rows.iter().filter_map(ReportRow::block);
     let block = blocks.find(|block| block.is_active(clock.now))?;
     let end = clock.hour_minute(block.end);
@@ -41,7 +41,7 @@ pub(super) fn active(report: &CostReport, clock: &Clock) -> Option<Span> {
 }
 
 /// The break between two blocks, if there is one.
-pub(super) fn gap(before: &ReportRow, after: &ReportRow) -> Option<SignedDuration> {
+pub(super) fn gap_between(before: &ReportRow, after: &ReportRow) -> Option<SignedDuration> {
     let (before, after) = (before.block()?, after.block()?);
     let idle = |from: Timestamp, to: Timestamp| to.duration_since(from);
     let idle = idle(before.end, after.start);

@@ -9,11 +9,11 @@ use crate::context::Context;
 
 /// The conversations of some sessions, by the number of the session.
 #[derive(Default)]
-pub(super) struct Payers(HashMap<usize, BranchAttribution>);
+pub(super) struct BranchAttributions(HashMap<usize, BranchAttribution>);
 
-impl Payers {
+impl BranchAttributions {
     /// The conversation that pays; the session, where it cannot be told.
-    pub(super) fn of(&self, charge: &Charge, ledger: &Ledger) -> Option<BranchName> {
+    pub(super) fn branch(&self, charge: &Charge, ledger: &Ledger) -> Option<BranchName> {
         let branches = self.0.get(&charge.account);
         let known = branches.and_then(|branches| branches.branch(charge));
         known.cloned().or_else(|| {
@@ -23,7 +23,11 @@ impl Payers {
     }
 }
 
-pub(super) fn read(context: &mut Context, ledger: &Ledger, options: &ReportOptions<'_>) -> Payers {
+pub(super) fn read(
+    context: &mut Context,
+    ledger: &Ledger,
+    options: &ReportOptions<'_>,
+) -> BranchAttributions {
     let charges = ledger.charges.iter();
     let wanted: BTreeSet<usize> = charges
         .filter(|charge| options.includes(charge))
@@ -36,9 +40,9 @@ pub(super) fn read(context: &mut Context, ledger: &Ledger, options: &ReportOptio
     let accounts: Vec<&Account> = wanted.iter().map(|(_, account)| *account).collect();
     // What could not be looked at was told when the ledger was made.
     let inventory = context.store.inventory();
-    context.warn_of_failures();
+    context.warn_read_failures();
     let read = context.store.branch_attributions(&inventory, &accounts);
-    let mut payers = Payers::default();
+    let mut payers = BranchAttributions::default();
     for ((number, _), branches) in wanted.into_iter().zip(read) {
         match branches {
             Ok(branches) => _ = payers.0.insert(number, branches),

@@ -4,10 +4,10 @@ use annals::cost::{BudgetUsage, Unit};
 use annals::model::Money;
 use jiff::{Timestamp, ToSpan as _};
 
-use crate::commands::price;
+use crate::commands::pricing;
 use crate::config::BUDGETS;
 use crate::render::money;
-use crate::render::size::plural;
+use crate::render::size::pluralize;
 use crate::render::style::{PLAIN, WARNING};
 use crate::render::time::Clock;
 use crate::render::width::Span;
@@ -20,21 +20,21 @@ pub(crate) fn name(spending: &BudgetUsage) -> &'static str {
 }
 
 /// A line for people, if there is something to worry about: little is left, or nobody knows how much.
-pub(crate) fn line(spending: &BudgetUsage, clock: &Clock) -> Option<Span> {
+pub(crate) fn warning_line(spending: &BudgetUsage, clock: &Clock) -> Option<Span> {
     let unpriced = spending.tally.unpriced;
     let unknown = spending.tally.priced().is_none();
     if !spending.is_near_limit() && !unknown {
         return None;
     }
     let name = name(spending);
-    let limit = round(spending.budget.limit);
-    let spent = price::sum(&spending.tally);
+    let limit = format_limit(spending.budget.limit);
+    let spent = pricing::cost_text_or_zero(&spending.tally);
     let percent = spending.percent();
     let least = if unpriced > 0 { "At least " } else { "" };
     let pace = format!(
         "at this pace {} by {}",
         money::cents(spending.projected),
-        end(spending, clock)
+        format_end(spending, clock)
     );
     let mut line = match () {
         () if spending.is_exceeded() => format!(
@@ -46,7 +46,7 @@ pub(crate) fn line(spending: &BudgetUsage, clock: &Clock) -> Option<Span> {
         () => format!("{least}{percent} % of the {name} budget of {limit} is used; {pace}"),
     };
     if unpriced > 0 {
-        let count = plural(unpriced, "request");
+        let count = pluralize(unpriced, "request");
         line += &format!(" ({count} without a price not counted)");
     }
     let style = if line.starts_with('!') {
@@ -58,12 +58,12 @@ pub(crate) fn line(spending: &BudgetUsage, clock: &Clock) -> Option<Span> {
 }
 
 /// Budgets are mostly round: `$200`.
-fn round(limit: Money) -> String {
+fn format_limit(limit: Money) -> String {
     let exact = money::exact(limit);
     exact.strip_suffix(".00").unwrap_or(&exact).to_owned()
 }
 
-fn end(spending: &BudgetUsage, clock: &Clock) -> String {
+fn format_end(spending: &BudgetUsage, clock: &Clock) -> String {
     let last = spending.period.end.checked_sub(1.nanosecond());
     let last = last.unwrap_or(Timestamp::MAX);
     match spending.budget.unit {

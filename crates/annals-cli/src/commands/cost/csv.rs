@@ -5,11 +5,11 @@ use std::io;
 
 use annals::cost::{Dimension, Tally};
 
-use super::Told;
+use super::CostOutput;
 use crate::render::out::Out;
 use crate::render::text::safe;
 
-const SUMS: [&str; 9] = [
+const SUM_COLUMNS: [&str; 9] = [
     "requests",
     "input",
     "output",
@@ -22,24 +22,26 @@ const SUMS: [&str; 9] = [
 ];
 
 /// Says how many rows a line stands for that are not there themselves; no other line has that above 0.
-const LEFT_OUT: &str = "left_out";
+const LEFT_OUT_COLUMN: &str = "left_out";
 
 /// Writes a header and a line for each row, or for each model of each row. There is no total: a spreadsheet would add
 /// it up. So the rows beyond those asked for are one more line.
-pub(super) fn write(told: &Told<'_>, out: &mut Out) -> io::Result<()> {
+pub(super) fn write(told: &CostOutput<'_>, out: &mut Out) -> io::Result<()> {
     let report = told.report;
     let models = told.look.breakdown && !report.by.contains(&Dimension::Model);
     let model = models.then_some(Dimension::Model);
     let keys: Vec<Dimension> = report.by.iter().copied().chain(model).collect();
-    let file = File {
-        keys: keys.len(),
+    let file = CsvShape {
+        key_columns: keys.len(),
         // Which columns there are depends on what was asked for, not on what was found.
-        rest: told.look.top.is_some(),
+        has_rest_column: told.look.top.is_some(),
         terminal: out.is_terminal(),
     };
-    let names = keys.iter().map(|by| by.member()).chain(SUMS);
-    let names: Vec<&str> = names.chain(file.rest.then_some(LEFT_OUT)).collect();
-    out.raw(line(names.into_iter()).as_bytes())?;
+    let names = keys.iter().map(|by| by.member()).chain(SUM_COLUMNS);
+    let names: Vec<&str> = names
+        .chain(file.has_rest_column.then_some(LEFT_OUT_COLUMN))
+        .collect();
+    out.raw(join_fields(names.into_iter()).as_bytes())?;
     for row in &report.rows {
         let parts = row.parts.iter().map(|part| part.value.as_deref());
         let parts: Vec<&str> = parts.map(Option::unwrap_or_default).collect();
@@ -60,15 +62,15 @@ pub(super) fn write(told: &Told<'_>, out: &mut Out) -> io::Result<()> {
 }
 
 /// What the lines of a file have in common.
-struct File {
+struct CsvShape {
     /// How many columns say what a line is about.
-    keys: usize,
+    key_columns: usize,
     /// There is a column that tells the rest from the rows.
-    rest: bool,
+    has_rest_column: bool,
     terminal: bool,
 }
 
-impl File {
+impl CsvShape {
     fn line(&self, keys: &[&str], tally: &Tally, left_out: usize) -> String {
         let usage = &tally.usage;
         let counts = [
@@ -87,21 +89,21 @@ impl File {
             false => (*text).to_owned(),
         };
         let mut fields: Vec<String> = keys.iter().map(key).collect();
-        fields.resize(self.keys, String::new());
+        fields.resize(self.key_columns, String::new());
         fields.extend(counts.map(|count| count.to_string()));
         fields.extend([cost.unwrap_or_default(), tally.unpriced.to_string()]);
-        fields.extend(self.rest.then(|| left_out.to_string()));
-        line(fields.iter().map(String::as_str))
+        fields.extend(self.has_rest_column.then(|| left_out.to_string()));
+        join_fields(fields.iter().map(String::as_str))
     }
 }
 
-fn line<'f>(fields: impl Iterator<Item = &'f str>) -> String {
-    let fields: Vec<Cow<'_, str>> = fields.map(field).collect();
+fn join_fields<'f>(fields: impl Iterator<Item = &'f str>) -> String {
+    let fields: Vec<Cow<'_, str>> = fields.map(escape_field).collect();
     fields.join(",") + "\r\n"
 }
 
 /// Spreadsheets take some beginnings for formulas: an apostrophe makes them text again.
-fn field(text: &str) -> Cow<'_, str> {
+fn escape_field(text: &str) -> Cow<'_, str> {
     let number = || annals::model::Money::parse(text).is_some();
     let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && !number();
     let quoted = text.contains(['"', ',', '\n', '\r']);
@@ -120,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_quoted_and_never_formulas() {
+    fn escape_field_quotes_and_defuses_formulas() {
         for (text, written) in [
             ("plain", "plain"),
             ("a,b", "\"a,b\""),
@@ -134,7 +136,7 @@ mod tests {
             ("=HYPERLINK(\"x\",1)", "\"'=HYPERLINK(\"\"x\"\",1)\""),
             ("", ""),
         ] {
-            assert_eq!(field(text), written);
+            assert_eq!(escape_field(text), written);
         }
     }
 }

@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 use skrifa::font::Blob;
 use skrifa::{Font, ScalerFont};
 
-use crate::render::chart::{draws, in_font_units};
+use crate::render::chart::{can_draw, in_font_units};
 
 /// How many fonts a picture borrows at most.
-const MOST: usize = 3;
+const MAX_FONTS: usize = 3;
 /// How many bytes of fonts are looked through for one of them.
-const READ: u64 = 512 << 20;
+const MAX_BYTES: u64 = 512 << 20;
 
 /// Fonts with these characters, as far as there are any.
-pub(super) fn with(missing: &BTreeSet<char>) -> Vec<ScalerFont> {
-    let files = files(&folders(|name| std::env::var_os(name)));
+pub(super) fn find_fonts(missing: &BTreeSet<char>) -> Vec<ScalerFont> {
+    let files = font_files(&font_dirs(|name| std::env::var_os(name)));
     let mut missing = missing.clone();
     let mut found = Vec::new();
-    while !missing.is_empty() && found.len() < MOST {
-        let Some((font, has)) = best(&files, &missing) else {
+    while !missing.is_empty() && found.len() < MAX_FONTS {
+        let Some((font, has)) = best_font(&files, &missing) else {
             break;
         };
         missing.retain(|c| !has.contains(c));
@@ -30,7 +30,7 @@ pub(super) fn with(missing: &BTreeSet<char>) -> Vec<ScalerFont> {
 }
 
 /// Where systems keep fonts.
-fn folders(var: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+fn font_dirs(var: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let under = |name: &str, path: &str| var(name).map(|base| Path::new(&base).join(path));
     let shared = var("XDG_DATA_DIRS").unwrap_or_else(|| "/usr/local/share:/usr/share".into());
     let shared = std::env::split_paths(&shared).map(|folder| folder.join("fonts"));
@@ -52,9 +52,9 @@ fn folders(var: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
 }
 
 /// All fonts in folders, those first that people would choose for a chart.
-fn files(folders: &[PathBuf]) -> Vec<(PathBuf, u64)> {
+fn font_files(folders: &[PathBuf]) -> Vec<(PathBuf, u64)> {
     // Nobody nests fonts deeper; and links may lead in circles.
-    const DEPTH: usize = 6;
+    const MAX_DEPTH: usize = 6;
     let mut files = Vec::new();
     let mut pending: Vec<(PathBuf, usize)> = folders.iter().cloned().map(|one| (one, 0)).collect();
     while let Some((folder, depth)) = pending.pop() {
@@ -63,7 +63,7 @@ fn files(folders: &[PathBuf]) -> Vec<(PathBuf, u64)> {
             let Ok(about) = std::fs::metadata(&path) else {
                 continue;
             };
-            if about.is_dir() && depth < DEPTH {
+            if about.is_dir() && depth < MAX_DEPTH {
                 pending.push((path, depth + 1));
             } else if about.is_file() && is_font(&path) {
                 files.push((path, about.len()));
@@ -83,7 +83,7 @@ fn is_font(path: &Path) -> bool {
 
 /// What fits beside the letters of the embedded font comes first: upright, without serifs, of usual weight.
 fn rank(path: &Path) -> (usize, PathBuf) {
-    const ODD: [&str; 14] = [
+    const UNSUITABLE: [&str; 14] = [
         "bold",
         "black",
         "heavy",
@@ -101,14 +101,17 @@ fn rank(path: &Path) -> (usize, PathBuf) {
     ];
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let name = name.to_ascii_lowercase();
-    let odd = ODD.iter().filter(|word| name.contains(**word)).count();
+    let odd = UNSUITABLE
+        .iter()
+        .filter(|word| name.contains(**word))
+        .count();
     // Drawn in squares, it has everything.
     let coarse = usize::from(name.contains("unifont")) * 100;
     (odd + coarse, path.to_owned())
 }
 
 /// The font that has most of some characters, and those; of equals, the first.
-fn best(
+fn best_font(
     files: &[(PathBuf, u64)],
     missing: &BTreeSet<char>,
 ) -> Option<(ScalerFont, BTreeSet<char>)> {
@@ -116,7 +119,7 @@ fn best(
     let mut read = 0;
     for (path, len) in files {
         read += len;
-        if read > READ {
+        if read > MAX_BYTES {
             break;
         }
         let Ok(bytes) = std::fs::read(path) else {
@@ -127,7 +130,7 @@ fn best(
         let faces = (0..32).map_while(|at| Font::new(bytes.clone(), at));
         for face in faces.map(in_font_units) {
             let has = missing.iter().copied();
-            let has: BTreeSet<char> = has.filter(|c| draws(&face, *c)).collect();
+            let has: BTreeSet<char> = has.filter(|c| can_draw(&face, *c)).collect();
             let known = best.as_ref().map_or(0, |(_, has)| has.len());
             if has.len() > known {
                 best = Some((face, has));
@@ -148,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_font_is_found_by_what_it_has() {
+    fn best_font_is_chosen_by_the_characters_it_has() {
         let dir = tempfile::tempdir().unwrap();
         let fonts = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/font");
         let nested = dir.path().join("a/b");
@@ -159,15 +162,15 @@ mod tests {
             |name: &str, from: &str| std::fs::copy(fonts.join(from), nested.join(name)).unwrap();
         put("Some-Bold.ttf", "Inter-Regular.ttf");
         put("Some.TTF", "Inter-Regular.ttf");
-        let files = files(&[dir.path().to_owned()]);
+        let files = font_files(&[dir.path().to_owned()]);
         let names: Vec<_> = files
             .iter()
             .map(|(path, _)| path.file_name().unwrap())
             .collect();
         assert_eq!(names, ["Broken.ttf", "Some.TTF", "Some-Bold.ttf"]);
-        let (font, has) = best(&files, &"Ж語ب".chars().collect()).unwrap();
+        let (font, has) = best_font(&files, &"Ж語ب".chars().collect()).unwrap();
         assert_eq!(has, BTreeSet::from(['Ж']));
-        assert!(draws(&font, 'Ж') && !draws(&font, '語') && !draws(&font, ' '));
-        assert!(best(&files, &"語".chars().collect()).is_none());
+        assert!(can_draw(&font, 'Ж') && !can_draw(&font, '語') && !can_draw(&font, ' '));
+        assert!(best_font(&files, &"語".chars().collect()).is_none());
     }
 }

@@ -5,31 +5,31 @@ use std::collections::{HashMap, HashSet};
 use annals::cost::{CostReport, Dimension, RowPart};
 use jiff::civil::Date;
 
-use crate::commands::row::{Short, message};
+use crate::commands::session_json::{ShortIds, short_message_id};
 use crate::render::style::{DIM, ID};
 use crate::render::table::{Cell, Column};
 use crate::render::time::Clock;
 
 /// Below so many columns, what rows are about is cut.
-const TIGHT: usize = 60;
+const NARROW_WIDTH: usize = 60;
 
 /// Turns the parts of rows into columns and cells.
-pub(super) struct Keys<'a> {
+pub(super) struct KeyColumns<'a> {
     clock: &'a Clock,
     /// Sessions by ids that are short and still tell them apart.
-    short: Short,
+    short: ShortIds,
     /// How many directories or models have a short name.
     names: HashMap<(Dimension, &'a str), usize>,
     /// The rows are about several things, so each should be short.
-    several: bool,
+    has_several_keys: bool,
     /// The rows are about projects too, so sessions need not say theirs.
-    projects: bool,
+    has_project_key: bool,
     /// The terminal is so narrow that even that must be cut.
-    tight: bool,
+    is_narrow: bool,
 }
 
-impl<'a> Keys<'a> {
-    pub(super) fn of(report: &'a CostReport, clock: &'a Clock, width: Option<usize>) -> Self {
+impl<'a> KeyColumns<'a> {
+    pub(super) fn new(report: &'a CostReport, clock: &'a Clock, width: Option<usize>) -> Self {
         let parts = || report.rows.iter().flat_map(|row| &row.parts);
         let mut names: HashMap<(Dimension, &str), HashSet<&str>> = HashMap::new();
         for part in parts() {
@@ -39,13 +39,13 @@ impl<'a> Keys<'a> {
             }
         }
         let names = names.into_iter().map(|(name, full)| (name, full.len()));
-        Keys {
+        KeyColumns {
             clock,
-            short: Short::of(parts().filter_map(session)),
+            short: ShortIds::new(parts().filter_map(session_id)),
             names: names.collect(),
-            several: report.by.len() > 1,
-            projects: report.by.contains(&Dimension::Project),
-            tight: width.is_some_and(|width| width < TIGHT),
+            has_several_keys: report.by.len() > 1,
+            has_project_key: report.by.contains(&Dimension::Project),
+            is_narrow: width.is_some_and(|width| width < NARROW_WIDTH),
         }
     }
 
@@ -53,7 +53,7 @@ impl<'a> Keys<'a> {
     pub(super) fn columns(&self, dimension: Dimension) -> Vec<Column> {
         let key = |header| Column::new(header).priority(250).key();
         // The beginning of these says enough.
-        let long = |header, min: usize| match self.tight {
+        let long = |header, min: usize| match self.is_narrow {
             true => key(header).min(min),
             false => key(header),
         };
@@ -64,13 +64,13 @@ impl<'a> Keys<'a> {
             Dimension::Week => vec![long("WEEK", 9)],
             Dimension::Month => vec![key("MONTH")],
             Dimension::Block => vec![key("BLOCK"), Column::new("STATE").priority(80)],
-            Dimension::Session if self.projects => vec![key("SESSION").style(ID)],
+            Dimension::Session if self.has_project_key => vec![key("SESSION").style(ID)],
             Dimension::Session => vec![
                 key("SESSION").style(ID),
                 Column::new("PROJECT").min(8).max(24).priority(65),
             ],
-            Dimension::Project => vec![name("PROJECT").middle()],
-            Dimension::Model => vec![name("MODEL").middle()],
+            Dimension::Project => vec![name("PROJECT").cut_middle()],
+            Dimension::Model => vec![name("MODEL").cut_middle()],
             Dimension::Agent => vec![name("AGENT")],
             Dimension::Branch => vec![
                 key("CONVERSATION").style(ID),
@@ -92,17 +92,17 @@ impl<'a> Keys<'a> {
         };
         let label = part.label.as_deref().unwrap_or_default();
         match part.dimension {
-            Dimension::Day if self.several && self.tight => vec![Cell::new(value)],
-            Dimension::Day => vec![Cell::new(day(value))],
-            Dimension::Week => vec![Cell::new(self.week(value, part))],
+            Dimension::Day if self.has_several_keys && self.is_narrow => vec![Cell::new(value)],
+            Dimension::Day => vec![Cell::new(format_day(value))],
+            Dimension::Week => vec![Cell::new(self.format_week(value, part))],
             Dimension::Block => {
                 let (start, end) = part.period.unwrap_or_default();
                 let now = self.clock.now;
                 let active = start <= now && now < end;
                 // All blocks are of one length.
-                let when = match self.tight {
+                let when = match self.is_narrow {
                     true => self.clock.format(start, "%Y-%m-%d %H:%M"),
-                    false => self.clock.stretch(start, end),
+                    false => self.clock.hours_range(start, end),
                 };
                 vec![
                     Cell::new(when),
@@ -112,14 +112,16 @@ impl<'a> Keys<'a> {
                     },
                 ]
             }
-            Dimension::Session if self.projects => vec![Cell::new(self.short.get(value))],
+            Dimension::Session if self.has_project_key => vec![Cell::new(self.short.get(value))],
             Dimension::Session => vec![Cell::new(self.short.get(value)), Cell::new(label)],
-            Dimension::Project => vec![Cell::new(self.name(part, value))],
-            Dimension::Model if self.several => vec![Cell::new(self.name(part, value))],
+            Dimension::Project => vec![Cell::new(self.unique_name(part, value))],
+            Dimension::Model if self.has_several_keys => {
+                vec![Cell::new(self.unique_name(part, value))]
+            }
             Dimension::Branch => {
                 let name = match value.split_once('@') {
                     Some((session, leaf)) => {
-                        format!("{}@{}", self.short.get(session), message(leaf))
+                        format!("{}@{}", self.short.get(session), short_message_id(leaf))
                     }
                     None => self.short.get(value).to_owned(),
                 };
@@ -130,14 +132,14 @@ impl<'a> Keys<'a> {
     }
 
     /// The short name, unless another has it too.
-    fn name<'p>(&self, part: &'p RowPart, value: &'p str) -> &'p str {
+    fn unique_name<'p>(&self, part: &'p RowPart, value: &'p str) -> &'p str {
         let short = short_name(part).filter(|name| !name.is_empty());
         let alone = |name: &&str| self.names.get(&(part.dimension, *name)) == Some(&1);
         short.filter(alone).unwrap_or(value)
     }
 
     /// `2026-W46 9–15 Nov`
-    fn week(&self, value: &str, part: &RowPart) -> String {
+    fn format_week(&self, value: &str, part: &RowPart) -> String {
         match part.period {
             Some((start, end)) => format!("{value} {}", self.clock.days(start, end)),
             None => value.to_owned(),
@@ -155,7 +157,7 @@ fn short_name(part: &RowPart) -> Option<&str> {
 }
 
 /// The session that a part names.
-fn session(part: &RowPart) -> Option<&str> {
+fn session_id(part: &RowPart) -> Option<&str> {
     let value = part.value.as_deref()?;
     match part.dimension {
         Dimension::Session => Some(value),
@@ -165,7 +167,7 @@ fn session(part: &RowPart) -> Option<&str> {
 }
 
 /// `2026-11-15 Sun`
-fn day(value: &str) -> String {
+fn format_day(value: &str) -> String {
     match value.parse::<Date>() {
         Ok(date) => date.strftime("%Y-%m-%d %a").to_string(),
         Err(_) => value.to_owned(),
@@ -188,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn models_are_short_and_never_empty() {
+    fn short_model_strips_prefix_and_date_but_never_all() {
         for (name, short) in [
             ("claude-opus-4-1-20250805", "opus-4-1"),
             ("claude-sonnet-4-5", "sonnet-4-5"),

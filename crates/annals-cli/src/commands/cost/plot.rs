@@ -11,11 +11,11 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::super::output::{Standard, refuse_roots, refuse_taken, to_file};
+use super::super::output_file::{RawStdout, refuse_existing, refuse_roots, write_file};
 use super::fonts;
 use crate::context::Context;
 use crate::render::chart::{Axis, Bar, Chart, Format, Size, Step, Unit};
-use crate::render::size::{self, plural};
+use crate::render::size::{self, pluralize};
 use crate::render::style::{DIM, PLAIN, paint};
 
 /// Where a chart goes.
@@ -51,13 +51,13 @@ pub(super) struct Plot {
 }
 
 #[derive(Serialize)]
-struct Document {
-    files: [Written; 1],
+struct PlotJson {
+    files: [WrittenChart; 1],
 }
 
 /// A file that was written.
 #[derive(Serialize)]
-struct Written {
+struct WrittenChart {
     path: PathBuf,
     bytes: u64,
 }
@@ -76,7 +76,7 @@ impl PlotArgs {
             FormatArg::Svg => Format::Svg,
             FormatArg::Png => Format::Png,
         });
-        let named = path.map_or(Some(Format::Svg), |path| Format::of(path));
+        let named = path.map_or(Some(Format::Svg), |path| Format::from_path(path));
         let format = match (given.or(named), path) {
             (Some(format), _) => format,
             (None, path) => bail!(
@@ -88,7 +88,7 @@ impl PlotArgs {
         match path {
             Some(path) => {
                 refuse_roots(path, context)?;
-                refuse_taken(std::slice::from_ref(path), self.force)?;
+                refuse_existing(std::slice::from_ref(path), self.force)?;
             }
             None if format == Format::Png && context.out.is_terminal() => bail!(
                 "a picture is not for a terminal; write it to a file with --plot NAME.png, or into a pipe"
@@ -108,23 +108,23 @@ impl PlotArgs {
 impl Plot {
     /// Draws a report that has rows.
     pub(super) fn write(&self, report: &CostReport, context: &mut Context) -> Result<()> {
-        let chart = chart(report, &context.clock.zone);
+        let chart = build_chart(report, &context.clock.zone);
         if chart.bars.is_empty() {
             bail!("no response has a time, so there is nothing to draw; --by model needs none");
         }
-        let drawn = chart.draw(self.format, self.size, fonts::with)?;
+        let drawn = chart.draw(self.format, self.size, fonts::find_fonts)?;
         let Some(path) = &self.path else {
-            return Ok(Standard(context).write_all(&drawn)?);
+            return Ok(RawStdout(context).write_all(&drawn)?);
         };
-        let (bytes, ()) = to_file(path, self.force, |out| {
+        let (bytes, ()) = write_file(path, self.force, |out| {
             out.write_all(&drawn)
                 .and_then(|()| out.flush())
                 .map_err(|error| annals::Error::io("write", path, error))
         })?;
         if context.json {
             let path = path.clone();
-            let files = [Written { path, bytes }];
-            return Ok(context.out.json(&Document { files })?);
+            let files = [WrittenChart { path, bytes }];
+            return Ok(context.out.json(&PlotJson { files })?);
         }
         let what = format!("{}, {}", self.size, size::bytes(bytes));
         context.out.line(format_args!(
@@ -138,7 +138,7 @@ impl Plot {
 
 /// The report as a chart: the first dimension is the axis, the second the series, and without one the
 /// models are.
-fn chart(report: &CostReport, zone: &TimeZone) -> Chart {
+fn build_chart(report: &CostReport, zone: &TimeZone) -> Chart {
     let (unit, why) = match report.total.priced() {
         None => (Unit::Tokens, " (no prices known)"),
         Some(cost) if cost.pico() <= 0 => (Unit::Tokens, " (free of charge)"),
@@ -153,26 +153,26 @@ fn chart(report: &CostReport, zone: &TimeZone) -> Chart {
         Some(Dimension::Month) => Axis::Time(Step::Month),
         _ => Axis::Names,
     };
-    let mut bars = Bars {
+    let mut bars = BarBuilder {
         unit,
         zone,
-        timed: axis != Axis::Names,
-        names: Names::of(report),
-        series: Numbered::default(),
-        places: HashMap::new(),
+        has_time_axis: axis != Axis::Names,
+        names: Names::new(report),
+        series: TextIndex::default(),
+        bar_indexes: HashMap::new(),
         bars: Vec::new(),
         undated: Tally::default(),
     };
     for row in &report.rows {
         bars.add(row);
     }
-    let mut notes = notes(report);
+    let mut notes = chart_notes(report);
     if bars.undated.requests > 0 {
         let amount = unit.exact(amount(unit, &bars.undated));
         notes.push(format!(
             "{} without a time ({amount}) {} not drawn.",
-            plural(bars.undated.requests, "request"),
-            are(bars.undated.requests)
+            pluralize(bars.undated.requests, "request"),
+            is_or_are(bars.undated.requests)
         ));
     }
     if let Some((rows, rest)) = &report.left_out {
@@ -180,10 +180,10 @@ fn chart(report: &CostReport, zone: &TimeZone) -> Chart {
         notes.push(format!(
             "{} more ({amount}) {} not drawn.",
             size::count(*rows as u64),
-            are(*rows as u64)
+            is_or_are(*rows as u64)
         ));
     }
-    let by: Vec<&str> = report.by.iter().map(|one| words(*one)).collect();
+    let by: Vec<&str> = report.by.iter().map(|one| dimension_noun(*one)).collect();
     let what = match unit {
         Unit::Dollars => "Cost",
         Unit::Tokens => "Tokens",
@@ -193,11 +193,16 @@ fn chart(report: &CostReport, zone: &TimeZone) -> Chart {
             true => format!("{what}{why}"),
             false => format!("{what} by {}{why}", by.join(" and ")),
         },
-        total: total(report, unit),
+        total: format_total(report, unit),
         subtitle: subtitle(report, zone),
         unit,
         axis,
-        legend: capital(report.by.get(1).map_or("model", |second| words(*second))),
+        legend: capitalize(
+            report
+                .by
+                .get(1)
+                .map_or("model", |second| dimension_noun(*second)),
+        ),
         series: bars.series.texts,
         bars: bars.bars,
         notes,
@@ -205,50 +210,50 @@ fn chart(report: &CostReport, zone: &TimeZone) -> Chart {
 }
 
 /// Bars under way.
-struct Bars<'a> {
+struct BarBuilder<'a> {
     unit: Unit,
     zone: &'a TimeZone,
-    timed: bool,
+    has_time_axis: bool,
     names: Names,
-    series: Numbered,
-    places: HashMap<(Option<Timestamp>, String), usize>,
+    series: TextIndex,
+    bar_indexes: HashMap<(Option<Timestamp>, String), usize>,
     bars: Vec<Bar>,
     undated: Tally,
 }
 
-impl Bars<'_> {
+impl BarBuilder<'_> {
     fn add(&mut self, row: &ReportRow) {
         let first = row.parts.first();
         let begin = first.and_then(|part| part.period).map(|(begin, _)| begin);
-        if self.timed && begin.is_none() {
+        if self.has_time_axis && begin.is_none() {
             self.undated.merge(&row.tally);
             return;
         }
         let key = first.map_or_else(|| "all".to_owned(), |part| part.key().to_owned());
         let next = self.bars.len();
-        let place = *self.places.entry((begin, key)).or_insert(next);
+        let place = *self.bar_indexes.entry((begin, key)).or_insert(next);
         if place == next {
             self.bars.push(Bar {
                 label: first.map_or_else(|| "all".to_owned(), |part| self.names.short(part)),
-                detail: first.filter(|_| !self.timed).map(full),
+                detail: first.filter(|_| !self.has_time_axis).map(full_name),
                 time: begin.map(|begin| begin.to_zoned(self.zone.clone()).datetime()),
                 parts: Vec::new(),
             });
         }
         let parts: Vec<(usize, i128)> = match (row.parts.get(1), first) {
             (Some(second), _) => {
-                let series = self.series.number(self.names.short(second));
+                let series = self.series.index_of(self.names.short(second));
                 vec![(series, amount(self.unit, &row.tally))]
             }
             // The models are the bars already.
             (None, Some(part)) if part.dimension == Dimension::Model => {
-                let series = self.series.number(String::new());
+                let series = self.series.index_of(String::new());
                 vec![(series, amount(self.unit, &row.tally))]
             }
             (None, _) => {
                 let models = row.models.iter().map(|one| {
                     let model = one.model.as_deref().unwrap_or("unknown");
-                    let series = self.series.number(model.to_owned());
+                    let series = self.series.index_of(model.to_owned());
                     (series, amount(self.unit, &one.tally))
                 });
                 models.collect()
@@ -262,13 +267,13 @@ impl Bars<'_> {
 
 /// Texts by number.
 #[derive(Default)]
-struct Numbered {
+struct TextIndex {
     texts: Vec<String>,
     numbers: HashMap<String, usize>,
 }
 
-impl Numbered {
-    fn number(&mut self, text: String) -> usize {
+impl TextIndex {
+    fn index_of(&mut self, text: String) -> usize {
         if let Some(&number) = self.numbers.get(&text) {
             return number;
         }
@@ -285,11 +290,11 @@ struct Names {
 }
 
 impl Names {
-    fn of(report: &CostReport) -> Self {
+    fn new(report: &CostReport) -> Self {
         let mut meant: HashMap<(Dimension, String), &str> = HashMap::new();
         let mut ambiguous = BTreeSet::new();
         for part in report.rows.iter().flat_map(|row| &row.parts) {
-            let name = short(part);
+            let name = short_name(part);
             match meant.insert((part.dimension, name.clone()), part.key()) {
                 Some(other) if other != part.key() => _ = ambiguous.insert(name),
                 _ => {}
@@ -299,7 +304,7 @@ impl Names {
     }
 
     fn short(&self, part: &RowPart) -> String {
-        let name = short(part);
+        let name = short_name(part);
         match self.ambiguous.contains(&name) {
             true => part.key().to_owned(),
             false => name,
@@ -308,7 +313,7 @@ impl Names {
 }
 
 /// What people call it.
-fn short(part: &RowPart) -> String {
+fn short_name(part: &RowPart) -> String {
     let label = part.label.as_deref().filter(|label| !label.is_empty());
     match (part.dimension, label) {
         (Dimension::Session, Some(label)) => {
@@ -321,7 +326,7 @@ fn short(part: &RowPart) -> String {
 }
 
 /// What it is called and what it is.
-fn full(part: &RowPart) -> String {
+fn full_name(part: &RowPart) -> String {
     match part.label.as_deref() {
         Some(label) if !label.is_empty() && label != part.key() => {
             format!("{label} ({})", part.key())
@@ -337,7 +342,7 @@ fn amount(unit: Unit, tally: &Tally) -> i128 {
     }
 }
 
-fn total(report: &CostReport, unit: Unit) -> String {
+fn format_total(report: &CostReport, unit: Unit) -> String {
     let total = unit.exact(amount(unit, &report.total));
     match unit {
         Unit::Dollars => total,
@@ -348,14 +353,14 @@ fn total(report: &CostReport, unit: Unit) -> String {
 fn subtitle(report: &CostReport, zone: &TimeZone) -> String {
     let mut parts = Vec::new();
     if let (Some(first), Some(last)) = (report.first, report.last) {
-        parts.push(range(first, last, zone));
+        parts.push(format_days(first, last, zone));
     }
-    parts.push(plural(report.total.requests, "request"));
+    parts.push(pluralize(report.total.requests, "request"));
     parts.join(" · ")
 }
 
 /// From which day to which: `28 October to 15 November 2026`.
-fn range(first: Timestamp, last: Timestamp, zone: &TimeZone) -> String {
+fn format_days(first: Timestamp, last: Timestamp, zone: &TimeZone) -> String {
     let day = |time: Timestamp| time.to_zoned(zone.clone()).date();
     let (first, last) = (day(first), day(last));
     let end = last.strftime("%-d %B %Y");
@@ -369,8 +374,8 @@ fn range(first: Timestamp, last: Timestamp, zone: &TimeZone) -> String {
 }
 
 /// What the bars do not show.
-fn notes(report: &CostReport) -> Vec<String> {
-    const NAMED: usize = 3;
+fn chart_notes(report: &CostReport) -> Vec<String> {
+    const MAX_NAMED: usize = 3;
     let mut notes = Vec::new();
     let unpriced = report.total.unpriced;
     if unpriced > 0 {
@@ -378,15 +383,15 @@ fn notes(report: &CostReport) -> Vec<String> {
         let models: Vec<&str> = models
             .map(|one| one.model.as_deref().unwrap_or("unknown"))
             .collect();
-        let named = models.iter().take(NAMED).copied().collect::<Vec<_>>();
-        let more = match models.len().saturating_sub(NAMED) {
+        let named = models.iter().take(MAX_NAMED).copied().collect::<Vec<_>>();
+        let more = match models.len().saturating_sub(MAX_NAMED) {
             0 => String::new(),
-            more => format!(" and {}", plural(more as u64, "other")),
+            more => format!(" and {}", pluralize(more as u64, "other")),
         };
         notes.push(format!(
             "{} of {} {} no price: {}{more}.",
-            plural(unpriced, "request"),
-            plural(models.len() as u64, "model"),
+            pluralize(unpriced, "request"),
+            pluralize(models.len() as u64, "model"),
             if unpriced == 1 { "has" } else { "have" },
             named.join(", ")
         ));
@@ -394,18 +399,18 @@ fn notes(report: &CostReport) -> Vec<String> {
     if report.total.overflowed > 0 {
         notes.push(format!(
             "{} with absurd counts {} left out.",
-            plural(report.total.overflowed, "request"),
-            are(report.total.overflowed)
+            pluralize(report.total.overflowed, "request"),
+            is_or_are(report.total.overflowed)
         ));
     }
     notes
 }
 
-fn are(count: u64) -> &'static str {
+fn is_or_are(count: u64) -> &'static str {
     if count == 1 { "is" } else { "are" }
 }
 
-fn words(dimension: Dimension) -> &'static str {
+fn dimension_noun(dimension: Dimension) -> &'static str {
     match dimension {
         Dimension::GitBranch => "git branch",
         Dimension::Block => "five-hour block",
@@ -413,7 +418,7 @@ fn words(dimension: Dimension) -> &'static str {
     }
 }
 
-fn capital(text: &str) -> String {
+fn capitalize(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|first| first.to_ascii_uppercase());
     first.into_iter().chain(chars).collect()
@@ -449,7 +454,7 @@ mod tests {
         let mut options = ReportOptions::new(zone.clone(), &price);
         options.top = top;
         let ledger = Ledger::dedupe(Vec::new(), charges);
-        chart(&CostReport::new(&ledger, by, &options), &zone)
+        build_chart(&CostReport::new(&ledger, by, &options), &zone)
     }
 
     /// Each bar with its dollars by series.
@@ -468,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn days_are_stacked_by_model_and_are_those_of_the_zone() {
+    fn day_bars_are_stacked_by_model_in_the_time_zone() {
         let chart = drawn(
             vec![
                 charge("2026-10-31T22:59:00Z", "a", 1),
@@ -491,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_dimension_is_the_series() {
+    fn second_dimension_becomes_the_series() {
         let mut other = charge("2026-03-03T10:00:00Z", "a", 5);
         other.source_mut().git_branch = Some("fix".into());
         let charges = vec![charge("2026-03-02T10:00:00Z", "a", 1), other];
@@ -503,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn models_alone_need_no_legend() {
+    fn model_bars_have_no_legend() {
         let charges = vec![
             charge("2026-03-02T10:00:00Z", "a", 1),
             charge("2025-03-02T10:00:00Z", "b", 2),
@@ -515,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_drawn_is_told() {
+    fn notes_report_what_is_not_drawn() {
         let charges = vec![
             charge("2026-03-02T10:00:00Z", "a", 9),
             charge("2026-03-03T10:00:00Z", "a", 1),
@@ -535,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn without_prices_tokens_are_drawn() {
+    fn chart_shows_tokens_without_prices() {
         let charges = vec![charge("2026-03-02T10:00:00Z", "odd", 1234)];
         let chart = drawn(charges, &[Dimension::Month]);
         assert_eq!(chart.title, "Tokens by month (no prices known)");

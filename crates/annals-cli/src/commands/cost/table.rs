@@ -7,31 +7,31 @@ use anstyle::Style;
 use jiff::ToSpan as _;
 use jiff::civil::Date;
 
-use super::keys::{Keys, short_model};
-use super::{Look, Told, blocks, number};
-use crate::commands::price;
+use super::keys::{KeyColumns, short_model};
+use super::{CostOutput, DisplayArgs, blocks, format_count};
+use crate::commands::pricing;
 use crate::render::bar::bar;
 use crate::render::money;
-use crate::render::size::{self, plural};
+use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, PLAIN, SUCCESS, WARNING};
 use crate::render::table::{Cell, Column, Table};
 use crate::render::time::{Clock, duration};
 use crate::render::width::{Span, truncate_middle};
 
 /// How many models a row names.
-const MODELS: usize = 3;
+const MAX_MODELS: usize = 3;
 /// How many models of a row have a line each, unless all are asked for.
-const BROKEN_DOWN: usize = 50;
+const MAX_BREAKDOWN: usize = 50;
 
 /// How many models without a price are named.
-const UNPRICED: usize = 5;
+const MAX_UNPRICED: usize = 5;
 /// More of a model's name is not shown there.
-const LONGEST_NAME: usize = 60;
+const MAX_NAME_WIDTH: usize = 60;
 
 /// The rows, the rest, the total.
-pub(super) fn table(told: &Told<'_>, clock: &Clock, width: Option<usize>) -> String {
+pub(super) fn table(told: &CostOutput<'_>, clock: &Clock, width: Option<usize>) -> String {
     let report = told.report;
-    let keys = Keys::of(report, clock, width);
+    let keys = KeyColumns::new(report, clock, width);
     let mut columns: Vec<Column> = report
         .by
         .iter()
@@ -39,26 +39,26 @@ pub(super) fn table(told: &Told<'_>, clock: &Clock, width: Option<usize>) -> Str
         .collect();
     let about = columns.len();
     let models = !report.by.contains(&Dimension::Model);
-    let shape = Shape {
+    let shape = OptionalColumns {
         // Lines of their own say more of them.
-        models: models && !told.look.breakdown,
-        searches: report.total.usage.web_searches > 0,
+        has_models: models && !told.look.breakdown,
+        has_searches: report.total.usage.web_searches > 0,
     };
     columns.extend(sum_columns(shape));
     let mut table = Table::new(columns);
     let largest = report.rows.iter().map(|row| row.tally.cost.pico()).max();
     let largest = largest.unwrap_or(0);
-    let lines = Lines {
+    let lines = LineBuilder {
         look: told.look,
-        about,
+        key_columns: about,
         largest,
-        shape,
+        optional: shape,
     };
     let gaps = report.by == [Dimension::Block] && told.look.sort.is_none() && !told.look.reverse;
     let mut last = None;
     for row in &report.rows {
         if let Some(idle) = last
-            .and_then(|last| blocks::gap(last, row))
+            .and_then(|last| blocks::gap_between(last, row))
             .filter(|_| gaps)
         {
             let text = format!("… {} without", duration(idle));
@@ -66,27 +66,27 @@ pub(super) fn table(told: &Told<'_>, clock: &Clock, width: Option<usize>) -> Str
         }
         last = Some(row);
         let cells = row.parts.iter().flat_map(|part| keys.cells(part)).collect();
-        table.row(lines.row(cells, &row.models, &row.tally, PLAIN));
+        table.row(lines.cells(cells, &row.models, &row.tally, PLAIN));
         if told.look.breakdown && models {
             for (name, tally) in breakdown(&row.models, told.look) {
                 let name = Cell::styled(format!("  {name}"), DIM);
-                table.row(lines.row(vec![name], &[], &tally, DIM));
+                table.row(lines.cells(vec![name], &[], &tally, DIM));
             }
         }
     }
     if let Some((rows, tally)) = &report.left_out {
         let name = format!("… {} more", size::count(*rows as u64));
         let name = Cell::styled(name, DIM);
-        table.row(lines.row(vec![name], &[], tally, DIM));
+        table.row(lines.cells(vec![name], &[], tally, DIM));
     }
     let name = Cell::styled("TOTAL", BOLD);
-    table.row(lines.row(vec![name], &[], &report.total, BOLD));
+    table.row(lines.cells(vec![name], &[], &report.total, BOLD));
     table.render(width)
 }
 
-fn sum_columns(shape: Shape) -> impl Iterator<Item = Column> {
+fn sum_columns(shape: OptionalColumns) -> impl Iterator<Item = Column> {
     let models = Column::new("MODELS").style(DIM).min(10).max(40);
-    let models = shape.models.then_some(models.priority(30));
+    let models = shape.has_models.then_some(models.priority(30));
     let tokens = [
         Column::new("REQUESTS").right().priority(60),
         Column::new("INPUT").right().priority(50),
@@ -95,7 +95,7 @@ fn sum_columns(shape: Shape) -> impl Iterator<Item = Column> {
         Column::new("CACHE READ").right().priority(40),
     ];
     let searches = Column::new("SEARCHES").right().priority(10);
-    let searches = shape.searches.then_some(searches);
+    let searches = shape.has_searches.then_some(searches);
     let cost = [
         Column::new("COST").right().priority(255),
         Column::new("").style(SUCCESS).priority(35),
@@ -106,44 +106,47 @@ fn sum_columns(shape: Shape) -> impl Iterator<Item = Column> {
 
 /// Columns that are not always wanted.
 #[derive(Clone, Copy)]
-struct Shape {
+struct OptionalColumns {
     /// Nothing else tells the models.
-    models: bool,
+    has_models: bool,
     /// There were any.
-    searches: bool,
+    has_searches: bool,
 }
 
 /// What the lines of a table have in common.
-struct Lines<'a> {
-    look: &'a Look,
+struct LineBuilder<'a> {
+    look: &'a DisplayArgs,
     /// How many columns say what a line is about.
-    about: usize,
+    key_columns: usize,
     /// The highest cost of a row.
     largest: i128,
-    shape: Shape,
+    optional: OptionalColumns,
 }
 
-impl Lines<'_> {
-    fn row(
+impl LineBuilder<'_> {
+    fn cells(
         &self,
         mut cells: Vec<Cell>,
         models: &[ModelTally],
         tally: &Tally,
         style: Style,
     ) -> Vec<Cell> {
-        cells.resize(self.about, Cell::new(""));
+        cells.resize(self.key_columns, Cell::new(""));
         let usage = &tally.usage;
         let writes = usage.cache_write_5m.saturating_add(usage.cache_write_1h);
         let tokens = [usage.input, usage.output, writes, usage.cache_read];
-        if self.shape.models {
-            cells.push(Cell::new(names(models)));
+        if self.optional.has_models {
+            cells.push(Cell::new(model_names(models)));
         }
         cells.push(Cell::styled(size::count(tally.requests), style));
-        cells.extend(tokens.map(|n| Cell::styled(number(n, self.look), style)));
-        if self.shape.searches {
-            cells.push(Cell::styled(number(usage.web_searches, self.look), style));
+        cells.extend(tokens.map(|n| Cell::styled(format_count(n, self.look), style)));
+        if self.optional.has_searches {
+            cells.push(Cell::styled(
+                format_count(usage.web_searches, self.look),
+                style,
+            ));
         }
-        cells.push(self.cost(tally, style));
+        cells.push(self.cost_cell(tally, style));
         // A bar beside the total would only say that it is the largest.
         let drawn = style == PLAIN;
         cells.push(Cell::new(match drawn {
@@ -153,43 +156,45 @@ impl Lines<'_> {
         cells
     }
 
-    fn cost(&self, tally: &Tally, style: Style) -> Cell {
+    fn cost_cell(&self, tally: &Tally, style: Style) -> Cell {
         let amount = match self.look.exact {
             true => money::exact,
             false => money::cents,
         };
-        price::styled(tally, style, amount)
+        pricing::styled_cost_cell(tally, style, amount)
     }
 }
 
-fn model(one: &ModelTally) -> &str {
+fn model_name(one: &ModelTally) -> &str {
     one.model.as_deref().map_or("unknown", short_model)
 }
 
 /// The models of a row, the most expensive first.
-fn names(models: &[ModelTally]) -> String {
+fn model_names(models: &[ModelTally]) -> String {
     let mut named: Vec<&str> = Vec::new();
-    for one in models.iter().take(MODELS * 4) {
-        let name = model(one);
-        if !named.contains(&name) && named.len() < MODELS {
+    for one in models.iter().take(MAX_MODELS * 4) {
+        let name = model_name(one);
+        if !named.contains(&name) && named.len() < MAX_MODELS {
             named.push(name);
         }
     }
     let more = models.len().saturating_sub(named.len());
-    match models.len() > MODELS {
+    match models.len() > MAX_MODELS {
         true => format!("{} +{more}", named.join(", ")),
         false => named.join(", "),
     }
 }
 
 /// The models of a row, each by itself as far as anyone reads, and the rest together.
-fn breakdown(models: &[ModelTally], look: &Look) -> Vec<(String, Tally)> {
+fn breakdown(models: &[ModelTally], look: &DisplayArgs) -> Vec<(String, Tally)> {
     let most = match look.top {
         Some(0) => usize::MAX,
-        _ => BROKEN_DOWN,
+        _ => MAX_BREAKDOWN,
     };
     let (shown, rest) = models.split_at(models.len().min(most));
-    let shown = shown.iter().map(|one| (model(one).to_owned(), one.tally));
+    let shown = shown
+        .iter()
+        .map(|one| (model_name(one).to_owned(), one.tally));
     let mut lines: Vec<(String, Tally)> = shown.collect();
     if !rest.is_empty() {
         let mut sum = Tally::default();
@@ -201,7 +206,7 @@ fn breakdown(models: &[ModelTally], look: &Look) -> Vec<(String, Tally)> {
 }
 
 /// The last days as one line of bars: what they cost, or where nothing has a price, their tokens.
-pub(super) fn spark(report: &CostReport, clock: &Clock) -> Option<Span> {
+pub(super) fn recent_days_line(report: &CostReport, clock: &Clock) -> Option<Span> {
     const DAYS: i64 = 30;
     let day = |row: &annals::cost::ReportRow| -> Option<Date> {
         row.part(Dimension::Day)?.value.as_deref()?.parse().ok()
@@ -235,7 +240,7 @@ pub(super) fn spark(report: &CostReport, clock: &Clock) -> Option<Span> {
         .map(|day| tallies.get(day).map_or(0, |tally| bar(tally)))
         .collect();
     let sum = match total.priced() {
-        Some(_) => price::sum(&total),
+        Some(_) => pricing::cost_text_or_zero(&total),
         None => format!("{} unpriced tokens", size::compact(total.tokens())),
     };
     let today = clock.format(clock.now, "%Y-%m-%d") == newest.to_string();
@@ -246,13 +251,13 @@ pub(super) fn spark(report: &CostReport, clock: &Clock) -> Option<Span> {
     let line = format!(
         "{}  {sum} in the {} to {until}",
         size::spark(&bars),
-        plural(days.len() as u64, "day"),
+        pluralize(days.len() as u64, "day"),
     );
     Some(Span::new(&line, PLAIN))
 }
 
 /// What has no price, and what can be done about that.
-pub(super) fn unpriced(told: &Told<'_>, prices: &Path) -> Option<Span> {
+pub(super) fn unpriced_note(told: &CostOutput<'_>, prices: &Path) -> Option<Span> {
     let report = told.report;
     let total = &report.total;
     if total.unpriced == 0 {
@@ -261,9 +266,14 @@ pub(super) fn unpriced(told: &Told<'_>, prices: &Path) -> Option<Span> {
     // A name is whatever a log says, and may be as long as a page.
     let name = |one: &Unpriced| {
         let name = one.model.as_deref().unwrap_or("unknown");
-        truncate_middle(name, LONGEST_NAME)
+        truncate_middle(name, MAX_NAME_WIDTH)
     };
-    let names: Vec<String> = report.unpriced.iter().take(UNPRICED).map(name).collect();
+    let names: Vec<String> = report
+        .unpriced
+        .iter()
+        .take(MAX_UNPRICED)
+        .map(name)
+        .collect();
     let more = match report.unpriced.len() - names.len() {
         0 => String::new(),
         more => format!(" … and {} more", size::count(more as u64)),
@@ -292,8 +302,8 @@ pub(super) fn unpriced(told: &Told<'_>, prices: &Path) -> Option<Span> {
     };
     let text = format!(
         "! {}{tokens} of {} {have} {lack}: {}{more}; {advice}",
-        plural(total.unpriced, "request"),
-        plural(report.unpriced.len() as u64, "model"),
+        pluralize(total.unpriced, "request"),
+        pluralize(report.unpriced.len() as u64, "model"),
         names.join(", "),
     );
     Some(Span::new(&text, WARNING))
@@ -360,10 +370,10 @@ mod tests {
         known.then(|| Money::from_pico(1_000_000) * charge.usage.total())
     }
 
-    fn drawn(by: &[Dimension], look: &Look, width: Option<usize>) -> String {
+    fn drawn(by: &[Dimension], look: &DisplayArgs, width: Option<usize>) -> String {
         let options = ReportOptions::new(TimeZone::UTC, &price);
         let report = CostReport::new(&ledger(), by, &options);
-        let told = Told {
+        let told = CostOutput {
             report: &report,
             look,
             mode: PriceMode::Auto,
@@ -371,7 +381,7 @@ mod tests {
             until: None,
             budgets: Vec::new(),
             uncounted: 0,
-            capped: false,
+            is_capped: false,
         };
         let table = table(&told, &clock(), width);
         let fits = |line: &str| width.is_none_or(|max| crate::render::width::width(line) <= max);
@@ -381,8 +391,8 @@ mod tests {
     }
 
     #[test]
-    fn tables_fit_the_terminal() {
-        let look = Look::default();
+    fn tables_fit_the_terminal_width() {
+        let look = DisplayArgs::default();
         let widths = [
             None,
             Some(140),
@@ -392,7 +402,7 @@ mod tests {
             Some(40),
             Some(30),
         ];
-        let tables = |by: &[Dimension], look: &Look| -> String {
+        let tables = |by: &[Dimension], look: &DisplayArgs| -> String {
             let tables = widths.iter().map(|width| drawn(by, look, *width));
             tables.collect::<Vec<_>>().join("\n")
         };
@@ -402,12 +412,12 @@ mod tests {
         assert_snapshot!("widths_models", tables(&by, &look));
         let by = [Dimension::Project, Dimension::Model];
         assert_snapshot!("widths_project_model", tables(&by, &look));
-        let look = Look {
+        let look = DisplayArgs {
             breakdown: true,
             ..look
         };
         assert_snapshot!("widths_breakdown", tables(&[Dimension::Project], &look));
-        let look = Look {
+        let look = DisplayArgs {
             exact: true,
             ..look
         };
@@ -418,14 +428,14 @@ mod tests {
     }
 
     #[test]
-    fn a_project_is_told_once() {
+    fn table_names_a_project_once() {
         let options = ReportOptions::new(TimeZone::UTC, &price);
         let mut ledger = ledger();
         ledger.accounts[0].project.path = "/work/rocket".to_owned();
         let head = |by: &[Dimension]| -> Vec<String> {
             let report = CostReport::new(&ledger, by, &options);
-            let look = Look::default();
-            let told = Told {
+            let look = DisplayArgs::default();
+            let told = CostOutput {
                 report: &report,
                 look: &look,
                 mode: PriceMode::Auto,
@@ -433,7 +443,7 @@ mod tests {
                 until: None,
                 budgets: Vec::new(),
                 uncounted: 0,
-                capped: false,
+                is_capped: false,
             };
             let table = strip_str(&table(&told, &clock(), None)).to_string();
             assert_eq!(table.matches("rocket").count(), 1, "{table}");
@@ -447,15 +457,15 @@ mod tests {
     }
 
     #[test]
-    fn the_last_days_are_drawn_without_gaps() {
+    fn recent_days_line_has_no_gaps() {
         let options = ReportOptions::new(TimeZone::UTC, &price);
         let report = CostReport::new(&ledger(), &[Dimension::Day], &options);
         let line = Span::new("▂▁▁█  ≥$1,010.76 in the 4 days to today", PLAIN);
-        assert_eq!(spark(&report, &clock()), Some(line));
+        assert_eq!(recent_days_line(&report, &clock()), Some(line));
         // What has no price costs something, and nobody knows what.
         let options = ReportOptions::new(TimeZone::UTC, &|_: &Charge| None);
         let report = CostReport::new(&ledger(), &[Dimension::Day], &options);
         let line = Span::new("▂▂▁█  1.0B unpriced tokens in the 4 days to today", PLAIN);
-        assert_eq!(spark(&report, &clock()), Some(line));
+        assert_eq!(recent_days_line(&report, &clock()), Some(line));
     }
 }

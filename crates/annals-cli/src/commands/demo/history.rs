@@ -15,7 +15,7 @@ const HARBOR: &str = "/home/dev/harbor";
 const ATLAS: &str = "/home/dev/atlas-web";
 
 /// What was written.
-pub(super) struct Written {
+pub(super) struct DemoSessions {
     /// A flaky test: branches, a sub-agent, a failed command.
     pub(super) upload: SessionId,
     /// The last message of the branch that was left.
@@ -28,7 +28,7 @@ pub(super) struct Written {
     query: SessionId,
 }
 
-impl Written {
+impl DemoSessions {
     pub(super) fn ids(&self) -> [&str; 5] {
         [
             &self.upload,
@@ -42,8 +42,8 @@ impl Written {
 }
 
 /// Writes the sample, with its end shortly before `now`.
-pub(super) fn write(store: &Store, root: &Root, now: Timestamp) -> Result<Written> {
-    let begin = |cwd: &str, branch: &str, hours: i64| -> Result<Scribe> {
+pub(super) fn write(store: &Store, root: &Root, now: Timestamp) -> Result<DemoSessions> {
+    let begin = |cwd: &str, branch: &str, hours: i64| -> Result<DemoWriter> {
         let start = now
             .checked_sub(SignedDuration::from_hours(hours))
             .unwrap_or(now);
@@ -56,7 +56,7 @@ pub(super) fn write(store: &Store, root: &Root, now: Timestamp) -> Result<Writte
             ..WriteOptions::default()
         };
         let writer = store.create(root, &new, options)?;
-        Ok(Scribe {
+        Ok(DemoWriter {
             writer,
             time: start,
             model: SONNET,
@@ -69,7 +69,7 @@ pub(super) fn write(store: &Store, root: &Root, now: Timestamp) -> Result<Writte
     let paint = first_paint(begin(ATLAS, "main", 2 * 24 + 2)?)?;
     let (upload, branch) = flaky_upload(begin(HARBOR, "fix-upload", 27)?)?;
     let dark = dark_mode(begin(ATLAS, "dark-mode", 2)?)?;
-    Ok(Written {
+    Ok(DemoSessions {
         upload,
         branch,
         config,
@@ -79,7 +79,7 @@ pub(super) fn write(store: &Store, root: &Root, now: Timestamp) -> Result<Writte
     })
 }
 
-fn slow_query(mut scribe: Scribe) -> Result<SessionId> {
+fn slow_query(mut scribe: DemoWriter) -> Result<SessionId> {
     scribe.ask(
         4,
         "Why does the orders page take four seconds? The query is in src/db/orders.ts.",
@@ -100,7 +100,7 @@ fn slow_query(mut scribe: Scribe) -> Result<SessionId> {
     Ok(scribe.writer.session())
 }
 
-fn config_loader(mut scribe: Scribe) -> Result<SessionId> {
+fn config_loader(mut scribe: DemoWriter) -> Result<SessionId> {
     scribe.ask(
         3,
         "Move the configuration from YAML to TOML. Old files must still be read for one release.",
@@ -141,7 +141,7 @@ fn config_loader(mut scribe: Scribe) -> Result<SessionId> {
         "We move harbor's configuration from YAML to TOML. `src/config.rs` chooses the reader by extension and warns about YAML; its six tests pass. Still to do: the command `harbor migrate-config`, which writes the TOML file beside the YAML one and leaves the old file alone.",
         Some(scribe.context),
     )?;
-    scribe.time = later(scribe.time, 120);
+    scribe.time = seconds_after(scribe.time, 120);
     scribe.context = 15_900;
     scribe.ask(30, "Now the migrate command.")?;
     scribe.reply(11, [
@@ -164,7 +164,7 @@ fn config_loader(mut scribe: Scribe) -> Result<SessionId> {
     Ok(scribe.writer.session())
 }
 
-fn first_paint(mut scribe: Scribe) -> Result<SessionId> {
+fn first_paint(mut scribe: DemoWriter) -> Result<SessionId> {
     scribe.ask(3, "What blocks the first paint of the search page?")?;
     scribe.reply(7, [
         text("I'll look at what the page loads before it can draw anything."),
@@ -175,7 +175,7 @@ fn first_paint(mut scribe: Scribe) -> Result<SessionId> {
     Ok(scribe.writer.session())
 }
 
-fn flaky_upload(mut scribe: Scribe) -> Result<(SessionId, EntryId)> {
+fn flaky_upload(mut scribe: DemoWriter) -> Result<(SessionId, EntryId)> {
     scribe.ask(
         2,
         "tests/upload.rs fails about one time in ten on CI. Find out why and fix it.",
@@ -191,7 +191,7 @@ fn flaky_upload(mut scribe: Scribe) -> Result<(SessionId, EntryId)> {
     scribe.result(64, "toolu_u2", "running 4 tests\n..F.\nthread 'resumes_after_disconnect' panicked at tests/upload.rs:7:5:\nassertion `left == right` failed\n  left: 4\n right: 3\nerror: test failed, to rerun pass `--test upload`", true)?;
     let agent = AgentId::new("a3f81c5d2e9b07464")?;
     explore(&scribe, &agent)?;
-    scribe.spawned(8, "toolu_u3", &agent, "Shared between tests:\n- src/upload/spool.rs:12 `SPOOL_DIR`, a static path under /tmp\n- src/upload/session.rs:31 `NEXT_ID`, a counter that starts at 1 in each process\n\nTwo tests of one run get the same spool directory and the same ids.")?;
+    scribe.agent_result(8, "toolu_u3", &agent, "Shared between tests:\n- src/upload/spool.rs:12 `SPOOL_DIR`, a static path under /tmp\n- src/upload/session.rs:31 `NEXT_ID`, a counter that starts at 1 in each process\n\nTwo tests of one run get the same spool directory and the same ids.")?;
     let found = scribe.reply(8, [
         think("left 4, right 3: one chunk more is missing than expected. Either the sleep is too short or another test cleaned the shared spool. The sub-agent's finding explains both."),
         text("There are two causes: the test sleeps 100 ms instead of waiting for the disconnect, and all tests share `/tmp/harbor-test`. The second explains why it fails only when tests run in parallel."),
@@ -209,7 +209,7 @@ fn flaky_upload(mut scribe: Scribe) -> Result<(SessionId, EntryId)> {
         false,
     )?;
     let branch = scribe.reply(4, [text("The test now sleeps 500 ms. The shared directory is still there, so I expect one failure in about sixty runs.")])?;
-    scribe.ask_under(
+    scribe.ask_with_parent(
         140,
         "Fix both causes properly: no sleeps, and a directory for each test.",
         &found,
@@ -243,19 +243,19 @@ fn flaky_upload(mut scribe: Scribe) -> Result<(SessionId, EntryId)> {
     }
     scribe
         .writer
-        .append(note.with_time(later(scribe.time, 300)))?;
+        .append(note.with_time(seconds_after(scribe.time, 300)))?;
     Ok((scribe.writer.session(), branch))
 }
 
 /// The sub-agent's own log, tied to the call that spawned it.
-fn explore(parent: &Scribe, agent: &AgentId) -> Result<()> {
+fn explore(parent: &DemoWriter, agent: &AgentId) -> Result<()> {
     let spawn = Spawn::new(agent.clone(), "Explore", "Find shared state").call("toolu_u3");
     let writer = parent.writer.spawn(&spawn)?;
     let start = parent
         .time
         .checked_sub(SignedDuration::from_secs(60))
         .unwrap_or(parent.time);
-    let mut scribe = Scribe {
+    let mut scribe = DemoWriter {
         writer,
         time: start,
         model: HAIKU,
@@ -295,7 +295,7 @@ fn upload_todos(done: usize) -> Vec<Todo> {
         .collect()
 }
 
-fn dark_mode(mut scribe: Scribe) -> Result<SessionId> {
+fn dark_mode(mut scribe: DemoWriter) -> Result<SessionId> {
     scribe.ask(
         5,
         "Add a dark mode to the settings page. Follow the system unless the user chose one.",
@@ -323,7 +323,7 @@ fn dark_mode(mut scribe: Scribe) -> Result<SessionId> {
 }
 
 /// Writes one agent's side of a session and keeps its time and its tokens.
-struct Scribe {
+struct DemoWriter {
     writer: SessionWriter,
     time: Timestamp,
     model: &'static str,
@@ -333,18 +333,18 @@ struct Scribe {
     seen: u64,
 }
 
-impl Scribe {
+impl DemoWriter {
     fn ask(&mut self, after: i64, prompt: &str) -> Result<EntryId> {
         self.write(after, Draft::user(prompt))
     }
 
     /// Asks again at an earlier place, which makes a branch.
-    fn ask_under(&mut self, after: i64, prompt: &str, parent: &EntryId) -> Result<EntryId> {
+    fn ask_with_parent(&mut self, after: i64, prompt: &str, parent: &EntryId) -> Result<EntryId> {
         self.write(after, Draft::user(prompt).with_parent(parent.clone()))
     }
 
     fn reply<const N: usize>(&mut self, after: i64, blocks: [Block; N]) -> Result<EntryId> {
-        let output = blocks.iter().map(length).sum::<u64>() / 3 + 20;
+        let output = blocks.iter().map(block_tokens).sum::<u64>() / 3 + 20;
         let usage = Usage {
             input: 4,
             output,
@@ -371,7 +371,7 @@ impl Scribe {
         self.write(after, draft)
     }
 
-    fn spawned(
+    fn agent_result(
         &mut self,
         after: i64,
         call: &str,
@@ -386,9 +386,9 @@ impl Scribe {
     }
 
     fn write(&mut self, after: i64, draft: Draft) -> Result<EntryId> {
-        self.time = later(self.time, after);
+        self.time = seconds_after(self.time, after);
         if let Body::Message(message) = &draft.body {
-            self.context += message.blocks.iter().map(length).sum::<u64>() / 3;
+            self.context += message.blocks.iter().map(block_tokens).sum::<u64>() / 3;
         }
         let written: Vec<Entry> = self.writer.append_all(vec![draft.with_time(self.time)])?;
         let last = written.last().and_then(|entry| entry.id.clone());
@@ -396,12 +396,12 @@ impl Scribe {
     }
 }
 
-fn later(time: Timestamp, seconds: i64) -> Timestamp {
+fn seconds_after(time: Timestamp, seconds: i64) -> Timestamp {
     time.checked_add(SignedDuration::from_secs(seconds))
         .unwrap_or(time)
 }
 
-fn length(block: &Block) -> u64 {
+fn block_tokens(block: &Block) -> u64 {
     let mut length = 0;
     block.visit_texts(&mut |text| length += text.len() as u64);
     length

@@ -4,39 +4,39 @@ use annals::repair::RepairPlan;
 use annals::store::StaleSessionList;
 use anyhow::Result;
 
-use super::{RepairArgs, Work};
+use super::{RepairArgs, RepairRun};
 use crate::context::Context;
-use crate::render::size::{self, plural};
+use crate::render::size::{self, pluralize};
 use crate::render::style::{DIM, ID, PATH, SUCCESS, WARNING, paint};
 use crate::render::table::{Cell, Column, Table};
 
-pub(super) fn work(work: &Work, args: &RepairArgs, context: &mut Context) -> Result<()> {
-    for (plan, done) in work.plans.iter().zip(&work.done) {
+pub(super) fn print_run(work: &RepairRun, args: &RepairArgs, context: &mut Context) -> Result<()> {
+    for (plan, done) in work.plans.iter().zip(&work.repairs) {
         // An unfinished last line is told only to who asks for its file.
         if plan.edits.is_empty() && args.ids.is_empty() {
             continue;
         }
-        file(plan, args.limit, context)?;
+        print_plan(plan, args.limit, context)?;
         if let Some(kept) = done {
             let text = format!("the original is kept: {}", paint(ID, &kept.id));
             context.out.line(text)?;
         }
         context.out.blank()?;
     }
-    for (at, stale) in work.indexes.iter().enumerate() {
+    for (at, stale) in work.session_lists.iter().enumerate() {
         let path = stale.path.display().to_string();
         let path = paint(PATH, &path);
         context.out.line(format_args!("{path}: {}", stale.detail))?;
-        if let Some(Some(kept)) = work.made.get(at) {
+        if let Some(Some(kept)) = work.rebuilt.get(at) {
             let text = format!("the original is kept: {}", paint(ID, &kept.id));
             context.out.line(text)?;
         }
     }
-    strays(work, args.limit, context)?;
-    sum(work, context)
+    print_orphan_files(work, args.limit, context)?;
+    print_summary(work, context)
 }
 
-fn file(plan: &RepairPlan, limit: usize, context: &mut Context) -> Result<()> {
+fn print_plan(plan: &RepairPlan, limit: usize, context: &mut Context) -> Result<()> {
     let path = plan.file.path.display().to_string();
     context.out.line(paint(PATH, &path))?;
     let mut table = Table::new([
@@ -71,24 +71,24 @@ fn file(plan: &RepairPlan, limit: usize, context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-fn strays(work: &Work, limit: usize, context: &mut Context) -> Result<()> {
-    if work.strays.is_empty() {
+fn print_orphan_files(work: &RepairRun, limit: usize, context: &mut Context) -> Result<()> {
+    if work.orphan_files.is_empty() {
         return Ok(());
     }
-    let files: u64 = work.strays.iter().map(|stray| stray.files).sum();
+    let files: u64 = work.orphan_files.iter().map(|stray| stray.files).sum();
     let text = format!(
         "Left as they are, because their session is not there: {}",
-        plural(files, "file")
+        pluralize(files, "file")
     );
     context.out.line(text)?;
     let mut table = Table::new([
-        Column::new("SESSION").middle().min(8).style(ID),
+        Column::new("SESSION").cut_middle().min(8).style(ID),
         Column::new("KIND"),
         Column::new("FILES").right(),
         Column::new("SIZE").right(),
         Column::new("WHY").min(20),
     ]);
-    for stray in work.strays.iter().take(limit) {
+    for stray in work.orphan_files.iter().take(limit) {
         let kind = serde_json::to_value(stray.kind)?;
         table.row([
             Cell::new(stray.session.as_deref().unwrap_or("?")),
@@ -99,8 +99,8 @@ fn strays(work: &Work, limit: usize, context: &mut Context) -> Result<()> {
         ]);
     }
     context.out.text(table.render(context.out.width()))?;
-    if work.strays.len() > limit {
-        let all = work.strays.len();
+    if work.orphan_files.len() > limit {
+        let all = work.orphan_files.len();
         let text = format!("… {} more: --limit {all}", all - limit);
         context.out.line(paint(DIM, &text))?;
     }
@@ -108,23 +108,31 @@ fn strays(work: &Work, limit: usize, context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-fn sum(work: &Work, context: &mut Context) -> Result<()> {
+fn print_summary(work: &RepairRun, context: &mut Context) -> Result<()> {
     let wanted = |plan: &&RepairPlan| !plan.edits.is_empty();
     let planned = work.plans.iter().filter(wanted).count() as u64;
     let files = match work.applied {
-        true => work.done.iter().flatten().count() as u64,
+        true => work.repairs.iter().flatten().count() as u64,
         false => planned,
     };
     let failed = |stale: &StaleSessionList| work.failed.iter().any(|(path, _)| *path == stale.path);
-    let stale = work.indexes.len() as u64;
-    let indexes = work.indexes.iter().filter(|stale| !failed(stale)).count() as u64;
+    let stale = work.session_lists.len() as u64;
+    let indexes = work
+        .session_lists
+        .iter()
+        .filter(|stale| !failed(stale))
+        .count() as u64;
     let count = match (files, indexes) {
-        (0, indexes) => plural(indexes, "index"),
-        (files, 0) => plural(files, "log"),
-        (files, indexes) => format!("{}, {}", plural(files, "log"), plural(indexes, "index")),
+        (0, indexes) => pluralize(indexes, "index"),
+        (files, 0) => pluralize(files, "log"),
+        (files, indexes) => format!(
+            "{}, {}",
+            pluralize(files, "log"),
+            pluralize(indexes, "index")
+        ),
     };
     match (planned + stale, work.applied) {
-        (0, _) if context.incomplete() => context
+        (0, _) if context.is_incomplete() => context
             .out
             .line("Nothing was repaired: not everything could be read.")?,
         (0, _) => context.out.line("Nothing to repair.")?,
@@ -132,7 +140,7 @@ fn sum(work: &Work, context: &mut Context) -> Result<()> {
         (_, true) => {
             let text = format!("{} {count}", paint(SUCCESS, "mended"));
             context.out.line(text)?;
-            if files > 0 || work.made.iter().any(Option::is_some) {
+            if files > 0 || work.rebuilt.iter().any(Option::is_some) {
                 context.out.line(
                     "`annals repair --undo ID` puts an original back, `--forget ID` gives it up",
                 )?;

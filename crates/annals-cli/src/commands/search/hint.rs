@@ -2,21 +2,23 @@
 
 use annals::search::{Expr, Filter, Query, Term, TermKind};
 
-use crate::render::near::near;
+use crate::render::suggest::suggest;
 
 /// More than this is not read.
-const MOST: usize = 3;
+const MAX_HINTS: usize = 3;
 
 /// What may have gone wrong, the likeliest first.
 pub(super) fn hints(query: &Query) -> Vec<String> {
     let mut terms = Vec::new();
     let mut filters = 0;
-    collect(&query.expr, &mut terms, &mut filters);
+    collect_required(&query.expr, &mut terms, &mut filters);
     let literals = || {
         let terms = terms.iter().copied();
         terms.filter(|term| matches!(term.kind, TermKind::Literal { .. }))
     };
-    let mut hints: Vec<String> = literals().filter_map(|term| mistyped(&term.text)).collect();
+    let mut hints: Vec<String> = literals()
+        .filter_map(|term| mistyped_filter(&term.text))
+        .collect();
     if terms.iter().any(|term| term.case) {
         hints.push("letter case counts with --case; without it more may be found".to_owned());
     }
@@ -27,7 +29,7 @@ pub(super) fn hints(query: &Query) -> Vec<String> {
             "\"{text}\" must stand so; without quotes its words may stand apart"
         ));
     }
-    if terms.len() > 1 && !has_choice(&query.expr) {
+    if terms.len() > 1 && !has_alternatives(&query.expr) {
         hints.push("all words must stand in one message; OR between them finds any".to_owned());
     }
     let closed = literals().find(|term| {
@@ -36,7 +38,7 @@ pub(super) fn hints(query: &Query) -> Vec<String> {
             open_end: false,
         };
         let word = !term.text.contains(char::is_whitespace);
-        term.kind == closed && word && mistyped(&term.text).is_none()
+        term.kind == closed && word && mistyped_filter(&term.text).is_none()
     });
     if let Some(term) = closed {
         let text = &term.text;
@@ -47,15 +49,17 @@ pub(super) fn hints(query: &Query) -> Vec<String> {
     if filters > 0 {
         hints.push("each condition narrows the search; leave one out".to_owned());
     }
-    hints.truncate(MOST);
+    hints.truncate(MAX_HINTS);
     hints
 }
 
 /// The texts and conditions that are demanded; what must not be there hides nothing.
-fn collect<'a>(wanted: &'a Expr, terms: &mut Vec<&'a Term>, filters: &mut usize) {
+fn collect_required<'a>(wanted: &'a Expr, terms: &mut Vec<&'a Term>, filters: &mut usize) {
     match wanted {
         Expr::All(parts) | Expr::Any(parts) => {
-            parts.iter().for_each(|part| collect(part, terms, filters));
+            parts
+                .iter()
+                .for_each(|part| collect_required(part, terms, filters));
         }
         Expr::Term(term) => terms.push(term),
         Expr::Filter(_) => *filters += 1,
@@ -63,21 +67,21 @@ fn collect<'a>(wanted: &'a Expr, terms: &mut Vec<&'a Term>, filters: &mut usize)
     }
 }
 
-fn has_choice(wanted: &Expr) -> bool {
+fn has_alternatives(wanted: &Expr) -> bool {
     match wanted {
         Expr::Any(_) => true,
-        Expr::All(parts) => parts.iter().any(has_choice),
+        Expr::All(parts) => parts.iter().any(has_alternatives),
         _ => false,
     }
 }
 
 /// `rol:user` is a text, but hardly meant as one.
-fn mistyped(text: &str) -> Option<String> {
+fn mistyped_filter(text: &str) -> Option<String> {
     let (name, value) = text.split_once(':')?;
     if value.is_empty() || value.starts_with([':', '/']) {
         return None;
     }
-    let meant = near(name, Filter::NAMES.iter().copied(), 1);
+    let meant = suggest(name, Filter::NAMES.iter().copied(), 1);
     let meant = meant.first()?;
     Some(format!(
         "{text} was looked for as a text; did you mean {meant}:{value}?"

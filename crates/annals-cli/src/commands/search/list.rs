@@ -8,26 +8,26 @@ use annals::search::{Hit, TextPart};
 use anstyle::Style;
 use anyhow::Result;
 
-use super::document::sum;
-use super::name::Names;
-use crate::commands::entry;
+use super::json::sum;
+use super::name::HitNames;
+use crate::commands::entry_json;
 use crate::context::Context;
 use crate::render::style::{ASSISTANT, DIM, ID, MATCH, PATH, PLAIN, SYSTEM, TIME, TOOL, USER};
 use crate::render::text::safe;
 use crate::render::width::{Span, push_spans, truncate_end, truncate_middle, width, wrap};
 
 /// Messages around a hit are cut here where no terminal cuts them.
-const LONG: usize = 160;
+const MAX_CONTEXT_LEN: usize = 160;
 
 /// Prints hits by their sessions. The session of the first hit comes first.
 pub(super) fn print(searched: &StoreSearch, context: &mut Context) -> Result<()> {
     let found = &searched.found;
-    let names = Names::of(searched);
-    let short = names.short();
+    let names = HitNames::new(searched);
+    let short = names.short_session_ids();
     let mut order: Vec<Vec<&Hit>> = Vec::new();
     let mut known: HashMap<(Option<usize>, &str), usize> = HashMap::new();
     for hit in &found.hits {
-        let session = (names.session(hit), hit.session.as_str());
+        let session = (names.session_index(hit), hit.session.as_str());
         let at = *known.entry(session).or_insert_with(|| {
             order.push(Vec::new());
             order.len() - 1
@@ -39,9 +39,9 @@ pub(super) fn print(searched: &StoreSearch, context: &mut Context) -> Result<()>
     for hits in &order {
         let Some(first) = hits.first() else { continue };
         let session = short.get(first.session.as_str());
-        header(session, hits, context)?;
+        print_header(session, hits, context)?;
         for hit in hits {
-            let id = names.brief(hit, session);
+            let id = names.short_name(hit, session);
             print_hit(hit, &id, names.is_archived(hit), context)?;
         }
         context.out.blank()?;
@@ -51,16 +51,16 @@ pub(super) fn print(searched: &StoreSearch, context: &mut Context) -> Result<()>
     if found.total > shown {
         text += &format!("; showing {shown}: --limit {} shows all", found.total);
     }
-    aside(&text, context)
+    print_note(&text, context)
 }
 
 /// Says something that is not part of the answer.
-pub(super) fn aside(text: &str, context: &mut Context) -> Result<()> {
+pub(super) fn print_note(text: &str, context: &mut Context) -> Result<()> {
     print_wrapped(&[Span::new(text, DIM)], 0, context)
 }
 
 /// Which session, where, and when.
-fn header(session: &str, hits: &[&Hit], context: &mut Context) -> Result<()> {
+fn print_header(session: &str, hits: &[&Hit], context: &mut Context) -> Result<()> {
     let mut spans = vec![Span::new(session, ID)];
     let newest = hits.iter().filter_map(|hit| hit.time).max();
     let newest = newest.map(|time| context.clock.ago(time));
@@ -94,11 +94,11 @@ fn print_hit(hit: &Hit, id: &str, archived: bool, context: &mut Context) -> Resu
     ];
     print_wrapped(&about, 2, context)?;
     for entry in &hit.before {
-        print_beside(entry, context)?;
+        print_context_message(entry, context)?;
     }
     print_wrapped(&snippet(hit), 4, context)?;
     for entry in &hit.after {
-        print_beside(entry, context)?;
+        print_context_message(entry, context)?;
     }
     Ok(())
 }
@@ -141,11 +141,11 @@ fn snippet(hit: &Hit) -> Vec<Span> {
 }
 
 /// A message before or after a hit, on one line behind a bar.
-fn print_beside(entry: &Entry, context: &mut Context) -> Result<()> {
-    let (who, text) = digest(entry);
+fn print_context_message(entry: &Entry, context: &mut Context) -> Result<()> {
+    let (who, text) = speaker_and_text(entry);
     let text = text
         .split_whitespace()
-        .take(LONG)
+        .take(MAX_CONTEXT_LEN)
         .collect::<Vec<_>>()
         .join(" ");
     let line = format!("{who}: {text}");
@@ -153,7 +153,7 @@ fn print_beside(entry: &Entry, context: &mut Context) -> Result<()> {
     let room = context
         .out
         .width()
-        .map_or(LONG, |width| width.saturating_sub(6));
+        .map_or(MAX_CONTEXT_LEN, |width| width.saturating_sub(6));
     let line = truncate_end(&line, room);
     let mut out = "    ".to_owned();
     push_spans(&mut out, &[Span::new("│ ", DIM), Span::new(&line, DIM)]);
@@ -161,11 +161,11 @@ fn print_beside(entry: &Entry, context: &mut Context) -> Result<()> {
 }
 
 /// Who says something, and its first words.
-fn digest(entry: &Entry) -> (&'static str, String) {
+fn speaker_and_text(entry: &Entry) -> (&'static str, String) {
     let Body::Message(message) = &entry.body else {
         return (
             "system",
-            entry::text(entry.body.clone()).unwrap_or_default(),
+            entry_json::body_text(entry.body.clone()).unwrap_or_default(),
         );
     };
     let said = |block: &Block| match block {

@@ -7,22 +7,22 @@ use annals::model::EntryKey;
 use annals::search::Hit;
 use annals::store::{RootFile, SessionFiles};
 
-use crate::commands::row::Short;
+use crate::commands::session_json::ShortIds;
 
 /// The sessions that hits are of, and what they are called.
-pub(super) struct Names<'a> {
+pub(super) struct HitNames<'a> {
     searched: &'a StoreSearch,
     /// The sessions with the id of some hit, as indexes into the inventory.
     sessions: HashMap<&'a str, Vec<usize>>,
     /// What is short of the ids of each session's hits.
-    entries: HashMap<&'a str, Short>,
+    short_entry_ids: HashMap<&'a str, ShortIds>,
 }
 
 /// An id that is longer names nothing that anyone would type.
-const LONGEST: usize = 64;
+const MAX_ID_LEN: usize = 64;
 
-impl<'a> Names<'a> {
-    pub(super) fn of(searched: &'a StoreSearch) -> Self {
+impl<'a> HitNames<'a> {
+    pub(super) fn new(searched: &'a StoreSearch) -> Self {
         let hits = &searched.found.hits;
         let mut sessions: HashMap<&str, Vec<usize>> = HashMap::new();
         let mut entries: HashMap<&str, Vec<&str>> = HashMap::new();
@@ -40,22 +40,22 @@ impl<'a> Names<'a> {
             }
         }
         let entries = entries.into_iter();
-        let entries = entries.map(|(session, ids)| (session, Short::of(ids.into_iter())));
-        Names {
+        let entries = entries.map(|(session, ids)| (session, ShortIds::new(ids.into_iter())));
+        HitNames {
             searched,
             sessions,
-            entries: entries.collect(),
+            short_entry_ids: entries.collect(),
         }
     }
 
     /// Ids that are short and still tell each session from all others.
-    pub(super) fn short(&self) -> Short {
-        Short::of(self.searched.ids())
+    pub(super) fn short_session_ids(&self) -> ShortIds {
+        ShortIds::new(self.searched.ids())
     }
 
     /// What a hit is in is only in the archive.
     pub(super) fn is_archived(&self, hit: &Hit) -> bool {
-        let files = self.session(hit);
+        let files = self.session_index(hit);
         let files = files.and_then(|at| self.searched.inventory.sessions.get(at));
         let volumes = files.into_iter().flat_map(SessionFiles::files);
         let mut volumes = volumes.flat_map(RootFile::volumes);
@@ -63,22 +63,22 @@ impl<'a> Names<'a> {
     }
 
     /// The number of the session that a hit is of.
-    pub(super) fn session(&self, hit: &Hit) -> Option<usize> {
+    pub(super) fn session_index(&self, hit: &Hit) -> Option<usize> {
         let known = self.sessions.get(hit.session.as_str())?;
         let holds = |at: &&usize| {
             let files = self.searched.inventory.sessions.get(**at);
-            files.is_some_and(|files| holds(files, hit))
+            files.is_some_and(|files| contains_hit(files, hit))
         };
         known.iter().find(holds).copied()
     }
 
     /// What a hit is called: for scripts.
-    pub(super) fn whole(&self, hit: &Hit) -> String {
+    pub(super) fn full_name(&self, hit: &Hit) -> String {
         self.name(hit, hit.session.as_str(), false)
     }
 
     /// What a hit is called: for people, given what its session is called.
-    pub(super) fn brief(&self, hit: &Hit, session: &str) -> String {
+    pub(super) fn short_name(&self, hit: &Hit, session: &str) -> String {
         self.name(hit, session, true)
     }
 
@@ -88,8 +88,8 @@ impl<'a> Names<'a> {
         let known = self.sessions.get(hit.session.as_str());
         if let Some([only]) = known.map(Vec::as_slice) {
             let entry = hit.entry.as_ref().map(|id| id.as_str());
-            if let Some(entry) = entry.filter(|id| is_plain(id)) {
-                let short = self.entries.get(hit.session.as_str());
+            if let Some(entry) = entry.filter(|id| is_typable(id)) {
+                let short = self.short_entry_ids.get(hit.session.as_str());
                 let short = short.filter(|_| brief && is_random(entry));
                 let entry = short.map_or(entry, |short| short.get(entry));
                 return format!("{session}@{entry}");
@@ -104,16 +104,16 @@ impl<'a> Names<'a> {
     }
 }
 
-fn holds(files: &SessionFiles, hit: &Hit) -> bool {
+fn contains_hit(files: &SessionFiles, hit: &Hit) -> bool {
     let logs = files.logs().flat_map(RootFile::volumes);
     let mut logs = logs.chain(files.notes());
     logs.any(|file| file.path == hit.file)
 }
 
 /// Whether an id can be typed and stands for itself.
-fn is_plain(id: &str) -> bool {
+fn is_typable(id: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    !id.is_empty() && id.len() <= LONGEST && id.chars().all(plain)
+    !id.is_empty() && id.len() <= MAX_ID_LEN && id.chars().all(plain)
 }
 
 /// A few characters of a random UUID tell it from all others of its session; ids of other kinds

@@ -42,7 +42,7 @@ pub(super) fn find<'a>(session: &'a Session, wanted: &str) -> Result<&'a Agent> 
 }
 
 /// The sub-agent whose log lies there.
-pub(super) fn lying_at<'a>(session: &'a Session, path: &Path) -> Result<&'a Agent> {
+pub(super) fn at_path<'a>(session: &'a Session, path: &Path) -> Result<&'a Agent> {
     let is_it = |agent: &&Agent| {
         let log = session.files.logs().nth(agent.log);
         agent.sidechain.is_none() && log.is_some_and(|log| log.path == path)

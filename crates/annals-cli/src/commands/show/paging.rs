@@ -5,7 +5,7 @@ use annals::store::Session;
 use clap::Args;
 
 use super::Selection;
-use crate::commands::entry;
+use crate::commands::entry_json;
 use crate::render::size;
 
 /// What of a conversation is read at once.
@@ -23,26 +23,26 @@ pub(super) struct Paging {
 }
 
 /// What was left out.
-pub(super) struct Cut {
+pub(super) struct PageInfo {
     /// The number of the first message shown, from 0.
     pub(super) offset: usize,
     /// How many there are.
     pub(super) total: usize,
     /// How many of them come after, or, where the newest were asked for, before.
-    left: usize,
+    remaining: usize,
     /// The next page goes back in time.
-    back: bool,
+    is_backward: bool,
     shown: usize,
 }
 
-impl Cut {
+impl PageInfo {
     pub(super) fn has_more(&self) -> bool {
-        self.left > 0
+        self.remaining > 0
     }
 
     /// Where the next page begins: after this one, or before it where the newest were asked for.
     pub(super) fn next_offset(&self) -> Option<usize> {
-        let next = if self.back {
+        let next = if self.is_backward {
             self.offset.saturating_sub(self.shown)
         } else {
             self.offset + self.shown
@@ -51,25 +51,25 @@ impl Cut {
     }
 
     /// The same for people.
-    pub(super) fn line(&self) -> Option<String> {
+    pub(super) fn more_line(&self) -> Option<String> {
         let next = self.next_offset()?;
-        let what = if self.back {
+        let what = if self.is_backward {
             "earlier message"
         } else {
             "more message"
         };
-        let left = size::plural(self.left as u64, what);
+        let left = size::pluralize(self.remaining as u64, what);
         Some(format!("… {left}: --offset {next}"))
     }
 }
 
 impl Paging {
     /// Leaves one page of a selection; `None` if all of it was asked for.
-    pub(super) fn cut(
+    pub(super) fn apply(
         &self,
         session: &Session,
         selection: &mut Selection,
-    ) -> annals::Result<Option<Cut>> {
+    ) -> annals::Result<Option<PageInfo>> {
         if self.limit.is_none() && self.offset.is_none() && self.budget.is_none() {
             return Ok(None);
         }
@@ -82,7 +82,7 @@ impl Paging {
         }
         entries.truncate(self.limit.unwrap_or(usize::MAX));
         if let Some(budget) = self.budget {
-            let fitting = fitting(session, selection.log, entries, budget)?;
+            let fitting = count_fitting(session, selection.log, entries, budget)?;
             entries.truncate(fitting);
         }
         let shown = entries.len();
@@ -94,22 +94,27 @@ impl Paging {
             None if back => total - shown,
             None => 0,
         };
-        Ok(Some(Cut {
+        Ok(Some(PageInfo {
             offset,
             total,
-            left: if back { offset } else { total - offset - shown },
-            back,
+            remaining: if back { offset } else { total - offset - shown },
+            is_backward: back,
             shown,
         }))
     }
 }
 
 /// How many entries fit, read until one does not.
-fn fitting(session: &Session, log: usize, entries: &[usize], budget: u64) -> annals::Result<usize> {
+fn count_fitting(
+    session: &Session,
+    log: usize,
+    entries: &[usize],
+    budget: u64,
+) -> annals::Result<usize> {
     let mut spent = 0;
     let mut fitting = 0;
     session.each_entry_of_log(log, entries, |entry| {
-        spent += tokens(entry);
+        spent += estimate_tokens(entry);
         let fits = fitting == 0 || spent <= budget;
         fitting += usize::from(fits);
         Ok(fits)
@@ -118,7 +123,7 @@ fn fitting(session: &Session, log: usize, entries: &[usize], budget: u64) -> ann
 }
 
 /// What an entry's text comes to, by a rule that needs no model.
-fn tokens(entry: Entry) -> u64 {
+fn estimate_tokens(entry: Entry) -> u64 {
     let mut bytes = 0;
     match entry.body {
         Body::Message(message) => {
@@ -126,7 +131,7 @@ fn tokens(entry: Entry) -> u64 {
                 block.visit_texts(&mut |text| bytes += text.len() as u64);
             }
         }
-        body => bytes = entry::text(body).map_or(0, |text| text.len() as u64),
+        body => bytes = entry_json::body_text(body).map_or(0, |text| text.len() as u64),
     }
     bytes.div_ceil(4)
 }

@@ -13,19 +13,19 @@ use annals::store::{FolderHints, RootFile, Session, SessionFiles};
 use anyhow::Result;
 use jiff::Timestamp;
 
-use crate::commands::row;
+use crate::commands::session_json;
 use crate::context::Context;
-use crate::render::pick::{Choice, Item, Picker};
+use crate::render::picker::{Choice, Item, Picker};
 use crate::render::size;
 
 /// How many sessions of a project are offered.
-const MOST: usize = 100;
+const MAX_SESSIONS: usize = 100;
 
 /// Logs up to this size are read whole to find their titles and branches.
-const SMALL: u64 = 4 << 20;
+const MAX_FULL_READ: u64 = 4 << 20;
 
 /// A project and its sessions, the newest first.
-struct Offer {
+struct ProjectOffer {
     project: Project,
     sessions: Vec<(Option<Timestamp>, SessionFiles)>,
 }
@@ -33,7 +33,7 @@ struct Offer {
 /// Asks; `None` means that nothing was chosen. An empty list means everything.
 pub(super) fn choose(context: &mut Context) -> Result<Option<Vec<String>>> {
     let inventory = context.inventory();
-    let offers = offers(inventory.sessions);
+    let offers = group_by_project(inventory.sessions);
     if offers.is_empty() {
         return Ok(Some(Vec::new()));
     }
@@ -41,7 +41,7 @@ pub(super) fn choose(context: &mut Context) -> Result<Option<Vec<String>>> {
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&ended))?;
     }
-    let projects = projects(&offers, context);
+    let projects = project_items(&offers, context);
     let clock = context.clock.clone();
     let mut picker = Picker::open(&mut context.out, &ended)?;
     loop {
@@ -51,7 +51,7 @@ pub(super) fn choose(context: &mut Context) -> Result<Option<Vec<String>>> {
             Choice::Back | Choice::Quit => return Ok(None),
         };
         let Some(offer) = offer else { continue };
-        let (items, names) = conversations(offer, &clock);
+        let (items, names) = conversation_items(offer, &clock);
         let title = format!("{}: which conversation?", offer.project.name());
         match picker.pick(&title, &items)? {
             Choice::Picked(at) => return Ok(names.into_iter().nth(at)),
@@ -62,23 +62,23 @@ pub(super) fn choose(context: &mut Context) -> Result<Option<Vec<String>>> {
 }
 
 /// When a session's logs were written to last.
-fn touched(files: &SessionFiles) -> i64 {
+fn last_written(files: &SessionFiles) -> i64 {
     let times = files.logs().map(|file: &RootFile| file.id.mtime_ns);
     times.max().unwrap_or(i64::MIN)
 }
 
-fn offers(mut sessions: Vec<SessionFiles>) -> Vec<Offer> {
-    sessions.sort_by_key(|files| std::cmp::Reverse(touched(files)));
+fn group_by_project(mut sessions: Vec<SessionFiles>) -> Vec<ProjectOffer> {
+    sessions.sort_by_key(|files| std::cmp::Reverse(last_written(files)));
     let mut places: HashMap<(PathBuf, Option<String>), usize> = HashMap::new();
-    let mut offers: Vec<Offer> = Vec::new();
+    let mut offers: Vec<ProjectOffer> = Vec::new();
     for files in sessions {
         let key = (files.root.path.clone(), files.folder().map(str::to_owned));
-        let time = Timestamp::from_nanosecond(touched(&files).into()).ok();
+        let time = Timestamp::from_nanosecond(last_written(&files).into()).ok();
         let next = offers.len();
         let at = *places.entry(key).or_insert(next);
         if at == next {
-            offers.push(Offer {
-                project: project(&files),
+            offers.push(ProjectOffer {
+                project: infer_project(&files),
                 sessions: Vec::new(),
             });
         }
@@ -90,7 +90,7 @@ fn offers(mut sessions: Vec<SessionFiles>) -> Vec<Offer> {
 }
 
 /// The project of a session, by the end of its log.
-fn project(files: &SessionFiles) -> Project {
+fn infer_project(files: &SessionFiles) -> Project {
     let session = Session::read_tail(files.clone(), 1);
     let project = session.map(|session| session.info(None).project);
     project.unwrap_or_else(|_| Project {
@@ -99,15 +99,15 @@ fn project(files: &SessionFiles) -> Project {
     })
 }
 
-fn projects(offers: &[Offer], context: &Context) -> Vec<Item> {
+fn project_items(offers: &[ProjectOffer], context: &Context) -> Vec<Item> {
     let everything = Item {
         name: "Everything".to_owned(),
         detail: String::new(),
     };
-    let row = |offer: &Offer| {
+    let row = |offer: &ProjectOffer| {
         let time = offer.sessions.first().and_then(|(time, _)| *time);
         let time = time.map(|time| context.clock.ago(time)).unwrap_or_default();
-        let count = size::plural(offer.sessions.len() as u64, "session");
+        let count = size::pluralize(offer.sessions.len() as u64, "session");
         Item {
             name: offer.project.name().to_owned(),
             detail: format!("{count} · {time}"),
@@ -119,8 +119,8 @@ fn projects(offers: &[Offer], context: &Context) -> Vec<Item> {
 }
 
 /// The conversations of a project, and how each is named on the command line.
-fn conversations(
-    offer: &Offer,
+fn conversation_items(
+    offer: &ProjectOffer,
     clock: &crate::render::time::Clock,
 ) -> (Vec<Item>, Vec<Vec<String>>) {
     let mut items = vec![Item {
@@ -139,10 +139,13 @@ fn conversations(
         .map(|(_, files)| files.clone())
         .collect();
     let neighbours = FolderHints::new(&all);
-    for (time, files) in offer.sessions.iter().take(MOST) {
+    for (time, files) in offer.sessions.iter().take(MAX_SESSIONS) {
         let ago = time.map(|time| clock.ago(time)).unwrap_or_default();
         let id = files.id.to_string();
-        let whole = files.log.as_ref().is_some_and(|log| log.bytes() <= SMALL);
+        let whole = files
+            .log
+            .as_ref()
+            .is_some_and(|log| log.bytes() <= MAX_FULL_READ);
         let read = match whole {
             true => Session::read(files.clone()),
             false => Session::read_tail(files.clone(), 1),
@@ -152,7 +155,7 @@ fn conversations(
             session.apply_folder_hints(&neighbours);
         }
         let title = session.title().map(|title| title.text);
-        let title = title.unwrap_or_else(|| row::brief(&id).to_owned());
+        let title = title.unwrap_or_else(|| session_json::short_id(&id).to_owned());
         let conversations = session.conversations();
         items.push(Item {
             name: title,

@@ -8,8 +8,8 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::totals::Total;
-use crate::commands::entry::EntryRow;
-use crate::commands::price;
+use crate::commands::entry_json::EntryJson;
+use crate::commands::pricing;
 use crate::context::Context;
 
 /// An entry as `show --json` has it, and where it stands.
@@ -23,7 +23,7 @@ struct EntryLine<'a> {
     root: &'a Path,
     file: &'a Path,
     #[serde(flatten)]
-    entry: EntryRow,
+    entry: EntryJson,
 }
 
 /// Something that happened to a log.
@@ -68,30 +68,34 @@ pub(super) fn entry(fresh: FollowedEntry, project: &str, context: &mut Context) 
         layout: fresh.log.root.layout.name(),
         root: &fresh.log.root.path,
         file: &fresh.log.path,
-        entry: EntryRow::of(entry),
+        entry: EntryJson::new(entry),
     };
     Ok(context.out.json_line(&line)?)
 }
 
 /// Everything that is told of logs, and that what follows is new.
-pub(super) fn event(event: &Event, context: &mut Context) -> Result<()> {
+pub(super) fn print_event(event: &Event, context: &mut Context) -> Result<()> {
     match event {
         Event::CaughtUp => context.out.json_line(&Line {
             event: "live",
             why: None,
         })?,
-        Event::Began { log } => context.out.json_line(&about("began", log, None))?,
-        Event::Gone { log } => context.out.json_line(&about("gone", log, None))?,
+        Event::Began { log } => context.out.json_line(&log_line("began", log, None))?,
+        Event::Gone { log } => context.out.json_line(&log_line("gone", log, None))?,
         Event::Reset { log, reason: why } => {
             let why = Some(why.as_str());
-            context.out.json_line(&about("reset", log, why))?;
+            context.out.json_line(&log_line("reset", log, why))?;
         }
         _ => {}
     }
     Ok(())
 }
 
-fn about<'a>(event: &'static str, log: &'a FollowedLog, why: Option<&'static str>) -> LogLine<'a> {
+fn log_line<'a>(
+    event: &'static str,
+    log: &'a FollowedLog,
+    why: Option<&'static str>,
+) -> LogLine<'a> {
     LogLine {
         event,
         session: log.artifact.session.as_ref().map(|id| id.as_str()),
@@ -103,20 +107,20 @@ fn about<'a>(event: &'static str, log: &'a FollowedLog, why: Option<&'static str
     }
 }
 
-pub(super) fn polling(why: &str, context: &mut Context) -> Result<()> {
+pub(super) fn print_polling(why: &str, context: &mut Context) -> Result<()> {
     Ok(context.out.json_line(&Line {
         event: "polling",
         why: Some(why),
     })?)
 }
 
-pub(super) fn cost(total: &Total, context: &mut Context) -> Result<()> {
+pub(super) fn print_cost(total: &Total, context: &mut Context) -> Result<()> {
     Ok(context.out.json_line(&CostLine {
         event: "cost",
         session: total.session.as_str(),
         requests: total.tally.requests,
         usage: total.tally.usage,
-        cost_usd: price::known(&total.tally),
+        cost_usd: pricing::known_cost(&total.tally),
         unpriced: total.tally.unpriced,
     })?)
 }

@@ -8,16 +8,16 @@ use annals::model::SessionId;
 use annals::store::{Session, Store};
 use annals::watch::FollowedEntry;
 
-use crate::commands::price::Pricer;
+use crate::commands::pricing::Pricer;
 
 /// Running totals of all sessions that were heard of.
 pub(super) struct Totals {
     pricer: Pricer,
-    sessions: HashMap<Name, Vec<Charge>>,
-    changed: BTreeSet<Name>,
+    sessions: HashMap<SessionKey, Vec<Charge>>,
+    changed: BTreeSet<SessionKey>,
 }
 
-type Name = (PathBuf, SessionId);
+type SessionKey = (PathBuf, SessionId);
 
 /// What one session comes to.
 pub(super) struct Total {
@@ -36,13 +36,13 @@ impl Totals {
 
     /// Takes in what an entry says that its response spent. Of a session that was not heard of
     /// before, what it spent so far is read.
-    pub(super) fn note(&mut self, fresh: &FollowedEntry) {
+    pub(super) fn add_entry(&mut self, fresh: &FollowedEntry) {
         let Some(charge) = &fresh.charge else { return };
         let name = (fresh.log.root.path.clone(), fresh.session.clone());
         match self.sessions.get_mut(&name) {
             Some(charges) => charges.push(charge.clone()),
             None => {
-                let mut charges = so_far(fresh);
+                let mut charges = charges_so_far(fresh);
                 // It may be in there already: then it counts once.
                 charges.push(charge.clone());
                 self.sessions.insert(name.clone(), charges);
@@ -52,14 +52,14 @@ impl Totals {
     }
 
     /// The totals that changed since they were asked for last.
-    pub(super) fn changed(&mut self) -> Vec<Total> {
+    pub(super) fn take_changed(&mut self) -> Vec<Total> {
         let mut totals = Vec::new();
         for name in std::mem::take(&mut self.changed) {
             let charges = self.sessions.remove(&name).unwrap_or_default();
             let settled = Ledger::dedupe(Vec::new(), charges).charges;
             totals.push(Total {
                 session: name.1.clone(),
-                tally: self.pricer.sum(&settled),
+                tally: self.pricer.tally(&settled),
             });
             self.sessions.insert(name, settled);
         }
@@ -68,7 +68,7 @@ impl Totals {
 }
 
 /// What a session spent up to now. Where that cannot be read the totals begin with what follows.
-fn so_far(fresh: &FollowedEntry) -> Vec<Charge> {
+fn charges_so_far(fresh: &FollowedEntry) -> Vec<Charge> {
     let root = &fresh.log.root;
     let inventory = Store::new(vec![root.clone()])
         .reporting_to(root.failures())

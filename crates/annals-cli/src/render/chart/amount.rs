@@ -34,8 +34,8 @@ impl Unit {
 
     /// Marks an axis that must hold the amounts up to `most`.
     pub(super) fn ticks(self, most: i128) -> Vec<Tick> {
-        const MARKS: i128 = 5;
-        let step = step(most.max(1), MARKS);
+        const MAX_TICKS: i128 = 5;
+        let step = tick_step(most.max(1), MAX_TICKS);
         let marks = most.max(1).div_euclid(step) + i128::from(most % step != 0);
         let at = (0..=marks.max(1)).map(|n| step.saturating_mul(n));
         at.map(|amount| Tick {
@@ -71,7 +71,7 @@ pub(super) struct Tick {
 }
 
 /// The smallest of 1, 2, 5, 10, 20 … of which `marks` hold `most`.
-fn step(most: i128, marks: i128) -> i128 {
+fn tick_step(most: i128, marks: i128) -> i128 {
     let mut power: i128 = 1;
     loop {
         for factor in [1, 2, 5] {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_have_round_marks_up_to_the_largest() {
+    fn ticks_are_round_and_cover_the_largest_amount() {
         for (cents, marks) in [
             (1, "$0 $0.002 $0.004 $0.006 $0.008 $0.010"),
             (7, "$0 $0.02 $0.04 $0.06 $0.08"),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_amounts_have_an_axis() {
+    fn ticks_handle_the_largest_amounts() {
         for most in [i128::MAX, i128::MAX / 2, u64::MAX.into()] {
             let ticks = Unit::Dollars.ticks(most);
             assert!((2..=7).contains(&ticks.len()), "{}", ticks.len());

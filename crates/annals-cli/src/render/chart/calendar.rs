@@ -3,13 +3,13 @@
 use jiff::ToSpan as _;
 use jiff::civil::{DateTime, Time, date};
 
-use super::frame::{GROUP, SLACK, TICK};
+use super::frame::{FONT_SLACK, GROUP, TICK};
 use super::scene::Anchor;
-use super::time::{Line, Step};
+use super::time::{Step, TimeAxis};
 
 /// A label below the axis.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Mark {
+pub(super) struct AxisLabel {
     pub(super) at: f64,
     pub(super) label: String,
     pub(super) anchor: Anchor,
@@ -17,8 +17,8 @@ pub(super) struct Mark {
     pub(super) tick: Option<f64>,
 }
 
-impl Mark {
-    fn reach(&self, width: f64) -> (f64, f64) {
+impl AxisLabel {
+    fn extent(&self, width: f64) -> (f64, f64) {
         match self.anchor {
             Anchor::Start => (self.at, self.at + width),
             Anchor::Middle => (self.at - width / 2.0, self.at + width / 2.0),
@@ -29,22 +29,22 @@ impl Mark {
     /// Whether a line down from the axis would touch the label.
     pub(super) fn covers(&self, x: f64) -> bool {
         const GAP: f64 = 2.0;
-        let (begin, end) = self.reach(TICK.width(&self.label) * SLACK);
+        let (begin, end) = self.extent(TICK.width(&self.label) * FONT_SLACK);
         begin - GAP < x && x < end + GAP
     }
 }
 
 /// The labels, and below them what several have in common.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Marks {
-    pub(super) near: Vec<Mark>,
-    pub(super) below: Vec<Mark>,
+pub(super) struct AxisLabels {
+    pub(super) upper: Vec<AxisLabel>,
+    pub(super) lower: Vec<AxisLabel>,
 }
 
 /// How often there is a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Every {
-    Place,
+    Slot,
     Hours(i8),
     Day,
     /// Mondays.
@@ -55,128 +55,136 @@ enum Every {
 }
 
 /// One way to label an axis.
-struct Way {
+struct Labeling {
     every: Every,
     format: &'static str,
     /// What stands below: how often, and as what.
-    below: Option<Below>,
+    below: Option<LowerLabels>,
 }
 
 /// How often, and as what: in full, or shorter where that does not fit.
-type Below = (Every, &'static str, &'static str);
+type LowerLabels = (Every, &'static str, &'static str);
 
-const fn way(every: Every, format: &'static str, below: Option<Below>) -> Way {
-    Way {
+const fn labeling(every: Every, format: &'static str, below: Option<LowerLabels>) -> Labeling {
+    Labeling {
         every,
         format,
         below,
     }
 }
 
-const DAYS: Option<Below> = Some((Every::Day, "%a %-d %b", "%-d %b"));
-const MONTHS: Option<Below> = Some((Every::Month, "%B %Y", "%b %Y"));
-const YEARS: Option<Below> = Some((Every::Years(1), "%Y", "%Y"));
+const DAYS: Option<LowerLabels> = Some((Every::Day, "%a %-d %b", "%-d %b"));
+const MONTHS: Option<LowerLabels> = Some((Every::Month, "%B %Y", "%b %Y"));
+const YEARS: Option<LowerLabels> = Some((Every::Years(1), "%Y", "%Y"));
 
-/// The ways for each step, the closest first; after them come those of [`LATER`].
-fn first_ways(step: Step) -> &'static [Way] {
+/// The ways for each step, the closest first; after them come those of [`COARSER`].
+fn labelings_for(step: Step) -> &'static [Labeling] {
     match step {
         Step::Hour | Step::Block(_) => {
             const {
                 &[
-                    way(Every::Place, "%H:%M", DAYS),
-                    way(Every::Hours(2), "%H:%M", DAYS),
-                    way(Every::Hours(3), "%H:%M", DAYS),
-                    way(Every::Hours(6), "%H:%M", DAYS),
-                    way(Every::Hours(12), "%H:%M", DAYS),
-                    way(Every::Day, "%a %-d", MONTHS),
-                    way(Every::Day, "%-d", MONTHS),
-                    way(Every::Week, "%-d", MONTHS),
+                    labeling(Every::Slot, "%H:%M", DAYS),
+                    labeling(Every::Hours(2), "%H:%M", DAYS),
+                    labeling(Every::Hours(3), "%H:%M", DAYS),
+                    labeling(Every::Hours(6), "%H:%M", DAYS),
+                    labeling(Every::Hours(12), "%H:%M", DAYS),
+                    labeling(Every::Day, "%a %-d", MONTHS),
+                    labeling(Every::Day, "%-d", MONTHS),
+                    labeling(Every::Week, "%-d", MONTHS),
                 ]
             }
         }
         Step::Day => {
             const {
                 &[
-                    way(Every::Place, "%a %-d %b", None),
-                    way(Every::Place, "%-d", MONTHS),
-                    way(Every::Week, "%-d", MONTHS),
+                    labeling(Every::Slot, "%a %-d %b", None),
+                    labeling(Every::Slot, "%-d", MONTHS),
+                    labeling(Every::Week, "%-d", MONTHS),
                 ]
             }
         }
         Step::Week => {
             const {
                 &[
-                    way(Every::Place, "%-d %b", YEARS),
-                    way(Every::Place, "%-d", MONTHS),
+                    labeling(Every::Slot, "%-d %b", YEARS),
+                    labeling(Every::Slot, "%-d", MONTHS),
                 ]
             }
         }
         Step::Month => {
             const {
                 &[
-                    way(Every::Place, "%b %Y", None),
-                    way(Every::Place, "%b", YEARS),
+                    labeling(Every::Slot, "%b %Y", None),
+                    labeling(Every::Slot, "%b", YEARS),
                 ]
             }
         }
-        Step::Years(_) => const { &[way(Every::Place, "%Y", None)] },
+        Step::Years(_) => const { &[labeling(Every::Slot, "%Y", None)] },
     }
 }
 
-const LATER: &[Way] = &[
-    way(Every::Month, "%b", YEARS),
-    way(Every::Quarter, "%b", YEARS),
-    way(Every::Years(1), "%Y", None),
-    way(Every::Years(2), "%Y", None),
-    way(Every::Years(5), "%Y", None),
-    way(Every::Years(10), "%Y", None),
-    way(Every::Years(50), "%Y", None),
-    way(Every::Years(100), "%Y", None),
-    way(Every::Years(500), "%Y", None),
-    way(Every::Years(1000), "%Y", None),
-    way(Every::Years(5000), "%Y", None),
+const COARSER: &[Labeling] = &[
+    labeling(Every::Month, "%b", YEARS),
+    labeling(Every::Quarter, "%b", YEARS),
+    labeling(Every::Years(1), "%Y", None),
+    labeling(Every::Years(2), "%Y", None),
+    labeling(Every::Years(5), "%Y", None),
+    labeling(Every::Years(10), "%Y", None),
+    labeling(Every::Years(50), "%Y", None),
+    labeling(Every::Years(100), "%Y", None),
+    labeling(Every::Years(500), "%Y", None),
+    labeling(Every::Years(1000), "%Y", None),
+    labeling(Every::Years(5000), "%Y", None),
 ];
 
-impl Marks {
+impl AxisLabels {
     /// Labels an axis that begins at `left` and whose places are so wide.
-    pub(super) fn of(line: &Line, left: f64, width: f64) -> Self {
-        if line.places.is_empty() {
-            return Marks::default();
+    pub(super) fn new(line: &TimeAxis, left: f64, width: f64) -> Self {
+        if line.slots.is_empty() {
+            return AxisLabels::default();
         }
-        let ways = first_ways(line.step).iter().chain(LATER);
-        let right = left + width * line.places.len() as f64;
+        let ways = labelings_for(line.step).iter().chain(COARSER);
+        let right = left + width * line.slots.len() as f64;
         for way in ways {
-            let near = near(way, line, left, width, right);
-            if fits(&near) {
-                let below = way.below.map(|way| below(way, line, left, width, right));
-                return Marks {
-                    near,
-                    below: below.unwrap_or_default(),
+            let near = upper_labels(way, line, left, width, right);
+            if fit_without_overlap(&near) {
+                let below = way
+                    .below
+                    .map(|way| lower_labels(way, line, left, width, right));
+                return AxisLabels {
+                    upper: near,
+                    lower: below.unwrap_or_default(),
                 };
             }
         }
-        Marks::default()
+        AxisLabels::default()
     }
 }
 
-fn near(way: &Way, line: &Line, left: f64, width: f64, right: f64) -> Vec<Mark> {
+fn upper_labels(
+    way: &Labeling,
+    line: &TimeAxis,
+    left: f64,
+    width: f64,
+    right: f64,
+) -> Vec<AxisLabel> {
     // A single day of many is named below its column, a month where it begins.
     let whole = match way.every {
-        Every::Place => true,
+        Every::Slot => true,
         Every::Week => line.step == Step::Day,
         Every::Hours(_) => line.step == Step::Hour,
         _ => false,
     };
-    let begins = begins(way.every, &line.places);
+    let begins = period_starts(way.every, &line.slots);
     let marks = begins.map(|place| {
         let begin = left + width * place as f64;
-        let label = line.places[place].strftime(way.format).to_string();
+        let label = line.slots[place].strftime(way.format).to_string();
         let (at, anchor, tick) = match way.every {
             _ if whole => (begin + width / 2.0, Anchor::Middle, None),
             Every::Hours(_) => (begin, Anchor::Middle, Some(begin)),
             _ => (begin + 5.0, Anchor::Start, Some(begin)),
         };
-        Mark {
+        AxisLabel {
             at,
             label,
             anchor,
@@ -184,34 +192,34 @@ fn near(way: &Way, line: &Line, left: f64, width: f64, right: f64) -> Vec<Mark> 
         }
     });
     // One that sticks out of the axis is left away, unless it is the only one.
-    let inside = |mark: &Mark| {
-        let (_, end) = mark.reach(TICK.width(&mark.label) * SLACK);
-        line.places.len() == 1 || end <= right + 16.0
+    let inside = |mark: &AxisLabel| {
+        let (_, end) = mark.extent(TICK.width(&mark.label) * FONT_SLACK);
+        line.slots.len() == 1 || end <= right + 16.0
     };
-    let mut marks: Vec<Mark> = marks.filter(inside).collect();
+    let mut marks: Vec<AxisLabel> = marks.filter(inside).collect();
     // What has begun before the axis does is named too if there is room.
     if !whole && marks.first().is_none_or(|mark| mark.tick != Some(left)) {
         let label = line
-            .places
+            .slots
             .first()
             .map(|time| time.strftime(way.format).to_string());
-        let first = Mark {
+        let first = AxisLabel {
             at: left,
             label: label.unwrap_or_default(),
             anchor: Anchor::Start,
             tick: None,
         };
         marks.insert(0, first);
-        if !fits(&marks[..marks.len().min(2)]) {
+        if !fit_without_overlap(&marks[..marks.len().min(2)]) {
             marks.remove(0);
         }
     }
     marks
 }
 
-fn fits(marks: &[Mark]) -> bool {
+fn fit_without_overlap(marks: &[AxisLabel]) -> bool {
     const GAP: f64 = 6.0;
-    let reach = |mark: &Mark| mark.reach(TICK.width(&mark.label) * SLACK);
+    let reach = |mark: &AxisLabel| mark.extent(TICK.width(&mark.label) * FONT_SLACK);
     marks
         .windows(2)
         .all(|pair| reach(&pair[0]).1 + GAP <= reach(&pair[1]).0)
@@ -219,21 +227,27 @@ fn fits(marks: &[Mark]) -> bool {
 
 /// What labels have in common, where it begins. In short if one would not fit between its neighbours; what
 /// does not fit even so is left away.
-fn below((every, full, short): Below, line: &Line, left: f64, width: f64, right: f64) -> Vec<Mark> {
+fn lower_labels(
+    (every, full, short): LowerLabels,
+    line: &TimeAxis,
+    left: f64,
+    width: f64,
+    right: f64,
+) -> Vec<AxisLabel> {
     const GAP: f64 = 14.0;
-    let mut places: Vec<usize> = begins(every, &line.places).collect();
+    let mut places: Vec<usize> = period_starts(every, &line.slots).collect();
     if places.first() != Some(&0) {
         places.insert(0, 0);
     }
     let at = |place: usize| left + width * place as f64;
     let ends = places.iter().skip(1).map(|place| at(*place));
     let ends: Vec<f64> = ends.chain([right + 24.0]).collect();
-    let marks = |format: &str| -> Vec<Option<Mark>> {
+    let marks = |format: &str| -> Vec<Option<AxisLabel>> {
         let mark = |(place, end): (&usize, &f64)| {
-            let label = line.places[*place].strftime(format).to_string();
+            let label = line.slots[*place].strftime(format).to_string();
             let begin = at(*place);
-            let fits = begin + GROUP.width(&label) * SLACK + GAP <= *end;
-            fits.then_some(Mark {
+            let fits = begin + GROUP.width(&label) * FONT_SLACK + GAP <= *end;
+            fits.then_some(AxisLabel {
                 at: if *place == 0 { begin } else { begin + 5.0 },
                 label,
                 anchor: Anchor::Start,
@@ -251,12 +265,12 @@ fn below((every, full, short): Below, line: &Line, left: f64, width: f64, right:
 }
 
 /// The places with which something new begins.
-fn begins(every: Every, places: &[DateTime]) -> impl Iterator<Item = usize> {
+fn period_starts(every: Every, places: &[DateTime]) -> impl Iterator<Item = usize> {
     let before = |at: usize| at.checked_sub(1).and_then(|at| places.get(at));
     (0..places.len()).filter(move |&at| {
         let begin = floor(every, places[at]);
         match before(at) {
-            _ if every == Every::Place => true,
+            _ if every == Every::Slot => true,
             Some(before) => floor(every, *before) != begin,
             None => begin == places[at],
         }
@@ -267,7 +281,7 @@ fn floor(every: Every, time: DateTime) -> DateTime {
     let midnight = |date: jiff::civil::Date| date.to_datetime(Time::midnight());
     let day = midnight(time.date());
     match every {
-        Every::Place => time,
+        Every::Slot => time,
         Every::Hours(hours) => {
             let hour = i64::from(time.hour() / hours * hours);
             day.checked_add(hour.hours()).unwrap_or(day)
@@ -296,14 +310,14 @@ mod tests {
             time: Some(time.parse().unwrap()),
             ..Bar::default()
         };
-        let line = Line::of(&[bar(first), bar(last)], step, 900);
-        let marks = Marks::of(&line, 100.0, 900.0 / line.places.len() as f64);
-        assert!(fits(&marks.near));
-        let join = |marks: &[Mark]| {
+        let line = TimeAxis::new(&[bar(first), bar(last)], step, 900);
+        let marks = AxisLabels::new(&line, 100.0, 900.0 / line.slots.len() as f64);
+        assert!(fit_without_overlap(&marks.upper));
+        let join = |marks: &[AxisLabel]| {
             let labels: Vec<&str> = marks.iter().map(|mark| mark.label.as_str()).collect();
             labels.join(" ")
         };
-        format!("{} | {}", join(&marks.near), join(&marks.below))
+        format!("{} | {}", join(&marks.upper), join(&marks.lower))
     }
 
     #[test]

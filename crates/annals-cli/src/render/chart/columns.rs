@@ -1,14 +1,14 @@
 //! Columns over time.
 
-use super::calendar::Marks;
-use super::fold::{Fold, Series, Stack};
-use super::frame::{Amounts as _, BASE, Frame, GRID, GROUP, LABEL, SLACK, TICK};
+use super::calendar::AxisLabels;
+use super::fold::{FoldedSeries, Series, Stack};
+use super::frame::{BASE, DrawAmount as _, FONT_SLACK, Frame, GRID, GROUP, LABEL, TICK};
 use super::scene::{Anchor, Area, Draw, Item, Scene};
-use super::time::{Line, Step};
+use super::time::{Step, TimeAxis};
 use super::{Chart, Size};
 
 /// The least that can be seen.
-const VISIBLE: f64 = 1.0;
+const MIN_HEIGHT: f64 = 1.0;
 
 pub(super) fn lay_out(chart: &Chart, step: Step, size: Size) -> Scene {
     // A column is at least about a point wide, whatever the legend takes.
@@ -17,8 +17,8 @@ pub(super) fn lay_out(chart: &Chart, step: Step, size: Size) -> Scene {
         Step::Block(_) => columns * 3,
         _ => columns,
     };
-    let line = Line::of(&chart.bars, step, most);
-    let fold = Fold::of(chart);
+    let line = TimeAxis::new(&chart.bars, step, most);
+    let fold = FoldedSeries::new(chart);
     let stacks: Vec<Stack> = line
         .columns
         .iter()
@@ -35,7 +35,9 @@ pub(super) fn lay_out(chart: &Chart, step: Step, size: Size) -> Scene {
     let most = stacks.iter().map(|stack| stack.total).max().unwrap_or(0);
     let ticks = chart.unit.ticks(most);
     let top = ticks.last().map_or(1, |tick| tick.amount);
-    let labels = ticks.iter().map(|tick| TICK.width(&tick.label) * SLACK);
+    let labels = ticks
+        .iter()
+        .map(|tick| TICK.width(&tick.label) * FONT_SLACK);
     let plot = Area {
         left: room.left + labels.fold(0.0, f64::max) + 12.0,
         bottom: room.bottom - 44.0,
@@ -51,23 +53,22 @@ pub(super) fn lay_out(chart: &Chart, step: Step, size: Size) -> Scene {
         scene.text((plot.left - 12.0, y + 4.0), &tick.label, TICK, Anchor::End);
     }
 
-    let place = plot.width() / line.places.len().max(1) as f64;
+    let place = plot.width() / line.slots.len().max(1) as f64;
     let amounts: Vec<String> = stacks
         .iter()
         .map(|stack| chart.unit.short(stack.total))
         .collect();
-    let room_for_amounts = amounts
-        .iter()
-        .zip(&line.columns)
-        .all(|(amount, column)| LABEL.width(amount) * SLACK + 8.0 <= place * column.places as f64);
+    let room_for_amounts = amounts.iter().zip(&line.columns).all(|(amount, column)| {
+        LABEL.width(amount) * FONT_SLACK + 8.0 <= place * column.slots as f64
+    });
     for ((column, stack), amount) in line.columns.iter().zip(&stacks).zip(&amounts) {
-        let begin = plot.left + place * column.place as f64;
+        let begin = plot.left + place * column.slot as f64;
         let slot = Area {
             left: begin,
-            right: begin + place * column.places as f64,
+            right: begin + place * column.slots as f64,
             ..plot
         };
-        let mut items = bar(stack, &fold.series, inset(slot), height);
+        let mut items = bar(stack, &fold.series, column_area(slot), height);
         if room_for_amounts {
             let y = plot.bottom - height(stack.total) - 7.0;
             items.amount(((slot.left + slot.right) / 2.0, y), amount, Anchor::Middle);
@@ -84,14 +85,14 @@ pub(super) fn lay_out(chart: &Chart, step: Step, size: Size) -> Scene {
         1.0,
         BASE,
     );
-    time_axis(&mut scene, &Marks::of(&line, plot.left, place), plot);
+    time_axis(&mut scene, &AxisLabels::new(&line, plot.left, place), plot);
     scene.description = describe(chart, &stacks, &scene.description);
     scene
 }
 
 /// The column within its place.
-fn inset(slot: Area) -> Area {
-    const WIDEST: f64 = 96.0;
+fn column_area(slot: Area) -> Area {
+    const MAX_WIDTH: f64 = 96.0;
     let place = slot.width();
     let gap = match place {
         24.0.. => place * 0.28,
@@ -99,7 +100,7 @@ fn inset(slot: Area) -> Area {
         4.0.. => place * 0.18,
         _ => 0.0,
     };
-    let gap = gap.max(place - WIDEST);
+    let gap = gap.max(place - MAX_WIDTH);
     // Edges between pixels blur; but narrow columns that have gaps would become unequal without.
     let edge = |x: f64| match place {
         4.0..6.0 => x,
@@ -118,7 +119,7 @@ fn bar(stack: &Stack, series: &[Series], area: Area, height: impl Fn(i128) -> f6
     if stack.total <= 0 {
         return items;
     }
-    let top = area.bottom - height(stack.total).max(VISIBLE);
+    let top = area.bottom - height(stack.total).max(MIN_HEIGHT);
     let mut below: i128 = 0;
     for (part, series) in stack
         .parts
@@ -154,8 +155,8 @@ fn bar(stack: &Stack, series: &[Series], area: Area, height: impl Fn(i128) -> f6
     items
 }
 
-fn time_axis(scene: &mut Scene, marks: &Marks, plot: Area) {
-    for mark in &marks.near {
+fn time_axis(scene: &mut Scene, marks: &AxisLabels, plot: Area) {
+    for mark in &marks.upper {
         if let Some(x) = mark.tick {
             scene.line((x, plot.bottom), (x, plot.bottom + 6.0), 1.0, BASE);
         }
@@ -166,10 +167,10 @@ fn time_axis(scene: &mut Scene, marks: &Marks, plot: Area) {
             mark.anchor,
         );
     }
-    for mark in &marks.below {
+    for mark in &marks.lower {
         if let Some(x) = mark.tick {
             // A label that stands there is passed by.
-            match marks.near.iter().any(|near| near.covers(x)) {
+            match marks.upper.iter().any(|near| near.covers(x)) {
                 true => {
                     scene.line((x, plot.bottom), (x, plot.bottom + 6.0), 1.0, GRID);
                     scene.line((x, plot.bottom + 24.0), (x, plot.bottom + 40.0), 1.0, GRID);
@@ -188,7 +189,7 @@ fn time_axis(scene: &mut Scene, marks: &Marks, plot: Area) {
 
 /// What a bar stands for, to the cent, with its parts.
 pub(super) fn tooltip(chart: &Chart, stack: &Stack, series: &[Series]) -> String {
-    let label = super::scene::shown(stack.detail.as_ref().unwrap_or(&stack.label));
+    let label = super::scene::make_visible(stack.detail.as_ref().unwrap_or(&stack.label));
     let mut text = format!("{label}: {}", chart.unit.exact(stack.total));
     let parts = stack
         .parts
@@ -196,7 +197,7 @@ pub(super) fn tooltip(chart: &Chart, stack: &Stack, series: &[Series]) -> String
         .zip(series)
         .filter(|(part, _)| **part > 0);
     for (part, series) in parts.filter(|(_, series)| !series.name.is_empty()) {
-        let name = super::scene::shown(&series.name);
+        let name = super::scene::make_visible(&series.name);
         text.push_str(&format!("\n{name}: {}", chart.unit.exact(*part)));
     }
     text
@@ -206,12 +207,12 @@ pub(super) fn tooltip(chart: &Chart, stack: &Stack, series: &[Series]) -> String
 pub(super) fn describe(chart: &Chart, stacks: &[Stack], subtitle: &str) -> String {
     let largest = stacks
         .iter()
-        .filter(|stack| !stack.rest)
+        .filter(|stack| !stack.is_rest)
         .max_by_key(|stack| stack.total);
     match largest {
         Some(stack) => format!(
             "{subtitle}. The largest is {} with {}.",
-            super::scene::shown(&stack.label),
+            super::scene::make_visible(&stack.label),
             chart.unit.exact(stack.total)
         ),
         None => subtitle.to_owned(),

@@ -7,13 +7,13 @@ use super::scene::Color;
 use super::{Bar, Chart};
 
 /// Series that have a colour of their own.
-const SERIES: usize = 8;
+const MAX_SERIES: usize = 8;
 /// Names that have a bar of their own, at most.
-pub(super) const NAMES: usize = 20;
+pub(super) const MAX_NAMES: usize = 20;
 
 /// Colours that people who see few of them can tell apart (Okabe and Ito; their yellow and black, which
 /// white and text are too near to, give way to two of Tol's).
-const PALETTE: [Color; SERIES] = [
+const PALETTE: [Color; MAX_SERIES] = [
     Color(0x0072b2),
     Color(0xe69f00),
     Color(0x009e73),
@@ -24,7 +24,7 @@ const PALETTE: [Color; SERIES] = [
     Color(0x999933),
 ];
 /// The colour of the rest.
-pub(super) const REST: Color = Color(0xb4b8be);
+pub(super) const REST_COLOR: Color = Color(0xb4b8be);
 
 /// A series that is drawn.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ pub(super) struct Stack {
     pub(super) parts: Vec<i128>,
     pub(super) total: i128,
     /// It is what the other bars leave over.
-    pub(super) rest: bool,
+    pub(super) is_rest: bool,
 }
 
 impl Stack {
@@ -53,20 +53,20 @@ impl Stack {
             label,
             detail: None,
             parts,
-            rest: false,
+            is_rest: false,
         }
     }
 }
 
 /// Which series are drawn, the largest first.
-pub(super) struct Fold {
+pub(super) struct FoldedSeries {
     pub(super) series: Vec<Series>,
     /// Where each series of the chart went.
-    places: HashMap<usize, usize>,
+    series_index: HashMap<usize, usize>,
 }
 
-impl Fold {
-    pub(super) fn of(chart: &Chart) -> Self {
+impl FoldedSeries {
+    pub(super) fn new(chart: &Chart) -> Self {
         let mut totals: HashMap<usize, i128> = HashMap::new();
         for (series, amount) in chart.bars.iter().flat_map(|bar| &bar.parts) {
             let total = totals.entry(*series).or_default();
@@ -80,8 +80,8 @@ impl Fold {
                 .then_with(|| name(a.0).cmp(name(b.0)))
                 .then(a.0.cmp(&b.0))
         });
-        let rest = match order.len() > SERIES {
-            true => order.split_off(SERIES),
+        let rest = match order.len() > MAX_SERIES {
+            true => order.split_off(MAX_SERIES),
             false => Vec::new(),
         };
         let mut places = HashMap::new();
@@ -99,20 +99,26 @@ impl Fold {
             series.push(Series {
                 name: match rest.len() {
                     1 => name(*first).to_owned(),
-                    many => others(many),
+                    many => others_label(many),
                 },
-                color: REST,
+                color: REST_COLOR,
                 total: sum(rest.iter().map(|(_, total)| *total)),
             });
         }
-        Fold { series, places }
+        FoldedSeries {
+            series,
+            series_index: places,
+        }
     }
 
     /// What a bar has of every series that is drawn.
     pub(super) fn stack(&self, bar: &Bar) -> Stack {
         let mut parts = vec![0i128; self.series.len()];
         for (series, amount) in &bar.parts {
-            let place = self.places.get(series).and_then(|at| parts.get_mut(*at));
+            let place = self
+                .series_index
+                .get(series)
+                .and_then(|at| parts.get_mut(*at));
             if let Some(part) = place {
                 *part = part.saturating_add((*amount).max(0));
             }
@@ -124,7 +130,7 @@ impl Fold {
     }
 
     /// So many bars, the largest first, and the rest as one.
-    pub(super) fn names(&self, bars: &[Bar], most: usize) -> Vec<Stack> {
+    pub(super) fn largest_bars(&self, bars: &[Bar], most: usize) -> Vec<Stack> {
         let mut stacks: Vec<Stack> = bars.iter().map(|bar| self.stack(bar)).collect();
         stacks.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.label.cmp(&b.label)));
         if stacks.len() > most + 1 {
@@ -136,16 +142,16 @@ impl Fold {
                 }
             }
             stacks.push(Stack {
-                rest: true,
-                ..Stack::new(others(rest.len()), parts)
+                is_rest: true,
+                ..Stack::new(others_label(rest.len()), parts)
             });
         }
         stacks
     }
 }
 
-fn others(count: usize) -> String {
-    size::plural(count as u64, "other")
+fn others_label(count: usize) -> String {
+    size::pluralize(count as u64, "other")
 }
 
 fn sum(amounts: impl Iterator<Item = i128>) -> i128 {

@@ -28,17 +28,17 @@ pub(crate) fn in_font_units(font: Font) -> ScalerFont {
 }
 
 /// Fonts for characters that the embedded one lacks.
-static LENT: OnceLock<Vec<ScalerFont>> = OnceLock::new();
+static FALLBACK_FONTS: OnceLock<Vec<ScalerFont>> = OnceLock::new();
 
 /// Lets all pictures of this process use these fonts too.
-pub(super) fn lend(fonts: Vec<ScalerFont>) {
-    _ = LENT.set(fonts);
+pub(super) fn set_fallback_fonts(fonts: Vec<ScalerFont>) {
+    _ = FALLBACK_FONTS.set(fonts);
 }
 
 /// Whether a font has the outline of a character, and that is all it takes: letters that change beside others, or run
 /// from right to left, would come out wrong.
-pub(crate) fn draws(face: &ScalerFont, c: char) -> bool {
-    const SHAPED: [std::ops::RangeInclusive<char>; 10] = [
+pub(crate) fn can_draw(face: &ScalerFont, c: char) -> bool {
+    const NEEDS_SHAPING: [std::ops::RangeInclusive<char>; 10] = [
         '\u{590}'..='\u{8FF}',
         '\u{900}'..='\u{DFF}',
         '\u{F00}'..='\u{109F}',
@@ -52,13 +52,13 @@ pub(crate) fn draws(face: &ScalerFont, c: char) -> bool {
     ];
     let glyph = face.font().charmap().map_unicode(c);
     // Fonts of coloured pictures have no outlines.
-    let mut outline = Drawn(false);
-    glyph.is_some_and(|id| draw(face, id, &mut outline) && outline.0)
-        && !SHAPED.iter().any(|range| range.contains(&c))
+    let mut outline = OutlineProbe(false);
+    glyph.is_some_and(|id| draw_glyph(face, id, &mut outline) && outline.0)
+        && !NEEDS_SHAPING.iter().any(|range| range.contains(&c))
 }
 
 /// Draws the outline of a glyph. Returns false if the font has none, or a broken one.
-pub(super) fn draw(face: &ScalerFont, glyph: GlyphId, sink: &mut impl PathSink) -> bool {
+pub(super) fn draw_glyph(face: &ScalerFont, glyph: GlyphId, sink: &mut impl PathSink) -> bool {
     let outline = face.outline(glyph);
     outline.is_some_and(|outline| outline.draw(DrawMemory::Scratch, sink).is_ok())
 }
@@ -69,14 +69,14 @@ pub(super) enum Glyph {
     /// The font lacks it: a box is drawn.
     Box,
     /// It takes no place by itself.
-    Nothing,
+    Empty,
 }
 
 /// The height of a box for a character that is missing, in ems.
 pub(super) const BOX_HEIGHT: f64 = 0.73;
 
 impl Weight {
-    fn face(self) -> Option<&'static ScalerFont> {
+    fn font(self) -> Option<&'static ScalerFont> {
         match self {
             Weight::Plain => PLAIN.as_ref(),
             Weight::Strong => STRONG.as_ref(),
@@ -91,22 +91,22 @@ impl Weight {
             let em = f64::from(face.font().units_per_em());
             Some((Glyph::Outline(face, id), f64::from(advance) / em))
         };
-        let own = self.face().and_then(outline);
+        let own = self.font().and_then(outline);
         let lent = || {
-            let mut faces = LENT.get()?.iter();
-            let face = faces.find(|face| draws(face, c))?;
+            let mut faces = FALLBACK_FONTS.get()?.iter();
+            let face = faces.find(|face| can_draw(face, c))?;
             outline(face)
         };
         let known = own.or_else(lent);
         known.unwrap_or_else(|| match width::width(c.encode_utf8(&mut [0; 4])) {
-            0 => (Glyph::Nothing, 0.0),
+            0 => (Glyph::Empty, 0.0),
             1 => (Glyph::Box, 0.62),
             _ => (Glyph::Box, 1.0),
         })
     }
 
     /// Whether a character can be drawn as it is.
-    pub(super) fn has(self, c: char) -> bool {
+    pub(super) fn has_char(self, c: char) -> bool {
         !matches!(self.glyph(c).0, Glyph::Box)
     }
 
@@ -143,9 +143,9 @@ impl Weight {
 }
 
 /// Records whether an outline has any point.
-struct Drawn(bool);
+struct OutlineProbe(bool);
 
-impl PathSink for Drawn {
+impl PathSink for OutlineProbe {
     fn move_to(&mut self, _: f32, _: f32) {
         self.0 = true;
     }
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fonts_can_be_read_and_have_the_letters_they_are_for() {
+    fn embedded_fonts_have_the_expected_characters() {
         for c in "AZaz09 $,.·–…éßőŁΩωЖяđ→⟨⟩€".chars() {
             assert!(
                 matches!(Weight::Plain.glyph(c).0, Glyph::Outline(..)),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_are_of_one_width() {
+    fn digits_have_equal_width() {
         let width = |c| Weight::Plain.glyph(c).1;
         assert!(('0'..='9').all(|c| width(c) == width('0')));
     }

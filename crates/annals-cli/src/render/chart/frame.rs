@@ -2,12 +2,12 @@
 
 use super::fold::Series;
 use super::font::Weight;
-use super::scene::{Anchor, Area, Color, Draw, Face, Item, Scene, shown};
+use super::scene::{Anchor, Area, Color, Draw, Item, Scene, TextStyle, make_visible};
 use super::{Chart, Size};
 
 const MARGIN: f64 = 44.0;
 /// The size for which the letters are made.
-const USUAL: (f64, f64) = (1200.0, 630.0);
+const DESIGN_SIZE: (f64, f64) = (1200.0, 630.0);
 
 pub(super) const INK: Color = Color(0x16191d);
 pub(super) const FAINT: Color = Color(0x57606a);
@@ -15,23 +15,23 @@ pub(super) const GRID: Color = Color(0xe4e7eb);
 pub(super) const BASE: Color = Color(0x8c959f);
 pub(super) const PAPER: Color = Color(0xffffff);
 
-const TITLE: Face = face(28.0, Weight::Strong, INK);
-const TOTAL: Face = face(16.0, Weight::Strong, INK);
-const SUBTITLE: Face = face(16.0, Weight::Plain, FAINT);
-const NOTE: Face = face(12.0, Weight::Plain, FAINT);
-const SIGNATURE: Face = face(12.0, Weight::Strong, BASE);
-const ENTRY: Face = face(13.0, Weight::Plain, INK);
-const HEADING: Face = face(12.0, Weight::Plain, FAINT);
+const TITLE: TextStyle = text_style(28.0, Weight::Strong, INK);
+const TOTAL: TextStyle = text_style(16.0, Weight::Strong, INK);
+const SUBTITLE: TextStyle = text_style(16.0, Weight::Plain, FAINT);
+const NOTE: TextStyle = text_style(12.0, Weight::Plain, FAINT);
+const SIGNATURE: TextStyle = text_style(12.0, Weight::Strong, BASE);
+const ENTRY: TextStyle = text_style(13.0, Weight::Plain, INK);
+const HEADING: TextStyle = text_style(12.0, Weight::Plain, FAINT);
 /// Names and amounts at the bars.
-pub(super) const LABEL: Face = face(13.0, Weight::Plain, INK);
-pub(super) const TICK: Face = face(12.0, Weight::Plain, FAINT);
-pub(super) const GROUP: Face = face(12.0, Weight::Strong, FAINT);
+pub(super) const LABEL: TextStyle = text_style(13.0, Weight::Plain, INK);
+pub(super) const TICK: TextStyle = text_style(12.0, Weight::Plain, FAINT);
+pub(super) const GROUP: TextStyle = text_style(12.0, Weight::Strong, FAINT);
 
 /// Other fonts than ours, which viewers of SVG may have, are so much wider.
-pub(super) const SLACK: f64 = 1.1;
+pub(super) const FONT_SLACK: f64 = 1.1;
 
-const fn face(size: f64, weight: Weight, color: Color) -> Face {
-    Face {
+const fn text_style(size: f64, weight: Weight, color: Color) -> TextStyle {
+    TextStyle {
         size,
         weight,
         color,
@@ -47,14 +47,16 @@ pub(super) struct Frame {
 impl Frame {
     pub(super) fn new(chart: &Chart, series: &[Series], notes: &[&str], size: Size) -> Self {
         let (width, height) = (f64::from(size.width), f64::from(size.height));
-        let scale = (width / USUAL.0).min(height / USUAL.1).max(0.75);
+        let scale = (width / DESIGN_SIZE.0)
+            .min(height / DESIGN_SIZE.1)
+            .max(0.75);
         let (width, height) = (width / scale, height / scale);
         let mut scene = Scene {
             width,
             height,
             scale,
-            title: shown(&chart.title),
-            description: shown(&format!("{} · {}", chart.total, chart.subtitle)),
+            title: make_visible(&chart.title),
+            description: make_visible(&format!("{} · {}", chart.total, chart.subtitle)),
             items: Vec::new(),
         };
         let inner = width - 2.0 * MARGIN;
@@ -62,8 +64,11 @@ impl Frame {
         let title = TITLE.cut(&scene.title, inner);
         scene.text((MARGIN, 64.0), &title, TITLE, Anchor::Start);
         scene.text((MARGIN, 92.0), &chart.total, TOTAL, Anchor::Start);
-        let behind = TOTAL.width(&chart.total) * SLACK + 14.0;
-        let subtitle = SUBTITLE.cut(&shown(&chart.subtitle), (inner - behind) / SLACK);
+        let behind = TOTAL.width(&chart.total) * FONT_SLACK + 14.0;
+        let subtitle = SUBTITLE.cut(
+            &make_visible(&chart.subtitle),
+            (inner - behind) / FONT_SLACK,
+        );
         scene.text((MARGIN + behind, 92.0), &subtitle, SUBTITLE, Anchor::Start);
         let mut room = Area {
             left: MARGIN,
@@ -71,16 +76,16 @@ impl Frame {
             right: width - MARGIN,
             bottom: height - 58.0,
         };
-        foot(&mut scene, notes, room);
+        draw_footer(&mut scene, notes, room);
         if series.iter().any(|series| !series.name.is_empty()) {
-            room.right = legend(&mut scene, chart, series, room);
+            room.right = draw_legend(&mut scene, chart, series, room);
         }
         Frame { scene, room }
     }
 }
 
 /// Writes amounts at bars.
-pub(super) trait Amounts: Draw {
+pub(super) trait DrawAmount: Draw {
     /// On paper, so that no line of the grid runs through it.
     fn amount(&mut self, at: (f64, f64), text: &str, anchor: Anchor) {
         let width = LABEL.width(text);
@@ -100,21 +105,21 @@ pub(super) trait Amounts: Draw {
     }
 }
 
-impl<T: Draw> Amounts for T {}
+impl<T: Draw> DrawAmount for T {}
 
-fn foot(scene: &mut Scene, notes: &[&str], room: Area) {
+fn draw_footer(scene: &mut Scene, notes: &[&str], room: Area) {
     const NAME: &str = "annals";
     let line = scene.height - 28.0;
     scene.text((room.right, line), NAME, SIGNATURE, Anchor::End);
     let width = room.width() - SIGNATURE.width(NAME) - 24.0;
-    let notes = NOTE.cut(&shown(&notes.join(" ")), width / SLACK);
+    let notes = NOTE.cut(&make_visible(&notes.join(" ")), width / FONT_SLACK);
     if !notes.is_empty() {
         scene.text((room.left, line), &notes, NOTE, Anchor::Start);
     }
 }
 
 /// Lists the series with their sums at the right, and tells where the room for bars ends.
-fn legend(scene: &mut Scene, chart: &Chart, series: &[Series], room: Area) -> f64 {
+fn draw_legend(scene: &mut Scene, chart: &Chart, series: &[Series], room: Area) -> f64 {
     const SWATCH: f64 = 12.0;
     const GAP: f64 = 8.0;
     const HEAD: f64 = 14.0;
@@ -123,18 +128,21 @@ fn legend(scene: &mut Scene, chart: &Chart, series: &[Series], room: Area) -> f6
         .iter()
         .map(|series| chart.unit.exact(series.total))
         .collect();
-    let names: Vec<String> = series.iter().map(|series| shown(&series.name)).collect();
+    let names: Vec<String> = series
+        .iter()
+        .map(|series| make_visible(&series.name))
+        .collect();
     let widest = |texts: &[String]| {
-        let widths = texts.iter().map(|text| ENTRY.width(text) * SLACK);
+        let widths = texts.iter().map(|text| ENTRY.width(text) * FONT_SLACK);
         widths.fold(0.0, f64::max)
     };
     let fixed = SWATCH + GAP + 20.0 + widest(&amounts);
     let most = ((scene.width * 0.28).max(240.0) - fixed).max(40.0);
     let names: Vec<String> = names
         .iter()
-        .map(|name| ENTRY.cut(name, most / SLACK))
+        .map(|name| ENTRY.cut(name, most / FONT_SLACK))
         .collect();
-    let heading = HEADING.width(&chart.legend) * SLACK;
+    let heading = HEADING.width(&chart.legend) * FONT_SLACK;
     let left = room.right - fixed - widest(&names).max(heading);
     let mut y = room.top + HEAD;
     scene.text(
@@ -158,7 +166,7 @@ fn legend(scene: &mut Scene, chart: &Chart, series: &[Series], room: Area) -> f6
         entry.text((left + SWATCH + GAP, middle), name, ENTRY, Anchor::Start);
         entry.text((room.right, middle), amount, ENTRY, Anchor::End);
         scene.put(Item::Group {
-            title: format!("{}: {amount}", shown(&series.name)),
+            title: format!("{}: {amount}", make_visible(&series.name)),
             near: Area {
                 left,
                 top: y - pitch + 4.0,

@@ -7,13 +7,13 @@
 mod amount;
 mod calendar;
 mod columns;
+mod escape_missing;
 mod fold;
 mod font;
 mod frame;
 mod png;
 mod rows;
 mod scene;
-mod spell;
 mod svg;
 #[cfg(test)]
 mod tests;
@@ -28,7 +28,7 @@ use jiff::civil::DateTime;
 use skrifa::ScalerFont;
 
 pub(crate) use amount::Unit;
-pub(crate) use font::{draws, in_font_units};
+pub(crate) use font::{can_draw, in_font_units};
 pub(crate) use time::Step;
 
 /// What a chart shows.
@@ -80,7 +80,7 @@ pub(crate) enum Format {
 
 impl Format {
     /// What the name of a file says.
-    pub(crate) fn of(path: &Path) -> Option<Self> {
+    pub(crate) fn from_path(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();
         match ending.as_str() {
             "svg" => Some(Format::Svg),
@@ -108,11 +108,11 @@ impl Default for Size {
 }
 
 impl Size {
-    const LEAST: Size = Size {
+    const MIN: Size = Size {
         width: 480,
         height: 270,
     };
-    const MOST: u16 = 4096;
+    const MAX_SIDE: u16 = 4096;
 }
 
 impl fmt::Display for Size {
@@ -129,15 +129,15 @@ impl FromStr for Size {
         let sides =
             sides.and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
         let fits = |&(width, height): &(u16, u16)| {
-            (Size::LEAST.width..=Size::MOST).contains(&width)
-                && (Size::LEAST.height..=Size::MOST).contains(&height)
+            (Size::MIN.width..=Size::MAX_SIDE).contains(&width)
+                && (Size::MIN.height..=Size::MAX_SIDE).contains(&height)
         };
         match sides.filter(fits) {
             Some((width, height)) => Ok(Size { width, height }),
             None => Err(format!(
                 "a size is WIDTHxHEIGHT, from {} to {most}x{most}",
-                Size::LEAST,
-                most = Size::MOST
+                Size::MIN,
+                most = Size::MAX_SIDE
             )),
         }
     }
@@ -154,11 +154,11 @@ impl Chart {
         match format {
             Format::Svg => Ok(svg::encode(&self.scene(size)).into_bytes()),
             Format::Png => {
-                let missing = self.missing();
+                let missing = self.missing_chars();
                 if !missing.is_empty() {
-                    font::lend(lend(&missing));
+                    font::set_fallback_fonts(lend(&missing));
                 }
-                png::encode(&self.spelled().scene(size))
+                png::encode(&self.with_missing_escaped().scene(size))
             }
         }
     }

@@ -5,7 +5,7 @@ use skrifa::PathSink;
 use tiny_skia::{FillRule, Paint, PathBuilder, Pixmap, Rect, Transform};
 
 use super::font::{self, BOX_HEIGHT, Glyph};
-use super::scene::{Anchor, Area, Color, Face, Item, Scene};
+use super::scene::{Anchor, Area, Color, Item, Scene, TextStyle};
 
 /// Pixels for each unit of the size that was asked for: sharp on today's screens.
 pub(super) const DENSITY: f64 = 2.0;
@@ -107,7 +107,7 @@ impl Canvas {
         }
     }
 
-    fn text(&mut self, at: (f64, f64), text: &str, face: &Face, anchor: Anchor) {
+    fn text(&mut self, at: (f64, f64), text: &str, face: &TextStyle, anchor: Anchor) {
         let width = face.width(text);
         let start = match anchor {
             Anchor::Start => at.0,
@@ -115,7 +115,7 @@ impl Canvas {
             Anchor::End => at.0 - width,
         };
         let em = face.size * self.scale;
-        let mut pen = Pen {
+        let mut pen = GlyphPath {
             path: PathBuilder::new(),
             x: start * self.scale,
             y: at.1 * self.scale,
@@ -126,10 +126,10 @@ impl Canvas {
             match glyph {
                 Glyph::Outline(font, id) => {
                     pen.scale = em / f64::from(font.font().units_per_em());
-                    font::draw(font, id, &mut pen);
+                    font::draw_glyph(font, id, &mut pen);
                 }
-                Glyph::Box => pen.hollow(advance * em, BOX_HEIGHT * em, self.scale),
-                Glyph::Nothing => {}
+                Glyph::Box => pen.push_box(advance * em, BOX_HEIGHT * em, self.scale),
+                Glyph::Empty => {}
             }
             pen.x += advance * em;
         }
@@ -155,14 +155,14 @@ fn paint(color: Color) -> Paint<'static> {
 }
 
 /// Puts outlines, which have y upwards, where the text has come to.
-struct Pen {
+struct GlyphPath {
     path: PathBuilder,
     x: f64,
     y: f64,
     scale: f64,
 }
 
-impl Pen {
+impl GlyphPath {
     fn point(&self, x: f32, y: f32) -> (f32, f32) {
         (
             (self.x + f64::from(x) * self.scale) as f32,
@@ -171,7 +171,7 @@ impl Pen {
     }
 
     /// A box of lines, in pixels.
-    fn hollow(&mut self, advance: f64, height: f64, line: f64) {
+    fn push_box(&mut self, advance: f64, height: f64, line: f64) {
         let (left, right) = (self.x + advance * 0.08, self.x + advance * 0.92);
         let (top, bottom) = (self.y - height, self.y);
         let mut ring = |left: f64, top: f64, right: f64, bottom: f64, turned: bool| {
@@ -191,7 +191,7 @@ impl Pen {
     }
 }
 
-impl PathSink for Pen {
+impl PathSink for GlyphPath {
     fn move_to(&mut self, x: f32, y: f32) {
         let (x, y) = self.point(x, y);
         self.path.move_to(x, y);

@@ -1,38 +1,38 @@
 //! Bars by name, the largest first.
 
 use super::columns::{describe, tooltip};
-use super::fold::{Fold, NAMES, REST, Series, Stack};
-use super::frame::{Amounts as _, BASE, Frame, GRID, LABEL, PAPER, SLACK, TICK};
-use super::scene::{Anchor, Area, Draw, Item, Scene, shown};
+use super::fold::{FoldedSeries, MAX_NAMES, REST_COLOR, Series, Stack};
+use super::frame::{BASE, DrawAmount as _, FONT_SLACK, Frame, GRID, LABEL, PAPER, TICK};
+use super::scene::{Anchor, Area, Draw, Item, Scene, make_visible};
 use super::{Chart, Size};
 
 /// What the marks of the axis take.
-const AXIS: f64 = 24.0;
+const AXIS_HEIGHT: f64 = 24.0;
 const NARROWEST_ROW: f64 = 17.0;
 const WIDEST_ROW: f64 = 100.0;
 const WIDEST_BAR: f64 = 40.0;
-const VISIBLE: f64 = 1.0;
+const MIN_LENGTH: f64 = 1.0;
 
 pub(super) fn lay_out(chart: &Chart, size: Size) -> Scene {
-    let fold = Fold::of(chart);
+    let fold = FoldedSeries::new(chart);
     let notes: Vec<&str> = chart.notes.iter().map(String::as_str).collect();
     let Frame { mut scene, room } = Frame::new(chart, &fold.series, &notes, size);
 
-    let high = room.height() - AXIS;
+    let high = room.height() - AXIS_HEIGHT;
     let fit = (high / NARROWEST_ROW) as usize;
-    let stacks = fold.names(&chart.bars, NAMES.min(fit.saturating_sub(1)));
+    let stacks = fold.largest_bars(&chart.bars, MAX_NAMES.min(fit.saturating_sub(1)));
     // Labels take what they need, up to a third.
-    let most = room.width() * 0.38 / SLACK;
+    let most = room.width() * 0.38 / FONT_SLACK;
     let labels: Vec<String> = stacks
         .iter()
-        .map(|stack| LABEL.cut(&shown(&stack.label), most))
+        .map(|stack| LABEL.cut(&make_visible(&stack.label), most))
         .collect();
     let amounts: Vec<String> = stacks
         .iter()
         .map(|stack| chart.unit.exact(stack.total))
         .collect();
     let widest = |texts: &[String]| {
-        let widths = texts.iter().map(|text| LABEL.width(text) * SLACK);
+        let widths = texts.iter().map(|text| LABEL.width(text) * FONT_SLACK);
         widths.fold(0.0, f64::max)
     };
     let row = (high / stacks.len().max(1) as f64).min(WIDEST_ROW);
@@ -44,14 +44,14 @@ pub(super) fn lay_out(chart: &Chart, size: Size) -> Scene {
     };
 
     // The rest may be larger than all that has a name, and must not dwarf it.
-    let named = stacks.iter().filter(|stack| !stack.rest);
+    let named = stacks.iter().filter(|stack| !stack.is_rest);
     let largest = named.map(|stack| stack.total).max().unwrap_or(0);
     let ticks = chart.unit.ticks(largest);
     let top = ticks.last().map_or(1, |tick| tick.amount);
     let length = |amount: i128| plot.width() * (amount as f64 / top as f64);
     let room_for_ticks = ticks
         .iter()
-        .map(|tick| TICK.width(&tick.label) * SLACK + 12.0)
+        .map(|tick| TICK.width(&tick.label) * FONT_SLACK + 12.0)
         .fold(0.0, f64::max);
     let every = (room_for_ticks * ticks.len() as f64 / plot.width())
         .ceil()
@@ -114,7 +114,7 @@ fn bar(
     if stack.total <= 0 {
         return area.left;
     }
-    let whole = length(stack.total).max(VISIBLE);
+    let whole = length(stack.total).max(MIN_LENGTH);
     // A bar that does not fit is pressed together and drawn broken.
     let press = (area.width() / whole).min(1.0);
     let end = area.left + whole * press;
@@ -145,8 +145,8 @@ fn bar(
                 right: right - gap,
                 ..area
             },
-            if stack.rest && plain {
-                REST
+            if stack.is_rest && plain {
+                REST_COLOR
             } else {
                 series.color
             },

@@ -25,13 +25,13 @@ pub(super) enum Anchor {
 
 /// How a text looks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Face {
+pub(super) struct TextStyle {
     pub(super) size: f64,
     pub(super) weight: Weight,
     pub(super) color: Color,
 }
 
-impl Face {
+impl TextStyle {
     pub(super) fn width(&self, text: &str) -> f64 {
         self.weight.width(text, self.size)
     }
@@ -76,7 +76,7 @@ pub(super) enum Item {
     Text {
         at: (f64, f64),
         text: String,
-        face: Face,
+        face: TextStyle,
         anchor: Anchor,
     },
     /// Things that belong together, and what is said when one points at them or near.
@@ -118,8 +118,8 @@ pub(super) trait Draw {
         });
     }
 
-    fn text(&mut self, at: (f64, f64), text: &str, face: Face, anchor: Anchor) {
-        let text = shown(text);
+    fn text(&mut self, at: (f64, f64), text: &str, face: TextStyle, anchor: Anchor) {
+        let text = make_visible(text);
         self.put(Item::Text {
             at,
             text,
@@ -142,6 +142,6 @@ impl Draw for Scene {
 }
 
 /// One line in which nothing is hidden.
-pub(super) fn shown(text: &str) -> String {
+pub(super) fn make_visible(text: &str) -> String {
     visible(text, LineBreaks::Spaces).into_owned()
 }

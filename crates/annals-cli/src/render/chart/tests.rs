@@ -99,7 +99,7 @@ fn a_small_chart_as_svg() {
 }
 
 #[test]
-fn a_chart_asks_for_nothing_from_elsewhere() {
+fn svg_has_no_external_references() {
     let svg = svg(&small(), Size::default());
     let document = roxmltree::Document::parse(&svg).unwrap();
     for node in document.descendants().filter(|node| node.is_element()) {
@@ -114,7 +114,7 @@ fn a_chart_asks_for_nothing_from_elsewhere() {
 }
 
 #[test]
-fn hover_tells_amounts_to_the_cent() {
+fn tooltips_show_amounts_to_the_cent() {
     let mut chart = small();
     chart.bars[0].parts = vec![(0, 107_250_000_000)];
     let svg = svg(&chart, Size::default());
@@ -176,7 +176,7 @@ fn check_texts(chart: &Chart, size: Size) {
 }
 
 #[test]
-fn no_text_lies_on_another() {
+fn texts_do_not_overlap() {
     let long = |at: usize| format!("/home/dev/clients/a-long-name/{at}/services/gateway-{at}");
     for size in ["480x270", "1200x630", "1080x1350", "2400x700", "4096x4096"].map(size) {
         for models in [1, 4, 10] {
@@ -200,7 +200,7 @@ fn no_text_lies_on_another() {
 }
 
 #[test]
-fn names_beyond_twenty_and_series_beyond_eight_are_one() {
+fn excess_names_and_series_are_folded() {
     let names = (0..10_000).map(|at| format!("session {at}"));
     let scene = by_name(names, 10).scene(Size::default());
     let mut found = Vec::new();
@@ -231,7 +231,7 @@ fn painted(items: &[Item], color: Color, found: &mut Vec<scene::Area>) {
 }
 
 #[test]
-fn a_picture_has_ink_where_the_bars_are() {
+fn png_is_painted_where_the_bars_are() {
     let chart = small();
     let png = chart
         .draw(Format::Png, Size::default(), |_| Vec::new())
@@ -273,7 +273,7 @@ fn a_picture_has_ink_where_the_bars_are() {
 }
 
 #[test]
-fn letters_that_the_font_lacks_are_not_left_away() {
+fn characters_missing_from_the_font_are_still_drawn() {
     let ink = |label: &str| {
         let chart = by_name([label.to_owned()], 1);
         let (width, _, pixels) = pixels(
@@ -292,7 +292,7 @@ fn letters_that_the_font_lacks_are_not_left_away() {
 }
 
 #[test]
-fn sizes_are_read_and_held_within_reason() {
+fn sizes_parse_within_limits() {
     assert_eq!(size("1200x630"), Size::default());
     assert_eq!(size("800×600").to_string(), "800x600");
     for bad in [
@@ -310,8 +310,8 @@ fn sizes_are_read_and_held_within_reason() {
 }
 
 #[test]
-fn endings_name_formats() {
-    let of = |name: &str| Format::of(Path::new(name));
+fn format_from_path_uses_the_extension() {
+    let of = |name: &str| Format::from_path(Path::new(name));
     assert_eq!(of("out.svg"), Some(Format::Svg));
     assert_eq!(of("a.b/OUT.PNG"), Some(Format::Png));
     assert_eq!(of("out.jpg"), None);
@@ -375,13 +375,13 @@ fn any_chart() -> impl Strategy<Value = Chart> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn any_chart_is_strict_xml_that_says_what_it_was_told(chart in any_chart()) {
+    fn any_chart_is_strict_xml_with_its_title(chart in any_chart()) {
         let svg = svg(&chart, size("640x360"));
         prop_assert!(!svg.contains("NaN") && !svg.contains("inf\""));
         let document = roxmltree::Document::parse(&svg).unwrap();
         let title = document.root_element().first_element_child().unwrap();
         // Strict readers make one character of a line break; ours are no longer there.
-        let told = scene::shown(&chart.title).replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}");
+        let told = scene::make_visible(&chart.title).replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}");
         prop_assert_eq!(title.text().unwrap_or_default(), told);
         let hidden = document
             .descendants()
@@ -396,8 +396,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
-    fn any_chart_can_be_a_picture(chart in any_chart()) {
-        let png = chart.draw(Format::Png, Size::LEAST, |_| Vec::new()).unwrap();
+    fn any_chart_encodes_as_png(chart in any_chart()) {
+        let png = chart.draw(Format::Png, Size::MIN, |_| Vec::new()).unwrap();
         prop_assert_eq!(pixels(&png).0, 960);
     }
 }

@@ -33,7 +33,7 @@ impl Step {
     }
 
     /// The places of an axis are this long.
-    fn unit(self) -> Step {
+    fn slot_step(self) -> Step {
         match self {
             Step::Block(_) => Step::Hour,
             step => step,
@@ -41,7 +41,7 @@ impl Step {
     }
 
     /// How many places of the axis a column takes.
-    fn places(self) -> usize {
+    fn slots(self) -> usize {
         match self {
             Step::Block(hours) => usize::from(hours.max(1)),
             _ => 1,
@@ -83,7 +83,7 @@ impl Step {
     }
 
     /// The time that a column stands for, in words.
-    fn words(self, time: DateTime) -> String {
+    fn describe(self, time: DateTime) -> String {
         match self {
             Step::Hour => time.strftime("%-d %B %Y, %H:%M").to_string(),
             Step::Block(hours) => {
@@ -124,10 +124,10 @@ impl Step {
 
 /// The places of a time axis, and what stands in them.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(super) struct TimeAxis {
     pub(super) step: Step,
     /// When each place begins.
-    pub(super) places: Vec<DateTime>,
+    pub(super) slots: Vec<DateTime>,
     pub(super) columns: Vec<Column>,
     /// Said when the columns are longer than was asked for.
     pub(super) note: Option<String>,
@@ -136,15 +136,15 @@ pub(super) struct Line {
 /// The bars of one place, or of several when they are blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
-    pub(super) place: usize,
-    pub(super) places: usize,
+    pub(super) slot: usize,
+    pub(super) slots: usize,
     pub(super) bar: Bar,
 }
 
-impl Line {
+impl TimeAxis {
     /// Lines up the bars from the first to the last, in at most so many places: where they would be too
     /// narrow to see, in longer steps.
-    pub(super) fn of(bars: &[Bar], asked: Step, most: usize) -> Self {
+    pub(super) fn new(bars: &[Bar], asked: Step, most: usize) -> Self {
         let mut timed: Vec<(DateTime, &Bar)> = bars
             .iter()
             .filter_map(|bar| Some((bar.time?, bar)))
@@ -152,7 +152,10 @@ impl Line {
         timed.sort_by_key(|(time, _)| *time);
         let mut step = asked;
         let places = loop {
-            match (places(&timed, step, step == asked, most), step.coarser()) {
+            match (
+                slot_starts(&timed, step, step == asked, most),
+                step.coarser(),
+            ) {
                 (Some(places), _) => break places,
                 (None, Some(coarser)) => step = coarser,
                 (None, None) => break Vec::new(),
@@ -162,7 +165,7 @@ impl Line {
             format!(
                 "Each column is a {}: {} would not fit.",
                 step.noun(),
-                size::plural(timed.len() as u64, asked.noun())
+                size::pluralize(timed.len() as u64, asked.noun())
             )
         });
         let mut columns: Vec<Column> = Vec::new();
@@ -173,25 +176,25 @@ impl Line {
                 continue;
             };
             match columns.last_mut() {
-                Some(column) if column.place == place => {
+                Some(column) if column.slot == place => {
                     column.bar.parts.extend_from_slice(&bar.parts);
                 }
                 _ => columns.push(Column {
-                    place,
-                    places: step.places().min(places.len() - place),
+                    slot: place,
+                    slots: step.slots().min(places.len() - place),
                     bar: Bar {
                         label: match step {
-                            Step::Block(_) | Step::Hour => step.words(time),
-                            _ => step.words(*begin),
+                            Step::Block(_) | Step::Hour => step.describe(time),
+                            _ => step.describe(*begin),
                         },
                         ..bar.clone()
                     },
                 }),
             }
         }
-        Line {
+        TimeAxis {
             step,
-            places,
+            slots: places,
             columns,
             note,
         }
@@ -199,7 +202,7 @@ impl Line {
 }
 
 /// When each place from the first to the last bar begins, if there are not too many.
-fn places(
+fn slot_starts(
     timed: &[(DateTime, &Bar)],
     step: Step,
     asked: bool,
@@ -220,7 +223,10 @@ fn places(
         _ => *last,
     };
     let mut places = vec![begin];
-    while let Some(next) = places.last().and_then(|place| step.unit().next(*place)) {
+    while let Some(next) = places
+        .last()
+        .and_then(|place| step.slot_step().next(*place))
+    {
         if next > end {
             break;
         }
@@ -248,13 +254,13 @@ mod tests {
     }
 
     fn line(times: &[&str], step: Step, most: usize) -> (Step, usize, Vec<usize>) {
-        let line = Line::of(&bars(times), step, most);
-        let at = line.columns.iter().map(|column| column.place).collect();
-        (line.step, line.places.len(), at)
+        let line = TimeAxis::new(&bars(times), step, most);
+        let at = line.columns.iter().map(|column| column.slot).collect();
+        (line.step, line.slots.len(), at)
     }
 
     #[test]
-    fn days_without_a_bar_have_a_place() {
+    fn days_without_a_bar_have_a_slot() {
         let days = ["2026-03-05", "2026-02-27", "2026-03-01"];
         assert_eq!(line(&days, Step::Day, 100), (Step::Day, 7, vec![0, 2, 6]));
         let months = ["2025-11-01", "2026-02-01"];
@@ -262,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_day_of_long_months_does_not_shift_them() {
+    fn month_end_bars_stay_in_their_month() {
         let months = ["2026-01-31", "2026-02-28", "2026-03-31"];
         assert_eq!(
             line(&months, Step::Month, 9),
@@ -271,10 +277,10 @@ mod tests {
     }
 
     #[test]
-    fn too_many_places_become_longer_ones_and_it_is_said() {
+    fn too_many_slots_use_longer_steps_and_a_note() {
         let days = ["2026-01-05", "2026-01-06", "2026-02-01"];
         assert_eq!(line(&days, Step::Day, 20), (Step::Week, 4, vec![0, 3]));
-        let note = Line::of(&bars(&days), Step::Day, 20).note;
+        let note = TimeAxis::new(&bars(&days), Step::Day, 20).note;
         assert_eq!(
             note.as_deref(),
             Some("Each column is a week: 3 days would not fit.")
@@ -289,8 +295,8 @@ mod tests {
     }
 
     #[test]
-    fn blocks_take_their_hours() {
-        let line = Line::of(
+    fn blocks_take_one_slot_per_hour() {
+        let line = TimeAxis::new(
             &bars(&["2026-01-05T07:00", "2026-01-05T14:00"]),
             Step::Block(5),
             100,
@@ -298,14 +304,14 @@ mod tests {
         let taken: Vec<_> = line
             .columns
             .iter()
-            .map(|column| (column.place, column.places))
+            .map(|column| (column.slot, column.slots))
             .collect();
-        assert_eq!((line.places.len(), taken), (12, vec![(0, 5), (7, 5)]));
+        assert_eq!((line.slots.len(), taken), (12, vec![(0, 5), (7, 5)]));
         assert_eq!(line.columns[1].bar.label, "5 January 2026, 14:00 to 19:00");
     }
 
     #[test]
-    fn an_hour_that_the_clock_has_twice_is_one_column() {
+    fn repeated_clock_hour_is_one_column() {
         let hours = ["2026-10-25T02:00", "2026-10-25T02:00", "2026-10-25T03:00"];
         assert_eq!(line(&hours, Step::Hour, 9), (Step::Hour, 2, vec![0, 1]));
     }

@@ -43,8 +43,8 @@ impl Grid {
             span.embolden();
         }
         let widths = match max {
-            None => self.natural(),
-            Some(max) => match share(&self.natural(), max) {
+            None => self.natural_widths(),
+            Some(max) => match shrink_widths(&self.natural_widths(), max) {
                 Some(widths) => widths,
                 None => return self.as_list(max),
             },
@@ -60,7 +60,7 @@ impl Grid {
         lines
     }
 
-    fn natural(&self) -> Vec<usize> {
+    fn natural_widths(&self) -> Vec<usize> {
         let mut widths = vec![1; self.alignments.len()];
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
@@ -126,7 +126,7 @@ const NARROWEST: usize = 6;
 const BORDER: usize = 3;
 
 /// Takes from the widest columns until all fit into `max`, or gives up.
-fn share(natural: &[usize], max: usize) -> Option<Vec<usize>> {
+fn shrink_widths(natural: &[usize], max: usize) -> Option<Vec<usize>> {
     let room = max.checked_sub(BORDER * natural.len().saturating_sub(1))?;
     let sum = |limit: usize| natural.iter().map(|width| limit.min(*width)).sum::<usize>();
     let widest = natural.iter().copied().max().unwrap_or(0);

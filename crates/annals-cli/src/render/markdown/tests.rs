@@ -77,7 +77,7 @@ fn main() {
 }
 
 #[test]
-fn loose_lists_breathe_and_tight_ones_do_not() {
+fn loose_lists_have_blank_lines_and_tight_ones_do_not() {
     assert_snapshot!(plain("- a\n- b\n\npara\n\n- c\n\n  more\n\n- d\n\n-\n- ```\n  code\n  ```\n- > quote\n", 40), @r#"
         • a
         • b
@@ -153,13 +153,13 @@ fn nothing_wraps_without_a_width() {
 }
 
 #[test]
-fn nothing_gives_nothing() {
+fn empty_source_renders_nothing() {
     assert_eq!(render("", Some(80)), "");
     assert_eq!(render("\n\n", Some(80)), "");
 }
 
 #[test]
-fn hostile_text_is_shown_wherever_it_hides() {
+fn hostile_text_is_escaped_everywhere() {
     let source = "a\x1b[8mb &#27;[8m &#x202e; `\x1b[8m` [t\u{9b}8m](http://x/\x1b[8m)\n\n\
                   ```\x1b[8m\nc\x1b]52;c;AA\x07\n```\n\n<p \x1b[8m>\n\n| \x1b[8m |\n|-|\n| \u{202E} |\n\n![\x1b[8m](y\x1b[8m)\n";
     for max in [None, Some(20)] {
@@ -188,7 +188,7 @@ fn assert_only_styles(out: &str) {
 }
 
 #[test]
-fn depth_and_size_cost_no_more_than_their_length() {
+fn deep_and_large_input_renders_in_linear_time() {
     let n = 10_000;
     for source in [
         ">".repeat(n),

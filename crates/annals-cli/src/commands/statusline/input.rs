@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 /// What the agent tells of itself; all of it may be missing.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Told {
+pub(super) struct AgentInput {
     /// The session's id.
     pub(super) session: Option<String>,
     /// The session's log.
@@ -24,7 +24,7 @@ pub(super) struct Told {
     pub(super) used_percent: Option<u64>,
 }
 
-impl Told {
+impl AgentInput {
     /// Takes what can be taken: agents change what they say, and a member that is not what it was is no reason to
     /// leave the rest of the line out.
     pub(super) fn parse(text: &str) -> Result<Self> {
@@ -34,16 +34,16 @@ impl Told {
         )?;
         let model = object(&all, "model");
         let window = object(&all, "context_window");
-        let plain = words(&all, "model");
-        let id = words(&model, "id").or(plain);
+        let plain = non_empty_string(&all, "model");
+        let id = non_empty_string(&model, "id").or(plain);
         // What is no whole number of tokens is no window, and more than all of it is not used.
         let whole = |size: &f64| *size >= 1.0 && *size <= 1e15 && size.fract() == 0.0;
         let size = member(&window, "context_window_size").filter(whole);
         let used = member(&window, "used_percentage").filter(|used| (0.0..=100.0).contains(used));
-        Ok(Told {
-            session: words(&all, "session_id"),
-            log: words(&all, "transcript_path").map(PathBuf::from),
-            name: words(&model, "display_name").or_else(|| id.clone()),
+        Ok(AgentInput {
+            session: non_empty_string(&all, "session_id"),
+            log: non_empty_string(&all, "transcript_path").map(PathBuf::from),
+            name: non_empty_string(&model, "display_name").or_else(|| id.clone()),
             model: id,
             window: size.map(|size| size as u64),
             used_percent: used.map(|used: f64| used.round() as u64),
@@ -64,7 +64,7 @@ fn object<'t>(members: &Members<'t>, name: &str) -> Members<'t> {
 }
 
 /// A text that says something.
-fn words(members: &Members<'_>, name: &str) -> Option<String> {
+fn non_empty_string(members: &Members<'_>, name: &str) -> Option<String> {
     let text: Option<String> = member(members, name);
     text.filter(|text| !text.trim().is_empty())
 }
@@ -74,12 +74,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_is_told_is_taken() {
-        let told = Told::parse(
+    fn parse_reads_all_known_members() {
+        let told = AgentInput::parse(
             r#"{"session_id":"s","transcript_path":"/a/b.jsonl","model":{"id":"opus-9","display_name":"Opus"},
                 "context_window":{"context_window_size":200000,"used_percentage":41.5}}"#,
         );
-        let all = Told {
+        let all = AgentInput {
             session: Some("s".to_owned()),
             log: Some("/a/b.jsonl".into()),
             name: Some("Opus".to_owned()),
@@ -91,10 +91,10 @@ mod tests {
     }
 
     #[test]
-    fn a_member_of_another_kind_leaves_out_its_part_alone() {
+    fn parse_skips_only_members_of_the_wrong_type() {
         let with = |member: &str| {
             let text = format!("{{\"session_id\":\"s\",{member}}}");
-            let told = Told::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            let told = AgentInput::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!(told.session.as_deref(), Some("s"), "{text}");
             told
         };
@@ -114,9 +114,9 @@ mod tests {
             r#""context_window":{"context_window_size":1e300,"used_percentage":null}"#,
             r#""else":[1e999,"\ud800",{"session_id":3}]"#,
         ] {
-            let bare = Told {
+            let bare = AgentInput {
                 session: Some("s".to_owned()),
-                ..Told::default()
+                ..AgentInput::default()
             };
             assert_eq!(with(member), bare, "{member}");
         }
@@ -130,8 +130,11 @@ mod tests {
         let size = with(r#""context_window":{"context_window_size":200000.0}"#);
         assert_eq!(size.window, Some(200_000));
         for text in ["no", "[]", "\"x\"", "null", "3", "{\"a\":1", "{} {}"] {
-            assert!(Told::parse(text).is_err(), "{text}");
+            assert!(AgentInput::parse(text).is_err(), "{text}");
         }
-        assert_eq!(Told::parse("\u{feff} {} ").unwrap(), Told::default());
+        assert_eq!(
+            AgentInput::parse("\u{feff} {} ").unwrap(),
+            AgentInput::default()
+        );
     }
 }

@@ -4,7 +4,7 @@ use annals::model::{Block, Body, Draft, EntryId, Message, RawBlocks, Role};
 use jiff::Timestamp;
 
 /// Makes each tool result of a message a draft of its own, and what stands between them others.
-pub(super) fn split(
+pub(super) fn split_tool_results(
     message: Message,
     mut raw_blocks: RawBlocks,
     id: Option<String>,

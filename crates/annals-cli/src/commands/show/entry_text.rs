@@ -7,58 +7,58 @@ use annals::model::{ArtifactKind, Block, Body, Entry, FileBackup, Members, Role,
 use annals::store::Session;
 
 use super::{ShowArgs, is_kind};
-use crate::commands::entry;
-use crate::commands::row;
+use crate::commands::entry_json;
+use crate::commands::session_json;
 use crate::context::Context;
 use crate::render::style::{DIM, MATCH, WARNING, paint};
 use crate::render::{message, tool};
 
 /// An entry as people read it.
-pub(super) struct Page {
+pub(super) struct RenderedEntry {
     pub(super) text: String,
     /// It has a heading of its own.
-    pub(super) begins: bool,
+    pub(super) has_heading: bool,
 }
 
 /// How an entry is shown.
 #[derive(Clone, Copy)]
-pub(super) struct Manner {
+pub(super) struct EntryOptions {
     /// Nothing comes before it.
-    pub(super) first: bool,
+    pub(super) is_first: bool,
     /// It is what was asked for, so it has a heading and nothing of it is left out.
-    pub(super) marked: bool,
+    pub(super) is_marked: bool,
 }
 
 /// What the entries before said that matters for the next.
 #[derive(Default)]
-pub(super) struct Before {
+pub(super) struct PrecedingEntries {
     /// Who spoke: a reply in several entries gets one heading.
     speaker: Option<(Role, Option<String>)>,
     /// The calls that no result answers yet: by id, the line that names each.
     calls: HashMap<String, String>,
     /// The call that a result without a line of its own is read as an answer to.
-    above: Option<String>,
+    call_above: Option<String>,
 }
 
-impl Before {
+impl PrecedingEntries {
     /// Notes a call that was shown.
-    fn called(&mut self, id: &str, name: &str, input: &str, width: Option<usize>) {
-        let line = tool::answered(name, input, width);
+    fn add_call(&mut self, id: &str, name: &str, input: &str, width: Option<usize>) {
+        let line = tool::answer_line(name, input, width);
         self.calls.insert(id.to_owned(), line);
-        self.above = Some(id.to_owned());
+        self.call_above = Some(id.to_owned());
     }
 
     /// The line that names the call which a result answers, unless the call stands right above.
-    fn answers(&mut self, call: &str) -> String {
+    fn call_line(&mut self, call: &str) -> String {
         let line = self.calls.remove(call);
-        if call.is_empty() || self.above.as_deref() == Some(call) {
+        if call.is_empty() || self.call_above.as_deref() == Some(call) {
             return String::new();
         }
-        let above = self.above.replace(call.to_owned());
+        let above = self.call_above.replace(call.to_owned());
         match (line, above) {
             (Some(line), _) => line,
             // Its call is not among what is shown, and another is.
-            (None, Some(_)) => tool::answered_id(call),
+            (None, Some(_)) => tool::answer_line_by_id(call),
             (None, None) => String::new(),
         }
     }
@@ -70,10 +70,13 @@ pub(super) fn page(
     args: &ShowArgs,
     session: &Session,
     context: &Context,
-    before: &mut Before,
-    manner: Manner,
-) -> Page {
-    let Manner { first, marked } = manner;
+    before: &mut PrecedingEntries,
+    manner: EntryOptions,
+) -> RenderedEntry {
+    let EntryOptions {
+        is_first: first,
+        is_marked: marked,
+    } = manner;
     let full = args.full || marked;
     let width = context.out.width();
     let time = entry
@@ -83,19 +86,19 @@ pub(super) fn page(
     let id = entry
         .id
         .as_ref()
-        .map(|id| row::message(id.as_str()).to_owned())
+        .map(|id| session_json::short_message_id(id.as_str()).to_owned())
         .unwrap_or_default();
     let message = match entry.body {
         Body::Message(message) => message,
         body => {
             before.speaker = None;
-            return Page {
+            return RenderedEntry {
                 text: format!(
                     "{}{}",
-                    mark(marked),
-                    aside(body, &entry.members, &time, &id, marked, width)
+                    heading_mark(marked),
+                    render_non_message(body, &entry.members, &time, &id, marked, width)
                 ),
-                begins: true,
+                has_heading: true,
             };
         }
     };
@@ -119,7 +122,7 @@ pub(super) fn page(
                 && before.speaker.as_ref() == Some(&same)
                 && message.response.is_some());
     if !goes_on {
-        before.above = None;
+        before.call_above = None;
         let role = match message.role {
             Role::User if message.compact_summary => "summary",
             Role::User if result => "tool",
@@ -130,19 +133,19 @@ pub(super) fn page(
         let model = message.model.clone().unwrap_or_default();
         let channel = entry.context.channel.as_deref().unwrap_or_default();
         let extras = [model.as_str(), channel, id.as_str()];
-        page.push_str(&mark(marked));
+        page.push_str(&heading_mark(marked));
         page.push_str(&message::heading(role, &time, &extras));
     }
     for block in &message.blocks {
         if args.kind.is_none_or(|kind| is_kind(&message, block, kind)) {
             match block {
-                Block::ToolUse { id, name, input } => before.called(id, name, input, width),
-                Block::ToolResult { call, .. } => page.push_str(&before.answers(call)),
+                Block::ToolUse { id, name, input } => before.add_call(id, name, input, width),
+                Block::ToolResult { call, .. } => page.push_str(&before.call_line(call)),
                 _ => {}
             }
             page.push_str(&match block {
-                Block::ToolUse { name, input, .. } if marked => tool::whole(name, input, width),
-                block => render(block, full, width),
+                Block::ToolUse { name, input, .. } if marked => tool::full_call(name, input, width),
+                block => render_block(block, full, width),
             });
         }
     }
@@ -150,19 +153,19 @@ pub(super) fn page(
         page.push_str(&format!("{}\n", paint(DIM, "(no content)")));
     }
     if let Some(path) = &message.stored {
-        page.push_str(&stored(session, path, args, width));
+        page.push_str(&stored_output(session, path, args, width));
     }
     if !results_only {
         before.speaker = Some(same);
     }
-    Page {
+    RenderedEntry {
         text: page,
-        begins: !goes_on,
+        has_heading: !goes_on,
     }
 }
 
 /// What stands before the heading of what was asked for.
-fn mark(marked: bool) -> String {
+fn heading_mark(marked: bool) -> String {
     match marked {
         true => paint(MATCH, "▶ ").to_string(),
         false => String::new(),
@@ -170,7 +173,7 @@ fn mark(marked: bool) -> String {
 }
 
 /// Output that was too long for the log: where it is, or with `--full` what it says.
-fn stored(session: &Session, path: &str, args: &ShowArgs, width: Option<usize>) -> String {
+fn stored_output(session: &Session, path: &str, args: &ShowArgs, width: Option<usize>) -> String {
     let name = Path::new(path).file_name();
     let here = session.files.attachments.iter().find(|file| {
         file.artifact.kind == ArtifactKind::ToolResult && file.path.file_name() == name
@@ -201,10 +204,10 @@ fn stored(session: &Session, path: &str, args: &ShowArgs, width: Option<usize>) 
     }
 }
 
-fn render(block: &Block, full: bool, width: Option<usize>) -> String {
+fn render_block(block: &Block, full: bool, width: Option<usize>) -> String {
     const RESULT_LINES: usize = 12;
     match block {
-        Block::Text(text) => message::prose(text, width),
+        Block::Text(text) => message::plain_text(text, width),
         Block::Thinking { text, .. } if text.is_empty() => String::new(),
         Block::Thinking { text, .. } => message::thinking(text, width),
         Block::ToolUse { name, input, .. } => tool::call(name, input, width),
@@ -217,18 +220,18 @@ fn render(block: &Block, full: bool, width: Option<usize>) -> String {
                 |block: &Block| matches!(block, Block::Text(text) if text.trim().is_empty());
             if *is_error {
                 // Colour alone does not tell everyone.
-                parts.push_str(&message::failed(output.iter().all(blank)));
+                parts.push_str(&message::failure_line(output.iter().all(blank)));
             }
             for block in output.iter().filter(|block| !*is_error || !blank(block)) {
                 parts.push_str(&match block {
                     Block::Text(text) => message::tool_result(text, *is_error, width, lines),
-                    other => render(other, full, width),
+                    other => render_block(other, full, width),
                 });
             }
             parts
         }
         Block::Image { media_type, data } => {
-            message::image(media_type, entry::decoded_len(data) as u64)
+            message::image(media_type, entry_json::decoded_len(data) as u64)
         }
         Block::Opaque { kind, json } if kind.is_empty() => tool::call("content", json, width),
         Block::Opaque { kind, json } => tool::call(kind, json, width),
@@ -238,7 +241,7 @@ fn render(block: &Block, full: bool, width: Option<usize>) -> String {
 }
 
 /// An entry that is not a message.
-fn aside(
+fn render_non_message(
     body: Body,
     members: &Members,
     time: &str,
@@ -259,8 +262,8 @@ fn aside(
         }
         _ => kind.to_owned(),
     };
-    let listed = listed(&body);
-    let text = listed.or_else(|| entry::text(body));
+    let listed = list_items(&body);
+    let text = listed.or_else(|| entry_json::body_text(body));
     // The label says it better than the program does, unless that is what was looked for.
     let text = text.filter(|text| *text != label && (marked || kind != "compaction"));
     // Which session it belongs to is no part of what it says.
@@ -275,7 +278,7 @@ fn aside(
 }
 
 /// What an entry holds that has no text of its own, one item on each line.
-fn listed(body: &Body) -> Option<String> {
+fn list_items(body: &Body) -> Option<String> {
     let lines: Vec<String> = match body {
         Body::Resume { leaf } => vec![leaf.to_string()],
         Body::Files(change) => change.backups.iter().map(saved_file).collect(),

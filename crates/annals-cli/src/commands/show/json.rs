@@ -11,28 +11,28 @@ use anyhow::Result;
 use serde::ser::SerializeSeq as _;
 use serde::{Serialize, Serializer};
 
-use super::{Selection, Shown};
-use crate::commands::entry::{EntryRow, FlawRow};
-use crate::commands::price::FillRow;
-use crate::commands::row::{ConversationRow, SessionRow};
+use super::{Selection, ShowView};
+use crate::commands::entry_json::{EntryJson, FlawJson};
+use crate::commands::pricing::ContextFillJson;
+use crate::commands::session_json::{ConversationJson, SessionJson};
 use crate::context::Context;
 
 #[derive(Serialize)]
-struct Document<'a> {
-    session: About<SessionRow<'a>, SessionName<'a>>,
-    conversation: Option<About<ConversationRow<'a>, ConversationName>>,
-    entries: &'a Entries<'a>,
+struct ShowJson<'a> {
+    session: RowOrName<SessionJson<'a>, SessionName<'a>>,
+    conversation: Option<RowOrName<ConversationJson<'a>, ConversationName>>,
+    entries: &'a EntryStream<'a>,
     /// The number among the entries of the one that was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<usize>,
-    flaws: Vec<FlawRow<'a>>,
+    flaws: Vec<FlawJson<'a>>,
     #[serde(flatten)]
-    page: Option<PageRow>,
+    page: Option<PageJson>,
 }
 
 /// Which part of the conversation it is, where only a part was asked for.
 #[derive(Serialize)]
-struct PageRow {
+struct PageJson {
     offset: usize,
     total: usize,
     has_more: bool,
@@ -42,7 +42,7 @@ struct PageRow {
 /// A whole row, or only a name: totals of a log that was not read whole would be wrong.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum About<Row, Name> {
+enum RowOrName<Row, Name> {
     Row(Row),
     Name(Name),
 }
@@ -53,7 +53,7 @@ struct SessionName<'a> {
     root: &'a Path,
     id: &'a str,
     file: &'a Path,
-    context: Option<FillRow>,
+    context: Option<ContextFillJson>,
 }
 
 #[derive(Serialize)]
@@ -64,7 +64,7 @@ struct ConversationName {
 }
 
 /// Entries that are read as they are written, so that a long session need not be held in memory.
-struct Entries<'a> {
+struct EntryStream<'a> {
     session: &'a Session,
     selection: &'a Selection,
     /// What they cost, by their indexes.
@@ -73,7 +73,7 @@ struct Entries<'a> {
     failed: RefCell<Option<annals::Error>>,
 }
 
-impl Serialize for Entries<'_> {
+impl Serialize for EntryStream<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut rows = serializer.serialize_seq(None)?;
         let mut unwritten = None;
@@ -86,7 +86,7 @@ impl Serialize for Entries<'_> {
                     let place =
                         places.find(|at| span(**at).is_some_and(|it| it.span == entry.span));
                     let cost = place.and_then(|at| self.costs.get(at)).copied();
-                    let row = EntryRow::of_session(entry, &self.session.files.id).priced(cost);
+                    let row = EntryJson::for_session(entry, &self.session.files.id).with_cost(cost);
                     unwritten = rows.serialize_element(&row).err();
                     Ok(unwritten.is_none())
                 });
@@ -97,10 +97,10 @@ impl Serialize for Entries<'_> {
             *self.failed.borrow_mut() = Some(error);
             return rows.end();
         }
-        for spot in &self.selection.apart {
+        for spot in &self.selection.outside_records {
             match self.session.read_record(*spot) {
                 Ok((_, Some(entry))) => {
-                    let row = EntryRow::of_session(entry, &self.session.files.id);
+                    let row = EntryJson::for_session(entry, &self.session.files.id);
                     rows.serialize_element(&row)?;
                 }
                 Ok((_, None)) => {}
@@ -112,15 +112,19 @@ impl Serialize for Entries<'_> {
 }
 
 /// Prints it. `whole` is all of the conversation: a response whose last entry lies on another page is paid there.
-pub(super) fn json(shown: &Shown<'_>, whole: &[usize], context: &mut Context) -> Result<()> {
-    let Shown {
+pub(super) fn print_json(
+    shown: &ShowView<'_>,
+    whole: &[usize],
+    context: &mut Context,
+) -> Result<()> {
+    let ShowView {
         session,
         selection,
-        end_only,
+        tail_only: end_only,
         pricer,
     } = shown;
     let price = |charge: &Charge| pricer.price(charge);
-    let entries = Entries {
+    let entries = EntryStream {
         session,
         selection,
         costs: session.entry_costs(selection.log, whole, &price),
@@ -137,13 +141,13 @@ pub(super) fn json(shown: &Shown<'_>, whole: &[usize], context: &mut Context) ->
         .and_then(|at| conversations.get(at))
         .map(|(conversation, cost)| {
             if *end_only {
-                About::Name(ConversationName {
+                RowOrName::Name(ConversationName {
                     id: conversation.id.clone(),
                     session: conversation.session.to_string(),
                     leaf: conversation.leaf.clone(),
                 })
             } else {
-                About::Row(ConversationRow::of(conversation, None, cost))
+                RowOrName::Row(ConversationJson::new(conversation, None, cost))
             }
         });
     let name = SessionName {
@@ -151,21 +155,24 @@ pub(super) fn json(shown: &Shown<'_>, whole: &[usize], context: &mut Context) ->
         root: &info.root,
         id: info.id.as_str(),
         file: &info.file,
-        context: shown.fill().map(FillRow::of),
+        context: shown.context_fill().map(ContextFillJson::new),
     };
-    let document = Document {
+    let document = ShowJson {
         session: if *end_only {
-            About::Name(name)
+            RowOrName::Name(name)
         } else {
-            let row = SessionRow::of(&info, context.clock.now, &pricer.sum(&info.charges));
-            let row = row.pinned(context.pins_or_none().contains_session(&info));
-            About::Row(row.filled(shown.fill()))
+            let row = SessionJson::new(&info, context.clock.now, &pricer.tally(&info.charges));
+            let row = row.with_pinned(context.pins_or_none().contains_session(&info));
+            RowOrName::Row(row.with_context_fill(shown.context_fill()))
         },
         conversation,
         entries: &entries,
-        at: selection.mark(),
-        flaws: session.flaws().map(|(_, flaw)| FlawRow::of(flaw)).collect(),
-        page: selection.cut.as_ref().map(|cut| PageRow {
+        at: selection.marked_position(),
+        flaws: session
+            .flaws()
+            .map(|(_, flaw)| FlawJson::new(flaw))
+            .collect(),
+        page: selection.page.as_ref().map(|cut| PageJson {
             offset: cut.offset,
             total: cut.total,
             has_more: cut.has_more(),

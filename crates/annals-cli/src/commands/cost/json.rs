@@ -6,20 +6,20 @@ use jiff::Timestamp;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
-use super::{Told, budget};
+use super::{CostOutput, budget};
 use crate::render::time::Clock;
 
 /// More names than anyone reads help nobody; the rows have them all.
-const NAMED: usize = 1000;
+const MAX_NAMES: usize = 1000;
 
 #[derive(Serialize)]
-pub(super) struct Document<'a> {
+pub(super) struct CostJson<'a> {
     by: Vec<&'static str>,
     zone: String,
     since: Option<Timestamp>,
     until: Option<Timestamp>,
     rows: Vec<RowJson<'a>>,
-    total: Sums<'a>,
+    total: TallyJson<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     left_out: Option<LeftOut<'a>>,
     unpriced_models: Vec<Option<&'a str>>,
@@ -37,7 +37,7 @@ pub(super) struct Document<'a> {
 struct LeftOut<'a> {
     rows: usize,
     #[serde(flatten)]
-    sums: Sums<'a>,
+    sums: TallyJson<'a>,
 }
 
 struct RowJson<'a> {
@@ -46,7 +46,7 @@ struct RowJson<'a> {
     now: Timestamp,
 }
 
-struct Sums<'a>(&'a Tally);
+struct TallyJson<'a>(&'a Tally);
 
 struct ModelJson<'a>(&'a ModelTally);
 
@@ -63,18 +63,18 @@ pub(crate) struct BudgetJson<'a> {
 }
 
 #[derive(Serialize)]
-struct Rate {
+struct BurnRateJson {
     tokens_per_minute: u64,
     cost_per_hour_usd: Option<Money>,
 }
 
 #[derive(Serialize)]
-struct Comes {
+struct ProjectionJson {
     tokens: u64,
     cost_usd: Option<Money>,
 }
 
-pub(super) fn of<'a>(told: &'a Told<'a>, clock: &Clock) -> Document<'a> {
+pub(super) fn cost_json<'a>(told: &'a CostOutput<'a>, clock: &Clock) -> CostJson<'a> {
     let report = told.report;
     let row = |row| RowJson {
         row,
@@ -82,17 +82,17 @@ pub(super) fn of<'a>(told: &'a Told<'a>, clock: &Clock) -> Document<'a> {
         now: clock.now,
     };
     let left_out = report.left_out.as_ref();
-    let named = report.unpriced.iter().take(NAMED);
-    Document {
+    let named = report.unpriced.iter().take(MAX_NAMES);
+    CostJson {
         by: report.by.iter().map(|by| by.name()).collect(),
         zone: clock.zone_name(),
         since: told.since,
         until: told.until,
         rows: report.rows.iter().map(row).collect(),
-        total: Sums(&report.total),
+        total: TallyJson(&report.total),
         left_out: left_out.map(|(rows, tally)| LeftOut {
             rows: *rows,
-            sums: Sums(tally),
+            sums: TallyJson(tally),
         }),
         unpriced_models: named.map(|one| one.model.as_deref()).collect(),
         unpriced_model_count: report.unpriced.len(),
@@ -127,7 +127,7 @@ impl Serialize for RowJson<'_> {
         for part in &row.parts {
             map.serialize_entry(part.dimension.member(), &part.value.as_deref())?;
         }
-        sums(&mut map, &row.tally)?;
+        serialize_tally(&mut map, &row.tally)?;
         match row.block() {
             Some(block) => self.block(&mut map, &block)?,
             None => {
@@ -152,12 +152,12 @@ impl RowJson<'_> {
         let active = block.is_active(self.now);
         let priced = block.tally.priced().is_some();
         let rate = block.burn_rate(self.now);
-        let rate = Rate {
+        let rate = BurnRateJson {
             tokens_per_minute: rate.tokens_per_minute,
             cost_per_hour_usd: priced.then_some(rate.cost_per_hour),
         };
         let comes = active.then(|| block.projection(self.now));
-        let comes = comes.map(|comes| Comes {
+        let comes = comes.map(|comes| ProjectionJson {
             tokens: comes.tokens,
             cost_usd: priced.then_some(comes.cost),
         });
@@ -173,10 +173,10 @@ impl RowJson<'_> {
     }
 }
 
-impl Serialize for Sums<'_> {
+impl Serialize for TallyJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        sums(&mut map, self.0)?;
+        serialize_tally(&mut map, self.0)?;
         map.end()
     }
 }
@@ -185,12 +185,15 @@ impl Serialize for ModelJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("model", &self.0.model.as_deref())?;
-        sums(&mut map, &self.0.tally)?;
+        serialize_tally(&mut map, &self.0.tally)?;
         map.end()
     }
 }
 
-fn sums<M: serde::ser::SerializeMap>(map: &mut M, tally: &Tally) -> Result<(), M::Error> {
+fn serialize_tally<M: serde::ser::SerializeMap>(
+    map: &mut M,
+    tally: &Tally,
+) -> Result<(), M::Error> {
     let usage = &tally.usage;
     map.serialize_entry("requests", &tally.requests)?;
     map.serialize_entry("input", &usage.input)?;

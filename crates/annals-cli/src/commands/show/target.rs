@@ -11,59 +11,63 @@ use super::{Selection, ShowArgs};
 use crate::context::Context;
 
 /// What a person asks to be shown.
-pub(super) struct Asked {
+pub(super) struct ShowTarget {
     pub(super) files: SessionFiles,
     /// The log of a sub-agent, if that was named and not a record of it.
     pub(super) agent_log: Option<PathBuf>,
-    pub(super) record: Option<Named>,
+    pub(super) record: Option<RecordName>,
 }
 
 /// How a record was named.
-pub(super) enum Named {
+pub(super) enum RecordName {
     /// By what stands after the `@`.
     Message(String),
     /// By its place in a file.
     Line(PathBuf, u64),
 }
 
-impl Asked {
-    pub(super) fn of(text: &str, inventory: &Inventory, context: &mut Context) -> Result<Self> {
+impl ShowTarget {
+    pub(super) fn parse(text: &str, inventory: &Inventory, context: &mut Context) -> Result<Self> {
         if let Some((path, line)) = file_and_line(text) {
             let (files, path) = context.store.find_line(inventory, path, line)?;
-            return Ok(Asked {
+            return Ok(ShowTarget {
                 files,
                 agent_log: None,
-                record: Some(Named::Line(path, line)),
+                record: Some(RecordName::Line(path, line)),
             });
         }
         let target = match context.find_in(inventory, text) {
             Ok(target) => target,
-            Err(error) if is_unknown(&error) => {
-                return Asked::message(text, inventory, context).unwrap_or(Err(error));
+            Err(error) if is_not_found(&error) => {
+                return ShowTarget::from_message_id(text, inventory, context).unwrap_or(Err(error));
             }
             Err(error) => return Err(error),
         };
         let named = target.agent_log().map(|log| log.path.clone());
-        Ok(Asked {
+        Ok(ShowTarget {
             agent_log: named.filter(|_| target.message.is_none()),
-            record: target.message.map(Named::Message),
+            record: target.message.map(RecordName::Message),
             files: target.files,
         })
     }
 
     /// What a message's id alone names. `None` if there is no such message, so that the session is told
     /// as missing.
-    fn message(text: &str, inventory: &Inventory, context: &Context) -> Option<Result<Self>> {
+    fn from_message_id(
+        text: &str,
+        inventory: &Inventory,
+        context: &Context,
+    ) -> Option<Result<Self>> {
         // After an `@` this is a line.
         let line = text.strip_prefix(':');
         if line.is_some_and(|line| line.parse::<u64>().is_ok()) {
             return None;
         }
         match context.store.find_message(inventory, text) {
-            Ok((files, id)) => Some(Ok(Asked {
+            Ok((files, id)) => Some(Ok(ShowTarget {
                 files,
                 agent_log: None,
-                record: Some(Named::Message(id.to_string())),
+                record: Some(RecordName::Message(id.to_string())),
             })),
             Err(annals::Error::NotFound { .. }) => None,
             Err(error) => Some(Err(error.into())),
@@ -71,7 +75,7 @@ impl Asked {
     }
 
     /// Refuses what cannot be meant together.
-    pub(super) fn check(&self, args: &ShowArgs) -> Result<()> {
+    pub(super) fn check_args(&self, args: &ShowArgs) -> Result<()> {
         if args.agent.is_some() && (self.agent_log.is_some() || self.record.is_some()) {
             let what = match self.record {
                 Some(_) => "a message, which tells itself whose it is",
@@ -87,7 +91,7 @@ impl Asked {
 }
 
 /// No session is called so, and no file.
-fn is_unknown(error: &anyhow::Error) -> bool {
+fn is_not_found(error: &anyhow::Error) -> bool {
     match error.downcast_ref() {
         Some(annals::Error::NotFound { .. } | annals::Error::BadId { .. }) => true,
         Some(annals::Error::Io { source, .. }) => source.kind() == std::io::ErrorKind::NotFound,
@@ -103,57 +107,61 @@ fn file_and_line(text: &str) -> Option<(&Path, u64)> {
     (path.is_file() && !Path::new(text).is_file()).then_some((path, line))
 }
 
-impl Named {
+impl RecordName {
     /// The records that are meant; the first is the one that counts.
-    pub(super) fn spots(&self, session: &Session) -> annals::Result<Vec<RecordRef>> {
+    pub(super) fn find_records(&self, session: &Session) -> annals::Result<Vec<RecordRef>> {
         match self {
-            Named::Message(text) => session.find_records(text),
-            Named::Line(path, line) => session.records_at_line(path, *line),
+            RecordName::Message(text) => session.find_records(text),
+            RecordName::Line(path, line) => session.records_at_line(path, *line),
         }
     }
 }
 
 /// The sub-agent whose record was named.
-pub(super) fn agent_of<'a>(session: &'a Session, spots: &[RecordRef]) -> Option<&'a Agent> {
+pub(super) fn agent_of_records<'a>(session: &'a Session, spots: &[RecordRef]) -> Option<&'a Agent> {
     let spot = spots.first()?;
     let (_, _, tree) = session.log(spot.log)?;
-    let strand = strand_of(tree, spot.entry);
+    let strand = sidechain_of(tree, spot.entry);
     let is_it = |agent: &&Agent| agent.log == spot.log && agent.sidechain == strand;
     session.agents.iter().find(is_it)
 }
 
-fn strand_of(tree: &Tree, entry: usize) -> Option<usize> {
+fn sidechain_of(tree: &Tree, entry: usize) -> Option<usize> {
     let mut strands = tree.sidechains.iter();
     strands.position(|strand| strand.entries.contains(&entry))
 }
 
 /// The way to a record; with what comes after it, if that is wanted. Records beside every way stand
 /// alone.
-pub(super) fn around(session: &Session, spots: &[RecordRef], after: Option<usize>) -> Selection {
+pub(super) fn select_around(
+    session: &Session,
+    spots: &[RecordRef],
+    after: Option<usize>,
+) -> Selection {
     let first = spots.first().copied();
     let way = first.and_then(|spot| {
         let (_, _, tree) = session.log(spot.log)?;
-        let (entries, conversation) = way(tree, spot.entry, after.is_some())?;
+        let (entries, conversation) = path_to(tree, spot.entry, after.is_some())?;
         // A conversation is told of only where it is the main agent's.
         let conversation = conversation.filter(|_| session.main_log().is_some() && spot.log == 0);
-        Some((spot, Selection::of(spot.log, entries, conversation)))
+        Some((spot, Selection::new(spot.log, entries, conversation)))
     });
     let mut selection = match way {
         Some((spot, selection)) => Selection {
-            at: Some(spot.entry),
+            named_entry: Some(spot.entry),
             ..selection
         },
-        None => Selection::of(0, Vec::new(), None),
+        None => Selection::new(0, Vec::new(), None),
     };
     let shown: HashSet<usize> = selection.entries.iter().copied().collect();
     let beside = |spot: &&RecordRef| spot.log != selection.log || !shown.contains(&spot.entry);
-    selection.apart = spots.iter().filter(beside).copied().collect();
+    selection.outside_records = spots.iter().filter(beside).copied().collect();
     selection
 }
 
 /// The entries that lead to one, and the conversation that they are if it ends there.
-fn way(tree: &Tree, entry: usize, on: bool) -> Option<(Vec<usize>, Option<usize>)> {
-    if let Some(strand) = strand_of(tree, entry) {
+fn path_to(tree: &Tree, entry: usize, on: bool) -> Option<(Vec<usize>, Option<usize>)> {
+    if let Some(strand) = sidechain_of(tree, entry) {
         let mut entries = tree.sidechains.get(strand)?.entries.clone();
         if !on {
             entries.retain(|at| *at <= entry);

@@ -8,20 +8,20 @@ use serde::Serialize;
 
 use crate::commands::Outcome;
 use crate::context::Context;
-use crate::render::size::{self, plural};
+use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct QuarantineJson<'a> {
     /// Whether originals are gone for good; absent where that was not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     applied: Option<bool>,
-    repairs: Vec<Row<'a>>,
+    repairs: Vec<QuarantinedJson<'a>>,
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+struct QuarantinedJson<'a> {
     #[serde(flatten)]
     kept: &'a QuarantinedFile,
     /// The file that was mended.
@@ -36,11 +36,11 @@ pub(super) fn list(context: &mut Context) -> Result<Outcome> {
         context.warn(trouble);
     }
     if context.json {
-        tell_json(None, &found, context)?;
+        print_json(None, &found, context)?;
     } else if found.is_empty() {
         context.out.line("No originals are kept.")?;
     } else {
-        print(&found, context)?;
+        print_table(&found, context)?;
         let place = context.store.quarantine()?.display().to_string();
         context.out.blank()?;
         context
@@ -48,8 +48,8 @@ pub(super) fn list(context: &mut Context) -> Result<Outcome> {
             .line(format_args!("They lie in {}", paint(PATH, &place)))?;
     }
     Ok(match found.is_empty() {
-        true => Outcome::Nothing,
-        false => Outcome::Fine,
+        true => Outcome::NotFound,
+        false => Outcome::Ok,
     })
 }
 
@@ -67,8 +67,8 @@ pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcom
     if let Some((done, _)) = &failed {
         found.truncate(*done);
     }
-    found.extend(undo_indexes(&found, live, context)?);
-    let inventory = context.inventory_in_place();
+    found.extend(undo_session_lists(&found, live, context)?);
+    let inventory = context.inventory_without_archive();
     for stale in context.store.stale_session_lists(&inventory) {
         // What one index says, or that it cannot be read, is no reason to leave the others behind.
         let stale = match stale {
@@ -80,7 +80,8 @@ pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcom
         };
         // One that was put back is as it was, whatever that is; nor is one made anew without a plan.
         let back = found.iter().any(|kept| kept.file_path() == stale.path);
-        if back || stale.is_damaged() || !found.iter().any(|log| lists(&stale.path, log)) {
+        if back || stale.is_damaged() || !found.iter().any(|log| lists_folder_of(&stale.path, log))
+        {
             continue;
         }
         let healed = match stale.refuse_held() {
@@ -93,13 +94,13 @@ pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcom
     }
     if context.json {
         if failed.is_none() || !found.is_empty() {
-            tell_json(None, &found, context)?;
+            print_json(None, &found, context)?;
         }
     } else if !found.is_empty() {
-        tell_undone(&found, context)?;
+        print_undone(&found, context)?;
     }
     match failed {
-        None => Ok(Outcome::Fine),
+        None => Ok(Outcome::Ok),
         Some((_, error)) if all == 1 => Err(error.into()),
         Some((done, error)) => {
             let told = format!("{done} of {all} originals were put back");
@@ -109,13 +110,13 @@ pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcom
 }
 
 /// Whether an index is of the folder in which a log lies.
-fn lists(index: &Path, log: &QuarantinedFile) -> bool {
+fn lists_folder_of(index: &Path, log: &QuarantinedFile) -> bool {
     !log.is_index() && log.file_path().parent() == index.parent()
 }
 
 /// Puts back the indexes that were made anew in the same run as logs of theirs that are as they were
 /// again. One that says something else by now stays, and follows its logs.
-fn undo_indexes(
+fn undo_session_lists(
     undone: &[QuarantinedFile],
     live: bool,
     context: &Context,
@@ -123,7 +124,8 @@ fn undo_indexes(
     let (all, _) = context.store.repairs()?;
     let same_run = |index: &QuarantinedFile| {
         let path = index.file_path();
-        let same = |log: &QuarantinedFile| log.repaired == index.repaired && lists(&path, log);
+        let same =
+            |log: &QuarantinedFile| log.repaired == index.repaired && lists_folder_of(&path, log);
         undone.iter().any(same)
     };
     let mut back = Vec::new();
@@ -135,7 +137,7 @@ fn undo_indexes(
     Ok(back)
 }
 
-fn tell_undone(found: &[QuarantinedFile], context: &mut Context) -> Result<()> {
+fn print_undone(found: &[QuarantinedFile], context: &mut Context) -> Result<()> {
     for kept in found {
         let file = kept.file_path().display().to_string();
         context.out.line(paint(PATH, &file))?;
@@ -143,7 +145,7 @@ fn tell_undone(found: &[QuarantinedFile], context: &mut Context) -> Result<()> {
     let text = format!(
         "{} put back: {}",
         paint(SUCCESS, "✓"),
-        plural(found.len() as u64, "original")
+        pluralize(found.len() as u64, "original")
     );
     context.out.line(text)?;
     Ok(())
@@ -151,7 +153,7 @@ fn tell_undone(found: &[QuarantinedFile], context: &mut Context) -> Result<()> {
 
 pub(super) fn forget(id: &str, apply: bool, context: &mut Context) -> Result<Outcome> {
     let found = context.store.find_repairs(id)?;
-    give_up(&found, apply, context)
+    delete_originals(&found, apply, context)
 }
 
 pub(super) fn forget_all(apply: bool, context: &mut Context) -> Result<Outcome> {
@@ -159,10 +161,14 @@ pub(super) fn forget_all(apply: bool, context: &mut Context) -> Result<Outcome> 
     for trouble in &troubles {
         context.warn(trouble);
     }
-    give_up(&found, apply, context)
+    delete_originals(&found, apply, context)
 }
 
-fn give_up(found: &[QuarantinedFile], apply: bool, context: &mut Context) -> Result<Outcome> {
+fn delete_originals(
+    found: &[QuarantinedFile],
+    apply: bool,
+    context: &mut Context,
+) -> Result<Outcome> {
     if apply {
         for kept in found {
             context.store.delete_repair(kept)?;
@@ -170,16 +176,16 @@ fn give_up(found: &[QuarantinedFile], apply: bool, context: &mut Context) -> Res
         context.store.sweep_quarantine()?;
     }
     if context.json {
-        return tell_json(Some(apply), found, context).map(|()| Outcome::Fine);
+        return print_json(Some(apply), found, context).map(|()| Outcome::Ok);
     }
     if !apply && !found.is_empty() {
-        print(found, context)?;
+        print_table(found, context)?;
         context.out.blank()?;
     }
     let bytes = found.iter().map(|kept| kept.original.bytes).sum();
     let sum = format!(
         "{}, {}",
-        plural(found.len() as u64, "original"),
+        pluralize(found.len() as u64, "original"),
         size::bytes(bytes)
     );
     if apply {
@@ -194,34 +200,34 @@ fn give_up(found: &[QuarantinedFile], apply: bool, context: &mut Context) -> Res
             .out
             .line("Nothing was changed; add --apply to do it.")?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Ok)
 }
 
-fn tell_json(
+fn print_json(
     applied: Option<bool>,
     found: &[QuarantinedFile],
     context: &mut Context,
 ) -> Result<()> {
     let quarantine = context.store.quarantine()?;
-    let rows = found.iter().map(|kept| Row {
+    let rows = found.iter().map(|kept| QuarantinedJson {
         kept,
         file: kept.file_path(),
         original_file: kept.original_path(&quarantine),
     });
-    context.out.json(&Document {
+    context.out.json(&QuarantineJson {
         applied,
         repairs: rows.collect(),
     })?;
     Ok(())
 }
 
-fn print(found: &[QuarantinedFile], context: &mut Context) -> Result<()> {
+fn print_table(found: &[QuarantinedFile], context: &mut Context) -> Result<()> {
     let mut table = Table::new([
-        Column::new("REPAIR").min(12).middle().style(ID),
+        Column::new("REPAIR").min(12).cut_middle().style(ID),
         Column::new("REPAIRED").style(DIM),
         Column::new("STEPS").right(),
         Column::new("SIZE").right(),
-        Column::new("FILE").min(20).middle().style(PATH),
+        Column::new("FILE").min(20).cut_middle().style(PATH),
     ]);
     for kept in found {
         table.row([

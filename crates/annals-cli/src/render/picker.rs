@@ -42,7 +42,7 @@ pub(crate) enum Choice {
 pub(crate) struct Picker<'a> {
     out: &'a mut Out,
     /// Set when the program is asked to end.
-    ended: &'a AtomicBool,
+    stop: &'a AtomicBool,
 }
 
 impl<'a> Picker<'a> {
@@ -50,7 +50,7 @@ impl<'a> Picker<'a> {
         out.flush()?;
         enable_raw_mode()?;
         // From here on whatever happens is undone by `drop`.
-        let picker = Picker { out, ended };
+        let picker = Picker { out, stop: ended };
         execute!(io::stdout(), EnterAlternateScreen, Hide)?;
         Ok(picker)
     }
@@ -62,7 +62,7 @@ impl<'a> Picker<'a> {
             self.draw(&mut list)?;
             // Signals are looked for now and then; keys come at once.
             while !event::poll(Duration::from_millis(200))? {
-                if self.ended.load(Ordering::SeqCst) {
+                if self.stop.load(Ordering::SeqCst) {
                     return Ok(Choice::Quit);
                 }
             }
@@ -109,9 +109,9 @@ struct List<'a> {
     items: &'a [Item],
     filter: String,
     /// The items that fit what was typed.
-    fits: Vec<usize>,
+    matching: Vec<usize>,
     /// The marked one of these.
-    at: usize,
+    selected: usize,
     /// The first that is on the screen.
     top: usize,
     page: usize,
@@ -123,8 +123,8 @@ impl<'a> List<'a> {
             title,
             items,
             filter: String::new(),
-            fits: (0..items.len()).collect(),
-            at: 0,
+            matching: (0..items.len()).collect(),
+            selected: 0,
             top: 0,
             page: 1,
         }
@@ -136,39 +136,46 @@ impl<'a> List<'a> {
         let free = self.filter.is_empty();
         match key.code {
             KeyCode::Char('c' | 'd') if control => return Some(Choice::Quit),
-            KeyCode::Enter => return self.fits.get(self.at).map(|&at| Choice::Picked(at)),
+            KeyCode::Enter => {
+                return self
+                    .matching
+                    .get(self.selected)
+                    .map(|&at| Choice::Picked(at));
+            }
             KeyCode::Esc if free => return Some(Choice::Back),
-            KeyCode::Esc => self.narrow(String::new()),
+            KeyCode::Esc => self.set_filter(String::new()),
             KeyCode::Char('q') if free => return Some(Choice::Back),
-            KeyCode::Down | KeyCode::Tab => self.go(self.at + 1),
-            KeyCode::Up | KeyCode::BackTab => self.go(self.at.saturating_sub(1)),
-            KeyCode::Char('n') if control => self.go(self.at + 1),
-            KeyCode::Char('p') if control => self.go(self.at.saturating_sub(1)),
-            KeyCode::Char('j') if free => self.go(self.at + 1),
-            KeyCode::Char('k') if free => self.go(self.at.saturating_sub(1)),
-            KeyCode::PageDown => self.go(self.at + self.page),
-            KeyCode::PageUp => self.go(self.at.saturating_sub(self.page)),
-            KeyCode::Home => self.go(0),
-            KeyCode::End => self.go(usize::MAX),
-            KeyCode::Char('u') if control => self.narrow(String::new()),
+            KeyCode::Down | KeyCode::Tab => self.select(self.selected + 1),
+            KeyCode::Up | KeyCode::BackTab => self.select(self.selected.saturating_sub(1)),
+            KeyCode::Char('n') if control => self.select(self.selected + 1),
+            KeyCode::Char('p') if control => self.select(self.selected.saturating_sub(1)),
+            KeyCode::Char('j') if free => self.select(self.selected + 1),
+            KeyCode::Char('k') if free => self.select(self.selected.saturating_sub(1)),
+            KeyCode::PageDown => self.select(self.selected + self.page),
+            KeyCode::PageUp => self.select(self.selected.saturating_sub(self.page)),
+            KeyCode::Home => self.select(0),
+            KeyCode::End => self.select(usize::MAX),
+            KeyCode::Char('u') if control => self.set_filter(String::new()),
             KeyCode::Backspace => {
                 let mut filter = self.filter.clone();
                 filter.pop();
-                self.narrow(filter);
+                self.set_filter(filter);
             }
             KeyCode::Char('/') if free => {}
-            KeyCode::Char(letter) if !control => self.narrow(format!("{}{letter}", self.filter)),
+            KeyCode::Char(letter) if !control => {
+                self.set_filter(format!("{}{letter}", self.filter))
+            }
             _ => {}
         }
         None
     }
 
-    fn go(&mut self, at: usize) {
-        self.at = at.min(self.fits.len().saturating_sub(1));
+    fn select(&mut self, at: usize) {
+        self.selected = at.min(self.matching.len().saturating_sub(1));
     }
 
     /// Leaves the items in which all words stand, letter case aside.
-    fn narrow(&mut self, filter: String) {
+    fn set_filter(&mut self, filter: String) {
         self.filter = filter;
         let words: Vec<String> = self
             .filter
@@ -179,13 +186,13 @@ impl<'a> List<'a> {
             let text = format!("{} {}", item.name, item.detail).to_lowercase();
             words.iter().all(|word| text.contains(word)).then_some(at)
         };
-        self.fits = self.items.iter().enumerate().filter_map(fits).collect();
-        self.at = 0;
+        self.matching = self.items.iter().enumerate().filter_map(fits).collect();
+        self.selected = 0;
         self.top = 0;
     }
 
     /// The title and what was typed; where both do not fit, what was typed last is seen.
-    fn head(&self, columns: usize) -> String {
+    fn title_line(&self, columns: usize) -> String {
         if self.filter.is_empty() {
             return self.title.to_owned();
         }
@@ -203,38 +210,43 @@ impl<'a> List<'a> {
 
     /// The screen, line by line; none is wider than it.
     fn lines(&mut self, columns: usize, rows: usize) -> Vec<String> {
-        const KEYS: &str = "↑↓ move · Enter choose · Esc back · type to narrow";
+        const KEY_HELP: &str = "↑↓ move · Enter choose · Esc back · type to narrow";
         let frame = 3;
         self.page = rows.saturating_sub(frame).max(1);
         self.top = self
             .top
-            .min(self.at)
-            .max((self.at + 1).saturating_sub(self.page));
+            .min(self.selected)
+            .max((self.selected + 1).saturating_sub(self.page));
         let cut = |text: &str| truncate_end(&safe(text), columns);
-        let count = format!("{} of {}", self.fits.len(), self.items.len());
-        let head = self.head(columns);
+        let count = format!("{} of {}", self.matching.len(), self.items.len());
+        let head = self.title_line(columns);
         let mut lines = vec![paint(HEADER, &cut(&head)).to_string(), String::new()];
-        let shown = self.fits.iter().enumerate().skip(self.top).take(self.page);
+        let shown = self
+            .matching
+            .iter()
+            .enumerate()
+            .skip(self.top)
+            .take(self.page);
         for (at, &item) in shown {
             let Some(item) = self.items.get(item) else {
                 continue;
             };
-            lines.push(line(item, at == self.at, columns));
+            lines.push(item_line(item, at == self.selected, columns));
         }
-        if self.fits.is_empty() {
+        if self.matching.is_empty() {
             lines.push(paint(DIM, &cut("  nothing fits")).to_string());
         }
         while lines.len() + 1 < rows {
             lines.push(String::new());
         }
-        lines.push(paint(DIM, &cut(&format!("{count} · {KEYS}"))).to_string());
+        lines.push(paint(DIM, &cut(&format!("{count} · {KEY_HELP}"))).to_string());
         lines.truncate(rows.max(1));
         lines
     }
 }
 
 /// A name and, where there is room, its detail at the right.
-fn line(item: &Item, marked: bool, columns: usize) -> String {
+fn item_line(item: &Item, marked: bool, columns: usize) -> String {
     let (name, detail) = (safe(&item.name), safe(&item.detail));
     let room = columns.saturating_sub(2);
     // The name comes first: a detail that would leave it less than half is left out.
@@ -302,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_move_narrow_and_choose() {
+    fn keys_move_filter_and_choose() {
         let items = items();
         for (keys, choice) in [
             ("\n", Some(Choice::Picked(0))),
@@ -329,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_screen_is_never_left() {
+    fn picker_fits_any_terminal_size() {
         let items = items();
         for columns in [0, 1, 2, 5, 20, 40, 100] {
             for rows in [0, 1, 2, 3, 4, 10] {
@@ -347,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn forty_columns_show_names_and_times() {
+    fn picker_shows_names_and_details_in_forty_columns() {
         let items = items();
         let lines = List::new("Which project?", &items).lines(40, 7);
         let plain: Vec<String> = lines
@@ -366,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_is_seen_beside_a_long_title() {
+    fn title_line_shows_typed_text_after_a_long_title() {
         let items = items();
         let title = "a-project-with-a-long-name: which conversation?";
         for (typed, end) in [("xyz", " › xyz▏"), (&*"12345".repeat(20), "45▏")] {
@@ -378,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn the_marked_line_is_always_on_the_screen() {
+    fn selected_line_is_always_on_screen() {
         let many: Vec<Item> = (0..100)
             .map(|n| Item {
                 name: format!("item {n}"),

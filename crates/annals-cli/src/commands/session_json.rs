@@ -12,7 +12,7 @@ use annals::store::{ConversationInfo, SessionInfo};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::price::{self, FillRow};
+use super::pricing::{self, ContextFillJson};
 use crate::context::Context;
 use crate::render::width::truncate_end;
 
@@ -33,7 +33,7 @@ fn attributes(session: &SessionInfo) -> Attributes<'_> {
 
 /// A session as JSON.
 #[derive(Serialize)]
-pub(crate) struct SessionRow<'a> {
+pub(crate) struct SessionJson<'a> {
     layout: &'a str,
     root: &'a Path,
     project: &'a str,
@@ -60,12 +60,12 @@ pub(crate) struct SessionRow<'a> {
     cost_usd: Option<Money>,
     unpriced: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    context: Option<Option<FillRow>>,
+    context: Option<Option<ContextFillJson>>,
 }
 
-impl<'a> SessionRow<'a> {
-    pub(crate) fn of(session: &'a SessionInfo, now: Timestamp, cost: &Tally) -> Self {
-        SessionRow {
+impl<'a> SessionJson<'a> {
+    pub(crate) fn new(session: &'a SessionInfo, now: Timestamp, cost: &Tally) -> Self {
+        SessionJson {
             layout: session.layout,
             root: &session.root,
             project: &session.project.path,
@@ -88,21 +88,21 @@ impl<'a> SessionRow<'a> {
             flaws: session.flaws,
             models: session.models.iter().map(String::as_str).collect(),
             usage: session.usage,
-            cost_usd: price::known(cost),
+            cost_usd: pricing::known_cost(cost),
             unpriced: cost.unpriced,
             context: None,
         }
     }
 
     /// The same, if it is pinned.
-    pub(crate) fn pinned(self, pinned: bool) -> Self {
-        SessionRow { pinned, ..self }
+    pub(crate) fn with_pinned(self, pinned: bool) -> Self {
+        SessionJson { pinned, ..self }
     }
 
     /// The same, with how full its context window was.
-    pub(crate) fn filled(self, fill: Option<ContextFill>) -> Self {
-        SessionRow {
-            context: Some(fill.map(FillRow::of)),
+    pub(crate) fn with_context_fill(self, fill: Option<ContextFill>) -> Self {
+        SessionJson {
+            context: Some(fill.map(ContextFillJson::new)),
             ..self
         }
     }
@@ -110,13 +110,13 @@ impl<'a> SessionRow<'a> {
 
 /// A conversation as JSON.
 #[derive(Serialize)]
-pub(crate) struct ConversationRow<'a> {
+pub(crate) struct ConversationJson<'a> {
     id: &'a str,
     session: &'a str,
     leaf: &'a str,
     /// Left out where the session is told beside it.
     #[serde(flatten)]
-    place: Option<PlaceRow<'a>>,
+    place: Option<LocationJson<'a>>,
     title: Option<&'a str>,
     branch: Option<&'a str>,
     messages: usize,
@@ -130,7 +130,7 @@ pub(crate) struct ConversationRow<'a> {
 
 /// Where a conversation's session lies.
 #[derive(Serialize)]
-struct PlaceRow<'a> {
+struct LocationJson<'a> {
     layout: &'a str,
     root: &'a Path,
     project: &'a str,
@@ -139,14 +139,14 @@ struct PlaceRow<'a> {
     attributes: Attributes<'a>,
 }
 
-impl<'a> ConversationRow<'a> {
-    pub(crate) fn of(
+impl<'a> ConversationJson<'a> {
+    pub(crate) fn new(
         conversation: &'a ConversationInfo,
         session: Option<&'a SessionInfo>,
         cost: &Tally,
     ) -> Self {
-        ConversationRow {
-            place: session.map(|session| PlaceRow {
+        ConversationJson {
+            place: session.map(|session| LocationJson {
                 layout: session.layout,
                 root: &session.root,
                 project: &session.project.path,
@@ -163,7 +163,7 @@ impl<'a> ConversationRow<'a> {
             updated: conversation.updated,
             resumes: conversation.resumes,
             usage: conversation.usage,
-            cost_usd: price::known(cost),
+            cost_usd: pricing::known_cost(cost),
             unpriced: cost.unpriced,
         }
     }
@@ -171,19 +171,19 @@ impl<'a> ConversationRow<'a> {
 
 /// Ids by parts that are short and still tell each from all others: their beginnings, or the names
 /// behind the times that some begin with.
-pub(crate) struct Short {
+pub(crate) struct ShortIds {
     /// One after the other, in order: the ids most alike stand side by side.
     text: String,
     ids: Vec<Range<usize>>,
     /// How many ids end in each name, where they begin with times.
-    named: OnceCell<HashMap<String, usize>>,
+    name_counts: OnceCell<HashMap<String, usize>>,
     /// Ids of messages that are no UUIDs, and how much of each is shown.
-    messages: HashMap<Box<str>, usize>,
+    message_lengths: HashMap<Box<str>, usize>,
 }
 
-impl Short {
+impl ShortIds {
     /// Compares some ids with each other.
-    pub(crate) fn of<'a>(ids: impl Iterator<Item = &'a str>) -> Self {
+    pub(crate) fn new<'a>(ids: impl Iterator<Item = &'a str>) -> Self {
         let mut ids: Vec<&str> = ids.collect();
         // Mostly they are in order, or some lists of them are.
         ids.sort();
@@ -195,45 +195,45 @@ impl Short {
             end += id.len();
             start..end
         };
-        Short {
+        ShortIds {
             ids: ids.into_iter().map(place).collect(),
             text,
-            named: OnceCell::new(),
-            messages: HashMap::new(),
+            name_counts: OnceCell::new(),
+            message_lengths: HashMap::new(),
         }
     }
 
     /// Compares some ids of messages with each other. They are named by their beginnings alone, and
     /// those that are no UUIDs may well begin alike.
-    pub(crate) fn of_messages<'a>(ids: impl Iterator<Item = &'a str>) -> Self {
+    pub(crate) fn for_messages<'a>(ids: impl Iterator<Item = &'a str>) -> Self {
         let (uuids, others): (Vec<&str>, Vec<&str>) =
             ids.partition(|id| EntryKey::is_canonical_uuid(id));
-        let mut short = Short::of(uuids.into_iter());
+        let mut short = ShortIds::new(uuids.into_iter());
         let others: BTreeSet<&str> = others.into_iter().collect();
         let mut alike: HashMap<&str, usize> = HashMap::new();
         for id in &others {
-            *alike.entry(message(id)).or_default() += 1;
+            *alike.entry(short_message_id(id)).or_default() += 1;
         }
         for id in others {
-            let end = match alike.get(message(id)) {
-                Some(1) => message(id).len(),
+            let end = match alike.get(short_message_id(id)) {
+                Some(1) => short_message_id(id).len(),
                 _ => id.len(),
             };
-            short.messages.insert(id.into(), end);
+            short.message_lengths.insert(id.into(), end);
         }
         short
     }
 
     /// The part of an id.
     pub(crate) fn get<'a>(&self, id: &'a str) -> &'a str {
-        let part = match self.messages.get(id) {
+        let part = match self.message_lengths.get(id) {
             Some(end) => Some(0..*end),
-            None => self.part(id),
+            None => self.short_range(id),
         };
         part.and_then(|part| id.get(part)).unwrap_or(id)
     }
 
-    fn part(&self, id: &str) -> Option<Range<usize>> {
+    fn short_range(&self, id: &str) -> Option<Range<usize>> {
         const SHORTEST: usize = 8;
         const WHOLE: usize = 12;
         let spelled = |place: &Range<usize>| self.text.get(place.clone());
@@ -259,7 +259,7 @@ impl Short {
             .ids
             .partition_point(|other| spelled(other) < Some(name));
         let begins = known(first).is_some_and(|id| id.starts_with(name));
-        let named = self.named.get_or_init(|| self.names());
+        let named = self.name_counts.get_or_init(|| self.count_names());
         let alone = named.get(&name.to_ascii_lowercase()) == Some(&1) && !begins;
         let start = id.len() - name.len();
         // A part of a time says nothing.
@@ -267,7 +267,7 @@ impl Short {
         Some(if alone { start..id.len() } else { 0..end })
     }
 
-    fn names(&self) -> HashMap<String, usize> {
+    fn count_names(&self) -> HashMap<String, usize> {
         let mut named = HashMap::new();
         let ids = self.ids.iter();
         let ids = ids.filter_map(|place| self.text.get(place.clone()));
@@ -279,9 +279,9 @@ impl Short {
 }
 
 /// A session's id in a hint: short where eight characters nearly always do, else whole.
-pub(crate) fn brief(id: &str) -> &str {
+pub(crate) fn short_id(id: &str) -> &str {
     if EntryKey::is_canonical_uuid(id) {
-        head(id, 8)
+        id_prefix(id, 8)
     } else {
         id
     }
@@ -289,8 +289,8 @@ pub(crate) fn brief(id: &str) -> &str {
 
 /// A message's id: eight characters of a UUID tell it from nearly all others, other ids may be
 /// counted up and differ at their ends.
-pub(crate) fn message(id: &str) -> &str {
-    head(
+pub(crate) fn short_message_id(id: &str) -> &str {
+    id_prefix(
         id,
         if EntryKey::is_canonical_uuid(id) {
             8
@@ -301,7 +301,7 @@ pub(crate) fn message(id: &str) -> &str {
 }
 
 /// A line of facts, cut where the terminal ends.
-pub(crate) fn fit(text: &str, context: &Context) -> String {
+pub(crate) fn fit_line(text: &str, context: &Context) -> String {
     match context.out.width() {
         Some(width) => truncate_end(text, width),
         None => text.to_owned(),
@@ -309,7 +309,7 @@ pub(crate) fn fit(text: &str, context: &Context) -> String {
 }
 
 /// The first `len` bytes of an id, or all of it.
-pub(crate) fn head(id: &str, len: usize) -> &str {
+pub(crate) fn id_prefix(id: &str, len: usize) -> &str {
     id.get(..len).unwrap_or(id)
 }
 
@@ -318,14 +318,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_cut_where_it_is_unique_and_a_date_is_shown_whole() {
+    fn short_ids_are_unique_and_show_dates_whole() {
         let ids = [
             "2026-03-01",
             "5f0c9f62-1111-4000-8000-000000000001",
             "agent-session-one",
             "agent-session-two",
         ];
-        let short = Short::of(ids.into_iter());
+        let short = ShortIds::new(ids.into_iter());
         let shown = ids.map(|id| short.get(id));
         assert_eq!(
             shown,

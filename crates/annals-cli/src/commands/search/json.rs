@@ -8,27 +8,27 @@ use anyhow::Result;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::name::Names;
-use crate::commands::entry::EntryRow;
+use super::name::HitNames;
+use crate::commands::entry_json::EntryJson;
 use crate::context::Context;
 use crate::render::size;
 
 #[derive(Serialize)]
-struct Document<'a> {
-    hits: Vec<Row<'a>>,
+struct SearchJson<'a> {
+    hits: Vec<HitJson<'a>>,
     total: u64,
     sessions: u64,
     truncated: bool,
 }
 
 #[derive(Serialize)]
-struct Count {
+struct CountJson {
     total: u64,
     sessions: u64,
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+struct HitJson<'a> {
     id: String,
     session: &'a str,
     entry: Option<&'a str>,
@@ -49,19 +49,19 @@ struct Row<'a> {
     snippet: &'a str,
     matches: Vec<[usize; 2]>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    before: Option<Vec<EntryRow>>,
+    before: Option<Vec<EntryJson>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    after: Option<Vec<EntryRow>>,
+    after: Option<Vec<EntryJson>>,
 }
 
-impl<'a> Row<'a> {
-    fn of(hit: &'a Hit, names: &Names<'_>, around: bool) -> Self {
+impl<'a> HitJson<'a> {
+    fn new(hit: &'a Hit, names: &HitNames<'_>, around: bool) -> Self {
         let entries = |entries: &[annals::model::Entry]| {
-            let entries = entries.iter().cloned().map(EntryRow::of);
+            let entries = entries.iter().cloned().map(EntryJson::new);
             around.then(|| entries.collect())
         };
-        Row {
-            id: names.whole(hit),
+        HitJson {
+            id: names.full_name(hit),
             session: hit.session.as_str(),
             entry: hit.entry.as_ref().map(|id| id.as_str()),
             layout: hit.layout,
@@ -79,7 +79,7 @@ impl<'a> Row<'a> {
             // More digits than anyone compares would only change from one version to the next.
             score: (hit.score * 1e4).round() / 1e4,
             snippet: &hit.snippet,
-            matches: matches(hit),
+            matches: match_ranges(hit),
             before: entries(&hit.before),
             after: entries(&hit.after),
         }
@@ -87,7 +87,7 @@ impl<'a> Row<'a> {
 }
 
 /// Where the snippet has what was found, in characters.
-fn matches(hit: &Hit) -> Vec<[usize; 2]> {
+fn match_ranges(hit: &Hit) -> Vec<[usize; 2]> {
     let (mut bytes, mut characters) = (0, 0);
     let mut reach = |to: usize| {
         let passed = hit.snippet.get(bytes..to).unwrap_or_default();
@@ -102,14 +102,18 @@ fn matches(hit: &Hit) -> Vec<[usize; 2]> {
 }
 
 /// Prints all hits, with the messages around them if those were asked for.
-pub(super) fn json(searched: &StoreSearch, around: bool, context: &mut Context) -> Result<()> {
+pub(super) fn print_json(
+    searched: &StoreSearch,
+    around: bool,
+    context: &mut Context,
+) -> Result<()> {
     let found = &searched.found;
-    let names = Names::of(searched);
-    context.out.json(&Document {
+    let names = HitNames::new(searched);
+    context.out.json(&SearchJson {
         hits: found
             .hits
             .iter()
-            .map(|hit| Row::of(hit, &names, around))
+            .map(|hit| HitJson::new(hit, &names, around))
             .collect(),
         total: found.total,
         sessions: found.sessions,
@@ -118,9 +122,9 @@ pub(super) fn json(searched: &StoreSearch, around: bool, context: &mut Context) 
     Ok(())
 }
 
-pub(super) fn count(found: &SearchResults, context: &mut Context) -> Result<()> {
+pub(super) fn print_count(found: &SearchResults, context: &mut Context) -> Result<()> {
     if context.json {
-        context.out.json(&Count {
+        context.out.json(&CountJson {
             total: found.total,
             sessions: found.sessions,
         })?;
@@ -132,7 +136,7 @@ pub(super) fn count(found: &SearchResults, context: &mut Context) -> Result<()> 
 
 /// How much was found: `12 hits in 3 sessions`.
 pub(super) fn sum(found: &SearchResults) -> String {
-    let hits = size::plural(found.total, "hit");
-    let sessions = size::plural(found.sessions, "session");
+    let hits = size::pluralize(found.total, "hit");
+    let sessions = size::pluralize(found.sessions, "session");
     format!("{hits} in {sessions}")
 }

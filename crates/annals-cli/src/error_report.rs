@@ -9,9 +9,9 @@ use crate::render::text::{is_hostile, safe_block};
 
 /// Marks an error about the directory that `--into` names.
 #[derive(Debug)]
-pub(crate) struct OfTarget;
+pub(crate) struct TargetError;
 
-impl std::fmt::Display for OfTarget {
+impl std::fmt::Display for TargetError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the target cannot be used")
     }
@@ -19,9 +19,9 @@ impl std::fmt::Display for OfTarget {
 
 /// Marks an error about the directory in which annals keeps its own things.
 #[derive(Debug)]
-pub(crate) struct OfState;
+pub(crate) struct StateDirError;
 
-impl std::fmt::Display for OfState {
+impl std::fmt::Display for StateDirError {
     /// Nothing: what went wrong names the place.
     fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         Ok(())
@@ -29,7 +29,7 @@ impl std::fmt::Display for OfState {
 }
 
 /// An error with its causes. An error and its source often say the same: each is said once.
-pub(crate) fn said_once(error: &anyhow::Error) -> String {
+pub(crate) fn error_chain_text(error: &anyhow::Error) -> String {
     let mut said = String::new();
     for part in error.chain().map(ToString::to_string) {
         if !said.contains(&part) {
@@ -44,13 +44,13 @@ pub(crate) fn said_once(error: &anyhow::Error) -> String {
 }
 
 /// Prints an error and, where we know one, a way out.
-pub(crate) fn report(error: &anyhow::Error, color: ColorChoice) {
+pub(crate) fn print_error(error: &anyhow::Error, color: ColorChoice) {
     match color {
         ColorChoice::Always => anstream::ColorChoice::Always.write_global(),
         ColorChoice::Never => anstream::ColorChoice::Never.write_global(),
         ColorChoice::Auto => {}
     }
-    let said = said_once(error);
+    let said = error_chain_text(error);
     anstream::eprintln!("{} {}", paint(ERROR, "error:"), paint(PLAIN, &said));
     if let Some(Error::Ambiguous { candidates, .. }) = error.downcast_ref() {
         for candidate in candidates.iter().take(20) {
@@ -88,7 +88,7 @@ pub(crate) fn report(error: &anyhow::Error, color: ColorChoice) {
 
 /// Tells of arguments that make no sense, and ends. Scripts pass on what others wrote, so an argument
 /// that is repeated is as little trusted as a log.
-pub(crate) fn misused(error: &clap::Error) -> ! {
+pub(crate) fn exit_with_usage_error(error: &clap::Error) -> ! {
     let hostile = |argument: std::ffi::OsString| {
         let text = argument.to_string_lossy();
         text.contains(|c| is_hostile(c) && !matches!(c, '\n' | '\t'))
@@ -102,11 +102,11 @@ pub(crate) fn misused(error: &clap::Error) -> ! {
 }
 
 fn hint(error: &anyhow::Error) -> Option<String> {
-    if error.downcast_ref::<OfState>().is_some() {
-        return Some(hint_of_state(error.downcast_ref()?));
+    if error.downcast_ref::<StateDirError>().is_some() {
+        return Some(state_dir_hint(error.downcast_ref()?));
     }
     // The option that names another place.
-    let option = match error.downcast_ref::<OfTarget>() {
+    let option = match error.downcast_ref::<TargetError>() {
         Some(_) => "--into",
         None => "--root",
     };
@@ -222,7 +222,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
 }
 
 /// What to do about the directory in which annals keeps its own things.
-fn hint_of_state(error: &Error) -> String {
+fn state_dir_hint(error: &Error) -> String {
     let first = match error {
         Error::Refused(why) if why.contains("belongs to") || why.contains("of another user") => "",
         Error::Refused(why) if why.contains("read-only") => "make it writable, or ",

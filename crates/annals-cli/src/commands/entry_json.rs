@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 /// An entry as JSON.
 #[derive(Serialize)]
-pub(crate) struct EntryRow {
+pub(crate) struct EntryJson {
     id: Option<String>,
     parent: Option<String>,
     time: Option<Timestamp>,
@@ -30,14 +30,14 @@ pub(crate) struct EntryRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     response: Option<String>,
     #[serde(flatten)]
-    other: OtherRow,
+    other: OtherBodyJson,
     #[serde(skip_serializing_if = "Option::is_none")]
     request: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stop_reason: Option<String>,
     usage: Option<Usage>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    members: BTreeMap<String, Json>,
+    members: BTreeMap<String, RawOrText>,
     cost_usd: Option<Money>,
     line: Option<u64>,
     offset: u64,
@@ -45,7 +45,7 @@ pub(crate) struct EntryRow {
 
 /// Members of entries that are not messages, named as exports name them.
 #[derive(Default, Serialize)]
-struct OtherRow {
+struct OtherBodyJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     operation: Option<String>,
     /// The type of the record or of what it holds, as the layout spells it.
@@ -66,9 +66,9 @@ struct OtherRow {
     backups: Option<Vec<FileBackup>>,
 }
 
-impl OtherRow {
-    fn of(body: &Body) -> Self {
-        let mut row = OtherRow::default();
+impl OtherBodyJson {
+    fn new(body: &Body) -> Self {
+        let mut row = OtherBodyJson::default();
         let filled = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
         match body {
             Body::Queue { operation, .. } => row.operation = Some(operation.clone()),
@@ -94,13 +94,13 @@ impl OtherRow {
 #[derive(Serialize)]
 struct MessageBlock {
     #[serde(flatten)]
-    block: BlockRow,
+    block: BlockJson,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    members: BTreeMap<String, Json>,
+    members: BTreeMap<String, RawOrText>,
 }
 
-impl From<BlockRow> for MessageBlock {
-    fn from(block: BlockRow) -> Self {
+impl From<BlockJson> for MessageBlock {
+    fn from(block: BlockJson) -> Self {
         MessageBlock {
             block,
             members: BTreeMap::new(),
@@ -110,7 +110,7 @@ impl From<BlockRow> for MessageBlock {
 
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-enum BlockRow {
+enum BlockJson {
     Text {
         text: String,
     },
@@ -122,11 +122,11 @@ enum BlockRow {
     ToolUse {
         id: String,
         name: String,
-        input: Json,
+        input: RawOrText,
     },
     ToolResult {
         call: String,
-        output: Vec<BlockRow>,
+        output: Vec<BlockJson>,
         is_error: bool,
     },
     Image {
@@ -135,27 +135,27 @@ enum BlockRow {
     },
     Opaque {
         name: String,
-        json: Json,
+        json: RawOrText,
     },
 }
 
 /// JSON text that is passed on as it stands; text that is not JSON becomes a string.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Json {
+enum RawOrText {
     Raw(Box<RawValue>),
     Text(String),
 }
 
-impl Json {
-    fn of(text: String) -> Self {
-        RawValue::from_string(text.clone()).map_or(Json::Text(text), Json::Raw)
+impl RawOrText {
+    fn new(text: String) -> Self {
+        RawValue::from_string(text.clone()).map_or(RawOrText::Text(text), RawOrText::Raw)
     }
 }
 
 /// What is wrong, as JSON.
 #[derive(Serialize)]
-pub(crate) struct FlawRow<'a> {
+pub(crate) struct FlawJson<'a> {
     kind: &'static str,
     line: u64,
     offset: u64,
@@ -163,9 +163,9 @@ pub(crate) struct FlawRow<'a> {
     detail: &'a str,
 }
 
-impl<'a> FlawRow<'a> {
-    pub(crate) fn of(flaw: &'a Flaw) -> Self {
-        FlawRow {
+impl<'a> FlawJson<'a> {
+    pub(crate) fn new(flaw: &'a Flaw) -> Self {
+        FlawJson {
             kind: flaw.kind.as_str(),
             line: flaw.span.line,
             offset: flaw.span.offset,
@@ -175,9 +175,9 @@ impl<'a> FlawRow<'a> {
     }
 }
 
-impl EntryRow {
-    pub(crate) fn of(entry: Entry) -> Self {
-        let mut row = EntryRow {
+impl EntryJson {
+    pub(crate) fn new(entry: Entry) -> Self {
+        let mut row = EntryJson {
             id: entry.id.map(|id| id.to_string()),
             parent: entry.parent.map(|id| id.to_string()),
             time: entry.time,
@@ -190,14 +190,14 @@ impl EntryRow {
             blocks: Vec::new(),
             human: None,
             response: None,
-            other: OtherRow::of(&entry.body),
+            other: OtherBodyJson::new(&entry.body),
             request: None,
             stop_reason: None,
             usage: None,
             members: entry
                 .members
                 .into_iter()
-                .map(|(name, json)| (name, Json::of(json)))
+                .map(|(name, json)| (name, RawOrText::new(json)))
                 .collect(),
             cost_usd: None,
             line: Some(entry.span.line).filter(|line| *line > 0),
@@ -217,15 +217,17 @@ impl EntryRow {
                 let blocks = blocks.map(|(at, it)| {
                     let members = members.remove(&at).unwrap_or_default().into_iter();
                     MessageBlock {
-                        block: block(it),
-                        members: members.map(|(name, json)| (name, Json::of(json))).collect(),
+                        block: block_json(it),
+                        members: members
+                            .map(|(name, json)| (name, RawOrText::new(json)))
+                            .collect(),
                     }
                 });
                 row.blocks = blocks.collect();
             }
             body => {
-                row.blocks = text(body)
-                    .map(|text| BlockRow::Text { text }.into())
+                row.blocks = body_text(body)
+                    .map(|text| BlockJson::Text { text }.into())
                     .into_iter()
                     .collect()
             }
@@ -234,17 +236,17 @@ impl EntryRow {
     }
 
     /// The same, shown as one of a session.
-    pub(crate) fn of_session(mut entry: Entry, session: &SessionId) -> Self {
+    pub(crate) fn for_session(mut entry: Entry, session: &SessionId) -> Self {
         let named = entry.session.take();
-        EntryRow {
+        EntryJson {
             session_id: named.filter(|named| named != session.as_str()),
-            ..EntryRow::of(entry)
+            ..EntryJson::new(entry)
         }
     }
 
     /// The same, with what it cost.
-    pub(crate) fn priced(self, cost: Option<Money>) -> Self {
-        EntryRow {
+    pub(crate) fn with_cost(self, cost: Option<Money>) -> Self {
+        EntryJson {
             cost_usd: cost,
             ..self
         }
@@ -252,7 +254,7 @@ impl EntryRow {
 }
 
 /// The text of an entry that is not a message.
-pub(crate) fn text(body: Body) -> Option<String> {
+pub(crate) fn body_text(body: Body) -> Option<String> {
     let text = match body {
         Body::Summary { text, .. }
         | Body::Compaction { text }
@@ -277,37 +279,37 @@ pub(crate) fn text(body: Body) -> Option<String> {
     Some(text)
 }
 
-fn block(block: Block) -> BlockRow {
+fn block_json(block: Block) -> BlockJson {
     match block {
-        Block::Text(text) => BlockRow::Text { text },
-        Block::Thinking { text, signature } => BlockRow::Thinking { text, signature },
-        Block::ToolUse { id, name, input } => BlockRow::ToolUse {
+        Block::Text(text) => BlockJson::Text { text },
+        Block::Thinking { text, signature } => BlockJson::Thinking { text, signature },
+        Block::ToolUse { id, name, input } => BlockJson::ToolUse {
             id,
             name,
-            input: Json::of(input),
+            input: RawOrText::new(input),
         },
         Block::ToolResult {
             call,
             output,
             is_error,
-        } => BlockRow::ToolResult {
+        } => BlockJson::ToolResult {
             call,
             // Decoders keep results flat.
-            output: output.into_iter().map(self::block).collect(),
+            output: output.into_iter().map(self::block_json).collect(),
             is_error,
         },
-        Block::Image { media_type, data } => BlockRow::Image {
+        Block::Image { media_type, data } => BlockJson::Image {
             media_type,
             bytes: decoded_len(&data),
         },
-        Block::Opaque { kind, json } => BlockRow::Opaque {
+        Block::Opaque { kind, json } => BlockJson::Opaque {
             name: kind,
-            json: Json::of(json),
+            json: RawOrText::new(json),
         },
         // What the library understands and we do not know yet.
-        other => BlockRow::Opaque {
+        other => BlockJson::Opaque {
             name: other.kind().to_owned(),
-            json: Json::of("null".to_owned()),
+            json: RawOrText::new("null".to_owned()),
         },
     }
 }

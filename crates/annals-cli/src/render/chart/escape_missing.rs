@@ -7,30 +7,30 @@ use std::collections::BTreeSet;
 
 use super::Chart;
 use super::font::Weight;
-use super::scene::shown;
+use super::scene::make_visible;
 
 /// So many letters in a row are written; of more, the first and the last.
-const WRITTEN: usize = 4;
+const MAX_WRITTEN: usize = 4;
 
 impl Chart {
     /// The characters that the embedded font lacks.
-    pub(super) fn missing(&self) -> BTreeSet<char> {
+    pub(super) fn missing_chars(&self) -> BTreeSet<char> {
         let names = self.series.iter().chain(&self.notes);
         let labels = self.bars.iter().map(|bar| &bar.label);
         let letters = names.chain(labels).flat_map(|text| text.chars());
-        letters.filter(|c| !Weight::Plain.has(*c)).collect()
+        letters.filter(|c| !Weight::Plain.has_char(*c)).collect()
     }
 
     /// The chart in letters that can be drawn.
-    pub(super) fn spelled(&self) -> Chart {
+    pub(super) fn with_missing_escaped(&self) -> Chart {
         let mut chart = self.clone();
         let bars = chart.bars.iter_mut().map(|bar| &mut bar.label);
         for text in chart.series.iter_mut().chain(bars).chain(&mut chart.notes) {
-            if let Some(spelled) = spell(text) {
+            if let Some(spelled) = escape_missing(text) {
                 *text = spelled;
             }
         }
-        if self.missing().is_empty() {
+        if self.missing_chars().is_empty() {
             return chart;
         }
         let note =
@@ -41,19 +41,19 @@ impl Chart {
 }
 
 /// `⟨U+65E5 672C⟩-app`
-fn spell(text: &str) -> Option<String> {
-    let text = shown(text);
+fn escape_missing(text: &str) -> Option<String> {
+    let text = make_visible(text);
     let mut spelled = String::new();
     let mut lacking: Vec<char> = Vec::new();
     for c in text.chars().map(Some).chain([None]) {
         match c {
-            Some(c) if !Weight::Plain.has(c) => lacking.push(c),
+            Some(c) if !Weight::Plain.has_char(c) => lacking.push(c),
             // What takes no place belongs to what stands before it.
             Some(c)
                 if !lacking.is_empty()
                     && super::super::width::width(c.encode_utf8(&mut [0; 4])) == 0 => {}
             other => {
-                spelled += &numbers(&std::mem::take(&mut lacking));
+                spelled += &code_points(&std::mem::take(&mut lacking));
                 spelled.extend(other);
             }
         }
@@ -61,13 +61,13 @@ fn spell(text: &str) -> Option<String> {
     (spelled != text).then_some(spelled)
 }
 
-fn numbers(letters: &[char]) -> String {
+fn code_points(letters: &[char]) -> String {
     let number = |c: &char| format!("{:04X}", u32::from(*c));
     let join = |letters: &[char]| letters.iter().map(number).collect::<Vec<_>>().join(" ");
-    let half = WRITTEN / 2;
+    let half = MAX_WRITTEN / 2;
     match letters {
         [] => String::new(),
-        few if few.len() <= WRITTEN => format!("⟨U+{}⟩", join(few)),
+        few if few.len() <= MAX_WRITTEN => format!("⟨U+{}⟩", join(few)),
         many => format!(
             "⟨U+{} … {}⟩",
             join(&many[..half]),
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_that_are_lacking_are_numbers_that_differ() {
+    fn escape_missing_writes_distinct_code_points() {
         for (text, told) in [
             ("日本-app", Some("⟨U+65E5 672C⟩-app")),
             (
@@ -92,7 +92,7 @@ mod tests {
             ("a 👩\u{200d}👧 b", Some("a ⟨U+1F469 1F467⟩ b")),
             ("naïve-Ωμέγα_Жук", None),
         ] {
-            assert_eq!(spell(text).as_deref(), told, "{text}");
+            assert_eq!(escape_missing(text).as_deref(), told, "{text}");
         }
     }
 }

@@ -23,9 +23,9 @@ impl Pricer {
     /// Whoever asks for something else is not stopped by a fault in what the user says of money.
     pub(crate) fn new(context: &mut Context) -> Result<Self> {
         let mut config = context.config_or_default();
-        if let Some(Err(error)) = config.zone.as_deref().map(super::cost::zone) {
+        if let Some(Err(error)) = config.zone.as_deref().map(super::cost::parse_zone) {
             let path = Config::path(&context.config_dir);
-            context.fault(&format!(
+            context.print_warning(&format!(
                 "{}: {error:#} (the system's zone is used)",
                 path.display()
             ));
@@ -44,51 +44,54 @@ impl Pricer {
     }
 
     /// What some responses come to.
-    pub(crate) fn sum<'a>(&self, charges: impl IntoIterator<Item = &'a Charge>) -> Tally {
+    pub(crate) fn tally<'a>(&self, charges: impl IntoIterator<Item = &'a Charge>) -> Tally {
         Tally::from_charges(charges, &|charge: &Charge| self.price(charge))
     }
 
     /// How full the context window was after a response.
-    pub(crate) fn fill(&self, charge: &Charge) -> Option<ContextFill> {
+    pub(crate) fn context_fill(&self, charge: &Charge) -> Option<ContextFill> {
         self.prices.context_fill(charge)
     }
 
     /// The context window of a model, where it is known.
-    pub(crate) fn window(&self, model: &str) -> Option<u64> {
+    pub(crate) fn context_window(&self, model: &str) -> Option<u64> {
         self.prices.context_window(model)
     }
 }
 
 /// A cost in a table; empty where there was nothing to pay for.
-pub(crate) fn cell(tally: &Tally) -> Cell {
+pub(crate) fn cost_cell(tally: &Tally) -> Cell {
     match tally.requests {
         0 => Cell::new(""),
-        _ => styled(tally, PLAIN, money::cents),
+        _ => styled_cost_cell(tally, PLAIN, money::cents),
     }
 }
 
 /// A cost in a table, spelled by `amount`.
-pub(crate) fn styled(tally: &Tally, style: Style, amount: fn(Money) -> String) -> Cell {
+pub(crate) fn styled_cost_cell(tally: &Tally, style: Style, amount: fn(Money) -> String) -> Cell {
     let whole = tally.unpriced == 0;
-    Cell::styled(spelled(tally, amount), if whole { style } else { WARNING })
+    Cell::styled(
+        format_cost(tally, amount),
+        if whole { style } else { WARNING },
+    )
 }
 
 /// A cost as JSON; `None` where no response is told of, or none has a price.
-pub(crate) fn known(tally: &Tally) -> Option<Money> {
+pub(crate) fn known_cost(tally: &Tally) -> Option<Money> {
     tally.priced().filter(|_| tally.requests > 0)
 }
 
 /// A cost among other facts; `None` where there was nothing to pay for.
 pub(crate) fn text(tally: &Tally) -> Option<String> {
-    (tally.requests > 0).then(|| sum(tally))
+    (tally.requests > 0).then(|| cost_text_or_zero(tally))
 }
 
 /// A cost where one is always told.
-pub(crate) fn sum(tally: &Tally) -> String {
-    spelled(tally, money::cents)
+pub(crate) fn cost_text_or_zero(tally: &Tally) -> String {
+    format_cost(tally, money::cents)
 }
 
-fn spelled(tally: &Tally, amount: fn(Money) -> String) -> String {
+fn format_cost(tally: &Tally, amount: fn(Money) -> String) -> String {
     match tally.priced() {
         None => "unpriced".to_owned(),
         // Some of it has no price, so it is this much at the least.
@@ -110,17 +113,17 @@ pub(crate) fn filled(fill: &ContextFill) -> String {
 
 /// How full a context window was, as JSON.
 #[derive(Serialize)]
-pub(crate) struct FillRow {
+pub(crate) struct ContextFillJson {
     tokens: u64,
     window: Option<u64>,
     share: Option<f64>,
 }
 
-impl FillRow {
-    pub(crate) fn of(fill: ContextFill) -> Self {
+impl ContextFillJson {
+    pub(crate) fn new(fill: ContextFill) -> Self {
         // For people; the counts beside it are exact.
         let rounded = |share: f64| (share * 10_000.0).round() / 10_000.0;
-        FillRow {
+        ContextFillJson {
             tokens: fill.tokens,
             window: fill.window,
             share: fill.share().map(rounded),

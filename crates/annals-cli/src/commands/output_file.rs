@@ -25,7 +25,7 @@ pub(super) fn refuse_roots(path: &Path, context: &Context) -> Result<()> {
     };
     let path = real(path);
     let named = context.store.roots().iter().map(|root| root.path.clone());
-    let defaults = context.default_places().into_iter().map(PathBuf::from);
+    let defaults = context.default_root_paths().into_iter().map(PathBuf::from);
     for root in named.chain(defaults) {
         if path.starts_with(real(&root)) {
             bail!(
@@ -39,7 +39,7 @@ pub(super) fn refuse_roots(path: &Path, context: &Context) -> Result<()> {
 }
 
 /// Files that are there are written over only with `--force`.
-pub(super) fn refuse_taken(paths: &[PathBuf], force: bool) -> Result<()> {
+pub(super) fn refuse_existing(paths: &[PathBuf], force: bool) -> Result<()> {
     let taken = paths
         .iter()
         .find(|path| !force && path.symlink_metadata().is_ok());
@@ -50,12 +50,12 @@ pub(super) fn refuse_taken(paths: &[PathBuf], force: bool) -> Result<()> {
 }
 
 /// Makes a file that appears whole or not at all, and gives its size and what `write` tells.
-pub(super) fn to_file<T: Default>(
+pub(super) fn write_file<T: Default>(
     path: &Path,
     force: bool,
     write: impl FnOnce(&mut dyn Write) -> annals::Result<T>,
 ) -> Result<(u64, T)> {
-    refuse_taken(std::slice::from_ref(&path.to_owned()), force)?;
+    refuse_existing(std::slice::from_ref(&path.to_owned()), force)?;
     // Made beside it under a name of its own; the rename then takes the place of the old one.
     let over = path.symlink_metadata().is_ok();
     let name = path.file_name().context("the file needs a name")?;
@@ -70,8 +70,8 @@ pub(super) fn to_file<T: Default>(
     let mut told = T::default();
     let mut bytes = 0;
     jsonl::create_with(&target, |put| {
-        let mut file = Piece {
-            put,
+        let mut file = ChunkWriter {
+            write_chunk: put,
             bytes: 0,
             failed: None,
         };
@@ -91,15 +91,15 @@ pub(super) fn to_file<T: Default>(
 }
 
 /// A file that is handed over piece by piece.
-struct Piece<'a> {
-    put: &'a mut dyn FnMut(&[u8]) -> annals::Result<()>,
+struct ChunkWriter<'a> {
+    write_chunk: &'a mut dyn FnMut(&[u8]) -> annals::Result<()>,
     bytes: u64,
     failed: Option<annals::Error>,
 }
 
-impl Write for Piece<'_> {
+impl Write for ChunkWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match (self.put)(bytes) {
+        match (self.write_chunk)(bytes) {
             Ok(()) => {
                 self.bytes += bytes.len() as u64;
                 Ok(bytes.len())
@@ -118,9 +118,9 @@ impl Write for Piece<'_> {
 }
 
 /// Standard output, where a document goes as it is; it must hold nothing that a terminal would obey.
-pub(super) struct Standard<'a>(pub(super) &'a mut Context);
+pub(super) struct RawStdout<'a>(pub(super) &'a mut Context);
 
-impl Write for Standard<'_> {
+impl Write for RawStdout<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.out.raw(bytes)?;
         Ok(bytes.len())

@@ -18,22 +18,23 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use split::split;
+use split::split_tool_results;
 
 /// What a line must look like, for messages.
-const SHAPE: &str = r#"{"role": "user" or "assistant", "content": "text" or [blocks]} on one line"#;
+const EXPECTED_LINE: &str =
+    r#"{"role": "user" or "assistant", "content": "text" or [blocks]} on one line"#;
 
 /// The role of what went wrong, which is nobody's message.
-pub(crate) const ERROR: &str = "error";
+pub(crate) const ERROR_ROLE: &str = "error";
 
 /// The members of a message that every layout knows.
-pub(crate) const MEMBERS: &str = "role, content, model, usage, stop_reason (or stopReason), id, parent, timestamp, message_id, request_id";
+pub(crate) const KNOWN_MEMBERS: &str = "role, content, model, usage, stop_reason (or stopReason), id, parent, timestamp, message_id, request_id";
 
 /// Why the model stopped, as the API and as other programs spell it.
 const STOP_REASON: [&str; 2] = ["stop_reason", "stopReason"];
 
 /// Members of a reply that only an assistant's message has.
-const REPLY: [&str; 7] = [
+const REPLY_MEMBERS: [&str; 7] = [
     "model",
     "usage",
     STOP_REASON[0],
@@ -48,20 +49,28 @@ const REPLY: [&str; 7] = [
 pub(crate) struct BadDraft {
     line: usize,
     column: usize,
-    why: String,
+    reason: String,
 }
 
 impl BadDraft {
     /// What is wrong, for those who name the line themselves.
-    pub(crate) fn in_line(&self) -> String {
-        let BadDraft { column, why, .. } = self;
+    pub(crate) fn text_without_line(&self) -> String {
+        let BadDraft {
+            column,
+            reason: why,
+            ..
+        } = self;
         format!("column {column}: {why}")
     }
 }
 
 impl fmt::Display for BadDraft {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let BadDraft { line, column, why } = self;
+        let BadDraft {
+            line,
+            column,
+            reason: why,
+        } = self;
         write!(
             f,
             "standard input, line {line}, column {column}: {why}; nothing was written"
@@ -72,9 +81,9 @@ impl fmt::Display for BadDraft {
 impl std::error::Error for BadDraft {}
 
 /// Something that went wrong.
-pub(crate) fn error(text: String) -> Draft {
+pub(crate) fn error_draft(text: String) -> Draft {
     Draft::new(Body::System {
-        subtype: ERROR.to_owned(),
+        subtype: ERROR_ROLE.to_owned(),
         text,
     })
 }
@@ -84,18 +93,18 @@ pub(crate) struct Envelope<'a> {
     /// The session that it goes to, if it names one.
     pub(crate) session: Option<String>,
     /// The sub-agent that it goes to.
-    pub(crate) agent: Option<AgentName>,
+    pub(crate) agent: Option<AgentSpec>,
     /// The session that it begins.
-    pub(crate) new: Option<NewMembers>,
+    pub(crate) new: Option<NewSessionSpec>,
     /// A whole record of the session's layout, instead of a message.
     pub(crate) raw: Option<&'a RawValue>,
     /// What is left of it: the message.
-    pub(crate) message: Fields<'a>,
+    pub(crate) message: UnreadMembers<'a>,
 }
 
 /// A sub-agent, and what it is begun for if it is not there yet.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct AgentName {
+pub(crate) struct AgentSpec {
     pub(crate) id: String,
     pub(crate) kind: Option<String>,
     pub(crate) description: Option<String>,
@@ -104,7 +113,7 @@ pub(crate) struct AgentName {
 
 /// What a new session is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct NewMembers {
+pub(crate) struct NewSessionSpec {
     pub(crate) id: Option<String>,
     pub(crate) cwd: Option<String>,
     pub(crate) title: Option<String>,
@@ -115,60 +124,60 @@ pub(crate) struct NewMembers {
 }
 
 impl<'a> Envelope<'a> {
-    /// Reads a line; what the message says is read by [`Fields::drafts`].
-    pub(crate) fn read(text: &'a str, number: usize) -> Result<Self, BadDraft> {
+    /// Reads a line; what the message says is read by [`UnreadMembers::drafts`].
+    pub(crate) fn parse(text: &'a str, number: usize) -> Result<Self, BadDraft> {
         let line = Line { text, number };
-        let mut message = Fields {
+        let mut message = UnreadMembers {
             line,
-            members: line.members(text, "a message")?,
+            members: line.parse_members(text, "a message")?,
         };
-        let session = message.string("session")?;
+        let session = message.take_string("session")?;
         let agent = match message.take("agent") {
             Some(raw) if raw.get().starts_with('{') => {
-                let mut agent = Fields {
+                let mut agent = UnreadMembers {
                     line,
-                    members: line.members(raw.get(), "a sub-agent")?,
+                    members: line.parse_members(raw.get(), "a sub-agent")?,
                 };
-                let found = AgentName {
-                    id: agent.string("id")?.unwrap_or_default(),
-                    kind: agent.string("kind")?,
-                    description: agent.string("description")?,
-                    call: agent.string("call")?,
+                let found = AgentSpec {
+                    id: agent.take_string("id")?.unwrap_or_default(),
+                    kind: agent.take_string("kind")?,
+                    description: agent.take_string("description")?,
+                    call: agent.take_string("call")?,
                 };
                 agent.refuse_rest("agent", "id, kind, description, call")?;
                 if found.id.is_empty() {
-                    return Err(line.bad(Some(raw), "`agent` has no `id`"));
+                    return Err(line.error_at_value(Some(raw), "`agent` has no `id`"));
                 }
                 Some(found)
             }
-            raw => line.string(raw, "agent")?.map(|id| AgentName {
+            raw => line.parse_string(raw, "agent")?.map(|id| AgentSpec {
                 id,
-                ..AgentName::default()
+                ..AgentSpec::default()
             }),
         };
         let new = match message.take("new").filter(|raw| raw.get() != "null") {
             None => None,
             Some(raw) => {
-                let mut new = Fields {
+                let mut new = UnreadMembers {
                     line,
-                    members: line.members(raw.get(), "a new session")?,
+                    members: line.parse_members(raw.get(), "a new session")?,
                 };
-                Some(NewMembers {
-                    id: new.string("id")?,
-                    cwd: new.string("cwd")?,
-                    title: new.string("title")?,
-                    agent: new.string("agent")?,
-                    git_branch: new.string("git_branch")?,
-                    members: new.rest(),
+                Some(NewSessionSpec {
+                    id: new.take_string("id")?,
+                    cwd: new.take_string("cwd")?,
+                    title: new.take_string("title")?,
+                    agent: new.take_string("agent")?,
+                    git_branch: new.take_string("git_branch")?,
+                    members: new.into_rest(),
                 })
             }
         };
         if let Some(session) = session.as_deref().filter(|_| new.is_some()) {
             let why = format!(
                 "`session` names {}, and `new` another; give one of them",
-                cut(session)
+                truncate(session)
             );
-            return Err(line.bad(None, why));
+            return Err(line.error_at_value(None, why));
         }
         let raw = message.take("raw").filter(|raw| raw.get() != "null");
         if raw.is_some() {
@@ -185,7 +194,7 @@ impl<'a> Envelope<'a> {
 }
 
 /// Reads every line of `text`, and gives each draft with its line. Blank lines are skipped.
-pub(crate) fn parse(text: &str) -> Result<Vec<(usize, Draft)>, BadDraft> {
+pub(crate) fn parse_lines(text: &str) -> Result<Vec<(usize, Draft)>, BadDraft> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut drafts = Vec::new();
     for (at, line) in text.split('\n').enumerate() {
@@ -214,7 +223,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for MemberList<'a> {
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
                 let mut members = Vec::new();
-                while let Some(Name(name)) = map.next_key()? {
+                while let Some(MemberName(name)) = map.next_key()? {
                     members.push((name, map.next_value()?));
                 }
                 Ok(MemberList(members))
@@ -227,7 +236,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for MemberList<'a> {
 
 /// A member's name, borrowed where it has no escapes.
 #[derive(Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[derive(Deserialize)]
 struct Kind<'a> {
@@ -269,7 +278,7 @@ struct ImageBlock<'a> {
 }
 
 #[derive(Deserialize)]
-struct Picture {
+struct ImageSource {
     #[serde(rename = "type")]
     kind: Option<String>,
     media_type: Option<String>,
@@ -287,35 +296,41 @@ impl<'a> Line<'a> {
     /// A message becomes several drafts where tool results and other parts stand side by side: each result is
     /// an entry of its own.
     fn drafts(self) -> Result<Vec<Draft>, BadDraft> {
-        let members = self.members(self.text, "a message")?;
-        self.drafts_of(Fields {
+        let members = self.parse_members(self.text, "a message")?;
+        self.drafts_from_members(UnreadMembers {
             line: self,
             members,
         })
     }
 
-    fn drafts_of(self, mut members: Fields<'a>) -> Result<Vec<Draft>, BadDraft> {
+    fn drafts_from_members(self, mut members: UnreadMembers<'a>) -> Result<Vec<Draft>, BadDraft> {
         members.refuse_whole_records()?;
-        let kind = members.string("type")?;
+        let kind = members.take_string("type")?;
         let role_at = members.get("role");
-        let role = match members.string("role")?.as_deref() {
+        let role = match members.take_string("role")?.as_deref() {
             Some("user") => Role::User,
             Some("assistant") => Role::Assistant,
             Some("system") => Role::System,
-            Some(ERROR) => return self.error(members).map(|draft| vec![draft]),
+            Some(ERROR_ROLE) => return self.parse_error(members).map(|draft| vec![draft]),
             Some(other) => {
                 let why = format!(
                     "the role `{}` is none of `user`, `assistant`, `system` and `error`",
-                    cut(other)
+                    truncate(other)
                 );
-                return Err(self.bad(role_at, why));
+                return Err(self.error_at_value(role_at, why));
             }
-            None => return Err(self.bad(None, format!("`role` is missing; expected {SHAPE}"))),
+            None => {
+                return Err(self
+                    .error_at_value(None, format!("`role` is missing; expected {EXPECTED_LINE}")));
+            }
         };
         let Some(content) = members.take("content") else {
-            return Err(self.bad(None, format!("`content` is missing; expected {SHAPE}")));
+            return Err(self.error_at_value(
+                None,
+                format!("`content` is missing; expected {EXPECTED_LINE}"),
+            ));
         };
-        let (blocks, raw_blocks) = self.content(content, role)?;
+        let (blocks, raw_blocks) = self.parse_content(content, role)?;
         let mut message = Message::new(role, blocks);
         if role != Role::Assistant {
             let of = match role {
@@ -324,23 +339,25 @@ impl<'a> Line<'a> {
             };
             members.refuse_reply(of)?;
         }
-        message.model = members.string("model")?;
-        message.stop_reason = members.one_of(STOP_REASON)?;
-        message.request = members.string("request_id")?;
-        message.response = members.string("message_id")?;
+        message.model = members.take_string("model")?;
+        message.stop_reason = members.take_either(STOP_REASON)?;
+        message.request = members.take_string("request_id")?;
+        message.response = members.take_string("message_id")?;
         let mut extra: Vec<(String, String)> = Vec::new();
-        let tokens = members.take("usage").map(|raw| usage::read(self, raw));
+        let tokens = members
+            .take("usage")
+            .map(|raw| usage::parse_usage(self, raw));
         if let Some(tokens) = tokens.transpose()?.flatten() {
             message.usage = Some(tokens.usage);
-            extra.extend(tokens.terms.map(|terms| ("usage".to_owned(), terms)));
+            extra.extend(tokens.extra.map(|terms| ("usage".to_owned(), terms)));
         }
-        let mut id = members.id("id")?;
+        let mut id = members.take_id("id")?;
         // In the API's own messages `id` names the response.
         if kind.is_some() && message.response.is_none() {
             message.response = id.take();
         }
-        let parent = members.string("parent")?;
-        let time = self.time(members.take("timestamp"))?;
+        let parent = members.take_string("parent")?;
+        let time = self.parse_time(members.take("timestamp"))?;
         if role == Role::Assistant
             && message.stop_reason.is_none()
             && message
@@ -350,77 +367,77 @@ impl<'a> Line<'a> {
         {
             message.stop_reason = Some("tool_use".to_owned());
         }
-        extra.extend(members.rest());
-        let mut drafts = split(message, raw_blocks, id, parent, time);
+        extra.extend(members.into_rest());
+        let mut drafts = split_tool_results(message, raw_blocks, id, parent, time);
         match (drafts.as_mut_slice(), extra.first()) {
             (_, None) => {}
             ([only], _) => only.members = extra,
             (_, Some((name, _))) => {
                 let why = format!(
                     "`{}` belongs to one record, and this message becomes several; give each tool result a message of its own",
-                    cut(name)
+                    truncate(name)
                 );
-                return Err(self.bad(None, why));
+                return Err(self.error_at_value(None, why));
             }
         }
         Ok(drafts)
     }
 
-    fn error(self, mut members: Fields<'a>) -> Result<Draft, BadDraft> {
+    fn parse_error(self, mut members: UnreadMembers<'a>) -> Result<Draft, BadDraft> {
         let content = members.get("content");
-        let Some(text) = members.string("content")? else {
+        let Some(text) = members.take_string("content")? else {
             let why = "`content` is missing; expected the text of the error";
-            return Err(self.bad(None, why));
+            return Err(self.error_at_value(None, why));
         };
         if text.trim().is_empty() {
-            return Err(self.bad(content, "`content` is empty"));
+            return Err(self.error_at_value(content, "`content` is empty"));
         }
         members.refuse_reply("an error")?;
-        let mut draft = error(text);
-        draft.id = members.id("id")?.as_deref().map(EntryId::new);
-        let parent = members.string("parent")?;
+        let mut draft = error_draft(text);
+        draft.id = members.take_id("id")?.as_deref().map(EntryId::new);
+        let parent = members.take_string("parent")?;
         draft.parent = parent.as_deref().map(EntryId::new);
-        draft.time = self.time(members.take("timestamp"))?;
-        draft.members = members.rest();
+        draft.time = self.parse_time(members.take("timestamp"))?;
+        draft.members = members.into_rest();
         Ok(draft)
     }
 
-    fn time(self, raw: Option<&'a RawValue>) -> Result<Option<Timestamp>, BadDraft> {
-        let Some(text) = self.string(raw, "timestamp")? else {
+    fn parse_time(self, raw: Option<&'a RawValue>) -> Result<Option<Timestamp>, BadDraft> {
+        let Some(text) = self.parse_string(raw, "timestamp")? else {
             return Ok(None);
         };
         let time = text.parse::<Timestamp>().map_err(|_| {
             let why = format!(
                 "`{}` is no time; expected one like 2026-03-01T12:00:00Z",
-                cut(&text)
+                truncate(&text)
             );
-            self.bad(raw, why)
+            self.error_at_value(raw, why)
         })?;
         Ok(Some(time))
     }
 
     /// The blocks, and the JSON of those with members that a [`Block`] has no place for.
-    fn content(
+    fn parse_content(
         self,
         content: &'a RawValue,
         role: Role,
     ) -> Result<(Vec<Block>, RawBlocks), BadDraft> {
         let raw = content.get();
         if raw.starts_with('"') {
-            let text: String = self.read(raw, "a text")?;
+            let text: String = self.parse_json(raw, "a text")?;
             if text.trim().is_empty() {
-                return Err(self.bad(Some(content), "`content` is empty"));
+                return Err(self.error_at_value(Some(content), "`content` is empty"));
             }
             return Ok((vec![Block::Text(text)], RawBlocks::new()));
         }
-        let blocks = self.list(content, "`content` must be a text or a list of blocks")?;
+        let blocks = self.parse_list(content, "`content` must be a text or a list of blocks")?;
         if blocks.is_empty() {
-            return Err(self.bad(Some(content), "`content` has no blocks"));
+            return Err(self.error_at_value(Some(content), "`content` has no blocks"));
         }
         let mut found = Vec::new();
         let mut raw_blocks = RawBlocks::new();
         for raw in blocks {
-            let (block, more) = self.block(raw, Some(role))?;
+            let (block, more) = self.parse_block(raw, Some(role))?;
             if more {
                 raw_blocks.insert(found.len(), raw.get().to_owned());
             }
@@ -431,11 +448,11 @@ impl<'a> Line<'a> {
 
     /// Reads a block of a message, or of a tool's result, where there is no role. Tells whether it
     /// has members that a [`Block`] of its type has no place for.
-    fn block(self, raw: &'a RawValue, role: Option<Role>) -> Result<(Block, bool), BadDraft> {
+    fn parse_block(self, raw: &'a RawValue, role: Option<Role>) -> Result<(Block, bool), BadDraft> {
         let json = raw.get();
-        let head: Kind<'_> = self.object(json, "a block")?;
-        let Some(kind) = self.string(head.kind, "type")? else {
-            return Err(self.bad(Some(raw), "this block has no `type`; known are text, thinking, tool_use, tool_result and image, and others are kept"));
+        let head: Kind<'_> = self.parse_object(json, "a block")?;
+        let Some(kind) = self.parse_string(head.kind, "type")? else {
+            return Err(self.error_at_value(Some(raw), "this block has no `type`; known are text, thinking, tool_use, tool_result and image, and others are kept"));
         };
         let misplaced = match (kind.as_str(), role) {
             ("tool_use" | "thinking" | "redacted_thinking", Some(Role::User)) => Some("assistant"),
@@ -446,22 +463,23 @@ impl<'a> Line<'a> {
             _ => None,
         };
         if let Some(other) = misplaced {
-            return Err(self.bad(
+            return Err(self.error_at_value(
                 Some(raw),
                 format!("a {kind} block belongs into a message of the {other}"),
             ));
         }
         if role.is_none() && kind == "tool_result" {
-            return Err(self.bad(Some(raw), "a tool result cannot hold a tool result"));
+            return Err(self.error_at_value(Some(raw), "a tool result cannot hold a tool result"));
         }
         let mut inner_more = false;
         let (block, known): (Option<Block>, &[&str]) = match kind.as_str() {
             "text" => {
-                let TextBlock { text } = self.read(json, "a text block {\"type\",\"text\"}")?;
+                let TextBlock { text } =
+                    self.parse_json(json, "a text block {\"type\",\"text\"}")?;
                 (Some(Block::Text(text)), &["type", "text"])
             }
             "thinking" => {
-                let block: ThinkingBlock = self.read(
+                let block: ThinkingBlock = self.parse_json(
                     json,
                     "a thinking block {\"type\",\"thinking\",\"signature\"}",
                 )?;
@@ -473,9 +491,9 @@ impl<'a> Line<'a> {
             }
             "tool_use" => {
                 let block: CallBlock<'_> =
-                    self.read(json, "a call {\"type\",\"id\",\"name\",\"input\"}")?;
+                    self.parse_json(json, "a call {\"type\",\"id\",\"name\",\"input\"}")?;
                 if !block.input.get().starts_with('{') {
-                    return Err(self.bad(Some(block.input), "`input` must be an object"));
+                    return Err(self.error_at_value(Some(block.input), "`input` must be an object"));
                 }
                 let input = block.input.get().to_owned();
                 (
@@ -489,11 +507,11 @@ impl<'a> Line<'a> {
             }
             "tool_result" => {
                 let block: ResultBlock<'_> =
-                    self.read(json, "a result {\"type\",\"tool_use_id\",\"content\"}")?;
+                    self.parse_json(json, "a result {\"type\",\"tool_use_id\",\"content\"}")?;
                 let output = match block.content {
                     None => Vec::new(),
                     Some(content) => {
-                        let (output, more) = self.output(content)?;
+                        let (output, more) = self.parse_output(content)?;
                         inner_more = more;
                         output
                     }
@@ -510,11 +528,12 @@ impl<'a> Line<'a> {
                 )
             }
             "image" => {
-                let block: ImageBlock<'_> = self.read(
+                let block: ImageBlock<'_> = self.parse_json(
                     json,
                     "an image {\"type\",\"source\":{\"media_type\",\"data\"}}",
                 )?;
-                let picture: Picture = self.object(block.source.get(), "an image's `source`")?;
+                let picture: ImageSource =
+                    self.parse_object(block.source.get(), "an image's `source`")?;
                 let embedded = picture.kind.as_deref().is_none_or(|kind| kind == "base64")
                     && self.has_only(block.source.get(), &["type", "media_type", "data"])?;
                 let block = match (picture.media_type, picture.data) {
@@ -536,19 +555,19 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn output(self, content: &'a RawValue) -> Result<(Vec<Block>, bool), BadDraft> {
+    fn parse_output(self, content: &'a RawValue) -> Result<(Vec<Block>, bool), BadDraft> {
         if content.get().starts_with('"') {
-            let text = self.read(content.get(), "a text")?;
+            let text = self.parse_json(content.get(), "a text")?;
             return Ok((vec![Block::Text(text)], false));
         }
-        let blocks = self.list(
+        let blocks = self.parse_list(
             content,
             "a result's `content` must be a text or a list of blocks",
         )?;
         let mut output = Vec::new();
         let mut any_more = false;
         for block in blocks {
-            let (block, more) = self.block(block, None)?;
+            let (block, more) = self.parse_block(block, None)?;
             any_more |= more;
             output.push(block);
         }
@@ -557,12 +576,12 @@ impl<'a> Line<'a> {
 
     fn check_id(self, id: &str, at: Option<&'a RawValue>) -> Result<(), BadDraft> {
         let checked = EntryId::new(id).check();
-        checked.map_err(|error| self.bad(at, error.to_string()))
+        checked.map_err(|error| self.error_at_value(at, error.to_string()))
     }
 
     /// Whether an object has no other members; `null` says as much as absence.
     fn has_only(self, json: &'a str, known: &[&str]) -> Result<bool, BadDraft> {
-        let members = self.members(json, "an object")?;
+        let members = self.parse_members(json, "an object")?;
         let is_known = |(name, raw): &(Cow<'_, str>, &RawValue)| {
             known.contains(&&**name) || raw.get() == "null"
         };
@@ -570,57 +589,61 @@ impl<'a> Line<'a> {
     }
 
     /// The members of an object; one that is there twice is refused, since only one could count.
-    fn members(
+    fn parse_members(
         self,
         json: &'a str,
         what: &str,
     ) -> Result<Vec<(Cow<'a, str>, &'a RawValue)>, BadDraft> {
-        let MemberList(members) = self.object(json, what)?;
+        let MemberList(members) = self.parse_object(json, what)?;
         let mut seen = HashSet::new();
         match members.iter().find(|(name, _)| !seen.insert(&**name)) {
             Some((name, raw)) => {
-                let why = format!("`{}` is there twice", cut(name));
-                Err(self.bad(Some(raw), why))
+                let why = format!("`{}` is there twice", truncate(name));
+                Err(self.error_at_value(Some(raw), why))
             }
             None => Ok(members),
         }
     }
 
     /// A string; `null` and absence are the same.
-    fn string(self, raw: Option<&'a RawValue>, what: &str) -> Result<Option<String>, BadDraft> {
+    fn parse_string(
+        self,
+        raw: Option<&'a RawValue>,
+        what: &str,
+    ) -> Result<Option<String>, BadDraft> {
         match raw {
             Some(raw) if raw.get() != "null" => self
-                .read(raw.get(), &format!("a text as `{what}`"))
+                .parse_json(raw.get(), &format!("a text as `{what}`"))
                 .map(Some),
             _ => Ok(None),
         }
     }
 
-    fn list(self, raw: &'a RawValue, otherwise: &str) -> Result<Vec<&'a RawValue>, BadDraft> {
+    fn parse_list(self, raw: &'a RawValue, otherwise: &str) -> Result<Vec<&'a RawValue>, BadDraft> {
         if !raw.get().starts_with('[') {
-            return Err(self.bad(Some(raw), otherwise));
+            return Err(self.error_at_value(Some(raw), otherwise));
         }
-        self.read(raw.get(), "a list")
+        self.parse_json(raw.get(), "a list")
     }
 
-    fn object<T: Deserialize<'a>>(self, json: &'a str, what: &str) -> Result<T, BadDraft> {
+    fn parse_object<T: Deserialize<'a>>(self, json: &'a str, what: &str) -> Result<T, BadDraft> {
         let start = json.trim_start();
         if !start.starts_with('{') {
             // Broken JSON is told as such, anything else as what it should have been.
-            self.read::<IgnoredAny>(json, what)?;
+            self.parse_json::<IgnoredAny>(json, what)?;
             let shape = match self.offset(json) {
-                0 => format!("; expected {SHAPE}"),
+                0 => format!("; expected {EXPECTED_LINE}"),
                 _ => String::new(),
             };
-            return Err(self.bad_at(
+            return Err(self.error_at_offset(
                 self.offset(start),
                 format!("{what} must be a JSON object{shape}"),
             ));
         }
-        self.read(json, what)
+        self.parse_json(json, what)
     }
 
-    fn read<T: Deserialize<'a>>(self, json: &'a str, what: &str) -> Result<T, BadDraft> {
+    fn parse_json<T: Deserialize<'a>>(self, json: &'a str, what: &str) -> Result<T, BadDraft> {
         serde_json::from_str(json).map_err(|error| {
             let text = error.to_string();
             let why = text.split(" at line ").next().unwrap_or_default();
@@ -629,9 +652,9 @@ impl<'a> Line<'a> {
                 serde_json::error::Category::Eof => {
                     format!("the JSON ends too early ({why}); each message must stand on one line (`jq -c .` does that)")
                 }
-                _ => format!("not JSON ({why}); expected {SHAPE}"),
+                _ => format!("not JSON ({why}); expected {EXPECTED_LINE}"),
             };
-            self.bad_at(self.offset(json) + error.column().saturating_sub(1), why)
+            self.error_at_offset(self.offset(json) + error.column().saturating_sub(1), why)
         })
     }
 
@@ -640,11 +663,11 @@ impl<'a> Line<'a> {
         (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize)
     }
 
-    fn bad(self, at: Option<&'a RawValue>, why: impl Into<String>) -> BadDraft {
-        self.bad_at(at.map_or(0, |raw| self.offset(raw.get())), why)
+    fn error_at_value(self, at: Option<&'a RawValue>, why: impl Into<String>) -> BadDraft {
+        self.error_at_offset(at.map_or(0, |raw| self.offset(raw.get())), why)
     }
 
-    fn bad_at(self, offset: usize, why: impl Into<String>) -> BadDraft {
+    fn error_at_offset(self, offset: usize, why: impl Into<String>) -> BadDraft {
         let before = self
             .text
             .char_indices()
@@ -653,25 +676,25 @@ impl<'a> Line<'a> {
         BadDraft {
             line: self.number,
             column: before + 1,
-            why: why.into(),
+            reason: why.into(),
         }
     }
 }
 
 /// The members of a line that are not yet read.
-pub(crate) struct Fields<'a> {
+pub(crate) struct UnreadMembers<'a> {
     line: Line<'a>,
     members: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> UnreadMembers<'a> {
     pub(crate) fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
     /// The messages that they make up.
     pub(crate) fn drafts(self) -> Result<Vec<Draft>, BadDraft> {
-        self.line.drafts_of(self)
+        self.line.drafts_from_members(self)
     }
 
     fn get(&self, name: &str) -> Option<&'a RawValue> {
@@ -684,27 +707,27 @@ impl<'a> Fields<'a> {
         Some(self.members.remove(at).1)
     }
 
-    fn string(&mut self, name: &str) -> Result<Option<String>, BadDraft> {
+    fn take_string(&mut self, name: &str) -> Result<Option<String>, BadDraft> {
         let raw = self.take(name);
-        self.line.string(raw, name)
+        self.line.parse_string(raw, name)
     }
 
     /// A text that has two spellings, which must not say different things.
-    fn one_of(&mut self, names: [&str; 2]) -> Result<Option<String>, BadDraft> {
+    fn take_either(&mut self, names: [&str; 2]) -> Result<Option<String>, BadDraft> {
         let [one, other] = names;
         let at = self.get(other);
-        match (self.string(one)?, self.string(other)?) {
+        match (self.take_string(one)?, self.take_string(other)?) {
             (Some(said), Some(again)) if said != again => {
                 let why = format!("`{one}` and `{other}` say different things; give one of them");
-                Err(self.line.bad(at, why))
+                Err(self.line.error_at_value(at, why))
             }
             (said, again) => Ok(said.or(again)),
         }
     }
 
-    fn id(&mut self, name: &str) -> Result<Option<String>, BadDraft> {
+    fn take_id(&mut self, name: &str) -> Result<Option<String>, BadDraft> {
         let raw = self.get(name);
-        let id = self.string(name)?;
+        let id = self.take_string(name)?;
         if let Some(id) = &id {
             self.line.check_id(id, raw)?;
         }
@@ -715,15 +738,15 @@ impl<'a> Fields<'a> {
     fn refuse_whole_records(&self) -> Result<(), BadDraft> {
         if self.get("message").is_some() && self.get("role").is_none() {
             let why = "this looks like a whole line of a log; give its `message` alone, or append the line with --raw";
-            return Err(self.line.bad(None, why));
+            return Err(self.line.error_at_value(None, why));
         }
         match self.get("type") {
             Some(raw) if !matches!(raw.get(), r#""message""# | "null") => {
                 let why = format!(
                     "`type` is {}, but a message of the API has the type \"message\"; a whole line of a log is appended with --raw",
-                    cut(raw.get())
+                    truncate(raw.get())
                 );
-                Err(self.line.bad(Some(raw), why))
+                Err(self.line.error_at_value(Some(raw), why))
             }
             _ => Ok(()),
         }
@@ -732,10 +755,10 @@ impl<'a> Fields<'a> {
     /// Refuses what only an assistant's message has.
     fn refuse_reply(&self, of: &str) -> Result<(), BadDraft> {
         let said = |name: &&&str| self.get(name).is_some_and(|raw| raw.get() != "null");
-        match REPLY.iter().find(said) {
+        match REPLY_MEMBERS.iter().find(said) {
             Some(name) => Err(self
                 .line
-                .bad(self.get(name), format!("{of} has no `{name}`"))),
+                .error_at_value(self.get(name), format!("{of} has no `{name}`"))),
             None => Ok(()),
         }
     }
@@ -745,14 +768,17 @@ impl<'a> Fields<'a> {
         match self.members.first() {
             None => Ok(()),
             Some((name, raw)) => {
-                let why = format!("{object} has no member `{}`; known are {known}", cut(name));
-                Err(self.line.bad(Some(raw), why))
+                let why = format!(
+                    "{object} has no member `{}`; known are {known}",
+                    truncate(name)
+                );
+                Err(self.line.error_at_value(Some(raw), why))
             }
         }
     }
 
     /// What is left, for the layout to take or to refuse; `null` says as much as absence.
-    fn rest(self) -> Vec<(String, String)> {
+    fn into_rest(self) -> Vec<(String, String)> {
         let left = self.members.into_iter();
         let left = left.filter(|(_, raw)| raw.get() != "null");
         left.map(|(name, raw)| (name.into_owned(), raw.get().to_owned()))
@@ -760,7 +786,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn cut(text: &str) -> String {
+fn truncate(text: &str) -> String {
     let head: String = text.chars().take(40).collect();
     let mut head = visible(&head, LineBreaks::Spaces).into_owned();
     if text.chars().nth(40).is_some() {

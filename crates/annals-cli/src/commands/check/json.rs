@@ -8,13 +8,13 @@ use annals::model::{Flaw, Severity};
 use annals::store::ReadFailures;
 use serde::Serialize;
 
-use super::Found;
-use crate::commands::entry::FlawRow;
+use super::CheckResult;
+use crate::commands::entry_json::FlawJson;
 
 #[derive(Serialize)]
-pub(super) struct Document<'a> {
+pub(super) struct CheckJson<'a> {
     ok: bool,
-    files: Vec<FileRow<'a>>,
+    files: Vec<FileJson<'a>>,
     flaws: usize,
     /// How many of each severity, and of each kind.
     severities: BTreeMap<&'static str, usize>,
@@ -27,19 +27,19 @@ pub(super) struct Document<'a> {
 }
 
 #[derive(Serialize)]
-struct FileRow<'a> {
+struct FileJson<'a> {
     /// Names that are not UTF-8 are written with replacement characters.
     path: Cow<'a, str>,
     lines: u64,
     valid: u64,
     bytes: u64,
-    flaws: Vec<FoundRow<'a>>,
+    flaws: Vec<FoundFlawJson<'a>>,
 }
 
 #[derive(Serialize)]
-struct FoundRow<'a> {
+struct FoundFlawJson<'a> {
     #[serde(flatten)]
-    flaw: FlawRow<'a>,
+    flaw: FlawJson<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
     severity: &'static str,
@@ -47,22 +47,22 @@ struct FoundRow<'a> {
     advice: &'static str,
 }
 
-impl<'a> Document<'a> {
-    pub(super) fn of(found: &'a Found, ok: bool, failures: &ReadFailures) -> Self {
-        let lines = found.lines();
+impl<'a> CheckJson<'a> {
+    pub(super) fn new(found: &'a CheckResult, ok: bool, failures: &ReadFailures) -> Self {
+        let lines = found.line_counts();
         let mut kinds = BTreeMap::new();
         for flaw in found.flaws() {
             *kinds.entry(flaw.kind.as_str()).or_default() += 1;
         }
         let severities = Severity::ALL.iter();
-        Document {
+        CheckJson {
             ok,
             files: (found.reports.iter())
-                .map(|report| FileRow::of(report, failures))
+                .map(|report| FileJson::new(report, failures))
                 .collect(),
             flaws: found.flaws().count(),
             severities: severities
-                .map(|severity| (severity.as_str(), found.of(*severity)))
+                .map(|severity| (severity.as_str(), found.count(*severity)))
                 .collect(),
             kinds,
             total_lines: lines.total,
@@ -74,24 +74,24 @@ impl<'a> Document<'a> {
     }
 }
 
-impl<'a> FileRow<'a> {
-    fn of(report: &'a FileReport, failures: &ReadFailures) -> Self {
-        FileRow {
+impl<'a> FileJson<'a> {
+    fn new(report: &'a FileReport, failures: &ReadFailures) -> Self {
+        FileJson {
             path: report.path.to_string_lossy(),
             lines: report.lines,
             valid: report.valid,
             bytes: report.bytes,
             flaws: (report.flaws.iter())
-                .map(|flaw| FoundRow::of(report, flaw, failures))
+                .map(|flaw| FoundFlawJson::new(report, flaw, failures))
                 .collect(),
         }
     }
 }
 
-impl<'a> FoundRow<'a> {
-    fn of(report: &FileReport, flaw: &'a Flaw, failures: &ReadFailures) -> Self {
-        FoundRow {
-            flaw: FlawRow::of(flaw),
+impl<'a> FoundFlawJson<'a> {
+    fn new(report: &FileReport, flaw: &'a Flaw, failures: &ReadFailures) -> Self {
+        FoundFlawJson {
+            flaw: FlawJson::new(flaw),
             text: report.line_excerpt(flaw, failures),
             severity: flaw.kind.severity().as_str(),
             fixable: report.fixable(flaw.kind),

@@ -5,20 +5,20 @@ use std::borrow::Cow;
 use annals::model::Usage;
 use serde_json::value::RawValue;
 
-use super::{BadDraft, Line, cut};
+use super::{BadDraft, Line, truncate};
 
 /// A count and its spellings, the first of which is the Messages API's.
-struct Count {
+struct CountMember {
     names: &'static [&'static str],
 }
 
-const INPUT: Count = Count {
+const INPUT: CountMember = CountMember {
     names: &["input_tokens", "inputTokens"],
 };
-const OUTPUT: Count = Count {
+const OUTPUT: CountMember = CountMember {
     names: &["output_tokens", "outputTokens"],
 };
-const CACHE_WRITE: Count = Count {
+const CACHE_WRITE: CountMember = CountMember {
     names: &[
         "cache_creation_input_tokens",
         "cache_creation_tokens",
@@ -26,7 +26,7 @@ const CACHE_WRITE: Count = Count {
         "cacheCreationTokens",
     ],
 };
-const CACHE_READ: Count = Count {
+const CACHE_READ: CountMember = CountMember {
     names: &[
         "cache_read_input_tokens",
         "cache_read_tokens",
@@ -34,13 +34,13 @@ const CACHE_READ: Count = Count {
         "cacheReadTokens",
     ],
 };
-const FIVE_MINUTES: Count = Count {
+const FIVE_MINUTES: CountMember = CountMember {
     names: &["ephemeral_5m_input_tokens", "ephemeral5mInputTokens"],
 };
-const ONE_HOUR: Count = Count {
+const ONE_HOUR: CountMember = CountMember {
     names: &["ephemeral_1h_input_tokens", "ephemeral1hInputTokens"],
 };
-const WEB_SEARCHES: Count = Count {
+const WEB_SEARCHES: CountMember = CountMember {
     names: &["web_search_requests", "webSearchRequests"],
 };
 
@@ -48,7 +48,7 @@ const CACHE_SPLIT: [&str; 2] = ["cache_creation", "cacheCreation"];
 const SERVER_TOOLS: [&str; 2] = ["server_tool_use", "serverToolUse"];
 
 /// Members that are not counts, with their spellings, the first of which is the Messages API's.
-const TERMS: [&[&str]; 4] = [
+const EXTRA_MEMBERS: [&[&str]; 4] = [
     &["service_tier", "serviceTier"],
     &["speed"],
     &["inference_geo", "inferenceGeo"],
@@ -59,36 +59,41 @@ const WEB_FETCHES: [&str; 2] = ["web_fetch_requests", "webFetchRequests"];
 
 /// What `usage` says.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Tokens {
+pub(super) struct ParsedUsage {
     pub(super) usage: Usage,
     /// The members beyond the counts, as a JSON object; `None` if there are none.
-    pub(super) terms: Option<String>,
+    pub(super) extra: Option<String>,
 }
 
 type Member<'a> = (Cow<'a, str>, &'a RawValue);
 
 /// Reads `usage`; every member is understood or refused by its name.
-pub(super) fn read<'a>(line: Line<'a>, raw: &'a RawValue) -> Result<Option<Tokens>, BadDraft> {
+pub(super) fn parse_usage<'a>(
+    line: Line<'a>,
+    raw: &'a RawValue,
+) -> Result<Option<ParsedUsage>, BadDraft> {
     if raw.get() == "null" {
         return Ok(None);
     }
-    let members = line.members(raw.get(), "counts of tokens in `usage`")?;
-    let mut rest = Members { line, members };
-    let write = rest.count(&CACHE_WRITE)?;
-    let input = rest.count(&INPUT)?;
-    let output = rest.count(&OUTPUT)?;
-    let cache_read = rest.count(&CACHE_READ)?;
-    let mut split = rest.object(&CACHE_SPLIT)?;
-    let short = split.count(&FIVE_MINUTES)?;
-    let long = split.count(&ONE_HOUR)?;
-    split.finish("usage.cache_creation")?;
-    let mut server = rest.object(&SERVER_TOOLS)?;
-    let web_searches = server.count(&WEB_SEARCHES)?;
-    let fetches = server.one_of(&WEB_FETCHES)?.filter(|raw| raw.get() != "0");
-    server.finish("usage.server_tool_use")?;
+    let members = line.parse_members(raw.get(), "counts of tokens in `usage`")?;
+    let mut rest = UsageMembers { line, members };
+    let write = rest.take_count(&CACHE_WRITE)?;
+    let input = rest.take_count(&INPUT)?;
+    let output = rest.take_count(&OUTPUT)?;
+    let cache_read = rest.take_count(&CACHE_READ)?;
+    let mut split = rest.take_object(&CACHE_SPLIT)?;
+    let short = split.take_count(&FIVE_MINUTES)?;
+    let long = split.take_count(&ONE_HOUR)?;
+    split.refuse_rest("usage.cache_creation")?;
+    let mut server = rest.take_object(&SERVER_TOOLS)?;
+    let web_searches = server.take_count(&WEB_SEARCHES)?;
+    let fetches = server
+        .take_any(&WEB_FETCHES)?
+        .filter(|raw| raw.get() != "0");
+    server.refuse_rest("usage.server_tool_use")?;
     let mut terms: Vec<(&str, String)> = Vec::new();
-    for names in TERMS {
-        let given = rest.one_of(names)?.filter(|raw| raw.get() != "null");
+    for names in EXTRA_MEMBERS {
+        let given = rest.take_any(names)?.filter(|raw| raw.get() != "null");
         let given = given.zip(names.first());
         terms.extend(given.map(|(raw, name)| (*name, raw.get().to_owned())));
     }
@@ -100,13 +105,13 @@ pub(super) fn read<'a>(line: Line<'a>, raw: &'a RawValue) -> Result<Option<Token
         );
         terms.push(("server_tool_use", tools));
     }
-    rest.finish("usage")?;
+    rest.refuse_rest("usage")?;
     let parts = short.unwrap_or(0).saturating_add(long.unwrap_or(0));
     if let Some(all) = write.filter(|all| parts > *all) {
         let why = format!(
             "`usage` disagrees with itself: {all} tokens were written to the cache, of which cache_creation counts {parts}"
         );
-        return Err(line.bad(Some(raw), why));
+        return Err(line.error_at_value(Some(raw), why));
     }
     // What no part of the split counts was written to the five-minute cache, as readers count it.
     let rest = write.unwrap_or(parts) - parts;
@@ -124,18 +129,21 @@ pub(super) fn read<'a>(line: Line<'a>, raw: &'a RawValue) -> Result<Option<Token
             .map(|(name, value)| format!(r#""{name}":{value}"#));
         format!("{{{}}}", members.collect::<Vec<_>>().join(","))
     });
-    Ok(Some(Tokens { usage, terms }))
+    Ok(Some(ParsedUsage {
+        usage,
+        extra: terms,
+    }))
 }
 
 /// The members of an object that are not yet read.
-struct Members<'a> {
+struct UsageMembers<'a> {
     line: Line<'a>,
     members: Vec<Member<'a>>,
 }
 
-impl<'a> Members<'a> {
+impl<'a> UsageMembers<'a> {
     /// Takes a member out, whichever way it is spelled. Two spellings must say the same.
-    fn one_of(&mut self, names: &[&str]) -> Result<Option<&'a RawValue>, BadDraft> {
+    fn take_any(&mut self, names: &[&str]) -> Result<Option<&'a RawValue>, BadDraft> {
         let mut found: Option<Member<'a>> = None;
         let mut at = 0;
         while let Some((name, _)) = self.members.get(at) {
@@ -148,56 +156,56 @@ impl<'a> Members<'a> {
                 && known.get() != raw.get()
             {
                 let why = format!("`{other}` and `{name}` are one count and say different things");
-                return Err(self.line.bad(Some(raw), why));
+                return Err(self.line.error_at_value(Some(raw), why));
             }
             found = Some((name, raw));
         }
         Ok(found.map(|(_, raw)| raw))
     }
 
-    fn count(&mut self, count: &Count) -> Result<Option<u64>, BadDraft> {
-        let Some(raw) = self.one_of(count.names)? else {
+    fn take_count(&mut self, count: &CountMember) -> Result<Option<u64>, BadDraft> {
+        let Some(raw) = self.take_any(count.names)? else {
             return Ok(None);
         };
         let name = count.names.first().copied().unwrap_or_default();
         let number: Option<u64> = self
             .line
-            .read(raw.get(), &format!("a count of tokens as `{name}`"))?;
+            .parse_json(raw.get(), &format!("a count of tokens as `{name}`"))?;
         match number {
-            Some(number) if number > Usage::MAX_PLAUSIBLE => {
-                Err(self.line.bad(Some(raw), "no response has that many tokens"))
-            }
+            Some(number) if number > Usage::MAX_PLAUSIBLE => Err(self
+                .line
+                .error_at_value(Some(raw), "no response has that many tokens")),
             number => Ok(number),
         }
     }
 
     /// Takes out a member that is an object; one that is absent or `null` has no members.
-    fn object(&mut self, names: &[&str]) -> Result<Members<'a>, BadDraft> {
-        let raw = self.one_of(names)?.filter(|raw| raw.get() != "null");
+    fn take_object(&mut self, names: &[&str]) -> Result<UsageMembers<'a>, BadDraft> {
+        let raw = self.take_any(names)?.filter(|raw| raw.get() != "null");
         let name = names.first().copied().unwrap_or_default();
         let members = match raw {
             Some(raw) => self
                 .line
-                .members(raw.get(), &format!("counts as `{name}`"))?,
+                .parse_members(raw.get(), &format!("counts as `{name}`"))?,
             None => Vec::new(),
         };
-        Ok(Members {
+        Ok(UsageMembers {
             line: self.line,
             members,
         })
     }
 
     /// Refuses what nobody asked for: it would be lost.
-    fn finish(self, object: &str) -> Result<(), BadDraft> {
+    fn refuse_rest(self, object: &str) -> Result<(), BadDraft> {
         let unknown = self.members.iter().find(|(_, raw)| raw.get() != "null");
         match unknown {
             None => Ok(()),
             Some((name, raw)) => {
                 let why = format!(
                     "`{object}` has no member `{}` that annals knows, and it would be lost; leave it out",
-                    cut(name)
+                    truncate(name)
                 );
-                Err(self.line.bad(Some(raw), why))
+                Err(self.line.error_at_value(Some(raw), why))
             }
         }
     }
@@ -207,13 +215,13 @@ impl<'a> Members<'a> {
 mod tests {
     use super::*;
 
-    fn read_text(text: &str) -> Result<Option<Tokens>, String> {
+    fn read_text(text: &str) -> Result<Option<ParsedUsage>, String> {
         let raw: &RawValue = serde_json::from_str(text).unwrap();
         let line = Line {
             text: raw.get(),
             number: 1,
         };
-        read(line, raw).map_err(|bad| bad.why)
+        parse_usage(line, raw).map_err(|bad| bad.reason)
     }
 
     fn usage(text: &str) -> Usage {
@@ -221,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn all_spellings_mean_the_same_counts() {
+    fn usage_accepts_all_known_member_names() {
         let expected = Usage {
             input: 1,
             output: 2,
@@ -241,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_part_of_cache_writes_that_no_split_counts_lived_five_minutes() {
+    fn cache_writes_missing_from_the_split_count_as_five_minutes() {
         let split = usage(
             r#"{"cache_creation_input_tokens":10,"cache_creation":{"ephemeral_5m_input_tokens":1,"ephemeral_1h_input_tokens":4}}"#,
         );
@@ -249,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_or_contradictory_is_refused_by_name() {
+    fn usage_refuses_unknown_and_contradictory_members() {
         for (text, why) in [
             (r#"{"input_tokens":1,"inputTokens":2}"#, "inputTokens"),
             (r#"{"total_tokens":1}"#, "`total_tokens`"),
@@ -265,17 +273,17 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_kept_unless_they_are_null() {
+    fn usage_preserves_extra_members_unless_null() {
         let plain = r#"{"input_tokens":1,"service_tier":null,"speed":null,"server_tool_use":{"web_search_requests":0,"web_fetch_requests":0}}"#;
-        assert_eq!(read_text(plain).unwrap().unwrap().terms, None);
+        assert_eq!(read_text(plain).unwrap().unwrap().extra, None);
         let usual = r#"{"serviceTier":"standard","inference_geo":"","iterations":[]}"#;
         assert_eq!(
-            read_text(usual).unwrap().unwrap().terms.as_deref(),
+            read_text(usual).unwrap().unwrap().extra.as_deref(),
             Some(r#"{"service_tier":"standard","inference_geo":"","iterations":[]}"#)
         );
         let batch = r#"{"service_tier":"batch","server_tool_use":{"web_search_requests":2,"web_fetch_requests":1}}"#;
         assert_eq!(
-            read_text(batch).unwrap().unwrap().terms.as_deref(),
+            read_text(batch).unwrap().unwrap().extra.as_deref(),
             Some(
                 r#"{"service_tier":"batch","server_tool_use":{"web_search_requests":2,"web_fetch_requests":1}}"#
             )

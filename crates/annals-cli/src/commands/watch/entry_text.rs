@@ -6,11 +6,11 @@ use anstyle::Style;
 
 use super::WatchArgs;
 use super::totals::Total;
-use crate::commands::entry;
-use crate::commands::price;
-use crate::commands::row;
+use crate::commands::entry_json;
+use crate::commands::pricing;
+use crate::commands::session_json;
 use crate::context::Context;
-use crate::render::style::{BOLD, DIM, Hues, paint};
+use crate::render::style::{BOLD, DIM, NameStyles, paint};
 use crate::render::text::safe;
 use crate::render::width::truncate_end;
 use crate::render::{message, size, tool};
@@ -21,39 +21,39 @@ pub(super) enum View {
     /// Thoughts and prompts.
     Thinking,
     /// Replies too, and a line for each tool call.
-    Usual,
+    Default,
     /// Tool calls in full, and their results.
     Tools,
 }
 
 impl View {
-    pub(super) fn of(args: &WatchArgs) -> Self {
+    pub(super) fn from_args(args: &WatchArgs) -> Self {
         match (args.thinking, args.tools) {
             (true, _) => View::Thinking,
             (_, true) => View::Tools,
-            _ => View::Usual,
+            _ => View::Default,
         }
     }
 }
 
 /// Whether anything of an entry is shown.
-pub(super) fn shows(view: View, entry: &Entry) -> bool {
+pub(super) fn is_entry_shown(view: View, entry: &Entry) -> bool {
     match &entry.body {
         Body::Message(message) => {
             let mut blocks = message.blocks.iter();
-            blocks.any(|block| shows_block(view, entry, message, block))
+            blocks.any(|block| is_block_shown(view, entry, message, block))
         }
         Body::Compaction { .. } => view != View::Thinking,
         _ => false,
     }
 }
 
-fn shows_block(view: View, entry: &Entry, message: &Message, block: &Block) -> bool {
+fn is_block_shown(view: View, entry: &Entry, message: &Message, block: &Block) -> bool {
     match block {
         Block::Thinking { text, .. } => !text.trim().is_empty(),
         Block::Text(text) if text.trim().is_empty() => false,
         Block::Text(_) => match message.role {
-            Role::User => message.human || is_task(entry, message),
+            Role::User => message.human || is_agent_task(entry, message),
             Role::Assistant => view != View::Thinking,
             Role::System => view == View::Tools,
         },
@@ -64,7 +64,7 @@ fn shows_block(view: View, entry: &Entry, message: &Message, block: &Block) -> b
 }
 
 /// Leaves only thoughts and prompts in an entry, where only those are wanted.
-pub(super) fn leave_out_blocks(view: View, entry: &mut Entry) {
+pub(super) fn retain_shown_blocks(view: View, entry: &mut Entry) {
     if view != View::Thinking {
         return;
     }
@@ -72,7 +72,7 @@ pub(super) fn leave_out_blocks(view: View, entry: &mut Entry) {
         return;
     };
     let blocks = message.blocks.iter();
-    let shown = blocks.filter(|block| shows_block(view, entry, message, block));
+    let shown = blocks.filter(|block| is_block_shown(view, entry, message, block));
     let shown: Vec<Block> = shown.cloned().collect();
     if let Body::Message(message) = &mut entry.body {
         message.blocks = shown;
@@ -80,7 +80,7 @@ pub(super) fn leave_out_blocks(view: View, entry: &mut Entry) {
 }
 
 /// What one agent asks another to do.
-fn is_task(entry: &Entry, message: &Message) -> bool {
+fn is_agent_task(entry: &Entry, message: &Message) -> bool {
     let result = |block: &Block| matches!(block, Block::ToolResult { .. });
     entry.sidechain && !message.meta && !message.blocks.iter().any(result)
 }
@@ -89,9 +89,9 @@ fn is_task(entry: &Entry, message: &Message) -> bool {
 #[derive(Default)]
 pub(super) struct Screen {
     speaker: Option<Speaker>,
-    hues: Hues,
+    hues: NameStyles,
     /// Something was shown.
-    used: bool,
+    has_output: bool,
 }
 
 /// Who speaks: the lines of one reply get one heading.
@@ -105,12 +105,12 @@ struct Speaker {
 
 impl Screen {
     /// Whatever comes next gets a heading.
-    pub(super) fn interrupt(&mut self) {
+    pub(super) fn reset_speaker(&mut self) {
         self.speaker = None;
     }
 
     /// One entry, every line of it behind a bar in its session's colour.
-    pub(super) fn show(
+    pub(super) fn render_entry(
         &mut self,
         fresh: FollowedEntry,
         project: &str,
@@ -134,18 +134,18 @@ impl Screen {
         match &entry.body {
             Body::Message(message) => {
                 for block in &message.blocks {
-                    if shows_block(view, &entry, message, block) {
+                    if is_block_shown(view, &entry, message, block) {
                         lines.push_str(&render(block, view, room));
                     }
                 }
             }
             _ => lines.push_str(&message::thinking("compacted", room)),
         }
-        let style = self.hues.of(&color_name(&speaker));
+        let style = self.hues.style_for(&color_name(&speaker));
         let goes_on = self.speaker.as_ref() == Some(&speaker);
         let mut page = String::new();
         if !goes_on {
-            if self.used {
+            if self.has_output {
                 page.push('\n');
             }
             // What is followed is mostly of today.
@@ -169,38 +169,38 @@ impl Screen {
             page.push('\n');
         }
         self.speaker = Some(speaker);
-        self.used = true;
+        self.has_output = true;
         page
     }
 
     /// What a session brought along from another.
-    pub(super) fn left_out(&mut self, session: &SessionId, count: u64) -> String {
-        self.interrupt();
+    pub(super) fn left_out_line(&mut self, session: &SessionId, count: u64) -> String {
+        self.reset_speaker();
         let verb = if count == 1 { "is" } else { "are" };
-        let earlier = size::plural(count, "earlier entry");
-        let text = format!("{}  {earlier} {verb} left out", short(session));
+        let earlier = size::pluralize(count, "earlier entry");
+        let text = format!("{}  {earlier} {verb} left out", short_session_id(session));
         format!(
             "{} {}",
-            paint(self.hues.of(session.as_str()), "…"),
+            paint(self.hues.style_for(session.as_str()), "…"),
             paint(DIM, &text)
         )
     }
 
     /// What a session comes to.
-    pub(super) fn total(&mut self, total: &Total) -> String {
-        self.interrupt();
+    pub(super) fn total_line(&mut self, total: &Total) -> String {
+        self.reset_speaker();
         let usage = &total.tally.usage;
-        let name = short(&total.session);
+        let name = short_session_id(&total.session);
         format!(
             "{} {}",
-            paint(self.hues.of(total.session.as_str()), "Σ"),
+            paint(self.hues.style_for(total.session.as_str()), "Σ"),
             paint(
                 DIM,
                 &format!(
                     "{name}  {} in · {} out · {}",
                     size::compact(usage.context()),
                     size::compact(usage.output),
-                    price::sum(&total.tally),
+                    pricing::cost_text_or_zero(&total.tally),
                 )
             )
         )
@@ -211,7 +211,7 @@ fn role(entry: &Entry, message: &Message) -> &'static str {
     match message.role {
         Role::User if message.compact_summary => "summary",
         Role::User if message.human => "user",
-        Role::User if is_task(entry, message) => "task",
+        Role::User if is_agent_task(entry, message) => "task",
         Role::User => "tool",
         role => role.as_str(),
     }
@@ -227,17 +227,17 @@ fn label(project: &str, speaker: &Speaker, style: Style) -> String {
     let mut label = format!(
         "{} {}",
         paint(BOLD, &project),
-        paint(style, short(&speaker.session))
+        paint(style, short_session_id(&speaker.session))
     );
     if let Some(agent) = &speaker.agent {
-        let agent = row::head(agent.as_str(), 8);
+        let agent = session_json::id_prefix(agent.as_str(), 8);
         label.push_str(&format!(" {}", paint(style, &format!("⑂{agent}"))));
     }
     label
 }
 
-fn short(session: &SessionId) -> &str {
-    row::brief(session.name())
+fn short_session_id(session: &SessionId) -> &str {
+    session_json::short_id(session.name())
 }
 
 fn color_name(speaker: &Speaker) -> String {
@@ -250,8 +250,8 @@ fn color_name(speaker: &Speaker) -> String {
 fn render(block: &Block, view: View, width: Option<usize>) -> String {
     const RESULT_LINES: usize = 12;
     match block {
-        Block::Text(text) => cut(text, |text| message::prose(text, width)),
-        Block::Thinking { text, .. } => cut(text, |text| message::thinking(text, width)),
+        Block::Text(text) => truncate(text, |text| message::plain_text(text, width)),
+        Block::Thinking { text, .. } => truncate(text, |text| message::thinking(text, width)),
         Block::ToolUse { name, input, .. } => {
             let call = tool::call(name, input, width);
             match view {
@@ -267,7 +267,7 @@ fn render(block: &Block, view: View, width: Option<usize>) -> String {
                 |block: &Block| matches!(block, Block::Text(text) if text.trim().is_empty());
             if *is_error {
                 // Colour alone does not tell everyone.
-                parts.push_str(&message::failed(output.iter().all(blank)));
+                parts.push_str(&message::failure_line(output.iter().all(blank)));
             }
             for block in output.iter().filter(|block| !*is_error || !blank(block)) {
                 parts.push_str(&match block {
@@ -278,7 +278,7 @@ fn render(block: &Block, view: View, width: Option<usize>) -> String {
             parts
         }
         Block::Image { media_type, data } => {
-            message::image(media_type, entry::decoded_len(data) as u64)
+            message::image(media_type, entry_json::decoded_len(data) as u64)
         }
         Block::Opaque { kind, json } => tool::call(kind, json, width),
         // What the library understands and we do not know yet.
@@ -287,20 +287,20 @@ fn render(block: &Block, view: View, width: Option<usize>) -> String {
 }
 
 /// As much of a text as leaves room for others on the screen, and how much is left out.
-fn cut(text: &str, render: impl Fn(&str) -> String) -> String {
+fn truncate(text: &str, render: impl Fn(&str) -> String) -> String {
     const LINES: usize = 40;
     // A bound for lines that nothing wraps.
     const BYTES: usize = 16 << 10;
     let text = text.trim_matches(['\n', '\r']);
     let lines: usize = text.split_inclusive('\n').take(LINES).map(str::len).sum();
-    let mut shown = head(text, lines.min(BYTES));
+    let mut shown = text_prefix(text, lines.min(BYTES));
     let mut page = render(shown);
     loop {
         let rows = page.lines().count();
         if rows <= LINES {
             break;
         }
-        shown = head(shown, shown.len() * LINES / rows);
+        shown = text_prefix(shown, shown.len() * LINES / rows);
         page = render(shown);
     }
     let left = text.len() - shown.len();
@@ -312,7 +312,7 @@ fn cut(text: &str, render: impl Fn(&str) -> String) -> String {
 }
 
 /// The beginning of a text, at most so many bytes of it.
-fn head(text: &str, most: usize) -> &str {
+fn text_prefix(text: &str, most: usize) -> &str {
     let ends = text
         .char_indices()
         .map(|(at, letter)| at + letter.len_utf8());
@@ -325,27 +325,27 @@ mod tests {
     use super::*;
     use anstream::adapter::strip_str;
 
-    fn shown(text: &str, width: Option<usize>) -> String {
-        strip_str(&cut(text, |text| message::prose(text, width))).to_string()
+    fn render_text(text: &str, width: Option<usize>) -> String {
+        strip_str(&truncate(text, |text| message::plain_text(text, width))).to_string()
     }
 
     #[test]
-    fn short_texts_are_whole() {
+    fn render_text_leaves_short_text_whole() {
         let text = "a line\n".repeat(40);
-        assert_eq!(shown(&text, Some(80)), text);
-        assert_eq!(shown(&text, None), text);
+        assert_eq!(render_text(&text, Some(80)), text);
+        assert_eq!(render_text(&text, None), text);
     }
 
     #[test]
-    fn no_text_fills_the_screen() {
-        let lines = shown(&"a line\n".repeat(100_000), Some(80));
+    fn render_text_truncates_long_text() {
+        let lines = render_text(&"a line\n".repeat(100_000), Some(80));
         assert_eq!(lines.lines().count(), 41);
         assert!(lines.ends_with("… 699.7 kB more\n"), "{lines}");
         for text in ["word ".repeat(1_000_000), "日本".repeat(1_000_000)] {
-            let wrapped = shown(&text, Some(80));
+            let wrapped = render_text(&text, Some(80));
             assert!((30..=41).contains(&wrapped.lines().count()), "{wrapped}");
             assert!(wrapped.ends_with(" MB more\n"));
-            assert!(shown(&text, None).len() < 20_000);
+            assert!(render_text(&text, None).len() < 20_000);
         }
     }
 }
