@@ -37,7 +37,7 @@ use crate::store::{
     FolderHints, Inventory, Root, RootFile, Session, SessionFiles, update_session_lists,
 };
 
-use archived::{ArchivedOnly, without_archived};
+use archived::ArchivedOnly;
 use encode::{SessionPart, Target};
 use origin::Header;
 use restore::SharedLines;

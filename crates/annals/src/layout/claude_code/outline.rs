@@ -205,7 +205,7 @@ impl Line<'_> {
             "tag" => Fact::Tag(title_prefix(self.tag.get()?)),
             "last-prompt" => Fact::Resume(leaf()?),
             "file-history-snapshot" | "file-history-delta" | "file-history" => Fact::Files,
-            OPENING => {
+            SESSION_START => {
                 let version = self.format_version.count().ok().flatten()?;
                 Fact::Attribute("format_version", version.to_string().into())
             }
