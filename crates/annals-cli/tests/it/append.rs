@@ -40,7 +40,7 @@ fn of_type<'r>(records: &'r [Value], kind: &str) -> Vec<&'r Value> {
 }
 
 #[test]
-fn blocks_with_further_members_are_read_by_the_layouts_own_program() {
+fn append_preserves_extra_block_members_outside_the_native_record() {
     let reply = json!({
         "role": "assistant",
         "model": "claude-opus-4-1-20250805",
@@ -143,7 +143,7 @@ fn blocks_with_further_members_are_read_by_the_layouts_own_program() {
 
 /// The SDKs print members without a value as `null`.
 #[test]
-fn members_of_blocks_that_are_null_are_as_good_as_absent() {
+fn append_treats_null_block_members_as_absent() {
     let reply = |more: &str| {
         format!(
             r#"{{"role":"assistant","model":"m","timestamp":"2026-03-01T12:00:00Z","id":"a1","message_id":"r1","content":[{{"type":"text","text":"x"{more}}}]}}"#
@@ -172,7 +172,7 @@ fn kept_beside(stage: &Stage) -> String {
 }
 
 #[test]
-fn raw_records_of_an_orchestrator_fit_the_interfaces_of_the_document() {
+fn append_raw_validates_orchestrator_records() {
     let stage = Stage::empty().with_layout("orchestrator");
     let work = stage.work();
     let made = stage.annals(&["new", "--cwd", work.to_str().unwrap(), "--json"]);
@@ -253,7 +253,7 @@ fn raw_records_of_an_orchestrator_fit_the_interfaces_of_the_document() {
 }
 
 #[test]
-fn a_stop_reason_may_be_spelled_as_in_the_log() {
+fn append_accepts_stop_reason_in_camel_case() {
     for layout in LAYOUTS {
         let (stage, session) = begun(layout);
         let reply = r#"{"role":"assistant","model":"m","content":"x","stopReason":"max_tokens"}"#;
@@ -271,7 +271,7 @@ fn a_stop_reason_may_be_spelled_as_in_the_log() {
 }
 
 #[test]
-fn what_usage_says_beyond_counts_is_kept_in_every_layout() {
+fn append_stores_extra_usage_members_in_every_layout() {
     let reply = json!({
         "role": "assistant", "model": "claude-sonnet-4-5-20250929", "message_id": "r1",
         "content": [{"type": "tool_use", "id": "c1", "name": "Bash", "input": {}}],
@@ -302,7 +302,7 @@ fn what_usage_says_beyond_counts_is_kept_in_every_layout() {
 }
 
 #[test]
-fn what_is_quoted_in_a_refusal_has_no_backslashes() {
+fn append_error_quotes_values_without_backslashes() {
     let (stage, session) = begun("claude-code");
     let refused = stage.refused(
         &["append", &session],
@@ -312,7 +312,7 @@ fn what_is_quoted_in_a_refusal_has_no_backslashes() {
 }
 
 #[test]
-fn a_line_cannot_begin_a_session_under_a_path() {
+fn append_follow_rejects_session_id_with_path_separator() {
     let (stage, _) = begun("claude-code");
     let line = r#"{"new":{"id":"team/session"},"role":"user","content":"x"}"#;
     let answered = stage.with_stdin(&["append", "--follow"], line);

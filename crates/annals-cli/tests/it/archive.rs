@@ -54,7 +54,7 @@ fn shown(name: &str, run: &Run) {
 }
 
 #[test]
-fn a_session_goes_to_the_archive_and_comes_back() {
+fn archive_and_restore_round_trip_a_session() {
     let stage = two();
     let before = root(&stage);
     let whole = stage.tree();
@@ -94,7 +94,7 @@ fn a_session_goes_to_the_archive_and_comes_back() {
 }
 
 #[test]
-fn a_session_is_put_elsewhere_and_never_over_another() {
+fn restore_to_another_directory_never_overwrites_a_session() {
     let stage = two();
     stage
         .annals(&["archive", FIRST, "--apply", "--keep-source"])
@@ -125,7 +125,7 @@ fn a_session_is_put_elsewhere_and_never_over_another() {
 }
 
 #[test]
-fn only_what_is_old_goes() {
+fn archive_older_than_uses_the_last_record_time() {
     let stage = two();
     // The time of the last record counts, not that of the file.
     let run = stage.annals(&["archive", "--older-than", "1d"]);
@@ -150,7 +150,7 @@ fn only_what_is_old_goes() {
 }
 
 #[test]
-fn keeping_says_what_it_did_in_one_line() {
+fn keep_prints_one_summary_line() {
     let stage = two();
     shown("keep_first", &stage.annals(&["keep"]));
     assert_snapshot!("keep_again", stage.annals(&["keep"]));
@@ -167,7 +167,7 @@ fn keeping_says_what_it_did_in_one_line() {
 }
 
 #[test]
-fn damage_is_named_and_told_by_the_exit_code() {
+fn archive_verify_names_damage_and_exits_1() {
     let stage = two();
     stage.annals(&["keep"]).fine();
     let pack = packs(&stage).remove(0);
@@ -192,7 +192,7 @@ fn damage_is_named_and_told_by_the_exit_code() {
 }
 
 #[test]
-fn a_pack_of_a_newer_version_is_told_by_name() {
+fn pack_of_newer_version_is_reported_and_left_unchanged() {
     let stage = two();
     stage.annals(&["keep"]).fine();
     let pack = packs(&stage).remove(0);
@@ -216,7 +216,7 @@ fn a_pack_of_a_newer_version_is_told_by_name() {
 }
 
 #[test]
-fn a_pinned_session_stays_unless_it_is_meant() {
+fn archive_skips_pinned_session_without_pinned_flag() {
     let stage = two();
     stage.annals(&["pin", FIRST]).fine();
     let refused = stage.refused(&["archive", FIRST, "--apply", LIVE], "");
@@ -234,7 +234,7 @@ fn a_pinned_session_stays_unless_it_is_meant() {
 }
 
 #[test]
-fn a_root_that_is_not_there_is_not_kept() {
+fn keep_fails_for_a_missing_root() {
     let stage = two();
     fs::rename(&stage.root, stage.work().join("away")).unwrap();
     let run = stage.annals(&["keep", "-q", "--json"]);
@@ -253,7 +253,7 @@ fn flip(pack: &PathBuf, at: usize) {
 }
 
 #[test]
-fn a_damaged_archive_gives_back_what_can_be_read() {
+fn restore_salvage_recovers_readable_parts_of_damaged_pack() {
     let stage = two();
     let before = root(&stage);
     stage.annals(&["archive", FIRST, "--apply", LIVE]).fine();
@@ -301,7 +301,7 @@ fn a_damaged_archive_gives_back_what_can_be_read() {
 }
 
 #[test]
-fn what_was_put_back_in_part_is_not_called_well_done() {
+fn partial_salvage_exits_1_and_counts_written_bytes() {
     let stage = two();
     // More than one frame holds.
     let log = stage.log_path(FIRST);
@@ -337,7 +337,7 @@ fn what_was_put_back_in_part_is_not_called_well_done() {
 }
 
 #[test]
-fn one_root_is_meant_where_one_is_named() {
+fn restore_with_two_roots_requires_root_option() {
     let stage = two();
     stage
         .annals(&["archive", FIRST, "--apply", "--keep-source"])
@@ -386,7 +386,7 @@ fn one_root_is_meant_where_one_is_named() {
 }
 
 #[test]
-fn earlier_versions_are_listed_and_come_back() {
+fn restore_earlier_lists_and_restores_earlier_versions() {
     let stage = two();
     stage
         .annals(&["archive", FIRST, "--apply", "--keep-source"])
@@ -420,7 +420,7 @@ fn earlier_versions_are_listed_and_come_back() {
 }
 
 #[test]
-fn what_is_archived_can_be_forgotten() {
+fn archive_forget_deletes_packs_and_respects_pins() {
     let stage = two();
     stage.annals(&["archive", FIRST, "--apply", LIVE]).fine();
     stage
@@ -459,7 +459,7 @@ fn what_is_archived_can_be_forgotten() {
 }
 
 #[test]
-fn a_pack_that_cannot_be_read_can_be_forgotten() {
+fn archive_forget_deletes_an_unreadable_pack() {
     let stage = two();
     stage
         .annals(&["archive", FIRST, "--apply", "--keep-source"])
@@ -478,7 +478,7 @@ fn a_pack_that_cannot_be_read_can_be_forgotten() {
 }
 
 #[test]
-fn who_deletes_is_told_what_is_still_archived() {
+fn delete_reports_sessions_still_in_the_archive() {
     let stage = two();
     stage
         .annals(&["archive", FIRST, "--apply", "--keep-source"])
@@ -492,7 +492,7 @@ fn who_deletes_is_told_what_is_still_archived() {
 }
 
 #[test]
-fn what_a_check_of_the_archive_finds_is_left_for_those_who_keep() {
+fn damage_found_by_verify_is_repaired_by_next_keep() {
     let stage = two();
     stage
         .annals(&["archive", FIRST, "--apply", "--keep-source"])
@@ -525,7 +525,7 @@ fn replaced() -> (Stage, Vec<u8>, PathBuf) {
 }
 
 #[test]
-fn keeping_mends_a_pack_of_which_all_can_be_read() {
+fn keep_rewrites_a_pack_with_damaged_header() {
     // The name, the version, and what footers are made with.
     for at in [3, 12, 20] {
         let (stage, first, pack) = replaced();
@@ -550,7 +550,7 @@ fn keeping_mends_a_pack_of_which_all_can_be_read() {
 }
 
 #[test]
-fn a_pack_that_was_set_aside_is_told_until_it_is_forgotten() {
+fn quarantined_pack_is_reported_until_forgotten() {
     let (stage, _, pack) = replaced();
     // The header, and a frame: it cannot be mended.
     let newest = fs::read(stage.log_path(FIRST)).unwrap();
@@ -597,7 +597,7 @@ fn a_pack_that_was_set_aside_is_told_until_it_is_forgotten() {
 
 /// It will never go on there, so there is nothing to wait for.
 #[test]
-fn what_is_only_in_the_archive_is_watched_to_its_end() {
+fn watch_of_archived_session_prints_it_and_ends() {
     let stage = two();
     stage
         .annals(&["append", FIRST, "-m", "the end", LIVE])

@@ -19,7 +19,7 @@ fn begun() -> Stage {
 }
 
 #[test]
-fn ids_that_are_none() {
+fn invalid_ids_are_rejected_by_every_command() {
     let stage = begun();
     let long = "a".repeat(10_000);
     for id in [
@@ -81,7 +81,7 @@ fn ids_that_are_none() {
 }
 
 #[test]
-fn drafts_that_are_none() {
+fn append_rejects_invalid_drafts() {
     let stage = begun();
     let long = "a".repeat(10_000);
     let good = r#"{"role":"user","content":"good"}"#;
@@ -189,7 +189,7 @@ fn drafts_that_are_none() {
 }
 
 #[test]
-fn empty_texts() {
+fn empty_texts_are_rejected() {
     let stage = begun();
     for args in [
         &["title", ID, " "][..],
@@ -213,7 +213,7 @@ fn empty_texts() {
 }
 
 #[test]
-fn roots_that_are_missing() {
+fn missing_root_is_an_error() {
     let stage = Stage::empty();
     let missing = stage.root.display().to_string();
     for args in [
@@ -237,7 +237,7 @@ fn roots_that_are_missing() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn roots_that_cannot_be_written() {
+fn unwritable_root_is_an_error() {
     // Not even the superuser makes directories there.
     let stage = Stage::empty();
     let run = stage.bare(&["--root", "claude-code:/sys/annals", "new", "--id", ID]);
@@ -250,7 +250,7 @@ fn roots_that_cannot_be_written() {
 
 #[cfg(unix)]
 #[test]
-fn a_log_that_cannot_be_written() {
+fn unwritable_log_is_an_error() {
     use std::os::unix::fs::PermissionsExt as _;
     let stage = begun();
     let log = stage.log_path(ID);
@@ -315,7 +315,7 @@ fn a_full_disk_leaves_the_log_readable() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_failure() {
+fn closed_pipe_is_not_an_error() {
     let stage = Stage::of("2.1.325-s07-big");
     let logs = stage
         .tree()
@@ -350,7 +350,7 @@ fn a_closed_pipe_is_no_failure() {
 }
 
 #[test]
-fn a_folder_whose_name_is_not_utf_8_is_told() {
+fn project_folder_with_non_utf8_name_is_reported() {
     use std::os::unix::ffi::OsStrExt as _;
     let stage = Stage::of("branch-nested");
     let name = std::ffi::OsStr::from_bytes(b"-w\xff");
@@ -362,7 +362,7 @@ fn a_folder_whose_name_is_not_utf_8_is_told() {
 }
 
 #[test]
-fn a_session_that_is_being_written_is_not_deleted() {
+fn delete_refuses_a_session_being_written() {
     let stage = Stage::of("branch-nested");
     let log = stage
         .tree()
@@ -389,7 +389,7 @@ fn a_session_that_is_being_written_is_not_deleted() {
 }
 
 #[test]
-fn a_file_that_may_be_no_session_is_not_written_to() {
+fn append_refuses_a_file_that_is_no_session() {
     let stage = Stage::empty();
     let junk = stage.work().join("junk.jsonl");
     for content in ["", "{\"a\":1}\n", "not even JSON"] {
@@ -402,7 +402,7 @@ fn a_file_that_may_be_no_session_is_not_written_to() {
 }
 
 #[test]
-fn a_zone_that_nobody_knows_is_told() {
+fn unknown_time_zone_is_reported() {
     let stage = Stage::of("2.0.77-s01-multiturn");
     let run = |zone: &str| {
         let root = format!("claude-code:{}", stage.root.display());

@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use crate::harness::Stage;
 
 #[test]
-fn history_lists_what_was_typed() {
+fn history_lists_typed_prompts() {
     let stage = Stage::of("history");
     assert_snapshot!("history", stage.annals(&["history"]));
     assert_snapshot!(
@@ -35,7 +35,7 @@ fn history_lists_what_was_typed() {
 }
 
 #[test]
-fn plans_are_listed_and_read() {
+fn plans_lists_and_prints_plans() {
     let stage = Stage::of("plans");
     assert_snapshot!("plans", stage.annals(&["plans"]));
     assert_snapshot!("plans_json", stage.annals(&["plans", "--json"]));

@@ -20,7 +20,7 @@ fn agents(stage: &Stage) -> Vec<(String, bool)> {
 }
 
 #[test]
-fn a_sub_agent_that_was_deleted_is_shown_and_marked() {
+fn deleted_sub_agent_is_shown_from_archive_and_marked() {
     let stage = Stage::of("2.1.325-s04-agent");
     let before = agents(&stage);
     assert_eq!(before.len(), 3);
@@ -62,7 +62,7 @@ fn a_sub_agent_that_was_deleted_is_shown_and_marked() {
 }
 
 #[test]
-fn plans_and_what_was_typed_are_kept_and_come_back() {
+fn plans_and_history_are_archived_and_restored() {
     let stage = Stage::of("2.1.325-s01-multiturn");
     let plan = stage.root.join("plans/merry-fox.md");
     fs::create_dir_all(plan.parent().unwrap()).unwrap();

@@ -51,7 +51,7 @@ fn damaged() -> Stage {
 }
 
 #[test]
-fn a_damaged_tree() {
+fn check_reports_a_damaged_root() {
     let stage = damaged();
     assert_snapshot!("check_damaged", stage.annals(&["check"]));
     assert_snapshot!(
@@ -66,7 +66,7 @@ fn a_damaged_tree() {
 }
 
 #[test]
-fn one_session_and_one_file_are_checked_alone() {
+fn check_of_one_session_or_file_reports_only_that() {
     let stage = damaged();
     let one = stage.annals(&["check", SESSION]);
     assert_eq!(one.code, 1, "{one}");
@@ -80,7 +80,7 @@ fn one_session_and_one_file_are_checked_alone() {
 
 /// Damage alone makes the exit code 1, unless warnings are to count.
 #[test]
-fn exit_codes_follow_the_severity() {
+fn check_exit_code_follows_severity() {
     for (fixture, plain, strict) in [
         ("2.1.325-s02-tools", 0, 0),
         ("bom", 0, 0),
@@ -97,7 +97,7 @@ fn exit_codes_follow_the_severity() {
 }
 
 #[test]
-fn the_machine_is_looked_at_with_everything_and_not_with_one_file() {
+fn check_reports_modes_and_expiry_for_a_root_and_not_for_one_file() {
     let stage = Stage::of("2.1.325-s02-tools").without_notes();
     let log = fs::read_dir(stage.root.join("projects"))
         .unwrap()
@@ -131,7 +131,7 @@ fn the_machine_is_looked_at_with_everything_and_not_with_one_file() {
 }
 
 #[test]
-fn of_an_archived_session_it_is_told_how_to_check_it() {
+fn check_of_archived_session_suggests_archive_verify() {
     let stage = Stage::empty();
     let id = "00000000-0000-4000-8000-000000000001";
     stage
@@ -154,7 +154,7 @@ fn of_an_archived_session_it_is_told_how_to_check_it() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_file_name_that_is_not_utf8_does_not_break_the_json() {
+fn check_json_is_valid_with_non_utf8_file_names() {
     use std::os::unix::ffi::OsStrExt as _;
     let stage = Stage::of("unknown-files");
     for name in [&b"a\xff.txt"[..], b"b\xff.jsonl"] {
@@ -174,7 +174,7 @@ fn a_file_name_that_is_not_utf8_does_not_break_the_json() {
 }
 
 #[test]
-fn files_that_nothing_reads_are_reported_with_the_reason() {
+fn check_reports_unread_files_with_the_reason() {
     let stage = Stage::empty();
     let put = |path: &str, text: &str| {
         let path = stage.root.join(path);

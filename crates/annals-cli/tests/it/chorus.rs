@@ -15,7 +15,7 @@ fn config(stage: &Stage) -> String {
 }
 
 #[test]
-fn what_a_configuration_says() {
+fn workspaces_agents_and_settings_print_the_configuration() {
     let stage = plain();
     assert_snapshot!("chorus_workspaces", stage.annals(&["workspaces"]));
     assert_snapshot!(
@@ -33,7 +33,7 @@ fn what_a_configuration_says() {
 }
 
 #[test]
-fn a_project_stands_for_the_root_in_it() {
+fn project_directory_resolves_to_its_chorus_root() {
     let stage = plain();
     let project = stage.work().join("project");
     fs::create_dir(&project).unwrap();
@@ -50,7 +50,7 @@ fn a_project_stands_for_the_root_in_it() {
 }
 
 #[test]
-fn sessions_of_a_workspace_that_nobody_configured_are_shown() {
+fn workspaces_without_configuration_are_listed_and_removed() {
     let stage = Stage::of_layout("chorus", "chorus-no-config");
     assert_snapshot!("chorus_workspaces_bare", stage.annals(&["workspaces"]));
     assert_snapshot!("chorus_agents_none", stage.annals(&["agents"]));
@@ -66,7 +66,7 @@ fn sessions_of_a_workspace_that_nobody_configured_are_shown() {
 }
 
 #[test]
-fn the_plan_of_a_removal_has_every_file_that_goes() {
+fn workspace_removal_plan_counts_every_file() {
     let stage = plain();
     fs::write(stage.root.join("sessions/w-app/a-main/left.txt"), "x").unwrap();
     let remove = ["workspaces", "remove", "w-app", "--json"];
@@ -80,7 +80,7 @@ fn the_plan_of_a_removal_has_every_file_that_goes() {
 }
 
 #[test]
-fn changes_touch_nothing_else() {
+fn configuration_edits_change_only_the_named_member() {
     let stage = plain();
     let before = config(&stage);
     stage
@@ -100,7 +100,7 @@ fn changes_touch_nothing_else() {
 }
 
 #[test]
-fn a_workspace_with_an_agent_is_added_and_used() {
+fn workspace_and_agent_are_added_and_used_by_new() {
     let stage = plain();
     let work = stage.work();
     let path = work.to_str().unwrap();
@@ -130,7 +130,7 @@ fn a_workspace_with_an_agent_is_added_and_used() {
 }
 
 #[test]
-fn a_workspace_goes_with_all_its_sessions_or_not_at_all() {
+fn workspace_removal_trashes_all_its_sessions() {
     let stage = plain();
     let before = stage.tree();
     assert_snapshot!(
@@ -159,7 +159,7 @@ fn a_workspace_goes_with_all_its_sessions_or_not_at_all() {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_read_keeps_its_sessions() {
+fn damaged_configuration_prevents_every_change() {
     let stage = Stage::of_layout("chorus", "chorus-config-damaged");
     for args in [
         &["workspaces", "remove", "w-app", "--apply"][..],
@@ -224,7 +224,7 @@ fn a_workspace_goes_with_its_empty_directories() {
 }
 
 #[test]
-fn an_agent_goes_with_its_sessions() {
+fn agent_removal_removes_its_sessions() {
     let stage = plain();
     assert_snapshot!(
         "chorus_agent_removed",
@@ -240,7 +240,7 @@ fn an_agent_goes_with_its_sessions() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_workspace_agent_and_setting_values_are_rejected() {
     let stage = plain();
     for (name, args) in [
         ("theme", &["settings", "theme", "purple"][..]),
@@ -265,7 +265,7 @@ fn what_makes_no_sense_is_refused() {
 
 /// Everything else works on a root of Chorus as on any other.
 #[test]
-fn the_other_verbs() {
+fn sessions_show_note_title_and_append_work_on_chorus() {
     let stage = plain();
     assert_snapshot!("chorus_sessions", stage.annals(&["sessions"]));
     assert_snapshot!("chorus_show", stage.annals(&["show", "fd7a4cec"]));
@@ -312,7 +312,7 @@ fn lines(file: &std::path::Path) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn all_that_the_program_writes_can_be_appended() {
+fn append_writes_every_chorus_record_type() {
     let stage = plain();
     let drafts = r#"{"role":"user","content":"Run it."}
 {"role":"assistant","model":"m","content":[{"type":"text","text":"So be it."},{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"make"}}]}
@@ -368,7 +368,7 @@ fn all_that_the_program_writes_can_be_appended() {
 }
 
 #[test]
-fn a_session_begins_with_the_agent_that_is_named() {
+fn new_with_agent_option_uses_that_agent() {
     let stage = plain();
     let new = ["new", "--cwd", "/home/dev/app", "-m", "hello", "--json"];
     let begun = stage.annals(&[&new[..], &["--agent", "a-review"]].concat());
@@ -390,7 +390,7 @@ fn a_session_begins_with_the_agent_that_is_named() {
 }
 
 #[test]
-fn a_table_marks_what_is_not_simply_in_use() {
+fn sessions_table_marks_created_and_not_active_sessions() {
     let stage = plain();
     let new = ["new", "--cwd", "/home/dev/app", "--id", "untouched"];
     stage.annals(&new).fine();
@@ -406,7 +406,7 @@ fn a_table_marks_what_is_not_simply_in_use() {
 }
 
 #[test]
-fn workspaces_and_agents_go_by_their_names() {
+fn workspaces_and_agents_are_found_by_name() {
     let stage = Stage::empty().with_layout("chorus");
     let (one, two) = (stage.work(), stage.work().join("two"));
     fs::create_dir(&two).unwrap();

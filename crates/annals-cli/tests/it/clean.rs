@@ -49,7 +49,7 @@ fn configure(stage: &Stage, text: &str) {
 }
 
 #[test]
-fn a_plan_changes_nothing_and_a_clean_up_can_be_undone() {
+fn clean_plan_changes_nothing_and_clean_can_be_undone() {
     let stage = four();
     let before = stage.tree();
     assert_snapshot!(
@@ -91,7 +91,7 @@ fn a_plan_changes_nothing_and_a_clean_up_can_be_undone() {
 }
 
 #[test]
-fn only_the_project_and_the_layout_that_are_asked_for() {
+fn clean_filters_by_project_and_layout() {
     let stage = four();
     let clean = |args: &[&str]| {
         let args = [&["clean", "--older-than", "30d", "--json"], args].concat();
@@ -119,7 +119,7 @@ fn only_the_project_and_the_layout_that_are_asked_for() {
 }
 
 #[test]
-fn without_a_term_the_settings_say_it() {
+fn clean_uses_the_configured_age_by_default() {
     let stage = four();
     let old = || ids(&stage.annals(&["clean", "--json"]).json(), "sessions");
     assert_snapshot!(
@@ -147,7 +147,7 @@ fn without_a_term_the_settings_say_it() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_told_with_their_place() {
+fn invalid_clean_settings_are_reported_with_their_location() {
     let stage = four();
     let mut told = String::new();
     for text in [
@@ -169,7 +169,7 @@ fn settings_that_make_no_sense_are_told_with_their_place() {
 }
 
 #[test]
-fn ages_that_could_be_misread_are_refused() {
+fn clean_rejects_ambiguous_ages() {
     let stage = four();
     for age in ["30m", "30", "never", "-1d", "soon", "\u{1b}[2J", ""] {
         let run = stage.refused(&["clean", "--apply", &format!("--older-than={age}")], "");
@@ -182,7 +182,7 @@ fn ages_that_could_be_misread_are_refused() {
 }
 
 #[test]
-fn pinned_sessions_stay_and_are_marked() {
+fn pinned_sessions_are_marked_and_not_cleaned() {
     let stage = four();
     assert_snapshot!("pin_none", stage.annals(&["pin"]));
     assert_snapshot!("pin", stage.annals(&["pin", "00000000", OLDER]));
@@ -235,7 +235,7 @@ fn pinned_sessions_stay_and_are_marked() {
 }
 
 #[test]
-fn a_purge_is_planned_first_and_then_there_is_no_way_back() {
+fn purge_prints_a_plan_and_cannot_be_undone() {
     let stage = four();
     stage
         .annals(&["clean", "--older-than", "60d", "--apply"])
@@ -270,7 +270,7 @@ fn a_purge_is_planned_first_and_then_there_is_no_way_back() {
 }
 
 #[test]
-fn a_session_that_cannot_go_keeps_no_other() {
+fn clean_continues_after_a_session_that_cannot_be_moved() {
     let stage = four();
     let log = stage.log_path(OLDER);
     let elsewhere = stage.cannot_go(&log);
@@ -283,7 +283,7 @@ fn a_session_that_cannot_go_keeps_no_other() {
 }
 
 #[test]
-fn a_session_that_is_being_written_to_stays() {
+fn clean_skips_a_session_being_written() {
     let stage = four();
     let log = stage.log_path(OLD);
     let mut text = fs::read_to_string(&log).unwrap();
@@ -327,7 +327,7 @@ fn a_session_that_is_being_written_to_stays() {
 /// Killed at every call that moves, makes or removes something: run again, it finishes, and everything
 /// comes back. Needs `strace`; without it, it says so and passes.
 #[test]
-fn a_clean_up_that_is_killed_anywhere_is_finished_by_the_next() {
+fn clean_killed_at_any_step_is_finished_by_the_next_run() {
     let mut points = 0;
     for call in ["renameat2", "mkdir", "rmdir"] {
         for at in 1..100 {
@@ -382,7 +382,7 @@ fn a_clean_up_that_is_killed_anywhere_is_finished_by_the_next() {
 }
 
 #[test]
-fn where_nothing_could_be_moved_nothing_else_is_said() {
+fn clean_that_moved_nothing_prints_only_that() {
     let stage = four();
     stage.cannot_go(&stage.log_path(OLDER));
     let run = stage.annals(&["clean", "--older-than", "90d", "--apply"]);
@@ -391,7 +391,7 @@ fn where_nothing_could_be_moved_nothing_else_is_said() {
 }
 
 #[test]
-fn what_a_deletion_that_was_cut_off_moved_is_not_purged() {
+fn purge_skips_an_unfinished_deletion() {
     let stage = four();
     let log = stage.log_path(OTHER);
     stage

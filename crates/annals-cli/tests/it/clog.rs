@@ -7,7 +7,7 @@ use crate::harness::Stage;
 const SESSION: &str = "2026-03-26T01-32-20-418Z-thread_abc123";
 
 #[test]
-fn conversations_are_listed_and_read() {
+fn clog_conversations_are_listed_and_shown() {
     let stage = Stage::of_layout("clog", "every-role-and-channel");
     assert_snapshot!("sessions", stage.annals(&["sessions"]));
     assert_snapshot!("show", stage.annals(&["show", "thread_abc123"]));
@@ -18,7 +18,7 @@ fn conversations_are_listed_and_read() {
 }
 
 #[test]
-fn a_thread_names_its_only_conversation() {
+fn thread_id_selects_its_only_conversation() {
     let stage = Stage::of_layout("clog", "same-thread-twice");
     let run = stage.annals(&["show", "2026-03-26T01-32-20-419Z"]).fine();
     assert!(run.out.contains("question 1"), "{run}");
@@ -30,7 +30,7 @@ fn a_thread_names_its_only_conversation() {
 }
 
 #[test]
-fn a_conversation_is_begun_written_to_and_forked() {
+fn clog_conversation_is_created_appended_and_forked() {
     let stage = Stage::of_layout("clog", "every-role-and-channel");
     let id = "00000000-0000-4000-8000-00000000000a";
     let run = stage.annals(&["new", "--id", id, "--json"]).fine();
@@ -86,7 +86,7 @@ fn a_conversation_is_begun_written_to_and_forked() {
 }
 
 #[test]
-fn documents_beside_the_conversations() {
+fn documents_lists_and_prints_clog_documents() {
     let stage = Stage::of_layout("clog", "every-role-and-channel");
     assert_snapshot!("documents", stage.annals(&["documents"]));
     assert_snapshot!("documents_json", stage.annals(&["documents", "--json"]));
@@ -134,7 +134,7 @@ fn documents_beside_the_conversations() {
 }
 
 #[test]
-fn an_empty_log_of_notes_gets_its_header_first() {
+fn note_writes_header_to_an_empty_notes_log() {
     let stage = Stage::of_layout("clog", "nothing-written");
     stage.annals(&["note", "zero", "x"]).fine();
     stage.annals(&["note", "zero", "y"]).fine();
@@ -147,7 +147,7 @@ fn an_empty_log_of_notes_gets_its_header_first() {
 }
 
 #[test]
-fn a_newer_form_is_read_but_not_written() {
+fn newer_schema_version_is_read_and_not_written() {
     let stage = Stage::of_layout("clog", "header-of-another-version");
     stage.annals(&["show", "future"]).fine();
     for args in [
@@ -164,7 +164,7 @@ fn a_newer_form_is_read_but_not_written() {
 }
 
 #[test]
-fn notes_on_a_conversation_without_a_chat_are_listed() {
+fn notes_without_a_chat_log_are_listed() {
     let stage = Stage::of_layout("clog", "notes-without-chat");
     let session = "2026-03-26T01-32-20-418Z-gone";
     for args in [
@@ -181,7 +181,7 @@ fn notes_on_a_conversation_without_a_chat_are_listed() {
 }
 
 #[test]
-fn an_import_keeps_thread_and_start_and_is_not_made_twice() {
+fn import_preserves_thread_and_start_and_refuses_a_second_time() {
     let source = Stage::of_layout("clog", "every-role-and-channel");
     let exported = source
         .annals(&["export", SESSION, "--format", "jsonl"])
@@ -202,7 +202,7 @@ fn an_import_keeps_thread_and_start_and_is_not_made_twice() {
 }
 
 #[test]
-fn an_import_of_another_layout_is_told_by_its_new_name_and_refused_again() {
+fn import_from_another_layout_reports_its_new_session_name() {
     let source = Stage::of_layout("clog", "every-role-and-channel");
     let exported = source.annals(&["export", SESSION, "--format", "jsonl"]);
     let id = "a-session-of-elsewhere";
@@ -219,7 +219,7 @@ fn an_import_of_another_layout_is_told_by_its_new_name_and_refused_again() {
 }
 
 #[test]
-fn a_thread_may_be_any_text_and_is_found_by_it() {
+fn thread_id_may_be_any_text_and_selects_its_session() {
     let stage = Stage::of_layout("clog", "every-role-and-channel");
     let begin = |id: &str| {
         let run = stage.annals(&["new", "--id", id, "-m", id, "--json"]);
@@ -262,7 +262,7 @@ fn a_thread_may_be_any_text_and_is_found_by_it() {
 }
 
 #[test]
-fn an_import_begins_with_title_and_channel_and_keeps_the_channel_of_each_message() {
+fn import_preserves_title_and_channel_of_each_message() {
     let source = Stage::of_layout("clog", "every-role-and-channel");
     let args = [
         "new",
@@ -324,7 +324,7 @@ fn an_import_begins_with_title_and_channel_and_keeps_the_channel_of_each_message
 }
 
 #[test]
-fn a_conversation_that_comes_from_another_layout_begins_with_its_title() {
+fn convert_to_clog_writes_the_title_in_the_header() {
     let source = Stage::of("bom");
     let id = "00000000-0000-4000-8000-00000000000a";
     source
@@ -346,7 +346,7 @@ fn a_conversation_that_comes_from_another_layout_begins_with_its_title() {
 }
 
 #[test]
-fn a_session_of_one_project_claims_no_thread_without_a_project() {
+fn project_filter_excludes_threads_without_a_project() {
     let stage = Stage::of_layout("clog", "examples-of-the-document");
     let before = stage.annals(&["sessions", "--json"]).json();
     let before = before["sessions"].as_array().unwrap().len();

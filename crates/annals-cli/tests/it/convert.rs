@@ -12,7 +12,7 @@ fn text(path: &Path) -> String {
 }
 
 #[test]
-fn a_plan_a_report_and_back() {
+fn convert_plans_reports_and_round_trips() {
     let stage = Stage::of("branch-edited-prompt");
     let from = format!("claude-code:{}", text(&stage.root));
     let (there, back) = (stage.work().join("there"), stage.work().join("back"));
@@ -60,7 +60,7 @@ fn a_plan_a_report_and_back() {
 }
 
 #[test]
-fn what_is_dropped_is_told() {
+fn convert_without_origin_reports_what_is_dropped() {
     let stage = Stage::of("2.1.325-s03-todos");
     let from = format!("claude-code:{}", text(&stage.root));
     let to = text(&stage.work().join("there"));
@@ -96,7 +96,7 @@ fn walk(dir: &Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn what_is_written_after_a_conversion_comes_along() {
+fn record_appended_after_conversion_survives_converting_back() {
     let stage = Stage::of("branch-edited-prompt");
     let from = format!("claude-code:{}", text(&stage.root));
     let (there, back) = (stage.work().join("there"), stage.work().join("back"));
@@ -134,7 +134,7 @@ fn what_is_written_after_a_conversion_comes_along() {
 }
 
 #[test]
-fn targets_that_will_not_do() {
+fn convert_rejects_unsuitable_targets() {
     let stage = Stage::of("branch-edited-prompt");
     let root = text(&stage.root);
     let from = format!("claude-code:{root}");
@@ -175,7 +175,7 @@ fn targets_that_will_not_do() {
 }
 
 #[test]
-fn a_target_that_is_a_file_is_told_with_its_option() {
+fn convert_into_a_file_names_the_into_option() {
     let stage = Stage::of("branch-edited-prompt");
     let from = format!("claude-code:{}", text(&stage.root));
     let file = stage.work().join("file");
@@ -187,7 +187,7 @@ fn a_target_that_is_a_file_is_told_with_its_option() {
 }
 
 #[test]
-fn a_check_tells_of_indexes_that_are_behind() {
+fn check_reports_stale_session_lists() {
     for (fixture, detail) in [
         ("chorus-index-missing", "missing; `annals repair`"),
         ("chorus-index-torn", "damaged; `annals repair`"),
@@ -221,7 +221,7 @@ fn a_check_tells_of_indexes_that_are_behind() {
 }
 
 #[test]
-fn an_index_that_is_a_directory_is_told() {
+fn session_list_that_is_a_directory_is_reported() {
     let stage = Stage::of_layout("chorus", "chorus-plain").without_notes();
     let index = walk(&stage.root)
         .into_iter()
@@ -234,7 +234,7 @@ fn an_index_that_is_a_directory_is_told() {
 }
 
 #[test]
-fn an_index_is_made_anew() {
+fn repair_rebuilds_a_damaged_session_list() {
     let stage = Stage::of_layout("chorus", "chorus-plain").without_notes();
     assert_snapshot!("repair_nothing", stage.annals(&["repair"]));
     let index = walk(&stage.root)

@@ -124,7 +124,7 @@ fn cost(stage: &Stage, args: &str) -> Run {
 }
 
 #[test]
-fn every_dimension_has_a_table() {
+fn cost_prints_a_table_for_every_grouping() {
     let stage = stage();
     let by = |by: &str| cost(&stage, &format!("--by {by}"));
     for name in [
@@ -155,7 +155,7 @@ fn every_dimension_has_a_table() {
 }
 
 #[test]
-fn json_has_the_keys_that_scripts_rely_on() {
+fn cost_json_has_stable_keys_and_adds_up() {
     let stage = stage();
     assert_snapshot!(
         "cost_json",
@@ -190,7 +190,7 @@ fn json_has_the_keys_that_scripts_rely_on() {
 }
 
 #[test]
-fn csv_is_exact_and_safe() {
+fn cost_csv_is_exact_and_escapes_formulas() {
     let stage = stage();
     log(
         &stage,
@@ -238,7 +238,7 @@ fn csv_is_exact_and_safe() {
 }
 
 #[test]
-fn what_is_asked_for_is_all_that_counts() {
+fn cost_filters_limit_the_total() {
     let stage = stage();
     let requests = |args: &str| {
         let run = cost(&stage, &format!("{args} --json"));
@@ -260,7 +260,7 @@ fn what_is_asked_for_is_all_that_counts() {
 }
 
 #[test]
-fn a_session_of_several_files_is_one() {
+fn cost_counts_a_session_of_several_files_once() {
     let stage = Stage::of_layout("orchestrator", "across-midnight");
     let all = cost(&stage, "--by session --json").json();
     let night = cost(&stage, "--session night --json").json();
@@ -283,7 +283,7 @@ fn a_session_of_several_files_is_one() {
 }
 
 #[test]
-fn days_are_those_of_the_zone() {
+fn cost_days_follow_the_time_zone() {
     let stage = Stage::empty();
     // The last minute before, and the first after, the ends of days on which clocks change.
     log(
@@ -381,7 +381,7 @@ fn days_are_those_of_the_zone() {
 }
 
 #[test]
-fn nothing_is_said_with_what_there_is() {
+fn cost_without_matches_says_what_exists() {
     let stage = stage();
     assert_snapshot!(
         "cost_nothing",
@@ -445,7 +445,7 @@ fn budgets_are_told_when_they_run_out() {
 }
 
 #[test]
-fn a_thousand_unpriced_models_are_counted_and_few_are_named() {
+fn cost_limits_the_unpriced_models_it_names() {
     let stage = Stage::empty();
     let names: Vec<String> = (0..1200).map(|n| format!("model-{n:04}")).collect();
     let replies: Vec<Reply> = names
@@ -527,7 +527,7 @@ fn costs_come_from_where_they_are_asked_for() {
 }
 
 #[test]
-fn prices_of_ones_own_count() {
+fn cost_uses_the_users_price_list() {
     let stage = stage();
     let config = stage.root.with_file_name("home").join(".config/annals");
     fs::create_dir_all(&config).unwrap();
@@ -542,7 +542,7 @@ fn prices_of_ones_own_count() {
 }
 
 #[test]
-fn what_has_no_price_is_never_nothing() {
+fn unpriced_usage_is_never_shown_as_zero() {
     let stage = Stage::empty();
     let replies = ["2026-11-11", "2026-11-12", "2026-11-14", "2026-11-15"].map(|day| {
         let time = format!("{day}T08:00:00Z").leak();
@@ -561,12 +561,12 @@ fn what_has_no_price_is_never_nothing() {
 }
 
 #[test]
-fn help_tells_what_can_be_asked() {
+fn cost_help() {
     assert_snapshot!("cost_help", Stage::empty().bare(&["cost", "-h"]));
 }
 
 #[test]
-fn what_could_not_be_read_whole_is_told() {
+fn cost_reports_unreadable_usage() {
     let stage = Stage::of("usage-absurd");
     let run = stage.annals(&["cost", "--by", "model"]);
     assert!(run.out.contains("could not be read whole"), "{run}");
@@ -575,7 +575,7 @@ fn what_could_not_be_read_whole_is_told() {
 }
 
 #[test]
-fn a_name_as_long_as_a_page_is_cut() {
+fn cost_truncates_very_long_model_names() {
     let stage = Stage::of("usage-unknown-model");
     let log = stage
         .tree()

@@ -25,7 +25,7 @@ fn three() -> Stage {
 }
 
 #[test]
-fn a_plan_changes_nothing_and_a_deletion_can_be_undone() {
+fn delete_plan_changes_nothing_and_delete_can_be_undone() {
     let stage = three();
     let before = stage.tree();
     assert_snapshot!("delete_plan", stage.annals(&["delete", FIRST, "00000001"]));
@@ -67,7 +67,7 @@ fn a_plan_changes_nothing_and_a_deletion_can_be_undone() {
 }
 
 #[test]
-fn a_deletion_that_is_applied_has_the_shape_of_its_plan() {
+fn applied_delete_prints_the_same_members_as_its_plan() {
     let stage = three();
     let plan = stage.annals(&["delete", FIRST, "--json"]).json();
     let done = stage.annals(&["delete", FIRST, "--apply", "--json"]).json();
@@ -81,7 +81,7 @@ fn a_deletion_that_is_applied_has_the_shape_of_its_plan() {
 }
 
 #[test]
-fn the_reset_of_a_project_touches_nothing_else() {
+fn delete_project_leaves_other_projects_unchanged() {
     let stage = three();
     let others = |stage: &Stage| {
         let mut tree = stage.tree();
@@ -109,7 +109,7 @@ fn the_reset_of_a_project_touches_nothing_else() {
 }
 
 #[test]
-fn a_name_that_fits_two_projects_is_refused() {
+fn delete_refuses_an_ambiguous_project_name() {
     let stage = Stage::empty();
     for (id, cwd) in [(FIRST, "/home/a/app"), (SECOND, "/home/b/app")] {
         stage
@@ -123,7 +123,7 @@ fn a_name_that_fits_two_projects_is_refused() {
 }
 
 #[test]
-fn sessions_in_one_folder_are_deleted_apart() {
+fn delete_project_leaves_other_sessions_of_the_same_folder() {
     let stage = Stage::of("two-projects-one-folder");
     let all = stage.annals(&["sessions", "--json"]).json();
     let project = all["sessions"][0]["project"].as_str().unwrap().to_owned();
@@ -142,7 +142,7 @@ fn sessions_in_one_folder_are_deleted_apart() {
 }
 
 #[test]
-fn a_project_of_which_one_session_cannot_go_is_told_in_full() {
+fn partly_failed_delete_reports_deleted_and_failed_sessions() {
     let stage = three();
     let log = stage.log_path(FIRST);
     let elsewhere = stage.cannot_go(&log);
@@ -161,7 +161,7 @@ fn a_project_of_which_one_session_cannot_go_is_told_in_full() {
 }
 
 #[test]
-fn sessions_are_listed_by_state() {
+fn sessions_are_filtered_by_state() {
     let stage = three();
     stage.annals(&["title", FIRST, "The first"]).fine();
     let empty = "00000003-0000-4000-8000-000000000004";

@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use crate::harness::Stage;
 
 #[test]
-fn what_the_demo_suggests_works() {
+fn commands_suggested_by_demo_succeed() {
     let stage = Stage::empty();
     let program = assert_cmd::cargo::cargo_bin!("annals");
     // Only what is printed unmasked can be pasted.
@@ -48,7 +48,7 @@ fn what_the_demo_suggests_works() {
 }
 
 #[test]
-fn the_demo_has_what_it_promises() {
+fn demo_creates_the_promised_sessions() {
     let stage = Stage::empty();
     let dir = stage.root.with_file_name("sample");
     let made = stage

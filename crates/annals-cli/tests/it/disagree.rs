@@ -126,7 +126,7 @@ fn found(stage: &Stage, kind: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn messages_that_share_an_id_are_all_shown() {
+fn show_prints_all_messages_that_share_an_id() {
     let messages = [
         said("msg_1", "user", "the first question", 1),
         said("msg_2", "agent", "the first answer", 2),
@@ -175,7 +175,7 @@ fn messages_that_share_an_id_are_all_shown() {
 
 /// The client of Claude Code reads one entry of an id, so a conversion gives each an id of its own.
 #[test]
-fn messages_that_share_an_id_are_all_converted() {
+fn convert_writes_all_messages_that_share_an_id() {
     let stage = clog(&[
         said("msg_1", "user", "one", 1),
         said("msg_1", "agent", "two", 2),
@@ -204,7 +204,7 @@ fn messages_that_share_an_id_are_all_converted() {
 }
 
 #[test]
-fn messages_that_share_an_id_are_all_imported() {
+fn import_writes_all_messages_that_share_an_id() {
     let stage = clog(&[
         said("msg_1", "user", "one", 1),
         said("msg_1", "agent", "two", 2),
@@ -222,7 +222,7 @@ fn messages_that_share_an_id_are_all_imported() {
 
 /// Only the call that stands right above a result is left out of it.
 #[test]
-fn a_result_names_its_call_unless_it_stands_right_below() {
+fn show_names_the_call_of_a_result_not_directly_below_it() {
     let call = |number, path: &str| {
         let input = json!({"toolName": "Read", "toolInput": {"file_path": path}});
         message(number, "tool_use", json!(""), input)
@@ -263,7 +263,7 @@ fn a_result_names_its_call_unless_it_stands_right_below() {
 }
 
 #[test]
-fn an_error_of_chorus_is_shown_without_its_session() {
+fn show_omits_the_session_id_of_a_chorus_error() {
     let session = json!({"sessionId": "e8d973c7-481e-43d9-809d-9a4880e8cebc", "durationMs": 7});
     let stage = chorus(&[message(1, "error", json!("Boom"), session)]);
     let shown = stage.annals(&["show", "conv-1"]).out;
@@ -283,7 +283,7 @@ fn unknown(stage: &Stage) -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn every_file_that_no_layout_knows_is_reported() {
+fn check_reports_every_unknown_file() {
     let clog = clog(&[]);
     for path in [
         "conversations/foo/chat.jsonl",
@@ -321,7 +321,7 @@ fn every_file_that_no_layout_knows_is_reported() {
 }
 
 #[test]
-fn what_claude_code_keeps_beside_conversations_is_not_reported() {
+fn check_accepts_known_claude_code_files() {
     let stage = Stage::of("empty-project").without_notes();
     for path in [
         "statsig/statsig.session_id",
@@ -359,7 +359,7 @@ fn lines(stage: &Stage, kind: &str) -> Vec<(u64, String)> {
 }
 
 #[test]
-fn records_that_the_program_of_the_layout_would_not_read_are_reported() {
+fn check_reports_records_the_native_program_would_reject() {
     let orchestrator = Stage::empty().with_layout("orchestrator");
     let time = "2026-11-13T10:00:00Z";
     let log = "projects/v_FXjHoCS5zUJmfyn-5v/2026-11-13.jsonl";
@@ -402,7 +402,7 @@ fn records_that_the_program_of_the_layout_would_not_read_are_reported() {
 }
 
 #[test]
-fn many_such_records_are_counted() {
+fn check_counts_repeated_unfit_records() {
     let orchestrator = Stage::empty().with_layout("orchestrator");
     let records = vec![json!({"type": "user", "content": "no time"}); 50];
     write(
@@ -416,7 +416,7 @@ fn many_such_records_are_counted() {
 }
 
 #[test]
-fn ids_that_disagree_with_the_folder_are_reported() {
+fn check_reports_ids_that_differ_from_the_folder() {
     let mut other = said("msg_2", "user", "foreign", 2);
     other["conversationId"] = json!("conversation-other");
     let mut thread = said("msg_3", "user", "foreign", 3);
@@ -448,7 +448,7 @@ fn ids_that_disagree_with_the_folder_are_reported() {
 }
 
 #[test]
-fn rows_that_disagree_with_their_log_are_reported() {
+fn check_reports_session_list_rows_that_differ_from_the_log() {
     let stage = chorus(&[message(1, "user", json!("one"), json!({}))]);
     for kind in ["row-mismatch", "mismatched-id", "stale-index"] {
         assert_eq!(found(&stage, kind), [], "{kind}");
@@ -481,7 +481,7 @@ fn rows_that_disagree_with_their_log_are_reported() {
 
 /// Neither the documents' own examples nor what annals writes.
 #[test]
-fn what_the_programs_write_is_not_reported() {
+fn check_accepts_native_examples_and_annals_own_records() {
     for (layout, fixture) in [
         ("chorus", "chorus-document"),
         ("clog", "examples-of-the-document"),
@@ -508,7 +508,7 @@ fn what_the_programs_write_is_not_reported() {
 }
 
 #[test]
-fn content_that_is_no_text_is_shown_as_it_is() {
+fn show_prints_content_that_is_not_text() {
     let stage = Stage::empty().with_layout("orchestrator");
     let record = json!({"type": "user", "content": 5, "timestamp": "2026-11-13T10:00:00Z"});
     write(
@@ -531,7 +531,7 @@ fn content_that_is_no_text_is_shown_as_it_is() {
 }
 
 #[test]
-fn rows_of_conversations_tell_what_the_layout_knows() {
+fn conversations_json_has_layout_specific_members() {
     let session = json!({"sessionId": "e8d973c7-481e-43d9-809d-9a4880e8cebc"});
     let chorus = chorus(&[message(1, "user", json!("one"), session)]);
     let row = &chorus.annals(&["conversations", "--json"]).json()["conversations"][0];
@@ -570,7 +570,7 @@ fn rows_of_conversations_tell_what_the_layout_knows() {
 }
 
 #[test]
-fn a_sub_agent_without_a_description_has_no_colon() {
+fn tree_prints_no_colon_for_a_sub_agent_without_description() {
     let stage = Stage::empty();
     let line = |id: &str, more: Value| {
         let mut line = json!({"type": "user", "sessionId": "s-1", "uuid": id, "parentUuid": null,
@@ -597,7 +597,7 @@ fn a_sub_agent_without_a_description_has_no_colon() {
 }
 
 #[test]
-fn a_log_of_two_sessions_is_one_log_that_others_can_read() {
+fn check_counts_a_log_of_two_sessions_once() {
     let stage = Stage::empty().with_layout("orchestrator");
     let time = "2026-11-13T10:00:00Z";
     let log = "projects/v_FXjHoCS5zUJmfyn-5v/2026-11-13.jsonl";

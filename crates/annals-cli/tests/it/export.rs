@@ -31,7 +31,7 @@ fn leaky() -> (Stage, &'static str) {
 }
 
 #[test]
-fn a_session_as_markdown() {
+fn export_markdown() {
     let stage = Stage::of("branch-nested");
     snapshot("markdown-branches", &stage.annals(&["export", "4549b9f6"]));
     let stage = Stage::of("2.1.325-s04-agent");
@@ -44,7 +44,7 @@ fn a_session_as_markdown() {
 }
 
 #[test]
-fn one_conversation_of_a_session() {
+fn export_of_one_conversation() {
     let stage = Stage::of("branch-nested");
     let rows = stage.annals(&["conversations", "--json"]).json();
     let leaf = rows["conversations"][0]["leaf"].as_str().unwrap();
@@ -57,7 +57,7 @@ fn one_conversation_of_a_session() {
 }
 
 #[test]
-fn a_session_as_html_is_one_file() {
+fn export_html_is_a_single_file() {
     let stage = Stage::of("branch-edited-prompt");
     let run = stage
         .annals(&["export", "branch-edited-prompt", "--format", "html"])
@@ -72,7 +72,7 @@ fn a_session_as_html_is_one_file() {
 }
 
 #[test]
-fn a_session_as_json_lines_and_as_a_document() {
+fn export_jsonl_and_json_have_the_same_entries() {
     let stage = Stage::of("branch-edited-prompt");
     let lines = ["export", "branch-edited-prompt", "--format", "jsonl"];
     snapshot("jsonl", &stage.annals(&lines));
@@ -99,7 +99,7 @@ fn a_session_as_json_lines_and_as_a_document() {
 }
 
 #[test]
-fn secrets_are_masked_and_counted() {
+fn export_masks_and_counts_secrets() {
     let (stage, id) = leaky();
     snapshot("redacted", &stage.annals(&["export", id]));
     let kept = stage.annals(&["export", id, "--no-redact"]).fine();
@@ -117,7 +117,7 @@ fn secrets_are_masked_and_counted() {
 }
 
 #[test]
-fn files_appear_whole_and_are_not_written_over() {
+fn export_writes_whole_files_and_never_overwrites() {
     let stage = Stage::of("2.1.325-s04-agent");
     let work = stage.work();
     snapshot(
@@ -149,7 +149,7 @@ fn files_appear_whole_and_are_not_written_over() {
 }
 
 #[test]
-fn a_project_goes_into_one_file_or_into_a_directory() {
+fn export_project_to_one_file_or_a_directory() {
     let stage = Stage::of("2.1.325-s01-multiturn");
     let rows = stage.annals(&["sessions", "--json"]).json();
     let sessions = rows["sessions"].as_array().unwrap().len();
@@ -177,7 +177,7 @@ fn a_project_goes_into_one_file_or_into_a_directory() {
 }
 
 #[test]
-fn what_cannot_be_exported_is_refused() {
+fn export_rejects_invalid_targets() {
     let stage = Stage::of("branch-nested");
     let inside = stage.root.join("x.md").display().to_string();
     snapshot(
@@ -237,7 +237,7 @@ fn messages(stage: &Stage) -> Vec<Value> {
 }
 
 #[test]
-fn an_export_can_be_imported_elsewhere() {
+fn export_can_be_imported_into_an_empty_root() {
     let stage = Stage::of("branch-nested");
     for format in ["json", "jsonl"] {
         let text = exported(&stage, "4549", format);
@@ -249,7 +249,7 @@ fn an_export_can_be_imported_elsewhere() {
 }
 
 #[test]
-fn an_import_says_what_was_left_out() {
+fn import_reports_what_was_left_out() {
     let stage = Stage::of("2.1.325-s04-agent");
     stage.annals(&["export", "3dfa", "-o", "all.jsonl"]).fine();
     let file = stage.work().join("all.jsonl").display().to_string();
@@ -263,7 +263,7 @@ fn an_import_says_what_was_left_out() {
 }
 
 #[test]
-fn a_session_that_is_there_is_never_touched() {
+fn import_never_changes_an_existing_session() {
     let stage = Stage::of("branch-nested");
     stage.annals(&["export", "4549", "-o", "one.jsonl"]).fine();
     snapshot("import-taken", &stage.refused(&["import", "one.jsonl"], ""));
@@ -285,7 +285,7 @@ fn a_session_that_is_there_is_never_touched() {
 }
 
 #[test]
-fn a_bad_line_is_told_and_nothing_is_written() {
+fn import_of_a_bad_line_fails_and_writes_nothing() {
     let stage = Stage::of("branch-nested");
     let mut text = exported(&stage, "4549", "jsonl");
     let other = Stage::empty();

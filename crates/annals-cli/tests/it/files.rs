@@ -21,7 +21,7 @@ fn session(stage: &Stage) -> String {
 }
 
 #[test]
-fn versions_are_listed_and_printed() {
+fn files_lists_and_prints_versions() {
     let (stage, id) = saved();
     assert_snapshot!("files", stage.annals(&["files", &id]));
     assert_snapshot!("files_json", stage.annals(&["files", &id, "--json"]));
@@ -46,7 +46,7 @@ fn versions_are_listed_and_printed() {
 }
 
 #[test]
-fn versions_are_compared() {
+fn files_compares_versions() {
     let (stage, id) = saved();
     assert_snapshot!(
         "diff_two",
@@ -77,7 +77,7 @@ fn versions_are_compared() {
 }
 
 #[test]
-fn a_version_is_restored_without_harm() {
+fn files_restores_a_version_without_overwriting() {
     let (stage, id) = saved();
     let dest = stage.work().join("old.rs");
     let restore = |dest: &std::path::Path, more: &[&str]| {
@@ -112,7 +112,7 @@ fn a_version_is_restored_without_harm() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_at_the_destination_is_not_followed() {
+fn files_restore_does_not_follow_a_link() {
     let (stage, id) = saved();
     let (target, link) = (stage.work().join("target"), stage.work().join("link"));
     std::fs::write(&target, "mine").unwrap();
@@ -134,7 +134,7 @@ fn a_link_at_the_destination_is_not_followed() {
 }
 
 #[test]
-fn long_outputs_are_listed_and_printed() {
+fn files_lists_and_prints_long_outputs() {
     let stage = Stage::of("2.1.325-s07-big");
     let id = session(&stage);
     assert_snapshot!("outputs", stage.annals(&["files", &id, "--outputs"]));

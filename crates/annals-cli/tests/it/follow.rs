@@ -39,7 +39,7 @@ fn refused(answer: &Value, expected: &str) {
 }
 
 #[test]
-fn another_git_branch_is_refused() {
+fn append_follow_refuses_a_different_git_branch() {
     for layout in LAYOUTS {
         let stage = staged(layout);
         let on = |branch: &str, text: &str| {
@@ -68,7 +68,7 @@ fn another_git_branch_is_refused() {
 }
 
 #[test]
-fn another_purpose_of_a_sub_agent_is_refused() {
+fn append_follow_refuses_a_different_sub_agent_purpose() {
     for layout in LAYOUTS {
         let stage = staged(layout);
         let long = "x".repeat(300);
@@ -106,7 +106,7 @@ fn another_purpose_of_a_sub_agent_is_refused() {
 }
 
 #[test]
-fn times_are_kept_as_precisely_as_they_are_given() {
+fn append_follow_preserves_time_precision() {
     for layout in LAYOUTS {
         let stage = staged(layout);
         let given = [
@@ -160,7 +160,7 @@ fn times_are_kept_as_precisely_as_they_are_given() {
 }
 
 #[test]
-fn an_agent_of_chorus_is_named_by_its_name() {
+fn append_follow_accepts_chorus_agent_names() {
     let stage = staged("chorus");
     stage
         .annals(&["agents", "add", "ws-1", "Code Reviewer"])
@@ -180,7 +180,7 @@ fn an_agent_of_chorus_is_named_by_its_name() {
 }
 
 #[test]
-fn every_line_is_answered_also_a_blank_one() {
+fn append_follow_answers_blank_lines() {
     let stage = staged("claude-code");
     let lines = "\n{\"new\":{\"id\":\"s-one\"},\"role\":\"user\",\"content\":\"x\"}\n \n";
     let run = stage.with_stdin(&["append", "--follow"], lines).fine();

@@ -65,7 +65,7 @@ impl Holder {
 }
 
 #[test]
-fn a_log_that_a_program_holds_open_stays_where_it_is() {
+fn log_held_open_is_not_archived_deleted_or_cleaned() {
     let stage = old();
     let log = stage.log_path(OLD);
     let holder = Holder::of(&log);
@@ -101,7 +101,7 @@ fn a_log_that_a_program_holds_open_stays_where_it_is() {
 }
 
 #[test]
-fn a_log_that_a_program_holds_open_is_not_mended() {
+fn log_held_open_is_not_repaired() {
     let stage = Stage::of("corrupt-parent");
     let log = stage.log_path("9682866b-ad88-4e05-8e2f-c31548c6c92e");
     let damaged = fs::read(&log).unwrap();
@@ -125,7 +125,7 @@ fn a_log_that_a_program_holds_open_is_not_mended() {
 }
 
 #[test]
-fn an_index_that_a_program_holds_open_is_not_made_anew() {
+fn session_list_held_open_is_not_rebuilt() {
     let stage = Stage::of_layout("chorus", "chorus-index-wrong-shape");
     let agents = stage.root.join("sessions/w-app");
     let [held, free] = ["a-main", "a-review"].map(|it| agents.join(it).join("conversations.json"));
@@ -147,7 +147,7 @@ fn an_index_that_a_program_holds_open_is_not_made_anew() {
 }
 
 #[test]
-fn a_session_stays_while_a_program_holds_the_index_that_lists_it() {
+fn session_is_not_deleted_while_its_session_list_is_held_open() {
     let stage = Stage::of_layout("chorus", "chorus-index-wrong-shape");
     stage.annals(&["repair", "--apply"]).fine();
     stage.settle();

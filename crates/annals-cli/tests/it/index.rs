@@ -41,7 +41,7 @@ const VARYING: [(&str, &str); 2] = [
 ];
 
 #[test]
-fn an_index_is_made_kept_up_to_date_and_dropped() {
+fn index_is_built_updated_and_dropped() {
     let stage = stage("branch-three-way");
     let none = stage.annals(&["index"]);
     insta::with_settings!({filters => VARYING}, { assert_snapshot!("index_none", none) });
@@ -100,7 +100,7 @@ fn a_status_for_scripts() {
 }
 
 #[test]
-fn who_wants_no_index_builds_none() {
+fn no_index_option_creates_no_index() {
     let stage = stage("branch-three-way");
     for verb in ["build", "rebuild"] {
         let run = stage.refused(&["--no-index", "index", verb], "");
@@ -130,7 +130,7 @@ fn lists(stage: &Stage, more: &[&str]) -> Vec<(i32, String)> {
 }
 
 #[test]
-fn lists_print_the_same_with_the_index() {
+fn lists_print_the_same_with_and_without_index() {
     for fixture in [
         "2.1.325-s04-agent",
         "moved-project",
@@ -146,7 +146,7 @@ fn lists_print_the_same_with_the_index() {
 
 /// A state directory that cannot be used costs time and a note, and no answer.
 #[test]
-fn a_state_directory_that_is_no_good() {
+fn unusable_state_directory_costs_one_note_and_no_answer() {
     let told = |stage: &Stage, why: &str| {
         let plain = stage.annals(&["--no-index", "sessions", "--json"]).fine();
         let run = stage.annals(&["sessions", "--json"]).fine();
@@ -217,7 +217,7 @@ fn a_state_directory_that_is_no_good() {
 
 /// What lies where nothing can be written is used as it is, and what cannot be kept is told once.
 #[test]
-fn a_state_directory_that_is_read_only() {
+fn read_only_state_directory_is_used_as_it_is() {
     let mode = |stage: &Stage, mode| {
         let mode = fs::Permissions::from_mode(mode);
         fs::set_permissions(state(stage), mode).unwrap();
@@ -276,7 +276,7 @@ fn a_state_directory_that_is_read_only() {
 
 /// No room for what was read: the answer comes all the same, and what was kept before is whole.
 #[test]
-fn a_disk_that_is_full() {
+fn full_disk_costs_a_note_and_no_answer() {
     let stage = stage("2.1.325-s04-agent");
     let plain = stage.annals(&["--no-index", "sessions", "--json"]).fine();
     let root = format!("claude-code:{}", stage.root.display());
@@ -309,7 +309,7 @@ fn a_disk_that_is_full() {
 
 /// Who asks for nothing but the index hears that there was no room for it.
 #[test]
-fn a_disk_that_is_too_full_to_build() {
+fn index_build_fails_on_a_full_disk() {
     let root = |stage: &Stage| format!("claude-code:{}", stage.root.display());
     let mut partly = 0;
     // From none at all to some that does not last.
@@ -338,7 +338,7 @@ fn a_disk_that_is_too_full_to_build() {
 
 /// Whenever it is killed, the next answer is right.
 #[test]
-fn killed_at_any_moment() {
+fn index_killed_at_any_moment_gives_correct_answers() {
     let stage = stage("2.1.325-s04-agent");
     let folder = stage.root.join("projects/-w");
     fs::create_dir_all(&folder).unwrap();

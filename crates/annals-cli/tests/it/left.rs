@@ -36,7 +36,7 @@ fn renamed() -> (Stage, PathBuf) {
 }
 
 #[test]
-fn what_is_only_in_the_pack_of_a_renamed_folder_comes_back_into_the_new_one() {
+fn restore_writes_archived_sub_agent_into_the_renamed_folder() {
     let (stage, folder) = renamed();
     let agent = folder.join(SESSION).join("subagents/agent-one.jsonl");
     let text = fs::read(&agent).unwrap();
@@ -86,7 +86,7 @@ fn what_is_only_in_the_pack_of_a_renamed_folder_comes_back_into_the_new_one() {
 
 /// What is in the renamed folder or in the other pack is not called the only copy.
 #[test]
-fn what_a_renamed_session_has_elsewhere_is_told() {
+fn archive_list_finds_the_files_of_a_renamed_folder() {
     let (stage, folder) = renamed();
     stage.annals(&["keep"]).fine();
     let rows = || {
@@ -135,7 +135,7 @@ fn what_a_renamed_session_has_elsewhere_is_told() {
 
 /// Who is sent to the list because a part is only in the archive sees which.
 #[test]
-fn the_list_tells_how_much_of_a_session_is_there() {
+fn archive_list_counts_the_files_still_in_the_root() {
     let (stage, folder) = renamed();
     let was = folder.with_file_name("-home-dev-one");
     fs::rename(&folder, &was).unwrap();
@@ -170,7 +170,7 @@ fn the_list_tells_how_much_of_a_session_is_there() {
 }
 
 #[test]
-fn an_import_that_was_cut_off_is_run_again() {
+fn interrupted_import_is_completed_by_the_next_run() {
     let stage = Stage::empty();
     for n in 1..=2 {
         let id = format!("0000000{n}-0000-4000-8000-000000000001");
@@ -214,7 +214,7 @@ fn an_import_that_was_cut_off_is_run_again() {
 }
 
 #[test]
-fn import_leaves_a_todo_list_that_exists_and_reports_it() {
+fn import_reports_and_leaves_an_existing_todo_list() {
     for (layout, fixture) in [
         ("claude-code", "2.1.325-s01-multiturn"),
         ("chorus", "chorus-plain"),
@@ -262,7 +262,7 @@ fn todo_lists(root: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_configuration_that_is_gone_is_told_with_the_way_back() {
+fn missing_configuration_suggests_restore() {
     let stage = Stage::of_layout("chorus", "chorus-plain");
     let path = stage.root.join("config.json");
     let before = fs::read(&path).unwrap();
@@ -294,7 +294,7 @@ fn a_configuration_that_is_gone_is_told_with_the_way_back() {
 }
 
 #[test]
-fn a_root_of_which_nothing_but_sessions_is_kept_is_told_as_that() {
+fn root_archive_without_files_is_an_error() {
     let stage = Stage::empty();
     for args in [
         &["restore", "root"][..],

@@ -26,7 +26,7 @@ fn snapshot(name: &str, run: &Run) {
 }
 
 #[test]
-fn the_whole_command_line_reference() {
+fn command_line_reference() {
     let stage = Stage::empty();
     let help = stage.bare(&["--help"]).out;
     let mut reference = help.clone();
@@ -53,7 +53,7 @@ fn the_overview() {
 }
 
 #[test]
-fn the_instructions_alone() {
+fn show_role_system_prints_only_instructions() {
     let stage = Stage::of("agentpool-session");
     let run = stage.annals(&["show", "e8d973c7", "--all", "--role", "system"]);
     assert_eq!(run.code, 0, "{run}");
@@ -116,7 +116,7 @@ fn sessions() {
 }
 
 #[test]
-fn a_period_leaves_out_what_is_older_and_newer() {
+fn since_and_until_limit_the_sessions() {
     let count = |args: &[&str]| {
         let mut all = vec!["sessions", "--json"];
         all.extend(args);
@@ -191,7 +191,7 @@ fn show() {
 }
 
 #[test]
-fn the_end_of_a_log_is_the_end_of_the_whole() {
+fn show_last_prints_the_last_entries() {
     let whole = on(
         "2.1.325-s02-tools",
         &["show", "e64e", "--json", "--role", "user", "--role", "user"],
@@ -215,7 +215,7 @@ fn the_end_of_a_log_is_the_end_of_the_whole() {
 }
 
 #[test]
-fn an_inner_message_ends_what_is_shown() {
+fn show_at_a_message_ends_with_it() {
     let session = only("branch-nested");
     let ran = on("branch-nested", &["show", &format!("{session}@00000003")]);
     assert!(ran.out.contains("question 2\n"), "{}", ran.out);
@@ -223,7 +223,7 @@ fn an_inner_message_ends_what_is_shown() {
 }
 
 #[test]
-fn raw_records_are_the_bytes_of_the_file() {
+fn show_raw_prints_the_bytes_of_the_file() {
     let session = only("number-spellings");
     let printed = exactly("number-spellings", &["show", &session, "--raw"]);
     let text = std::fs::read_to_string(log_of("number-spellings")).unwrap();
@@ -237,7 +237,7 @@ fn raw_records_are_the_bytes_of_the_file() {
 }
 
 #[test]
-fn trees() {
+fn tree_draws_branches() {
     for fixture in [
         "branch-nested",
         "branch-three-way",
@@ -260,7 +260,7 @@ fn trees() {
 }
 
 #[test]
-fn checks() {
+fn check_prints_reports() {
     snapshot("check-fine", &on("2.1.325-s02-tools", &["check"]));
     snapshot("check-nul-runs", &on("nul-runs", &["check"]));
     snapshot("check-json", &on("torn-tail", &["check", "--json"]));
@@ -287,7 +287,7 @@ fn hostile_text_does_not_reach_the_terminal() {
 }
 
 #[test]
-fn ids_that_do_not_fit_say_what_to_do() {
+fn invalid_ids_roots_and_times_print_a_hint() {
     snapshot("id-unknown", &on("branch-nested", &["show", "ffffffff"]));
     snapshot("id-ambiguous", &on("2.0.77-s01-multiturn", &["show", "d"]));
     snapshot("id-hostile", &on("branch-nested", &["show", "x..\u{7}"]));

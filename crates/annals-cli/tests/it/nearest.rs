@@ -3,7 +3,7 @@
 use crate::harness::Stage;
 
 #[test]
-fn a_project_that_is_none_is_told_with_the_nearest() {
+fn unknown_project_is_reported_with_the_nearest_name() {
     let stage = Stage::of("2.1.325-s01-multiturn");
     let sessions = stage.annals(&["sessions", "--json"]).json();
     let path = sessions["sessions"][0]["project"].as_str().unwrap();
@@ -47,7 +47,7 @@ fn a_project_that_is_none_is_told_with_the_nearest() {
 }
 
 #[test]
-fn a_folder_that_begins_with_a_hyphen_names_a_project() {
+fn export_accepts_a_project_folder_with_leading_hyphen() {
     let stage = Stage::of("2.1.325-s01-multiturn");
     let folder = "-home-dev-work-s01-multiturn";
     let whole = stage.annals(&["export", "--project", folder]).fine();

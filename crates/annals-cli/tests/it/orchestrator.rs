@@ -5,7 +5,7 @@ use std::fs;
 use crate::harness::Stage;
 
 #[test]
-fn ids_that_begin_alike_are_shown_whole() {
+fn message_ids_with_a_common_prefix_are_shown_in_full() {
     let stage = Stage::of_layout("orchestrator", "one-day");
     let listed = stage.annals(&["sessions", "--json"]).json();
     let session = listed["sessions"][0]["id"].as_str().unwrap().to_owned();
@@ -29,7 +29,7 @@ fn ids_that_begin_alike_are_shown_whole() {
 }
 
 #[test]
-fn sessions_of_one_file_are_deleted_together() {
+fn sessions_sharing_a_file_are_deleted_together() {
     let stage = Stage::of_layout("orchestrator", "two-sessions-one-log");
     let listed = stage.annals(&["sessions", "--json"]).json();
     let ids: Vec<&str> = listed["sessions"]
@@ -73,7 +73,7 @@ fn with_companion() -> (Stage, std::path::PathBuf, std::path::PathBuf) {
 }
 
 #[test]
-fn a_search_notices_that_a_companion_is_gone_changed_and_back() {
+fn search_notices_a_removed_or_changed_companion() {
     let (stage, _, companion) = with_companion();
     let found = |word: &str| {
         let found = stage.annals(&["search", word, "--json"]);
@@ -154,7 +154,7 @@ fn shown_texts(stage: &Stage) -> Vec<String> {
 }
 
 #[test]
-fn system_messages_stay_where_they_were_in_a_log_without_its_blank_lines() {
+fn system_messages_stay_in_place_after_blank_lines_are_removed() {
     let (stage, log, companion) = with_companion();
     let id = "2025-11-16-v_FXjHoCS5zUJmfyn-5v";
     let mut texts = vec!["Hello", "Mind the zebra."];
@@ -189,7 +189,7 @@ fn system_messages_stay_where_they_were_in_a_log_without_its_blank_lines() {
 
 /// The document's clean-up removes each file that ends in `.jsonl` and is older than 30 days.
 #[test]
-fn the_documents_clean_up_meets_nothing_of_annals() {
+fn annals_writes_no_extra_jsonl_file() {
     let (stage, log, _) = with_companion();
     let id = "2025-11-16-v_FXjHoCS5zUJmfyn-5v";
     stage.annals(&["note", id, "Ask about the zebra."]).fine();
@@ -204,7 +204,7 @@ fn the_documents_clean_up_meets_nothing_of_annals() {
 }
 
 #[test]
-fn damaged_lines_of_a_companion_are_set_aside() {
+fn repair_removes_damaged_companion_lines() {
     let (stage, _, companion) = with_companion();
     let noted = fs::read(&companion).unwrap();
     fs::write(&companion, [&b"damaged\n"[..], &noted].concat()).unwrap();
@@ -240,7 +240,7 @@ fn log_of_today(stage: &Stage) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_new_session_begins_in_the_empty_log_of_today() {
+fn new_session_starts_in_the_empty_log_of_today() {
     let stage = Stage::empty().with_layout("orchestrator");
     let work = stage.work();
     let cwd = work.to_str().unwrap();
@@ -263,7 +263,7 @@ fn a_new_session_begins_in_the_empty_log_of_today() {
 }
 
 #[test]
-fn a_session_that_was_begun_stays_listed_beside_another_in_its_log() {
+fn empty_session_stays_listed_next_to_another_in_its_log() {
     let stage = Stage::empty().with_layout("orchestrator");
     let work = stage.work();
     let cwd = work.to_str().unwrap();
@@ -291,7 +291,7 @@ fn a_session_that_was_begun_stays_listed_beside_another_in_its_log() {
 
 /// What each session has in a log is remembered, and what is added later is read alone.
 #[test]
-fn sessions_of_a_shared_log_are_found_without_reading_it_again() {
+fn inventory_does_not_reread_a_shared_log() {
     use annals::index::Index;
     use annals::store::{Root, Store};
     let stage = Stage::empty().with_layout("orchestrator");

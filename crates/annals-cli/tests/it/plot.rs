@@ -11,7 +11,7 @@ fn snapshot(name: &str, run: &Run) {
 }
 
 #[test]
-fn a_chart_is_what_its_name_ends_in() {
+fn plot_format_follows_the_file_extension() {
     let stage = Stage::of("usage-cache-split");
     let run = stage.annals(&["cost", "--plot", "out.svg"]).fine();
     assert!(run.out.starts_with("out.svg  1200x630, "), "{run}");
@@ -35,14 +35,14 @@ fn a_chart_is_what_its_name_ends_in() {
 }
 
 #[test]
-fn standard_output_gets_the_chart_alone() {
+fn plot_to_standard_output_prints_only_the_chart() {
     let stage = Stage::of("usage-cache-split");
     let run = stage.annals(&["cost", "--plot", "-"]).fine();
     assert!(run.out.starts_with("<svg ") && run.out.ends_with("</svg>\n"));
 }
 
 #[test]
-fn a_chart_is_told_of_in_json() {
+fn plot_json_reports_the_file() {
     let stage = Stage::of("usage-cache-split");
     let told = stage
         .annals(&["cost", "--plot", "out.svg", "--json"])
@@ -53,7 +53,7 @@ fn a_chart_is_told_of_in_json() {
 }
 
 #[test]
-fn a_chart_is_written_over_only_by_force() {
+fn plot_overwrites_only_with_force() {
     let stage = Stage::of("usage-cache-split");
     let path = stage.work().join("out.svg");
     fs::write(&path, "mine").unwrap();
@@ -68,7 +68,7 @@ fn a_chart_is_written_over_only_by_force() {
 }
 
 #[test]
-fn what_cannot_be_a_chart_is_refused() {
+fn plot_rejects_invalid_options() {
     let stage = Stage::of("usage-cache-split");
     let inside = stage.root.join("out.svg").display().to_string();
     for (name, args) in [
@@ -86,7 +86,7 @@ fn what_cannot_be_a_chart_is_refused() {
 }
 
 #[test]
-fn nothing_is_no_chart() {
+fn plot_without_data_writes_no_file() {
     let stage = Stage::of("usage-cache-split");
     let run = stage.annals(&["cost", "--since", "2026-11-14", "--plot", "out.svg"]);
     assert_eq!(run.code, 1, "{run}");
@@ -95,7 +95,7 @@ fn nothing_is_no_chart() {
 
 /// Names from logs are text in a chart, whatever they hold.
 #[test]
-fn hostile_names_are_only_text() {
+fn plot_escapes_hostile_names() {
     let stage = Stage::empty();
     let cwd = "/home/dev/<script>alert(1)&\u{1b}[31m\u{202e}";
     let id = "00000000-0000-4000-8000-000000000001";

@@ -27,7 +27,7 @@ fn own(stage: &Stage, text: &str) -> String {
 }
 
 #[test]
-fn the_list_shows_what_holds() {
+fn prices_lists_current_and_past_prices() {
     let stage = Stage::empty();
     let file = own(&stage, OWN);
     let run = |args: &[&str]| {
@@ -53,7 +53,7 @@ fn the_list_shows_what_holds() {
 }
 
 #[test]
-fn the_match_of_a_name_is_explained() {
+fn prices_explains_the_match_of_a_name() {
     let stage = Stage::empty();
     let file = own(&stage, OWN);
     assert_snapshot!(
@@ -83,7 +83,7 @@ fn the_match_of_a_name_is_explained() {
 }
 
 #[test]
-fn what_is_billed_without_being_listed_is_shown_as_such() {
+fn prices_marks_derived_prices() {
     let stage = Stage::empty();
     let file = own(
         &stage,
@@ -101,7 +101,7 @@ fn what_is_billed_without_being_listed_is_shown_as_such() {
 }
 
 #[test]
-fn an_unknown_name_is_told_with_what_to_do() {
+fn unknown_model_name_is_reported_with_suggestions() {
     let stage = Stage::empty();
     assert_snapshot!(
         "price_unknown",
@@ -123,7 +123,7 @@ fn an_unknown_name_is_told_with_what_to_do() {
 }
 
 #[test]
-fn the_list_can_be_edited_and_used() {
+fn exported_price_list_can_be_edited_and_used() {
     let stage = Stage::empty();
     let all = stage.bare(&["prices", "--csv"]).fine().out;
     let file = own(&stage, &all);
@@ -145,7 +145,7 @@ fn the_list_can_be_edited_and_used() {
 }
 
 #[test]
-fn the_users_own_list_is_found() {
+fn user_price_list_is_found_in_config_directories() {
     let stage = Stage::empty();
     let price = |command: &mut assert_cmd::Command| {
         let output = command.args(["prices", "o3", "--json"]).output().unwrap();
@@ -176,7 +176,7 @@ fn the_users_own_list_is_found() {
 }
 
 #[test]
-fn lists_that_other_programs_save_are_read_or_refused() {
+fn price_list_encodings_are_read_or_refused() {
     let stage = Stage::empty();
     let file = stage.work().join("own.csv");
     let price = |bytes: &[u8]| {
@@ -205,7 +205,7 @@ fn lists_that_other_programs_save_are_read_or_refused() {
 }
 
 #[test]
-fn a_bad_list_is_refused_with_all_its_faults() {
+fn invalid_price_list_is_refused_with_all_errors() {
     let stage = Stage::empty();
     let file = own(
         &stage,

@@ -33,7 +33,7 @@ fn steady() -> insta::internals::SettingsBindDropGuard {
 }
 
 #[test]
-fn a_plan_changes_nothing_and_a_repair_can_be_undone() {
+fn repair_plan_changes_nothing_and_repair_can_be_undone() {
     let _steady = steady();
     let stage = Stage::of("corrupt-parent");
     let before = stage.tree();
@@ -61,7 +61,7 @@ fn a_plan_changes_nothing_and_a_repair_can_be_undone() {
 }
 
 #[test]
-fn one_session_or_file_is_repaired_by_name() {
+fn repair_of_one_session_or_file_and_forget() {
     let _steady = steady();
     let stage = Stage::of("glued-records");
     let path = log(&stage);
@@ -101,7 +101,7 @@ fn one_session_or_file_is_repaired_by_name() {
 }
 
 #[test]
-fn an_unfinished_line_is_told_to_who_asks() {
+fn recent_torn_tail_is_reported_only_when_named() {
     let stage = Stage::of("torn-tail");
     let old = stage.annals(&["repair", "--json"]).json();
     assert_eq!(old["files"][0]["steps"][0]["action"], "drop");
@@ -118,13 +118,13 @@ fn an_unfinished_line_is_told_to_who_asks() {
 }
 
 #[test]
-fn files_without_a_session_are_listed() {
+fn repair_lists_files_without_a_session() {
     let stage = Stage::of("subagents-without-session");
     assert_snapshot!("repair_strays", stage.annals(&["repair"]));
 }
 
 #[test]
-fn an_index_follows_the_logs_that_were_mended() {
+fn repair_updates_session_list_after_its_logs() {
     let stage = Stage::of_layout("chorus", "chorus-damage");
     stage.annals(&["repair", "--apply"]).fine();
     let again = stage.annals(&["repair", "--json"]).json();
@@ -137,7 +137,7 @@ fn an_index_follows_the_logs_that_were_mended() {
 }
 
 #[test]
-fn a_header_that_is_missing_is_made_from_what_else_tells_it() {
+fn repair_rebuilds_a_missing_clog_header() {
     let stage = Stage::of_layout("clog", "header-missing");
     stage.annals(&["repair", "--apply"]).fine();
     let check = stage.annals(&["check", "--json"]).json();
@@ -151,7 +151,7 @@ fn a_header_that_is_missing_is_made_from_what_else_tells_it() {
 }
 
 #[test]
-fn what_was_put_back_is_told_before_the_rest_fails() {
+fn failed_undo_reports_what_was_restored_first() {
     let stage = Stage::of("corrupt-parent");
     stage.annals(&["repair", "--apply"]).fine();
     // A second repair of what the first made and someone damaged again.
@@ -169,7 +169,7 @@ fn what_was_put_back_is_told_before_the_rest_fails() {
 }
 
 #[test]
-fn an_index_that_is_made_anew_is_kept_and_comes_back() {
+fn rebuilt_session_list_is_quarantined_and_restored_by_undo() {
     let stage = Stage::of_layout("chorus", "chorus-damage");
     // Where there was none, there is nothing to keep.
     let first = stage.annals(&["repair", "--apply", "--json"]).json();
@@ -203,7 +203,7 @@ fn an_index_that_is_made_anew_is_kept_and_comes_back() {
 }
 
 #[test]
-fn an_index_comes_back_with_the_log_that_was_mended_beside_it() {
+fn undo_of_a_log_also_restores_its_session_list() {
     let stage = Stage::of_layout("chorus", "chorus-damage");
     stage.annals(&["repair", "--apply"]).fine();
     stage
@@ -252,7 +252,7 @@ fn add_bad_line(stage: &Stage, log: &Path) {
 }
 
 #[test]
-fn an_index_that_was_put_back_stays_when_another_is() {
+fn undo_of_one_session_list_leaves_another_restored_one() {
     let (stage, _, [main, review]) = two_folders();
     let before = stage.tree();
     stage.annals(&["repair", "--apply"]).fine();
@@ -269,7 +269,7 @@ fn an_index_that_was_put_back_stays_when_another_is() {
 }
 
 #[test]
-fn undoing_a_log_leaves_a_damaged_index_elsewhere_as_it_is() {
+fn undo_of_a_log_leaves_a_damaged_session_list_elsewhere() {
     let (stage, log, [main, review]) = two_folders();
     add_bad_line(&stage, &log);
     let files = [&log, &main, &review];
@@ -281,7 +281,7 @@ fn undoing_a_log_leaves_a_damaged_index_elsewhere_as_it_is() {
 }
 
 #[test]
-fn undoing_a_log_leaves_an_index_mended_elsewhere_mended() {
+fn undo_of_a_log_leaves_a_repaired_session_list_elsewhere() {
     let (stage, log, [main, review]) = two_folders();
     add_bad_line(&stage, &log);
     let before = [&log, &main].map(|path| fs::read(path).unwrap());
@@ -294,7 +294,7 @@ fn undoing_a_log_leaves_an_index_mended_elsewhere_mended() {
 }
 
 #[test]
-fn a_session_that_is_archived_is_no_patient() {
+fn repair_refuses_an_archived_session() {
     let stage = Stage::of("corrupt-parent");
     stage.annals(&["archive", "9682866b", "--apply"]).fine();
     let run = stage.refused(&["repair", "9682866b"], "");
@@ -305,7 +305,7 @@ fn a_session_that_is_archived_is_no_patient() {
 }
 
 #[test]
-fn an_index_that_cannot_be_read_keeps_no_other_from_being_mended() {
+fn undo_continues_past_an_unreadable_session_list() {
     let (stage, log, [main, review]) = two_folders();
     stage.annals(&["repair", "--apply"]).fine();
     stage

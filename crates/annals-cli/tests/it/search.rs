@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::harness::Stage;
 
 #[test]
-fn a_text_is_found_in_every_layout() {
+fn search_prints_matches() {
     let stage = Stage::of("branch-nested");
     assert_snapshot!("search", stage.annals(&["search", "QUESTION"]));
     assert_snapshot!(
@@ -36,7 +36,7 @@ fn a_text_is_found_in_every_layout() {
 }
 
 #[test]
-fn a_thread_is_searched_whole() {
+fn search_session_accepts_a_thread() {
     let stage = Stage::of_layout("clog", "same-thread-twice");
     let hits = |session: &str| {
         let run = stage.annals(&["search", "question", "--session", session, "--json"]);
@@ -105,7 +105,7 @@ fn work() -> Stage {
 }
 
 #[test]
-fn hits_come_by_session_and_in_context() {
+fn search_groups_hits_by_session_with_context() {
     let stage = work();
     let search = |args: &[&str]| stage.annals(&[&["search"], args].concat());
     assert_snapshot!("search_sessions", search(&["connection"]));
@@ -139,7 +139,7 @@ fn hits_come_by_session_and_in_context() {
 }
 
 #[test]
-fn options_are_conditions() {
+fn search_options_equal_query_conditions() {
     let stage = work();
     let count = |args: &[&str]| {
         let run = stage.annals(&[&["search", "--count", "--json"], args].concat());
@@ -238,7 +238,7 @@ fn options_are_conditions() {
 }
 
 #[test]
-fn what_cannot_be_looked_for_is_pointed_at() {
+fn invalid_queries_are_reported_with_their_position() {
     let stage = work();
     let refused = |args: &[&str]| stage.refused(&[&["search"], args].concat(), "").err;
     let long = format!("{} ( {}", "before ".repeat(4_000), "after ".repeat(4_000));
@@ -279,7 +279,7 @@ fn what_cannot_be_looked_for_is_pointed_at() {
 }
 
 #[test]
-fn nothing_found_says_what_to_try() {
+fn search_without_matches_suggests_alternatives() {
     let stage = work();
     let tried = [
         &["connect"][..],
@@ -302,7 +302,7 @@ fn nothing_found_says_what_to_try() {
 }
 
 #[test]
-fn a_record_is_shown_with_what_is_around_it() {
+fn show_at_a_record_prints_its_context() {
     let stage = work();
     let show = |args: &[&str]| stage.annals(&[&["show"], args].concat());
     assert_snapshot!("show_at", show(&["00000000-1@00000014", "-C", "1"]));
@@ -411,27 +411,27 @@ fn open_all(layout: &'static str) -> usize {
 }
 
 #[test]
-fn show_opens_whatever_search_finds_in_claude_code() {
+fn show_opens_every_search_hit_of_claude_code() {
     assert!(open_all("claude-code") > 400);
 }
 
 #[test]
-fn show_opens_whatever_search_finds_in_chorus() {
+fn show_opens_every_search_hit_of_chorus() {
     assert!(open_all("chorus") > 50);
 }
 
 #[test]
-fn show_opens_whatever_search_finds_in_clog() {
+fn show_opens_every_search_hit_of_clog() {
     assert!(open_all("clog") > 50);
 }
 
 #[test]
-fn show_opens_whatever_search_finds_in_the_orchestrator() {
+fn show_opens_every_search_hit_of_orchestrator() {
     assert!(open_all("orchestrator") > 50);
 }
 
 #[test]
-fn long_conversations_come_in_pages() {
+fn show_pages_long_conversations() {
     let stage = Stage::of_layout("clog", "every-role-and-channel");
     let show = |args: &[&str]| {
         let mut all = vec!["show", "thread_abc123"];

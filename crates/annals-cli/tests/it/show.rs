@@ -13,7 +13,7 @@ fn rows(stage: &Stage, args: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn all_shows_every_record_of_the_log_in_file_order() {
+fn show_all_prints_every_record_in_file_order() {
     let stage = Stage::of("agentpool-session");
     let entries = rows(&stage, &["show", "e8d9", "--all"]);
     let lines: Vec<u64> = entries
@@ -61,7 +61,7 @@ fn all_shows_every_record_of_the_log_in_file_order() {
 }
 
 #[test]
-fn without_all_only_the_current_branch_is_shown() {
+fn show_without_all_prints_only_the_current_branch() {
     let stage = Stage::of("agentpool-session");
     let shown = stage.annals(&["show", "e8d9"]).fine().out;
     for absent in ["enqueue", "Preview of changes", "messageCount"] {
@@ -75,7 +75,7 @@ fn without_all_only_the_current_branch_is_shown() {
 }
 
 #[test]
-fn all_shows_sessions_that_hold_no_message() {
+fn show_all_prints_sessions_without_messages() {
     let stage = Stage::of("only-summary");
     let plain = stage.annals(&["show", "35204b54"]);
     assert_eq!((plain.code, plain.out.contains("Nothing fits.")), (1, true));
@@ -84,7 +84,7 @@ fn all_shows_sessions_that_hold_no_message() {
 }
 
 #[test]
-fn all_shows_unknown_types_with_and_without_an_id() {
+fn show_all_prints_unknown_types_with_and_without_id() {
     let stage = Stage::of("unknown-types");
     let entries = rows(&stage, &["show", "cd79", "--all"]);
     let subtypes: Vec<&str> = entries
@@ -105,7 +105,7 @@ fn all_shows_unknown_types_with_and_without_an_id() {
 }
 
 #[test]
-fn files_as_json_have_the_snippet() {
+fn files_json_has_the_snippet() {
     let stage = Stage::of("agentpool-session");
     let files = stage.annals(&["files", "e8d9", "--json"]).json();
     assert_eq!(
@@ -115,7 +115,7 @@ fn files_as_json_have_the_snippet() {
 }
 
 #[test]
-fn every_verb_that_names_a_session_takes_latest() {
+fn latest_is_accepted_wherever_a_session_is_named() {
     let stage = Stage::empty();
     for id in ["older", "newer"] {
         stage.annals(&["new", "--id", id]).fine();

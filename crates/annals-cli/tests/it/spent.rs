@@ -45,7 +45,7 @@ fn document(stage: &Stage, args: &[&str]) -> Value {
 }
 
 #[test]
-fn lists_say_what_things_cost() {
+fn lists_print_costs() {
     let stage = stage();
     snapshot("spent-sessions", &stage.annals(&["sessions"]));
     snapshot("spent-projects", &stage.annals(&["projects"]));
@@ -57,7 +57,7 @@ fn lists_say_what_things_cost() {
 }
 
 #[test]
-fn the_most_expensive_sessions_come_first_before_any_are_left_out() {
+fn sort_by_cost_applies_before_the_limit() {
     let stage = stage();
     let ids = |args: &[&str]| -> Vec<String> {
         let rows = document(&stage, &[&["sessions", "--json"], args].concat());
@@ -98,7 +98,7 @@ fn stages() -> Vec<(String, Stage)> {
 }
 
 #[test]
-fn sessions_and_projects_add_up_to_what_it_all_cost() {
+fn session_and_project_costs_add_up_to_the_total() {
     let mut priced = 0;
     for (name, stage) in stages() {
         let total = document(&stage, &["cost", "--json"])["total"].take();
@@ -118,7 +118,7 @@ fn sessions_and_projects_add_up_to_what_it_all_cost() {
 }
 
 #[test]
-fn entries_add_up_to_their_conversation_page_by_page() {
+fn entry_costs_add_up_to_the_conversation_across_pages() {
     let stage = stage();
     let shown = |args: &[&str]| document(&stage, &[&["show", APP, "--json"], args].concat());
     let whole = shown(&[]);
@@ -140,7 +140,7 @@ fn entries_add_up_to_their_conversation_page_by_page() {
 }
 
 #[test]
-fn the_overview_tells_of_budgets_and_recent_costs() {
+fn overview_reports_budgets_and_recent_costs() {
     let stage = stage();
     let config = stage.root.with_file_name("home").join(".config/annals");
     fs::create_dir_all(&config).unwrap();
@@ -164,7 +164,7 @@ fn the_overview_tells_of_budgets_and_recent_costs() {
 }
 
 #[test]
-fn a_slip_in_prices_or_settings_stops_only_who_asks_about_money() {
+fn invalid_prices_or_settings_stop_only_cost_commands() {
     let stage = stage();
     let others: [&[&str]; 7] = [
         &[],

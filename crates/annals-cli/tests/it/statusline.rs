@@ -29,7 +29,7 @@ fn told(stage: &Stage) -> String {
 }
 
 #[test]
-fn one_line_of_all_that_is_known() {
+fn statusline_prints_one_line() {
     let stage = Stage::of(CASE);
     assert_snapshot!(
         "statusline",
@@ -48,7 +48,7 @@ fn one_line_of_all_that_is_known() {
 }
 
 #[test]
-fn parts_in_the_order_asked_for() {
+fn statusline_prints_parts_in_the_given_order() {
     let stage = Stage::of(CASE);
     let line = |args: &[&str]| stage.with_stdin(args, told(&stage)).out;
     let parts = line(&["statusline", "--parts", "context,today"]);
@@ -57,7 +57,7 @@ fn parts_in_the_order_asked_for() {
 }
 
 #[test]
-fn a_budget_that_is_nearly_gone_is_told() {
+fn statusline_warns_of_a_nearly_used_budget() {
     let stage = Stage::of(CASE);
     let config = stage.root.with_file_name("home").join(".config/annals");
     fs::create_dir_all(&config).unwrap();
@@ -97,7 +97,7 @@ fn session_log(stage: &Stage) -> std::path::PathBuf {
 }
 
 #[test]
-fn what_an_agent_says_oddly_leaves_out_its_part_alone() {
+fn invalid_statusline_input_omits_only_its_part() {
     let stage = cost::stage();
     let log = session_log(&stage);
     let mut said = json!({
@@ -115,7 +115,7 @@ fn what_an_agent_says_oddly_leaves_out_its_part_alone() {
 }
 
 #[test]
-fn the_context_is_as_full_as_show_says() {
+fn statusline_context_matches_show() {
     let stage = cost::stage();
     let shown = stage.annals(&["show", APP, "--last", "1"]).fine().out;
     assert!(shown.contains("context 135k of 200k, 68 %"), "{shown}");
@@ -161,7 +161,7 @@ fn the_context_is_as_full_as_show_says() {
 }
 
 #[test]
-fn blocks_of_someone_who_never_rests_are_counted_from_the_beginning() {
+fn billing_blocks_without_a_pause_are_counted_from_the_first() {
     let stage = Stage::empty();
     let last: Timestamp = "2026-11-15T11:30:00Z".parse().unwrap();
     // Two responses a block: counted from 31 days ago, the last block would be over.
@@ -181,7 +181,7 @@ fn blocks_of_someone_who_never_rests_are_counted_from_the_beginning() {
 }
 
 #[test]
-fn what_has_no_price_is_not_free() {
+fn statusline_marks_unpriced_usage() {
     let at = |text: &str| -> Timestamp { text.parse().unwrap() };
     let (early, late) = (at("2026-11-15T10:30:00Z"), at("2026-11-15T11:30:00Z"));
     let stage = Stage::empty();
@@ -211,7 +211,7 @@ fn what_has_no_price_is_not_free() {
 
 #[cfg(unix)]
 #[test]
-fn a_log_may_be_told_by_where_a_link_leads() {
+fn statusline_accepts_a_transcript_path_through_a_link() {
     let stage = cost::stage();
     let session = |stage: &Stage, log: &std::path::Path, args: &[&str]| {
         let said = json!({ "transcript_path": log }).to_string();
@@ -233,7 +233,7 @@ fn a_log_may_be_told_by_where_a_link_leads() {
 }
 
 #[test]
-fn little_or_nothing_on_standard_input() {
+fn statusline_accepts_empty_or_unknown_input() {
     let stage = Stage::of(CASE);
     for stdin in [
         "",

@@ -26,7 +26,7 @@ fn with_agent() -> (Stage, String, PathBuf) {
 }
 
 #[test]
-fn two_layouts_in_one_directory_are_counted_each() {
+fn two_layouts_in_one_directory_are_counted_separately() {
     let stage = Stage::of("branch-edited-prompt");
     let both = format!("claude-code:{}", stage.root.display());
     let other = Stage::of_layout("orchestrator", "two-projects");
@@ -52,7 +52,7 @@ fn two_layouts_in_one_directory_are_counted_each() {
 }
 
 #[test]
-fn an_append_to_a_sub_agents_log_goes_there() {
+fn append_to_a_sub_agent_log_path_writes_there() {
     let (stage, session, log) = with_agent();
     let path = log.to_str().unwrap();
     let before = stage.tree();
@@ -68,7 +68,7 @@ fn an_append_to_a_sub_agents_log_goes_there() {
 }
 
 #[test]
-fn a_sub_agents_log_is_shown_and_checked_itself() {
+fn show_and_check_accept_a_sub_agent_log_path() {
     let (stage, session, log) = with_agent();
     let path = log.to_str().unwrap();
     let agent = log.file_stem().unwrap().to_str().unwrap();
@@ -88,7 +88,7 @@ fn a_sub_agents_log_is_shown_and_checked_itself() {
 }
 
 #[test]
-fn what_is_done_to_sessions_is_not_done_to_sub_agents() {
+fn session_commands_reject_a_sub_agent_log() {
     let (stage, _, log) = with_agent();
     let path = log.to_str().unwrap();
     assert_snapshot!(
@@ -115,7 +115,7 @@ fn what_is_done_to_sessions_is_not_done_to_sub_agents() {
 }
 
 #[test]
-fn what_is_no_log_stands_for_no_session() {
+fn session_commands_reject_a_file_that_is_no_log() {
     let stage = Stage::of("todos");
     let beside: Vec<PathBuf> = stage.tree().into_keys().collect();
     let todos = beside
@@ -134,7 +134,7 @@ fn what_is_no_log_stands_for_no_session() {
 }
 
 #[test]
-fn a_file_named_like_an_id_is_in_nobodys_way() {
+fn session_id_takes_precedence_over_a_file_of_that_name() {
     let stage = Stage::empty();
     let id = "00000000-0000-4000-8000-000000000001";
     stage
@@ -158,7 +158,7 @@ fn a_file_named_like_an_id_is_in_nobodys_way() {
 }
 
 #[test]
-fn a_lone_log_can_be_deleted_and_put_back() {
+fn single_log_outside_a_root_is_deleted_and_undeleted() {
     let stage = Stage::empty();
     let dir = stage.work().join("mine");
     fs::create_dir(&dir).unwrap();

@@ -15,7 +15,7 @@ fn begun() -> Stage {
 }
 
 #[test]
-fn a_list_is_kept() {
+fn todo_edits_and_lists() {
     let stage = begun();
     assert_snapshot!(
         "todo_add",
@@ -43,7 +43,7 @@ fn a_list_is_kept() {
 }
 
 #[test]
-fn options_behind_the_text_are_options() {
+fn options_after_the_todo_text_are_parsed() {
     let stage = begun();
     let added = stage.annals(&["todo", ID, "add", "one", "two", "--json"]);
     let todos = added.json()["todos"].clone();
@@ -60,7 +60,7 @@ fn options_behind_the_text_are_options() {
 }
 
 #[test]
-fn bad_lists_and_numbers_change_nothing() {
+fn invalid_todo_lists_and_numbers_change_nothing() {
     let stage = begun();
     assert_snapshot!(
         "todo_number_of_none",
@@ -93,7 +93,7 @@ fn bad_lists_and_numbers_change_nothing() {
 }
 
 #[test]
-fn a_list_with_unknown_members_is_not_rewritten() {
+fn todo_list_with_unknown_members_is_not_rewritten() {
     let stage = begun();
     stage.annals(&["todo", ID, "add", "one"]).fine();
     let path = stage.root.join(format!("todos/{ID}-agent-{ID}.json"));
@@ -109,7 +109,7 @@ fn a_list_with_unknown_members_is_not_rewritten() {
 }
 
 #[test]
-fn recorded_lists_are_shown() {
+fn todos_prints_recorded_lists() {
     for fixture in ["todos", "2.1.50-s03-todos", "tasks"] {
         let stage = Stage::of(fixture);
         assert_snapshot!(
@@ -124,7 +124,7 @@ fn recorded_lists_are_shown() {
 }
 
 #[test]
-fn an_id_that_is_too_long_for_the_name_of_a_list_is_refused_with_a_way_out() {
+fn session_id_too_long_for_a_todo_file_is_refused_with_a_hint() {
     let stage = Stage::empty();
     let (fits, long) = ("x".repeat(121), "y".repeat(122));
     for id in [&fits, &long] {

@@ -86,7 +86,7 @@ fn name(pack: &std::path::Path) -> &str {
 }
 
 #[test]
-fn every_answer_that_lacks_something_says_what() {
+fn unreadable_pack_is_reported_by_every_command() {
     let (stage, packs) = stage(1);
     let pack = name(&packs[0]);
     let last = id("6");
@@ -123,7 +123,7 @@ fn every_answer_that_lacks_something_says_what() {
 }
 
 #[test]
-fn complete_answers_have_no_problems() {
+fn complete_answers_report_no_problems() {
     let (stage, _) = stage(0);
     for verb in [&["sessions"][..], &["search", "word"], &["cost"]] {
         let run = stage.annals(&[&["--json"], verb].concat());
@@ -132,7 +132,7 @@ fn complete_answers_have_no_problems() {
 }
 
 #[test]
-fn a_document_names_all_that_a_screen_leaves_out() {
+fn json_lists_all_problems_that_the_terminal_shortens() {
     let (stage, packs) = stage(5);
     let text = stage.annals(&["sessions"]);
     assert_eq!(text.code, 2, "{text}");

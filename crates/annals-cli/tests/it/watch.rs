@@ -183,7 +183,7 @@ fn events_are_lines_of_json() {
 }
 
 #[test]
-fn ctrl_c_ends_it_well_and_people_see_who_speaks() {
+fn watch_prints_speakers_and_ends_on_ctrl_c() {
     let stage = stage();
     append(&stage, SESSION, &prompt(SESSION, 1, "Why is it slow?"));
     append(&stage, SESSION, &said(SESSION, 2, "assistant", REPLY));
@@ -237,7 +237,7 @@ fn ctrl_c_ends_it_well_and_people_see_who_speaks() {
 }
 
 #[test]
-fn running_totals_count_a_response_once() {
+fn watch_cost_counts_a_response_once() {
     let stage = stage();
     append(&stage, SESSION, &prompt(SESSION, 1, "Why?"));
     append(
@@ -274,7 +274,7 @@ fn running_totals_count_a_response_once() {
 }
 
 #[test]
-fn it_ends_when_nobody_reads() {
+fn watch_ends_when_the_pipe_is_closed() {
     let stage = stage();
     append(&stage, SESSION, &prompt(SESSION, 1, "hello"));
     let mut watch = Watch::until_first_line(&stage, &["--all", "--json"]);
@@ -288,7 +288,7 @@ fn it_ends_when_nobody_reads() {
 }
 
 #[test]
-fn projects_are_followed_by_name_path_and_place() {
+fn watch_selects_projects_by_name_path_and_folder() {
     let stage = stage();
     append(&stage, SESSION, &prompt(SESSION, 1, "in the app"));
     for wanted in ["app", "/home/me/app"] {
@@ -319,7 +319,7 @@ fn projects_are_followed_by_name_path_and_place() {
 }
 
 #[test]
-fn what_is_written_shows_before_more_is_written() {
+fn watch_prints_complete_lines_without_waiting_for_more() {
     let long = prompt(SESSION, 1, &"long ".repeat(220_000));
     let many: Vec<String> = (0..256)
         .map(|n| {
@@ -340,7 +340,7 @@ fn what_is_written_shows_before_more_is_written() {
 }
 
 #[test]
-fn half_lines_elsewhere_hold_nothing_back() {
+fn partial_lines_in_other_logs_do_not_delay_watch() {
     let stage = stage();
     let others: Vec<String> = (1..20)
         .map(|n| SESSION.replace("000a", &format!("{n:04x}")))
@@ -371,7 +371,7 @@ fn half_lines_elsewhere_hold_nothing_back() {
 }
 
 #[test]
-fn what_a_fork_brings_along_is_no_news() {
+fn watch_marks_copied_entries_of_a_fork_as_earlier() {
     let stage = stage();
     let old = |session: &str| {
         [1, 2].map(|n| prompt(session, n, &format!("old {n}")).replace("2026-", "2025-"))
@@ -407,7 +407,7 @@ fn what_a_fork_brings_along_is_no_news() {
 }
 
 #[test]
-fn polling_tells_the_same() {
+fn watch_poll_prints_new_entries() {
     let stage = stage();
     let mut watch = Watch::start(&stage, &["--all", "--json", "--poll"]);
     watch.wait_for("live");

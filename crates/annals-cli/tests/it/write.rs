@@ -76,7 +76,7 @@ fn new_records_the_git_branch() {
 }
 
 #[test]
-fn new_makes_the_default_place_where_nothing_is() {
+fn new_creates_the_default_root() {
     let stage = Stage::empty();
     std::fs::create_dir(stage.root.with_file_name("home")).unwrap();
     let run = stage.bare(&["new", "--id", ID]).fine();
@@ -128,7 +128,7 @@ fn append_takes_messages_from_the_command_line() {
 }
 
 #[test]
-fn append_takes_whole_conversations_in_one_write() {
+fn append_reads_several_messages_from_standard_input() {
     let stage = begun();
     let input = [
         r#"{"role":"assistant","model":"m-1","content":[{"type":"thinking","thinking":"t","signature":"s"},{"type":"text","text":"two at once"},{"type":"tool_use","id":"a","name":"Bash","input":{"n" : 1e5,"u":"\u00e9"}},{"type":"tool_use","id":"b","name":"Bash","input":{},"cache_control":{"type":"ephemeral"}}],"usage":{"input_tokens":1,"output_tokens":2,"cache_creation_input_tokens":3,"cache_read_input_tokens":4,"cache_creation":{"ephemeral_5m_input_tokens":1,"ephemeral_1h_input_tokens":2}},"request_id":"req_1"}"#,
@@ -173,7 +173,7 @@ fn append_takes_whole_conversations_in_one_write() {
 }
 
 #[test]
-fn append_at_an_inner_message_makes_a_branch() {
+fn append_at_an_inner_message_creates_a_branch() {
     let stage = begun();
     let first = stage
         .annals(&[
@@ -253,7 +253,7 @@ fn append_writes_to_a_sub_agent() {
 }
 
 #[test]
-fn append_seals_a_torn_tail() {
+fn append_seals_a_torn_tail_before_writing() {
     let stage = Stage::of("torn-tail");
     let sessions = stage.annals(&["sessions", "--json"]).json();
     let id = sessions["sessions"][0]["id"].as_str().unwrap().to_owned();
@@ -324,7 +324,7 @@ fn fork_of_an_empty_session_is_refused() {
 }
 
 #[test]
-fn titles_tags_and_notes_stand_beside_the_conversation() {
+fn titles_tags_and_notes_do_not_become_parents() {
     let stage = begun();
     assert_snapshot!(
         "title",
@@ -366,7 +366,7 @@ fn titles_tags_and_notes_stand_beside_the_conversation() {
 }
 
 #[test]
-fn no_notes_is_nothing_found() {
+fn notes_without_any_exits_1() {
     assert_snapshot!("notes_none", begun().annals(&["notes"]));
 }
 

@@ -177,7 +177,7 @@ impl<'a> EntryJson<'a> {
     }
 
     /// Says that it is a line of a stream.
-    pub(super) fn as_line(mut self) -> Self {
+    pub(super) fn with_line_type(mut self) -> Self {
         self.line = Some("entry".into());
         self
     }

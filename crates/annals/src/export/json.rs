@@ -256,7 +256,7 @@ impl<'a> JsonWriter<'a> {
 
     fn write_row(&mut self, row: EntryJson<'_>, first: bool) -> io::Result<()> {
         if self.lines {
-            write_json(&row.as_line(), self.out)?;
+            write_json(&row.with_line_type(), self.out)?;
             return self.out.write_all(b"\n");
         }
         self.out.write_all(if first { b"\n" } else { b",\n" })?;

@@ -75,7 +75,7 @@ fn keep(store: &Store) -> annals::archive::ArchiveAllReport {
 }
 
 #[test]
-fn every_session_of_every_layout_goes_and_comes_back_as_it_was() {
+fn archive_and_restore_round_trip_every_session() {
     let mut sessions = 0;
     for case in cases() {
         let copy = case.copy();
@@ -129,7 +129,7 @@ fn every_session_of_every_layout_goes_and_comes_back_as_it_was() {
 }
 
 #[test]
-fn every_session_can_be_put_elsewhere() {
+fn every_session_is_restored_to_another_directory() {
     for case in cases() {
         let copy = case.copy();
         mark(&copy.root.path);
@@ -157,7 +157,7 @@ fn every_session_can_be_put_elsewhere() {
 }
 
 #[test]
-fn rows_of_registers_go_and_come_back() {
+fn session_list_rows_are_removed_and_restored() {
     let copy = case("chorus-by-annals").copy();
     let register = |copy: &Copy| {
         let found = picture(&copy.root.path).into_keys();
@@ -194,7 +194,7 @@ fn rows_of_registers_go_and_come_back() {
 }
 
 #[test]
-fn what_its_agent_deletes_stays_in_the_archive() {
+fn session_deleted_by_its_agent_stays_in_the_archive() {
     let copy = case("2.1.325-s02-tools").copy();
     let before = picture(&copy.root.path);
     let store = copy.store();
@@ -208,7 +208,7 @@ fn what_its_agent_deletes_stays_in_the_archive() {
 }
 
 #[test]
-fn a_session_that_goes_on_adds_what_was_added() {
+fn keep_stores_only_what_a_session_added() {
     let copy = case("2.1.325-s02-tools").copy();
     let store = copy.store();
     keep(&store);
@@ -232,7 +232,7 @@ fn a_session_that_goes_on_adds_what_was_added() {
 }
 
 #[test]
-fn a_log_that_is_locked_is_not_removed() {
+fn locked_log_is_not_removed() {
     let copy = case("2.1.325-s02-tools").copy();
     let before = picture(&copy.root.path);
     let all = copy.sessions();
@@ -247,7 +247,7 @@ fn a_log_that_is_locked_is_not_removed() {
 
 /// A log that was changed far before its end and grew looks as if it had only grown.
 #[test]
-fn a_log_that_was_changed_and_grew_is_archived_as_it_is() {
+fn log_changed_and_grown_is_archived_as_it_is() {
     use std::os::unix::fs::FileExt as _;
     let copy = case("2.1.325-s07-big").copy();
     let store = copy.store();
@@ -273,7 +273,7 @@ fn a_log_that_was_changed_and_grew_is_archived_as_it_is() {
 }
 
 #[test]
-fn damage_is_told_by_every_run_until_it_is_mended_from_the_source() {
+fn damage_is_reported_by_every_run_until_repaired_from_the_source() {
     let copy = case("2.1.325-s07-big").copy();
     let store = copy.store();
     keep(&store);
@@ -305,7 +305,7 @@ fn damage_is_told_by_every_run_until_it_is_mended_from_the_source() {
 }
 
 #[test]
-fn a_time_that_is_yet_to_come_keeps_nothing_from_being_read_back() {
+fn verified_time_in_the_future_does_not_prevent_verification() {
     let copy = case("2.1.325-s07-big").copy();
     let store = copy.store();
     keep(&store);
@@ -316,7 +316,7 @@ fn a_time_that_is_yet_to_come_keeps_nothing_from_being_read_back() {
 }
 
 #[test]
-fn more_sub_agents_than_files_may_be_open_at_once_go() {
+fn session_with_more_files_than_the_open_limit_is_archived() {
     let copy = case("2.0.77-s04-agent").copy();
     let store = copy.store();
     let all = copy.sessions();
@@ -337,7 +337,7 @@ fn more_sub_agents_than_files_may_be_open_at_once_go() {
 }
 
 #[test]
-fn a_removal_that_was_cut_off_is_finished_by_the_next_and_all_comes_back() {
+fn interrupted_removal_is_finished_by_the_next_archive() {
     let copy = case("2.0.77-s04-agent").copy();
     let before = picture(&copy.root.path);
     let store = copy.store();
@@ -357,7 +357,7 @@ fn a_removal_that_was_cut_off_is_finished_by_the_next_and_all_comes_back() {
 }
 
 #[test]
-fn nothing_that_is_there_is_written_over() {
+fn restore_never_overwrites_an_existing_file() {
     let copy = case("2.1.325-s07-big").copy();
     let store = copy.store();
     let all = copy.sessions();
@@ -378,7 +378,7 @@ fn nothing_that_is_there_is_written_over() {
 }
 
 #[test]
-fn nothing_is_put_behind_a_link() {
+fn restore_does_not_write_through_a_link() {
     let copy = case("2.1.325-s02-tools").copy();
     let store = copy.store();
     let all = copy.sessions();
@@ -395,7 +395,7 @@ fn nothing_is_put_behind_a_link() {
 }
 
 #[test]
-fn a_log_behind_a_link_is_neither_archived_nor_removed() {
+fn linked_log_is_not_archived_or_removed() {
     let copy = case("2.1.325-s02-tools").copy();
     let store = copy.store();
     let main = copy.sessions()[0].main_path().to_owned();
@@ -417,7 +417,7 @@ fn a_log_behind_a_link_is_neither_archived_nor_removed() {
 }
 
 #[test]
-fn a_pack_that_is_damaged_anywhere_leaves_no_trace_where_it_was_to_go() {
+fn restore_of_a_damaged_pack_creates_nothing() {
     let copy = case("2.1.325-s07-big").copy();
     let store = copy.store();
     store
@@ -439,7 +439,7 @@ fn a_pack_that_is_damaged_anywhere_leaves_no_trace_where_it_was_to_go() {
 }
 
 #[test]
-fn a_damaged_pack_is_named_and_nothing_of_it_is_put_back() {
+fn damaged_pack_is_named_and_not_restored() {
     let copy = case("2.1.325-s07-big").copy();
     let store = copy.store();
     store
@@ -471,7 +471,7 @@ fn a_damaged_pack_is_named_and_nothing_of_it_is_put_back() {
 }
 
 #[test]
-fn one_keeps_at_a_time() {
+fn only_one_keep_runs_at_a_time() {
     let copy = case("2.1.325-s02-tools").copy();
     let store = copy.store();
     keep(&store);
@@ -494,7 +494,7 @@ fn one_keeps_at_a_time() {
 }
 
 #[test]
-fn every_pack_is_read_back_within_a_month_however_often_one_keeps() {
+fn every_pack_is_verified_once_a_month_at_any_interval() {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::claude_code(dir.path().join("root"));
     let store = Store::new(vec![root]).with_state(dir.path().join("state"));
@@ -521,7 +521,7 @@ fn every_pack_is_read_back_within_a_month_however_often_one_keeps() {
 }
 
 #[test]
-fn packs_of_the_first_version_are_read_and_those_of_the_next_refused() {
+fn pack_version_1_is_read_and_version_2_refused() {
     let dir = fixtures().join("_state");
     let pack = Pack::open(&dir.join("archive-v1.pack")).unwrap();
     assert_eq!(verify(&pack), []);
@@ -552,7 +552,7 @@ fn packs_of_the_first_version_are_read_and_those_of_the_next_refused() {
 }
 
 #[test]
-fn a_plan_says_what_would_be_added_and_nothing_when_nothing_would() {
+fn archive_plan_counts_the_bytes_to_add() {
     let copy = case("2.1.325-s02-tools").copy();
     let store = copy.store();
     let plan = |removing: bool| {
@@ -587,7 +587,7 @@ fn a_plan_says_what_would_be_added_and_nothing_when_nothing_would() {
 }
 
 #[test]
-fn a_session_of_which_only_the_register_changed_is_archived_again() {
+fn change_in_the_session_list_alone_is_archived() {
     let copy = case("chorus-plain").copy();
     let store = copy.store();
     keep(&store);
@@ -605,7 +605,7 @@ fn a_session_of_which_only_the_register_changed_is_archived_again() {
 }
 
 #[test]
-fn whoever_keeps_is_told_how_far_and_what_could_not_be_looked_at() {
+fn keep_reports_progress_and_unread_paths() {
     let copy = case("2.0.77-s04-agent").copy();
     let store = copy.store();
     let mut inventory = store.inventory_without_archive();
@@ -625,7 +625,7 @@ fn whoever_keeps_is_told_how_far_and_what_could_not_be_looked_at() {
 }
 
 #[test]
-fn a_pack_that_is_known_to_be_damaged_is_mended_by_any_mirror_and_then_forgotten() {
+fn pack_with_recorded_damage_is_repaired_by_the_next_mirror() {
     let copy = case("2.1.325-s07-big").copy();
     let store = copy.store();
     keep(&store);
@@ -655,7 +655,7 @@ fn a_pack_that_is_known_to_be_damaged_is_mended_by_any_mirror_and_then_forgotten
 }
 
 #[test]
-fn a_note_of_a_newer_version_or_that_cannot_be_read_is_not_overwritten() {
+fn keep_state_of_a_newer_version_is_not_overwritten() {
     let copy = case("2.1.325-s02-tools").copy();
     let store = copy.store();
     keep(&store);
@@ -682,7 +682,7 @@ fn a_note_of_a_newer_version_or_that_cannot_be_read_is_not_overwritten() {
 }
 
 #[test]
-fn a_lock_behind_a_link_is_not_taken() {
+fn keep_lock_behind_a_link_is_not_taken() {
     let copy = case("2.1.325-s02-tools").copy();
     let store = copy.store();
     keep(&store);

@@ -44,7 +44,7 @@ fn kinds(root: &Root) -> BTreeMap<FlawKind, usize> {
 
 /// Logs that real clients wrote, undisturbed, have no damage; all that there is to warn of is known.
 #[test]
-fn what_real_clients_wrote_is_not_damaged() {
+fn recordings_of_real_clients_have_no_damage() {
     let mut looked = 0;
     for case in cases() {
         let by_client = case.name.starts_with(|first: char| first.is_ascii_digit());
@@ -61,7 +61,7 @@ fn what_real_clients_wrote_is_not_damaged() {
 
 /// The page explains every kind, in the words of the program.
 #[test]
-fn the_page_of_checks_has_every_kind() {
+fn checks_page_lists_every_kind() {
     let page = fs::read_to_string(fixtures().join("../docs/CHECKS.md")).unwrap();
     let rows: Vec<Vec<&str>> = page
         .lines()
@@ -90,7 +90,7 @@ fn the_page_of_checks_has_every_kind() {
 
 /// What is called fixable is what a repair mends, in every fixture of every layout.
 #[test]
-fn what_is_fixable_is_mended() {
+fn fixable_flaws_are_exactly_what_repair_fixes() {
     let (mut fixable, mut left) = (0, 0);
     for case in cases() {
         let store = Store::new(vec![case.root()]);
@@ -128,7 +128,7 @@ fn what_is_fixable_is_mended() {
 
 /// What its owner wrote is never called superfluous.
 #[test]
-fn no_document_is_advised_away() {
+fn advice_never_says_to_remove_a_document() {
     for kind in [FlawKind::BadDocument, FlawKind::BadJson] {
         assert!(!kind.advice().contains("remove"), "{}", kind.as_str());
     }
@@ -136,7 +136,7 @@ fn no_document_is_advised_away() {
 
 /// One session is checked as it is among all.
 #[test]
-fn a_session_by_itself_is_told_what_it_lacks() {
+fn check_of_one_session_reports_its_missing_files() {
     for (fixture, lacks) in [("tool-results", 1), ("file-history", 1), ("todos", 0)] {
         let case = crate::support::case(fixture);
         let inventory = case.inventory();

@@ -169,7 +169,7 @@ fn said(entry: &Entry) -> String {
 }
 
 #[test]
-fn every_type_is_read() {
+fn every_record_type_is_decoded() {
     assert_eq!(
         told("chorus-every-type"),
         [
@@ -193,7 +193,7 @@ fn every_type_is_read() {
 }
 
 #[test]
-fn odd_lines_say_what_can_be_understood() {
+fn malformed_lines_are_decoded_as_far_as_possible() {
     assert_eq!(
         told("chorus-odd-json"),
         [
@@ -213,7 +213,7 @@ fn odd_lines_say_what_can_be_understood() {
 }
 
 #[test]
-fn tokens_and_names_of_a_reply() {
+fn reply_usage_model_and_response_id_are_decoded() {
     let line = br#"{"uuid":"u","type":"assistant","content":"x","timestamp":"2026-03-02T09:00:00Z","claudeMessage":{"type":"assistant","message":{"id":"msg_1","model":"m","stop_reason":"end_turn"}},"inputTokens":1,"outputTokens":2,"cacheReadTokens":3,"cacheCreationTokens":4}"#;
     let Body::Message(message) = only(LOG, line).body else {
         panic!()
@@ -244,7 +244,7 @@ fn tokens_and_names_of_a_reply() {
 
 /// The native form is what the original program reads: these lines are its contract.
 #[test]
-fn the_lines_that_are_written() {
+fn written_lines_match_the_native_format() {
     let usage = Usage {
         input: 1,
         output: 2,
@@ -289,7 +289,7 @@ fn the_lines_that_are_written() {
 
 /// What a draft says comes back whole, with every flag.
 #[test]
-fn every_body_comes_back() {
+fn every_body_round_trips() {
     let all = Usage {
         input: 1,
         output: 2,
@@ -379,7 +379,7 @@ fn every_body_comes_back() {
 }
 
 #[test]
-fn a_record_says_what_it_hangs_from_only_where_that_is_not_the_one_before() {
+fn parent_is_written_only_if_it_is_not_the_record_before() {
     let id = |text: &str| EntryId::new(text);
     let annex = |leaf: Option<&str>, last: Option<&str>, parent: Option<&str>| {
         let mut head = head();
@@ -427,7 +427,7 @@ fn a_record_says_what_it_hangs_from_only_where_that_is_not_the_one_before() {
 }
 
 #[test]
-fn remarks_go_beside_and_titles_to_the_index() {
+fn annotations_go_to_the_notes_log_and_titles_to_the_session_list() {
     let title = |source| {
         Draft::new(Body::Title {
             text: " A title ".to_owned(),
@@ -452,7 +452,7 @@ fn remarks_go_beside_and_titles_to_the_index() {
 }
 
 #[test]
-fn files_of_a_session_and_of_its_sub_agents() {
+fn paths_of_a_session_and_its_sub_agents() {
     let places = |head: &AppendState, change: &Change| -> Vec<String> {
         let place = |edit: &Edit| match edit {
             Edit::Append { path, .. } | Edit::Replace { path, .. } => {
@@ -493,7 +493,7 @@ fn files_of_a_session_and_of_its_sub_agents() {
 }
 
 #[test]
-fn new_sessions_go_to_the_folder_of_their_directory() {
+fn new_session_is_placed_in_the_folder_of_its_directory() {
     let place = |new: &NewSession| -> annals::Result<String> {
         let log = stamped(|stamp| Chorus.new_session_log(new, stamp))?;
         Ok(Chorus.path_for(&log).to_str().unwrap().to_owned())
@@ -526,7 +526,7 @@ fn new_sessions_go_to_the_folder_of_their_directory() {
 }
 
 #[test]
-fn a_copied_record_keeps_its_bytes() {
+fn fork_preserves_the_bytes_of_a_record() {
     let (from, to) = (SessionId::new("c1").unwrap(), SessionId::new("c2").unwrap());
     let (id, parent) = (EntryId::new("u"), EntryId::new("p"));
     let copy = |record: &str, parent, time| {
@@ -572,7 +572,7 @@ fn a_copied_record_keeps_its_bytes() {
 }
 
 #[test]
-fn what_a_root_of_it_looks_like() {
+fn chorus_root_is_recognised_by_its_names() {
     for names in [
         &["config.json"][..],
         &["sessions"],

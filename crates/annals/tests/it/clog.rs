@@ -83,7 +83,7 @@ fn result(call: &str, output: Vec<Block>, is_error: bool) -> Block {
 }
 
 #[test]
-fn a_message_is_read_with_its_thoughts_before_its_text() {
+fn message_is_decoded_with_thoughts_before_text() {
     for (members, blocks) in [
         (r#""content":"hi""#, vec![text("hi")]),
         (r#""content":"""#, vec![text("")]),
@@ -120,7 +120,7 @@ fn a_message_is_read_with_its_thoughts_before_its_text() {
 }
 
 #[test]
-fn roles_channels_ids_and_times() {
+fn roles_channels_ids_and_times_are_decoded() {
     let line = r#"{"type":"message","conversationId":"c","threadId":"t","messageId":"msg_1","role":"user","channel":"telegram","content":"hi","createdAt":1774488740418}"#;
     let (entry, outline, flaws) = read(line);
     assert_eq!(flaws, []);
@@ -147,7 +147,7 @@ fn roles_channels_ids_and_times() {
 }
 
 #[test]
-fn results_alone_stand_in_the_users_place() {
+fn message_with_only_results_has_the_user_role() {
     let alone = r#"{"type":"message","role":"agent","content":"","thoughts":[{"toolResults":[{"toolCallId":"c","result":"r"}]}]}"#;
     let (entry, outline, _) = read(alone);
     assert!(matches!(&entry.body, Body::Message(message) if message.role == Role::User));
@@ -170,7 +170,7 @@ fn results_alone_stand_in_the_users_place() {
 }
 
 #[test]
-fn headers_are_checked_and_their_titles_count() {
+fn headers_are_checked_and_give_the_title() {
     let header = r#"{"type":"conversation-header","schemaVersion":1,"fileKind":"chat","conversationId":"c1","threadId":"T 1","channel":"web","title":"A title","createdAt":1774488740418,"updatedAt":9}"#;
     for offset in [0, 700] {
         let (entry, outline, flaws) = read_at(header, offset);

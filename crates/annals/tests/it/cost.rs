@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::{case, cases};
 
 #[test]
-fn every_response_of_a_session_with_conversations_is_paid_by_one() {
+fn every_charge_belongs_to_one_conversation() {
     let mut paid = 0;
     for case in cases() {
         for files in case.sessions() {
@@ -62,7 +62,7 @@ fn what_branches_share_is_paid_by_the_one_that_would_be_resumed() {
 }
 
 #[test]
-fn sub_agents_without_ids_are_not_the_main_agent() {
+fn charges_of_sub_agents_without_id_are_not_the_main_agents() {
     let charges = case("sidechain-own-root").only().info(None).charges;
     let aside = charges
         .iter()
@@ -99,7 +99,7 @@ fn held(session: &Session, name: &str) -> Vec<Tally> {
 }
 
 #[test]
-fn conversations_cost_what_their_responses_do() {
+fn conversation_costs_equal_the_sum_of_their_responses() {
     let mut spent = Money::ZERO;
     for case in cases() {
         for files in case.sessions() {
@@ -164,7 +164,7 @@ fn parted() -> (tempfile::TempDir, Session) {
 }
 
 #[test]
-fn a_reply_that_conversations_share_in_part_costs_each_what_it_holds_of_it() {
+fn partly_shared_reply_costs_each_conversation_its_own_part() {
     let (_dir, session) = parted();
     let costs = held(&session, "parted");
     let output: Vec<(u64, u64)> = costs
@@ -175,7 +175,7 @@ fn a_reply_that_conversations_share_in_part_costs_each_what_it_holds_of_it() {
 }
 
 #[test]
-fn the_last_response_is_that_of_the_main_agent_at_its_largest() {
+fn last_response_is_the_main_agents_with_its_largest_usage() {
     let (_dir, session) = parted();
     let tree = session.tree().unwrap();
     let at = tree.resume.unwrap();
@@ -185,7 +185,7 @@ fn the_last_response_is_that_of_the_main_agent_at_its_largest() {
 }
 
 #[test]
-fn a_response_costs_once_with_its_last_entry() {
+fn response_cost_is_charged_once_at_its_last_entry() {
     let session = case("parallel-tools-dag").only();
     let (_, scan, tree) = session.main_log().unwrap();
     let path = tree.path(&tree.conversations[0]);

@@ -220,7 +220,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0usize..12, terminated in any::<bool>()) {
+    fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0usize..12, terminated in any::<bool>()) {
         for layout in LAYOUTS {
             read(*layout, KINDS[kind], &bytes, terminated);
         }
@@ -229,7 +229,7 @@ proptest! {
 
 /// Every member of every shape of line, with a value of every wrong type.
 #[test]
-fn wrong_types_anywhere_are_absent() {
+fn wrong_types_in_any_member_never_panic() {
     const WRONG: [&str; 9] = [
         "null",
         "true",
@@ -269,7 +269,7 @@ fn wrong_types_anywhere_are_absent() {
 }
 
 #[test]
-fn a_line_of_wrong_types_is_read_as_far_as_it_can_be() {
+fn line_of_wrong_types_is_decoded_as_far_as_possible() {
     let read = line(
         r#"{"type":"assistant","uuid":7,"parentUuid":[],"timestamp":{},"isSidechain":"yes","message":{"id":1,"role":null,"model":[],"content":{"a":1},"usage":{"input_tokens":{}}}}"#,
     );
@@ -310,7 +310,7 @@ fn a_line_of_wrong_types_is_read_as_far_as_it_can_be() {
 }
 
 #[test]
-fn deep_nesting_is_no_problem_anywhere() {
+fn deep_nesting_is_decoded_in_any_member() {
     let deep = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
     let objects = |n: usize| format!("{}1{}", "{\"a\":".repeat(n), "}".repeat(n));
     for n in [100, 127, 128, 129, 5_000, 100_000] {
@@ -352,7 +352,7 @@ fn deep_nesting_is_no_problem_anywhere() {
 }
 
 #[test]
-fn lone_surrogates_in_keys_and_values_hide_nothing() {
+fn lone_surrogates_in_keys_and_values_are_replaced() {
     let read = line(
         r#"{"\ud83d":1,"type":"user","uuid":"\ude00","x":{"\udfff":"\ud83d\ud83d"},"message":{"content":[{"type":"text","text":"a\ud83db","\ud800":[]}]}}"#,
     );
@@ -370,7 +370,7 @@ fn lone_surrogates_in_keys_and_values_hide_nothing() {
 }
 
 #[test]
-fn the_last_of_duplicate_keys_counts() {
+fn last_of_duplicate_keys_wins() {
     let read = line(
         r#"{"type":"assistant","type":"user","uuid":"a","uuid":"b","message":{"content":"x"},"message":{"content":"y","content":"z"}}"#,
     );
@@ -383,7 +383,7 @@ fn the_last_of_duplicate_keys_counts() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_a_flaw_and_no_loss() {
+fn invalid_utf8_is_a_flaw_and_loses_nothing() {
     let read = read(
         claude_code(),
         ArtifactKind::SessionLog,
@@ -402,7 +402,7 @@ fn bytes_that_are_no_text_are_a_flaw_and_no_loss() {
 }
 
 #[test]
-fn damage_is_named_for_what_it_is() {
+fn each_kind_of_damage_is_named() {
     use FlawKind as F;
     let whole = r#"{"type":"user","uuid":"u"}"#;
     for (bytes, terminated, kind) in [
@@ -447,7 +447,7 @@ fn salvaged(bytes: &[u8]) -> (Vec<String>, FlawKind) {
 }
 
 #[test]
-fn a_record_torn_within_a_character_does_not_hide_the_one_glued_to_it() {
+fn record_torn_within_a_character_does_not_hide_a_glued_one() {
     let mut bytes = br#"{"type":"user","uuid":"torn","message":{"content":"caf"#.to_vec();
     bytes.push(0xc3);
     bytes.extend(br#"{"type":"user","uuid":"whole","message":{"content":"hi"}}"#);
@@ -467,7 +467,7 @@ fn a_record_torn_within_a_character_does_not_hide_the_one_glued_to_it() {
 }
 
 #[test]
-fn many_objects_before_or_within_a_glued_record_do_not_hide_it() {
+fn many_nested_objects_do_not_hide_a_glued_record() {
     let many = vec![r#"{"a":{"b":[{"c":1}]}}"#; 500].join(",");
     let whole = r#"{"type":"user","uuid":"whole"}"#;
     let full = format!(r#"{{"type":"user","uuid":"full","toolUseResult":[{many}]}}"#);
@@ -495,7 +495,7 @@ fn many_objects_before_or_within_a_glued_record_do_not_hide_it() {
 }
 
 #[test]
-fn glued_lines_that_stand_beside_the_tree_are_found() {
+fn glued_metadata_lines_are_found() {
     for (aside, fact) in [
         (
             r#"{"type":"custom-title","customTitle":"Mine","sessionId":"s"}"#,
@@ -526,7 +526,7 @@ fn glued_lines_that_stand_beside_the_tree_are_found() {
 }
 
 #[test]
-fn a_part_of_a_torn_record_is_no_record() {
+fn nested_object_of_a_torn_record_is_not_a_record() {
     let inner = r#"{"type":"user","uuid":"inner","message":{"content":"x"}}"#;
     for bytes in [
         format!(r#"{{"type":"progress","uuid":"p","data":{{"message":{inner},"n":1"#),
@@ -543,7 +543,7 @@ fn a_part_of_a_torn_record_is_no_record() {
 }
 
 #[test]
-fn lines_made_to_be_slow_are_not() {
+fn adversarial_lines_decode_in_linear_time() {
     for (unit, len) in [
         (r#"{""#, 5_000_000),
         (r#"{"a":"#, 1_000_000),
@@ -567,7 +567,7 @@ fn lines_made_to_be_slow_are_not() {
 }
 
 #[test]
-fn counts_that_cannot_be_add_nothing() {
+fn invalid_token_counts_add_nothing() {
     let usage = |json: &str| {
         let read = line(&format!(
             r#"{{"type":"assistant","uuid":"u","message":{{"usage":{json}}}}}"#
@@ -619,7 +619,7 @@ fn counts_that_cannot_be_add_nothing() {
 }
 
 #[test]
-fn prompts_are_what_a_person_typed() {
+fn only_typed_text_is_a_prompt() {
     let human =
         |json: &str| line(&format!(r#"{{"type":"user","uuid":"u",{json}}}"#)).outlines[0].human;
     assert!(human(r#""message":{"content":"hello"}"#));
@@ -648,6 +648,6 @@ fn prompts_are_what_a_person_typed() {
 }
 
 #[test]
-fn the_fixtures_are_there() {
+fn fixtures_exist() {
     assert!(fixtures().join("claude-code").is_dir());
 }

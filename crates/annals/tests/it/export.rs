@@ -65,7 +65,7 @@ struct Kind {
 }
 
 #[test]
-fn every_entry_of_every_fixture_reads_back_equal() {
+fn every_entry_of_every_fixture_round_trips_through_json() {
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for case in cases() {
         let store = Store::new(vec![case.root()]);
@@ -112,7 +112,7 @@ fn every_entry_of_every_fixture_reads_back_equal() {
 }
 
 #[test]
-fn documents_and_lines_hold_every_entry_once() {
+fn json_and_jsonl_contain_every_entry_once() {
     each_session(|name, session| {
         let sort = |mut entries: Vec<Entry>| {
             entries.sort_by_key(|entry| format!("{entry:?}"));
@@ -133,7 +133,7 @@ fn documents_and_lines_hold_every_entry_once() {
 }
 
 #[test]
-fn documents_and_lines_say_the_same() {
+fn json_and_jsonl_exports_are_equal() {
     each_session(|name, session| {
         let read = |format| {
             let mut kept = read_back(&export(
@@ -152,7 +152,7 @@ fn documents_and_lines_say_the_same() {
 }
 
 #[test]
-fn pages_show_every_message_once_and_obey_nothing() {
+fn pages_contain_no_control_characters_or_foreign_elements() {
     each_session(|name, session| {
         let markdown = export(
             session,
@@ -232,7 +232,7 @@ fn check_html(name: &str, html: &str) {
 
 #[test]
 #[should_panic(expected = "onerror")]
-fn the_check_of_pages_sees_what_is_not_ours() {
+fn control_html_check_rejects_foreign_elements() {
     check_html(
         "control",
         "<body><p><img src=\"data:image/png\" onerror=\"x\"></p><main><script>",
@@ -287,7 +287,7 @@ fn hostile() -> (tempfile::TempDir, Session) {
 }
 
 #[test]
-fn hostile_text_is_shown_and_never_obeyed() {
+fn hostile_text_is_escaped_in_markdown_and_html() {
     let (_dir, session) = hostile();
     let html = export(
         &session,
@@ -337,7 +337,7 @@ fn hostile_text_is_shown_and_never_obeyed() {
 }
 
 #[test]
-fn secrets_are_masked_wherever_they_stand() {
+fn secrets_are_masked_in_every_member() {
     let token = format!("ghp_{}", "q7Xb2LmZ9kTf4RwY6hNc8VdJ3sGp5AeU1234");
     let dir = tempfile::tempdir().unwrap();
     let store = Store::new(vec![Root::claude_code(dir.path())]);
@@ -390,7 +390,7 @@ fn secrets_are_masked_wherever_they_stand() {
 }
 
 #[test]
-fn titles_are_masked_before_they_are_cut() {
+fn titles_are_masked_before_truncation() {
     let dir = tempfile::tempdir().unwrap();
     let root = annals::store::Root::claude_code(dir.path());
     let store = annals::store::Store::new(vec![root]);
@@ -437,7 +437,7 @@ fn titles_are_masked_before_they_are_cut() {
 }
 
 #[test]
-fn a_conversation_is_exported_alone() {
+fn one_conversation_is_exported_alone() {
     let case = crate::support::case("branch-nested");
     let session = case.only();
     for conversation in session.conversations() {
@@ -451,7 +451,7 @@ fn a_conversation_is_exported_alone() {
 }
 
 #[test]
-fn a_conversation_has_the_sub_agents_that_it_called() {
+fn conversation_export_includes_only_the_sub_agents_it_called() {
     let session = crate::support::case("2.1.325-s04-agent").session("3dfa");
     let logs = |part: &ExportPart| {
         let kept = read_back(&export(&session, part, ExportOptions::new(Format::Json)));
@@ -635,7 +635,7 @@ fn every_exported_fixture_can_be_imported() {
 }
 
 #[test]
-fn imported_compactions_keep_their_ids_times_and_links() {
+fn import_preserves_compaction_ids_times_and_links() {
     for name in ["compaction", "compaction-twice"] {
         let session = Session::read(case(name).sessions().remove(0)).unwrap();
         let text = export(
@@ -658,7 +658,7 @@ fn imported_compactions_keep_their_ids_times_and_links() {
 }
 
 #[test]
-fn imported_api_errors_are_no_replies() {
+fn imported_api_errors_are_not_replies() {
     let fresh = tempfile::tempdir().unwrap();
     let root = Root::claude_code(fresh.path().join("root"));
     let store = Store::new(vec![root.clone()]);
@@ -684,7 +684,7 @@ fn imported_api_errors_are_no_replies() {
 }
 
 #[test]
-fn titles_tags_notes_summaries_and_todos_are_imported() {
+fn import_preserves_titles_tags_notes_summaries_and_todos() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::new(vec![Root::claude_code(dir.path())]);
     let writer = store.begin("/home/me/app").unwrap();
@@ -728,7 +728,7 @@ fn titles_tags_notes_summaries_and_todos_are_imported() {
 }
 
 #[test]
-fn a_bad_archive_is_told_by_its_line() {
+fn invalid_export_file_is_reported_by_line() {
     let head = r#"{"type":"session","annals":1,"layout":"claude-code","id":"a1"}"#;
     for (text, why) in [
         ("", "it is empty"),
@@ -783,7 +783,7 @@ fn peak_kib() -> u64 {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn an_export_for_people_takes_a_few_times_the_memory_of_its_longest_message() {
+fn html_and_markdown_export_memory_is_bounded_by_the_longest_message() {
     const SIZE: usize = 2 << 20;
     let dir = tempfile::tempdir().unwrap();
     let store = Store::new(vec![Root::claude_code(dir.path())]);

@@ -152,7 +152,7 @@ fn sessions(dir: &Path) -> Store {
 
 /// Each pack was synced twice, and the path of the root resolved for each session.
 #[test]
-fn each_session_that_is_kept_is_synced_once() {
+fn keep_syncs_each_session_once() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let root = store.roots()[0].clone();
@@ -196,7 +196,7 @@ fn import(dir: &Path, most: usize) -> annals::Result<()> {
 
 /// An import opened its journal again and again until it could look at it.
 #[test]
-fn an_import_whose_journal_cannot_be_looked_at_ends() {
+fn import_fails_if_its_journal_cannot_be_read() {
     let dir = tempfile::tempdir().unwrap();
     let store = sessions(dir.path());
     let mut exported = Vec::new();
@@ -221,7 +221,7 @@ fn an_import_whose_journal_cannot_be_looked_at_ends() {
 }
 
 #[test]
-fn a_directory_whose_name_cannot_be_made_durable_is_not_taken_for_safe() {
+fn ensure_dir_fails_if_the_directory_cannot_be_synced() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("there")).unwrap();
     tells("settle", dir.path(), "fsync:error=EIO", "cannot sync");
@@ -242,7 +242,7 @@ fn a_log_on_a_network_file_system_is_refused() {
 }
 
 #[test]
-fn who_holds_a_file_is_found_without_the_newest_calls() {
+fn open_file_holder_is_found_without_statx() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log");
     fs::write(&log, "{}\n").unwrap();
@@ -253,7 +253,7 @@ fn who_holds_a_file_is_found_without_the_newest_calls() {
 }
 
 #[test]
-fn a_pack_that_is_forgotten_and_may_come_back_is_told() {
+fn forget_reports_a_failed_sync() {
     let dir = tempfile::tempdir().unwrap();
     let store = sessions(dir.path());
     for files in &store.inventory().sessions {
@@ -265,7 +265,7 @@ fn a_pack_that_is_forgotten_and_may_come_back_is_told() {
 }
 
 #[test]
-fn an_original_that_cannot_be_removed_is_told() {
+fn forget_repair_reports_a_failed_removal() {
     let dir = tempfile::tempdir().unwrap();
     let store = sessions(dir.path());
     let log = store.inventory().sessions[0].main_path().to_owned();
@@ -280,7 +280,7 @@ fn an_original_that_cannot_be_removed_is_told() {
 }
 
 #[test]
-fn a_deleted_log_that_cannot_be_moved_back_is_not_called_one_that_exists() {
+fn failed_undelete_reports_the_move_error() {
     let dir = tempfile::tempdir().unwrap();
     let store = sessions(dir.path());
     let files = store.inventory().sessions.remove(0);
@@ -342,7 +342,7 @@ fn where_the_packs_that_stay_cannot_be_listed_nothing_is_forgotten() {
 
 /// Whoever forgets the last pack takes the roster away, perhaps just now.
 #[test]
-fn a_roster_that_is_gone_is_none_and_one_that_cannot_be_told_is_an_error() {
+fn missing_members_list_is_ignored_and_unreadable_one_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let store = sessions(dir.path());
     let second = store.inventory().sessions.remove(1);
@@ -365,7 +365,7 @@ fn a_roster_that_is_gone_is_none_and_one_that_cannot_be_told_is_an_error() {
 
 /// Until its log is there, no session could be taken for whole.
 #[test]
-fn of_a_session_that_is_put_back_the_log_is_named_last() {
+fn restore_writes_the_log_last() {
     let dir = tempfile::tempdir().unwrap();
     let store = sessions(dir.path());
     let files = store.inventory().sessions.remove(0);

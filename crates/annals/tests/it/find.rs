@@ -32,7 +32,7 @@ fn a_link_never_hides_the_real_folder() {
 }
 
 #[test]
-fn files_that_are_links_are_not_read() {
+fn linked_files_are_not_read() {
     let copy = case("todos").copy();
     let root = &copy.root.path;
     for (name, kind) in [
@@ -57,7 +57,7 @@ fn files_that_are_links_are_not_read() {
 }
 
 #[test]
-fn the_path_of_a_file_means_that_file() {
+fn file_path_resolves_to_that_file() {
     let mut seen = (0, 0, 0);
     for case in cases() {
         let store = Store::new(vec![case.root()]);

@@ -311,7 +311,7 @@ fn attack(target: Target, seeds: &[Vec<u8>], inputs: usize, seed: u64) -> Option
 }
 
 #[test]
-fn no_input_makes_a_target_panic() {
+fn no_input_panics_any_target() {
     let inputs = gates::size("ANNALS_GATE_INPUTS", 600, 20_000);
     // Some make files, and have fewer.
     let inputs = |name| match ["session", "search", "pack", "sealed", "check"].contains(&name) {

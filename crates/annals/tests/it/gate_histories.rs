@@ -259,7 +259,7 @@ fn live(layout: &str, seed: u64, hand: Hand) -> Result<usize, String> {
 }
 
 #[test]
-fn random_histories_are_what_the_model_says() {
+fn random_histories_match_the_model() {
     let count = gates::size("ANNALS_GATE_HISTORIES", 120, 10_000) as u64;
     let run = |from: u64| {
         let mut acks = 0;
@@ -282,7 +282,7 @@ fn random_histories_are_what_the_model_says() {
 }
 
 #[test]
-fn control_a_writer_that_does_not_look_is_caught() {
+fn control_writer_without_sealing_is_caught() {
     let caught = (0..60).filter(|seed| live("claude-code", *seed, Hand::Plain).is_err());
     assert!(caught.count() > 5);
     gates::tell_control(8, "planted bug: no sealing");

@@ -30,7 +30,7 @@ fn total(store: &Store) -> (usize, Usage) {
 }
 
 #[test]
-fn a_fork_spends_nothing() {
+fn fork_charges_nothing() {
     let mut forked = 0;
     for case in cases() {
         if case.layout.writer().is_none() || case.is_closed() {
@@ -64,7 +64,7 @@ fn a_fork_spends_nothing() {
 }
 
 #[test]
-fn a_root_that_is_named_twice_is_one() {
+fn root_named_twice_is_one_root() {
     let case = crate::support::cases().remove(0);
     let copy = case.copy();
     let root = copy.root.clone();
@@ -90,7 +90,7 @@ fn a_root_that_is_named_twice_is_one() {
 
 /// A record that names no request is part of the response that does, wherever costs are told.
 #[test]
-fn a_record_without_a_request_costs_nothing_by_itself() {
+fn record_without_request_belongs_to_the_response_with_one() {
     let dir = tempfile::tempdir().unwrap();
     let history = History::at(dir.path());
     let line = |number: usize, message, request| Line {
@@ -337,7 +337,7 @@ proptest! {
     /// Forks, copies, sub-agents and lines that are only half there: the ledger, the catalogue that
     /// went along, and the list of sessions credit the same.
     #[test]
-    fn every_route_credits_the_same(
+    fn ledger_index_and_session_list_charge_the_same(
         lines in proptest::collection::vec(line(), 1..14),
         cuts in proptest::collection::vec((0..FILES.len(), 0..2000usize), 0..5),
     ) {

@@ -132,7 +132,7 @@ fn cut(path: &Path) {
 }
 
 #[test]
-fn a_second_run_goes_on_where_the_first_was_cut_off() {
+fn second_run_resumes_an_interrupted_import() {
     for layout in ["claude-code", "chorus", "clog"] {
         let desk = Desk::new(layout);
         let first = desk.import(2).unwrap();
@@ -161,7 +161,7 @@ fn a_second_run_goes_on_where_the_first_was_cut_off() {
 }
 
 #[test]
-fn another_file_in_the_place_of_what_was_begun_is_left_alone() {
+fn other_file_in_place_of_a_started_log_is_left_unchanged() {
     let desk = Desk::new("claude-code");
     let first = desk.import(2).unwrap();
     desk.unsay(1);
@@ -179,7 +179,7 @@ fn another_file_in_the_place_of_what_was_begun_is_left_alone() {
 
 /// Between the two lines of the journal nothing tells whose a log is but that nothing was said in it.
 #[test]
-fn a_log_that_was_not_yet_told_of_is_replaced_only_if_it_is_silent() {
+fn log_missing_in_the_journal_is_replaced_only_if_empty() {
     let desk = Desk::new("claude-code");
     let first = desk.import(2).unwrap();
     desk.unsay(2);
@@ -212,7 +212,7 @@ fn a_session_that_began_after_the_check_is_not_imported_twice() {
 
 /// Who deleted what was imported wants it again.
 #[test]
-fn what_is_gone_since_is_imported_again() {
+fn session_deleted_since_is_imported_again() {
     let desk = Desk::new("claude-code");
     let first = desk.import(2).unwrap();
     fs::remove_file(&first[0].path).unwrap();
@@ -291,7 +291,7 @@ fn lines(text: &str) -> Vec<&str> {
 
 /// What others wrote to the log cannot go to the trash with it.
 #[test]
-fn in_a_shared_log_the_rest_goes_behind_what_was_begun() {
+fn shared_log_import_appends_the_missing_records() {
     let whole = Desk::of("orchestrator", &long());
     let path = whole.import(3).unwrap()[0].path.clone();
     let whole = fs::read_to_string(path).unwrap();
@@ -328,7 +328,7 @@ fn in_a_shared_log_the_rest_goes_behind_what_was_begun() {
 }
 
 #[test]
-fn in_a_shared_log_half_a_line_counts_for_nothing() {
+fn shared_log_import_ignores_a_partial_line() {
     let desk = Desk::new("orchestrator");
     let first = desk.import(2).unwrap();
     let path = &first[1].path;
@@ -343,7 +343,7 @@ fn in_a_shared_log_half_a_line_counts_for_nothing() {
 }
 
 #[test]
-fn in_a_shared_log_what_is_no_beginning_is_left_alone() {
+fn shared_log_import_refuses_changed_records() {
     let desk = Desk::new("orchestrator");
     let first = desk.import(2).unwrap();
     let path = &first[1].path;

@@ -187,7 +187,7 @@ fn control_writers_that_use_two_writes_are_caught() {
 }
 
 #[test]
-fn a_foreign_writer_that_takes_no_lock_spoils_no_acknowledged_record() {
+fn foreign_writer_without_lock_damages_no_acknowledged_record() {
     let dir = tempfile::tempdir().unwrap();
     let path = log_in(&dir, "");
     let log = Log::open(&path, OS).unwrap();
@@ -228,7 +228,7 @@ fn a_foreign_writer_that_takes_no_lock_spoils_no_acknowledged_record() {
 }
 
 #[test]
-fn a_torn_tail_becomes_a_line_of_its_own() {
+fn torn_tail_becomes_its_own_line() {
     let dir = tempfile::tempdir().unwrap();
     let path = log_in(&dir, "{\"a\":1}\n{\"torn\":");
     let log = Log::open(&path, DISK).unwrap();
@@ -246,7 +246,7 @@ fn a_torn_tail_becomes_a_line_of_its_own() {
 }
 
 #[test]
-fn what_is_not_one_line_is_refused_and_leaves_no_trace() {
+fn record_that_is_not_one_line_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = log_in(&dir, "torn");
     let log = Log::open(&path, OS).unwrap();
@@ -269,7 +269,7 @@ fn what_is_not_one_line_is_refused_and_leaves_no_trace() {
 }
 
 #[test]
-fn a_record_made_under_the_lock_sees_all_that_was_appended_before() {
+fn append_with_sees_all_earlier_records() {
     let dir = tempfile::tempdir().unwrap();
     let path = log_in(&dir, "0\n");
     let logs = [
@@ -304,7 +304,7 @@ fn a_record_made_under_the_lock_sees_all_that_was_appended_before() {
 }
 
 #[test]
-fn a_symbolic_link_a_directory_and_a_pipe_are_refused() {
+fn link_directory_and_pipe_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = log_in(&dir, "");
     let (link, pipe) = (dir.path().join("link"), dir.path().join("pipe"));
@@ -335,7 +335,7 @@ fn a_symbolic_link_a_directory_and_a_pipe_are_refused() {
 }
 
 #[test]
-fn a_log_is_created_private_and_never_over_another() {
+fn new_log_is_private_and_never_overwrites() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("new.jsonl");
     assert!(matches!(
@@ -363,7 +363,7 @@ fn a_log_is_created_private_and_never_over_another() {
 }
 
 #[test]
-fn an_append_follows_the_path_to_a_new_file_and_never_writes_into_a_removed_one() {
+fn append_follows_the_path_to_a_replaced_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = log_in(&dir, "old\n");
     let log = Log::open(&path, DISK).unwrap();
@@ -384,7 +384,7 @@ fn an_append_follows_the_path_to_a_new_file_and_never_writes_into_a_removed_one(
 }
 
 #[test]
-fn who_will_not_wait_still_finds_the_file_that_took_the_place_of_the_old_one() {
+fn append_without_lock_wait_follows_a_replaced_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = log_in(&dir, "old\n");
     let hasty = AppendOptions {
@@ -410,7 +410,7 @@ fn who_will_not_wait_still_finds_the_file_that_took_the_place_of_the_old_one() {
 }
 
 #[test]
-fn a_held_lock_ends_the_wait_with_the_path() {
+fn held_lock_times_out_with_the_path() {
     let dir = tempfile::tempdir().unwrap();
     let path = log_in(&dir, "");
     let inode = fs::metadata(&path).unwrap().ino();

@@ -149,7 +149,7 @@ fn lost(dir: &Path, acknowledged: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn killed_at_every_system_call_it_has_lost_nothing_and_can_go_on() {
+fn kill_at_every_system_call_loses_nothing_and_allows_recovery() {
     if Command::new("strace").arg("-V").output().is_err() {
         println!("strace is not installed: not checked");
         return;
@@ -216,7 +216,7 @@ fn go_on(dir: &Path) {
 }
 
 #[test]
-fn a_device_that_fails_a_sync_is_believed_at_once() {
+fn failed_sync_fails_the_append() {
     let dir = tempfile::tempdir().unwrap();
     let Some(output) = run(dir.path(), "fdatasync:error=EIO:when=2") else {
         println!("strace is not installed: not checked");
@@ -227,7 +227,7 @@ fn a_device_that_fails_a_sync_is_believed_at_once() {
 }
 
 #[test]
-fn control_a_writer_that_acknowledges_too_early_is_caught() {
+fn control_early_acknowledgement_is_caught() {
     let dir = tempfile::tempdir().unwrap();
     let mut strace = strace(dir.path(), "write:signal=KILL:when=1");
     let Ok(output) = strace.env("ANNALS_TEST_EARLY", "1").output() else {
@@ -238,7 +238,7 @@ fn control_a_writer_that_acknowledges_too_early_is_caught() {
 }
 
 #[test]
-fn each_sync_stands_where_the_promise_needs_it() {
+fn syncs_happen_in_the_promised_order() {
     let dir = tempfile::tempdir().unwrap();
     let trace = dir.path().with_extension("trace");
     let calls = "trace=write,fdatasync,fsync,flock,renameat,renameat2";

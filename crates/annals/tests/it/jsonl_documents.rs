@@ -24,7 +24,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_document_is_made_private_and_keeps_the_mode_it_has() {
+fn replace_creates_private_files_and_preserves_the_mode() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("index.json");
     replace(&path, b"1", None).unwrap();
@@ -42,7 +42,7 @@ fn a_document_is_made_private_and_keeps_the_mode_it_has() {
 }
 
 #[test]
-fn a_document_that_changed_meanwhile_is_not_overwritten() {
+fn replace_refuses_a_document_changed_since_it_was_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("index.json");
     let read = Digest::compute(b"as read");
@@ -66,7 +66,7 @@ fn a_document_that_changed_meanwhile_is_not_overwritten() {
 }
 
 #[test]
-fn of_many_who_compare_and_swap_none_is_overwritten() {
+fn concurrent_compare_and_swap_loses_no_update() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("counter");
     fs::write(&path, "0").unwrap();
@@ -101,7 +101,7 @@ fn of_many_who_compare_and_swap_none_is_overwritten() {
 }
 
 #[test]
-fn a_symbolic_link_is_neither_replaced_nor_followed() {
+fn replace_refuses_a_symbolic_link() {
     let dir = tempfile::tempdir().unwrap();
     let (target, link) = (dir.path().join("target"), dir.path().join("link"));
     fs::write(&target, "precious").unwrap();
@@ -117,7 +117,7 @@ fn a_symbolic_link_is_neither_replaced_nor_followed() {
 }
 
 #[test]
-fn what_a_killed_writer_left_is_cleared_away() {
+fn leftover_temporary_file_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("index.json");
     let digest = Digest::compute(b"index.json").0;
@@ -140,7 +140,7 @@ fn what_a_killed_writer_left_is_cleared_away() {
 }
 
 #[test]
-fn only_a_file_is_replaced() {
+fn replace_refuses_anything_but_a_regular_file() {
     let dir = tempfile::tempdir().unwrap();
     let pipe = dir.path().join("pipe");
     assert!(
@@ -161,7 +161,7 @@ fn only_a_file_is_replaced() {
 }
 
 #[test]
-fn a_new_document_never_takes_the_place_of_another() {
+fn create_new_never_overwrites() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("notes.md");
     create_new(&path, b"mine").unwrap();
@@ -173,7 +173,7 @@ fn a_new_document_never_takes_the_place_of_another() {
 }
 
 #[test]
-fn missing_directories_are_made_private_and_present_ones_left_alone() {
+fn ensure_dir_creates_private_directories_and_leaves_existing_ones() {
     let dir = tempfile::tempdir().unwrap();
     let there = dir.path().join("there");
     fs::create_dir(&there).unwrap();
@@ -194,7 +194,7 @@ fn missing_directories_are_made_private_and_present_ones_left_alone() {
 }
 
 #[test]
-fn a_cursor_sees_every_change_that_makes_resuming_wrong() {
+fn cursor_detects_every_change_before_its_offset() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     let content = [b"{\"n\":1}\n".repeat(2_000), b"tail\n".to_vec()].concat();
@@ -235,7 +235,7 @@ fn a_cursor_sees_every_change_that_makes_resuming_wrong() {
 }
 
 #[test]
-fn an_identity_tells_growth_from_replacement() {
+fn file_id_distinguishes_growth_from_replacement() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     fs::write(&path, "1").unwrap();
@@ -255,7 +255,7 @@ fn an_identity_tells_growth_from_replacement() {
 }
 
 #[test]
-fn a_span_is_read_exactly_or_not_at_all() {
+fn read_span_reads_exactly_or_fails() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     fs::write(&path, "0123456789").unwrap();

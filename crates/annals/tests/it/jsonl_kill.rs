@@ -172,7 +172,7 @@ fn storm(part: &str, kills: usize, seed: u64) -> Counts {
 }
 
 #[test]
-fn killed_writers_have_lost_nothing_they_acknowledged() {
+fn killed_writers_lose_no_acknowledged_record() {
     let kills = gates::size("ANNALS_GATE_KILLS", 160, 100_000);
     let mut sum = Counts::default();
     for turn in 0.. {
@@ -191,14 +191,14 @@ fn killed_writers_have_lost_nothing_they_acknowledged() {
 }
 
 #[test]
-fn control_writers_that_do_not_seal_are_caught() {
+fn control_writers_without_sealing_are_caught() {
     let caught = (0..20).any(|turn| storm("unsealed", 100, turn).lost > 0);
     assert!(caught);
     gates::tell_control(3, "no sealing");
 }
 
 #[test]
-fn control_a_writer_that_acknowledges_before_it_writes_is_caught() {
+fn control_early_acknowledgement_is_caught() {
     let caught = (0..20).any(|turn| storm("early", 40, turn).lost > 0);
     assert!(caught);
     gates::tell_control(3, "acknowledges early");

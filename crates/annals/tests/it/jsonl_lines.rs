@@ -155,7 +155,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn spans_concatenate_to_the_input_however_it_arrives(
+    fn line_spans_concatenate_to_the_input_in_any_chunks(
         input in bytes(),
         sizes in prop::collection::vec(1..600_usize, 1..5),
         capacity in 1..5_000_usize,
@@ -172,7 +172,7 @@ proptest! {
     }
 
     #[test]
-    fn lines_with_a_mark_are_those_that_have_it(
+    fn next_where_returns_the_lines_that_match(
         input in bytes(),
         sizes in prop::collection::vec(1..40_usize, 1..20),
         fails in prop::sample::select(vec![Fails::Never, Fails::Once]),
@@ -219,7 +219,7 @@ proptest! {
     }
 
     #[test]
-    fn backwards_is_forwards_reversed(
+    fn tail_reader_returns_lines_in_reverse(
         input in bytes(),
         block in 1..5_000_usize,
         cap in prop_oneof![1..30_usize, 1..10_000_usize, Just(1 << 20)],
@@ -229,7 +229,7 @@ proptest! {
     }
 
     #[test]
-    fn a_failed_read_can_be_tried_again_without_a_gap(
+    fn failed_read_can_be_retried_without_a_gap(
         input in bytes(),
         cap in prop_oneof![1..30_usize, Just(1 << 20)],
     ) {
@@ -253,7 +253,7 @@ proptest! {
     }
 
     #[test]
-    fn a_resumed_read_gives_what_was_left(input in bytes(), stop in 0..20_usize) {
+    fn scanner_from_offset_returns_the_remaining_lines(input in bytes(), stop in 0..20_usize) {
         let all = model(&input, usize::MAX);
         let from = all.get(stop).map_or(input.len() as u64, |seen| seen.offset);
         let stop = stop.min(all.len());
@@ -269,7 +269,7 @@ proptest! {
 }
 
 #[test]
-fn a_byte_order_mark_counts_as_one_only_at_the_start() {
+fn byte_order_mark_is_recognised_only_at_the_start() {
     let mut scanner = Scanner::new(&b"\xef\xbb\xbfa\n\xef\xbb\xbfb\r\n\n"[..]);
     let line = scanner.next().unwrap().unwrap();
     assert_eq!((line.bom, line.bytes, line.len), (true, &b"a"[..], 5));
@@ -287,7 +287,7 @@ fn a_byte_order_mark_counts_as_one_only_at_the_start() {
 }
 
 #[test]
-fn a_line_of_a_gigabyte_is_passed_in_little_memory() {
+fn gigabyte_line_is_skipped_in_little_memory() {
     let before = peak_kib();
     let len = 1 << 30;
     let line = io::repeat(b'x').take(len).chain(&b"\nlast\n"[..]);
@@ -307,7 +307,7 @@ fn a_line_of_a_gigabyte_is_passed_in_little_memory() {
 }
 
 #[test]
-fn the_tail_reads_only_what_it_needs() {
+fn tail_reader_reads_only_what_it_needs() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     let line = [&[b'x'; 999][..], b"\n"].concat();
@@ -328,7 +328,7 @@ fn the_tail_reads_only_what_it_needs() {
 }
 
 #[test]
-fn a_line_far_longer_than_a_block_is_read_backwards_in_linear_time() {
+fn long_line_is_read_backwards_in_linear_time() {
     let mut input = b"first\n".to_vec();
     input.resize(48 << 20, b'x');
     let mut counted = Counted {
@@ -348,7 +348,7 @@ fn a_line_far_longer_than_a_block_is_read_backwards_in_linear_time() {
 }
 
 #[test]
-fn content_and_ending_are_all_of_a_line() {
+fn line_length_is_content_plus_ending() {
     let mut scanner = Scanner::new(&b"one\ntwo\r\n\n\r\nlast"[..]);
     let mut lens = Vec::new();
     while let Some(line) = scanner.next().unwrap() {
@@ -389,7 +389,7 @@ fn peak_kib() -> u64 {
 }
 
 #[test]
-fn a_long_line_without_a_mark_is_given_only_above_the_cap() {
+fn next_where_returns_unmatched_lines_only_above_the_cap() {
     for len in 10..30 {
         for ending in ["", "\n"] {
             let input = "x".repeat(len) + ending;

@@ -149,7 +149,7 @@ fn an_archived_session_answers_as_before() {
 }
 
 #[test]
-fn what_is_archived_is_not_changed_where_it_is_no_more() {
+fn archived_session_cannot_be_changed() {
     let dir = tempfile::tempdir().unwrap();
     let root = annals::store::Root::claude_code(dir.path().join("root"));
     let store = Store::new(vec![root]).with_state(dir.path().join("state"));
@@ -172,7 +172,7 @@ fn what_is_archived_is_not_changed_where_it_is_no_more() {
 
 /// A session that is still there is told once, and as it is now.
 #[test]
-fn what_is_mirrored_and_still_there_is_told_once() {
+fn mirrored_session_in_the_root_is_listed_once() {
     let dir = tempfile::tempdir().unwrap();
     let root = annals::store::Root::claude_code(dir.path().join("root"));
     let store = Store::new(vec![root]).with_state(dir.path().join("state"));
@@ -211,7 +211,7 @@ fn asked(todos: &[Todo]) -> (tempfile::TempDir, Store) {
 /// While its log is there, what a session lost is told from its pack; and that its pack cannot be read,
 /// where nothing else tells whether anything is missing.
 #[test]
-fn what_a_session_that_is_there_has_lost_is_told_or_that_it_cannot_be() {
+fn missing_file_of_a_session_is_read_from_its_pack() {
     let (_dir, store) = asked(&[Todo::pending("Answer")]);
     let inventory = store.inventory_without_archive();
     let group: Vec<&SessionFiles> = inventory.sessions.iter().collect();
@@ -239,7 +239,7 @@ fn what_a_session_that_is_there_has_lost_is_told_or_that_it_cannot_be() {
 
 /// What is left of a session in its root is told from there, and once.
 #[test]
-fn what_is_left_of_a_session_is_not_told_twice() {
+fn files_left_in_the_root_are_not_listed_twice() {
     let (_dir, store) = asked(&[Todo::pending("Answer")]);
     let inventory = store.inventory_without_archive();
     let group: Vec<&SessionFiles> = inventory.sessions.iter().collect();
@@ -257,7 +257,7 @@ fn what_is_left_of_a_session_is_not_told_twice() {
 
 /// A folder that was renamed holds the session that was mirrored before, and not another one.
 #[test]
-fn a_session_whose_folder_was_renamed_is_told_once() {
+fn session_in_a_renamed_folder_is_listed_once() {
     let (_dir, store) = asked(&[]);
     let inventory = store.inventory_without_archive();
     let group: Vec<&SessionFiles> = inventory.sessions.iter().collect();

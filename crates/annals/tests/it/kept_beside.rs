@@ -108,7 +108,7 @@ fn charges(ledger: &Ledger) -> usize {
 }
 
 #[test]
-fn a_sub_agent_that_was_deleted_is_told_once_and_marked() {
+fn deleted_sub_agent_is_read_from_archive_once_and_marked() {
     let desk = Desk::new();
     desk.keep();
     assert_eq!(desk.kept(), [""; 0]);
@@ -154,7 +154,7 @@ fn zebras() -> Query {
 }
 
 #[test]
-fn outputs_saved_files_and_todos_come_from_the_archive_too() {
+fn outputs_file_versions_and_todos_are_read_from_the_archive() {
     let desk = Desk::new();
     desk.keep();
     fs::remove_dir_all(desk.at("file-history")).unwrap();
@@ -175,7 +175,7 @@ fn outputs_saved_files_and_todos_come_from_the_archive_too() {
 
 /// The roster is made for speed; what is told is the same without it, and with a damaged one.
 #[test]
-fn the_roster_changes_nothing_that_is_told() {
+fn damaged_members_list_changes_no_answer() {
     let desk = Desk::new();
     desk.keep();
     fs::remove_file(desk.at(agent("two"))).unwrap();
@@ -199,7 +199,7 @@ fn the_roster_changes_nothing_that_is_told() {
 
 /// What is added to a pack is told to the roster, which is there by then.
 #[test]
-fn a_sub_agent_that_came_later_is_told_too() {
+fn later_sub_agent_is_added_to_the_members_list() {
     let desk = Desk::new();
     desk.keep();
     desk.put(agent("late"), &line(SESSION, "e1", "", "zebra late"));
@@ -211,7 +211,7 @@ fn a_sub_agent_that_came_later_is_told_too() {
 
 /// Programs of other versions keep sub-agents elsewhere in the folder.
 #[test]
-fn a_sub_agent_that_lies_elsewhere_now_is_told_once() {
+fn moved_sub_agent_is_listed_once() {
     let desk = Desk::new();
     desk.put(
         "projects/-app/agent-flat.jsonl",
@@ -229,7 +229,7 @@ fn a_sub_agent_that_lies_elsewhere_now_is_told_once() {
 
 /// A session that was copied has sub-agents of the same ids.
 #[test]
-fn a_sub_agent_of_another_session_is_another_one() {
+fn sub_agents_of_a_copied_session_are_separate() {
     let desk = Desk::new();
     for id in ["one", "two"] {
         let copy = agent(id).replace(SESSION, OTHER);
@@ -242,7 +242,7 @@ fn a_sub_agent_of_another_session_is_another_one() {
 
 /// What was changed since in a session that lives is in nobody's way.
 #[test]
-fn what_is_missing_is_put_back_beside_todos_that_went_on() {
+fn restore_leaves_todos_changed_since() {
     let desk = Desk::new();
     desk.keep();
     let todos = format!("todos/{SESSION}-agent-{SESSION}.json");
@@ -272,7 +272,7 @@ fn what_is_missing_is_put_back_beside_todos_that_went_on() {
 
 /// Somebody who makes a pipe of it makes nobody wait.
 #[test]
-fn a_roster_that_is_no_file_is_none() {
+fn members_list_that_is_a_pipe_is_ignored() {
     let desk = Desk::new();
     desk.keep();
     fs::remove_file(desk.at(agent("two"))).unwrap();
@@ -289,7 +289,7 @@ fn a_roster_that_is_no_file_is_none() {
 }
 
 #[test]
-fn what_is_changed_is_what_is_there() {
+fn delete_and_restore_act_on_files_in_the_root() {
     let desk = Desk::new();
     desk.keep();
     fs::remove_file(desk.at(agent("one"))).unwrap();
@@ -315,7 +315,7 @@ fn what_is_changed_is_what_is_there() {
 
 /// A pack that was damaged since it was read is read again.
 #[test]
-fn damage_to_a_pack_is_told_though_the_catalogue_knows_what_it_held() {
+fn pack_damage_is_reported_although_the_index_is_current() {
     let desk = Desk::new();
     desk.keep();
     let files = desk.session();
@@ -345,7 +345,7 @@ fn damage_to_a_pack_is_told_though_the_catalogue_knows_what_it_held() {
 
 /// What is shown is what is changed, wherever it is kept.
 #[test]
-fn a_list_that_is_gone_goes_on_from_what_is_kept_of_it() {
+fn edit_todos_continues_from_the_archived_list() {
     for layout in annals::layout::LAYOUTS {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(layout.name(), dir.path().join("root")).unwrap();
@@ -389,7 +389,7 @@ fn a_list_that_is_gone_goes_on_from_what_is_kept_of_it() {
 
 /// A whole root is refused like one session, and told how much of it is gone.
 #[test]
-fn a_root_is_not_converted_without_what_the_archive_alone_has() {
+fn root_conversion_is_refused_if_files_are_only_archived() {
     let desk = Desk::new();
     desk.put("plans/one.md", "# One");
     desk.keep();
@@ -454,7 +454,7 @@ fn a_root_is_not_converted_without_what_the_archive_alone_has() {
 }
 
 #[test]
-fn a_session_is_not_converted_without_what_the_archive_alone_has() {
+fn session_conversion_is_refused_if_files_are_only_archived() {
     let desk = Desk::new();
     desk.keep();
     let plan = || {
@@ -469,7 +469,7 @@ fn a_session_is_not_converted_without_what_the_archive_alone_has() {
 
 /// Only what programs delete by themselves is told from the archive where a session lives.
 #[test]
-fn what_a_person_removed_of_a_session_that_lives_stays_removed() {
+fn files_removed_by_a_person_are_not_read_from_the_archive() {
     let desk = Desk::new();
     let title = format!("projects/-app/{SESSION}/custom-title.json");
     desk.put(&title, r#"{"customTitle":"mine"}"#);
@@ -495,7 +495,7 @@ fn what_a_person_removed_of_a_session_that_lives_stays_removed() {
 }
 
 #[test]
-fn a_list_that_goes_while_its_session_is_open_is_begun_anew() {
+fn todo_list_removed_while_open_starts_empty() {
     let desk = Desk::new();
     let writer = desk
         .store
@@ -512,7 +512,7 @@ fn a_list_that_goes_while_its_session_is_open_is_begun_anew() {
 
 /// No one is sent to a backup for what the archive has.
 #[test]
-fn a_check_tells_what_is_lost_from_what_is_archived() {
+fn check_distinguishes_lost_from_archived_files() {
     let snapshot = |name: &str| {
         format!(
             r#"{{"type":"file-history-snapshot","messageId":"a1","snapshot":{{"messageId":"a1","trackedFileBackups":{{"{name}":{{"backupFileName":"{name}","version":1,"backupTime":"2026-03-01T12:00:00Z"}}}},"timestamp":"2026-03-01T12:00:00Z"}},"isSnapshotUpdate":false}}

@@ -68,7 +68,7 @@ impl Desk {
 }
 
 #[test]
-fn plans_and_what_was_typed_are_kept_and_come_back() {
+fn plans_and_history_are_archived_and_restored() {
     let desk = Desk::new();
     let kept = desk.keep();
     assert_eq!(kept.archived.len(), 1);
@@ -132,7 +132,7 @@ fn plans_and_what_was_typed_are_kept_and_come_back() {
 
 /// A session may be called as the rest of its root is.
 #[test]
-fn what_belongs_to_no_session_is_no_session() {
+fn root_archive_is_not_a_session() {
     let desk = Desk::new();
     desk.keep();
     fs::remove_dir_all(desk.at("")).unwrap();
@@ -143,7 +143,7 @@ fn what_belongs_to_no_session_is_no_session() {
 
 /// Which directory a folder of Chorus is of stands in its configuration alone.
 #[test]
-fn the_register_of_a_root_is_kept_and_told_from_the_archive() {
+fn session_lists_and_configuration_are_archived_and_read() {
     let copy = case("chorus-plain").copy();
     let store = copy.store();
     let projects = || {
@@ -188,7 +188,7 @@ fn the_register_of_a_root_is_kept_and_told_from_the_archive() {
 }
 
 #[test]
-fn what_belongs_to_no_session_is_that_of_its_own_root() {
+fn each_root_archives_its_own_files() {
     let dir = tempfile::tempdir().unwrap();
     let roots = ["one", "other"].map(|name| Root::claude_code(dir.path().join(name)));
     for (root, text) in roots.iter().zip(["# One\n", "# Another\n"]) {
@@ -211,7 +211,7 @@ fn what_belongs_to_no_session_is_that_of_its_own_root() {
 }
 
 #[test]
-fn what_cannot_be_read_of_it_is_taken_from_the_root_again() {
+fn damaged_root_pack_is_repaired_from_the_root() {
     let desk = Desk::new();
     desk.keep();
     let archive = desk.store.archive().unwrap();

@@ -63,7 +63,7 @@ fn recorded(catalogue: &mut Index, store: &Store) -> Ledger {
 
 /// The list of sessions decodes everything; the ledger reads as little as it can.
 #[test]
-fn the_ledger_and_the_list_of_sessions_tell_the_same() {
+fn ledger_equals_the_session_list() {
     for case in cases() {
         let store = Store::new(vec![case.root()]);
         let rows = store.sessions(&store.inventory(), &|_, _| {});
@@ -94,7 +94,7 @@ fn the_ledger_and_the_list_of_sessions_tell_the_same() {
 }
 
 #[test]
-fn the_catalogue_changes_no_figure() {
+fn index_changes_no_charge() {
     let state = tempfile::tempdir().unwrap();
     for case in cases() {
         let store = Store::new(vec![case.root()]);
@@ -178,7 +178,7 @@ fn sums(pairs: &[(&str, u64)]) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn what_grows_is_read_on() {
+fn grown_log_is_read_from_where_it_ended() {
     let history = History::new();
     history.append("a", &reply("a", "m1", 1, 10));
     assert_eq!(history.output(), sums(&[("a", 10)]));
@@ -197,7 +197,7 @@ fn what_grows_is_read_on() {
 
 /// Damage is told, as it is found and from what was kept, and what is still being written is none.
 #[test]
-fn records_that_cannot_be_read_whole_are_counted() {
+fn unreadable_records_are_counted() {
     let history = History::new();
     let whole = reply("a", "m1", 1, 10);
     let torn = format!("{}\n", &whole[..whole.len() / 2]);
@@ -214,7 +214,7 @@ fn records_that_cannot_be_read_whole_are_counted() {
 
 /// As long as a log names nobody's session its first lines are looked at, in one go or in two.
 #[test]
-fn a_log_that_names_nobody_yet_is_told_alike_when_it_grows() {
+fn log_that_names_no_session_is_read_the_same_when_it_grows() {
     let history = History::new();
     let log = history.log("a").with_file_name("agent-a1.jsonl");
     let summary = "{\"type\":\"summary\",\"summary\":\"x\"}\n";
@@ -231,7 +231,7 @@ fn a_log_that_names_nobody_yet_is_told_alike_when_it_grows() {
 }
 
 #[test]
-fn what_is_cut_replaced_or_changed_is_read_anew() {
+fn truncated_replaced_or_changed_log_is_reread() {
     let history = History::new();
     let (first, second) = (reply("a", "m1", 1, 10), reply("a", "m2", 2, 20));
     history.append("a", &(first.clone() + &second));
@@ -262,7 +262,7 @@ fn what_is_cut_replaced_or_changed_is_read_anew() {
 }
 
 #[test]
-fn a_catalogue_that_cannot_be_used_is_set_aside() {
+fn unusable_index_is_moved_aside() {
     let history = History::new();
     history.append("a", &reply("a", "m1", 1, 10));
     history.output();
@@ -293,7 +293,7 @@ fn a_catalogue_that_cannot_be_used_is_set_aside() {
 
 /// Many at once, on logs that grow: every answer is that of some moment, and the last is right.
 #[test]
-fn many_catalogues_at_once() {
+fn concurrent_indexes_give_correct_ledgers() {
     let history = History::new();
     history.append("a", &reply("a", "m0", 0, 1));
     std::thread::scope(|scope| {
@@ -321,7 +321,7 @@ fn many_catalogues_at_once() {
 
 /// What is asked often: what is new at once, and what is old once in a while, but nothing that is not so.
 #[test]
-fn what_is_recent() {
+fn recent_usage_is_current_for_new_records() {
     let history = History::new();
     let start: jiff::Timestamp = "2026-03-02T09:00:30Z".parse().unwrap();
     history.append("a", &(reply("a", "old", 1, 1) + &reply("a", "new", 40, 10)));
@@ -459,7 +459,7 @@ fn owned(rows: &[(&str, u64)]) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn the_session_that_went_on_first_pays_for_what_a_fork_repeats() {
+fn repeated_response_is_charged_to_the_original_of_a_fork() {
     let rows = settled(
         &["fork", "original"],
         &[
@@ -486,7 +486,7 @@ fn the_session_that_went_on_first_pays_for_what_a_fork_repeats() {
 }
 
 #[test]
-fn a_record_that_says_it_is_a_copy_does_not_pay() {
+fn copied_record_is_not_charged() {
     let mut copy = charge(0, "m1", "r1", 1, 30);
     copy.copied = true;
     let rows = settled(&["a", "b"], &[copy, charge(1, "m1", "r1", 2, 10)]);
@@ -495,7 +495,7 @@ fn a_record_that_says_it_is_a_copy_does_not_pay() {
 }
 
 #[test]
-fn who_pays_does_not_depend_on_times_that_copies_told() {
+fn assignment_ignores_times_of_copies() {
     let mut copy = charge(0, "m1", "r1", 1, 1);
     copy.copied = true;
     let rows = settled(
@@ -511,7 +511,7 @@ fn who_pays_does_not_depend_on_times_that_copies_told() {
 
 /// What the one who pays does not tell comes from the same copy, whichever log was read first.
 #[test]
-fn what_a_record_lacks_does_not_depend_on_the_order_of_logs() {
+fn missing_details_do_not_depend_on_the_order_of_logs() {
     let copies = ["", "opus", "haiku", "sonnet"].into_iter().enumerate();
     let charges: Vec<Charge> = copies
         .map(|(number, model)| {
@@ -537,7 +537,7 @@ fn what_a_record_lacks_does_not_depend_on_the_order_of_logs() {
 }
 
 #[test]
-fn a_record_without_a_request_joins_the_response_that_names_one() {
+fn record_without_request_joins_the_response_with_one() {
     let rows = settled(
         &["a"],
         &[
@@ -556,7 +556,7 @@ fn a_record_without_a_request_joins_the_response_that_names_one() {
 }
 
 #[test]
-fn a_sheet_takes_the_largest_line_whole() {
+fn log_charges_take_the_largest_line() {
     let spent = |output, short, long| Usage {
         output,
         cache_write_5m: short,

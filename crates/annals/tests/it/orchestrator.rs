@@ -130,7 +130,7 @@ fn lines(plan: EditPlan) -> Vec<String> {
 }
 
 #[test]
-fn records_without_ids_are_named_by_where_they_lie() {
+fn record_without_id_is_named_by_its_offset() {
     let entry = decoded(r#"{"type":"user","content":"hi","timestamp":"2026-11-15T10:00:00Z"}"#);
     assert_eq!(entry.id, id("20261115-1234"));
     // A prompt that names no session is the log's own.
@@ -157,7 +157,7 @@ fn records_without_ids_are_named_by_where_they_lie() {
 }
 
 #[test]
-fn unknown_records_are_kept_apart() {
+fn unknown_records_are_opaque_and_unlinked() {
     for json in [
         r#"{"type":"checkpoint","content":"x","timestamp":"2026-11-15T10:00:00Z","annals":{"id":"x"}}"#,
         r#"{"content":"no type"}"#,
@@ -179,7 +179,7 @@ fn unknown_records_are_kept_apart() {
 }
 
 #[test]
-fn replies_are_read_in_any_spelling() {
+fn reply_usage_is_decoded_in_any_spelling() {
     let usage = |json: &str| {
         message(&format!(
             r#"{{"role":"assistant","content":"x","usage":{json},"model":"m","stopReason":"end_turn"}}"#
@@ -208,7 +208,7 @@ fn replies_are_read_in_any_spelling() {
 }
 
 #[test]
-fn counts_that_cannot_be_are_told() {
+fn invalid_token_counts_are_reported() {
     for (json, detail) in [
         (
             r#"{"inputTokens":-1,"output_tokens":2}"#,
@@ -231,7 +231,7 @@ fn counts_that_cannot_be_are_told() {
 }
 
 #[test]
-fn calls_and_results_find_each_other() {
+fn calls_and_results_are_linked_by_id_or_tool_name() {
     for (json, block) in [
         (
             r#"{"type":"tool_call","tool":"Bash","arguments":{"n":1e5},"toolCallId":"c"}"#,
@@ -269,7 +269,7 @@ fn calls_and_results_find_each_other() {
 }
 
 #[test]
-fn a_reply_is_written_in_the_designs_words() {
+fn written_reply_matches_the_native_format() {
     let thinking = Block::Thinking {
         text: "hm".to_owned(),
         signature: Some("sig".to_owned()),
@@ -323,7 +323,7 @@ fn a_reply_is_written_in_the_designs_words() {
 
 /// A program that adds up `assistant` records must not miss a reply that only called a tool.
 #[test]
-fn a_reply_of_calls_alone_tells_its_tokens_first() {
+fn reply_with_only_calls_writes_its_usage_first() {
     let calls = || Draft::assistant(vec![called("c", "T", "{}"), called("d", "T", "{}")]);
     let usage = Usage {
         input: 9,
@@ -342,7 +342,7 @@ fn a_reply_of_calls_alone_tells_its_tokens_first() {
 }
 
 #[test]
-fn bodies_come_back_as_they_were() {
+fn every_body_round_trips() {
     let image = Block::Image {
         media_type: "image/png".to_owned(),
         data: "AA==".to_owned(),
@@ -416,7 +416,7 @@ fn bodies_come_back_as_they_were() {
 
 /// Only a link that file order does not give is said.
 #[test]
-fn parents_are_said_where_they_must_be() {
+fn parent_is_written_only_if_it_is_not_the_record_before() {
     let parent = |head: &AppendState, draft: Draft| {
         let line = written(head, vec![draft]).remove(0);
         let outline = outlined(&line);
@@ -449,7 +449,7 @@ fn parents_are_said_where_they_must_be() {
 }
 
 #[test]
-fn what_is_beside_a_session_is_named_after_it() {
+fn notes_todos_and_sub_agents_are_named_after_their_session() {
     let path = |head: &AppendState, change: &Change| {
         let mut edits = plan(head, change).unwrap().edits;
         assert_eq!(edits.len(), 1);
@@ -481,7 +481,7 @@ fn what_is_beside_a_session_is_named_after_it() {
 }
 
 #[test]
-fn a_session_begins_with_its_directory_and_its_branch() {
+fn session_starts_with_directory_and_git_branch() {
     let mut head = head();
     head.cwd = Some("/w".to_owned());
     head.git_branch = Some("main".to_owned());
@@ -500,7 +500,7 @@ fn a_session_begins_with_its_directory_and_its_branch() {
 
 /// The day is the one that it is where the writer is.
 #[test]
-fn logs_are_dated_in_the_writers_zone() {
+fn logs_are_dated_in_the_writers_time_zone() {
     let writer = Orchestrator.writer().unwrap();
     for (now, zone, day) in [
         ("2026-11-15T10:59:59Z", "Pacific/Auckland", "2026-11-15"),
@@ -541,7 +541,7 @@ fn logs_are_dated_in_the_writers_zone() {
 }
 
 #[test]
-fn a_copy_keeps_its_bytes_and_says_its_id() {
+fn fork_preserves_the_bytes_of_a_record_and_writes_its_id() {
     let (from, to) = (SessionId::new("s1").unwrap(), SessionId::new("s2").unwrap());
     let (this, above) = (EntryId::new("20261115-7"), EntryId::new("m1"));
     let copy = |record: &[u8], parent: ForkParent<'_>, time: Option<Timestamp>| {

@@ -12,7 +12,7 @@ fn time(text: &str) -> Timestamp {
 }
 
 #[test]
-fn a_filter_lets_through_what_it_says() {
+fn filter_selects_messages() {
     let session = case("parallel-tools-dag").only();
     let all = session.messages(&MessageFilter::default()).unwrap();
     assert_eq!(all.len(), 8);
@@ -97,7 +97,7 @@ fn a_filter_lets_through_what_it_says() {
 }
 
 #[test]
-fn a_filter_finds_the_instructions() {
+fn role_filter_selects_instructions() {
     let session = case("agentpool-session").only();
     let filter = MessageFilter::default().role(Role::System);
     let found = session.messages(&filter).unwrap();
@@ -107,7 +107,7 @@ fn a_filter_finds_the_instructions() {
 }
 
 #[test]
-fn a_filter_tells_agents_apart() {
+fn agent_filter_selects_one_agent() {
     let session = case("subagents-every-placement").only();
     let of = |agent: &str| {
         let filter = MessageFilter {
@@ -261,7 +261,7 @@ fn stats_by_role_agent_day_and_hour_add_up() {
 }
 
 #[test]
-fn ancestry_is_the_way_from_the_root() {
+fn ancestry_is_the_path_from_the_root() {
     let session = case("branch-nested").only();
     let leaf = session.tree().unwrap().conversations[1].leaf;
     let id = session.entry_id(leaf).unwrap();
@@ -309,7 +309,7 @@ fn ancestry_is_the_way_from_the_root() {
 }
 
 #[test]
-fn the_last_messages_are_those_of_the_resumed_conversation() {
+fn last_messages_belong_to_the_conversation_to_resume() {
     let said = |name: &str, n| -> Vec<String> {
         let session = case(name).only();
         session.last_messages(n).unwrap().iter().map(says).collect()
@@ -332,7 +332,7 @@ fn the_last_messages_are_those_of_the_resumed_conversation() {
 }
 
 #[test]
-fn a_message_is_found_by_the_beginning_of_its_id() {
+fn message_is_found_by_id_prefix() {
     let session = case("branch-nested").only();
     assert!(matches!(
         session.message("00000001").unwrap().body,
@@ -349,7 +349,7 @@ fn a_message_is_found_by_the_beginning_of_its_id() {
 }
 
 #[test]
-fn resetting_a_project_touches_nothing_else() {
+fn reset_of_a_project_leaves_others_unchanged() {
     for case in cases() {
         let copy = case.copy();
         let store = copy.store();
@@ -419,7 +419,7 @@ fn resetting_a_project_touches_nothing_else() {
 }
 
 #[test]
-fn a_session_is_found_by_what_a_person_types() {
+fn session_is_found_by_id_prefix_path_or_message() {
     let case = case("same-session-two-projects");
     let store = Store::new(vec![case.root()]);
     let inventory = store.inventory();
@@ -489,7 +489,7 @@ fn a_session_is_found_by_what_a_person_types() {
 
 /// What goes by is counted as what was read whole, wherever the lines of a response stand.
 #[test]
-fn totals_in_passing_are_those_of_the_whole_session() {
+fn running_totals_equal_session_stats() {
     let mut counted = 0;
     for case in cases() {
         for files in case.sessions() {

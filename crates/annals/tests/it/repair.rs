@@ -289,7 +289,7 @@ fn damages() -> Vec<Damage> {
 }
 
 #[test]
-fn after_each_kind_of_damage_the_whole_rest_is_resumed() {
+fn each_kind_of_damage_is_repaired_and_the_rest_resumes() {
     for (what, bytes, wanted, actions) in damages() {
         let (mending, result) = mended(&bytes);
         let done: Vec<Action> = mending.steps.iter().map(|step| step.action).collect();
@@ -304,7 +304,7 @@ fn after_each_kind_of_damage_the_whole_rest_is_resumed() {
 }
 
 #[test]
-fn only_the_link_of_a_relinked_line_changes() {
+fn relink_changes_only_the_parent() {
     let lines = chain();
     let mut gone = chain();
     gone.remove(4);
@@ -315,7 +315,7 @@ fn only_the_link_of_a_relinked_line_changes() {
 }
 
 #[test]
-fn copies_and_unfinished_lines_are_no_damage() {
+fn copies_and_torn_tail_are_not_damage() {
     let mut lines = chain();
     lines.insert(5, line(5, 4));
     let torn = [file_of(&lines), line(11, 10)[..80].to_vec()].concat();
@@ -326,7 +326,7 @@ fn copies_and_unfinished_lines_are_no_damage() {
 }
 
 #[test]
-fn a_line_that_is_too_long_to_be_read_stays_and_nobody_is_an_orphan_of_it() {
+fn oversize_line_stays_and_its_children_are_not_orphans() {
     let long = String::from_utf8(line(5, 4)).unwrap();
     let words = "x".repeat(annals::jsonl::MAX_LINE);
     let mut lines = chain();
@@ -347,7 +347,7 @@ fn a_line_that_is_too_long_to_be_read_stays_and_nobody_is_an_orphan_of_it() {
 }
 
 #[test]
-fn depth_is_no_damage() {
+fn deep_nesting_is_not_damage() {
     let deep = format!("{}{}", "[".repeat(5_000), "]".repeat(5_000));
     let mut lines = chain();
     let odd = String::from_utf8(line(5, 4)).unwrap();
@@ -357,7 +357,7 @@ fn depth_is_no_damage() {
 }
 
 #[test]
-fn results_of_parallel_calls_stay_on_the_way_when_a_call_is_lost() {
+fn parallel_results_stay_on_the_path_when_a_call_is_lost() {
     let call = |number: u64, parent: u64| {
         let text = String::from_utf8(line(number, parent)).unwrap();
         let block =
@@ -393,7 +393,7 @@ fn results_of_parallel_calls_stay_on_the_way_when_a_call_is_lost() {
 }
 
 #[test]
-fn ids_that_tell_a_place_are_kept_where_they_are_named() {
+fn offset_ids_are_written_where_a_parent_names_them() {
     let case = crate::support::case("branches");
     let (layout, root) = (
         annals::layout::by_name("orchestrator").unwrap(),
@@ -459,7 +459,7 @@ fn days(days: &[(u32, &str)]) -> (tempfile::TempDir, Store) {
 }
 
 #[test]
-fn ids_that_tell_a_place_are_kept_where_another_day_names_them() {
+fn offset_ids_named_by_another_day_are_written() {
     let (first, garbage) = (day_record("first", ""), "x".repeat(50));
     let second = day_record("second", "");
     let place = first.len() + 1 + garbage.len() + 1;
@@ -482,7 +482,7 @@ fn ids_that_tell_a_place_are_kept_where_another_day_names_them() {
 }
 
 #[test]
-fn what_an_entry_of_a_shared_log_hangs_from_is_not_guessed() {
+fn parent_of_a_shared_log_entry_is_not_guessed() {
     let lost = r#","annals":{"parent":"20260301-99999"}"#;
     let log = [
         day_record("first", ""),
@@ -496,7 +496,7 @@ fn what_an_entry_of_a_shared_log_hangs_from_is_not_guessed() {
 }
 
 #[test]
-fn a_file_is_its_sessions_unless_another_session_lies_in_it_too() {
+fn shared_file_belongs_to_a_session_only_if_it_is_the_only_one() {
     let session = |name: &str| {
         let inventory = crate::support::case(name).inventory();
         let patients = RepairTarget::all(&inventory);
@@ -511,7 +511,7 @@ fn a_file_is_its_sessions_unless_another_session_lies_in_it_too() {
 }
 
 #[test]
-fn only_files_of_which_there_is_something_to_tell_are_planned_for() {
+fn plans_cover_only_files_with_findings() {
     let place = Place::with(&file_of(&chain()));
     let folder = place.log.parent().unwrap();
     let write = |name: &str, bytes: &[u8]| {
@@ -542,7 +542,7 @@ fn only_files_of_which_there_is_something_to_tell_are_planned_for() {
 }
 
 #[test]
-fn the_index_of_a_log_is_told_from_others() {
+fn session_list_of_a_log_is_distinguished_from_others() {
     let stale = crate::support::cases().into_iter().find_map(|case| {
         let store = Store::new(vec![case.root()]);
         let mut found = store.stale_session_lists(&store.inventory());

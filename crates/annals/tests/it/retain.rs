@@ -105,7 +105,7 @@ fn touch(path: &Path, when: &str) {
 }
 
 #[test]
-fn a_session_is_as_old_as_its_newest_entry() {
+fn session_age_is_that_of_its_newest_entry() {
     let place = Place::of("claude-code");
     let old = place.session(1, "/w", "2026-01-01T10:00:00Z");
     // Its sub-agent went on a month later.
@@ -138,7 +138,7 @@ fn a_session_is_as_old_as_its_newest_entry() {
 }
 
 #[test]
-fn where_no_entry_has_a_time_that_of_the_file_counts() {
+fn session_without_entry_times_ages_by_file_time() {
     let place = Place::of("claude-code");
     let folder = place.root.path.join("projects/-w");
     fs::create_dir_all(&folder).unwrap();
@@ -162,14 +162,14 @@ fn where_no_entry_has_a_time_that_of_the_file_counts() {
 }
 
 #[test]
-fn entries_from_the_future_keep_a_session() {
+fn entries_in_the_future_keep_a_session() {
     let place = Place::of("claude-code");
     place.session(1, "/w", "2031-01-01T10:00:00Z");
     assert!(numbers(&place.plan("0d", "2026-03-01T00:00:00Z")).is_empty());
 }
 
 #[test]
-fn pinned_sessions_and_the_newest_of_each_project_stay() {
+fn pinned_and_newest_sessions_of_each_project_are_kept() {
     let place = Place::of("claude-code");
     for (number, cwd, month) in [
         (1, "/a", 1),
@@ -218,7 +218,7 @@ fn pinned_sessions_and_the_newest_of_each_project_stay() {
 }
 
 #[test]
-fn a_session_that_was_pinned_or_went_on_after_the_plan_stays() {
+fn session_pinned_or_changed_after_the_plan_is_kept() {
     let place = Place::of("claude-code");
     let writers: Vec<SessionWriter> = (1..=5)
         .map(|number| place.session(number, "/w", "2026-01-01T00:00:00Z"))
@@ -265,7 +265,7 @@ fn modes(dir: &Path) -> Vec<(PathBuf, u32)> {
 /// Everything goes with its session, and comes back with it: in every fixture that has anything
 /// beside the log of a session, or several sessions, and in every layout.
 #[test]
-fn whatever_belongs_to_a_session_goes_and_comes_back() {
+fn all_files_of_a_session_are_cleaned_and_undeleted() {
     for case in cases() {
         let sessions = case.sessions();
         let plain = |files: &SessionFiles| files.agents.is_empty() && files.attachments.is_empty();
@@ -329,7 +329,7 @@ fn whatever_belongs_to_a_session_goes_and_comes_back() {
 }
 
 #[test]
-fn empty_folders_of_projects_go_and_others_stay() {
+fn empty_project_folders_are_removed_and_others_stay() {
     let place = Place::of("claude-code");
     let writer = place.session(1, "/gone", "2026-01-01T00:00:00Z");
     let own = writer.path().with_extension("");
@@ -367,7 +367,7 @@ fn empty_folders_of_projects_go_and_others_stay() {
 
 /// As if it had been killed after the last file was moved.
 #[test]
-fn a_directory_that_a_cut_off_clean_up_emptied_goes_with_the_next() {
+fn directory_emptied_by_an_interrupted_clean_is_removed_by_the_next() {
     let place = Place::of("claude-code");
     place.session(1, "/w", "2026-01-01T00:00:00Z");
     let plan = place.plan("30d", "2026-03-01T00:00:00Z");
@@ -389,7 +389,7 @@ fn a_directory_that_a_cut_off_clean_up_emptied_goes_with_the_next() {
 }
 
 #[test]
-fn sessions_of_one_day_go_together_or_not_at_all() {
+fn sessions_sharing_a_daily_log_are_cleaned_together() {
     let place = Place::of("orchestrator");
     let begin = |id: &str, when: &str| {
         let new = NewSession::new(SessionId::new(id).unwrap(), "/w");
@@ -576,7 +576,7 @@ fn companions_and_lock_files_of_logs_that_are_gone_are_cleaned_up() {
 
 /// From nothing said to the trash and back, in every layout.
 #[test]
-fn every_layout_has_all_states() {
+fn every_layout_reaches_all_states() {
     for layout in LAYOUTS {
         let place = Place::of(layout.name());
         let id = SessionId::new("0000000a-0000-4000-8000-000000000000").unwrap();
@@ -645,7 +645,7 @@ fn every_layout_has_all_states() {
 }
 
 #[test]
-fn more_sub_agents_than_a_process_may_have_files_go_too() {
+fn session_with_more_files_than_the_open_limit_is_cleaned() {
     let place = Place::of("claude-code");
     let writer = place.session(1, "/w", "2026-01-01T00:00:00Z");
     let agents = writer.path().with_extension("").join("subagents");
@@ -678,7 +678,7 @@ fn more_sub_agents_than_a_process_may_have_files_go_too() {
 }
 
 #[test]
-fn a_purge_removes_what_was_deleted_and_nothing_else() {
+fn purge_removes_only_deleted_sessions() {
     let place = Place::of("claude-code");
     for number in 1..=3 {
         place.session(number, "/w", "2026-01-01T00:00:00Z");
@@ -718,7 +718,7 @@ fn a_purge_removes_what_was_deleted_and_nothing_else() {
 }
 
 #[test]
-fn a_purge_that_was_cut_off_is_finished_by_the_next() {
+fn interrupted_purge_is_finished_by_the_next() {
     let place = Place::of("claude-code");
     place.session(1, "/w", "2026-01-01T00:00:00Z");
     let plan = place.plan("30d", "2026-03-01T00:00:00Z");
@@ -743,7 +743,7 @@ fn a_purge_that_was_cut_off_is_finished_by_the_next() {
 }
 
 #[test]
-fn what_a_newer_annals_deleted_is_left_to_it() {
+fn trash_manifest_of_a_newer_version_is_left_alone() {
     let place = Place::of("claude-code");
     place.session(1, "/w", "2026-01-01T00:00:00Z");
     let plan = place.plan("30d", "2026-03-01T00:00:00Z");
@@ -775,7 +775,7 @@ fn what_a_newer_annals_deleted_is_left_to_it() {
 }
 
 #[test]
-fn pins_of_a_newer_version_are_neither_used_nor_overwritten() {
+fn pins_of_a_newer_version_are_not_used_or_overwritten() {
     let place = Place::of("claude-code");
     place.session(1, "/w", "2026-01-01T00:00:00Z");
     let files = place.store.inventory().sessions.remove(0);
@@ -811,7 +811,7 @@ fn pins_of_a_newer_version_are_neither_used_nor_overwritten() {
 }
 
 #[test]
-fn pins_that_are_made_at_once_are_all_kept() {
+fn concurrent_pins_are_all_stored() {
     let place = Place::of("claude-code");
     for number in 1..=8 {
         place.session(number, "/w", "2026-01-01T00:00:00Z");
@@ -828,7 +828,7 @@ fn pins_that_are_made_at_once_are_all_kept() {
 
 /// A deletion in two goes has two manifests with directories; they still come back as they were.
 #[test]
-fn a_clean_up_that_was_cut_off_is_finished_by_the_next() {
+fn interrupted_clean_is_finished_by_the_next() {
     let copy = case("2.1.325-s04-agent").copy();
     let before = picture(&copy.root.path);
     let place = Place {

@@ -111,7 +111,7 @@ fn next_tick() {
 }
 
 #[test]
-fn the_catalogue_changes_no_row() {
+fn index_changes_no_row() {
     let state = tempfile::tempdir().unwrap();
     for case in cases() {
         let store = Store::new(vec![case.root()]);
@@ -123,7 +123,7 @@ fn the_catalogue_changes_no_row() {
 
 /// Any file of a session may change what lists tell: none is forgotten in what rows depend on.
 #[test]
-fn whatever_happens_to_one_file_is_noticed() {
+fn change_of_any_file_is_noticed() {
     // A few of each kind of each layout: every change lists everything several times.
     const FEW: usize = 3;
     let mut used = 0;
@@ -368,7 +368,7 @@ proptest! {
     #![proptest_config(few())]
 
     #[test]
-    fn lists_of_any_history_are_the_same_with_the_catalogue(
+    fn random_history_lists_the_same_with_index(
         steps in proptest::collection::vec(step(), 1..40),
     ) {
         let dir = tempfile::tempdir().unwrap();
@@ -404,7 +404,7 @@ fn small(sessions: usize) -> (tempfile::TempDir, History) {
 }
 
 #[test]
-fn sessions_that_are_gone_are_forgotten_and_those_that_changed_are_read_again() {
+fn removed_sessions_are_dropped_and_changed_ones_reread() {
     let (_dir, history) = small(9);
     let store = history.store();
     let part = same(&store, &history.state, "at first");
@@ -438,7 +438,7 @@ fn sessions_that_are_gone_are_forgotten_and_those_that_changed_are_read_again() 
 
 /// A session's files do not tell it, so it must not be kept: settings, other logs, who pays.
 #[test]
-fn what_depends_on_others_is_never_kept() {
+fn details_from_other_files_are_not_stored_in_rows() {
     let (_dir, history) = small(2);
     let store = history.store();
     same(&store, &history.state, "at first");
@@ -469,7 +469,7 @@ fn what_depends_on_others_is_never_kept() {
 
 /// Whatever byte of the database is wrong, lists are right.
 #[test]
-fn damage_is_a_miss() {
+fn damaged_index_gives_the_same_lists() {
     let (_dir, history) = small(40);
     let store = history.store();
     same(&store, &history.state, "at first");
@@ -498,7 +498,7 @@ fn database(state: &Path) -> PathBuf {
 
 /// Many at once, on logs that grow: every answer is that of some moment, and the last is right.
 #[test]
-fn many_lists_at_once() {
+fn concurrent_lists_are_correct() {
     let (_dir, history) = small(30);
     std::thread::scope(|scope| {
         for thread in 0..4u8 {
@@ -533,7 +533,7 @@ fn many_lists_at_once() {
 }
 
 #[test]
-fn a_catalogue_that_is_dropped_leaves_nothing() {
+fn deleted_index_leaves_no_files() {
     let (_dir, history) = small(3);
     same(&history.store(), &history.state, "at first");
     let set_aside = database(&history.state).with_extension("db.unusable");
@@ -551,7 +551,7 @@ fn a_catalogue_that_is_dropped_leaves_nothing() {
 
 /// What another user may have put there is not written through.
 #[test]
-fn links_and_others_directories_are_refused() {
+fn index_refuses_links_and_directories_of_other_users() {
     use std::os::unix::fs::symlink;
     let (dir, history) = small(1);
     // A link of one's own to a directory of one's own is fine.

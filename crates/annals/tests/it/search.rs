@@ -42,7 +42,7 @@ fn told(hit: &Hit) -> (String, u64, Option<Role>, &str) {
 }
 
 #[test]
-fn the_newest_or_the_oldest_first() {
+fn search_orders_hits_by_time() {
     let (_dir, store) = store(&[
         ("a", vec![line(1, 10, "user", r#""Find the PANIC""#), line(2, 11, "user", r#""no""#)]),
         (
@@ -91,7 +91,7 @@ fn the_newest_or_the_oldest_first() {
 }
 
 #[test]
-fn only_in_a_period_or_a_project() {
+fn search_filters_by_time_project_and_layout() {
     let (_dir, store) = store(&[(
         "a",
         vec![
@@ -117,7 +117,7 @@ fn only_in_a_period_or_a_project() {
 }
 
 #[test]
-fn what_escapes_hide_is_found() {
+fn search_finds_escaped_text() {
     let (_dir, store) = store(&[(
         "a",
         vec![
@@ -156,7 +156,7 @@ fn what_escapes_hide_is_found() {
 }
 
 #[test]
-fn sub_agents_are_searched_with_their_session() {
+fn search_includes_sub_agents() {
     let case = case("subagents-every-placement");
     let store = Store::new(vec![case.root()]);
     let inventory = store.inventory();
@@ -251,7 +251,7 @@ fn conversation() -> Vec<String> {
 }
 
 #[test]
-fn queries_find_what_they_say() {
+fn queries_match_the_expected_lines() {
     let (_dir, store) = store(&[("5", conversation())]);
     let dialect = Dialect::default();
     let lines = |query: &Query| -> Vec<u64> {
@@ -381,7 +381,7 @@ fn queries_find_what_they_say() {
 }
 
 #[test]
-fn a_conversation_is_a_branch_too() {
+fn branch_filter_accepts_a_conversation() {
     // A question that was asked twice: the second time the answer is another.
     let again = json!({"parentUuid": "00000001-0000-4000-8000-000000000000"});
     let lines = vec![
@@ -412,7 +412,7 @@ fn a_conversation_is_a_branch_too() {
 }
 
 #[test]
-fn snippets_come_from_the_text_that_is_asked_for() {
+fn snippets_come_from_the_matching_part() {
     let both = json!([
         {"type": "text", "text": "the word, and once more the word"},
         {"type": "thinking", "thinking": "a word in mind"},
@@ -464,7 +464,7 @@ fn snippets_come_from_the_text_that_is_asked_for() {
 }
 
 #[test]
-fn a_line_of_five_megabytes_hides_nothing() {
+fn line_of_five_megabytes_is_searched() {
     let filler = "lorem \\\"ipsum\\\" ".repeat(160_000);
     let long = format!("{filler} haystack\nneedle {filler}");
     let (_dir, store) = store(&[(
@@ -506,7 +506,7 @@ fn place(entry: &Entry, session: &Session) -> Place {
 
 /// Conditions over the fixtures of all layouts: what their entries say is what is found.
 #[test]
-fn conditions_hold_in_every_layout() {
+fn filters_match_entries_in_every_layout() {
     let mut seen: BTreeSet<(&str, String)> = BTreeSet::new();
     for case in cases() {
         let layout = case.layout.name();
@@ -597,7 +597,7 @@ fn conditions_hold_in_every_layout() {
 
 /// A hit is found again by its file and line, and by its id if it has one.
 #[test]
-fn hits_are_found_again_in_every_layout() {
+fn every_hit_can_be_located_by_line_and_id() {
     let mut shared = 0;
     for case in cases() {
         let store = Store::new(vec![case.root()]);

@@ -69,7 +69,7 @@ const PATHS: [&str; 12] = [
 ];
 
 #[test]
-fn no_member_of_a_manifest_leads_anywhere() {
+fn manifest_members_cannot_leave_the_root() {
     for layout in LAYOUTS {
         let place = Place::of(layout.name());
         fs::create_dir(place.dir.path().join("outside")).unwrap();
@@ -135,7 +135,7 @@ fn no_member_of_a_manifest_leads_anywhere() {
 }
 
 #[test]
-fn what_is_behind_links_in_the_trash_stays() {
+fn files_behind_links_in_the_trash_stay() {
     type Link = fn(&Path) -> PathBuf;
     let kinds: [(&str, Link); 4] = [
         ("the trash", |folder| folder.parent().unwrap().to_owned()),
@@ -178,7 +178,7 @@ fn what_is_behind_links_in_the_trash_stays() {
 
 /// A file that was swapped for a link after it was looked at does not go.
 #[test]
-fn a_log_that_became_a_link_stays() {
+fn log_replaced_by_a_link_is_not_deleted() {
     for layout in LAYOUTS {
         let place = Place::of(layout.name());
         let files = place.files();
@@ -200,7 +200,7 @@ fn a_log_that_became_a_link_stays() {
 }
 
 #[test]
-fn all_that_is_made_is_private() {
+fn all_created_files_are_private() {
     for layout in LAYOUTS {
         let place = Place::of(layout.name());
         let files = place.files();
@@ -254,7 +254,7 @@ fn bombs() -> Vec<String> {
 
 /// In a thread with little room, so that whatever recurses is seen.
 #[test]
-fn no_layout_is_blown_up_by_a_line() {
+fn hostile_lines_overflow_no_layout() {
     for layout in LAYOUTS {
         let look = move || {
             let place = Place::of(layout.name());

@@ -59,7 +59,7 @@ fn temp_of(path: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_log_that_is_locked_is_not_deleted() {
+fn locked_log_is_not_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::claude_code(dir.path().join("root"));
     let store = Store::new(vec![root]).with_state(dir.path().join("state"));
@@ -76,7 +76,7 @@ fn a_log_that_is_locked_is_not_deleted() {
 }
 
 #[test]
-fn no_acknowledged_append_is_lost_to_a_deletion_across_devices() {
+fn delete_across_devices_loses_no_acknowledged_append() {
     let Some((_root, state, store)) = two_devices() else {
         return;
     };
@@ -111,7 +111,7 @@ fn no_acknowledged_append_is_lost_to_a_deletion_across_devices() {
 }
 
 #[test]
-fn mode_and_time_survive_the_way_across_devices() {
+fn delete_across_devices_preserves_mode_and_time() {
     let Some((_root, state, store)) = two_devices() else {
         return;
     };
@@ -139,7 +139,7 @@ fn mode_and_time_survive_the_way_across_devices() {
 
 /// What a process leaves behind that is killed on the way across devices.
 #[test]
-fn moves_that_were_cut_off_are_finished() {
+fn interrupted_moves_across_devices_are_finished() {
     let Some((_root, state, store)) = two_devices() else {
         return;
     };
@@ -170,7 +170,7 @@ fn moves_that_were_cut_off_are_finished() {
 }
 
 #[test]
-fn a_lone_log_leaves_its_directory_and_comes_back() {
+fn single_log_is_deleted_and_undeleted() {
     let dir = tempfile::tempdir().unwrap();
     let own = dir.path().join("mine");
     fs::create_dir(&own).unwrap();
@@ -188,7 +188,7 @@ fn a_lone_log_leaves_its_directory_and_comes_back() {
 }
 
 #[test]
-fn a_manifest_of_a_lone_log_leads_nowhere_else() {
+fn manifest_of_a_single_log_cannot_lead_elsewhere() {
     for path in [
         "../out.jsonl",
         "a/b.jsonl",
@@ -216,7 +216,7 @@ fn a_manifest_of_a_lone_log_leads_nowhere_else() {
 }
 
 #[test]
-fn a_surviving_copy_keeps_what_both_copies_share() {
+fn files_shared_by_two_copies_stay_until_the_last_is_deleted() {
     let copy = case("same-session-two-projects").copy();
     let store = copy.store();
     let sessions = copy.sessions();
@@ -239,7 +239,7 @@ fn a_surviving_copy_keeps_what_both_copies_share() {
 }
 
 #[test]
-fn a_deletion_that_fails_half_way_is_undone() {
+fn failed_delete_is_rolled_back() {
     let mut failed = 0;
     for case in cases() {
         let copy = case.copy();
@@ -261,7 +261,7 @@ fn a_deletion_that_fails_half_way_is_undone() {
 }
 
 #[test]
-fn a_reset_tells_what_was_moved_beside_what_was_not() {
+fn reset_reports_moved_and_failed_sessions() {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::claude_code(dir.path().join("root"));
     let store = Store::new(vec![root]).with_state(dir.path().join("state"));
@@ -285,7 +285,7 @@ fn a_reset_tells_what_was_moved_beside_what_was_not() {
 
 /// A deletion that was cut off and run again lies in two folders, and comes back as one.
 #[test]
-fn what_was_deleted_in_two_goes_comes_back_in_one() {
+fn session_deleted_in_two_steps_is_undeleted_in_one() {
     let copy = case("2.1.325-s04-agent").copy();
     let before = picture(&copy.root.path);
     let store = copy.store();
@@ -308,7 +308,7 @@ fn what_was_deleted_in_two_goes_comes_back_in_one() {
 }
 
 #[test]
-fn deletions_of_one_session_within_a_second_lie_side_by_side() {
+fn deletions_within_one_second_get_distinct_names() {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::claude_code(dir.path().join("root"));
     let store = Store::new(vec![root]).with_state(dir.path().join("state"));
@@ -327,7 +327,7 @@ fn deletions_of_one_session_within_a_second_lie_side_by_side() {
 
 /// What a deletion that was cut off moved belongs to a session that is still there.
 #[test]
-fn a_deletion_that_was_cut_off_is_not_purged() {
+fn interrupted_delete_is_not_purged() {
     let copy = case("2.1.325-s04-agent").copy();
     let before = picture(&copy.root.path);
     let store = copy.store();

@@ -143,7 +143,7 @@ fn describe(out: &mut String, row: &SessionInfo, session: &Session) {
 }
 
 #[test]
-fn every_fixture_as_a_reader_sees_it() {
+fn snapshot_of_every_fixture() {
     for layout in LAYOUTS {
         let of_layout = cases()
             .into_iter()
@@ -182,7 +182,7 @@ const THREE: &[&str] = &[
 ];
 
 #[test]
-fn each_fixture_has_the_conversations_and_flaws_of_its_notes() {
+fn fixtures_have_the_expected_conversations_and_flaws() {
     use FlawKind as F;
     let plain = |case, conversations| Expected {
         case,
@@ -554,7 +554,7 @@ fn each_fixture_has_the_conversations_and_flaws_of_its_notes() {
 
 /// The leaf at which the real client goes on, recorded by tools/verify/record_leaves.py.
 #[test]
-fn the_leaf_to_resume_is_the_clients() {
+fn resume_leaf_matches_the_real_client() {
     let leaves = fs::read(fixtures().join("client-leaves.json")).unwrap();
     let leaves: BTreeMap<String, BTreeMap<String, BTreeMap<String, serde_json::Value>>> =
         serde_json::from_slice(&leaves).unwrap();
@@ -593,7 +593,7 @@ fn the_leaf_to_resume_is_the_clients() {
 }
 
 #[test]
-fn titles_by_precedence() {
+fn title_sources_follow_their_precedence() {
     use TitleSource as S;
     for (name, session, title, source) in [
         ("title-ai", "", "A title by a machine", S::Ai),
@@ -674,7 +674,7 @@ fn titles_by_precedence() {
 }
 
 #[test]
-fn sub_agents_are_tied_to_their_calls_in_every_placement() {
+fn sub_agents_are_linked_to_their_calls_in_every_placement() {
     let calls = |name: &str| -> Vec<(String, Option<String>)> {
         let session = case(name).only();
         let mut found: Vec<_> = session
@@ -735,7 +735,7 @@ fn call_of(entry: &Entry) -> Option<String> {
 
 /// Walking each path anew is what the totals per conversation must equal.
 #[test]
-fn the_tokens_of_a_conversation_are_those_of_its_path() {
+fn conversation_usage_equals_the_sum_over_its_path() {
     for case in cases() {
         for files in case.sessions() {
             let session = Session::read(files).unwrap();

@@ -194,7 +194,7 @@ fn ways() -> [FollowOptions; 2] {
 }
 
 #[test]
-fn a_half_written_line_is_told_once_it_is_whole() {
+fn partial_line_is_reported_once_complete() {
     for way in ways() {
         let scene = Scene::new();
         let log = scene.log(SESSION);
@@ -217,7 +217,7 @@ fn a_half_written_line_is_told_once_it_is_whole() {
 }
 
 #[test]
-fn lines_may_end_in_a_carriage_return() {
+fn lines_may_end_in_crlf() {
     let scene = Scene::new();
     let log = scene.log(SESSION);
     append(&log, &(line(1, "old") + "\r\n"));
@@ -228,7 +228,7 @@ fn lines_may_end_in_a_carriage_return() {
 }
 
 #[test]
-fn a_log_that_is_cut_is_read_again() {
+fn truncated_log_is_reread() {
     for way in ways() {
         let scene = Scene::new();
         let log = scene.log(SESSION);
@@ -247,7 +247,7 @@ fn a_log_that_is_cut_is_read_again() {
 }
 
 #[test]
-fn a_log_that_is_rewritten_in_place_tells_what_is_new_in_it() {
+fn log_rewritten_in_place_reports_only_new_entries() {
     let scene = Scene::new();
     let log = scene.log(SESSION);
     append(&log, &lines(1..4));
@@ -268,7 +268,7 @@ fn a_log_that_is_rewritten_in_place_tells_what_is_new_in_it() {
 }
 
 #[test]
-fn a_longer_copy_of_a_log_goes_on_where_the_log_was() {
+fn longer_copy_of_a_log_continues_where_it_ended() {
     for way in ways() {
         for touched in [false, true] {
             let scene = Scene::new();
@@ -292,7 +292,7 @@ fn a_longer_copy_of_a_log_goes_on_where_the_log_was() {
 }
 
 #[test]
-fn another_log_in_the_place_of_one_is_read_from_its_beginning() {
+fn replaced_log_is_read_from_its_start() {
     for way in ways() {
         let scene = Scene::new();
         let log = scene.log(SESSION);
@@ -310,7 +310,7 @@ fn another_log_in_the_place_of_one_is_read_from_its_beginning() {
 }
 
 #[test]
-fn a_log_that_is_deleted_may_come_back() {
+fn deleted_log_may_be_recreated() {
     for way in ways() {
         let scene = Scene::new();
         let log = scene.log(SESSION);
@@ -334,7 +334,7 @@ fn a_log_that_is_deleted_may_come_back() {
 }
 
 #[test]
-fn a_tail_that_is_rewritten_is_told_as_it_is_now() {
+fn rewritten_tail_is_reported_again() {
     for way in ways() {
         let scene = Scene::new();
         let log = scene.log(SESSION);
@@ -350,7 +350,7 @@ fn a_tail_that_is_rewritten_is_told_as_it_is_now() {
 }
 
 #[test]
-fn a_line_of_many_megabytes_comes_in_pieces() {
+fn line_of_many_megabytes_arrives_in_pieces() {
     let scene = Scene::new();
     let log = scene.log(SESSION);
     append(&log, &lines(1..2));
@@ -366,7 +366,7 @@ fn a_line_of_many_megabytes_comes_in_pieces() {
 }
 
 #[test]
-fn the_same_line_twice_is_told_once() {
+fn repeated_line_is_reported_once() {
     let scene = Scene::new();
     let log = scene.log(SESSION);
     let feed = scene.follow(FollowOptions::default());
@@ -378,7 +378,7 @@ fn the_same_line_twice_is_told_once() {
 }
 
 #[test]
-fn a_damaged_line_hides_none_of_the_others() {
+fn damaged_line_hides_no_other() {
     let scene = Scene::new();
     let log = scene.log(SESSION);
     let feed = scene.follow(FollowOptions::default());
@@ -391,7 +391,7 @@ fn a_damaged_line_hides_none_of_the_others() {
 }
 
 #[test]
-fn stopping_ends_a_follower_that_waits() {
+fn stop_ends_a_waiting_follower() {
     let scene = Scene::new();
     let mut follower =
         Follower::new(&scene.store(), Selection::all(), FollowOptions::default()).unwrap();
@@ -403,7 +403,7 @@ fn stopping_ends_a_follower_that_waits() {
 }
 
 #[test]
-fn the_last_entries_come_first_in_the_order_of_their_times() {
+fn last_entries_come_first_ordered_by_time() {
     let scene = Scene::new();
     let other = "00000000-0000-4000-8000-0000000000bb";
     for n in 1..40 {
@@ -429,7 +429,7 @@ fn the_last_entries_come_first_in_the_order_of_their_times() {
 }
 
 #[test]
-fn the_last_entries_are_those_that_count() {
+fn last_entries_are_counted_by_the_filter() {
     let scene = Scene::new();
     append(&scene.log(SESSION), &lines(1..30));
     let even = |entry: &Entry| text(entry).ends_with(['0', '2', '4', '6', '8']);

@@ -31,7 +31,7 @@ fn learn(catalogue: &mut Index, inventory: &Inventory) {
 }
 
 #[test]
-fn every_word_of_every_fixture_is_found_with_and_without_the_catalogue() {
+fn every_word_is_found_with_and_without_index() {
     let mut asked = 0;
     for case in cases() {
         let copy = case.copy();
@@ -235,7 +235,7 @@ const SETTLED: std::time::Duration = std::time::Duration::from_millis(2_600);
 
 /// Roots that lie still are not gone into where nothing can be found; the answer is the same.
 #[test]
-fn roots_that_lie_still_give_the_same_answer() {
+fn search_of_unchanged_roots_gives_the_same_answer() {
     let copies: Vec<_> = cases()
         .iter()
         .map(|case| (case.name.clone(), case.copy()))
@@ -282,7 +282,7 @@ fn catalogue_inventory(state: &std::path::Path, store: &Store) -> Inventory {
 
 /// Logs that grow, tear, shrink and are replaced while their directories lie still.
 #[test]
-fn logs_that_change_in_directories_that_lie_still_hide_nothing() {
+fn log_changed_in_an_unchanged_directory_is_found() {
     let mut history = History::new();
     for file in 0..FILES.len() {
         history.step(&Step::Say(file, vec![0, 5]));
@@ -340,7 +340,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
     #[test]
-    fn whatever_happens_to_logs_both_ways_give_one_answer(
+    fn random_history_searches_the_same_with_index(
         steps in prop::collection::vec(step(), 1..40)
     ) {
         let mut history = History::new();
@@ -356,7 +356,7 @@ proptest! {
 
 /// Many small additions are merged, and nothing is lost on the way.
 #[test]
-fn a_thousand_additions_are_found_again() {
+fn many_small_additions_are_found() {
     let mut history = History::new();
     for number in 0..300 {
         history.step(&Step::Say(number % 3, vec![number % WORDS.len()]));
@@ -370,7 +370,7 @@ fn a_thousand_additions_are_found_again() {
 
 /// Processes that learn the same at the same time learn it once.
 #[test]
-fn several_learn_at_once() {
+fn concurrent_updates_index_each_record_once() {
     let mut history = History::new();
     for number in 0..200 {
         history.step(&Step::Say(number % 4, vec![number % WORDS.len()]));
@@ -390,7 +390,7 @@ fn several_learn_at_once() {
 
 /// Whatever stands in the database, the answer is that of the logs.
 #[test]
-fn a_damaged_catalogue_hides_nothing() {
+fn damaged_index_gives_the_same_hits() {
     let mut history = History::new();
     for number in 0..150 {
         history.step(&Step::Say(number % 4, vec![number % WORDS.len(), 0]));
@@ -426,7 +426,7 @@ fn a_damaged_catalogue_hides_nothing() {
 
 /// Words that were forgotten by one who was interrupted are not taken for known when the logs are back.
 #[test]
-fn who_is_interrupted_leaves_no_wrong_coverage() {
+fn interrupted_update_leaves_no_wrong_coverage() {
     let mut history = History::new();
     history.step(&Step::Say(0, vec![0]));
     history.step(&Step::Say(2, vec![0]));
@@ -452,7 +452,7 @@ fn who_is_interrupted_leaves_no_wrong_coverage() {
 
 /// A log that is replaced over and over is found whole or not at all, never by another's plan.
 #[test]
-fn a_log_that_is_replaced_meanwhile_loses_no_hit() {
+fn log_replaced_during_search_loses_no_hit() {
     let mut history = History::new();
     history.step(&Step::Say(0, vec![11, 0]));
     let versions: Vec<String> = [vec![0, 11], vec![11]]

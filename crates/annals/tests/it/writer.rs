@@ -78,7 +78,7 @@ fn write_raw(path: &Path, bytes: &[u8]) {
 }
 
 #[test]
-fn threads_and_writers_together_make_one_chain() {
+fn concurrent_appends_form_one_chain() {
     const EACH: usize = 25;
     let fresh = fresh();
     let other = fresh.second();
@@ -133,7 +133,7 @@ fn assert_strictly_later(session: &Session) {
 }
 
 #[test]
-fn every_line_is_later_even_than_the_future() {
+fn appended_time_is_later_than_any_before() {
     let fresh = fresh();
     fresh.writer.append(Draft::user("now")).unwrap();
     let leaf = fresh.writer.leaf().unwrap();
@@ -157,7 +157,7 @@ fn every_line_is_later_even_than_the_future() {
 }
 
 #[test]
-fn a_given_time_is_kept() {
+fn given_time_is_written() {
     let fresh = fresh();
     let time: Timestamp = "2020-02-03T04:05:06.789Z".parse().unwrap();
     let blocks = vec![Block::Text("a".to_owned()), Block::Text("b".to_owned())];
@@ -183,7 +183,7 @@ fn a_given_time_is_kept() {
 }
 
 #[test]
-fn a_torn_tail_is_sealed_and_hung_from_the_last_whole_entry() {
+fn torn_tail_is_sealed_and_the_last_whole_entry_is_the_parent() {
     let copy = case("torn-tail").copy();
     let files = copy.files("");
     let path = files.main_path().to_owned();
@@ -206,7 +206,7 @@ fn a_torn_tail_is_sealed_and_hung_from_the_last_whole_entry() {
 }
 
 #[test]
-fn tails_torn_by_others_between_two_appends_are_sealed() {
+fn tail_torn_by_another_program_is_sealed() {
     let fresh = fresh();
     let mut last = fresh.writer.append(Draft::user("0")).unwrap();
     for n in 1..20 {
@@ -222,7 +222,7 @@ fn tails_torn_by_others_between_two_appends_are_sealed() {
 }
 
 #[test]
-fn what_others_append_is_caught_up_with() {
+fn parent_follows_entries_appended_by_others() {
     let fresh = fresh();
     let first = fresh.writer.append(Draft::user("first")).unwrap();
     // It goes on where we were: so do we.
@@ -268,7 +268,7 @@ fn what_others_append_is_caught_up_with() {
 }
 
 #[test]
-fn a_session_that_another_program_is_writing_is_refused() {
+fn write_refuses_a_session_another_program_is_writing() {
     let fresh = fresh();
     let leaf = id(&fresh.writer.append(Draft::user("ours")).unwrap());
     // Our own recent entries are no other program's.
@@ -316,7 +316,7 @@ fn a_session_that_another_program_is_writing_is_refused() {
 }
 
 #[test]
-fn a_vanished_log_is_not_made_anew() {
+fn removed_log_is_not_recreated() {
     let fresh = fresh();
     fresh.writer.append(Draft::user("one")).unwrap();
     let path = &fresh.writer.path().to_owned();
@@ -337,7 +337,7 @@ fn a_vanished_log_is_not_made_anew() {
 }
 
 #[test]
-fn a_log_that_was_replaced_or_cut_is_read_again() {
+fn replaced_or_truncated_log_is_reread() {
     let fresh = fresh();
     fresh.writer.append(Draft::user("old")).unwrap();
     let path = &fresh.writer.path().to_owned();
@@ -370,7 +370,7 @@ fn a_log_that_was_replaced_or_cut_is_read_again() {
 }
 
 #[test]
-fn an_inner_parent_makes_a_branch_that_is_resumed() {
+fn append_under_an_inner_entry_makes_a_resumed_branch() {
     let fresh = fresh();
     let first = fresh.writer.append(Draft::user("one")).unwrap();
     fresh
@@ -422,7 +422,7 @@ fn an_inner_parent_makes_a_branch_that_is_resumed() {
 }
 
 #[test]
-fn what_cannot_be_written_leaves_no_trace() {
+fn refused_draft_writes_nothing() {
     let fresh = fresh();
     fresh.writer.append(Draft::user("one")).unwrap();
     let before = picture(fresh.dir.path());
@@ -466,7 +466,7 @@ fn what_cannot_be_written_leaves_no_trace() {
 }
 
 #[test]
-fn files_are_private() {
+fn written_files_are_private() {
     let fresh = fresh();
     fresh.writer.set_todos(&[Todo::pending("x")]).unwrap();
     let root = fresh.dir.path().join("root");
@@ -482,7 +482,7 @@ fn files_are_private() {
 }
 
 #[test]
-fn a_read_only_directory_is_an_error_and_no_loss() {
+fn read_only_directory_is_an_error_without_loss() {
     let fresh = fresh();
     fresh.writer.append(Draft::user("one")).unwrap();
     let folder = &fresh.writer.path().parent().unwrap().to_owned();
@@ -517,7 +517,7 @@ fn a_read_only_directory_is_an_error_and_no_loss() {
 }
 
 #[test]
-fn todos_are_whole_at_any_moment() {
+fn set_todos_is_atomic() {
     let fresh = fresh();
     fresh.writer.set_todos(&[Todo::pending("0")]).unwrap();
     let path = fresh
@@ -554,7 +554,7 @@ fn shared(files: &SessionFiles) -> Option<&annals::store::SessionSlice> {
 
 /// Every session of every fixture, one by one: all that is its own goes, and comes back as it was.
 #[test]
-fn what_is_deleted_comes_back_byte_for_byte() {
+fn deleted_session_is_undeleted_byte_for_byte() {
     let mut moved = BTreeMap::new();
     for case in cases() {
         let copy = case.copy();
@@ -640,7 +640,7 @@ fn what_is_deleted_comes_back_byte_for_byte() {
 }
 
 #[test]
-fn what_has_changed_since_it_was_looked_at_is_not_deleted() {
+fn session_changed_since_read_is_not_deleted() {
     let fresh = fresh();
     let files = fresh.files();
     fresh.writer.append(Draft::user("wait")).unwrap();
@@ -679,7 +679,7 @@ fn copy_session_id() -> String {
 }
 
 #[test]
-fn what_is_there_again_is_not_overwritten() {
+fn undelete_never_overwrites() {
     let copy = case("todos").copy();
     let store = copy.store();
     let files = copy.files("5e634e57");
@@ -698,7 +698,7 @@ fn what_is_there_again_is_not_overwritten() {
 
 /// Two forks of everything make sessions that stand for themselves.
 #[test]
-fn a_fork_can_be_titled_and_written_to() {
+fn fork_can_be_titled_and_appended() {
     let copy = case("branch-nested").copy();
     let session = copy.read("");
     let tree = session.tree().unwrap();
@@ -735,7 +735,7 @@ fn a_fork_can_be_titled_and_written_to() {
 
 /// Half a surrogate pair made the line unreadable to the copier, which then left old links in it.
 #[test]
-fn a_line_with_a_lone_surrogate_is_grafted_like_any_other() {
+fn fork_copies_a_line_with_a_lone_surrogate() {
     let writer = annals::layout::by_name("claude-code").unwrap().writer();
     let from = SessionId::new(ID).unwrap();
     let to = SessionId::new(&ID.replace('a', "c")).unwrap();
@@ -768,7 +768,7 @@ fn a_line_with_a_lone_surrogate_is_grafted_like_any_other() {
 
 /// The real client drops a glued line whole: what hangs from it would hang from nothing.
 #[test]
-fn nothing_is_hung_from_what_only_we_can_read() {
+fn glued_record_is_never_a_parent() {
     let copy = case("glued-records").copy();
     let files = copy.files("");
     let path = files.main_path().to_owned();

@@ -39,7 +39,7 @@ const LOOKING: [&[&str]; 12] = [
 ];
 
 #[test]
-fn deep_nesting_is_no_bomb() {
+fn deep_nesting_stays_within_the_memory_limit() {
     let deep =
         |open: &str, close: &str| format!("{}{}", open.repeat(200_000), close.repeat(200_000));
     let stage = begun();
@@ -70,7 +70,7 @@ fn deep_nesting_is_no_bomb() {
 }
 
 #[test]
-fn a_line_longer_than_any_record_is_no_bomb() {
+fn line_above_the_length_limit_stays_within_the_memory_limit() {
     let stage = begun();
     let log = stage.log_path(ID);
     let mut text = fs::read(&log).unwrap();
@@ -93,7 +93,7 @@ fn a_line_longer_than_any_record_is_no_bomb() {
 }
 
 #[test]
-fn huge_ids_and_counters_are_no_bombs() {
+fn huge_ids_and_counters_stay_within_the_memory_limit() {
     let stage = begun();
     let log = stage.log_path(ID);
     let mut text = fs::read_to_string(&log).unwrap();
@@ -127,13 +127,13 @@ fn huge_ids_and_counters_are_no_bombs() {
 }
 
 #[test]
-fn many_tiny_files_are_no_bomb() {
+fn many_tiny_files_stay_within_the_limits() {
     tiny_files(4_000);
 }
 
 #[test]
 #[ignore = "takes minutes; run it with --run-ignored all"]
-fn a_hundred_thousand_tiny_files_are_no_bomb() {
+fn hundred_thousand_tiny_files_stay_within_the_limits() {
     tiny_files(100_000);
 }
 
@@ -161,7 +161,7 @@ fn tiny_files(files: usize) {
 
 /// More sub-agents than a process may have files open.
 #[test]
-fn a_session_of_many_files_goes_and_comes_back() {
+fn session_with_many_files_is_deleted_and_undeleted() {
     let stage = begun();
     let agents = stage.log_path(ID).with_extension("").join("subagents");
     fs::create_dir_all(&agents).unwrap();

@@ -151,7 +151,7 @@ fn without_problems(out: &str) -> (Vec<String>, String) {
 }
 
 #[test]
-fn what_is_behind_a_link_changes_no_answer() {
+fn content_behind_a_link_changes_no_output() {
     for hole in &HOLES {
         for kind in KINDS {
             let (plain, pierced) = (hole.stage(), hole.stage());
@@ -208,7 +208,7 @@ fn what_is_behind_a_link_changes_no_answer() {
 
 /// The law above would see it if a link were followed.
 #[test]
-fn control_a_link_that_is_followed_changes_answers() {
+fn control_followed_link_changes_output() {
     for hole in &HOLES {
         let (plain, pierced) = (hole.stage(), hole.stage());
         let link = hole.pierce(&pierced, Kind::Directory);
@@ -222,7 +222,7 @@ fn control_a_link_that_is_followed_changes_answers() {
 }
 
 #[test]
-fn a_check_lists_each_link_once() {
+fn check_reports_each_link_once() {
     for hole in &HOLES {
         for kind in KINDS {
             let stage = hole.stage();
@@ -252,7 +252,7 @@ fn a_check_lists_each_link_once() {
 }
 
 #[test]
-fn a_conversion_carries_nothing_from_behind_a_link() {
+fn convert_copies_nothing_from_behind_a_link() {
     for hole in &HOLES {
         let to = match hole.layout {
             "chorus" => "clog",
@@ -301,7 +301,7 @@ fn a_conversion_carries_nothing_from_behind_a_link() {
 
 /// People keep `projects` on a larger disk, behind a link.
 #[test]
-fn a_history_behind_a_link_is_never_silently_empty() {
+fn linked_projects_directory_is_reported_until_allowed() {
     let stage = Stage::of("branch-edited-prompt");
     let before = stage.annals(&["sessions"]).fine();
     let disk = stage.work().join("disk");
@@ -347,7 +347,7 @@ fn a_history_behind_a_link_is_never_silently_empty() {
 
 /// Those who keep their settings with their other dotfiles are not told so by every command.
 #[test]
-fn settings_behind_a_link_are_reported_by_a_check_alone() {
+fn linked_settings_are_reported_only_by_check() {
     let stage = Stage::of("branch-edited-prompt");
     let dotfiles = stage.work().join("settings.json");
     fs::write(&dotfiles, r#"{"cleanupPeriodDays":7}"#).unwrap();
@@ -361,7 +361,7 @@ fn settings_behind_a_link_are_reported_by_a_check_alone() {
 
 /// A root that nobody named may have come with a cloned repository.
 #[test]
-fn a_root_of_the_current_directory_is_trusted_less_than_one_that_is_named() {
+fn root_in_the_current_directory_is_not_read_through_a_link() {
     let stage = Stage::of_layout("chorus", "chorus-plain");
     let named = stage.annals(&["sessions"]).fine();
     let found = stage.work().join(".chorus");

@@ -14,7 +14,7 @@ use crate::harness::Stage;
 // Ids as paths.
 
 #[test]
-fn ids_that_are_paths_lead_nowhere_in_any_verb() {
+fn ids_that_are_paths_reach_no_file_outside() {
     let stage = begun();
     let secret = stage.work().join("secret.txt");
     fs::write(&secret, "TOP-SECRET\n").unwrap();
@@ -99,7 +99,7 @@ fn ids_that_are_paths_lead_nowhere_in_any_verb() {
 }
 
 #[test]
-fn names_in_the_trash_lead_nowhere() {
+fn paths_in_trash_manifests_reach_no_file_outside() {
     let stage = begun();
     stage.annals(&["delete", ID, "--apply"]).fine();
     let outside = stage.work().join("outside");
@@ -213,7 +213,7 @@ fn links_in_the_state_directory_are_not_followed() {
 }
 
 #[test]
-fn links_in_a_root_are_neither_cleaned_nor_written_through() {
+fn links_in_a_root_are_not_cleaned_or_written_through() {
     let stage = begun();
     stage.annals(&["todo", ID, "add", "something"]).fine();
     stage.annals(&["note", ID, "something"]).fine();
@@ -247,7 +247,7 @@ fn links_in_a_root_are_neither_cleaned_nor_written_through() {
 
 /// What has a second name outside keeps its content there: documents are replaced, and moves move names.
 #[test]
-fn hard_links_do_not_carry_changes_of_documents_outside() {
+fn hard_linked_documents_outside_are_not_changed() {
     let stage = begun();
     stage.annals(&["todo", ID, "add", "something"]).fine();
     let todos = fs::read_dir(stage.root.join("todos")).unwrap();
@@ -269,7 +269,7 @@ fn hard_links_do_not_carry_changes_of_documents_outside() {
 // Modes.
 
 #[test]
-fn everything_is_private_whatever_the_umask() {
+fn new_files_are_private_under_any_umask() {
     let stage = Stage::empty();
     let base = stage.root.parent().unwrap().to_owned();
     let before: BTreeSet<PathBuf> = below(&base).into_iter().map(|(path, _)| path).collect();

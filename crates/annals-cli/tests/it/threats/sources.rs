@@ -83,7 +83,7 @@ fn sorted(names: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn no_conversion_plants_configuration() {
+fn convert_writes_no_configuration_unless_named() {
     for layout in ["chorus", "clog", "orchestrator"] {
         let stage = hostile();
         let from = format!("claude-code:{}", stage.root.display());
@@ -146,7 +146,7 @@ fn no_conversion_plants_configuration() {
 
 /// The same for origins that no conversion made.
 #[test]
-fn no_forged_origin_plants_anything() {
+fn forged_origin_writes_only_conversations() {
     let stage = Stage::empty();
     let storage = stage.work().join("storage");
     let folder = storage.join("conversations/conversation-2026-03-26T01-32-20-418Z-x");
@@ -181,7 +181,7 @@ fn no_forged_origin_plants_anything() {
 
 /// An import writes entries, and no file that it was told the name of.
 #[test]
-fn no_import_plants_configuration() {
+fn import_writes_only_conversation_data() {
     let stage = hostile();
     let export = stage.work().join("all.jsonl");
     let to = export.to_str().unwrap();
@@ -209,7 +209,7 @@ fn packs(stage: &Stage) -> Vec<PathBuf> {
 }
 
 #[test]
-fn no_pack_from_elsewhere_plants_configuration() {
+fn foreign_pack_restores_no_configuration_unless_named() {
     let stage = hostile();
     stage.annals(&["keep"]).fine();
     let archived = packs(&stage);
@@ -260,7 +260,7 @@ fn no_pack_from_elsewhere_plants_configuration() {
 
 /// What the user archived comes back as it was, but for what may have been changed for a reason since.
 #[test]
-fn configuration_comes_back_from_the_archive_only_if_it_is_named() {
+fn restore_writes_configuration_only_if_named() {
     let stage = hostile();
     stage.annals(&["keep"]).fine();
     let log = stage.root.join(GOOD[2]);

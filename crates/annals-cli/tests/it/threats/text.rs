@@ -128,7 +128,7 @@ fn gathered(layout: &'static str) -> Stage {
 }
 
 #[test]
-fn hostile_text_leaves_no_verb_as_it_is() {
+fn every_command_escapes_hostile_text() {
     for layout in ["claude-code", "chorus", "clog", "orchestrator"] {
         // Once where only what is said is hostile, once where nearly everything is.
         for spared in [&STRUCTURE[..], &["type", "role"]] {
@@ -222,12 +222,12 @@ fn drive(stage: &Stage, layout: &str) {
 /// The check itself sees what is loud.
 #[test]
 #[should_panic(expected = "control")]
-fn control_a_loud_text_is_seen() {
+fn control_hostile_text_is_detected() {
     assert_quiet("plain \u{9b}31m", "control");
 }
 
 #[test]
-fn hostile_arguments_are_told_safely() {
+fn hostile_arguments_are_escaped() {
     let stage = begun();
     let payload: String = PAYLOAD.chars().filter(|&c| c != '\0').collect();
     let payload = payload.as_str();

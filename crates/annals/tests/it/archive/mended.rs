@@ -5,7 +5,7 @@ use annals::store::{Root, SessionFiles, Store};
 use jiff::Timestamp;
 
 #[test]
-fn a_pack_that_was_damaged_is_mended_or_set_aside_and_told() {
+fn damaged_pack_is_repaired_or_quarantined_and_reported() {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::claude_code(dir.path().join("root"));
     let store = Store::new(vec![root]).with_state(dir.path().join("state"));

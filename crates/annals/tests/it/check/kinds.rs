@@ -254,7 +254,7 @@ const MADE: &[F] = &[
 ];
 
 #[test]
-fn each_kind_has_a_tree_that_shows_it_and_one_that_does_not() {
+fn each_kind_has_a_positive_and_a_negative_fixture() {
     let find = |name: &str| {
         let mut all = cases().into_iter();
         all.find(|case| format!("{}/{}", case.layout.name(), case.name) == name)
@@ -272,7 +272,7 @@ fn each_kind_has_a_tree_that_shows_it_and_one_that_does_not() {
 }
 
 #[test]
-fn copies_are_no_collisions() {
+fn identical_copies_are_duplicate_and_not_colliding_ids() {
     let healthy = [user(1, None), reply(2, Some(1))];
     assert_eq!(kinds(&Made::of(&healthy).root()), [].into());
     let copied = [user(1, None), reply(2, Some(1)), reply(2, Some(1))];
@@ -295,7 +295,7 @@ fn copies_are_no_collisions() {
 }
 
 #[test]
-fn calls_dangle_only_if_the_conversation_went_on() {
+fn call_is_dangling_only_if_the_conversation_continued() {
     let begins = [user(1, None), call(2, Some(1), "a")];
     let with = |more: &[String]| kinds(&Made::of(&[&begins, more].concat()).root());
     assert_eq!(with(&[]), [].into(), "it may still be running");
@@ -317,7 +317,7 @@ fn calls_dangle_only_if_the_conversation_went_on() {
 }
 
 #[test]
-fn results_may_stand_before_their_calls() {
+fn result_before_its_call_is_not_a_flaw() {
     let lines = [
         user(1, None),
         result(3, Some(2), "a"),
@@ -328,7 +328,7 @@ fn results_may_stand_before_their_calls() {
 }
 
 #[test]
-fn what_a_client_would_leave_out_is_counted() {
+fn check_counts_messages_a_client_would_leave_out() {
     let detail = |lines: &[String]| {
         let made = Made::of(lines);
         let flaws = reports(&made.root()).remove(0).flaws.into_iter();
@@ -395,7 +395,7 @@ fn named(leaf: u32) -> String {
 }
 
 #[test]
-fn what_follows_the_entry_to_resume_from_is_counted() {
+fn check_counts_messages_after_the_resume_entry() {
     let lines = |lines: &[String]| {
         let flaws = reports(&Made::of(lines).root()).remove(0).flaws.into_iter();
         let left_out = flaws.filter(|flaw| matches!(flaw.kind, F::Unresumable | F::OlderClient));
@@ -434,7 +434,7 @@ fn what_follows_the_entry_to_resume_from_is_counted() {
 }
 
 #[test]
-fn what_only_older_clients_leave_out_is_a_note() {
+fn messages_left_out_by_older_clients_are_a_note() {
     let told = |lines: &[String]| {
         let flaws = reports(&Made::of(lines).root()).remove(0).flaws.into_iter();
         let mut flaws = flaws.filter(|flaw| flaw.kind == F::OlderClient);
@@ -478,7 +478,7 @@ fn what_only_older_clients_leave_out_is_a_note() {
 }
 
 #[test]
-fn only_lines_above_the_cap_are_oversize() {
+fn only_lines_above_the_limit_are_oversize() {
     let made = Made::of(&[user(1, None), reply(2, Some(1))]);
     let path = made.path().join(format!("projects/-w/{SESSION}.jsonl"));
     let mut file = File::options().read(true).write(true).open(path).unwrap();
@@ -495,7 +495,7 @@ fn only_lines_above_the_cap_are_oversize() {
 }
 
 #[test]
-fn a_log_that_goes_away_is_unreadable() {
+fn removed_log_is_unreadable() {
     let made = Made::of(&[user(1, None)]);
     let files: SessionFiles = made.inventory().sessions.remove(0);
     let path = made.path().join(format!("projects/-w/{SESSION}.jsonl"));
@@ -515,7 +515,7 @@ fn a_log_that_goes_away_is_unreadable() {
 }
 
 #[test]
-fn entries_of_companions_must_match_lines_of_their_logs() {
+fn companion_entry_without_a_matching_line_is_a_flaw() {
     let copy = case("one-day").copy();
     let files = copy.sessions().remove(0);
     let log = files.log.as_ref().unwrap().path.clone();
@@ -540,7 +540,7 @@ fn entries_of_companions_must_match_lines_of_their_logs() {
 }
 
 #[test]
-fn rows_without_logs_are_told_if_anything_was_said() {
+fn row_without_log_is_a_flaw_if_it_counts_messages() {
     let copy = case("chorus-plain").copy();
     assert_eq!(kinds(&copy.root).get(&F::RowWithoutLog), None);
     let log = copy.sessions().remove(0).log.unwrap().path;
@@ -549,7 +549,7 @@ fn rows_without_logs_are_told_if_anything_was_said() {
 }
 
 #[test]
-fn a_row_whose_log_is_archived_is_told_with_the_way_back() {
+fn row_whose_log_is_archived_suggests_restore() {
     let copy = case("chorus-plain").copy();
     let state = tempfile::tempdir().unwrap();
     let store = Store::new(vec![copy.root.clone()]).with_state(state.path());
@@ -580,7 +580,7 @@ fn a_row_whose_log_is_archived_is_told_with_the_way_back() {
 }
 
 #[test]
-fn an_index_that_lists_what_there_is_does_not_drift() {
+fn sessions_index_drifts_only_if_it_lists_a_missing_session() {
     let made = Made::of(&[user(1, None)]);
     for (id, drifts) in [
         (SESSION, None),
@@ -593,7 +593,7 @@ fn an_index_that_lists_what_there_is_does_not_drift() {
 }
 
 #[test]
-fn files_that_a_copied_record_names_are_looked_for_in_all_sessions() {
+fn file_named_by_a_copied_record_is_searched_in_all_sessions() {
     let stub = result(3, Some(2), "a").replacen(
         "{",
         r#"{"toolUseResult":{"persistedOutputPath":"/home/x/.claude/projects/-w/s/tool-results/long.txt"},"#,
@@ -614,7 +614,7 @@ fn files_that_a_copied_record_names_are_looked_for_in_all_sessions() {
 }
 
 #[test]
-fn empty_todos_are_not_missed() {
+fn empty_todo_list_without_session_is_not_a_stray() {
     let made = Made::of(&[user(1, None)]);
     let gone = "22222222-2222-4333-8444-555555555555";
     let todos = format!("todos/{gone}-agent-{gone}.json");
@@ -625,7 +625,7 @@ fn empty_todos_are_not_missed() {
 }
 
 #[test]
-fn links_that_hide_something_are_reported() {
+fn links_that_hide_files_are_reported() {
     let made = Made::of(&[user(1, None)]);
     let root = made.root();
     std::os::unix::fs::symlink("-w", root.path.join("projects/-same")).unwrap();

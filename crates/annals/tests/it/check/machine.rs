@@ -25,7 +25,7 @@ fn mode(made: &Made, path: &str, mode: u32) {
 }
 
 #[test]
-fn logs_that_others_can_reach_are_told_once() {
+fn logs_readable_by_others_are_reported_once() {
     let made = Made::of(&[user(1, None)]);
     let log = format!("projects/-w/{SESSION}.jsonl");
     let now = Timestamp::now();
@@ -55,7 +55,7 @@ fn logs_that_others_can_reach_are_told_once() {
 }
 
 #[test]
-fn sessions_about_to_be_deleted_are_told_with_their_day() {
+fn sessions_about_to_expire_are_reported_with_the_date() {
     let made = Made::of(&[user(1, None)]);
     mode(&made, "", 0o700);
     let written: Timestamp = "2026-03-02T09:00:00Z".parse().unwrap();

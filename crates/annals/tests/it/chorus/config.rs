@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_configuration_tells_of_folders() {
+fn configuration_decodes_to_folders() {
     let read = |case: &str| {
         let path = fixtures().join("chorus").join(case).join("config.json");
         decode("config.json", &fs::read(path).unwrap())

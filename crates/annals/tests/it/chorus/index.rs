@@ -54,7 +54,7 @@ fn id_of(index: &[u8], at: usize) -> String {
 }
 
 #[test]
-fn what_the_program_wrote_stays_as_it_is() {
+fn up_to_date_list_is_unchanged() {
     let old = index_of("chorus-plain");
     assert_eq!(
         enrol(Some(&old), &[row(&id_of(&old, 0), 4)], false),
@@ -67,7 +67,7 @@ fn what_the_program_wrote_stays_as_it_is() {
 }
 
 #[test]
-fn only_what_is_behind_changes() {
+fn only_outdated_members_change() {
     let old = index_of("chorus-index-behind");
     let (new, damaged, _) = changed(Some(&old), &[row(&id_of(&old, 0), 4)], false);
     let wanted = String::from_utf8(old)
@@ -85,7 +85,7 @@ fn only_what_is_behind_changes() {
 }
 
 #[test]
-fn odd_spellings_and_what_is_not_ours_stay() {
+fn unusual_formatting_and_foreign_members_are_preserved() {
     let old = index_of("chorus-index-odd");
     let text = String::from_utf8(old.clone()).unwrap();
     let id = text
@@ -117,7 +117,7 @@ fn odd_spellings_and_what_is_not_ours_stay() {
 }
 
 #[test]
-fn a_row_that_is_taken_out_can_be_put_back() {
+fn removed_row_can_be_put_back() {
     let old = index_of("chorus-plain");
     let id = id_of(&old, 1);
     let mut gone = row(&id, 0);
@@ -135,7 +135,7 @@ fn a_row_that_is_taken_out_can_be_put_back() {
 }
 
 #[test]
-fn what_is_missing_or_damaged_is_made_from_all_logs() {
+fn missing_or_damaged_list_is_rebuilt_from_all_logs() {
     let rows = [row("c1", 2), row("c2--agent-x", 1)];
     for old in [
         None,
@@ -174,7 +174,7 @@ fn what_is_missing_or_damaged_is_made_from_all_logs() {
 }
 
 #[test]
-fn rows_that_are_whole_in_a_damaged_index_survive() {
+fn intact_rows_of_a_damaged_list_survive() {
     let old = index_of("chorus-index-torn");
     let text = String::from_utf8(old.clone()).unwrap();
     let id = text
@@ -204,7 +204,7 @@ fn rows_that_are_whole_in_a_damaged_index_survive() {
 }
 
 #[test]
-fn titles_follow_the_program() {
+fn titles_follow_the_native_rules() {
     let title = |old: Option<&str>, change: &dyn Fn(&mut RowUpdate)| {
         let mut row = row("c1", 1);
         change(&mut row);
@@ -237,7 +237,7 @@ fn titles_follow_the_program() {
 }
 
 #[test]
-fn an_index_tells_of_its_conversations() {
+fn session_list_is_decoded_to_rows() {
     let tell = |case: &str| {
         let sink = decode(INDEX, &index_of(case));
         let Body::SessionList(abouts) = sink.items[0].body.clone() else {
@@ -275,7 +275,7 @@ fn an_index_tells_of_its_conversations() {
 }
 
 #[test]
-fn the_register_of_a_log_is_the_index_of_its_folder() {
+fn session_list_of_a_log_is_the_one_in_its_folder() {
     let register = |path: &str| {
         Chorus
             .session_list(&artifact(path))
@@ -293,7 +293,7 @@ fn the_register_of_a_log_is_the_index_of_its_folder() {
 /// Documents that were cut, doubled and scribbled on: nothing panics, what is made can be read and is
 /// settled at once, and no whole row is lost.
 #[test]
-fn any_bytes_give_an_index() {
+fn any_bytes_give_a_valid_list() {
     let seeds: Vec<Vec<u8>> = ["chorus-plain", "chorus-index-odd", "chorus-index-torn"]
         .map(index_of)
         .to_vec();
@@ -348,7 +348,7 @@ fn any_bytes_give_an_index() {
 }
 
 #[test]
-fn an_index_that_is_damaged_again_in_the_same_way_is_kept_once() {
+fn identical_damage_is_quarantined_once() {
     let copy = crate::support::case("chorus-plain").copy();
     let store = copy.store();
     let path = copy.root.path.join(INDEX);

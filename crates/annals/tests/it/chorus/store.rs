@@ -31,7 +31,7 @@ fn stale(copy: &Copy) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_new_session_is_listed_at_once_and_titled_with_its_first_answer() {
+fn new_session_is_listed_and_titled_after_its_first_answer() {
     let copy = case("chorus-plain").copy();
     let store = copy.store();
     let id = SessionId::new("mine").unwrap();
@@ -82,7 +82,7 @@ fn a_new_session_is_listed_at_once_and_titled_with_its_first_answer() {
 }
 
 #[test]
-fn a_directory_without_a_workspace_gets_a_folder_of_its_own() {
+fn directory_without_workspace_gets_its_own_folder() {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::new("chorus", dir.path().join(".chorus")).unwrap();
     let store = Store::new(vec![root.clone()]);
@@ -104,7 +104,7 @@ fn config(root: &Path) -> serde_json::Value {
 
 /// The program shows the conversations of the agents that its configuration has.
 #[test]
-fn the_configuration_gets_the_folder_of_a_new_session() {
+fn new_session_adds_its_workspace_to_the_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::new("chorus", dir.path().join(".chorus")).unwrap();
     let store = Store::new(vec![root.clone()]);
@@ -149,7 +149,7 @@ fn a_workspace_without_agents_gets_one_with_its_first_session() {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_read_is_left_alone() {
+fn unreadable_configuration_is_left_unchanged() {
     for damaged in ["{\"workspaces\":[", "[]", "{\"workspaces\":7}", "\u{0}"] {
         let copy = case("chorus-plain").copy();
         let path = copy.root.path.join("config.json");
@@ -171,7 +171,7 @@ fn a_configuration_that_cannot_be_read_is_left_alone() {
 
 /// A crash between log and index leaves the index behind: the next one who opens the log heals it.
 #[test]
-fn an_index_that_is_behind_heals_when_its_log_is_opened() {
+fn opening_a_log_repairs_its_outdated_session_list() {
     for (name, detail) in [
         ("chorus-index-behind", "does not say what its logs say"),
         ("chorus-index-missing", "missing"),
@@ -201,7 +201,7 @@ fn an_index_that_is_behind_heals_when_its_log_is_opened() {
 }
 
 #[test]
-fn every_stale_index_can_be_healed_without_an_append() {
+fn stale_session_lists_are_repaired_without_an_append() {
     for name in [
         "chorus-index-behind",
         "chorus-index-missing",
@@ -221,7 +221,7 @@ fn every_stale_index_can_be_healed_without_an_append() {
 }
 
 #[test]
-fn a_deleted_session_leaves_the_index_and_comes_back_with_its_row() {
+fn deleted_session_is_unlisted_and_relisted_by_undelete() {
     let copy = case("chorus-plain").copy();
     let store = copy.store();
     let before = picture(&copy.root.path);
@@ -247,7 +247,7 @@ fn a_deleted_session_leaves_the_index_and_comes_back_with_its_row() {
 
 /// Rows without a log are conversations that were never begun: they stay, and so does the index.
 #[test]
-fn an_index_that_says_more_than_its_logs_stays() {
+fn session_list_with_rows_without_logs_is_kept() {
     for name in ["chorus-only-errors", "chorus-index-odd"] {
         let copy = case(name).copy();
         let files = copy.sessions().remove(0);
@@ -264,7 +264,7 @@ fn an_index_that_says_more_than_its_logs_stays() {
 }
 
 #[test]
-fn a_folder_in_the_place_of_the_index_is_no_obstacle_to_reading() {
+fn directory_in_place_of_the_session_list_allows_reading() {
     let copy = case("chorus-index-missing").copy();
     let path = copy.root.path.join(FOLDER).join("conversations.json");
     fs::create_dir(&path).unwrap();
@@ -290,7 +290,7 @@ fn a_folder_in_the_place_of_the_index_is_no_obstacle_to_reading() {
 }
 
 #[test]
-fn a_sub_agent_is_listed_by_what_it_is_for() {
+fn sub_agent_is_listed_by_its_purpose() {
     let copy = case("chorus-plain").copy();
     let files = copy.files("2a489c69");
     let writer = copy.store().open_writer(&files, QUICK).unwrap();
@@ -309,7 +309,7 @@ fn a_sub_agent_is_listed_by_what_it_is_for() {
 }
 
 #[test]
-fn a_fork_goes_to_the_same_folder_and_the_index() {
+fn fork_is_written_and_listed_in_the_same_folder() {
     let copy = case("chorus-plain").copy();
     let session = copy.read("2a489c69");
     let (_, _, tree) = session.main_log().unwrap();
@@ -343,7 +343,7 @@ fn a_fork_goes_to_the_same_folder_and_the_index() {
 }
 
 #[test]
-fn notes_and_todos_lie_beside_their_log() {
+fn notes_and_todos_are_attachments_of_their_log() {
     let copy = case("chorus-plain").copy();
     let files = copy.files("2a489c69");
     let options = WriteOptions { ..QUICK };
@@ -361,7 +361,7 @@ fn notes_and_todos_lie_beside_their_log() {
 
 /// Sessions go before the configuration forgets them; if it cannot, they are back.
 #[test]
-fn a_workspace_that_cannot_be_taken_out_keeps_its_sessions() {
+fn failed_workspace_removal_keeps_its_sessions() {
     let copy = case("chorus-plain").copy();
     let store = copy.store();
     let before = picture(&copy.root.path);
@@ -408,7 +408,7 @@ fn a_workspace_that_cannot_be_taken_out_keeps_its_sessions() {
 }
 
 #[test]
-fn only_a_root_of_chorus_has_a_configuration() {
+fn only_a_chorus_root_has_a_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let other = Root::new("claude-code", dir.path()).unwrap();
     let store = Store::new(vec![other.clone()]);
@@ -426,7 +426,7 @@ fn only_a_root_of_chorus_has_a_configuration() {
 
 /// Writers that take turns: the index counts what all of them wrote.
 #[test]
-fn the_index_counts_what_others_wrote() {
+fn session_list_counts_messages_of_all_writers() {
     use annals::layout::NewSession;
     use annals::model::{Draft, SessionId};
     use annals::store::{Root, Store};
@@ -470,7 +470,7 @@ fn the_index_counts_what_others_wrote() {
 
 /// One message among ten thousand must not cost a rewrite of the index.
 #[test]
-fn the_index_hears_of_further_messages_when_the_writer_closes() {
+fn session_list_is_updated_when_the_writer_closes() {
     let copy = case("chorus-plain").copy();
     let new = NewSession::new(SessionId::new("mine").unwrap(), "/home/dev/app");
     let writer = copy.store().create(&copy.root, &new, QUICK).unwrap();
@@ -492,7 +492,7 @@ fn the_index_hears_of_further_messages_when_the_writer_closes() {
 
 /// Who has said nothing himself has nothing to tell, and what he knew may be old.
 #[test]
-fn who_only_set_todos_does_not_take_back_what_others_told_the_index() {
+fn writer_that_only_set_todos_leaves_the_session_list() {
     let copy = case("chorus-plain").copy();
     let store = copy.store();
     let new = NewSession::new(SessionId::new("mine").unwrap(), "/home/dev/app");
@@ -533,7 +533,7 @@ fn answered() -> (Copy, annals::store::SessionWriter, PathBuf) {
 }
 
 #[test]
-fn an_index_that_is_lost_under_a_writer_is_made_with_all_that_it_said() {
+fn session_list_lost_during_writing_is_rebuilt_on_close() {
     let (copy, writer, index) = answered();
     let before = row(&copy.root.path, FOLDER, "mine");
     fs::remove_file(&index).unwrap();
@@ -548,7 +548,7 @@ fn an_index_that_is_lost_under_a_writer_is_made_with_all_that_it_said() {
 }
 
 #[test]
-fn a_writer_that_is_dropped_tells_the_index_and_one_that_is_closed_tells_errors() {
+fn dropped_writer_updates_the_session_list_and_close_returns_errors() {
     let (copy, writer, _) = answered();
     writer.append(Draft::user("And then?")).unwrap();
     drop(writer);
@@ -562,7 +562,7 @@ fn a_writer_that_is_dropped_tells_the_index_and_one_that_is_closed_tells_errors(
 }
 
 #[test]
-fn an_index_that_is_made_anew_names_no_question_that_was_not_answered() {
+fn rebuilt_session_list_has_no_title_without_an_answer() {
     let copy = case("chorus-plain").copy();
     let new = NewSession::new(SessionId::new("mine").unwrap(), "/home/dev/app");
     let writer = copy.store().create(&copy.root, &new, QUICK).unwrap();
@@ -580,7 +580,7 @@ fn an_index_that_is_made_anew_names_no_question_that_was_not_answered() {
 }
 
 #[test]
-fn why_an_index_cannot_be_read_is_told() {
+fn unreadable_session_list_error_names_the_reason() {
     let copy = case("chorus-plain").copy();
     let index = copy.root.path.join(FOLDER).join("conversations.json");
     fs::remove_file(&index).unwrap();
@@ -596,7 +596,7 @@ fn why_an_index_cannot_be_read_is_told() {
 }
 
 #[test]
-fn who_goes_on_after_others_counts_what_they_wrote() {
+fn writer_counts_messages_that_others_appended() {
     let (copy, first, _) = answered();
     let store = copy.store();
     let files = store.inventory().sessions;

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn notes_have_one_header_whoever_opens_them_and_an_empty_file_gets_one() {
+fn notes_log_has_exactly_one_header() {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::new("clog", dir.path()).unwrap();
     let store = Store::new(vec![root.clone()]);
@@ -36,7 +36,7 @@ fn notes_have_one_header_whoever_opens_them_and_an_empty_file_gets_one() {
 }
 
 #[test]
-fn a_note_is_where_its_entry_says() {
+fn span_of_a_note_is_its_line() {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::new("clog", dir.path()).unwrap();
     let store = Store::new(vec![root.clone()]);
@@ -55,7 +55,7 @@ fn a_note_is_where_its_entry_says() {
 }
 
 #[test]
-fn a_sub_agent_speaks_where_its_session_does_and_its_notes_have_one_header() {
+fn sub_agent_uses_the_channel_of_its_session() {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::new("clog", dir.path()).unwrap();
     let store = Store::new(vec![root.clone()]);

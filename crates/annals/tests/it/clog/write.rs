@@ -76,7 +76,7 @@ fn place(file: &str) -> String {
 }
 
 #[test]
-fn a_conversation_begins_with_two_headers() {
+fn new_conversation_starts_with_two_headers() {
     let mut head = head();
     head.cwd = Some("/home/dev/w".to_owned());
     head.git_branch = Some("main".to_owned());
@@ -104,7 +104,7 @@ fn a_conversation_begins_with_two_headers() {
 }
 
 #[test]
-fn messages_are_written_in_the_programs_words() {
+fn written_messages_match_the_native_format() {
     let mut head = begun();
     let user = only_line(&plan(&head, Change::Append(vec![Draft::user("hi")])));
     assert_eq!(
@@ -139,7 +139,7 @@ fn messages_are_written_in_the_programs_words() {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn every_body_round_trips() {
     let image = Block::Image {
         media_type: "image/png".to_owned(),
         data: "iVBORw0KGgo=".to_owned(),
@@ -249,7 +249,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn a_parent_is_named_only_where_it_is_not_the_message_before() {
+fn parent_is_written_only_if_it_is_not_the_message_before() {
     let id = |text: &str| Some(EntryId::new(text));
     let mut head = begun();
     head.leaf = id("a");
@@ -296,7 +296,7 @@ fn an_empty_log_gets_its_header_first() {
 }
 
 #[test]
-fn titles_and_notes_are_remarks() {
+fn titles_and_notes_go_to_the_notes_log() {
     let head = begun();
     let title = |source| {
         Change::Append(vec![Draft::new(Body::Title {
@@ -346,7 +346,7 @@ fn titles_and_notes_are_remarks() {
 }
 
 #[test]
-fn sub_agents_and_todos_lie_in_folders_of_their_own() {
+fn sub_agents_and_todos_have_their_own_paths() {
     let agent = AgentId::new("a1").unwrap();
     let spawn = Spawn::new(agent.clone(), "Explore", "Finds it").call("toolu_t");
     let written = files(&plan(&begun(), Change::Spawn(spawn)));
@@ -370,7 +370,7 @@ fn sub_agents_and_todos_lie_in_folders_of_their_own() {
 }
 
 #[test]
-fn a_copied_record_keeps_its_bytes_but_for_its_names() {
+fn fork_preserves_the_bytes_of_a_record_except_ids() {
     let from = SessionId::new(SESSION).unwrap();
     let to = SessionId::new("2026-03-27T00-00-00-000Z-other").unwrap();
     let id = EntryId::new("m1");
@@ -427,7 +427,7 @@ fn a_copied_record_keeps_its_bytes_but_for_its_names() {
 }
 
 #[test]
-fn sessions_are_named_by_time_and_thread() {
+fn session_id_is_made_of_time_and_thread() {
     let mut fresh = || String::new();
     let mut stamp = PlanContext {
         now: "2026-03-26T01:32:20.418Z".parse().unwrap(),

@@ -10,7 +10,7 @@ use super::{Desk, SESSION, agent, line, log, zebras};
 
 /// What a session lost after its folder was renamed is told from the pack of the old folder.
 #[test]
-fn a_session_whose_folder_was_renamed_still_has_what_it_lost() {
+fn files_of_a_renamed_folder_are_read_from_the_old_pack() {
     let desk = Desk::new();
     desk.keep();
     fs::rename(desk.at("projects/-app"), desk.at("projects/-new")).unwrap();
@@ -76,7 +76,7 @@ fn new_log() -> String {
 
 /// Nothing was archived of the new folder yet, so that of the old one stands for it.
 #[test]
-fn what_is_only_in_the_pack_of_the_old_folder_is_put_into_the_new_one() {
+fn restore_writes_the_old_pack_into_the_renamed_folder() {
     let desk = Desk::new();
     desk.keep();
     fs::rename(desk.at("projects/-app"), desk.at("projects/-new")).unwrap();
@@ -106,7 +106,7 @@ fn what_is_only_in_the_pack_of_the_old_folder_is_put_into_the_new_one() {
 
 /// What lies in no folder belongs to the first of the two, whichever it was archived with.
 #[test]
-fn a_copy_that_lives_gets_back_what_was_archived_with_the_other_one() {
+fn copied_session_gets_back_files_archived_with_the_original() {
     let desk = Desk::new();
     desk.keep();
     fs::create_dir_all(desk.at("projects/-aaa")).unwrap();
@@ -137,7 +137,7 @@ fn a_copy_that_lives_gets_back_what_was_archived_with_the_other_one() {
 
 /// All of it or nothing, whichever pack it comes from.
 #[test]
-fn nothing_is_put_back_if_the_other_pack_is_damaged() {
+fn restore_writes_nothing_if_the_second_pack_is_damaged() {
     let desk = Desk::new();
     desk.keep();
     let pack = desk.store.archive().unwrap().find(SESSION).unwrap();
@@ -159,7 +159,7 @@ fn nothing_is_put_back_if_the_other_pack_is_damaged() {
 
 /// It was archived under both names of its folder, and is one session when both are gone.
 #[test]
-fn a_session_that_is_gone_from_a_renamed_folder_is_told_once() {
+fn session_archived_under_two_folder_names_is_listed_once() {
     for grows in [false, true] {
         let desk = Desk::new();
         desk.keep();
@@ -196,7 +196,7 @@ fn a_session_that_is_gone_from_a_renamed_folder_is_told_once() {
 
 /// What was written anew under the new name is no more what it was: both are told.
 #[test]
-fn sessions_of_one_id_whose_logs_differ_stay_two() {
+fn sessions_of_one_id_with_different_logs_stay_separate() {
     let desk = Desk::new();
     desk.keep();
     fs::rename(desk.at("projects/-app"), desk.at("projects/-new")).unwrap();

@@ -8,7 +8,7 @@ use annals::model::{Draft, FlawKind};
 use crate::gates::{self, Counts};
 
 #[test]
-fn the_spans_of_all_records_are_the_file() {
+fn record_spans_concatenate_to_the_file() {
     let mut points = 0;
     for case in cases() {
         for (file, bytes) in logs(&case) {
@@ -34,7 +34,7 @@ fn the_spans_of_all_records_are_the_file() {
 
 /// Gate 9's control: whoever reads records as values and writes them again changes them.
 #[test]
-fn control_a_round_trip_through_values_is_caught() {
+fn control_value_round_trip_is_caught() {
     let (mut same, mut other) = (0, 0);
     for case in cases() {
         for (_, bytes) in logs(&case) {
@@ -53,7 +53,7 @@ fn control_a_round_trip_through_values_is_caught() {
 }
 
 #[test]
-fn what_is_opened_for_writing_and_closed_is_as_it_was() {
+fn opening_and_closing_a_writer_changes_nothing() {
     for case in cases()
         .into_iter()
         .filter(|case| case.layout.writer().is_some())
@@ -83,7 +83,7 @@ fn what_is_opened_for_writing_and_closed_is_as_it_was() {
 }
 
 #[test]
-fn an_append_leaves_every_byte_before_it() {
+fn append_preserves_every_byte_before_it() {
     for case in cases()
         .into_iter()
         .filter(|case| case.layout.writer().is_some())
@@ -147,7 +147,7 @@ fn unlike(original: &[u8], copied: &[u8], last: bool, parted: bool) -> Option<St
 }
 
 #[test]
-fn a_fork_differs_in_nothing_but_names_and_links() {
+fn fork_changes_only_ids_and_links() {
     let mut forked = 0;
     for case in cases()
         .into_iter()
@@ -276,7 +276,7 @@ fn whole_records(files: &annals::store::SessionFiles, bytes: &[u8]) -> Vec<Vec<u
 }
 
 #[test]
-fn control_a_rewritten_value_is_seen() {
+fn control_rewritten_value_is_caught() {
     let original = br#"{"uuid":"a","n":1e5,"sessionId":"s","t":"\u00e9"}"#;
     assert_eq!(
         unlike(

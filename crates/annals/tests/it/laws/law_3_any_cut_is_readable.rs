@@ -25,7 +25,7 @@ fn decoded(
 
 /// A cut changes the last record only, so each record is cut at each of its bytes.
 #[test]
-fn a_record_cut_at_any_byte_gives_itself_or_one_flaw() {
+fn truncated_record_gives_itself_or_one_flaw() {
     let mut dice = Dice(11);
     let mut cuts = 0;
     for case in cases() {
@@ -79,7 +79,7 @@ fn a_record_cut_at_any_byte_gives_itself_or_one_flaw() {
 
 /// The same through the store: files that were really cut, read as sessions with their trees.
 #[test]
-fn a_file_cut_anywhere_is_read_as_a_prefix() {
+fn truncated_file_is_read_as_a_prefix() {
     let mut dice = Dice(5);
     for case in cases() {
         for (file, bytes) in logs(&case) {
@@ -277,7 +277,7 @@ fn of_entry(entry: &Entry) -> Seen {
 }
 
 #[test]
-fn both_depths_tell_the_same() {
+fn outline_and_entry_agree() {
     let mut compared = 0;
     for case in cases() {
         for (file, bytes) in logs(&case) {
@@ -306,7 +306,7 @@ fn both_depths_tell_the_same() {
 
 /// A decoder that forgets one thing at one depth is seen.
 #[test]
-fn control_a_difference_between_the_depths_is_seen() {
+fn control_difference_between_outline_and_entry_is_caught() {
     let line = br#"{"type":"user","uuid":"u","parentUuid":"p","timestamp":"2026-03-01T10:00:00Z","message":{"content":"hi"}}"#;
     let artifact = Artifact::new(ArtifactKind::SessionLog);
     for layout in LAYOUTS {

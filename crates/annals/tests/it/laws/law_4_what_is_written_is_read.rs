@@ -111,7 +111,7 @@ fn blocks_of(body: &Body) -> Vec<Block> {
 }
 
 #[test]
-fn every_message_comes_back() {
+fn every_message_round_trips() {
     for layout in writable() {
         let (_dir, store, writer) = begin(layout);
         let mut told: Vec<Entry> = Vec::new();
@@ -167,7 +167,7 @@ fn every_message_comes_back() {
 }
 
 #[test]
-fn what_stands_beside_the_messages_comes_back() {
+fn titles_tags_notes_and_todos_round_trip() {
     for layout in writable() {
         let (_dir, store, writer) = begin(layout);
         writer.append(Draft::user("ask")).unwrap();
@@ -234,7 +234,7 @@ fn a_compaction_continues_the_conversation() {
 }
 
 #[test]
-fn a_spawned_agent_is_tied_to_its_call() {
+fn spawned_agent_is_linked_to_its_call() {
     for layout in writable() {
         let (_dir, store, writer) = begin(layout);
         writer.append(Draft::user("delegate")).unwrap();
@@ -275,7 +275,7 @@ fn a_spawned_agent_is_tied_to_its_call() {
 
 /// The heart of it: whatever is in a log, a new entry goes on where its program would.
 #[test]
-fn an_entry_added_to_any_fixture_is_the_new_leaf_and_nothing_else_changes() {
+fn appended_entry_is_the_new_leaf_and_changes_nothing_else() {
     let mut extended = 0;
     for case in cases()
         .into_iter()

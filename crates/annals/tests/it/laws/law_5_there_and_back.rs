@@ -57,7 +57,7 @@ fn each_pair(check: impl Fn(&Case, &'static dyn Layout) + Sync) -> usize {
 }
 
 #[test]
-fn every_root_comes_back_byte_for_byte() {
+fn every_root_round_trips_byte_for_byte() {
     let compared = each_pair(|case, layout| {
         let dir = tempfile::tempdir().unwrap();
         let there = Root::new(layout.name(), dir.path().join("there")).unwrap();
@@ -119,7 +119,7 @@ const OTHERWISE: [&str; 6] = [
 ];
 
 #[test]
-fn a_converted_session_says_the_same() {
+fn converted_session_has_the_same_conversations() {
     let failed = std::sync::Mutex::new(Vec::new());
     let compared = each_pair(|case, layout| {
         let dir = tempfile::tempdir().unwrap();
@@ -153,7 +153,7 @@ fn a_converted_session_says_the_same() {
 /// Every byte of every target, for comparison with what a cut-off run and a second one leave.
 /// The header of a sub-agent's log has a title too, which became the session's.
 #[test]
-fn a_session_keeps_its_title_beside_that_of_its_sub_agent() {
+fn converted_session_title_is_not_that_of_its_sub_agent() {
     let case = crate::support::case("agents-todos-origin");
     let dir = tempfile::tempdir().unwrap();
     let there = Root::new("chorus", dir.path().join("there")).unwrap();
@@ -175,7 +175,7 @@ fn a_session_keeps_its_title_beside_that_of_its_sub_agent() {
 }
 
 #[test]
-fn a_conversion_that_was_cut_off_is_completed() {
+fn interrupted_conversion_is_completed() {
     let mut cut = 0;
     for name in ["2.1.325-s01-multiturn", "same-session-two-projects"] {
         let case = crate::support::case(name);
@@ -239,7 +239,7 @@ fn a_conversion_that_was_cut_off_is_completed() {
 /// What is done to a converted session goes along when it goes back: a message, a branch, one of a
 /// sub-agent, a compaction, todos, a title; and nothing else changes.
 #[test]
-fn what_is_done_since_comes_along() {
+fn changes_after_conversion_survive_converting_back() {
     use annals::model::{Draft, Todo};
     let case = crate::support::case("2.1.325-s04-agent");
     for layout in writable() {
@@ -315,7 +315,7 @@ fn what_is_done_since_comes_along() {
 
 /// A second run tells what it would have made otherwise, and touches nothing.
 #[test]
-fn a_source_that_changed_since_is_told() {
+fn changed_source_is_reported_by_the_second_run() {
     use annals::model::Draft;
     let case = crate::support::case("branch-edited-prompt");
     for layout in writable() {

@@ -6,7 +6,7 @@ use annals::model::Usage;
 use super::*;
 
 #[test]
-fn a_row_of_the_list_is_what_the_session_says_of_itself() {
+fn session_list_row_equals_the_session_info() {
     for case in cases() {
         let store = Store::new(vec![case.root()]);
         let inventory = store.inventory();
@@ -38,7 +38,7 @@ fn a_row_of_the_list_is_what_the_session_says_of_itself() {
 }
 
 #[test]
-fn the_end_of_a_log_gives_the_same_last_messages() {
+fn tail_read_gives_the_same_last_messages() {
     let mut compared = 0;
     for case in cases() {
         for files in case.sessions() {
@@ -65,7 +65,7 @@ fn the_end_of_a_log_gives_the_same_last_messages() {
 
 /// A log much longer than the first window: the named leaf, and a summary, lie before it.
 #[test]
-fn the_end_of_a_long_log_gives_the_same_last_messages() {
+fn tail_read_of_a_long_log_gives_the_same_last_messages() {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::new("claude-code", dir.path()).unwrap();
     let folder = dir.path().join("projects/-w");

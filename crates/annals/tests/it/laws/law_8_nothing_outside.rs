@@ -182,7 +182,7 @@ fn outside(dir: &Path) -> Vec<(std::path::PathBuf, String)> {
 }
 
 #[test]
-fn links_lead_nobody_outside() {
+fn links_lead_no_writer_outside() {
     let sandbox = sandbox();
     let dir = sandbox.dir.path();
     let inventory = Store::new(vec![sandbox.root.clone()]).inventory();
@@ -235,7 +235,7 @@ fn links_lead_nobody_outside() {
 
 /// What was deleted comes back to its place, not to where a link has come to lead meanwhile.
 #[test]
-fn what_was_deleted_does_not_come_back_outside() {
+fn undelete_does_not_write_outside() {
     let sandbox = sandbox();
     let dir = sandbox.dir.path();
     let store = Store::new(vec![sandbox.root.clone()]).with_state(dir.join("state"));
@@ -274,7 +274,7 @@ fn what_was_deleted_does_not_come_back_outside() {
 
 /// The check itself sees a write outside.
 #[test]
-fn control_a_write_outside_is_seen() {
+fn control_write_outside_is_caught() {
     let sandbox = sandbox();
     let before = outside(sandbox.dir.path());
     let through = sandbox.root.path.join("todos/new.json");

@@ -89,7 +89,7 @@ fn unreadable<T>(path: &Path, work: impl FnOnce() -> T) -> T {
 }
 
 #[test]
-fn every_verb_reports_every_log_that_cannot_be_read() {
+fn every_operation_reports_an_unreadable_log() {
     let mut tried = 0;
     for case in cases() {
         let copy = case.copy();
@@ -120,7 +120,7 @@ fn every_verb_reports_every_log_that_cannot_be_read() {
 }
 
 #[test]
-fn an_index_reports_a_sub_agent_each_time() {
+fn index_reports_an_unreadable_sub_agent_each_time() {
     for case in [
         "subagents-every-placement",
         "agents-todos-origin",
@@ -143,7 +143,7 @@ fn an_index_reports_a_sub_agent_each_time() {
 }
 
 #[test]
-fn readers_of_sessions_report_what_lies_beside_the_logs() {
+fn session_readers_report_unreadable_attachments() {
     let mut tried = BTreeSet::new();
     for case in cases() {
         let copy = case.copy();
@@ -174,7 +174,7 @@ fn readers_of_sessions_report_what_lies_beside_the_logs() {
 }
 
 #[test]
-fn settings_that_cannot_be_read_are_reported() {
+fn unreadable_settings_are_reported() {
     let copy = case("settings").copy();
     let store = copy.store();
     let inventory = store.inventory();
@@ -188,7 +188,7 @@ fn settings_that_cannot_be_read_are_reported() {
 }
 
 #[test]
-fn a_sub_agent_that_cannot_be_read_is_no_part_of_a_conversion() {
+fn unreadable_sub_agent_fails_the_conversion_of_its_session() {
     let copy = case("subagents-every-placement").copy();
     let store = copy.store();
     let sessions = store.inventory().sessions;
@@ -206,7 +206,7 @@ fn a_sub_agent_that_cannot_be_read_is_no_part_of_a_conversion() {
 }
 
 #[test]
-fn a_pack_that_cannot_be_read_is_reported_by_every_walk() {
+fn unreadable_pack_is_reported_by_every_walk() {
     for case in ["subagents-every-placement", "chorus-plain", "sub-agent"].map(case) {
         let copy = case.copy();
         let store = copy.store();
@@ -235,7 +235,7 @@ fn a_pack_that_cannot_be_read_is_reported_by_every_walk() {
 
 /// What a walk cannot look at. The superuser may look at everything.
 #[test]
-fn every_walk_reports_what_its_user_may_not_read() {
+fn walks_report_paths_without_read_permission() {
     if rustix::process::geteuid().is_root() {
         eprintln!("skipped: the superuser reads everything");
         return;

@@ -205,7 +205,7 @@ proptest! {
     })]
 
     #[test]
-    fn a_session_says_the_same_in_every_layout(mut steps in proptest::collection::vec(step(), 1..12)) {
+    fn random_session_is_the_same_in_every_layout(mut steps in proptest::collection::vec(step(), 1..12)) {
         steps.push(asked(None));
         for from in LAYOUTS.iter().filter(|layout| layout.writer().is_some()) {
             let dir = tempfile::tempdir().unwrap();

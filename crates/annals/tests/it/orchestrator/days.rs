@@ -90,7 +90,7 @@ fn said(session: &Session) -> Vec<String> {
 
 /// A session goes on in the file that it is in, also on the next day, as the document's `Session` does.
 #[test]
-fn a_session_goes_on_in_its_own_log() {
+fn session_continues_in_its_first_log_after_midnight() {
     let stage = Stage::in_zone("UTC");
     let (before, after) = ("2026-12-31T23:59:58Z", "2027-01-01T00:00:01Z");
     let writer = stage.begin("s1", before);
@@ -132,7 +132,7 @@ fn a_session_goes_on_in_its_own_log() {
 
 /// Records other than prompts name no session, so what tells sessions apart stands beside the log.
 #[test]
-fn replies_of_sessions_that_share_a_log_are_told_apart() {
+fn replies_in_a_shared_log_are_assigned_to_their_sessions() {
     let stage = Stage::in_zone("UTC");
     let now = "2026-11-15T12:00:00Z";
     let (one, two) = (stage.begin("s1", now), stage.begin("s2", now));
@@ -157,7 +157,7 @@ fn replies_of_sessions_that_share_a_log_are_told_apart() {
 
 /// What the document has no words for is acknowledged, and read back, from beside the log.
 #[test]
-fn what_the_log_has_no_words_for_is_there_all_the_same() {
+fn entries_without_native_form_are_read_from_the_companion() {
     let stage = Stage::in_zone("UTC");
     let new = NewSession::unnamed(CWD).unwrap();
     let now = "2026-11-15T12:00:00Z";
@@ -202,7 +202,7 @@ fn what_the_log_has_no_words_for_is_there_all_the_same() {
 }
 
 #[test]
-fn sessions_of_one_file_are_written_at_once() {
+fn sessions_of_one_file_are_written_concurrently() {
     const EACH: usize = 20;
     let stage = Stage::in_zone("UTC");
     let now = "2026-11-15T12:00:00Z";
@@ -233,7 +233,7 @@ fn sessions_of_one_file_are_written_at_once() {
 }
 
 #[test]
-fn a_session_lives_and_is_resumed_and_expires_and_is_deleted() {
+fn session_state_follows_its_life() {
     let stage = Stage::in_zone("UTC");
     let now = "2026-11-15T12:00:00Z";
     let state = |id: &str, days: i64| {
@@ -276,7 +276,7 @@ fn a_session_lives_and_is_resumed_and_expires_and_is_deleted() {
 }
 
 #[test]
-fn a_day_of_ten_thousand_records() {
+fn ten_thousand_records_of_one_day_are_read() {
     let stage = Stage::in_zone("UTC");
     let day = stage.log("2026-11-15");
     fs::create_dir_all(day.parent().unwrap()).unwrap();
@@ -361,7 +361,7 @@ fn a_root_may_be_shared_with_another_layout() {
 
 /// A result names its tool, which stands in a record that may be of yesterday.
 #[test]
-fn results_name_the_tool_that_was_called() {
+fn tool_result_names_the_called_tool() {
     let stage = Stage::in_zone("UTC");
     let writer = stage.begin("s1", "2026-11-15T12:00:00Z");
     let calls = [
@@ -413,7 +413,7 @@ fn results_name_the_tool_that_was_called() {
 
 /// The lines of one response repeat its tokens in some layouts; a program of this one adds up.
 #[test]
-fn tokens_of_a_converted_session_add_up() {
+fn converted_session_preserves_total_usage() {
     use annals::convert::{self, ConvertOptions, ConvertSelection};
     let mut told = 0;
     for case in crate::support::cases() {
@@ -469,7 +469,7 @@ fn tokens_of_a_converted_session_add_up() {
 
 /// The document's program deletes by the time of the file.
 #[test]
-fn a_session_expires_by_the_time_of_its_file() {
+fn session_expires_by_file_time() {
     let copy = case("one-day").copy();
     let files = &copy.sessions()[0];
     let info = copy.again(files).info(None);
@@ -483,7 +483,7 @@ fn a_session_expires_by_the_time_of_its_file() {
 }
 
 #[test]
-fn a_beginning_that_several_messages_share_names_none_of_them() {
+fn ambiguous_message_prefix_is_an_error() {
     let copy = case("one-day").copy();
     let session = copy.again(&copy.sessions()[0]);
     let (_, scan, _) = session.main_log().unwrap();
@@ -501,7 +501,7 @@ fn a_beginning_that_several_messages_share_names_none_of_them() {
 }
 
 #[test]
-fn a_session_that_shares_its_file_with_its_own_sub_agents_can_be_deleted() {
+fn session_sharing_its_file_with_sub_agents_is_deleted() {
     let copy = case("sub-agent").copy();
     let before = picture(&copy.root.path);
     let files = copy.files("main");
@@ -517,7 +517,7 @@ fn a_session_that_shares_its_file_with_its_own_sub_agents_can_be_deleted() {
 }
 
 #[test]
-fn sessions_of_one_file_go_and_come_back_together() {
+fn sessions_of_one_file_are_deleted_and_undeleted_together() {
     let copy = case("two-sessions-one-log").copy();
     let (store, now) = (copy.store(), time("2026-03-05T00:00:00Z"));
     let before = picture(&copy.root.path);
@@ -552,7 +552,7 @@ fn sessions_of_one_file_go_and_come_back_together() {
 /// A fork into the same log copies lines byte for byte; what is said of the copies is not said of the
 /// originals.
 #[test]
-fn a_fork_into_the_same_log_leaves_the_source_as_it_was() {
+fn fork_into_the_same_log_leaves_the_source_unchanged() {
     let stage = Stage::in_zone("UTC");
     let now = Timestamp::now();
     let day = now.to_zoned(TimeZone::UTC).date();
@@ -586,7 +586,7 @@ fn a_fork_into_the_same_log_leaves_the_source_as_it_was() {
 /// What stands beside a log is found again after the log was rewritten, and is not taken for another
 /// log's.
 #[test]
-fn records_beside_a_rewritten_log_are_there() {
+fn companion_entries_survive_a_rewritten_log() {
     let stage = Stage::in_zone("UTC");
     let now = "2026-11-15T12:00:00Z";
     let store = stage.store();
@@ -630,7 +630,7 @@ fn records_beside_a_rewritten_log_are_there() {
 
 /// An append that is cut off between the companion and the log leaves nothing that anyone reads.
 #[test]
-fn what_a_cut_off_append_left_beside_the_log_is_no_record() {
+fn companion_entry_of_an_interrupted_append_is_ignored() {
     let stage = Stage::in_zone("UTC");
     let now = "2026-11-15T12:00:00Z";
     let writer = stage.begin("s1", now);

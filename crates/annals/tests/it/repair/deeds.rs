@@ -26,7 +26,7 @@ pub(super) fn damaged() -> Place {
 }
 
 #[test]
-fn a_repair_and_its_undoing_leave_everything_as_it_was() {
+fn repair_and_undo_restore_everything() {
     for (what, bytes, ..) in damages() {
         let place = Place::with(&bytes);
         fs::set_permissions(&place.log, fs::Permissions::from_mode(0o640)).unwrap();
@@ -67,7 +67,7 @@ fn a_repair_and_its_undoing_leave_everything_as_it_was() {
 }
 
 #[test]
-fn what_was_removed_can_be_read_in_the_quarantine() {
+fn removed_bytes_are_listed_in_the_quarantine() {
     let place = damaged();
     let bytes = place.bytes();
     let kept = place.store().repair(&place.plan(), true, now()).unwrap();
@@ -81,7 +81,7 @@ fn what_was_removed_can_be_read_in_the_quarantine() {
 }
 
 #[test]
-fn a_log_that_changed_since_the_plan_is_left_alone() {
+fn log_changed_since_the_plan_is_not_repaired() {
     let place = damaged();
     let plan = place.plan();
     let grown = [place.bytes(), line(11, 10), b"\n".to_vec()].concat();
@@ -102,7 +102,7 @@ fn a_log_that_changed_since_the_plan_is_left_alone() {
 }
 
 #[test]
-fn a_log_that_is_being_written_to_is_not_free() {
+fn log_being_written_is_not_free() {
     let place = damaged();
     assert!(place.plan().ensure_not_in_use().is_ok());
     let fresh = String::from_utf8(line(11, 10)).unwrap();
@@ -114,7 +114,7 @@ fn a_log_that_is_being_written_to_is_not_free() {
 }
 
 #[test]
-fn an_unfinished_line_of_just_now_is_someone_writing() {
+fn recent_torn_tail_counts_as_being_written() {
     let place = damaged();
     let torn = [place.bytes(), line(11, 10)[..60].to_vec()].concat();
     fs::write(&place.log, torn).unwrap();
@@ -125,7 +125,7 @@ fn an_unfinished_line_of_just_now_is_someone_writing() {
 }
 
 #[test]
-fn an_unfinished_line_is_taken_out_once_it_is_an_hour_old() {
+fn torn_tail_is_removed_after_an_hour() {
     let place = Place::with(&file_of(&chain()));
     let whole = place.bytes();
     let torn = [whole.as_slice(), &line(11, 10)[..60]].concat();
@@ -144,7 +144,7 @@ fn an_unfinished_line_is_taken_out_once_it_is_an_hour_old() {
 }
 
 #[test]
-fn what_was_written_after_a_repair_is_not_undone() {
+fn undo_refuses_a_log_written_after_the_repair() {
     let place = damaged();
     let kept = place.store().repair(&place.plan(), true, now()).unwrap();
     let mended = place.bytes();
@@ -172,7 +172,7 @@ fn what_was_written_after_a_repair_is_not_undone() {
 }
 
 #[test]
-fn a_repair_that_was_cut_off_is_finished_by_the_next() {
+fn interrupted_repair_is_finished_by_the_next() {
     let place = damaged();
     let (store, bytes) = (place.store(), place.bytes());
     let kept = store.repair(&place.plan(), true, now()).unwrap();
@@ -200,7 +200,7 @@ fn a_repair_that_was_cut_off_is_finished_by_the_next() {
 }
 
 #[test]
-fn an_original_that_was_spoiled_is_not_put_back() {
+fn damaged_original_is_not_restored() {
     let place = damaged();
     let kept = place.store().repair(&place.plan(), true, now()).unwrap();
     let mended = place.bytes();
@@ -216,7 +216,7 @@ fn an_original_that_was_spoiled_is_not_put_back() {
 }
 
 #[test]
-fn a_manifest_of_another_version_is_refused_by_name() {
+fn manifest_of_another_version_is_refused() {
     let place = damaged();
     let store = place.store();
     let kept = store.repair(&place.plan(), true, now()).unwrap();
@@ -247,7 +247,7 @@ fn a_manifest_of_another_version_is_refused_by_name() {
 }
 
 #[test]
-fn a_manifest_cannot_lead_out_of_its_root() {
+fn manifest_path_cannot_leave_the_root() {
     let place = damaged();
     let store = place.store();
     let kept = store.repair(&place.plan(), true, now()).unwrap();
@@ -274,7 +274,7 @@ fn a_manifest_cannot_lead_out_of_its_root() {
 }
 
 #[test]
-fn a_log_behind_a_link_is_not_mended() {
+fn linked_log_is_not_repaired() {
     let place = damaged();
     let folder = place.log.parent().unwrap().to_owned();
     let outside = place.dir.path().join("outside");
@@ -302,7 +302,7 @@ fn a_log_behind_a_link_is_not_mended() {
 }
 
 #[test]
-fn what_is_forgotten_is_gone_and_the_log_stays() {
+fn forget_repair_deletes_the_original_and_keeps_the_log() {
     let place = damaged();
     let store = place.store();
     store.repair(&place.plan(), true, now()).unwrap();
@@ -318,7 +318,7 @@ fn what_is_forgotten_is_gone_and_the_log_stays() {
 }
 
 #[test]
-fn a_repair_that_fails_leaves_nothing_to_undo() {
+fn failed_repair_leaves_nothing_to_undo() {
     let place = damaged();
     let (store, bytes) = (place.store(), place.bytes());
     // Nothing can grow beside the log: a directory has the name under which it would.
@@ -341,7 +341,7 @@ fn a_repair_that_fails_leaves_nothing_to_undo() {
 }
 
 #[test]
-fn a_repair_that_was_killed_before_it_changed_anything_is_none() {
+fn repair_killed_before_any_change_is_not_listed() {
     let place = damaged();
     let (store, bytes) = (place.store(), place.bytes());
     let kept = store.repair(&place.plan(), true, now()).unwrap();

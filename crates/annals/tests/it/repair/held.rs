@@ -4,7 +4,7 @@ use super::deeds::{damaged, now};
 use crate::writer::held::{Holder, held};
 
 #[test]
-fn a_repair_is_not_undone_while_another_program_has_the_log_open() {
+fn undo_refuses_a_log_held_open() {
     let place = damaged();
     let store = place.store();
     let before = place.bytes();

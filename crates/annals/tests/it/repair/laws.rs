@@ -145,7 +145,7 @@ fn hold(log: &Log, bytes: &[u8]) {
 }
 
 #[test]
-fn every_fixture_is_sound_after_its_repair() {
+fn every_fixture_is_valid_after_repair() {
     for log in LOGS.iter() {
         hold(log, &log.bytes);
     }
@@ -268,7 +268,7 @@ proptest! {
     })]
 
     #[test]
-    fn every_damaged_log_is_sound_after_its_repair(
+    fn randomly_damaged_log_is_valid_after_repair(
         at in any::<prop::sample::Index>(),
         harms in proptest::collection::vec(harm(), 1..6),
     ) {

@@ -11,7 +11,7 @@ fn actions(bytes: &[u8]) -> Vec<(Action, String)> {
 }
 
 #[test]
-fn nuls_are_taken_out_run_by_run_and_told() {
+fn nul_runs_are_removed_and_reported() {
     let mut lines = chain();
     let bare = lines[4].clone();
     // Before the record, in it in two places, and behind it.
@@ -32,7 +32,7 @@ fn nuls_are_taken_out_run_by_run_and_told() {
 }
 
 #[test]
-fn lines_end_as_they_did() {
+fn line_endings_are_preserved() {
     for ending in ["\n", "\r\n"] {
         let glued = [line(3, 2), line(4, 3)].concat();
         let text = [line(1, 0), line(2, 1), glued, line(5, 4)];
@@ -54,7 +54,7 @@ fn lines_end_as_they_did() {
 }
 
 #[test]
-fn a_byte_order_mark_stays_where_it_is_unless_its_line_goes() {
+fn byte_order_mark_is_preserved_unless_its_line_is_dropped() {
     const MARK: &[u8] = b"\xef\xbb\xbf";
     let rest = file_of(&[line(3, 2), line(4, 3)]);
     // On a line that is relinked.
@@ -84,7 +84,7 @@ fn a_byte_order_mark_stays_where_it_is_unless_its_line_goes() {
 }
 
 #[test]
-fn what_is_json_and_not_ours_stays_and_hides_its_children() {
+fn unknown_json_objects_stay_and_other_json_is_dropped() {
     let odd = b"{\"uuid\":17,\"type\":[]}".to_vec();
     let mut lines = chain();
     lines.insert(4, b"\"text\"".to_vec());
@@ -106,7 +106,7 @@ fn what_is_json_and_not_ours_stays_and_hides_its_children() {
 }
 
 #[test]
-fn how_much_was_saved_beside_what_is_told() {
+fn step_detail_counts_salvaged_records_and_removed_bytes() {
     let whole = line(3, 2);
     let cases: [(Vec<u8>, Action, &str); 3] = [
         (
@@ -136,7 +136,7 @@ fn how_much_was_saved_beside_what_is_told() {
 
 /// Long after, what was never finished is taken apart like any other line, and gets no end.
 #[test]
-fn records_on_a_last_line_without_its_end_get_a_line_each_and_no_end() {
+fn glued_records_on_a_torn_last_line_are_split_without_a_final_newline() {
     let whole = file_of(&[line(1, 0), line(2, 1), line(3, 2), line(4, 3)]);
     let text = [
         file_of(&[line(1, 0), line(2, 1)]),

@@ -32,7 +32,7 @@ fn beside(number: u64, parent: u64) -> Vec<u8> {
 }
 
 #[test]
-fn it_hangs_from_what_the_lost_entry_hung_from_where_its_remains_tell() {
+fn orphan_gets_the_parent_named_in_the_torn_record() {
     // Five went back to two, and of it only its ids can be read.
     let mut lines = chain();
     let text = String::from_utf8(line(5, 2)).unwrap();
@@ -51,7 +51,7 @@ fn it_hangs_from_what_the_lost_entry_hung_from_where_its_remains_tell() {
 }
 
 #[test]
-fn alternatives_stay_alternatives_and_one_response_stays_one() {
+fn siblings_stay_siblings_and_lines_of_one_response_stay_chained() {
     let mut lines = chain();
     lines.truncate(4);
     lines.extend([line(6, 99), line(8, 99)]);
@@ -65,7 +65,7 @@ fn alternatives_stay_alternatives_and_one_response_stays_one() {
 }
 
 #[test]
-fn it_hangs_from_an_entry_of_its_own_chain_however_far_that_is() {
+fn orphan_is_linked_within_its_own_chain() {
     let mut lines = chain();
     lines.truncate(4);
     lines.extend((0..5).map(|at| beside(20 + at, if at == 0 { 0 } else { 19 + at })));
@@ -78,7 +78,7 @@ fn it_hangs_from_an_entry_of_its_own_chain_however_far_that_is() {
 }
 
 #[test]
-fn nothing_is_hung_from_what_hangs_from_it() {
+fn orphan_is_never_linked_to_its_descendant() {
     let lines = [
         line(1, 0),
         line(2, 1),
@@ -103,7 +103,7 @@ fn nothing_is_hung_from_what_hangs_from_it() {
 }
 
 #[test]
-fn entries_that_hide_behind_others_get_ids_that_no_other_has() {
+fn colliding_ids_get_new_unique_ids() {
     let lines = [
         line(1, 0),
         line(2, 1),
@@ -131,7 +131,7 @@ fn entries_that_hide_behind_others_get_ids_that_no_other_has() {
 }
 
 #[test]
-fn it_hangs_from_nothing_that_the_program_lets_nothing_hang_from() {
+fn orphan_is_not_linked_to_a_type_the_client_skips() {
     let odd = String::from_utf8(line(15, 4)).unwrap();
     let odd = odd.replace("\"type\":\"user\"", "\"type\":\"progress\"");
     let mut lines = chain();
@@ -151,7 +151,7 @@ fn of_type(kind: &str, number: u64, own: u64, parent: u64) -> Vec<u8> {
 }
 
 #[test]
-fn it_hangs_from_what_is_no_message_where_the_program_lets_it() {
+fn orphan_is_linked_to_an_attachment_the_client_follows() {
     let mut lines = chain();
     lines.truncate(4);
     lines.extend([of_type("attachment", 15, 15, 4), line(6, 99)]);
@@ -159,7 +159,7 @@ fn it_hangs_from_what_is_no_message_where_the_program_lets_it() {
 }
 
 #[test]
-fn a_cycle_is_cut_where_it_ends_and_nothing_of_it_is_its_home() {
+fn cycle_is_cut_at_its_last_link() {
     // Four hangs from five, five from three, and three from four.
     let lines = [line(1, 0), line(2, 1), line(3, 4), line(4, 5), line(5, 3)];
     hangs(&lines, 4, 2);
@@ -168,7 +168,7 @@ fn a_cycle_is_cut_where_it_ends_and_nothing_of_it_is_its_home() {
 }
 
 #[test]
-fn what_remains_of_a_line_does_not_tell_where_a_cycle_goes() {
+fn torn_copy_does_not_decide_where_a_cycle_is_cut() {
     // A torn copy of four says that it hung from one.
     let torn = String::from_utf8(line(4, 1)).unwrap();
     let torn = torn.replace("\"role\":\"assistant\"", "\"role\":\"as");
@@ -183,7 +183,7 @@ fn what_remains_of_a_line_does_not_tell_where_a_cycle_goes() {
 }
 
 #[test]
-fn a_summary_begins_a_conversation_in_a_cycle_too() {
+fn summary_in_a_cycle_becomes_a_root() {
     let summary = String::from_utf8(line(3, 4)).unwrap();
     let summary = summary.replace("\"cwd\"", "\"isCompactSummary\":true,\"cwd\"");
     let lines = [line(1, 0), line(2, 1), summary.into_bytes(), line(4, 3)];
@@ -204,7 +204,7 @@ fn ids(lines: &[Vec<u8>]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn an_orphan_hangs_from_an_entry_by_its_new_id() {
+fn orphan_is_linked_by_the_new_id_of_its_parent() {
     // Ids that are no UUIDs are spelt out.
     let renamed = |line: Vec<u8>| {
         let text = String::from_utf8(line).unwrap();
@@ -223,7 +223,7 @@ fn an_orphan_hangs_from_an_entry_by_its_new_id() {
 }
 
 #[test]
-fn an_entry_that_names_its_own_id_means_the_last_of_that_id() {
+fn entry_naming_its_own_id_refers_to_the_last_of_that_id() {
     let lines = [line(1, 0), named(3, 3, 3), named(5, 3, 1)];
     let found = ids(&lines);
     assert_ne!(found[1].0, uuid(3));
@@ -232,7 +232,7 @@ fn an_entry_that_names_its_own_id_means_the_last_of_that_id() {
 }
 
 #[test]
-fn two_entries_of_one_id_that_say_the_same_are_no_twins() {
+fn equal_entries_of_one_id_are_not_a_collision() {
     let note = |text: &str, cwd: &str| {
         let (own, parent) = (uuid(3), uuid(1));
         format!(

@@ -27,7 +27,7 @@ fn ids(found: &[QuarantinedFile]) -> Vec<&str> {
 }
 
 #[test]
-fn a_repair_is_found_by_its_id_its_session_and_its_file() {
+fn repair_is_found_by_id_session_and_file() {
     let place = damaged();
     let store = place.store();
     let kept = repair_all(&store).remove(0);
@@ -53,7 +53,7 @@ fn a_repair_is_found_by_its_id_its_session_and_its_file() {
 }
 
 #[test]
-fn several_repairs_are_meant_at_once_only_if_they_are_of_one_session() {
+fn session_id_selects_several_repairs_only_in_one_root() {
     let place = damaged();
     let agents = place.log.with_extension("").join("subagents");
     fs::create_dir_all(&agents).unwrap();
@@ -74,7 +74,7 @@ fn several_repairs_are_meant_at_once_only_if_they_are_of_one_session() {
 }
 
 #[test]
-fn repairs_of_a_file_that_is_no_sessions_are_meant_one_by_one() {
+fn repairs_of_a_file_without_session_are_selected_one_by_one() {
     let place = Place::with(&file_of(&chain()));
     let history = place.dir.path().join("root/history.jsonl");
     let good = "{\"display\":\"one\",\"timestamp\":1,\"project\":\"/work\"}\n";
@@ -93,7 +93,7 @@ fn repairs_of_a_file_that_is_no_sessions_are_meant_one_by_one() {
 }
 
 #[test]
-fn what_is_no_repair_in_the_quarantine_is_passed_over_or_told() {
+fn foreign_entries_in_the_quarantine_are_skipped_or_reported() {
     let place = damaged();
     let store = place.store();
     assert_eq!(store.repairs().unwrap().0.len(), 0);
@@ -115,7 +115,7 @@ fn what_is_no_repair_in_the_quarantine_is_passed_over_or_told() {
 }
 
 #[test]
-fn only_a_folder_of_the_quarantine_is_forgotten() {
+fn forget_repair_removes_only_quarantine_folders() {
     let place = damaged();
     let store = place.store();
     let kept = repair_all(&store).remove(0);
@@ -138,7 +138,7 @@ fn only_a_folder_of_the_quarantine_is_forgotten() {
 }
 
 #[test]
-fn what_was_taken_out_is_spelt_in_one_way() {
+fn removed_bytes_are_encoded_as_text_base64_or_nul_count() {
     let mut lines = chain();
     lines[2] = vec![0; 300];
     lines[4].truncate(200);
@@ -159,7 +159,7 @@ fn what_was_taken_out_is_spelt_in_one_way() {
 }
 
 #[test]
-fn a_log_that_is_being_written_to_is_mended_only_if_asked_for() {
+fn log_being_written_is_repaired_only_with_live() {
     let place = damaged();
     let store = place.store();
     // Its last line has no end yet.
@@ -175,7 +175,7 @@ fn a_log_that_is_being_written_to_is_mended_only_if_asked_for() {
 }
 
 #[test]
-fn another_file_is_not_called_a_grown_one_and_what_is_in_the_way_is_told() {
+fn undo_reports_a_replaced_file_and_repair_a_blocked_original() {
     let place = damaged();
     let store = place.store();
     let before = place.bytes();
@@ -198,7 +198,7 @@ fn another_file_is_not_called_a_grown_one_and_what_is_in_the_way_is_told() {
 }
 
 #[test]
-fn a_whole_id_means_its_repair_alone() {
+fn full_id_selects_only_its_repair() {
     let place = damaged();
     let store = place.store();
     let kept = repair_all(&store).remove(0);

@@ -25,7 +25,7 @@ fn strays(store: &Store) -> Vec<OrphanFiles> {
 }
 
 #[test]
-fn documents_of_a_session_that_is_not_there_are_strays() {
+fn documents_without_their_session_are_strays() {
     let place = Place::with(&file_of(&chain()));
     let store = place.store();
     assert_eq!(strays(&store).len(), 0);
@@ -47,7 +47,7 @@ fn documents_of_a_session_that_is_not_there_are_strays() {
 }
 
 #[test]
-fn a_stray_of_a_deleted_session_says_how_it_comes_back() {
+fn stray_of_a_deleted_session_suggests_undo() {
     let place = Place::with(&file_of(&chain()));
     let store = place.store();
     let files = store.inventory().sessions.remove(0);
@@ -61,7 +61,7 @@ fn a_stray_of_a_deleted_session_says_how_it_comes_back() {
 }
 
 #[test]
-fn a_sub_agent_without_a_session_tells_what_its_lines_name() {
+fn stray_sub_agent_detail_names_its_sessions() {
     let agent = |session: &str| {
         format!(
             r#"{{"parentUuid":null,"isSidechain":true,"agentId":"a1",{session}"type":"user","message":{{"role":"user","content":"x"}},"uuid":"00000001-0000-4000-8000-000000000000","timestamp":"2026-11-10T05:00:00.000Z"}}"#
@@ -90,7 +90,7 @@ fn a_sub_agent_without_a_session_tells_what_its_lines_name() {
 }
 
 #[test]
-fn sub_agents_whose_session_has_no_log_are_strays() {
+fn sub_agents_without_a_session_log_are_strays() {
     let place = Place::with(&file_of(&chain()));
     let folder = place.log.with_extension("").join("subagents");
     for agent in ["a1", "a2"] {
@@ -109,7 +109,7 @@ fn sub_agents_whose_session_has_no_log_are_strays() {
 }
 
 #[test]
-fn what_an_index_was_is_kept_before_it_is_made_anew() {
+fn session_list_is_quarantined_before_rebuild() {
     let copy = case("chorus-index-behind").copy();
     let store = copy.store();
     let stale = store

@@ -12,7 +12,7 @@ fn actions(mending: &LineEdits) -> Vec<Action> {
 }
 
 #[test]
-fn an_entry_that_stays_where_it_is_keeps_its_name_without_help() {
+fn entry_that_does_not_move_needs_no_written_id() {
     let second = day_record("second", r#","annals":{"parent":"20260301-0"}"#);
     let text = [
         day_record("first", ""),
@@ -44,7 +44,7 @@ const HEADLESS: &str = concat!(
 );
 
 #[test]
-fn behind_a_new_header_entries_keep_the_names_of_their_places() {
+fn entries_behind_a_new_header_keep_their_offset_ids() {
     let (layout, artifact) = clog();
     let mending = LineEdits::new(layout, &artifact, HEADLESS.as_bytes()).unwrap();
     assert_eq!(actions(&mending), [Action::Header, Action::KeepId]);
@@ -56,7 +56,7 @@ fn behind_a_new_header_entries_keep_the_names_of_their_places() {
 }
 
 #[test]
-fn a_header_is_put_behind_a_byte_order_mark() {
+fn header_is_inserted_after_a_byte_order_mark() {
     let (layout, artifact) = clog();
     let rest = HEADLESS.split_inclusive('\n').next().unwrap();
     let text = format!("\u{feff}{rest}");

@@ -16,7 +16,7 @@ fn strays(store: &Store) -> Vec<OrphanFiles> {
 }
 
 #[test]
-fn every_kind_of_file_without_its_session_is_listed() {
+fn every_kind_of_file_without_its_session_is_a_stray() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("root");
     let store = Store::new(vec![Root::claude_code(&root)]).with_state(dir.path().join("state"));
@@ -80,7 +80,7 @@ fn every_kind_of_file_without_its_session_is_listed() {
 
 /// An index may list a session of which nothing else is there.
 #[test]
-fn a_row_without_a_log_is_listed() {
+fn row_without_log_is_a_stray() {
     let copy = case("chorus-plain").copy();
     let store = Store::new(vec![copy.root.clone()]).with_state(copy.dir.path().join("state"));
     let rows = |store: &Store| {

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_pin_holds_the_session_of_its_root_by_whatever_name_that_is_reached() {
+fn pin_holds_for_its_root_under_any_path() {
     let place = Place::of("claude-code");
     place.session(1, "/home/dev/w", "2026-01-01T10:00:00Z");
     let files = place.store.inventory().sessions.remove(0);
@@ -34,7 +34,7 @@ fn a_pin_holds_the_session_of_its_root_by_whatever_name_that_is_reached() {
 }
 
 #[test]
-fn pins_that_cannot_be_read_hold_up_whoever_would_go_by_them() {
+fn unreadable_pins_are_an_error() {
     let place = Place::of("claude-code");
     assert_eq!(place.store.pins().unwrap().iter().count(), 0);
     fs::create_dir_all(place.dir.path().join("state/pins.json")).unwrap();
@@ -47,7 +47,7 @@ fn pins_that_cannot_be_read_hold_up_whoever_would_go_by_them() {
 }
 
 #[test]
-fn a_plan_counts_the_files_that_go_once_each() {
+fn plan_counts_each_file_once() {
     let place = Place::of("claude-code");
     let writer = place.session(1, "/home/dev/w", "2026-01-01T10:00:00Z");
     writer.set_todos(&[Todo::pending("Wait")]).unwrap();

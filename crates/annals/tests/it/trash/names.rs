@@ -15,7 +15,7 @@ fn delete(store: &Store) -> annals::store::TrashItem {
 }
 
 #[test]
-fn a_name_that_none_has_brings_nothing_back() {
+fn undelete_of_an_unknown_name_is_an_error() {
     let (_dir, store) = place();
     drop(begin(&store, "/home/dev/w"));
     delete(&store);
@@ -28,7 +28,7 @@ fn a_name_that_none_has_brings_nothing_back() {
 
 /// Some ids begin with a time, and are called by what follows it.
 #[test]
-fn a_session_that_is_named_by_its_time_comes_back_by_either_name() {
+fn undelete_accepts_session_name_or_id_prefix() {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::new("clog", dir.path().join("root")).unwrap();
     let store = Store::new(vec![root.clone()]).with_state(dir.path().join("state"));
@@ -45,7 +45,7 @@ fn a_session_that_is_named_by_its_time_comes_back_by_either_name() {
 }
 
 #[test]
-fn only_the_folder_that_was_meant_says_why_it_cannot_be_read() {
+fn only_the_named_unreadable_manifest_is_reported() {
     let (dir, store) = place();
     drop(begin(&store, "/home/dev/w"));
     let folder = dir.path().join("state/trash").join(delete(&store).id);
@@ -60,7 +60,7 @@ fn only_the_folder_that_was_meant_says_why_it_cannot_be_read() {
 
 /// Two roots that each lost a part of a session of one id are not one deletion that was cut off.
 #[test]
-fn parts_of_sessions_of_two_roots_are_not_put_together() {
+fn undelete_does_not_merge_sessions_of_two_roots() {
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("state");
     let mut names = Vec::new();
@@ -86,7 +86,7 @@ fn parts_of_sessions_of_two_roots_are_not_put_together() {
 }
 
 #[test]
-fn a_state_directory_that_is_none_is_told() {
+fn state_path_that_is_a_file_is_an_error() {
     let (dir, store) = place();
     assert!(store.trash_items().unwrap().is_empty());
     let look = store.inspect_trash().unwrap();
@@ -97,7 +97,7 @@ fn a_state_directory_that_is_none_is_told() {
 }
 
 #[test]
-fn a_folder_that_says_nothing_is_told_unless_nothing_is_in_it() {
+fn trash_folder_without_manifest_is_reported_unless_empty() {
     let (dir, store) = place();
     let folder = dir.path().join("state/trash/20260301T100000-x");
     fs::create_dir_all(&folder).unwrap();
@@ -122,7 +122,7 @@ fn a_folder_that_says_nothing_is_told_unless_nothing_is_in_it() {
 }
 
 #[test]
-fn directories_come_back_with_the_rights_that_they_had() {
+fn undelete_restores_directory_modes() {
     let (_dir, store) = place();
     let writer = begin(&store, "/home/dev/w");
     let project = writer.path().parent().unwrap().to_owned();
@@ -137,7 +137,7 @@ fn directories_come_back_with_the_rights_that_they_had() {
 }
 
 #[test]
-fn why_a_file_does_not_come_back_is_told() {
+fn undelete_reports_a_file_that_exists_again() {
     let (dir, store) = place();
     let path = begin(&store, "/home/dev/w").path();
     let trashed = delete(&store);
@@ -157,7 +157,7 @@ fn why_a_file_does_not_come_back_is_told() {
 
 /// The manifest is ours, but what stands in it must not lead anywhere else.
 #[test]
-fn directories_of_a_manifest_that_lead_elsewhere_are_not_made() {
+fn undelete_creates_no_directories_outside_the_session() {
     let (dir, store) = place();
     drop(begin(&store, "/home/dev/w"));
     let trashed = delete(&store);
@@ -186,7 +186,7 @@ fn directories_of_a_manifest_that_lead_elsewhere_are_not_made() {
 
 /// It was killed when the files had gone, before the index heard of it.
 #[test]
-fn the_next_clean_up_finishes_what_a_deletion_left_in_an_index() {
+fn finish_cleaning_removes_a_leftover_session_list_row() {
     let copy = case("chorus-plain").copy();
     let store = copy.store();
     let files = store.inventory().sessions.remove(0);

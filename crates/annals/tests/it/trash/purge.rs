@@ -19,7 +19,7 @@ fn deleted() -> (TempDir, Store, Purgeable) {
 }
 
 #[test]
-fn what_lies_in_the_trash_is_counted_and_dated() {
+fn trash_item_is_counted_and_dated() {
     let (dir, _store, item) = deleted();
     let folder = dir
         .path()
@@ -38,7 +38,7 @@ fn what_lies_in_the_trash_is_counted_and_dated() {
 }
 
 #[test]
-fn what_is_another_one_by_now_is_not_purged() {
+fn trash_item_changed_since_is_not_purged() {
     for (from, to) in [
         ("2026-03-01T10:00:00", "2026-03-01T10:00:07"),
         (&format!("\"session\": \"{ID}\""), "\"session\": \"other\""),
@@ -59,7 +59,7 @@ fn what_is_another_one_by_now_is_not_purged() {
 }
 
 #[test]
-fn only_what_a_purge_condemned_is_removed_without_a_question() {
+fn purge_without_manifest_accepts_only_purging_folders() {
     let (dir, store, mut item) = deleted();
     let trash = dir.path().join("state/trash");
     let whole = trash.join(&item.name);
@@ -88,7 +88,7 @@ fn only_what_a_purge_condemned_is_removed_without_a_question() {
 }
 
 #[test]
-fn leftovers_of_earlier_purges_are_not_in_the_way_of_a_new_one() {
+fn leftovers_of_earlier_purges_do_not_block_a_new_one() {
     let (dir, store, item) = deleted();
     let trash = dir.path().join("state/trash");
     for copy in ["", "-2", "-3"] {

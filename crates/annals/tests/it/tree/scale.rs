@@ -78,7 +78,7 @@ fn linear(
 }
 
 #[test]
-fn a_chain_of_a_million() {
+fn chain_of_a_million_messages() {
     let make = |n: usize| {
         (0..n)
             .map(|at| message(at, at.checked_sub(1)))
@@ -121,7 +121,7 @@ fn many_leaves_below_a_long_chain_without_times() {
 }
 
 #[test]
-fn cycles_of_any_length() {
+fn cycles_of_any_length_are_cut() {
     for n in [10, 100_000] {
         let ring: Vec<Outline> = (0..n)
             .map(|at| message(at, Some((at + n - 1) % n)))
@@ -135,7 +135,7 @@ fn cycles_of_any_length() {
 }
 
 #[test]
-fn many_small_cycles_beside_many_orphans() {
+fn many_small_cycles_and_orphans() {
     let make = |n: usize| {
         let mut outlines: Vec<Outline> = Vec::new();
         for at in (0..n).step_by(4) {
@@ -151,7 +151,7 @@ fn many_small_cycles_beside_many_orphans() {
 }
 
 #[test]
-fn many_turns_that_fold_into_one() {
+fn many_turns_that_merge_into_one() {
     // A chain of user lines that nobody typed: each is a turn, none is a branch.
     let make = |n: usize| {
         let mut outlines: Vec<Outline> = (0..n)
@@ -170,7 +170,7 @@ fn many_turns_that_fold_into_one() {
 }
 
 #[test]
-fn a_parallel_graph_of_many_calls_is_one_turn() {
+fn many_parallel_calls_are_one_turn() {
     let make = |n: usize| {
         let mut outlines = vec![message(0, None)];
         for at in 0..n {
@@ -193,7 +193,7 @@ fn a_parallel_graph_of_many_calls_is_one_turn() {
 
 /// The same through a session on disk: rows, totals and entries by prefix.
 #[test]
-fn a_session_of_many_branches_is_listed_at_once() {
+fn session_of_many_branches_is_listed_quickly() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("projects/-w");
     std::fs::create_dir_all(&folder).unwrap();

@@ -36,7 +36,7 @@ fn call(id: &str, prompt: &str) -> String {
 }
 
 #[test]
-fn a_session_is_followed_with_its_sub_agents_and_without_others() {
+fn session_is_followed_with_its_sub_agents_only() {
     let scene = Scene::new();
     let other = "00000000-0000-4000-8000-0000000000bb";
     append(&scene.log(SESSION), &lines(1..2));
@@ -54,7 +54,7 @@ fn a_session_is_followed_with_its_sub_agents_and_without_others() {
 }
 
 #[test]
-fn a_branch_is_followed_without_those_that_part_elsewhere() {
+fn branch_is_followed_without_other_branches() {
     let scene = Scene::new();
     let log = scene.log(SESSION);
     append(&log, &lines(1..2));
@@ -95,7 +95,7 @@ fn results_of_parallel_calls_belong_to_the_branch() {
 }
 
 #[test]
-fn a_branchs_sub_agents_belong_to_it_and_others_do_not() {
+fn only_sub_agents_of_the_branch_are_followed() {
     let scene = Scene::new();
     let log = scene.log(SESSION);
     append(&log, &lines(1..2));
@@ -122,7 +122,7 @@ fn a_branchs_sub_agents_belong_to_it_and_others_do_not() {
 }
 
 #[test]
-fn a_project_is_followed_with_the_sessions_that_begin_later() {
+fn project_is_followed_with_later_sessions() {
     let scene = Scene::new();
     let store = scene.store();
     let ours = store.begin("/home/me/app").unwrap();
@@ -154,7 +154,7 @@ fn a_project_is_followed_with_the_sessions_that_begin_later() {
 }
 
 #[test]
-fn only_some_layouts_may_be_followed() {
+fn layout_filter_is_followed() {
     let dir = tempfile::tempdir().unwrap();
     let claude = Root::claude_code(dir.path().join("claude"));
     let clog = Root::new("clog", dir.path().join("clog")).unwrap();
@@ -169,7 +169,7 @@ fn only_some_layouts_may_be_followed() {
 }
 
 #[test]
-fn a_log_outside_of_any_root_is_followed_alone() {
+fn log_outside_any_root_is_followed_alone() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("a-log.jsonl");
     append(&log, &lines(1..2));

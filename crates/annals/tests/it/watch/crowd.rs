@@ -53,7 +53,7 @@ fn collect(feed: &Feed) -> BTreeMap<u32, Vec<u32>> {
 }
 
 #[test]
-fn every_entry_of_hundreds_of_logs_is_told_once_and_in_order() {
+fn entries_of_many_logs_are_reported_once_in_order() {
     for way in ways() {
         let scene = Scene::new();
         // Half of them are there already.
@@ -75,7 +75,7 @@ fn every_entry_of_hundreds_of_logs_is_told_once_and_in_order() {
 }
 
 #[test]
-fn what_has_no_watch_is_polled_and_that_is_told_once() {
+fn directories_without_a_watch_are_polled_and_reported_once() {
     let scene = Scene::new();
     for project in 0..20 {
         fs::create_dir_all(scene.root.join(format!("projects/-p{project}"))).unwrap();
@@ -106,7 +106,7 @@ fn what_has_no_watch_is_polled_and_that_is_told_once() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn when_the_kernel_has_too_much_to_say_everything_is_looked_at() {
+fn inotify_overflow_rescans_everything() {
     let most: u32 = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events")
         .unwrap()
         .trim()

@@ -6,7 +6,7 @@ use super::*;
 use crate::support;
 
 #[test]
-fn every_layout_tells_what_is_appended() {
+fn appended_entry_is_reported_in_every_layout() {
     for layout in annals::layout::LAYOUTS {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(layout.name(), dir.path().join("root")).unwrap();
@@ -35,7 +35,7 @@ fn every_layout_tells_what_is_appended() {
 
 /// Every record of every fixture comes out as it does when the file is read at once.
 #[test]
-fn a_fixture_that_is_written_line_by_line_tells_what_reading_it_tells() {
+fn fixture_written_line_by_line_reports_every_entry() {
     for case in support::cases() {
         let copy = case.copy();
         let store = copy.store();
@@ -104,7 +104,7 @@ fn orchestrated(kind: &str, text: &str, time: &str, session: Option<&str>) -> St
 }
 
 #[test]
-fn an_orchestrators_next_day_goes_on_with_the_session_of_the_day_before() {
+fn orchestrator_session_continues_in_the_log_of_the_next_day() {
     for way in ways() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("projects").join(FOLDER);
@@ -150,7 +150,7 @@ fn an_orchestrators_next_day_goes_on_with_the_session_of_the_day_before() {
 }
 
 #[test]
-fn one_of_several_sessions_in_a_file_is_followed_alone() {
+fn one_of_several_sessions_in_a_log_is_followed_alone() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("projects").join(FOLDER);
     fs::create_dir_all(&folder).unwrap();

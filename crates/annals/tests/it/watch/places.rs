@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn sessions_and_sub_agents_may_begin_later() {
+fn new_sessions_and_sub_agents_are_followed() {
     for way in ways() {
         let scene = Scene::new();
         let feed = scene.follow(way);
@@ -34,7 +34,7 @@ fn sessions_and_sub_agents_may_begin_later() {
 }
 
 #[test]
-fn a_root_may_be_made_later_and_again() {
+fn root_may_be_created_and_recreated_later() {
     for way in ways() {
         let scene = Scene::new();
         fs::remove_dir_all(&scene.root).unwrap();
@@ -62,7 +62,7 @@ fn a_root_may_be_made_later_and_again() {
 }
 
 #[test]
-fn a_project_that_is_renamed_is_not_told_again() {
+fn renamed_project_is_not_reported_again() {
     for way in ways() {
         let scene = Scene::new();
         append(&scene.log(SESSION), &lines(1..3));
@@ -86,7 +86,7 @@ fn a_project_that_is_renamed_is_not_told_again() {
 }
 
 #[test]
-fn logs_behind_links_are_followed_only_if_the_links_are_named() {
+fn linked_logs_are_followed_only_if_allowed() {
     for (way, named) in ways()
         .into_iter()
         .flat_map(|way| [(way.clone(), false), (way, true)])
@@ -151,7 +151,7 @@ fn logs_behind_links_are_followed_only_if_the_links_are_named() {
 }
 
 #[test]
-fn files_that_are_no_logs_tell_nothing() {
+fn files_that_are_no_logs_are_not_reported() {
     let scene = Scene::new();
     let feed = scene.follow(FollowOptions::default());
     fs::create_dir_all(scene.root.join("todos")).unwrap();

@@ -13,7 +13,7 @@ fn spawn(writer: &SessionWriter, agent: &str) -> SessionWriter {
 }
 
 #[test]
-fn a_whole_id_means_its_agent_and_a_beginning_means_none() {
+fn agent_is_found_only_by_its_full_id() {
     let fresh = fresh();
     fresh.writer.append(Draft::user("Go!")).unwrap();
     for agent in ["a1", "a12", "b1"] {
@@ -40,7 +40,7 @@ fn a_whole_id_means_its_agent_and_a_beginning_means_none() {
 }
 
 #[test]
-fn a_sub_agent_begets_none_of_its_own() {
+fn sub_agent_cannot_spawn_another() {
     let fresh = fresh();
     fresh.writer.append(Draft::user("Go!")).unwrap();
     let agent = spawn(&fresh.writer, "a1");
@@ -61,7 +61,7 @@ fn a_sub_agent_begets_none_of_its_own() {
 
 /// What the first line of a sub-agent says does not depend on what its session has said before.
 #[test]
-fn a_sub_agent_begins_anew() {
+fn first_line_of_a_sub_agent_does_not_depend_on_its_session() {
     let begun = |said: &dyn Fn(&SessionWriter)| {
         let fresh = fresh();
         said(&fresh.writer);
@@ -87,7 +87,7 @@ fn a_sub_agent_begins_anew() {
 }
 
 #[test]
-fn a_session_begins_in_the_directory_that_a_link_leads_to() {
+fn new_session_resolves_a_linked_directory() {
     let dir = tempfile::tempdir().unwrap();
     let (real, link) = (dir.path().join("real"), dir.path().join("link"));
     fs::create_dir(&real).unwrap();
@@ -110,7 +110,7 @@ fn a_session_begins_in_the_directory_that_a_link_leads_to() {
 
 /// What only an index tells: where the session is at work, and on which branch.
 #[test]
-fn a_sub_agent_is_at_work_where_the_index_says_that_its_session_is() {
+fn sub_agent_takes_directory_and_branch_from_the_session_list() {
     let copy = case("chorus-plain").copy();
     let store = copy.store();
     let mut sessions = store.inventory().sessions.into_iter();
@@ -128,7 +128,7 @@ fn a_sub_agent_is_at_work_where_the_index_says_that_its_session_is() {
 }
 
 #[test]
-fn what_a_sub_agent_is_called_is_not_what_its_session_is() {
+fn sub_agent_title_does_not_change_the_session_title() {
     let fresh = fresh();
     fresh.writer.append(Draft::user("Go!")).unwrap();
     let title = fresh
@@ -146,7 +146,7 @@ fn what_a_sub_agent_is_called_is_not_what_its_session_is() {
 }
 
 #[test]
-fn a_sub_agent_is_of_the_version_that_its_session_is() {
+fn sub_agent_takes_the_version_of_its_session() {
     let fresh = fresh();
     fresh.writer.append(Draft::user("Go!")).unwrap();
     let log = fresh.writer.path();

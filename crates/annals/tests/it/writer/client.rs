@@ -42,7 +42,7 @@ fn turns(seconds: &[i64]) -> Vec<Draft> {
 }
 
 #[test]
-fn given_times_that_are_equal_or_fall_are_written_as_rising_ones() {
+fn equal_or_decreasing_times_are_written_as_increasing() {
     for seconds in [[5, 5, 5], [9, 7, 5], [9, 5, 20]] {
         for at_once in [true, false] {
             let fresh = fresh();
@@ -68,7 +68,7 @@ fn given_times_that_are_equal_or_fall_are_written_as_rising_ones() {
 }
 
 #[test]
-fn lines_beside_the_chain_keep_their_times_and_move_no_others() {
+fn notes_keep_their_times_and_move_no_others() {
     let fresh = fresh();
     fresh
         .writer
@@ -91,7 +91,7 @@ fn lines_beside_the_chain_keep_their_times_and_move_no_others() {
 }
 
 #[test]
-fn converted_conversations_rise_whatever_their_times_were() {
+fn converted_conversation_has_increasing_times() {
     for layout in ["chorus", "clog", "orchestrator"] {
         for origin in [true, false] {
             let dir = tempfile::tempdir().unwrap();
@@ -119,7 +119,7 @@ fn nameless(text: &str) -> Draft {
 }
 
 #[test]
-fn a_reply_without_a_model_has_the_sessions_own_or_none() {
+fn reply_without_model_gets_the_last_model_of_its_session() {
     let models = |fresh: &Fresh| -> Vec<Option<String>> {
         let replies = chain(&fresh.writer.path()).into_iter();
         let replies = replies.filter(|line| line["type"] == "assistant");
@@ -150,7 +150,7 @@ fn a_reply_without_a_model_has_the_sessions_own_or_none() {
 }
 
 #[test]
-fn each_block_of_a_prompt_stands_on_a_line_of_its_own() {
+fn each_block_of_a_prompt_is_written_as_its_own_line() {
     let fresh = fresh();
     let image = Block::Image {
         media_type: "image/png".into(),
@@ -183,7 +183,7 @@ fn summary() -> Draft {
 }
 
 #[test]
-fn only_a_summary_hangs_from_a_compaction() {
+fn only_a_summary_has_a_compaction_as_parent() {
     let parents = |fresh: &Fresh| -> Vec<Option<usize>> {
         let chain = chain(&fresh.writer.path());
         let place = |line: &serde_json::Value| {
@@ -221,7 +221,7 @@ fn only_a_summary_hangs_from_a_compaction() {
 }
 
 #[test]
-fn the_next_entry_hangs_from_the_inner_entry_that_the_log_names() {
+fn parent_is_the_inner_entry_that_last_prompt_names() {
     let fresh = fresh();
     let ids: Vec<EntryId> = ["a", "b", "c", "d"]
         .map(|text| id(&fresh.writer.append(Draft::user(text)).unwrap()))

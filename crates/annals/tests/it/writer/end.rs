@@ -4,7 +4,7 @@ use super::*;
 
 /// Lines without messages at the end, longer than what is read of it at first.
 #[test]
-fn a_long_tail_without_messages_does_not_begin_a_new_conversation() {
+fn long_tail_without_messages_does_not_start_a_conversation() {
     let noise = [
         format!(
             "{{\"type\":\"file-history-snapshot\",\"blob\":\"{}\"}}\n",
@@ -38,7 +38,7 @@ fn a_long_tail_without_messages_does_not_begin_a_new_conversation() {
 }
 
 #[test]
-fn an_id_that_is_there_already_is_refused() {
+fn existing_id_is_refused() {
     let fresh = fresh();
     let draft = Draft::user("once").with_id(annals::model::EntryId::new("my-id"));
     fresh.writer.append(draft.clone()).unwrap();
@@ -56,7 +56,7 @@ fn an_id_that_is_there_already_is_refused() {
 }
 
 #[test]
-fn a_tail_rewritten_in_place_at_the_same_length_is_noticed() {
+fn tail_rewritten_at_the_same_length_is_noticed() {
     let fresh = fresh();
     let first = id(&fresh.writer.append(Draft::user("first")).unwrap());
     let second = id(&fresh.writer.append(Draft::user("second")).unwrap());
@@ -74,7 +74,7 @@ fn a_tail_rewritten_in_place_at_the_same_length_is_noticed() {
 }
 
 #[test]
-fn a_record_that_no_reader_takes_is_not_written() {
+fn record_above_the_line_limit_is_refused() {
     let fresh = fresh();
     let before = std::fs::read(fresh.writer.path()).unwrap();
     let huge = Draft::user("x".repeat(annals::jsonl::MAX_LINE));
@@ -84,7 +84,7 @@ fn a_record_that_no_reader_takes_is_not_written() {
 }
 
 #[test]
-fn a_program_that_begins_to_write_while_we_are_open_is_noticed() {
+fn program_that_starts_writing_is_noticed_by_an_open_writer() {
     let fresh = fresh();
     let leaf = id(&fresh.writer.append(Draft::user("ours")).unwrap());
     let now = Timestamp::now().to_string();
@@ -97,7 +97,7 @@ fn a_program_that_begins_to_write_while_we_are_open_is_noticed() {
 }
 
 #[test]
-fn a_session_read_before_its_log_was_rewritten_is_not_forked() {
+fn session_read_before_a_rewrite_is_not_forked() {
     let fresh = fresh();
     let last = id(&fresh.writer.append(Draft::user("one")).unwrap());
     let session = fresh.read();
@@ -110,7 +110,7 @@ fn a_session_read_before_its_log_was_rewritten_is_not_forked() {
 }
 
 #[test]
-fn todos_edited_at_once_are_all_kept() {
+fn concurrent_todo_edits_are_all_stored() {
     let fresh = fresh();
     std::thread::scope(|scope| {
         for n in 0..8 {
@@ -133,7 +133,7 @@ fn todos_edited_at_once_are_all_kept() {
 }
 
 #[test]
-fn a_sub_agent_that_vanished_does_not_hide_its_session() {
+fn removed_sub_agent_log_is_a_flaw_of_its_session() {
     let case = crate::support::case("2.1.325-s04-agent");
     let copy = tempfile::tempdir().unwrap();
     crate::support::copy_tree(&case.path, copy.path());
@@ -175,7 +175,7 @@ fn the_last_entry_of_a_fork_is_its_newest() {
 }
 
 #[test]
-fn what_someone_is_writing_is_not_free_to_go() {
+fn session_being_written_is_not_free() {
     let long_ago = || foreign(1, None, "2020-01-01T00:00:00Z");
     for (tail, free) in [
         (String::new(), true),

@@ -46,7 +46,7 @@ pub(crate) fn held<T: std::fmt::Debug + Send>(
 }
 
 #[test]
-fn what_another_program_holds_is_neither_archived_nor_called_free() {
+fn file_held_open_is_not_archived_or_free() {
     let copy = case("chorus-plain").copy();
     let store = copy.store();
     let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
@@ -80,7 +80,7 @@ fn what_another_program_holds_is_neither_archived_nor_called_free() {
 }
 
 #[test]
-fn an_index_that_another_program_holds_is_not_made_anew() {
+fn session_list_held_open_is_not_rebuilt() {
     let copy = case("chorus-index-behind").copy();
     let store = copy.store();
     let stale = store

@@ -12,7 +12,7 @@ use crate::support::{QUICK, case};
 const CASES: [&str; 3] = ["2.1.325-s03-todos", "chorus-plain", "notes-and-todos"];
 
 #[test]
-fn one_of_several_that_take_an_id_at_once_gets_it() {
+fn concurrent_sessions_of_one_id_create_exactly_one() {
     for name in CASES {
         let copy = case(name).copy();
         let session = copy.again(&copy.sessions()[0]);

@@ -10,7 +10,7 @@ fn whole(fresh: &Fresh) -> MessageCounts {
 }
 
 #[test]
-fn totals_are_those_of_the_log_that_is_opened() {
+fn writer_totals_equal_the_log() {
     for case in cases()
         .into_iter()
         .filter(|case| case.layout.writer().is_some())
@@ -32,7 +32,7 @@ fn totals_are_those_of_the_log_that_is_opened() {
 }
 
 #[test]
-fn totals_grow_with_the_log_whoever_writes() {
+fn writer_totals_grow_with_any_writer() {
     let fresh = fresh();
     let reply = |output| {
         let usage = Usage {
