@@ -2,7 +2,7 @@
 //!
 //! Four depths, one file each: single lines and documents (`read`), how the entries of one log hang
 //! together (`log`, and `resume` for what the agent's own program would leave out), what files say of
-//! each other (`across`, `companion`, and `unknown` for those that no layout knows), and the machine that they lie on ([`machine()`]). Reports; changes nothing.
+//! each other (`across`, `companion`, and `unknown` for those that no layout knows), and the machine that they lie on ([`environment()`]). Reports; changes nothing.
 //!
 //! Logs are read in parallel and each once. What is kept of a log for the checks across files is
 //! small: eight bytes for each id, and the names of files and directories that it speaks of.

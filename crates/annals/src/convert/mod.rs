@@ -274,7 +274,7 @@ impl ConvertPlan {
         &self.target
     }
 
-    /// Has what is [`held`](Self::held) at these paths restored too, with all below them. Refuses a path
+    /// Has what is [`withheld`](Self::withheld) at these paths restored too, with all below them. Refuses a path
     /// that no origin names.
     pub fn restore_also(&mut self, named: &[PathBuf]) -> Result<()> {
         for path in named {

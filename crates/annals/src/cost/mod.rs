@@ -4,7 +4,7 @@
 //! charges into money, a [`CostReport`] adds that up. Nothing in here reads files.
 //!
 //! ```
-//! # use annals::cost::{Charge, Dimension, Ledger, Mode, Options, Prices, Report};
+//! # use annals::cost::{Charge, CostReport, Dimension, Ledger, PriceMode, Prices, ReportOptions};
 //! # use annals::model::{Money, Usage};
 //! # use jiff::tz::TimeZone;
 //! # let mut charge = Charge::new(0);
@@ -13,9 +13,9 @@
 //! # charge.usage = Usage { input: 1_000, output: 50, ..Usage::default() };
 //! # let ledger = Ledger::new(Vec::new(), vec![charge; 100]);
 //! let prices = Prices::built_in();
-//! let price = |charge: &Charge| prices.cost(charge, Mode::Auto);
-//! let options = Options::new(TimeZone::UTC, &price);
-//! let report = Report::make(&ledger, &[Dimension::Day], &options);
+//! let price = |charge: &Charge| prices.cost(charge, PriceMode::Auto);
+//! let options = ReportOptions::new(TimeZone::UTC, &price);
+//! let report = CostReport::new(&ledger, &[Dimension::Day], &options);
 //! assert_eq!(report.rows[0].key(), "2026-11-15");
 //! assert_eq!(report.total.priced(), Money::parse("0.375"));
 //! ```

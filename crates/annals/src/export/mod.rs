@@ -2,7 +2,7 @@
 //!
 //! Markdown and HTML follow the tree: one section per conversation, which begins where it parts from
 //! another, and one per sub-agent. JSON follows the logs: every entry with everything the model knows
-//! of it, so that [`Archive`] reads back what was exported and [`Importer`] writes it into any root
+//! of it, so that [`ExportFile`] reads back what was exported and [`Importer`] writes it into any root
 //! whose layout can be written.
 //!
 //! Everything here goes to a writer, piece by piece. No file is made and nothing is printed. Text
@@ -136,7 +136,7 @@ pub struct Cover {
 /// Writes sessions one after the other into one document.
 ///
 /// ```
-/// use annals::export::{Exporter, Format, Options, Part};
+/// use annals::export::{ExportOptions, ExportPart, Exporter, Format};
 /// # use annals::{model::Draft, store::{Root, Store}};
 /// # let dir = tempfile::tempdir()?;
 /// # let store = Store::new(vec![Root::claude_code(dir.path())]);
@@ -144,8 +144,8 @@ pub struct Cover {
 /// # writer.append(Draft::user("Why does the build fail?"))?;
 /// let session = store.session(writer.session().as_str())?;
 /// let mut page = Vec::new();
-/// let mut exporter = Exporter::begin(Options::new(Format::Markdown), None, &mut page)?;
-/// exporter.session(&session, &Part::Whole)?;
+/// let mut exporter = Exporter::begin(ExportOptions::new(Format::Markdown), None, &mut page)?;
+/// exporter.session(&session, &ExportPart::Whole)?;
 /// exporter.finish()?;
 /// assert!(String::from_utf8(page)?.contains("Why does the build fail?"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -32,7 +32,7 @@ pub(super) type Candidates = HashMap<i64, Vec<Span>>;
 impl Index {
     /// Looks for something in all sessions of an inventory.
     ///
-    /// What was added to logs since [`learn`](Self::learn) is read, and so is all of them if the
+    /// What was added to logs since [`index_text`](Self::index_text) is read, and so is all of them if the
     /// query has no words. The answer is that of [`Store::search`](crate::store::Store::search).
     pub fn search(&mut self, inventory: &Inventory, query: &Query) -> Result<SearchResults> {
         let hunt = SearchRun::new(inventory, query)?;
@@ -45,7 +45,7 @@ impl Index {
         Ok(hunt.run(plans.unwrap_or_else(all)))
     }
 
-    /// Whether there may be more to [`learn`](Self::learn) than the last search knew of.
+    /// Whether there may be more to [`index_text`](Self::index_text) than the last search knew of.
     pub fn needs_text_update(&self) -> bool {
         self.text_outdated
     }

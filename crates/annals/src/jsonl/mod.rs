@@ -5,7 +5,7 @@
 //! tails sealed, locks that are never unlinked, syncs that are never retried. Knows nothing of
 //! JSON, layouts or sessions: a line is bytes, and what they mean is decided elsewhere. A log is
 //! never renamed over, truncated or deleted here; only documents given to [`replace()`] are, and
-//! what [`relocate()`] has brought to another place leaves its old one. The exception is
+//! what [`move_file()`] has brought to another place leaves its old one. The exception is
 //! [`rewrite()`], by which a damaged log is mended.
 
 mod append;

@@ -72,7 +72,7 @@ pub trait Writer: Sync {
     }
 
     /// The members that a new session may be given: see [`NewSession::members`]. They stand in
-    /// [`AppendState::words`] when it begins.
+    /// [`AppendState::writer_state`] when it begins.
     fn session_members(&self) -> &'static [&'static str] {
         &[]
     }
@@ -90,7 +90,7 @@ pub trait Writer: Sync {
         Ok((record.to_vec(), None))
     }
 
-    /// The line that adds something to the list of what people typed ([`Body::HistoryLine`]), and the list's
+    /// The line that adds something to the list of what people typed ([`Body::TypedPrompt`]), and the list's
     /// place; `None` where the layout keeps no such list.
     fn prompt_history_line(
         &self,
@@ -669,7 +669,7 @@ pub struct EditPlan {
     pub title: Option<String>,
     /// Records for the log's companion that have no line in the log.
     pub companion: Vec<String>,
-    /// What the log says from now on that the writer will need again: see [`AppendState::words`].
+    /// What the log says from now on that the writer will need again: see [`AppendState::writer_state`].
     pub writer_state: BTreeMap<String, String>,
 }
 

@@ -20,9 +20,9 @@ pub struct Draft {
     pub sidechain: bool,
     /// The sub-agent that such traffic is of.
     pub agent: Option<AgentId>,
-    /// Members of the record that only its layout knows; [`Writer::members`] lists their names.
+    /// Members of the record that only its layout knows; [`Writer::draft_members`] lists their names.
     ///
-    /// [`Writer::members`]: crate::layout::Writer::members
+    /// [`Writer::draft_members`]: crate::layout::Writer::draft_members
     pub members: Members,
     /// The JSON of blocks that have more members than a [`Block`] has, by their place in the message.
     /// Layouts write it where they keep blocks.

@@ -7,17 +7,17 @@
 //! of the [`store`](crate::store), whose purge alone removes anything.
 //!
 //! ```
-//! use annals::retain::{Plan, Policy, Term};
+//! use annals::retain::{CleanupPlan, Policy, Term};
 //! use annals::store::{Root, Store};
-//! use annals::when::Now;
+//! use annals::time_input::Now;
 //! # let dir = tempfile::tempdir()?;
 //! # let store = Store::new(vec![Root::claude_code(dir.path().join("root"))]).with_state(dir.path());
 //! let now = Now { time: jiff::Timestamp::now(), zone: jiff::tz::TimeZone::UTC };
 //! let policy = Policy::new(Term::parse("30d").ok_or("no term")?);
-//! let inventory = store.inventory_in_place();
+//! let inventory = store.inventory_without_archive();
 //! let rows = store.sessions(&inventory, &|_, _| ()).into_iter().flatten().collect();
 //!
-//! let plan = Plan::new(&inventory, rows, &policy, &store.pins()?, &now, &|_| true);
+//! let plan = CleanupPlan::new(&inventory, rows, &policy, &store.pins()?, &now, &|_| true);
 //! for group in &plan.groups {
 //!     store.clean(group, false, now.time)?;
 //! }

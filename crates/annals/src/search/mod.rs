@@ -1,7 +1,7 @@
 //! Finding what was said: queries, what they match, and in which order it comes.
 //!
 //! A query is a condition on records. [`Store::search`] looks at the logs themselves; a
-//! [`Index`](crate::index::Catalogue) only says where looking is worthwhile, and what it says is
+//! [`Index`](crate::index::Index) only says where looking is worthwhile, and what it says is
 //! confirmed by the same records. So both give the same answer.
 //!
 //! ```

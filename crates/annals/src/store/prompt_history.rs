@@ -9,10 +9,10 @@ use super::writer::{create_parent_dirs, layout_writer, open_or_create, with_plan
 use super::{Root, Store, WriteOptions};
 
 impl Store {
-    /// Adds to the list of what people typed ([`Body::HistoryLine`]), and returns the list's path. Refused
+    /// Adds to the list of what people typed ([`Body::TypedPrompt`]), and returns the list's path. Refused
     /// where the layout keeps none.
     ///
-    /// [`Body::HistoryLine`]: crate::model::Body::TypedPrompt
+    /// [`Body::TypedPrompt`]: crate::model::Body::TypedPrompt
     pub fn record_history(
         &self,
         root: &Root,

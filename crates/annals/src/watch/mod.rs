@@ -8,11 +8,11 @@
 //! ```
 //! use annals::model::{Body, Draft};
 //! use annals::store::{Root, Store};
-//! use annals::watch::{Event, Follower, Options, Selection};
+//! use annals::watch::{Event, FollowOptions, Follower, Selection};
 //!
 //! # let dir = tempfile::tempdir()?;
 //! let store = Store::new(vec![Root::claude_code(dir.path().join(".claude"))]);
-//! let mut follower = Follower::new(&store, Selection::all(), Options::default().last(10))?;
+//! let mut follower = Follower::new(&store, Selection::all(), FollowOptions::default().last(10))?;
 //! let stopper = follower.stopper();
 //! # let written = store.begin("/home/me/app")?;
 //! # written.append(Draft::user("Why does the build fail?"))?;
