@@ -1,25 +1,25 @@
-//! The user's own settings: `config.toml` in annals' configuration directory.
+//! The user's settings: `config.toml` in the configuration directory of annals.
 //!
 //! ```toml
-//! zone = "Europe/Berlin"   # whose days count; the system's if not said
-//! mode = "auto"            # how costs are found: auto, tokens or recorded
-//! follow = ["~/.claude/projects"]  # links to directories in roots that are read through
+//! zone = "Europe/Berlin"   # time zone of days; default: the system's
+//! mode = "auto"            # how costs are determined: auto, tokens or recorded
+//! follow = ["~/.claude/projects"]  # links in roots to directories that are followed
 //!
-//! [budget]                 # in dollars; these may also stand at the top
+//! [budget]                 # in dollars; these keys may also be at the top level
 //! daily = 20
 //! weekly = 75.50
 //! monthly = 200
 //!
-//! [clean]                  # how long sessions are kept after they were last at work
+//! [clean]                  # retention of sessions since their last write
 //! older-than = "90d"       # 36h, 90d, 2w, 6mo, 1y or never
-//! keep-last = 3            # of each project, however old
+//! keep-last = 3            # sessions of each project that are always kept
 //! [clean.layout]
 //! chorus = "1y"
-//! [clean.project]          # a directory and all below it; nearer than the layout
+//! [clean.project]          # a directory and its subdirectories; overrides the layout
 //! "/home/me/app" = "never"
 //! ```
 //!
-//! A key that nobody knows is an error: a budget that is misspelled and never warns is worse than none.
+//! An unknown key is an error: a misspelled budget that never warns is worse than none.
 
 mod clean;
 
@@ -43,19 +43,19 @@ pub(crate) use clean::TERM_EXAMPLES;
 /// The settings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
-    /// Whose days count.
+    /// Time zone of days.
     pub(crate) zone: Option<String>,
-    /// How costs are found.
+    /// How costs are determined.
     pub(crate) mode: Option<ModeArg>,
-    /// Links to directories that readers follow, by their absolute paths.
+    /// Links to directories that are followed, by absolute path.
     pub(crate) follow: Vec<PathBuf>,
-    /// What may be spent, the shortest period first.
+    /// Budgets, shortest period first.
     pub(crate) budgets: Vec<Budget>,
-    /// How long sessions are kept.
+    /// Retention of sessions.
     pub(crate) clean: Policy,
 }
 
-/// A budget's name, and the period it is for.
+/// Name and period of each budget.
 pub(crate) const BUDGETS: [(&str, Unit); 3] = [
     ("daily", Unit::Day),
     ("weekly", Unit::Week),
@@ -63,12 +63,12 @@ pub(crate) const BUDGETS: [(&str, Unit); 3] = [
 ];
 
 impl Config {
-    /// Where the settings of a directory lie.
+    /// The path of the settings in a directory.
     pub(crate) fn path(dir: &Path) -> PathBuf {
         dir.join("config.toml")
     }
 
-    /// Reads the settings; a file that is not there says nothing.
+    /// Reads the settings; a missing file means defaults.
     pub(crate) fn read(dir: &Path) -> Result<Self> {
         let path = Config::path(dir);
         let name = path.display();
@@ -83,7 +83,7 @@ impl Config {
                 let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
                 let (line, column) =
                     line_and_column(&String::from_utf8_lossy(before), before.len());
-                bail!("{name}:{line}:{column}: this is no UTF-8; save the settings as UTF-8");
+                bail!("{name}:{line}:{column}: invalid UTF-8; save the settings as UTF-8");
             }
         };
         let told = |fault: ConfigError| {
@@ -106,16 +106,21 @@ impl Config {
                         config.set_budget(key.get_ref(), key, value, "[budget]", &[])?;
                     }
                 }
-                ("budget", _) => return Err(error_at(value, "`budget` is a table: [budget]")),
+                ("budget", _) => return Err(error_at(value, "`budget` must be a table: [budget]")),
                 ("clean", DeValue::Table(table)) => config.clean = clean::parse_policy(table)?,
-                ("clean", _) => return Err(error_at(value, "`clean` is a table: [clean]")),
+                ("clean", _) => return Err(error_at(value, "`clean` must be a table: [clean]")),
                 ("zone", DeValue::String(zone)) => config.zone = Some(zone.to_string()),
-                ("zone", _) => return Err(error_at(value, "`zone` is a text: \"Europe/Berlin\"")),
+                ("zone", _) => {
+                    return Err(error_at(
+                        value,
+                        "`zone` must be a string: \"Europe/Berlin\"",
+                    ));
+                }
                 ("mode", DeValue::String(mode)) if parse_mode(mode).is_some() => {
                     config.mode = parse_mode(mode);
                 }
                 ("mode", _) => {
-                    let one = "`mode` is \"auto\", \"tokens\" or \"recorded\"";
+                    let one = "`mode` must be \"auto\", \"tokens\" or \"recorded\"";
                     return Err(error_at(value, one));
                 }
                 ("follow", DeValue::Array(links)) => {
@@ -154,9 +159,9 @@ impl Config {
             return Err(unknown_key(key, name, place, &known));
         };
         if self.budgets.iter().any(|budget| budget.unit == *unit) {
-            return Err(error_at(key, &format!("`{name}` is given twice")));
+            return Err(error_at(key, &format!("duplicate key `{name}`")));
         }
-        // By its spelling: a float would not be exact.
+        // Parses the text: a float would not be exact.
         let amount = match value.get_ref() {
             DeValue::Integer(number) if number.radix() == 10 => Money::parse(number.as_str()),
             DeValue::Float(number) => Money::parse(number.as_str()),
@@ -164,7 +169,7 @@ impl Config {
         };
         let limit = amount.filter(|amount| *amount > Money::ZERO);
         let limit = limit.ok_or_else(|| {
-            let why = format!("`{name}` is a number of dollars above 0, such as 200 or 19.99");
+            let why = format!("`{name}` must be a number of dollars above 0, such as 200 or 19.99");
             error_at(value, &why)
         })?;
         self.budgets.push(Budget::new(*unit, limit));
@@ -172,7 +177,7 @@ impl Config {
     }
 }
 
-/// A table's members as they stand, so that the first fault is told.
+/// The members of a table in file order, so that the first error is reported.
 fn in_file_order<'t, 'i>(
     table: &'t DeTable<'i>,
 ) -> Vec<(&'t Spanned<DeString<'i>>, &'t Spanned<DeValue<'i>>)> {
@@ -181,9 +186,9 @@ fn in_file_order<'t, 'i>(
     members
 }
 
-const FOLLOW_ERROR: &str = "`follow` is a list of absolute paths: [\"~/.claude/projects\"]";
+const FOLLOW_ERROR: &str = "`follow` must be a list of absolute paths: [\"~/.claude/projects\"]";
 
-/// A path from the root of the file system, or from the user's home.
+/// An absolute path, or one that starts with `~/`.
 fn absolute_path(text: &str) -> Option<PathBuf> {
     let path = match text.strip_prefix("~/") {
         Some(rest) => std::env::home_dir()?.join(rest),
@@ -196,7 +201,7 @@ fn parse_mode(text: &str) -> Option<ModeArg> {
     ModeArg::from_str(text, false).ok()
 }
 
-/// What is wrong with the text, and where.
+/// An error in the settings and its position.
 #[derive(Debug)]
 struct ConfigError {
     span: Range<usize>,
@@ -210,16 +215,16 @@ fn error_at(at: &Spanned<impl Sized>, text: &str) -> ConfigError {
     }
 }
 
-/// Nobody knows a key.
+/// The error for an unknown key.
 fn unknown_key(key: &Spanned<impl Sized>, name: &str, place: &str, known: &[&str]) -> ConfigError {
     let hint = match suggest(name, known.iter().copied(), 1).first() {
-        Some(close) => format!("is `{close}` meant?"),
-        None => format!("known are {}", known.join(", ")),
+        Some(close) => format!("did you mean `{close}`?"),
+        None => format!("known keys: {}", known.join(", ")),
     };
-    error_at(key, &format!("there is no `{name}` in {place}; {hint}"))
+    error_at(key, &format!("unknown key `{name}` in {place}; {hint}"))
 }
 
-/// Line and column of a byte, counted from 1.
+/// Line and column of a byte offset, from 1.
 fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
@@ -269,46 +274,49 @@ mod tests {
         for (text, told) in [
             (
                 "montly = 200",
-                "1:1: there is no `montly` in the settings; is `monthly` meant?",
+                "1:1: unknown key `montly` in the settings; did you mean `monthly`?",
             ),
             (
                 "\n[budget]\n  dayly = 1",
-                "3:3: there is no `dayly` in [budget]; is `daily` meant?",
+                "3:3: unknown key `dayly` in [budget]; did you mean `daily`?",
             ),
             (
                 "monthly = 1\n[budget]\nmonthly = 2",
-                "3:1: `monthly` is given twice",
+                "3:1: duplicate key `monthly`",
             ),
             (
                 "daily = 0",
-                "1:9: `daily` is a number of dollars above 0, such as 200 or 19.99",
+                "1:9: `daily` must be a number of dollars above 0, such as 200 or 19.99",
             ),
             (
                 "daily = -3",
-                "1:9: `daily` is a number of dollars above 0, such as 200 or 19.99",
+                "1:9: `daily` must be a number of dollars above 0, such as 200 or 19.99",
             ),
             (
                 "daily = nan",
-                "1:9: `daily` is a number of dollars above 0, such as 200 or 19.99",
+                "1:9: `daily` must be a number of dollars above 0, such as 200 or 19.99",
             ),
             (
                 "daily = \"3\"",
-                "1:9: `daily` is a number of dollars above 0, such as 200 or 19.99",
+                "1:9: `daily` must be a number of dollars above 0, such as 200 or 19.99",
             ),
-            ("zone = 1", "1:8: `zone` is a text: \"Europe/Berlin\""),
+            (
+                "zone = 1",
+                "1:8: `zone` must be a string: \"Europe/Berlin\"",
+            ),
             (
                 "mode = \"guess\"",
-                "1:8: `mode` is \"auto\", \"tokens\" or \"recorded\"",
+                "1:8: `mode` must be \"auto\", \"tokens\" or \"recorded\"",
             ),
             (
                 "follow = \"/x\"",
-                "1:10: `follow` is a list of absolute paths: [\"~/.claude/projects\"]",
+                "1:10: `follow` must be a list of absolute paths: [\"~/.claude/projects\"]",
             ),
             (
                 "follow = [\"/x\", \"projects\"]",
-                "1:17: `follow` is a list of absolute paths: [\"~/.claude/projects\"]",
+                "1:17: `follow` must be a list of absolute paths: [\"~/.claude/projects\"]",
             ),
-            ("budget = 3", "1:10: `budget` is a table: [budget]"),
+            ("budget = 3", "1:10: `budget` must be a table: [budget]"),
         ] {
             assert_eq!(parse(text).unwrap_err(), told, "{text}");
         }

@@ -1,13 +1,14 @@
-//! What a command works with: the store, the clock, and where its output goes.
+//! The context of a command: the store, the clock, and the output.
 
 mod environment;
+mod names;
 mod problems;
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use annals::IndexProblem;
 use annals::archive::Archive;
 use annals::cost::{Ledger, PriceFn, Prices, Tally};
 use annals::index::{Index, RecentQuery, StoreSearch, Warning};
@@ -16,7 +17,7 @@ use annals::retain::Pins;
 use annals::search::{Query, SearchResults};
 use annals::store::{
     ConversationInfo, Inventory, LedgerWithSession, ReadFailures, Root, SessionFiles, SessionInfo,
-    SessionWriter, Store, Target, WriteOptions,
+    SessionLabel, SessionWriter, Store, WriteOptions,
 };
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -25,50 +26,46 @@ use jiff::tz::TimeZone;
 use self::environment::{config_dir, environment, is_not_found, state_dir, system_zone, variable};
 use self::problems::Problems;
 use crate::cli::Global;
-use crate::commands::filter::session_spellings;
 use crate::config::Config;
 use crate::render::out::Out;
 use crate::render::progress::Progress;
 use crate::render::style::{PLAIN, WARNING, paint};
 use crate::render::time::Clock;
 
-/// The word for the session that was written to last.
-const LATEST: &str = "latest";
+pub(crate) use self::names::{
+    Access, DeletedSession, is_latest, is_unknown_archived, is_unknown_session, refuse_message,
+    whole_session,
+};
 
-/// Whether a text is the word for the session that was written to last.
-pub(crate) fn is_latest(text: &str) -> bool {
-    text == LATEST
-}
-
-/// What a command works with.
+/// The context of a command.
 pub(crate) struct Context {
     pub(crate) store: Store,
     pub(crate) out: Out,
     pub(crate) clock: Clock,
     pub(crate) json: bool,
-    /// The time was given from outside.
+    /// Whether the time was set with `ANNALS_NOW`.
     is_time_fixed: bool,
     pub(crate) verbose: bool,
-    /// The user named the roots.
+    /// Whether the user named the roots.
     pub(crate) named_roots: bool,
-    /// The user named a list of prices.
+    /// The price list that the user named.
     named_prices: Option<PathBuf>,
-    /// Nothing that was read before may be used.
+    /// Whether the index must not be used.
     pub(crate) no_index: bool,
-    /// Where annals keeps its own things.
+    /// The state directory of annals.
     state_dir: PathBuf,
-    /// Where the user's own settings lie.
+    /// The directory of the user's settings.
     pub(crate) config_dir: PathBuf,
     /// Links in roots that the user wants followed.
     followed_links: Vec<PathBuf>,
     problems: Problems,
-    /// What was remarked already: commands may open the catalogue more than once.
+    /// Notes already printed: commands may open the index more than once.
     printed_notes: Vec<String>,
-    /// What was searched, and may hold words that the catalogue does not know yet.
+    /// The inventory that was searched, if it may hold text that is not yet indexed.
     searched_inventory: Option<Inventory>,
-    /// The catalogue, once someone asked for it.
+    /// The index, once opened.
     index: Option<Index>,
-    /// The last search found such words.
+    /// Whether the last search found text that is not yet indexed.
     has_unindexed_text: bool,
 }
 
@@ -80,9 +77,9 @@ impl Context {
         let roots = if global.root.is_empty() {
             let (mut roots, refused) = Root::discover(&env);
             for why in refused {
-                print_notice("note:", &format!("{why}; --root reads it"));
+                print_notice("note:", &format!("{why}; use --root to read it"));
             }
-            // What is kept of a root that is gone is still there to be seen.
+            // Archived sessions of a root that no longer exists are still listed.
             let archive = Archive::open(&state_dir).reporting_to(&failures);
             let kept = archive.roots().unwrap_or_else(|error| {
                 failures.report(error);
@@ -94,20 +91,20 @@ impl Context {
             let named = global.root.iter().map(|text| named_roots(text));
             named.collect::<Result<Vec<_>>>()?.concat()
         };
-        // Settings that cannot be read follow no link; who needs them says what is wrong.
+        // With unreadable settings no links are followed; commands that need the settings report
+        // the error.
         let config_dir = config_dir(&env);
         let followed = Config::read(&config_dir).map_or_else(|_| Vec::new(), |it| it.follow);
         let roots = roots.into_iter().map(|root| root.follow_links(&followed));
         let store = Store::new(roots.collect()).reporting_to(&failures);
         let store = store.with_state(&state_dir);
         let fixed: Option<Timestamp> = match env.vars.get("ANNALS_NOW") {
-            Some(text) => Some(text.parse().context("ANNALS_NOW is not a time")?),
+            Some(text) => Some(text.parse().context("invalid time in ANNALS_NOW")?),
             None => None,
         };
         let now = fixed.unwrap_or_else(Timestamp::now);
         let zone = system_zone(&env).unwrap_or_else(|name| {
-            let text =
-                format!("there is no time zone `{name}`, which TZ names; UTC is used instead");
+            let text = format!("unknown time zone `{name}` in TZ; using UTC");
             print_notice("note:", &text);
             TimeZone::UTC
         });
@@ -132,13 +129,13 @@ impl Context {
         })
     }
 
-    /// A root that is read like those of the store: links that the user wants followed are.
+    /// Applies the store's settings to a root: followed links and error reporting.
     pub(crate) fn with_followed_links(&self, root: Root) -> Root {
         let root = root.follow_links(&self.followed_links);
         root.reporting_to(self.store.failures())
     }
 
-    /// Everything that lies in the roots; what could not be looked at is told on the way.
+    /// Returns all files of the roots; reports those that could not be read.
     pub(crate) fn inventory(&mut self) -> Inventory {
         let inventory = match self.open_existing_index() {
             Some(mut catalogue) => {
@@ -152,15 +149,16 @@ impl Context {
         inventory
     }
 
-    /// Everything that lies in the roots, for verbs that change it or look after it: nothing of the
-    /// archive.
+    /// Returns all files of the roots without the archive, for commands that change or maintain
+    /// them.
     pub(crate) fn inventory_without_archive(&mut self) -> Inventory {
         let inventory = self.store.inventory_without_archive();
         self.warn_all(&inventory.errors);
         inventory
     }
 
-    /// The same for a check, which reports links, and what is no regular file, by itself.
+    /// Like [`Self::inventory_without_archive`], for checks, which report links and irregular files
+    /// themselves.
     pub(crate) fn inventory_to_check(&mut self) -> Inventory {
         let inventory = self.store.inventory_without_archive();
         let no_files = inventory.errors.iter().filter(|it| it.is_no_file());
@@ -170,20 +168,20 @@ impl Context {
         inventory
     }
 
-    /// Sums up all sessions, the most recent first.
+    /// Summarises all sessions, most recent first.
     pub(crate) fn sessions(&mut self, inventory: &Inventory) -> Vec<SessionInfo> {
         let mut sessions = self.unsorted_sessions(inventory);
-        // Rows are large: each is moved once.
+        // Rows are large, so each is moved once.
         sessions.sort_by_cached_key(|session| (Reverse(session.updated), session.id.clone()));
         sessions
     }
 
-    /// Sums up all sessions, for those who show few of them.
+    /// Summarises all sessions in any order, for commands that show few of them.
     pub(crate) fn unsorted_sessions(&mut self, inventory: &Inventory) -> Vec<SessionInfo> {
         self.list_sessions(inventory, None)
     }
 
-    /// Sums up the most recent sessions, the newest first.
+    /// Summarises the `limit` most recent sessions, newest first.
     pub(crate) fn newest_sessions(
         &mut self,
         inventory: &Inventory,
@@ -213,7 +211,7 @@ impl Context {
         let read =
             |row: annals::Result<SessionInfo>| row.map_err(|error| troubles.push(error)).ok();
         let sessions = rows.into_iter().filter_map(read).collect();
-        // It tells the projects of the sessions.
+        // The configuration holds the projects of the sessions.
         let roots = self.store.roots().iter();
         let roots = roots.filter(|root| root.layout.name() == Chorus.name());
         troubles.extend(roots.filter_map(|root| self.store.config(root).err()));
@@ -221,8 +219,8 @@ impl Context {
         sessions
     }
 
-    /// The conversations of some sessions, by their places in the inventory: each with the place of its
-    /// session and what it comes to.
+    /// Returns the conversations of some sessions, given by index in the inventory, each with the
+    /// index of its session and its tally.
     pub(crate) fn conversations(
         &mut self,
         inventory: &Inventory,
@@ -253,7 +251,34 @@ impl Context {
         conversations
     }
 
-    /// Looks for something in all sessions.
+    /// Returns the labels of some sessions, given by index in the inventory, each once; `None` for
+    /// one that cannot be read.
+    pub(crate) fn session_labels(
+        &mut self,
+        inventory: &Inventory,
+        wanted: &[usize],
+    ) -> Vec<Option<SessionLabel>> {
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        let progress = Progress::new("reading sessions");
+        let told = |done, total| progress.set(done, total);
+        let labels = match self.open_index() {
+            Some(mut catalogue) => {
+                let labels = catalogue.session_labels(inventory, wanted, &told);
+                drop(progress);
+                self.return_index(catalogue);
+                labels
+            }
+            None => self.store.session_labels(inventory, wanted, &told),
+        };
+        let labels = labels.into_iter();
+        labels
+            .map(|label| label.map_err(|error| self.warn(&error)).ok())
+            .collect()
+    }
+
+    /// Searches the sessions of an inventory.
     pub(crate) fn search(&mut self, inventory: &Inventory, query: &Query) -> Result<SearchResults> {
         let found = match self.open_index() {
             Some(mut catalogue) => {
@@ -271,7 +296,7 @@ impl Context {
         Ok(found)
     }
 
-    /// Looks for something in all sessions there are; what could not be looked at is told on the way.
+    /// Searches all sessions; reports what could not be read.
     pub(crate) fn search_all(&mut self, query: &Query) -> Result<StoreSearch> {
         let searched = match self.open_index() {
             Some(mut catalogue) => {
@@ -294,27 +319,28 @@ impl Context {
         Ok(searched)
     }
 
-    /// Learns the words of all sessions once everything is answered, if a search found any to learn.
+    /// Schedules indexing of all sessions after the output, if a search found text to index.
     pub(crate) fn index_text_later(&mut self, inventory: Inventory) {
         match self.has_unindexed_text {
             true => self.searched_inventory = Some(inventory),
-            // The program ends soon: the system takes memory back at once, and not piece by piece.
+            // The process exits soon; the system frees the memory faster.
             false => std::mem::forget(inventory),
         }
     }
 
     fn index_text(&mut self, inventory: &Inventory) {
         if let Some(mut catalogue) = self.open_index() {
-            let progress = Progress::new("indexing for the next search (it is safe to stop)");
+            let progress = Progress::new("indexing for the next search (safe to interrupt)");
             let told = |done, total| progress.set(done, total);
-            // What could not be read was told by the search.
+            // The search already reported read errors.
             catalogue.index_text(inventory, &told, &|| false);
+            catalogue.update_sessions(&self.store, inventory, &told);
             drop(progress);
             self.return_index(catalogue);
         }
     }
 
-    /// Every response once, with the session that pays for it.
+    /// Returns every response once, with the session that pays for it.
     pub(crate) fn ledger(&mut self) -> Ledger {
         let progress = Progress::new("reading logs");
         let told = |done, total| progress.set(done, total);
@@ -331,7 +357,7 @@ impl Context {
         ledger
     }
 
-    /// Every response since some time, and all of one session, for those who ask often.
+    /// Returns every response since a time, and all of one session, for frequent queries.
     pub(crate) fn recent_ledger(&mut self, asked: &RecentQuery<'_>) -> LedgerWithSession {
         let (spent, troubles) = match self.open_index() {
             Some(mut catalogue) => {
@@ -345,7 +371,7 @@ impl Context {
         spent
     }
 
-    /// What was read of logs before; without it the answers are the same, and take longer.
+    /// Opens the index; without it, results are the same but take longer.
     fn open_index(&mut self) -> Option<Index> {
         if self.no_index {
             return None;
@@ -359,14 +385,14 @@ impl Context {
                 Some(catalogue)
             }
             Err(error) => {
-                let advice = "ANNALS_STATE_DIR names another place";
-                self.print_note_once(&format!("{error}; all logs are read instead ({advice})"));
+                let advice = "set ANNALS_STATE_DIR to use another directory";
+                self.print_note_once(&format!("{error}; reading all logs instead ({advice})"));
                 None
             }
         }
     }
 
-    /// The same for those who do not need it enough to make one, or to say that it cannot be used.
+    /// Opens the index only if it exists; errors are ignored.
     fn open_existing_index(&mut self) -> Option<Index> {
         if self.no_index || self.index.is_some() {
             return self.index.take();
@@ -376,25 +402,25 @@ impl Context {
         Some(catalogue)
     }
 
-    /// Keeps it for who asks next.
+    /// Stores the index for the next use.
     fn return_index(&mut self, mut catalogue: Index) {
         self.print_index_warnings(&mut catalogue);
         self.index = Some(catalogue);
     }
 
-    /// Where annals keeps its own things.
+    /// The state directory of annals.
     pub(crate) fn state_dir(&self) -> &Path {
         &self.state_dir
     }
 
-    /// Reads all that is not known yet, and keeps it; fails if not all of it can be kept.
+    /// Indexes everything that is not yet indexed; fails if not all of it can be saved.
     pub(crate) fn update_index(&mut self, inventory: &Inventory) -> Result<()> {
         let mut catalogue = Index::open(&self.state_dir)?;
         self.print_index_warnings(&mut catalogue);
         if catalogue.is_read_only() {
-            let path = Index::path(&self.state_dir);
-            let text = format!("the index {} is read-only", path.display());
-            return Err(annals::Error::refused(text).into());
+            return Err(self
+                .index_error(IndexProblem::ReadOnly, "is read-only")
+                .into());
         }
         let progress = Progress::new("building the index");
         let told = |_, done, total| progress.set(done, total);
@@ -402,14 +428,22 @@ impl Context {
         drop(progress);
         self.warn_all(&troubles);
         for notice in catalogue.take_warnings() {
-            // To keep it was all that was asked.
+            // Saving was the whole request, so this is an error.
             if let Warning::SaveFailed { why } = notice {
-                let text = format!("the index could not be written ({why})");
-                return Err(annals::Error::refused(text).into());
+                let why = format!("cannot be written: {why}");
+                return Err(self.index_error(IndexProblem::Unopenable, &why).into());
             }
             self.print_note_once(&notice.to_string());
         }
         Ok(())
+    }
+
+    fn index_error(&self, problem: IndexProblem, why: &str) -> annals::Error {
+        annals::Error::Index {
+            path: Index::path(&self.state_dir),
+            problem,
+            why: why.to_owned(),
+        }
     }
 
     fn print_index_warnings(&mut self, catalogue: &mut Index) {
@@ -418,7 +452,7 @@ impl Context {
         }
     }
 
-    /// Says something on which no answer depends, once.
+    /// Prints a note that affects no result, once.
     pub(crate) fn print_note_once(&mut self, text: &str) {
         if !self.printed_notes.iter().any(|said| said == text) {
             print_notice("note:", text);
@@ -426,52 +460,66 @@ impl Context {
         }
     }
 
-    /// Puts back what a killed process was removing, before anything is removed or restored, and says so.
+    /// Puts back files that a killed process was removing, before anything is removed or restored,
+    /// and prints a note for each.
     pub(crate) fn put_back_removed(&mut self) -> Result<()> {
-        for path in self.store.put_back_removed()? {
+        self.put_back_removed_in(self.store.roots().to_vec())
+    }
+
+    /// Like [`Self::put_back_removed`], in roots that may not be those of the store.
+    pub(crate) fn put_back_removed_in(&mut self, roots: Vec<Root>) -> Result<()> {
+        for path in Store::new(roots).put_back_removed()? {
             self.print_note_once(&format!(
-                "{} is back: annals was stopped while it removed the file",
+                "restored {}: annals was interrupted while removing it",
                 path.display()
             ));
         }
         Ok(())
     }
 
-    /// The user's own settings.
+    /// Like [`Self::put_back_removed_in`], for commands that only copy from the roots. A file that cannot
+    /// be put back does not stop them: it is not read, and that is reported.
+    pub(crate) fn try_put_back_removed_in(&mut self, roots: Vec<Root>) {
+        if let Err(error) = self.put_back_removed_in(roots) {
+            self.print_note_once(&format!("{error:#}"));
+        }
+    }
+
+    /// Reads the user's settings.
     pub(crate) fn config(&self) -> Result<Config> {
         Config::read(&self.config_dir)
     }
 
-    /// The user's own settings for those who do not ask about money; what is wrong with them is told.
+    /// Reads the user's settings, for commands that can do without; prints errors as warnings.
     pub(crate) fn config_or_default(&self) -> Config {
         self.config().unwrap_or_else(|error| {
-            self.print_warning(&format!("{error:#} (no settings are used)"));
+            self.print_warning(&format!("{error:#} (using the default settings)"));
             Config::default()
         })
     }
 
-    /// The pinned sessions for those who only show them; what is wrong with them is told.
+    /// Reads the pinned sessions, for commands that only show them; prints errors as warnings.
     pub(crate) fn pins_or_none(&self) -> Pins {
         self.store.pins().unwrap_or_else(|error| {
             match error {
                 annals::Error::Io { .. } => self.store.failures().report(error),
-                _ => self.print_warning(&format!("{error} (no session is shown as pinned)")),
+                _ => self.print_warning(&format!("{error} (pins are not shown)")),
             }
             Pins::default()
         })
     }
 
-    /// Tells of something that is wrong and changes nothing in what can be answered.
+    /// Prints a warning that affects no result.
     pub(crate) fn print_warning(&self, text: &str) {
         print_notice("warning:", text);
     }
 
-    /// The built-in prices with the user's own over them.
+    /// Returns the built-in prices overlaid with the user's.
     pub(crate) fn prices(&mut self) -> Result<Prices> {
         let path = self.prices_file();
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
-            // Nobody needs prices of their own; a list that was named must be there.
+            // The user's price list is optional, unless it was named.
             Err(error) if is_not_found(&error) && self.named_prices.is_none() => {
                 return Ok(Prices::built_in());
             }
@@ -480,8 +528,8 @@ impl Context {
         Ok(Prices::built_in().with_list_bytes(&bytes, &path.display().to_string())?)
     }
 
-    /// The prices for those who do not ask about money; what is wrong with the user's own is told. A list that was
-    /// named must be right.
+    /// Returns the prices, for commands that are not about cost; prints errors in the user's list
+    /// as warnings. Errors in a list that was named are returned.
     pub(crate) fn prices_or_built_in(&mut self) -> Result<Prices> {
         let error = match self.prices() {
             Err(error) if self.named_prices.is_none() => error,
@@ -502,126 +550,25 @@ impl Context {
             }
             _ => format!("{error:#}"),
         };
-        let advice = "the built-in prices are used; `annals prices` tells all";
+        let advice = "using the built-in prices; `annals prices` shows all errors";
         self.print_warning(&format!("{text} ({advice})"));
         Ok(Prices::built_in())
     }
 
-    /// Where the user's own prices lie, or would.
+    /// The path of the user's price list, which need not exist.
     pub(crate) fn prices_file(&self) -> PathBuf {
         let named = self.named_prices.clone();
         named.unwrap_or_else(|| self.config_dir.join("prices.csv"))
     }
 
-    /// Finds `SESSION[@MESSAGE]` or the path of a log. `latest` is the session of the current directory
-    /// that was written to last, or of all directories if this one has none.
-    pub(crate) fn find(&mut self, id: &str) -> Result<Target> {
-        let inventory = self.inventory();
-        self.find_in(&inventory, id)
-    }
-
-    /// The same for those who have looked at the roots already.
-    pub(crate) fn find_in(&mut self, inventory: &Inventory, id: &str) -> Result<Target> {
-        let id = self.resolve_latest(inventory, id, true)?;
-        Ok(self.store.find(inventory, &id)?)
-    }
-
-    /// The same for those who change the session: `latest` is only looked for in the current directory.
-    pub(crate) fn find_to_write(&mut self, id: &str) -> Result<Target> {
-        let inventory = self.inventory();
-        self.find_to_write_in(&inventory, id)
-    }
-
-    /// The same for those who have looked at the roots already.
-    pub(crate) fn find_to_write_in(&mut self, inventory: &Inventory, id: &str) -> Result<Target> {
-        let id = self.resolve_latest(inventory, id, false)?;
-        Ok(self.store.find(inventory, &id)?)
-    }
-
-    /// Puts a session's id in the place of `latest`.
-    pub(crate) fn resolve_latest<'a>(
-        &mut self,
-        inventory: &Inventory,
-        id: &'a str,
-        anywhere: bool,
-    ) -> Result<Cow<'a, str>> {
-        let message = match id.strip_prefix(LATEST) {
-            Some("") => None,
-            Some(message) if message.starts_with('@') => Some(message),
-            _ => return Ok(Cow::Borrowed(id)),
-        };
-        // A session may be called so.
-        let called =
-            |files: &&SessionFiles| files.id.as_str() == LATEST || files.id.matches_name(LATEST);
-        if inventory.sessions.iter().any(|files| called(&files)) {
-            return Ok(Cow::Borrowed(id));
-        }
-        let cwd = std::env::current_dir().and_then(std::fs::canonicalize);
-        let cwd = cwd.unwrap_or_default();
-        let cwd = cwd.to_string_lossy();
-        let sessions = self.sessions(inventory);
-        let dirs = session_spellings(".", &sessions);
-        let mut newest_first = sessions.iter();
-        let here = newest_first.find(|session| {
-            dirs.iter()
-                .any(|dir| session.matches_project_or_earlier(dir))
-        });
-        let found = match (here, sessions.first()) {
-            (Some(here), _) => here,
-            (None, Some(newest)) if anywhere => {
-                let text = format!(
-                    "no session ran in {cwd}; the latest of all is {} in {}",
-                    newest.id, newest.project.path
-                );
-                self.print_note_once(&text);
-                newest
-            }
-            (None, Some(newest)) => anyhow::bail!(
-                "no session ran in {cwd}, so `latest` names none to write to; the latest of all is {} in {}",
-                newest.id,
-                newest.project.path
-            ),
-            (None, None) => {
-                return Err(annals::Error::NotFound {
-                    what: "session",
-                    id: id.to_owned(),
-                }
-                .into());
-            }
-        };
-        Ok(Cow::Owned(match message {
-            None => found.id.to_string(),
-            Some(message) => format!("{}{message}", found.id),
-        }))
-    }
-
-    /// Puts a session's id in the place of `latest`, for those who have not looked at the roots.
-    pub(crate) fn resolve_latest_id(&mut self, id: &str) -> Result<String> {
-        if !is_latest(id) {
-            return Ok(id.to_owned());
-        }
-        let inventory = self.inventory();
-        Ok(self.resolve_latest(&inventory, id, false)?.into_owned())
-    }
-
-    /// What lies in the roots, or only the session whose log `id` names by itself: enough where only
-    /// the log's end is read.
+    /// Returns all files of the roots, or only the session whose log is named by path `id`: enough
+    /// if only the log's end is read.
     pub(crate) fn inventory_of_log_or_all(&mut self, id: &str) -> Inventory {
         let at = self.store.inventory_of_log(id);
         at.unwrap_or_else(|| self.inventory())
     }
 
-    /// Finds a session where a message of it would make no sense.
-    pub(crate) fn find_session(&mut self, id: &str) -> Result<SessionFiles> {
-        let target = self.find_to_write(id)?;
-        target.refuse_agent()?;
-        if let Some(message) = target.message {
-            anyhow::bail!("`{id}` names the message {message}; this takes a whole session");
-        }
-        Ok(target.files)
-    }
-
-    /// How changes are written.
+    /// The options for writing.
     pub(crate) fn write_options(&self) -> WriteOptions {
         WriteOptions {
             now: self.is_time_fixed.then_some(self.clock.now),
@@ -629,12 +576,12 @@ impl Context {
         }
     }
 
-    /// The roots that were named, where only those are meant.
+    /// The roots that the user named, if any.
     pub(crate) fn only_roots(&self) -> Option<&[Root]> {
         self.named_roots.then(|| self.store.roots())
     }
 
-    /// The root that a new session goes to.
+    /// Returns the root for new sessions.
     pub(crate) fn writable_root(&self) -> Result<Root> {
         let env = environment();
         let mut roots = self
@@ -645,19 +592,18 @@ impl Context {
         if let Some(root) = roots.next() {
             return Ok(root.clone());
         }
-        // Nothing exists yet: the first default place is made.
+        // No root exists yet: uses the first default path.
         let layout = annals::layout::LAYOUTS
             .iter()
             .find(|layout| layout.writer().is_some());
         let place =
             layout.and_then(|layout| Some((layout, layout.roots(&env).into_iter().next()?)));
-        let (layout, path) =
-            place.context("there is no place for sessions; name one with --root")?;
+        let (layout, path) = place.context("no root for new sessions; name one with --root")?;
         Ok(Root::with_layout(*layout, path))
     }
 
-    /// Opens a session for what takes no part in its conversation, such as a title or a note: that
-    /// may go beside what another program writes.
+    /// Opens a session for changes outside its conversation, such as a title or a note, which are
+    /// safe while another program writes.
     pub(crate) fn open_for_annotation(&self, files: &SessionFiles) -> Result<SessionWriter> {
         let options = WriteOptions {
             live: true,
@@ -666,8 +612,8 @@ impl Context {
         Ok(self.store.open_writer(files, options)?)
     }
 
-    /// The store for those who wait: where no root is named, default places that do not exist yet are
-    /// of it too.
+    /// Returns the store for commands that wait. Unless roots are named, it includes default roots
+    /// that do not exist yet.
     pub(crate) fn store_with_missing_roots(&self) -> Store {
         let mut roots = self.store.roots().to_vec();
         if !self.named_roots {
@@ -682,25 +628,25 @@ impl Context {
         Store::new(roots).reporting_to(self.store.failures())
     }
 
-    /// Where sessions would lie if no root is named.
+    /// The default root paths.
     pub(crate) fn default_root_paths(&self) -> Vec<String> {
         let env = environment();
         let layouts = annals::layout::LAYOUTS.iter();
-        // Two layouts may share a place.
+        // Two layouts may share a path.
         let mut seen = HashSet::new();
         let places = layouts.flat_map(|layout| layout.roots(&env));
         let places = places.filter(|path| seen.insert(path.clone()));
         places.map(|path| path.display().to_string()).collect()
     }
 
-    /// Ends the answer; tells whether something could not be read that belongs to it.
+    /// Finishes the output; returns whether something could not be read.
     pub(crate) fn finish(mut self) -> Result<bool> {
         let searched = self.searched_inventory.take();
         let incomplete = self.is_incomplete();
         self.write_problems()?;
         self.out.finish()?;
         if let Some(inventory) = searched {
-            // Whoever reads the answer need not wait.
+            // Releases standard output, so that a reader of the pipe need not wait.
             let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null");
             if let Ok(nowhere) = nowhere {
                 let _ = rustix::stdio::dup2_stdout(nowhere);
@@ -711,19 +657,18 @@ impl Context {
     }
 }
 
-/// Leaves what takes much memory to the end of the program: to give it back piece by piece would take
-/// longer than most of what is done with it.
+/// Leaks `value`; the process is about to exit, and freeing large values takes long.
 pub(crate) fn leak<T>(value: T) {
     std::mem::forget(value);
 }
 
-/// Says something beside the answer.
+/// Prints a notice on standard error.
 fn print_notice(kind: &str, text: &str) {
     anstream::eprintln!("{} {}", paint(WARNING, kind), paint(PLAIN, text));
 }
 
-/// A root that was named must be there, unless its layout was named too: then it may be new. Its
-/// path is kept whole, because the trash remembers it.
+/// Parses the value of `--root`. The root must exist unless its layout is given too. The path is
+/// made absolute, because the trash stores it.
 fn named_roots(text: &str) -> Result<Vec<Root>> {
     let mut roots = Root::parse(text)?;
     for root in &mut roots {

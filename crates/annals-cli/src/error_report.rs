@@ -1,11 +1,23 @@
 //! Failures: what happened, where, and what to do next.
 
-use annals::Error;
+mod usage;
 
+use std::io::Write;
+use std::ops::Range;
+
+use annals::{Error, IndexProblem};
+use clap::error::ErrorKind;
+use serde::Serialize;
+
+use crate::cli::Global;
+use crate::context::DeletedSession;
 use crate::render::caret::caret;
+use crate::render::json::write_line;
 use crate::render::out::error_width;
 use crate::render::style::{ColorChoice, DIM, ERROR, PLAIN, paint};
-use crate::render::text::{is_hostile, safe_block};
+
+/// Number of candidates that are shown for an ambiguous name.
+const MAX_CANDIDATES: usize = 20;
 
 /// Marks an error about the directory that `--into` names.
 #[derive(Debug)]
@@ -43,62 +55,162 @@ pub(crate) fn error_chain_text(error: &anyhow::Error) -> String {
     said
 }
 
-/// Prints an error and, where we know one, a way out.
-pub(crate) fn print_error(error: &anyhow::Error, color: ColorChoice) {
-    match color {
+/// Prints an error and, where we know one, a way out. With `--json` that is a document on standard
+/// output, or on standard error if the output had begun.
+pub(crate) fn print_error(error: &anyhow::Error, global: &Global, has_written: bool) {
+    match global.color {
         ColorChoice::Always => anstream::ColorChoice::Always.write_global(),
         ColorChoice::Never => anstream::ColorChoice::Never.write_global(),
         ColorChoice::Auto => {}
     }
-    let said = error_chain_text(error);
-    anstream::eprintln!("{} {}", paint(ERROR, "error:"), paint(PLAIN, &said));
-    if let Some(Error::Ambiguous { candidates, .. }) = error.downcast_ref() {
-        for candidate in candidates.iter().take(20) {
-            anstream::eprintln!("  {}", paint(PLAIN, candidate));
-        }
-        if candidates.len() > 20 {
-            anstream::eprintln!("  … and {} more", candidates.len() - 20);
-        }
-    }
-    if let Some(Error::Query { text, at, .. }) = error.downcast_ref()
-        && !text.is_empty()
-    {
-        let room = error_width().saturating_sub(2);
-        let (line, carets) = caret(text, at.clone(), room);
-        anstream::eprintln!("  {}", paint(PLAIN, &line));
-        anstream::eprintln!("  {}", paint(ERROR, &carets));
-    }
-    if let Some(Error::Prices {
-        file,
-        faults,
-        count,
-    }) = error.downcast_ref()
-    {
-        for fault in faults {
-            anstream::eprintln!("  {}", paint(PLAIN, &format!("{file}:{fault}")));
-        }
-        if *count > faults.len() {
-            anstream::eprintln!("  … and {} more", count - faults.len());
-        }
-    }
-    if let Some(hint) = hint(error) {
-        anstream::eprintln!("{} {}", paint(DIM, "hint:"), paint(PLAIN, &hint));
+    let report = ErrorReport::new(error);
+    match (global.json, has_written) {
+        (false, _) => report.print_text(),
+        (true, false) => report.print_json(&mut std::io::stdout()),
+        (true, true) => report.print_json(&mut std::io::stderr()),
     }
 }
 
-/// Tells of arguments that make no sense, and ends. Scripts pass on what others wrote, so an argument
-/// that is repeated is as little trusted as a log.
-pub(crate) fn exit_with_usage_error(error: &clap::Error) -> ! {
-    let hostile = |argument: std::ffi::OsString| {
-        let text = argument.to_string_lossy();
-        text.contains(|c| is_hostile(c) && !matches!(c, '\n' | '\t'))
-    };
-    if error.use_stderr() && std::env::args_os().any(hostile) {
-        // Without colours, because these are what is taken out.
-        anstream::eprint!("{}", safe_block(&error.render().to_string()));
-        std::process::exit(error.exit_code());
+/// Reports arguments that cannot be used, and exits. Also prints the help and the version.
+pub(crate) fn exit_with_usage_error(error: clap::Error) -> ! {
+    let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if is_help || !error.use_stderr() {
+        error.exit();
     }
-    error.exit()
+    let words = std::env::args_os().skip(1);
+    let words: Vec<String> = words.map(|it| it.to_string_lossy().into_owned()).collect();
+    let code = error.exit_code();
+    let hint = usage::hint(&error, &words);
+    let report = ErrorReport {
+        message: usage::message(error),
+        kind: "usage",
+        hint: Some(hint),
+        ..ErrorReport::default()
+    };
+    let mut options = words.iter().take_while(|word| *word != "--");
+    match options.any(|word| word == "--json") {
+        true => report.print_json(&mut std::io::stdout()),
+        false => report.print_text(),
+    }
+    std::process::exit(code)
+}
+
+/// An error as it is printed.
+#[derive(Default, Serialize)]
+struct ErrorReport {
+    message: String,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+    /// What an ambiguous name matches.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    candidates: Vec<String>,
+    /// The query that is invalid, if it is short enough to be shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    query: Option<String>,
+    /// The bytes of the query that are invalid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<Range<usize>>,
+    /// The first errors in a price list.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    faults: Vec<String>,
+    /// Number of other errors in it.
+    #[serde(skip)]
+    more_faults: usize,
+}
+
+#[derive(Serialize)]
+struct ErrorJson<'a> {
+    error: &'a ErrorReport,
+}
+
+impl ErrorReport {
+    fn new(error: &anyhow::Error) -> Self {
+        let mut report = ErrorReport {
+            message: error_chain_text(error),
+            kind: match error.downcast_ref::<DeletedSession>() {
+                Some(_) => "deleted",
+                None => error.downcast_ref().map_or("other", kind),
+            },
+            hint: hint(error),
+            ..ErrorReport::default()
+        };
+        match error.downcast_ref() {
+            Some(Error::Ambiguous { candidates, .. }) => report.candidates.clone_from(candidates),
+            Some(Error::Query { text, at, .. }) if !text.is_empty() => {
+                report.query = Some(text.clone());
+                report.at = Some(at.clone());
+            }
+            Some(Error::Prices {
+                file,
+                faults,
+                count,
+            }) => {
+                let texts = faults.iter().map(|fault| format!("{file}:{fault}"));
+                report.faults = texts.collect();
+                report.more_faults = count.saturating_sub(faults.len());
+            }
+            _ => {}
+        }
+        report
+    }
+
+    fn print_text(&self) {
+        anstream::eprintln!("{} {}", paint(ERROR, "error:"), paint(PLAIN, &self.message));
+        for candidate in self.candidates.iter().take(MAX_CANDIDATES) {
+            anstream::eprintln!("  {}", paint(PLAIN, candidate));
+        }
+        if self.candidates.len() > MAX_CANDIDATES {
+            let more = self.candidates.len() - MAX_CANDIDATES;
+            anstream::eprintln!("  … and {more} more");
+        }
+        if let (Some(query), Some(at)) = (&self.query, &self.at) {
+            let room = error_width().saturating_sub(2);
+            let (line, carets) = caret(query, at.clone(), room);
+            anstream::eprintln!("  {}", paint(PLAIN, &line));
+            anstream::eprintln!("  {}", paint(ERROR, &carets));
+        }
+        for fault in &self.faults {
+            anstream::eprintln!("  {}", paint(PLAIN, fault));
+        }
+        if self.more_faults > 0 {
+            anstream::eprintln!("  … and {} more", self.more_faults);
+        }
+        if let Some(hint) = &self.hint {
+            anstream::eprintln!("{} {}", paint(DIM, "hint:"), paint(PLAIN, hint));
+        }
+    }
+
+    /// Prints a document on one line, so that it is also a line of a stream.
+    fn print_json(&self, out: &mut dyn Write) {
+        // If the reader has closed the pipe, nobody can be told.
+        _ = write_line(out, &ErrorJson { error: self });
+        _ = out.flush();
+    }
+}
+
+/// The name of an error's kind, for scripts.
+fn kind(error: &Error) -> &'static str {
+    match error {
+        Error::Io { .. } | Error::NotRegular { .. } | Error::UnfinishedRemoval { .. } => "io",
+        Error::Busy { .. } => "busy",
+        Error::Full { .. } => "full",
+        Error::Poisoned { .. } => "poisoned",
+        Error::Changed { .. } => "changed",
+        Error::Live { .. } => "live",
+        Error::Held { .. } => "held",
+        Error::Link { .. } | Error::ThroughLink { .. } => "link",
+        Error::NotFound { .. } => "not-found",
+        Error::Ambiguous { .. } => "ambiguous",
+        Error::BadId { .. } => "bad-id",
+        Error::Prices { .. } => "prices",
+        Error::Query { .. } => "query",
+        Error::Exists(_) => "exists",
+        Error::Damaged { .. } => "damaged",
+        Error::Index { .. } => "index",
+        Error::Refused(_) => "refused",
+        _ => "other",
+    }
 }
 
 fn hint(error: &anyhow::Error) -> Option<String> {
@@ -111,8 +223,8 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         None => "--root",
     };
     let hint = match error.downcast_ref::<Error>()? {
-        Error::Refused(why) if why.contains("symbolic link") && option == "--into" => {
-            "name the real place with --into".to_owned()
+        Error::ThroughLink { .. } if option == "--into" => {
+            "name the real path with --into".to_owned()
         }
         Error::NotFound {
             what: "session", ..
@@ -179,8 +291,8 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             "ids look like 8c549c46-16ca-47dd-b731-f4c264becc53; a beginning is enough".to_owned()
         }
         Error::Busy { .. } => "try again when the other program is done".to_owned(),
-        Error::Refused(why) if why.contains("symbolic link") => {
-            "name the real place with --root, for instance --root claude-code:/real/path".to_owned()
+        Error::ThroughLink { .. } => {
+            "name the real path with --root, for instance --root claude-code:/real/path".to_owned()
         }
         Error::Full { .. } => {
             "make room and run the command again; a torn last line is sealed by the next append"
@@ -190,7 +302,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         Error::Changed { .. } => "run the command again to see the new state".to_owned(),
         Error::Io { source, .. } => match source.kind() {
             std::io::ErrorKind::PermissionDenied => {
-                format!("check who owns it (ls -l), or name another root with {option}")
+                format!("check its owner (ls -l), or name another root with {option}")
             }
             std::io::ErrorKind::ReadOnlyFilesystem => {
                 let elsewhere = match option {
@@ -205,14 +317,15 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             std::io::ErrorKind::NotFound => "check the path".to_owned(),
             _ => return None,
         },
-        Error::Query { .. } => "`annals search --help` tells how queries are written".to_owned(),
+        Error::Query { .. } => "`annals search --help` describes the query syntax".to_owned(),
         Error::Prices { .. } => {
-            "`annals prices --help` tells what a price list looks like".to_owned()
+            "`annals prices --help` describes the format of a price list".to_owned()
         }
-        Error::Held { .. } => {
-            "end that program, or insist with --live: what it writes to the file next may be lost"
-                .to_owned()
+        Error::Held { can_insist, .. } => match can_insist {
+            true => "end that program, or insist with --live; what it writes next may be lost",
+            false => "end that program first; what it writes after the removal would be lost",
         }
+        .to_owned(),
         Error::Live { .. } => {
             "fork it (`annals fork`), wait a minute, or insist with --live".to_owned()
         }
@@ -224,16 +337,14 @@ fn hint(error: &anyhow::Error) -> Option<String> {
 /// What to do about the directory in which annals keeps its own things.
 fn state_dir_hint(error: &Error) -> String {
     let first = match error {
-        Error::Refused(why) if why.contains("belongs to") || why.contains("of another user") => "",
-        Error::Refused(why) if why.contains("read-only") => "make it writable, or ",
-        Error::Refused(why)
-            if why.contains("could not be written") || why.contains("cannot be opened") =>
-        {
-            "see that it is yours and that there is room for it, or "
-        }
-        Error::Refused(why) if why.contains("because") => "remove it, or ",
+        Error::Index { problem, .. } => match problem {
+            IndexProblem::ReadOnly => "make it writable, or ",
+            IndexProblem::Unopenable => "check its owner and the free space, or ",
+            IndexProblem::Obstacle => "remove it, or ",
+            _ => "",
+        },
         Error::Io { source, .. } => match source.kind() {
-            std::io::ErrorKind::PermissionDenied => "check who owns it (ls -l), or ",
+            std::io::ErrorKind::PermissionDenied => "check its owner (ls -l), or ",
             std::io::ErrorKind::ReadOnlyFilesystem => "make it writable, or ",
             _ => "",
         },

@@ -1,5 +1,5 @@
-//! The storage of agentpool: log messages under an id of one's own, list and read sessions, delegate
-//! to a sub-agent, keep todos, trace ancestry, fork, count tokens, and reset a project.
+//! The storage of agentpool: log messages under an id chosen by the caller, list and read sessions,
+//! start a sub-agent, save todos, trace ancestry, fork, count tokens, and reset a project.
 //!
 //! `cargo run -p annals --example agentpool`
 
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (root, state) = (home.path().join(".claude"), home.path().join("state"));
     let store = Store::open("claude-code", root, state)?;
 
-    // Starting a new session: the id is the caller's, and any text will do.
+    // Starts a new session. The caller chooses the id; any text is valid.
     let project = "/path/to/project";
     let new = NewSession::new(SessionId::new("my session 1")?, project);
     let session = store.begin_with(&new)?;
@@ -24,13 +24,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     session.append(Draft::user("And now?"))?;
     session.set_todos(&[Todo::pending("Answer")])?;
 
-    // A sub-agent has a short id of its own and shares the session's.
+    // A sub-agent has its own short id and shares the session id.
     let spawn = Spawn::new(AgentId::new("a753668")?, "Explore", "Look around");
     let helper = session.spawn(&spawn)?;
     helper.append(Draft::user("Look around"))?;
     helper.set_todos(&[Todo::pending("Look")])?;
 
-    // Resuming: the sessions of a project, and the last 50 messages of the latest.
+    // Resume: list the sessions of a project and read the last 50 messages of the newest.
     let rows = store.list(Some(project));
     let latest = rows.first().ok_or("a session")?.id.as_str();
     assert_eq!(store.tail(latest, 50)?.last_messages(50)?.len(), 3);

@@ -1,8 +1,9 @@
-//! What a durable append costs beside a bare `write` + `fdatasync`, and what many threads gain.
+//! Compares a durable append with a bare `write` + `fdatasync`, and measures how it scales with
+//! threads.
 //!
 //! `cargo run --release -p annals --example bench_append [DIRECTORY]`; the directory must be on the
-//! disk that is meant, not on a tmpfs. All figures of one table come from one run, the variants
-//! taking turns, so that their ratios hold even on a busy machine.
+//! disk to measure, not on a tmpfs. The variants alternate within one run, so that their ratios
+//! hold even on a busy machine.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -112,7 +113,8 @@ fn verdict(met: bool) -> &'static str {
     if met { "met" } else { "MISSED" }
 }
 
-/// Median microseconds of the bare calls and of ours, each on its own log of the same length.
+/// Returns the median microseconds of the bare calls and of [`Log`], each on its own log of the
+/// same length.
 fn one_writer(dir: &Path, len: u64) -> Result<(f64, f64), Box<dyn std::error::Error>> {
     let bare = File::options().append(true).open(make(dir, len)?)?;
     let log = Log::open(make(dir, len)?, AppendOptions::default())?;
@@ -146,7 +148,7 @@ struct Run {
     p99: f64,
 }
 
-/// The run least disturbed by the rest of the machine.
+/// Returns the faster run, which the rest of the machine disturbed less.
 fn best(a: Run, b: Run) -> Run {
     if a.rate >= b.rate { a } else { b }
 }
@@ -199,7 +201,7 @@ fn made(log: &Log, record: &[u8]) -> io::Result<()> {
         .map_err(io::Error::other)
 }
 
-/// The obvious writer: one at a time, sync included.
+/// The naive writer: holds the lock during write and sync.
 struct Held(Mutex<File>);
 
 impl Held {
@@ -234,7 +236,7 @@ fn record() -> Vec<u8> {
     vec![b'x'; RECORD]
 }
 
-/// In milliseconds.
+/// Returns a percentile in milliseconds.
 fn percentile(times: &mut [Duration], of_hundred: usize) -> f64 {
     times.sort_unstable();
     times

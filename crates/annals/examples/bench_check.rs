@@ -1,6 +1,6 @@
-//! Checks a root of claude-code and prints what was found: `bench_check ROOT_ID`.
+//! Checks a root of claude-code and prints the flaws found: `bench_check ROOT_ID`.
 //!
-//! To be run under a tool that measures CPU time: a check should do a gigabyte per second of it.
+//! Run it under a tool that measures CPU time: a check should process one gigabyte per CPU second.
 
 use std::collections::BTreeMap;
 

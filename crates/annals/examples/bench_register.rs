@@ -1,6 +1,7 @@
-//! What an append to a Chorus conversation costs, with few and with many conversations beside it.
+//! Measures an append to a Chorus conversation, with few and with many other conversations.
 //!
-//! Prints the median of an append through an open writer, and of closing it, in microseconds.
+//! Prints the number of conversations, the median time of an append through an open writer, and the
+//! time to close it, in microseconds.
 
 use std::time::Instant;
 

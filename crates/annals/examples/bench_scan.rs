@@ -1,9 +1,9 @@
-//! What reading a history costs, in gigabytes per CPU second: the bytes alone, split into lines,
-//! outlined. All in one process, taking turns, so that the ratios hold on a busy machine.
+//! Measures reading a history in gigabytes per CPU second: raw bytes, split into lines, outlined.
+//! The variants alternate in one process, so that the ratios hold on a busy machine.
 //!
-//! `cargo run --release -p annals --example bench_scan ROOT_ID`; the files should be in the page
-//! cache, which the first pass sees to. Ends with the output tokens of each model, every response
-//! counted once over all files.
+//! `cargo run --release -p annals --example bench_scan ROOT_ID`; the first pass brings the files
+//! into the page cache. Prints the output tokens of each model at the end, each response counted
+//! once over all files.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -79,7 +79,8 @@ fn split(files: &[&RootFile]) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// The output tokens of each model. Forks repeat responses in other files: each counts once.
+/// Returns the output tokens of each model. Forks repeat responses in other files: each counts
+/// once.
 fn tokens(logs: &[(&Root, &RootFile)]) -> annals::Result<BTreeMap<String, u64>> {
     let mut responses: HashMap<ResponseKey, (String, u64)> = HashMap::new();
     for (root, file) in logs {

@@ -1,9 +1,9 @@
-//! What a durable message costs on a small and on a large session log, beside a bare `write` +
-//! `fdatasync` of as many bytes.
+//! Compares a durable message on a small and on a large session log with a bare `write` +
+//! `fdatasync` of the same number of bytes.
 //!
-//! `cargo run --release -p annals --example bench_session DIRECTORY LARGE_LOG`; small files are made
-//! in the directory, and the large log is cut back to its length afterwards. The variants take turns.
-//! Waiting for the disk hides what the processor does, so messages that are only handed to the
+//! `cargo run --release -p annals --example bench_session DIRECTORY LARGE_LOG`; small files are
+//! created in the directory, and the large log is truncated to its old length afterwards. The
+//! variants alternate. Waiting for the disk hides CPU time, so messages that are only handed to the
 //! kernel are measured too, in CPU time.
 
 use std::fs::{self, File};

@@ -1,7 +1,8 @@
-//! Whether building a tree is linear: CPU time per message of a tree and of one ten times as large.
+//! Checks that building a tree is linear: CPU time per message of a tree and of one ten times as
+//! large.
 //!
-//! `cargo run --release -p annals --example bench_tree [MESSAGES]`, of the large chain; a million
-//! unless told otherwise.
+//! `cargo run --release -p annals --example bench_tree [MESSAGES]`; MESSAGES is the length of the
+//! large chain, one million by default.
 
 use annals::model::{EntryKey, Link, Outline, OutlineKind, Span};
 use annals::tree::{Scope, Tree};
@@ -22,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     ];
     for (what, messages, leaves, parent) in cases {
         let outlines: Vec<Outline> = (0..messages).map(|n| message(n, parent(n))).collect();
-        // Small trees are built often enough to be measured by the same clock.
+        // Builds small trees several times, so that each case takes a measurable time.
         let builds = (total / outlines.len()).max(1);
         let mut best = f64::INFINITY;
         for _ in 0..PASSES {

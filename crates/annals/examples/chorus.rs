@@ -13,11 +13,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = Store::open("chorus", root, state)?;
     let root = store.roots().first().ok_or("a root")?;
 
-    // A workspace with an agent; the configuration is made if there is none.
+    // A workspace with an agent; the configuration file is created if it is missing.
     store.edit_config(root, &ConfigEdit::add_workspace("ws-1", "/home/me/app"))?;
     store.edit_config(root, &ConfigEdit::add_agent("ws-1", "agent-a", "Reviewer"))?;
 
-    // createConversation and appendMessage. Messages may name the session of Claude Code behind them.
+    // createConversation and appendMessage. Messages may name the Claude Code session behind them.
     let new = NewSession::new(SessionId::new("conv-1")?, "/home/me/app").folder("ws-1/agent-a");
     let conversation = store.begin_with(&new)?;
     let in_session = |draft: Draft| draft.member("sessionId", r#""e8d973c7""#);
@@ -25,11 +25,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     conversation.append(in_session(Draft::reply("It has no body.")))?;
     conversation.close()?;
 
-    // loadMessages, by the conversation's id or by that of the session behind it.
+    // loadMessages, by the id of the conversation or of the session behind it.
     let loaded = store.session("e8d973c7")?;
     assert_eq!(loaded.messages(&MessageFilter::default())?.len(), 2);
 
-    // listConversations of a workspace or of one of its agents, the newest first.
+    // listConversations of a workspace or of one of its agents, newest first.
     let rows = store.list_folder(root, "ws-1/agent-a")?;
     let row = rows.first().ok_or("the conversation is listed")?;
     assert_eq!((row.id.as_str(), row.messages), ("conv-1", 2));
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let settings = r#"{"permissionMode":"plan"}"#.to_owned();
     store.set_list_members(&loaded.files, &vec![("settings".to_owned(), settings)])?;
 
-    // deleteConversation: to the trash, from where it comes back with its row.
+    // deleteConversation: moves it to the trash; undelete restores it with its row.
     store.delete_session("conv-1")?;
     assert!(store.list_folder(root, "ws-1")?.is_empty());
     store.undelete("conv-1")?;

@@ -1,5 +1,5 @@
-//! What an operator such as clog keeps: threads with channels and titles, their messages and notes, the
-//! state of the program, and the logs of its runs.
+//! The storage of an operator such as clog: threads with channels and titles, their messages and
+//! notes, the state of the program, and the logs of its runs.
 //!
 //! `cargo run -p annals --example clog`
 
@@ -13,12 +13,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = Store::open("clog", dir.path().join("storage"), dir.path().join("state"))?;
     let root = store.roots().first().ok_or("a root")?;
 
-    // A thread begins with a folder of its own: both files, each with a header.
+    // A new thread has its own folder with both files, each with a header.
     let new = NewSession::new(SessionId::new("thread_abc123")?, "/srv");
     let new = new.title("Operator Conversation");
     let chat = store.begin_with(&new.member("channel", r#""telegram""#))?;
 
-    // Messages have the ids of the caller; a second try is refused instead of written twice.
+    // The caller chooses message ids; a retry with the same id is refused instead of written twice.
     chat.append(Draft::system(" is online.").with_id(EntryId::new("msg_01")))?;
     let question = Draft::user("what errors happened today?").with_id(EntryId::new("msg_02"));
     chat.append(question.clone().member("channel", r#""tui""#))?;
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     chat.append(Draft::note("The user wants a daily report."))?;
     chat.retitle("Errors of today")?;
 
-    // It is found again by its thread or by its conversationId, and goes on.
+    // Resumes the conversation by its thread id or its conversationId.
     let conversation = format!("conversation-{}", chat.session());
     let resumed = store.resume(&conversation, WriteOptions::default())?;
     resumed.append(Draft::reply("None."))?;
@@ -40,12 +40,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         assert_eq!(row.attributes["channel"], "telegram");
     }
 
-    // The program's own state, and what it prints in one run.
+    // The program's own state, and the output of one run.
     store.set_state_document(root, "status", r#"{"status":"idle"}"#)?;
     let run = store.run_log(root, Timestamp::now(), WriteOptions::default())?;
     run.write("[info] online")?;
 
-    // What is deleted goes to the trash.
+    // Deleted sessions are moved to the trash.
     store.delete_session(fork.as_str())?;
     assert_eq!(store.inventory().sessions.len(), 1);
     Ok(())

@@ -1,4 +1,4 @@
-//! Follows what agents think and say, in all projects or in one.
+//! Follows the thinking and the messages of agents, in all projects or in one.
 //!
 //! ```sh
 //! cargo run --example follow -- ~/.claude [PROJECT]
@@ -18,7 +18,7 @@ fn main() -> annals::Result<()> {
     };
     let mut follower = Follower::new(&store, selection, FollowOptions::default().last(5))?;
 
-    // Whatever thread has the stopper can end it: here, a line on the standard input.
+    // Any thread that has the stopper can stop the follower: here, a line on standard input.
     let stopper = follower.stopper();
     std::thread::spawn(move || {
         _ = std::io::stdin().read_line(&mut String::new());

@@ -1,4 +1,5 @@
-//! Starts a session and logs a whole turn: a prompt, an answer that calls a tool, its result, the end.
+//! Starts a session and logs a whole turn: a prompt, a reply with a tool call, its result, the
+//! final reply.
 //!
 //! `cargo run -p annals --example log_session`
 
@@ -8,7 +9,7 @@ use annals::store::{MessageFilter, Root, Store};
 fn main() -> annals::Result<()> {
     let dir = tempfile::tempdir().map_err(|error| annals::Error::io("create", "root", error))?;
 
-    // A root is a directory such as `~/.claude`. It need not exist: the first session makes it.
+    // A root is a directory such as `~/.claude`. It need not exist: the first session creates it.
     let store = Store::new(vec![Root::claude_code(dir.path())]);
     let session = store.begin("/home/me/app")?;
     println!(
@@ -17,7 +18,7 @@ fn main() -> annals::Result<()> {
         session.path().display()
     );
 
-    // When `append` returns, the entry is on the disk and hangs from the one before it.
+    // When `append` returns, the entry is on disk and its parent is the entry before it.
     session.append(Draft::user("Why does the build fail?"))?;
     let answer = [
         Block::Text("Let me look.".into()),
@@ -39,7 +40,7 @@ fn main() -> annals::Result<()> {
     )?;
     println!("the call is {:?} at byte {}", call.id, call.span.offset);
 
-    // Several entries can go into one write: all of them are there after a crash, or none.
+    // Several entries can be written at once: after a crash, all of them are present or none.
     session.append_all(vec![
         Draft::tool_result("toolu_01", "error[E0432]: unresolved import `foo`"),
         Draft::assistant([Block::Text("The feature `foo` is off.".into())])
@@ -47,8 +48,8 @@ fn main() -> annals::Result<()> {
     ])?;
     session.retitle("The failing build")?;
 
-    // Read back what any reader of the layout would see. Claude Code logs each block of an answer
-    // as an entry of its own, and so the answer above became two.
+    // Reads what any reader of the layout would see. Claude Code logs each block of a reply as an
+    // entry of its own, so the reply above became two.
     let read = store.session(session.session().as_str())?;
     let messages = read.messages(&MessageFilter::default())?;
     for entry in &messages {

@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = store.roots().first().ok_or("a root")?;
     let (project, day) = ("/Users/nick/projects/my-app", "2025-11-16");
 
-    // The session of a project on a day: an empty file, until something is said.
+    // The session of a project on a day: an empty file until the first message.
     let options = WriteOptions::at(format!("{day}T10:30:00Z").parse()?);
     let session = store.create(root, &NewSession::unnamed(project)?, options)?;
     assert_eq!(session.state(), SessionState::Created);
@@ -28,13 +28,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(session.state(), SessionState::Active);
     drop(session);
 
-    // Another process goes on with it, beside programs that keep the same lock protocol.
+    // Another process resumes it, next to programs that follow the same lock protocol.
     let session = store.resume(&format!("{project}/{day}"), options)?;
     assert_eq!(session.state(), SessionState::Resumed);
     session.append(Draft::user("Go on.").member("source", r#""agent""#))?;
     println!("{} tokens", session.totals()?.usage.total());
 
-    // What it cost, exactly; validation; and what was not used for 30 days.
+    // The exact cost; validation; removal of sessions not used for 30 days.
     let info = store.session(session.session().as_str())?.info(None);
     let cost = Prices::built_in().total(&info.charges);
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Asks a session about its messages: which, how many, how many tokens, what came before; forks it
-//! at a message, and resets a project.
+//! Queries the messages of a session: filters, counts, tokens, ancestry; forks it at a message, and
+//! resets a project.
 //!
 //! `cargo run -p annals --example queries`
 
@@ -16,16 +16,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (id, middle) = two_days_of_work(&store, noon)?;
     let session = store.session(&id)?;
 
-    // Messages by role, kind of block, time and text; what is left open lets everything through.
+    // Messages by role, kind of block, time and text; an unset filter matches everything.
     let any = MessageFilter::default;
     let count = |filter: MessageFilter| session.messages(&filter).map(|found| found.len());
     assert_eq!(count(any().role(Role::Assistant))?, 4);
     assert_eq!(count(any().kind("tool_result"))?, 1);
     assert_eq!(count(any().since(noon + 12.hours()))?, 4);
-    // Written times rise, so a message of noon may stand a few milliseconds after it.
+    // Written times increase, so a message of noon may be a few milliseconds later.
     assert_eq!(count(any().text("FLAKY").until(noon + 1.second()))?, 2);
 
-    // Counts and tokens; a response that was logged in several entries counts once.
+    // Counts and tokens; a response logged in several entries counts once.
     let stats = session.stats(&TimeZone::UTC);
     let by_model = stats
         .by_model
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(stats.by_hour.get(&12).map(|hour| hour.messages), Some(9));
     assert_eq!(stats.by_day.len(), 2);
 
-    // One message, and everything that led to it, oldest first.
+    // One message and its ancestry, oldest first.
     let message = session.message(middle.as_str())?;
     let ancestry = session.ancestry(middle.as_str())?;
     println!("{middle} has {} ancestors", ancestry.len() - 1);
@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(ancestry.last(), Some(&message));
     assert_eq!(ancestry.len(), 5);
 
-    // A fork has the messages up to that one in a session of its own; the old one stays as it is.
+    // A fork copies the messages up to that one into a new session; the source does not change.
     let fork = store.fork_at(&session, middle.as_str())?;
     let forked = store.session(fork.as_str())?;
     println!(
@@ -68,7 +68,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(forked.messages(&any())?.len(), 5);
     assert_eq!(store.session(&id)?.messages(&any())?.len(), 9);
 
-    // A reset moves one project's sessions to the trash, from where they can be had back.
+    // A reset moves the sessions of one project to the trash; they can be restored.
     let other = store.begin("/home/me/other")?;
     let trashed = store.reset("/home/me/app", Timestamp::now());
     let trashed: Vec<TrashItem> = trashed.into_iter().collect::<annals::Result<_>>()?;
@@ -81,7 +81,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Nine messages at noon of two days; the fifth one's id.
+/// Writes nine messages, at noon of two days; returns the session id and the id of the fifth
+/// message.
 fn two_days_of_work(store: &Store, noon: Timestamp) -> annals::Result<(String, EntryId)> {
     let usage = Usage {
         output: 100,

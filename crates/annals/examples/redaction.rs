@@ -1,4 +1,5 @@
-//! Measures how well secrets are masked: on a corpus of made-up secrets, and on the files of directories.
+//! Measures how well secrets are masked: on a corpus of generated secrets, and on the files of
+//! directories.
 //!
 //! `cargo run -p annals --example redaction [--misses] [DIR]...` prints the figures of docs/THREATS.md.
 

@@ -1,4 +1,4 @@
-//! Opens a session by its id, takes its last 50 messages from the log's end, and goes on.
+//! Opens a session by its id, reads its last 50 messages from the end of the log, and appends.
 //!
 //! `cargo run -p annals --example resume`
 
@@ -10,7 +10,7 @@ fn main() -> annals::Result<()> {
     let store = Store::new(vec![Root::claude_code(dir.path())]);
     let id = a_long_session(&store)?;
 
-    // A unique beginning of the id is enough, and so is the path of the log.
+    // A unique prefix of the id is enough, and so is the path of the log.
     let short = id.get(..8).unwrap_or(&id);
     let tail = store.tail(short, 50)?;
     let last = tail.last_messages(50)?;
@@ -24,13 +24,13 @@ fn main() -> annals::Result<()> {
     assert!(read < whole / 2, "the tail must not read the whole log");
     assert_eq!(last.last().map(text).as_deref(), Some("answer 999"));
 
-    // What goes to the model again; `entry.body` has every block as it was logged.
+    // The messages to send to the model; `entry.body` has every block as it was logged.
     for entry in last.iter().skip(48) {
         println!("  {}", text(entry).chars().take(40).collect::<String>());
     }
 
-    // The writer finds the leaf by itself. It refuses a log that another program is writing to at
-    // this moment; `WriteOptions { live: true, .. }` insists.
+    // The writer finds the leaf itself. It refuses a log that another program is writing to;
+    // `WriteOptions { live: true, .. }` overrides that.
     let session = store.resume(short, WriteOptions::default())?;
     let added = session.append(Draft::user("And one more question"))?;
     println!("appended {:?} under {:?}", added.id, added.parent);

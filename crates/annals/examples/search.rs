@@ -1,4 +1,4 @@
-//! Finds what was said, with and without a catalogue that remembers words.
+//! Searches messages, with and without a full-text index.
 //!
 //! ```sh
 //! cargo run --example search
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     session.append(Draft::assistant([answer]))?;
     session.close()?;
 
-    // Words, "phrases", begin*, -not, OR, and conditions, as people type them.
+    // Words, "phrases", prefix*, -not, OR, and conditions, as people type them.
     let inventory = store.inventory();
     let query = Query::parse("panic OR slice*", &Dialect::default())?
         .order(Order::Oldest)
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let without = store.search(&inventory, &query)?;
     assert_eq!(without.total, 2);
 
-    // A catalogue says where looking is worthwhile; it learns what is new when it is told to.
+    // The index narrows the search; `index_text` adds new text to it.
     let mut catalogue = Index::open(&dir.path().join("state"))?;
     let troubles = catalogue.index_text(&inventory, &|_, _| {}, &|| false);
     assert!(troubles.is_empty());
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("line {}: {}", hit.line, hit.snippet);
     }
 
-    // Parts of names are words; a program may add conditions of its own.
+    // Parts of identifiers are words; a program may add conditions of its own.
     let query = Query::parse("header", &Dialect::default())?.and(Filter::Role(Speaker::Human));
     let found = catalogue.search(&inventory, &query)?;
     println!("{} of a person", found.total);

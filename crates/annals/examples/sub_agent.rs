@@ -11,7 +11,7 @@ fn main() -> annals::Result<()> {
     let main_agent = store.begin("/home/me/app")?;
     let task = "List the modules that read files.";
 
-    // The main agent hands a task to a sub-agent by a tool call.
+    // The main agent gives a task to a sub-agent by a tool call.
     main_agent.append(Draft::user("Where do we read files?"))?;
     let call = Block::ToolUse {
         id: "toolu_task".into(),
@@ -20,8 +20,8 @@ fn main() -> annals::Result<()> {
     };
     main_agent.append(Draft::assistant([call]).model("claude-sonnet-4-5"))?;
 
-    // Its log lies beside the session's and names the call that it works for. Both can be written
-    // at the same time, from several threads.
+    // The sub-agent's log is stored next to the session's log and names the call it works for. Both
+    // can be written at the same time, from several threads.
     let helper = main_agent.delegate("toolu_task", "Explore", "Find the readers")?;
     let agent = helper.agent();
     let name = agent.as_ref().map_or("", |agent| agent.as_str());

@@ -11,7 +11,7 @@ fn main() -> annals::Result<()> {
     let session = store.begin("/home/me/app")?;
     session.append(Draft::user("Make the parser faster"))?;
 
-    // A list replaces the one before it, whole or not at all: a reader never sees half of it.
+    // A list replaces the previous one atomically: a reader never sees half of it.
     let mut todos = vec![Todo::pending("Measure"), Todo::pending("Remove the copies")];
     session.set_todos(&todos)?;
     if let Some(first) = todos.first_mut() {
@@ -43,7 +43,7 @@ fn main() -> annals::Result<()> {
     );
     assert_eq!(helper_list.len(), 1);
 
-    // An empty list takes the todos away.
+    // An empty list removes the todos.
     session.set_todos(&[])?;
     assert_eq!(store.session(session.session().as_str())?.todos()?.len(), 1);
     Ok(())

@@ -9,7 +9,7 @@ use annals::model::{Block, Body};
 use annals::store::{ProjectInfo, Root, Store};
 use annals::watch::{Event, FollowOptions, Follower, Selection};
 
-/// Entries as the document shows them.
+/// Entries as the design document shows them.
 const LOG: &str = r#"{"type":"user","uuid":"msg1","parentUuid":null,"content":"Hello"}
 {"type":"assistant","uuid":"msg2","parentUuid":"msg1","content":"Hi"}
 {"type":"summary","summary":"Greeting","leafUuid":"msg2"}
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     fs::write(project.join("abc123-uuid.jsonl"), LOG)?;
     let store = Store::new(vec![Root::claude_code(home.path())]);
 
-    // 1. Projects; 2. conversations of the one that was selected.
+    // 1. Projects; 2. conversations of the selected project.
     assert_eq!(ProjectInfo::from_sessions(store.list(None).iter()).len(), 1);
     let rows = store.list(Some("/Users/john/my-project"));
     let row = rows.first().ok_or("a session")?;
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let title = conversation.title.as_ref().ok_or("a title")?;
     assert_eq!(title.text, "Greeting");
 
-    // 3. Its file is watched; 4. messages are parsed as they arrive, after the end of what is there.
+    // 3. The file is watched; 4. messages appended to it are parsed as they arrive.
     assert_eq!(store.tail("abc123-uuid", 1)?.last_messages(1)?.len(), 1);
     let mut follower = Follower::new(&store, Selection::all(), FollowOptions::default())?;
     let mut log = fs::OpenOptions::new().append(true).open(&row.file)?;

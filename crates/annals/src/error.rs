@@ -1,7 +1,7 @@
 //! The library's one error type.
 //!
-//! Damage inside a file is never an error: it is a [`Flaw`](crate::model::Flaw), returned beside
-//! what could be read. An `Error` means that the thing asked for was not done, and every variant
+//! Damage inside a file is never an error: it is a [`Flaw`](crate::model::Flaw), returned with the
+//! valid records. An `Error` means that the operation was not done, and every variant
 //! that touches the file system names the path.
 
 use std::io;
@@ -13,46 +13,46 @@ use crate::jsonl::OpenFileHolder;
 /// The result of every fallible function of this library.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, where.
+/// An operation that was not done, and why.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused; `action` is a verb such as "read" or "create".
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// Attempted action.
         action: &'static str,
-        /// On which file or directory.
+        /// File or directory.
         path: PathBuf,
-        /// What the operating system said.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// Another process held the lock for the whole time we were willing to wait.
+    /// Another process held the lock until the timeout.
     #[error("{} is locked by another process; waited {} ms", path.display(), waited.as_millis())]
     Busy {
         /// The locked file.
         path: PathBuf,
-        /// How long we waited.
+        /// Timeout.
         waited: Duration,
     },
     /// The disk, quota or file-size limit is exhausted; nothing was acknowledged.
-    #[error("no room left to write {} ({source}); the record was not accepted, and what stood there before is untouched", path.display())]
+    #[error("no space left to write {} ({source}); the record was not written, and earlier records are intact", path.display())]
     Full {
         /// The file that could not grow.
         path: PathBuf,
-        /// What the operating system said.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// An earlier sync of this handle failed, so nothing it wrote since can be vouched for.
-    #[error("{} can no longer be written through this handle: an earlier sync failed; reopen it and check what is there", path.display())]
+    /// An earlier sync of this handle failed, so later writes may be lost.
+    #[error("{} can no longer be written through this handle: an earlier sync failed; reopen it and check its content", path.display())]
     Poisoned {
         /// The log whose sync failed.
         path: PathBuf,
     },
     /// A document changed between reading and replacing it.
-    #[error("{} was changed by someone else meanwhile; nothing was overwritten", path.display())]
+    #[error("{} was changed by another program meanwhile; nothing was overwritten", path.display())]
     Changed {
         /// The document.
         path: PathBuf,
@@ -62,48 +62,58 @@ pub enum Error {
     Live {
         /// The session's log.
         path: PathBuf,
-        /// How old its newest entry is.
+        /// Age of its newest entry.
         age: Duration,
     },
-    /// Another program has the file open for writing: what it writes next would be lost if the file
-    /// went or were replaced.
+    /// Another program has the file open for writing. What it writes after the file is removed or
+    /// replaced would be lost.
     #[error("{} is held open for writing by {holder}", path.display())]
     Held {
         /// The file.
         path: PathBuf,
-        /// Who has it open.
+        /// The process that has it open.
         holder: OpenFileHolder,
+        /// Whether the operation goes on if the caller insists. A removal never does.
+        can_insist: bool,
     },
-    /// A symbolic link in a root leads out of it, so what is behind it was not read.
+    /// A symbolic link in a root leads out of it, so its target was not read.
     #[error("{} was not read: it is a symbolic link to {}, and links in a root are not followed", path.display(), target.display())]
     Link {
         /// The link.
         path: PathBuf,
-        /// Where it leads to.
+        /// Its target.
         target: PathBuf,
     },
-    /// A pipe, a device or a socket lies where a file of a root would be, so nothing was read.
+    /// A pipe, device or socket is in the place of a file of a root, so it was not read.
     #[error("{} was not read: it is not a regular file", path.display())]
     NotRegular {
-        /// Where it lies.
+        /// Its path.
         path: PathBuf,
     },
-    /// Something that was asked for does not exist.
+    /// A file of a root has a name that annals gave it when it removed it, so it was not read.
+    #[error("{} was not read: {why}", path.display())]
+    UnfinishedRemoval {
+        /// Its path.
+        path: PathBuf,
+        /// Why it has this name, and what to do about it.
+        why: String,
+    },
+    /// Nothing matches the request.
     #[error("no {what} matches `{id}`")]
     NotFound {
         /// The kind of thing: "session", "message", "project" …
         what: &'static str,
-        /// What was asked for.
+        /// The requested id or name.
         id: String,
     },
-    /// A prefix fits more than one thing.
-    #[error("`{id}` fits {} {what}s", candidates.len())]
+    /// A prefix matches more than one thing.
+    #[error("`{id}` matches {} {what}s", candidates.len())]
     Ambiguous {
         /// The kind of thing.
         what: &'static str,
-        /// What was asked for.
+        /// The requested id or name.
         id: String,
-        /// Everything that fits.
+        /// All matches.
         candidates: Vec<String>,
     },
     /// A string cannot be an id.
@@ -113,35 +123,86 @@ pub enum Error {
         what: &'static str,
         /// The beginning of the offending string.
         id: String,
-        /// The rule it breaks.
+        /// The violated rule.
         why: &'static str,
     },
-    /// A price list has faults, so none of it was taken.
-    #[error("{file} is no price list: {count} {} wrong", if *count == 1 { "thing is" } else { "things are" })]
+    /// A price list has errors, so none of it was used.
+    #[error("{file} is not a valid price list: {count} {}", if *count == 1 { "error" } else { "errors" })]
     Prices {
         /// The list's name.
         file: String,
-        /// What is wrong; the first of many.
+        /// The first errors.
         faults: Vec<crate::cost::prices::PriceError>,
-        /// How many faults there are.
+        /// Number of errors.
         count: usize,
     },
-    /// A query cannot be read.
-    #[error("the query makes no sense: {why}")]
+    /// A query is invalid.
+    #[error("invalid query: {why}")]
     Query {
         /// The query; empty if it is too long to be shown.
         text: String,
-        /// The bytes of it that are wrong.
+        /// Byte range of the error.
         at: std::ops::Range<usize>,
-        /// What is wrong with them.
+        /// Description of the error.
         why: String,
     },
-    /// The request makes no sense or would lose something.
+    /// An id that must be new is in use.
+    #[error("{0}")]
+    Exists(String),
+    /// A path is a symbolic link or leads through one, where annals writes only to real files.
+    #[error("{} {why}", path.display())]
+    ThroughLink {
+        /// The path.
+        path: PathBuf,
+        /// Description of the link.
+        why: String,
+    },
+    /// A file is not valid for its format, so it is neither read nor changed.
+    #[error("{file} {why}")]
+    Damaged {
+        /// Path or name of the file.
+        file: String,
+        /// Description of the damage.
+        why: String,
+    },
+    /// The index cannot be used.
+    #[error("the index is not used: {} {why}", path.display())]
+    Index {
+        /// The state directory, or a file in it.
+        path: PathBuf,
+        /// Kind of the problem.
+        problem: IndexProblem,
+        /// Description of the problem.
+        why: String,
+    },
+    /// The request is invalid or would lose data.
     #[error("{0}")]
     Refused(String),
 }
 
+/// Kind of a problem with the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IndexProblem {
+    /// The state directory or a file in it belongs to another user.
+    OtherUser,
+    /// The state directory is read-only.
+    ReadOnly,
+    /// Something that is not a file or directory of annals has its name.
+    Obstacle,
+    /// SQLite cannot open the database.
+    Unopenable,
+}
+
 impl Error {
+    /// Returns the error for an operation that removes the file: insisting does not help.
+    pub(crate) fn for_removal(mut self) -> Self {
+        if let Error::Held { can_insist, .. } = &mut self {
+            *can_insist = false;
+        }
+        self
+    }
+
     /// Wraps an I/O error with what was tried on which path.
     pub fn io(action: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
         Error::Io {
@@ -151,7 +212,7 @@ impl Error {
         }
     }
 
-    /// The file or directory that it is about, if that is known.
+    /// Returns the file or directory of the error, if known.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Error::Io { path, .. }
@@ -162,17 +223,35 @@ impl Error {
             | Error::Live { path, .. }
             | Error::Held { path, .. }
             | Error::NotRegular { path }
+            | Error::UnfinishedRemoval { path, .. }
+            | Error::ThroughLink { path, .. }
+            | Error::Index { path, .. }
             | Error::Link { path, .. } => Some(path),
             _ => None,
         }
     }
 
-    /// Whether it is about something in a root that is no file of it: a link, a pipe, a device or a socket.
+    /// Returns whether something in a root was not read because of its kind or its name: a link, a
+    /// pipe, a device, a socket, or a file that annals was removing.
     pub fn is_no_file(&self) -> bool {
-        matches!(self, Error::Link { .. } | Error::NotRegular { .. })
+        matches!(
+            self,
+            Error::Link { .. } | Error::NotRegular { .. } | Error::UnfinishedRemoval { .. }
+        )
     }
 
-    /// An error that says the same.
+    /// Returns whether the request was refused, as opposed to a failure: trying again does not help.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Error::Refused(_)
+                | Error::Exists(_)
+                | Error::ThroughLink { .. }
+                | Error::Damaged { .. }
+        )
+    }
+
+    /// Returns a copy with the same message.
     pub(crate) fn duplicate(&self) -> Self {
         let Error::Io {
             action,
@@ -195,7 +274,7 @@ impl Error {
     }
 }
 
-/// The system's own error, where a library wrapped it with the name of a temporary file of ours.
+/// Returns the operating system's error if a library wrapped it with the name of a temporary file.
 fn os_error(source: io::Error) -> io::Error {
     let wrapped = source.get_ref().and_then(|inner| inner.source());
     let code = wrapped

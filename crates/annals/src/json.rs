@@ -1,10 +1,12 @@
-//! JSON as agents write it: read leniently, never parsed into a struct and written back.
+//! Lenient reading of the JSON that agents write. Records are never parsed into a struct and
+//! written back.
 //!
-//! Records are read by serde with borrowed fields, or by [`fast`], which gives up on whatever is not
-//! plain. Both differ from derived code where
-//! logs differ from schemas: a field of a wrong type is absent instead of an error, the last of duplicate keys counts,
-//! numbers of any size are skipped unread, and lone surrogates become U+FFFD.
+//! Records are read by serde with borrowed fields, or by [`scanner`], which gives up on unusual
+//! input. Both differ from derived code where logs differ from schemas: a field of a wrong type is
+//! absent instead of an error, the last of duplicate keys wins, numbers of any size are skipped
+//! without parsing, and lone surrogates become U+FFFD.
 
+mod fault;
 pub(crate) mod scanner;
 pub(crate) mod template;
 
@@ -13,7 +15,9 @@ use std::borrow::Cow;
 use serde::de::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// A value's JSON text, unread.
+pub use fault::{describe_json_error, json_error_reason};
+
+/// A value's JSON text, not yet parsed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Raw<'a>(pub(crate) Option<&'a str>);
 
@@ -24,22 +28,23 @@ impl<'de: 'a, 'a> Deserialize<'de> for Raw<'a> {
 }
 
 impl<'a> Raw<'a> {
-    /// The text of a string; `None` for anything else.
+    /// The text of a string; `None` for any other value.
     pub(crate) fn text(self) -> Option<Cow<'a, str>> {
         self.0.and_then(decode_string)
     }
 
-    /// The same, or only how it begins: with so many characters at least.
+    /// The text of a string, or a prefix of it of at least `chars` characters.
     pub(crate) fn prefix(self, chars: usize) -> Option<Cow<'a, str>> {
         let raw = self.0?;
         let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
-        // So long is an escaped pair of surrogates; nothing that is spelled with more is cut.
+        // The length of an escaped surrogate pair. A cut with no backslash in this many bytes
+        // before it is not inside an escape.
         const ESCAPE: usize = 12;
         let apart = |at: &usize| {
             let before = inner.as_bytes().get(at.saturating_sub(ESCAPE)..*at);
             inner.is_char_boundary(*at) && before.is_some_and(|before| !before.contains(&b'\\'))
         };
-        // Enough for characters of any script, unless most are spelled as escapes.
+        // Enough for characters of any script, unless most are escaped.
         let end = (4 * chars.max(ESCAPE)..inner.len()).find(apart);
         let Some(head) = end.and_then(|end| raw.get(..end + 1)) else {
             return decode_string(raw);
@@ -51,20 +56,20 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// Reads it as `T`, which must be lenient itself.
+    /// Parses the value as `T`, which must be lenient itself.
     pub(crate) fn parse<T: Deserialize<'a> + Default>(self) -> T {
         self.0
             .and_then(|raw| serde_json::from_str(raw).ok())
             .unwrap_or_default()
     }
 
-    /// The same, in the fast way where it is plain.
+    /// Parses the value with the scanner, or with serde if the scanner gives up.
     pub(crate) fn parse_fast<T: scanner::FromScanner<'a> + Deserialize<'a> + Default>(self) -> T {
         let plain = self.0.and_then(scanner::parse);
         plain.unwrap_or_else(|| self.parse())
     }
 
-    /// The elements of an array; empty for anything else.
+    /// The elements of an array; empty for any other value.
     pub(crate) fn list(self) -> Vec<Raw<'a>> {
         if let Some(List(list)) = self.0.and_then(scanner::parse) {
             return list;
@@ -73,23 +78,23 @@ impl<'a> Raw<'a> {
         list.unwrap_or_default()
     }
 
-    /// There is a value, and it is not `null`.
+    /// Whether there is a value other than `null`.
     pub(crate) fn is_some(self) -> bool {
         self.0.is_some_and(|raw| raw != "null")
     }
 
-    /// It is an array, whatever it holds.
+    /// Whether the value is an array.
     pub(crate) fn is_list(self) -> bool {
         self.0.is_some_and(|raw| raw.starts_with('['))
     }
 
-    /// A whole number that fits; `Err` for one that does not, or is no whole number.
+    /// A whole number; `Err` if the value is no whole number or does not fit.
     pub(crate) fn count(self) -> Result<Option<u64>, &'a str> {
         match self.0 {
             None | Some("null") => Ok(None),
             Some(raw) => match raw.parse() {
                 Ok(count) => Ok(Some(count)),
-                // `15.0` and `1e3` are whole numbers too, in another spelling.
+                // `15.0` and `1e3` are whole numbers too.
                 Err(_) => match raw.parse::<f64>() {
                     Ok(float) if float >= 0.0 && float.fract() == 0.0 && float < 9e15 => {
                         Ok(Some(float as u64))
@@ -101,7 +106,7 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// The elements of an array that is plain.
+/// The elements of an array, read by the scanner.
 struct List<'a>(Vec<Raw<'a>>);
 
 impl<'a> scanner::FromScanner<'a> for List<'a> {
@@ -115,7 +120,7 @@ impl<'a> scanner::FromScanner<'a> for List<'a> {
     }
 }
 
-/// A string's text; anything else is absent.
+/// A string's text; other values are absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Text<'a>(pub(crate) Option<Cow<'a, str>>);
 
@@ -144,7 +149,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// `true`, or anything else.
+/// Whether the value is `true`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Flag(pub(crate) bool);
 
@@ -154,7 +159,7 @@ impl<'de> Deserialize<'de> for Flag {
     }
 }
 
-/// Declares a struct that reads the named members of an object and skips the rest.
+/// Declares a struct that reads the named members of an object and skips all others.
 macro_rules! object {
     ($(#[$meta:meta])* struct $name:ident<$lt:lifetime> { $($key:literal => $field:ident: $ty:ty,)+ }) => {
         $(#[$meta])*
@@ -240,16 +245,15 @@ macro_rules! object {
 }
 pub(crate) use object;
 
-/// Sets members of an object in place: other members, their order and their spelling stay as they are.
+/// Sets members of an object in place; other members, their order and their spelling do not change.
 ///
-/// A member that is there several times is set everywhere; one that is missing is added at the end.
+/// A member that occurs several times is set everywhere; a missing one is added at the end. Returns
 /// `None` if `object` is not an object.
 pub(crate) fn set_members(object: &[u8], members: &[(&str, &str)]) -> Option<Vec<u8>> {
     splice(object, members, set_in_text)
 }
 
-/// The same within a member that is an object itself. If it is not there, or is no object, it becomes
-/// one.
+/// Sets members of the object in member `outer`. If that is missing or no object, it becomes one.
 pub(crate) fn set_nested_members(
     object: &[u8],
     outer: &str,
@@ -265,7 +269,7 @@ pub(crate) fn set_nested_members(
     })
 }
 
-/// Edits bytes as text, whether or not they are.
+/// Runs `edit` on the bytes as text, even if they are not UTF-8.
 fn splice(
     object: &[u8],
     members: &[(&str, &str)],
@@ -273,7 +277,7 @@ fn splice(
 ) -> Option<Vec<u8>> {
     match str::from_utf8(object) {
         Ok(text) => edit(text, members).map(String::into_bytes),
-        // One character per byte, and back: JSON needs no more than ASCII to be told apart.
+        // Maps each byte to one character and back: the syntax of JSON is ASCII.
         Err(_) => {
             let text: String = object.iter().map(|&byte| char::from(byte)).collect();
             let ascii: Vec<(&str, String)> = members
@@ -290,14 +294,14 @@ fn splice(
     }
 }
 
-/// The text of an object's member; the last one of that name counts.
+/// The JSON text of an object's member; the last one of that name wins.
 pub(crate) fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     let pairs: Pairs<'a> = serde_json::from_str(object).ok()?;
     let (_, value) = pairs.0.iter().rev().find(|(key, _)| key == name)?;
     value.0
 }
 
-/// JSON text with escapes in the place of all characters beyond ASCII.
+/// Replaces all characters beyond ASCII in JSON text with escapes.
 fn escape_non_ascii(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
@@ -321,7 +325,7 @@ fn set_in_text(object: &str, members: &[(&str, &str)]) -> Option<String> {
         let Some((_, new)) = members.iter().find(|(name, _)| name == key) else {
             continue;
         };
-        // A raw value is a slice of `object`, so its address tells where it stands.
+        // A raw value is a slice of `object`, so its address gives the offset.
         let old = value.0?;
         let at = (old.as_ptr() as usize).checked_sub(object.as_ptr() as usize)?;
         edited.push_str(object.get(done..at)?);
@@ -337,7 +341,7 @@ fn set_in_text(object: &str, members: &[(&str, &str)]) -> Option<String> {
     if added.peek().is_none() {
         edited.push_str(rest);
     } else {
-        // In an object of several lines a member gets one of its own.
+        // In an object of several lines the new member gets its own line.
         let open = object.find('{').and_then(|at| object.get(at + 1..))?;
         let indent = open.get(..open.len() - open.trim_start().len())?;
         let indent = if indent.contains('\n') { indent } else { "" };
@@ -363,7 +367,7 @@ fn set_in_text(object: &str, members: &[(&str, &str)]) -> Option<String> {
     Some(edited)
 }
 
-/// A text as a JSON string.
+/// Encodes a text as a JSON string.
 pub(crate) fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -395,7 +399,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
     }
 }
 
-/// The text of a JSON string; `None` if `raw` is another value. Lone surrogates become U+FFFD.
+/// The text of a JSON string; `None` for any other value. Lone surrogates become U+FFFD.
 pub(crate) fn decode_string(raw: &str) -> Option<Cow<'_, str>> {
     let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
     if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
@@ -407,8 +411,8 @@ pub(crate) fn decode_string(raw: &str) -> Option<Cow<'_, str>> {
         .map(Cow::Owned)
 }
 
-/// Makes valid JSON text readable for a parser that is stricter than JSON: lone surrogates become
-/// U+FFFD, and numbers that no float holds become `null`.
+/// Rewrites valid JSON for parsers that are stricter than JSON: lone surrogates become U+FFFD, and
+/// numbers too large for a float become `null`.
 pub(crate) fn sanitize(json: &str) -> String {
     let json = replace_lone_surrogates(json);
     let mut mended = String::with_capacity(json.len());
@@ -432,7 +436,7 @@ pub(crate) fn sanitize(json: &str) -> String {
     mended
 }
 
-/// The length of the string that `json` begins with, quotes included.
+/// Length of the string at the start of `json`, quotes included.
 fn string_len(json: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in json.bytes().enumerate().skip(1) {
@@ -446,7 +450,7 @@ fn string_len(json: &str) -> usize {
     json.len()
 }
 
-/// Replaces every escaped lone surrogate in JSON text by an escaped U+FFFD.
+/// Replaces each escaped lone surrogate in JSON text with an escaped U+FFFD.
 pub(crate) fn replace_lone_surrogates(json: &str) -> String {
     let mut mended = String::with_capacity(json.len());
     let mut rest = json;
@@ -459,7 +463,7 @@ pub(crate) fn replace_lone_surrogates(json: &str) -> String {
             }
             (Some(0xD800..=0xDFFF), _) => ("\\ufffd", 6),
             (Some(_), _) => (escape.get(..6).unwrap_or(escape), 6),
-            // An escape of one character, which may itself be longer than a byte in broken JSON.
+            // An escape of one character, which in broken JSON may be longer than a byte.
             (None, _) => {
                 let len = escape.chars().take(2).map(char::len_utf8).sum();
                 (escape.get(..len).unwrap_or(escape), len)
@@ -472,7 +476,7 @@ pub(crate) fn replace_lone_surrogates(json: &str) -> String {
     mended
 }
 
-/// The UTF-16 unit of the `\uXXXX` at `at`.
+/// The UTF-16 code unit of the `\uXXXX` at `at`.
 fn utf16_unit(text: &str, at: usize) -> Option<u16> {
     let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
     u16::from_str_radix(digits, 16).ok()

@@ -1,9 +1,8 @@
-//! Reads and writes the logs of coding agents where they lie, and never loses a record.
+//! Reads and writes the logs of coding agents in place, and never loses a record.
 //!
-//! Coding agents keep their conversations as JSON lines in a tree of files. This library finds such
-//! trees, reads what they say whatever state they are in, and writes sessions that the agents'
-//! own programs resume. It is for programs that look at agent history, and for agents that need a
-//! log and should not have to invent one.
+//! Coding agents store their conversations as JSON lines in a tree of files. This library finds
+//! such trees, reads them in any state, and writes sessions that the agents' own programs can
+//! resume. It is for programs that read agent history, and for agents that need a log format.
 //!
 //! # Start a session and log messages
 //!
@@ -78,51 +77,55 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The folder `examples` has these at length, and `queries.rs` for questions: messages by role,
-//! kind, time and text, counts and tokens, ancestry, forks, the reset of a project. `search.rs` finds
-//! what was said, `follow.rs` what is being said.
+//! The folder `examples` has longer versions, and `queries.rs` for queries: messages by role, kind,
+//! time and text, counts and tokens, ancestry, forks, resetting a project. `search.rs` searches
+//! messages; `follow.rs` follows logs as they are written.
 //!
 //! # The modules
 //!
 //! | module | owns |
 //! |---|---|
 //! | [`store`] | roots and sessions on disk: finding, reading, querying, writing, the trash. Start here |
-//! | [`model`] | the words: [`Entry`](model::Entry), [`Body`](model::Body), [`Draft`](model::Draft), [`Usage`](model::Usage), [`Flaw`](model::Flaw) … |
-//! | [`tree`] | which entries make a conversation, where it branches, where it goes on |
-//! | [`archive`] | sessions kept compressed and checksummed in the state directory: packs, and reading them |
-//! | [`check`] | what is wrong with which file |
-//! | [`repair`] | what would mend it, and the originals of what was mended |
-//! | [`cost`] | what it cost: the ledger, prices, reports by any dimension, blocks, budgets |
-//! | [`index`] | what was read of files before, so that it need not be read again |
-//! | [`watch`] | what is written to logs, as it is written |
-//! | [`search`] | what was said where: queries, and what they match |
-//! | [`retain`] | how long sessions are kept: policies, pins, plans of what is old |
+//! | [`model`] | the types: [`Entry`](model::Entry), [`Body`](model::Body), [`Draft`](model::Draft), [`Usage`](model::Usage), [`Flaw`](model::Flaw) … |
+//! | [`tree`] | the entries of a conversation, its branches and leaves |
+//! | [`archive`] | compressed and checksummed copies of sessions in the state directory |
+//! | [`check`] | finds damage in files |
+//! | [`repair`] | repairs damage and stores the originals |
+//! | [`cost`] | ledger, prices, cost reports by any dimension, blocks, budgets |
+//! | [`index`] | the disposable database of what was read before |
+//! | [`watch`] | follows logs as they are written |
+//! | [`search`] | queries and their matches |
+//! | [`convert`] | conversion of sessions from one layout to another, and back without loss |
+//! | [`retain`] | retention of sessions: policies, pins, plans |
 //! | [`export`] | sessions as Markdown, HTML, JSON and JSON lines, and back; secrets masked |
-//! | [`text`] | text that hides nothing |
-//! | [`layout`] | what files and lines mean, per agent program; pure, no file system |
+//! | [`text`] | makes control and invisible characters visible |
+//! | [`time_input`] | times as people type them |
+//! | [`layout`] | the format of files and lines, per agent program; pure, no file system |
 //! | [`jsonl`] | lines in files: scanning, tails, appending, locks, atomic replacement; no JSON |
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! - **An append that returned is kept.** With [`Durability::Disk`](jsonl::Durability::Disk), the
-//!   default, it survives a power failure; with [`Durability::SystemIo`](jsonl::Durability::Os), the end
-//!   of the process. It is one `write` of whole lines, and costs the same whatever the log's length.
-//! - **A torn last line is sealed**, never cut off, before the next one is written.
-//! - **A failed sync is reported** and ends the handle ([`Error::Poisoned`]); it is not tried again,
-//!   because the second try may lie.
-//! - **Small documents** (todos, titles) are replaced whole or not at all, after the log.
-//! - **Writers in several threads and processes** take turns; one sync serves all threads that wait.
-//! - **The record's bytes are the truth.** Unknown types, unknown fields, odd spellings and damaged
-//!   lines stay as they are, and reading them is not an error: damage is data, a
-//!   [`Flaw`](model::Flaw) beside what could be read.
+//! - **An acknowledged append is not lost.** With [`Durability::Disk`](jsonl::Durability::Disk),
+//!   the default, it survives a power failure; with [`Durability::Os`](jsonl::Durability::Os), the
+//!   end of the process. It is one `write` of whole lines, and its cost does not depend on the
+//!   log's length.
+//! - **A torn last line is terminated**, never truncated, before the next line is written.
+//! - **A failed sync is reported** and poisons the handle ([`Error::Poisoned`]). It is not retried,
+//!   because a retry may succeed although data was lost.
+//! - **Small documents** (todos, titles) are replaced atomically, after the log.
+//! - **Writers in several threads and processes** are serialized; one sync serves all waiting
+//!   threads.
+//! - **The bytes of a record are authoritative.** Unknown types, unknown fields, unusual spellings
+//!   and damaged lines are preserved. Reading them is not an error: damage is returned as data, a
+//!   [`Flaw`](model::Flaw).
 //!
 //! # What it never does
 //!
-//! It never rewrites, shortens or renames a log, unless told to [`repair`] it, and then it keeps the
-//! original; never writes outside of the roots and the state directory it was given; never deletes,
-//! but moves to the trash, which only a purge empties, or removes what it has archived and read back;
-//! never writes into a session that another program is writing at that moment, unless told to; never
-//! prints, reads an environment variable, starts a runtime or talks to a network.
+//! It never rewrites, shortens or renames a log, except to [`repair`] it on request, and then it
+//! saves the original. It never writes outside the given roots and state directory. It never
+//! deletes: it moves to the trash, which only a purge empties, or removes what it has archived and
+//! verified. It never writes to a session that another program is writing, unless told to. It never
+//! prints, reads an environment variable, starts a runtime or accesses a network.
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -142,6 +145,7 @@ mod json;
 pub mod jsonl;
 pub mod layout;
 pub mod model;
+mod removal_name;
 pub mod repair;
 pub mod retain;
 pub mod search;
@@ -151,7 +155,8 @@ pub mod time_input;
 pub mod tree;
 pub mod watch;
 
-pub use error::{Error, Result};
+pub use error::{Error, IndexProblem, Result};
+pub use json::{describe_json_error, json_error_reason};
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

@@ -1,26 +1,26 @@
-//! Text that hides nothing.
+//! Text without hidden characters.
 //!
-//! What a terminal, a browser or an editor would obey or hide (escape sequences, other controls,
-//! bidi overrides, zero-width and tag characters) becomes a visible marker: `␛` for a control that
-//! has a picture, `⟨U+202E⟩` for the rest.
+//! Characters that a terminal, browser or editor would interpret or hide (escape sequences, other
+//! controls, bidi overrides, zero-width and tag characters) become visible markers: `␛` for a
+//! control that has a picture, `⟨U+202E⟩` for the rest.
 //!
-//! Joiners stay where writing needs them: U+200D between emoji, U+200C and U+200D between letters of
-//! the scripts that join (Arabic, Indic and their neighbours). A variation selector stays after a
-//! visible character.
+//! Joiners are preserved where a script needs them: U+200D between emoji, U+200C and U+200D between
+//! letters of joining scripts (Arabic, Indic and related). A variation selector is preserved after
+//! a visible character.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// What becomes of line breaks and tabs.
+/// Handling of line breaks and tabs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineBreaks {
     /// They become spaces.
     Spaces,
-    /// `\n` and `\t` stay, and `\r\n` becomes `\n`.
+    /// `\n` and `\t` are preserved, and `\r\n` becomes `\n`.
     Preserved,
 }
 
-/// Makes everything in `text` visible that would be obeyed or hidden where it is shown.
+/// Replaces every character of `text` that a display would interpret or hide.
 pub fn visible(text: &str, breaks: LineBreaks) -> Cow<'_, str> {
     let keep = |c: char| breaks == LineBreaks::Preserved && matches!(c, '\n' | '\t');
     let Some(first) = text.find(|c| is_hostile(c) && !keep(c)) else {
@@ -45,12 +45,127 @@ pub fn visible(text: &str, breaks: LineBreaks) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether `c` is obeyed or hidden, whatever stands around it.
+/// Whether a display would interpret or hide `c`, regardless of context.
 ///
-/// Joiners and variation selectors count as hidden too; [`visible`] lets them through where writing
-/// needs them.
+/// Joiners and variation selectors count as hidden; [`visible`] preserves them where a script needs
+/// them.
 pub fn is_hostile(c: char) -> bool {
     is_control(c) || is_hidden(c)
+}
+
+/// Cuts a text after `max` characters, marked with `…`.
+pub(crate) fn truncate_chars(text: &str, max: usize) -> Cow<'_, str> {
+    // A character takes at least one byte.
+    if text.len() <= max {
+        return Cow::Borrowed(text);
+    }
+    let Some((end, _)) = text.char_indices().nth(max) else {
+        return Cow::Borrowed(text);
+    };
+    let head = text.get(..end).unwrap_or(text);
+    // A zero-width joiner at the end joins nothing.
+    Cow::Owned(format!("{}…", head.trim_end_matches(ZWJ).trim_end()))
+}
+
+/// Removes the control sequences of terminals: colours, cursor movements, titles and the addresses
+/// of links.
+///
+/// A sequence that is incomplete within its line stays, so that it cannot hide text. The result may
+/// contain other control characters: use [`visible`] afterwards.
+pub fn strip_ansi(text: &str) -> Cow<'_, str> {
+    let is_introducer = |c: char| {
+        matches!(
+            c,
+            '\x1b' | '\u{90}' | '\u{98}' | '\u{9b}' | '\u{9d}'..='\u{9f}'
+        )
+    };
+    if !text.contains(is_introducer) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(is_introducer) {
+        let (plain, sequence) = rest.split_at(at);
+        out.push_str(plain);
+        let len = sequence_len(sequence).unwrap_or_else(|| {
+            let first = sequence.chars().next();
+            out.extend(first);
+            first.map_or(0, char::len_utf8)
+        });
+        rest = sequence.get(len..).unwrap_or_default();
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
+
+/// Returns the output of a program as a terminal leaves it: without control sequences, and of a
+/// line that was overwritten only the last version.
+pub fn terminal_text(text: &str) -> Cow<'_, str> {
+    let text = strip_ansi(text);
+    if !text.contains('\r') {
+        return text;
+    }
+    let last = |line: &str| {
+        let line = line.trim_end_matches('\r');
+        line.rsplit('\r').next().unwrap_or_default().to_owned()
+    };
+    let lines: Vec<String> = text.split('\n').map(last).collect();
+    Cow::Owned(lines.join("\n"))
+}
+
+/// Returns the length of the control sequence at the start of a text; `None` if it is incomplete or
+/// unknown.
+fn sequence_len(sequence: &str) -> Option<usize> {
+    let mut chars = sequence.chars();
+    let kind = match chars.next()? {
+        '\x1b' => chars.next()?,
+        '\u{9b}' => '[',
+        _ => ']',
+    };
+    let after = chars.as_str();
+    let len = match kind {
+        '[' => parameters_len(after)?,
+        ']' | 'P' | 'X' | '^' | '_' => control_string_len(after)?,
+        // Character sets.
+        '(' | ')' => after
+            .starts_with(|c: char| c.is_ascii_graphic())
+            .then_some(1)?,
+        '\\' | '=' | '>' | '7' | '8' | 'c' | 'M' => 0,
+        _ => return None,
+    };
+    Some(sequence.len() - after.len() + len)
+}
+
+/// Returns the length of parameters and final byte. The text may end before the final byte.
+fn parameters_len(after: &str) -> Option<usize> {
+    /// Terminals accept no longer ones.
+    const LONGEST: usize = 64;
+    let parameters = after.bytes().take(LONGEST);
+    let end = parameters
+        .take_while(|byte| matches!(byte, 0x20..=0x3f))
+        .count();
+    match after.as_bytes().get(end) {
+        Some(0x40..=0x7e) => Some(end + 1),
+        Some(_) => None,
+        None => Some(end),
+    }
+}
+
+/// Returns the length of a title, an address or another string with its terminator. The search ends
+/// at any control character, so that all searches together are linear.
+fn control_string_len(after: &str) -> Option<usize> {
+    let end = after.find(char::is_control)?;
+    let rest = after.get(end..)?;
+    let terminators = ["\x07", "\x1b\\", "\u{9c}"];
+    let found = terminators.iter().find(|mark| rest.starts_with(**mark))?;
+    Some(end + found.len())
+}
+
+/// Formats a number with its noun: `1 line`, `2 lines`.
+pub(crate) fn pluralize(number: impl fmt::Display, noun: &str) -> String {
+    let number = number.to_string();
+    let plural = if number == "1" { "" } else { "s" };
+    format!("{number} {noun}{plural}")
 }
 
 fn push_marker(out: &mut String, c: char) {
@@ -65,7 +180,7 @@ fn push_marker(out: &mut String, c: char) {
 const ZWNJ: char = '\u{200C}';
 const ZWJ: char = '\u{200D}';
 
-/// C0, DEL and C1, which hold every introducer of a terminal sequence.
+/// C0, DEL and C1, which include every introducer of a terminal sequence.
 fn is_control(c: char) -> bool {
     c.is_control()
 }
@@ -90,7 +205,7 @@ fn is_variation_selector(c: char) -> bool {
     matches!(c, '\u{FE00}'..='\u{FE0F}')
 }
 
-/// One selector after a visible character is spelling; a run of them is smuggled data.
+/// One selector after a visible character is legitimate; a run of them is smuggled data.
 fn takes_selector(before: &str) -> bool {
     before
         .chars()
@@ -118,11 +233,11 @@ fn is_joining_script(c: char) -> bool {
         && matches!(c, '\u{620}'..='\u{7FF}' | '\u{840}'..='\u{DFF}' | '\u{1000}'..='\u{109F}' | '\u{1780}'..='\u{18AF}')
 }
 
-/// A command with an id as its argument, to be copied into a shell: what stands before the id, the id as
-/// one word, and what stands after it.
+/// Builds a shell command with an id as its argument: the part before the id, the quoted id, and
+/// the part after it.
 ///
-/// An id that looks like an option comes last, after `--`; if the command ends in `=`, it is the value of
-/// an option.
+/// An id that looks like an option is placed last, after `--`. If `verb` ends in `=`, the id is the
+/// value of an option.
 pub fn command_parts(verb: &str, id: &str, options: &str) -> (String, String, String) {
     let word = shell_word(id);
     let after = match options {
@@ -137,18 +252,70 @@ pub fn command_parts(verb: &str, id: &str, options: &str) -> (String, String, St
     }
 }
 
-/// The same as one text in backticks.
+/// The command of [`command_parts`] as one text in backticks.
 pub(crate) fn quoted_command(verb: &str, id: &str, options: &str) -> String {
     let (before, word, after) = command_parts(verb, id, options);
     format!("`{before}{word}{after}`")
 }
 
-/// A text as one word of a shell: as it is if it is plain, else in quotes.
+/// Quotes a text as one shell word, if it needs quotes.
 pub fn shell_word(text: &str) -> String {
     let is_plain = |it: char| it.is_alphanumeric() || "_-./:@%+,".contains(it);
     match !text.is_empty() && text.chars().all(is_plain) {
         true => text.to_owned(),
         false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod terminal_tests {
+    use super::*;
+
+    #[test]
+    fn terminal_sequences_are_removed() {
+        for (text, plain) in [
+            ("\x1b[31mred\x1b[0m", "red"),
+            ("\x1b[38:2::1:2:3mx\x1b[K\x1b[?25l", "x"),
+            ("\u{9b}1mbold\u{9b}m", "bold"),
+            ("\x1b]8;;http://x\x07link\x1b]8;;\x07", "link"),
+            ("\x1b]0;title\x1b\\text", "text"),
+            ("\u{9d}0;title\u{9c}text", "text"),
+            ("\x1bP1$r\x1b\\x", "x"),
+            ("\x1b(Bx\x1b=\x1b7", "x"),
+            ("cut \x1b[3", "cut "),
+        ] {
+            assert_eq!(strip_ansi(text), plain, "{text:?}");
+        }
+        assert!(matches!(strip_ansi("plain\r\n[31m"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn incomplete_sequences_hide_nothing() {
+        for text in [
+            "\x1b]0;all of this\nstays",
+            "\x1b]8;;http://x",
+            "\u{9d}a\u{9d}b",
+            "\x1b[3é",
+            "\x1b",
+            "\x1bHello",
+            "\x1b(é",
+        ] {
+            assert_eq!(strip_ansi(text), text);
+        }
+        let hostile = "\x1b]\u{9d}".repeat(200_000);
+        assert_eq!(strip_ansi(&hostile), hostile);
+    }
+
+    #[test]
+    fn overwritten_lines_show_their_last_version() {
+        for (text, shown) in [
+            ("10 %\r50 %\r100 %\ndone\n", "100 %\ndone\n"),
+            ("a\r\nb\r\n", "a\nb\n"),
+            ("50 %\r\x1b[K", "50 %"),
+            ("\r\r", ""),
+        ] {
+            assert_eq!(terminal_text(text), shown);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `annals agents`
+//! `annals chorus agents`
 
 use annals::layout::chorus::{Agent, ConfigEdit};
 use anyhow::Result;
@@ -15,15 +15,15 @@ use crate::render::table::{Cell, Column, Table};
 /// Lists and changes the agents of Chorus.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-An agent belongs to a workspace and is described by a file, which annals does not touch. Removing an
-agent moves all its sessions to the trash; without --apply nothing is changed.
+An agent belongs to a workspace and is described by a file, which annals does not touch. Removing \
+an agent moves all its sessions to the trash; without --apply nothing is changed.
 
 Examples:
-  annals agents
-  annals agents add w-app 'Code Reviewer'
-  annals agents rename w-app code-reviewer Critic
-  annals agents set w-app code-reviewer filePath .claude/agents/critic.md
-  annals agents remove w-app code-reviewer --apply")]
+  annals chorus agents
+  annals chorus agents add w-app 'Code Reviewer'
+  annals chorus agents rename w-app code-reviewer Critic
+  annals chorus agents set w-app code-reviewer filePath .claude/agents/a.md
+  annals chorus agents remove w-app code-reviewer --apply")]
 pub(crate) struct AgentsArgs {
     #[command(subcommand)]
     action: Option<Action>,
@@ -37,20 +37,20 @@ enum Action {
         workspace: String,
         /// The agent's name
         name: String,
-        /// Its id, which becomes a folder's name [default: made from the name]
+        /// Id of the agent, also its folder name [default: derived from the name]
         #[arg(long)]
         id: Option<String>,
-        /// The file that describes it [default: .claude/agents/ID.md in the workspace]
+        /// File that describes the agent [default: .claude/agents/ID.md in the workspace]
         #[arg(long, value_name = "FILE")]
         file: Option<String>,
     },
-    /// Give an agent another name
+    /// Rename an agent
     Rename {
         /// The workspace's id or name
         workspace: String,
         /// The agent's id or name
         id: String,
-        /// The name
+        /// The new name
         name: String,
     },
     /// Set a member of an agent
@@ -65,7 +65,7 @@ enum Action {
         #[arg(allow_hyphen_values = true)]
         value: String,
     },
-    /// Move all sessions of an agent to the trash and take it out
+    /// Move all sessions of an agent to the trash and remove the agent
     Remove {
         /// The workspace's id or name
         workspace: String,
@@ -77,7 +77,7 @@ enum Action {
 }
 
 impl Action {
-    /// The workspace that the agent is of.
+    /// Returns the workspace argument.
     fn workspace(&self) -> &str {
         match self {
             Action::Add { workspace, .. }
@@ -157,7 +157,7 @@ pub(crate) fn run(args: &AgentsArgs, context: &mut Context) -> Result<Outcome> {
     };
     context.store.edit_config(&root, &edit)?;
     let mut changed = rows(context)?;
-    // What was not there before, in the one workspace that the change is about.
+    // Only rows of this workspace that the edit added or changed.
     let old = before.workspace(workspace)?;
     changed.retain(|row| row.workspace == *workspace && !old.agents.contains(&row.agent));
     if context.json {
@@ -203,11 +203,12 @@ fn list(context: &mut Context, rows: Vec<AgentJson>, archived: bool) -> Result<O
         return Ok(Outcome::Ok);
     }
     if rows.is_empty() {
-        // What there was is told with the way to have it back.
+        // If archived, `tell_archived` printed how to restore it.
         if !archived {
+            let advice = "`annals chorus agents add WORKSPACE NAME` adds one";
             context
                 .out
-                .line("There are no agents; `annals agents add WORKSPACE NAME` adds one.")?;
+                .line(format_args!("There are no agents; {advice}."))?;
         }
         return Ok(Outcome::NotFound);
     }

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::{Outcome, input, message_input};
+use super::{Outcome, choose, input, message_input};
 use crate::context::Context;
 use crate::render::command::plain_hint;
 use crate::render::size::pluralize;
@@ -24,7 +24,7 @@ use crate::render::style::{DIM, ID, paint};
 /// Adds messages to a session.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without -m, messages come from standard input, one JSON object a line, as in the
+Without -m, messages come from standard input, one JSON object a line, as in the \
 Messages API:
   {\"role\": \"user\", \"content\": \"Run it.\"}
   {\"role\": \"assistant\", \"model\": \"…\", \"content\": [
@@ -34,31 +34,31 @@ Messages API:
    \"tool_use_id\": \"toolu_1\", \"content\": \"ok\"}]}
   {\"role\": \"system\", \"content\": \"Session started\"}
   {\"role\": \"error\", \"content\": \"The connection was lost\"}
-(each on one line). Calls of tools and their results are blocks, also where the
-layout keeps them on lines of their own.
-A message may also have id, parent and timestamp, and a reply usage, stop_reason,
-message_id and request_id. Counts in usage may be spelled as in the Messages API,
-without `input_`, or in camelCase. Other members belong to the layout: `channel`
-for clog, `sessionId` for Chorus, `metadata` for the orchestrator. What a layout
-has no place for is refused, and so is an id that is there already, which makes a
-retry safe. A timestamp names its zone (2025-11-16T10:00:00.123456+00:00) and is
-stored with all its digits, in UTC.
-All lines are checked first and written in one go, or nothing is. Each block
+(each on one line). Tool calls and their results are blocks, even if the \
+layout stores them on separate lines. \
+A message may also have id, parent and timestamp; a reply also usage, stop_reason, \
+message_id and request_id. Counts in usage may be spelled as in the Messages API, \
+without `input_`, or in camelCase. Other members belong to the layout: `channel` \
+for clog, `sessionId` for Chorus, `metadata` for the orchestrator. A member that \
+the layout lacks is refused, and so is an id that exists already, which makes a \
+retry safe. A timestamp has a zone (2025-11-16T10:00:00.123456+00:00) and is \
+stored with all its digits, in UTC. \
+All lines are checked first; then all are written, or none. Each block \
 becomes an entry.
 
-With --raw, lines are records of the session's layout and are written byte for
-byte: each must be of a type that the layout knows, name this session or none,
-have a new id, and go on from where the session ends.
+With --raw, lines are records of the session's layout and are written byte for \
+byte: each must be of a type that the layout knows, name this session or none, \
+have a new id, and continue from the end of the session.
 
-With --follow, lines are written as they come. For each, one line of JSON says
-what became of it, after it is safe on the disk:
+With --follow, lines are written as they arrive. Each is answered with one line \
+of JSON, after it is safe on the disk:
   {\"line\":1,\"ok\":true,\"session\":\"8c…\",\"entries\":[{\"id\":\"…\",…}]}
   {\"line\":2,\"ok\":false,\"error\":\"…\"}
-A line that is refused writes nothing, and the next one is read. A line may name
-another \"session\" and a sub-agent (\"agent\": \"a753668\", created if it does not
-exist). \"new\": {\"id\", \"cwd\", \"title\", \"agent\", …} creates a session, or uses
-the existing one with that id; the line is refused if the two differ.
-\"raw\": {…} stands for a message and is a record as with --raw. The exit code is 2
+A line that is refused writes nothing, and the next one is read. A line may name \
+another \"session\" and a sub-agent (\"agent\": \"a753668\", created if it does not \
+exist). \"new\": {\"id\", \"cwd\", \"title\", \"agent\", …} creates a session, or uses \
+the existing one with that id; the line is refused if the two differ. \
+\"raw\": {…} replaces the message and is a record as with --raw. The exit code is 2 \
 if a line was refused, or a file could not be read or written.
 
 Examples:
@@ -72,18 +72,17 @@ Examples:
   annals append --follow < lines-of-many-sessions")]
 pub(crate) struct AppendArgs {
     /// The session; SESSION@MESSAGE means --at MESSAGE
-    #[arg(required_unless_present = "follow")]
     session: Option<String>,
     /// The text of one message; `-` takes all of standard input as text
     #[arg(long, short, value_name = "TEXT", allow_hyphen_values = true)]
     message: Option<String>,
-    /// Who says it
+    /// Role of the message
     #[arg(long, value_enum, default_value = "user", requires = "message")]
     role: RoleArg,
     /// The model that answered
     #[arg(long, value_name = "MODEL", requires = "message")]
     model: Option<String>,
-    /// What the model thought before it answered
+    /// Thinking of the model before its answer
     #[arg(
         long,
         value_name = "TEXT",
@@ -91,7 +90,7 @@ pub(crate) struct AppendArgs {
         allow_hyphen_values = true
     )]
     thinking: Option<String>,
-    /// Hang the first message from this one, which makes a branch
+    /// Parent of the first message; makes a branch
     #[arg(long, value_name = "MESSAGE")]
     at: Option<String>,
     /// Write to the log of the sub-agent with this exact id; creates it if it does not exist
@@ -106,10 +105,10 @@ pub(crate) struct AppendArgs {
     /// The tool call that a new sub-agent works for
     #[arg(long, value_name = "ID", requires = "agent")]
     call: Option<String>,
-    /// Write lines of standard input as they are: records of the layout
+    /// Write lines of standard input unchanged, as records of the layout
     #[arg(long, conflicts_with_all = ["message", "role", "model", "thinking", "at"])]
     raw: bool,
-    /// Write each line of standard input as it comes, and acknowledge it
+    /// Write each line of standard input as it arrives, and acknowledge it
     #[arg(long, conflicts_with_all = ["message", "role", "model", "thinking", "at", "kind", "description", "call"])]
     follow: bool,
     /// When a message counts as written: handed to the system, or safe on the disk
@@ -120,7 +119,7 @@ pub(crate) struct AppendArgs {
     live: bool,
 }
 
-/// Who says a message.
+/// Role of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum RoleArg {
     User,
@@ -141,7 +140,7 @@ struct AppendJson<'a> {
     session: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     agent: Option<&'a str>,
-    /// The sub-agent began with this.
+    /// True if this append created the sub-agent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     began: bool,
     file: &'a Path,
@@ -176,11 +175,19 @@ pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
     if args.follow {
         return follow::run(args, context);
     }
-    let named = args.session.as_deref().unwrap_or_default();
+    // The terminal is free for a choice only if the message is an argument.
+    let is_bare = args.session.is_none() && args.message.is_none();
+    if is_bare && choose::can_ask(context) {
+        bail!("no session given; name one, and give its message with -m or on standard input");
+    }
+    let Some(named) = choose::session(args.session.as_deref(), context)? else {
+        return Ok(Outcome::Ok);
+    };
+    let named = named.as_str();
     let Some(log) = missing_log(named, context)? else {
         return append(args, named, None, context);
     };
-    // Input that cannot be read begins no session, nor does what the layout refuses.
+    // The input is read first, and the new log discarded on failure: bad input creates no session.
     let content = read_content(args)?;
     let begun = context.store.begin_log(&log, context.write_options())?;
     let done = append(args, named, Some(content), context);
@@ -190,7 +197,7 @@ pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
     done
 }
 
-/// Appends to a session that is there.
+/// Appends to an existing session.
 fn append(
     args: &AppendArgs,
     named: &str,
@@ -205,20 +212,20 @@ fn append(
     let mut agent = args.agent.clone();
     if let Some(log) = target.agent_log().cloned() {
         if agent.is_some() {
-            bail!("the sub-agent is given twice, by its log and with --agent");
+            bail!("sub-agent given twice: by its log and with --agent");
         }
         agent = log.artifact.agent.as_ref().map(ToString::to_string);
-        // That log and no other, even if two sub-agents have one id.
+        // Only this log, even if two sub-agents have the same id.
         target.files.agents = vec![log];
     }
     let at = match (&args.at, &target.message) {
         (Some(_), Some(_)) => {
-            bail!("the message to hang from is given twice, after `@` and with --at")
+            bail!("parent given twice: `@MESSAGE` and --at")
         }
         (given, named) => given.as_ref().or(named.as_ref()),
     };
     if args.raw && at.is_some() {
-        bail!("a raw record names its own parent, so `@` makes no sense");
+        bail!("a raw record has its own parent; leave out `@MESSAGE`");
     }
     let content = match content {
         Some(content) => content,
@@ -247,7 +254,7 @@ fn append(
 
 /// The input of an append: drafts or raw records.
 enum Content {
-    /// Drafts, and the line of standard input that each stands on.
+    /// Drafts, and the line number of each on standard input.
     Drafts(Vec<Draft>, Vec<usize>),
     /// Records of the layout.
     Raw(Vec<Vec<u8>>),
@@ -264,8 +271,8 @@ fn read_content(args: &AppendArgs) -> Result<Content> {
     }
 }
 
-/// The log that a directory and a date name, if it is not there and may begin: today's. For another
-/// date, the error has the command that creates it.
+/// Returns the log that a directory and a date name, if it does not exist and the date is today.
+/// For another date, the error contains the command that creates the log.
 fn missing_log(named: &str, context: &Context) -> Result<Option<MissingLog>> {
     let missing = context.store.missing_log(named, context.write_options())?;
     let log = match missing {
@@ -282,7 +289,8 @@ fn missing_log(named: &str, context: &Context) -> Result<Option<MissingLog>> {
     )
 }
 
-/// Opens the log to append to, and creates the sub-agent if needed; the flag is true if it was created.
+/// Opens the log to append to, and creates the sub-agent if needed. The flag is true if it was
+/// created.
 fn open_log(
     args: &AppendArgs,
     agent: Option<&str>,
@@ -299,7 +307,7 @@ fn open_log(
             let given = [&args.kind, &args.description, &args.call];
             if given.into_iter().any(Option::is_some) {
                 bail!(
-                    "the sub-agent {agent} has begun already; --kind, --description and --call are for one that begins"
+                    "sub-agent {agent} exists already; --kind, --description and --call apply only to a new one"
                 );
             }
             return Ok((opened?, false));
@@ -314,7 +322,7 @@ fn open_log(
     open_or_spawn_agent(&name, files, options, context)
 }
 
-/// Opens a sub-agent by its exact id, or begins it.
+/// Opens a sub-agent by its exact id, or creates it.
 fn open_or_spawn_agent(
     name: &message_input::AgentSpec,
     files: &SessionFiles,
@@ -367,7 +375,7 @@ fn print_written(
     }
     if let Some(agent) = agent.filter(|_| began) {
         context.out.line(format_args!(
-            "began sub-agent {}",
+            "created sub-agent {}",
             paint(ID, agent.as_str())
         ))?;
     }
@@ -395,7 +403,7 @@ fn draft_from_args(args: &AppendArgs, text: &str) -> Result<Draft> {
         input::non_empty(text, "message")?.to_owned()
     };
     if args.role != RoleArg::Assistant && (args.model.is_some() || args.thinking.is_some()) {
-        bail!("only the assistant has a model and thinks; add --role assistant");
+        bail!("--model and --thinking need --role assistant");
     }
     match args.role {
         RoleArg::User => return Ok(Draft::user(text)),
@@ -434,18 +442,18 @@ fn read_stdin() -> Result<Content> {
     Ok(Content::Drafts(drafts, lines))
 }
 
-/// The lines of standard input as they are, blank ones left out.
+/// Returns the lines of standard input unchanged, without blank ones.
 fn raw_lines() -> Result<Vec<Vec<u8>>> {
     let text = input::read_stdin("records")?;
     let lines = text.split('\n').filter(|line| !line.trim().is_empty());
     let lines: Vec<Vec<u8>> = lines.map(|line| line.as_bytes().to_vec()).collect();
     if lines.is_empty() {
-        bail!("nothing to append: standard input holds no records");
+        bail!("nothing to append: no records on standard input");
     }
     Ok(lines)
 }
 
-/// Refuses members that the session's layout has no place for, with the line that they stand on.
+/// Refuses members that the session's layout does not support; the error has the line number.
 fn check_members(files: &SessionFiles, drafts: &[Draft], lines: &[usize]) -> Result<()> {
     for (at, draft) in drafts.iter().enumerate() {
         if let Some(why) = unknown_member(files.root.layout, draft) {
@@ -456,7 +464,7 @@ fn check_members(files: &SessionFiles, drafts: &[Draft], lines: &[usize]) -> Res
     Ok(())
 }
 
-/// Why a draft cannot be written to a layout, if it has a member that the layout does not know.
+/// Returns an error text if a draft has a member that the layout does not support.
 fn unknown_member(layout: &dyn Layout, draft: &Draft) -> Option<String> {
     let known = layout
         .writer()
@@ -468,23 +476,23 @@ fn unknown_member(layout: &dyn Layout, draft: &Draft) -> Option<String> {
     let name: String = name.chars().take(40).flat_map(char::escape_debug).collect();
     let layout = layout.name();
     Some(match name.as_str() {
-        // What is known of it in general has no place here.
+        // The common counts were parsed already; these are the members that need a layout.
         "usage" => {
             let terms: serde_json::Map<_, _> = serde_json::from_str(json).unwrap_or_default();
             let names = terms.keys().map(|name| format!("`usage.{name}`"));
             let names = names.collect::<Vec<_>>().join(", ");
-            format!("{names} has no place in a message of the layout {layout}; leave it out")
+            format!("{names} is not supported in messages of layout {layout}; leave it out")
         }
         _ => format!(
-            "`{name}` has no place in a message of the layout {layout}; known are {}{more}",
+            "`{name}` is not supported in messages of layout {layout}; supported: {}{more}",
             message_input::KNOWN_MEMBERS
         ),
     })
 }
 
-/// Finds the entries that drafts hang from, and refuses ids that are taken.
+/// Resolves the parents of drafts, and refuses ids that exist.
 ///
-/// The log is read only if something names an entry: else an append costs what the record costs.
+/// Reads the log only if a draft names an entry: otherwise an append costs only its record.
 fn place(
     files: &SessionFiles,
     agent: Option<&str>,
@@ -494,7 +502,7 @@ fn place(
 ) -> Result<()> {
     if let (Some(at), Some(first)) = (at, drafts.first_mut()) {
         if first.parent.is_some() {
-            bail!("the first message names its own parent, so --at makes no sense");
+            bail!("parent given twice: in the first message and with --at");
         }
         first.parent = Some(EntryId::new(at));
     }
@@ -503,7 +511,7 @@ fn place(
         (Some(wanted), Some(agent)) => agent.as_str() == wanted,
         _ => false,
     };
-    // A sub-agent that is not there is told when its log is opened.
+    // A missing sub-agent is handled when its log is opened.
     let Some((log, file)) = files.logs().enumerate().find(|(_, file)| is_log(file)) else {
         return Ok(());
     };
@@ -535,13 +543,13 @@ fn place(
         if let Some(id) = &draft.id
             && (!known.insert(id.clone()) || taken.contains(&id.key()))
         {
-            bail!("{}: there is an entry with the id {id} already", place());
+            bail!("{}: an entry with id {id} exists already", place());
         }
     }
     Ok(())
 }
 
-/// Whether drafts name entries that may be in the log, or an id twice.
+/// Returns true if drafts name entries that may be in the log, or the same id twice.
 fn names_entries(files: &SessionFiles, file: &RootFile, drafts: &[Draft]) -> Result<bool> {
     const SEARCHES: usize = 8;
     let ids: Vec<&EntryId> = drafts.iter().filter_map(|it| it.id.as_ref()).collect();

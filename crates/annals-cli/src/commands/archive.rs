@@ -11,31 +11,33 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 
+use super::overview::print_no_live_sessions;
 use super::session_json::ShortIds;
-use super::{Outcome, delete};
-use crate::context::Context;
+use super::{Outcome, choose, delete};
+use crate::context::{Access, Context, is_unknown_archived};
 use crate::render::command::hint;
 use crate::render::progress::Progress;
 use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, ERROR, ID, PATH, PLAIN, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
 
-/// Keeps sessions in annals' own store.
+/// Moves or copies sessions to the archive.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A session is archived with everything that belongs to it, compressed and checksummed, in annals'
-state directory. It is read back and compared with its files before those are removed; with
---keep-source they stay, and running it again adds what was added. Without --apply nothing changes.
+A session is archived with everything that belongs to it, compressed and checksummed, in annals' \
+state directory. It is read back and compared with its files before those are removed; with \
+--keep-source they stay, and a later run adds what is new. Without --apply nothing changes.
 
 Examples:
-  annals archive 8c549c46                      what would be archived and removed
+  annals archive 8c549c46                    what would be archived and removed
   annals archive 8c549c46 --apply
-  annals archive --older-than 30d --apply      all that nothing happened in for 30 days
+  annals archive --older-than 30d --apply    sessions not updated for 30 days
   annals archive --project my-app --keep-source --apply
-  annals archive --list                        or of one session: its files, and their earlier versions
-  annals archive --forget 8c549c46             what would be gone for good
-  annals archive --verify                      is it all still there
-  annals restore 8c549c46 --apply              put it back")]
+  annals archive --list                      what is in the archive
+  annals archive --list 8c549c46             its files and earlier versions
+  annals archive --forget 8c549c46           what would be deleted permanently
+  annals archive --verify                    compare all checksums
+  annals restore 8c549c46 --apply            put it back")]
 pub(crate) struct ArchiveArgs {
     /// The sessions
     #[arg(value_name = "SESSION")]
@@ -49,10 +51,10 @@ pub(crate) struct ArchiveArgs {
         conflicts_with = "sessions"
     )]
     project: Option<String>,
-    /// Only sessions in which nothing happened since: 30d, 12w, 2026-03-01
+    /// Only sessions not updated since: 30d, 12w, 2026-03-01
     #[arg(long, value_name = "WHEN")]
     older_than: Option<String>,
-    /// Do it
+    /// Do it; without this, only the plan is shown
     #[arg(long)]
     apply: bool,
     /// Leave the files where they are
@@ -61,16 +63,16 @@ pub(crate) struct ArchiveArgs {
     /// Also sessions that another program is writing to right now
     #[arg(long)]
     live: bool,
-    /// Also sessions that are pinned
+    /// Also pinned sessions
     #[arg(long)]
     pinned: bool,
-    /// Show what is in the archive; of sessions that are named, every file and its earlier versions
+    /// List the archive; with SESSION, list every file and its earlier versions
     #[arg(long, conflicts_with_all = ["project", "older_than", "apply", "keep_source", "live", "pinned", "verify"])]
     list: bool,
-    /// Read archived sessions back and compare their checksums: those named, or all
+    /// Verify the checksums of archived sessions: those named, or all
     #[arg(long, conflicts_with_all = ["project", "older_than", "apply", "keep_source", "live", "pinned"])]
     verify: bool,
-    /// Remove archived sessions from the archive, for good: by their ids, or by the paths of their packs
+    /// Delete sessions from the archive permanently, by id or by path of the pack
     #[arg(long, requires = "sessions", conflicts_with_all = ["project", "older_than", "keep_source", "live", "list", "verify"])]
     forget: bool,
 }
@@ -83,7 +85,7 @@ struct ArchiveJson<'a> {
     files: usize,
     bytes: u64,
     added: u64,
-    /// Sessions that stay, because they are pinned.
+    /// Sessions that stay because they are pinned.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     pinned: &'a [String],
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -106,18 +108,35 @@ struct VerifyJson<'a> {
 pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> {
     if args.list || args.forget || args.verify {
         let named = args.sessions.iter();
-        let named = named.map(|id| context.resolve_latest_id(id));
+        let access = match args.forget {
+            true => Access::Write,
+            false => Access::Read,
+        };
+        let named = named.map(|id| context.resolve_latest_id(id, access));
         let named = named.collect::<Result<Vec<String>>>()?;
-        return match (args.list, args.forget) {
-            (true, _) => list::run(&named, context),
-            (_, true) => forget::run(args, &named, context),
-            _ => verify(&named, context),
+        return match run_on_archive(args, &named, context) {
+            Err(error) if is_unknown_archived(&error) => {
+                let ids = named.iter().map(|name| context.archived_by_title(name));
+                let ids = ids.collect::<Result<Vec<String>>>()?;
+                match ids == named {
+                    true => Err(error),
+                    false => run_on_archive(args, &ids, context),
+                }
+            }
+            done => done,
         };
     }
     if args.apply {
         context.put_back_removed()?;
     }
-    let mut wanted = select_sessions(args, context)?;
+    let picks = args.sessions.is_empty() && args.project.is_none() && args.older_than.is_none();
+    let mut wanted = match picks && choose::can_ask(context) {
+        true => match choose::session(None, context)? {
+            Some(picked) => named_sessions(&[picked], context)?,
+            None => return Ok(Outcome::Ok),
+        },
+        false => select_sessions(args, context)?,
+    };
     let pinned = without_pinned(args, &mut wanted, context)?;
     if wanted.is_empty() {
         return print_nothing(args, &pinned, context);
@@ -131,7 +150,7 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
     for group in &groups {
         match archive_group(args, group, context) {
             Ok(archived) => done.push(archived),
-            // A plan that cannot be made is no plan.
+            // Without --apply, an incomplete plan is an error.
             Err(error) if !args.apply => return Err(error.into()),
             Err(error) => {
                 let name = group.first().map(|files| files.id.to_string());
@@ -170,7 +189,7 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
     }
     for aside in done.iter().filter_map(|it| it.set_aside.as_ref()) {
         context.warn(&annals::Error::refused(format!(
-            "{}; it was set aside as {}, and the session was archived anew",
+            "{}; it was set aside as {}, and the session was archived again",
             aside.error,
             aside.path.display()
         )));
@@ -178,7 +197,7 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
     for mended in &done {
         if let Some(wrong) = &mended.mended {
             context.warn(&annals::Error::refused(format!(
-                "{}: {wrong}; all that it held could be read, and it was written anew",
+                "{}: {wrong}; all of its content was readable, and the pack was rewritten",
                 mended.pack.display()
             )));
         }
@@ -186,7 +205,7 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
     for lost in &done {
         if let Some(why) = &lost.lost_end {
             context.warn(&annals::Error::refused(format!(
-                "{}: {why}; what the root has was archived again",
+                "{}: {why}; the files in the root were archived again",
                 lost.pack.display()
             )));
         }
@@ -209,8 +228,17 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
     })
 }
 
-/// The sessions that share files, together. Where nothing is removed, those that were not named go along:
-/// their files do too.
+/// Lists, forgets or verifies archived sessions.
+fn run_on_archive(args: &ArchiveArgs, named: &[String], context: &mut Context) -> Result<Outcome> {
+    match (args.list, args.forget) {
+        (true, _) => list::run(named, context),
+        (_, true) => forget::run(args, named, context),
+        _ => verify(named, context),
+    }
+}
+
+/// Groups sessions that share files. With `keep_source`, a group includes sessions that were not
+/// named, because their files are archived too.
 fn group_sessions<'a>(
     wanted: &'a [SessionFiles],
     all: &'a [SessionFiles],
@@ -245,7 +273,7 @@ fn archive_group(
     }
 }
 
-/// The sessions that are meant.
+/// Returns the sessions that the arguments select.
 fn select_sessions(args: &ArchiveArgs, context: &mut Context) -> Result<Vec<SessionFiles>> {
     let mut wanted = match (&args.project, args.sessions.as_slice()) {
         (Some(project), _) => with_logs(delete::project_sessions(project, context)?),
@@ -253,11 +281,7 @@ fn select_sessions(args: &ArchiveArgs, context: &mut Context) -> Result<Vec<Sess
             "say what to archive: sessions, --project, or --older-than (`annals keep` mirrors everything)"
         ),
         (None, []) => with_logs(context.inventory_without_archive().sessions),
-        (None, named) => {
-            let named = delete::find_sessions(named, context)?;
-            named.iter().try_for_each(SessionFiles::refuse_archived)?;
-            named
-        }
+        (None, named) => named_sessions(named, context)?,
     };
     if let Some(text) = &args.older_than {
         let limit = context.clock.since(text)?;
@@ -273,14 +297,20 @@ fn select_sessions(args: &ArchiveArgs, context: &mut Context) -> Result<Vec<Sess
     Ok(wanted)
 }
 
-/// Those of some sessions that have a log; of others there is nothing to archive.
+fn named_sessions(named: &[String], context: &mut Context) -> Result<Vec<SessionFiles>> {
+    let named = delete::find_sessions(named, context)?;
+    named.iter().try_for_each(SessionFiles::refuse_archived)?;
+    Ok(named)
+}
+
+/// Drops sessions without a log: there is nothing to archive.
 fn with_logs(mut sessions: Vec<SessionFiles>) -> Vec<SessionFiles> {
     sessions.retain(|files| !files.is_unwritten());
     sessions
 }
 
-/// A pin says that a session is not to go. Those that were named are refused, of others it is told that
-/// they stay.
+/// Removes pinned sessions from `wanted` and returns their ids. A pinned session that was named is
+/// an error.
 fn without_pinned(
     args: &ArchiveArgs,
     wanted: &mut Vec<SessionFiles>,
@@ -296,10 +326,10 @@ fn without_pinned(
         [] => {}
         _ if args.sessions.is_empty() => wanted.retain(|files| !pins.contains_files(files)),
         [only] => bail!(
-            "session {only} is pinned; add --pinned to archive it all the same, or --keep-source to leave it in its place"
+            "session {only} is pinned; add --pinned to archive it anyway, or --keep-source to keep its files"
         ),
         [first, rest @ ..] => bail!(
-            "session {first} and {} are pinned; add --pinned to archive them all the same, or --keep-source to leave them in their places",
+            "session {first} and {} are pinned; add --pinned to archive them anyway, or --keep-source to keep their files",
             pluralize(rest.len() as u64, "other")
         ),
     }
@@ -309,10 +339,10 @@ fn without_pinned(
 fn print_pinned(pinned: &[String], context: &mut Context) -> Result<()> {
     match pinned.len() {
         0 => Ok(()),
-        1 => Ok(context.out.line("1 session stays: pinned")?),
+        1 => Ok(context.out.line("1 pinned session skipped")?),
         count => Ok(context
             .out
-            .line(format_args!("{count} sessions stay: pinned"))?),
+            .line(format_args!("{count} pinned sessions skipped"))?),
     }
 }
 
@@ -328,6 +358,8 @@ fn print_nothing(args: &ArchiveArgs, pinned: &[String], context: &mut Context) -
             pinned,
             failed: Vec::new(),
         })?;
+    } else if context.inventory_without_archive().sessions.is_empty() {
+        print_no_live_sessions(context)?;
     } else if pinned.is_empty() {
         context.out.line("No session is that old.")?;
     } else {
@@ -404,7 +436,7 @@ fn print_archived(args: &ArchiveArgs, done: &[Archived], context: &mut Context) 
         && !args.keep_source
     {
         context.out.line(format_args!(
-            "{} puts it back",
+            "{} restores it",
             hint("annals restore", session, "--apply")
         ))?;
     }
@@ -421,7 +453,7 @@ fn verify(named: &[String], context: &mut Context) -> Result<Outcome> {
             for id in named {
                 match archive.find_in(id, context.only_roots()) {
                     Ok(pack) => paths.push(pack.path),
-                    // What is left of it was set aside, which is told below.
+                    // The pack was set aside, which is reported below.
                     Err(_)
                         if aside
                             .iter()
@@ -451,12 +483,12 @@ fn verify(named: &[String], context: &mut Context) -> Result<Outcome> {
         progress.set(done, total);
     }
     drop(progress);
-    // Whoever keeps reads those back until they are sound.
+    // `annals keep` verifies these packs until they are sound.
     let noted = archive.record_damaged(&paths, &verified.damaged, context.clock.now);
     if let Err(error) = noted {
         context.warn(&error);
     }
-    // Those are no packs any more, and nobody reads them back.
+    // Files that were set aside are no longer packs, and are not verified.
     let aside = aside.iter().map(|path| Damage::set_aside(path));
     verified.damaged.extend(aside);
     let ok = verified.damaged.is_empty();
@@ -478,7 +510,7 @@ fn verify(named: &[String], context: &mut Context) -> Result<Outcome> {
         );
         match ok {
             true => context.out.line(format_args!(
-                "{} everything is as it was archived: {sum}",
+                "{} all checksums match: {sum}",
                 paint(SUCCESS, "✓")
             ))?,
             false => context.out.line(format_args!(
@@ -494,7 +526,7 @@ fn verify(named: &[String], context: &mut Context) -> Result<Outcome> {
     })
 }
 
-/// Reports what the system did not let annals read, which is no damage of the pack.
+/// Warns about packs that could not be read because of an I/O error, which is not damage.
 pub(super) fn warn_unread(damaged: &[Damage], context: &mut Context) {
     for damage in damaged.iter().filter(|damage| damage.is_unread) {
         let pack = damage.pack.display().to_string();
@@ -506,7 +538,7 @@ pub(super) fn warn_unread(damaged: &[Damage], context: &mut Context) {
     }
 }
 
-/// One line for each fault: the pack, the file, the frame, and what is wrong.
+/// Prints one line per fault: the pack, the file, the frame, and the detail.
 pub(super) fn print_damage(damaged: &[Damage], context: &mut Context) -> Result<()> {
     for damage in damaged {
         let mut place = damage.pack.display().to_string();

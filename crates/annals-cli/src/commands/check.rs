@@ -10,28 +10,33 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use super::Outcome;
-use crate::context::Context;
+use super::overview::print_no_live_sessions;
+use crate::context::{Access, Context, refuse_message};
 use crate::render::command::plain_hint;
 use crate::render::progress::Progress;
 
 /// Looks for damage.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit code 0: no damage. 1: damage was found. 2: the check itself failed.
-Warnings and notes alone are no damage, unless --strict says so. docs/CHECKS.md explains each kind.
+Exit code 0: no errors. 1: errors were found. 2: the check itself failed. \
+Warnings and notes are not errors; with --strict, warnings exit with 1 too. See docs/CHECKS.md.
 
 Examples:
   annals check                 everything
+  annals check --details       every finding, by file
   annals check 8c549c46        one session with its sub-agents and todos
   annals check some/log.jsonl  one file
   annals check --json | jq '.files[].flaws[].kind' | sort | uniq -c")]
 pub(crate) struct CheckArgs {
     /// Sessions or log files; everything if none is named
     ids: Vec<String>,
-    /// Show at most this many flaws of a file
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    limit: usize,
-    /// Show notes too, which are only counted otherwise
+    /// List every finding, by file; without this, a long list is only a table by kind
+    #[arg(long)]
+    details: bool,
+    /// List at most this many findings of a file [default: 10]
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Show notes too, not only their count
     #[arg(long)]
     all: bool,
     /// Exit with 1 for warnings too
@@ -41,13 +46,19 @@ pub(crate) struct CheckArgs {
 
 pub(crate) fn run(args: &CheckArgs, context: &mut Context) -> Result<Outcome> {
     let found = run_check(args, context)?;
-    let ok = found.count(Severity::Damage) == 0 && found.is_complete;
+    let ok = found.count(Severity::Error) == 0 && found.is_complete && found.has_sessions;
     if context.json {
         let document = json::CheckJson::new(&found, ok, context.store.failures());
         context.out.json(&document)?;
+    } else if found.has_nothing() && !context.is_incomplete() {
+        print_no_live_sessions(context)?;
     } else {
-        let notes = args.all || context.verbose;
-        table::print(&found, args.limit, notes, context)?;
+        let options = table::Options {
+            details: args.details || args.limit.is_some() || !args.ids.is_empty(),
+            limit: args.limit.unwrap_or(10),
+            notes: args.all || context.verbose,
+        };
+        table::print(&found, &options, context)?;
     }
     let strict = args.strict && found.count(Severity::Warning) > 0;
     Ok(match ok && !strict {
@@ -56,13 +67,15 @@ pub(crate) fn run(args: &CheckArgs, context: &mut Context) -> Result<Outcome> {
     })
 }
 
-/// What a check found.
+/// Result of a check.
 struct CheckResult {
     reports: Vec<FileReport>,
-    /// What could not be opened, and why.
+    /// Errors of files that could not be opened.
     unreadable: Vec<String>,
-    /// Everything could be looked at.
+    /// True if every file could be read.
     is_complete: bool,
+    /// False if there was no session to check.
+    has_sessions: bool,
 }
 
 impl CheckResult {
@@ -70,13 +83,19 @@ impl CheckResult {
         self.reports.iter().flat_map(|report| &report.flaws)
     }
 
-    /// How many flaws there are of a severity.
+    /// Returns true if there was no session to check, and nothing else has a flaw.
+    fn has_nothing(&self) -> bool {
+        !self.has_sessions && self.flaws().next().is_none() && self.unreadable.is_empty()
+    }
+
+    /// Returns the number of flaws of a severity.
     fn count(&self, severity: Severity) -> usize {
         let of_it = |flaw: &&Flaw| flaw.kind.severity() == severity;
         self.flaws().filter(of_it).count()
     }
 
-    /// Lines in all, those that can be read, those whose writer may still be at work, all others.
+    /// Counts all lines, valid lines, pending lines (torn tails whose writer may still be active),
+    /// and corrupt lines.
     fn line_counts(&self) -> LineCounts {
         let total = self.reports.iter().map(|report| report.lines).sum();
         let valid = self.reports.iter().map(|report| report.valid).sum();
@@ -136,7 +155,7 @@ fn run_check(args: &CheckArgs, context: &mut Context) -> Result<CheckResult> {
         for found in context.store.stale_session_lists(&inventory) {
             match found {
                 Ok(stale) => merge_report(&mut reports, check::stale_session_list(&stale)),
-                // The check of the file itself may have said so.
+                // The check of the file may have reported the same error.
                 Err(error) if unreadable.contains(&error.to_string()) => {}
                 Err(error) => {
                     unreadable.push(error.to_string());
@@ -151,29 +170,24 @@ fn run_check(args: &CheckArgs, context: &mut Context) -> Result<CheckResult> {
     Ok(CheckResult {
         reports,
         is_complete: unreadable.is_empty() && inventory.errors.is_empty(),
+        has_sessions: !args.ids.is_empty() || !inventory.sessions.is_empty(),
         unreadable,
     })
 }
 
-/// The session or file that is meant; one that is archived has no files here to look at.
+/// Finds the session or file to check. An archived session has no files in its root: an error.
 fn find_target(id: &str, inventory: &Inventory, context: &mut Context) -> Result<Target> {
-    let id = &context.resolve_latest(inventory, id, true)?.into_owned();
-    let missing = match context.store.find(inventory, id) {
-        Err(error @ annals::Error::NotFound { .. }) => error,
-        found => return Ok(found?),
-    };
-    let all = context.inventory();
-    match context.store.find(&all, id) {
-        Ok(target) if target.files.is_archived() => {
-            let id = &target.files.id;
-            let verify = plain_hint("annals archive --verify", id.as_str(), "");
-            bail!("session {id} is archived; {verify} checks what is there")
-        }
-        _ => Err(missing.into()),
+    let target = context.find_without_archive(inventory, id, Access::Read)?;
+    refuse_message(&target, id)?;
+    if target.files.is_archived() {
+        let id = &target.files.id;
+        let verify = plain_hint("annals archive --verify", id.as_str(), "");
+        bail!("session {id} is archived; {verify} checks it")
     }
+    Ok(target)
 }
 
-/// Adds what is known of a file from outside to what its content told.
+/// Adds flaws found outside of a file's content to the report of the file.
 fn merge_report(reports: &mut Vec<FileReport>, outside: FileReport) {
     match reports.iter_mut().find(|known| known.path == outside.path) {
         Some(report) => report.flaws.extend(outside.flaws),
@@ -181,7 +195,7 @@ fn merge_report(reports: &mut Vec<FileReport>, outside: FileReport) {
     }
 }
 
-/// One result for each file that was checked.
+/// Returns one result per checked file.
 fn split_result(result: annals::Result<Vec<FileReport>>) -> Vec<annals::Result<FileReport>> {
     match result {
         Ok(reports) => reports.into_iter().map(Ok).collect(),

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::filter::retain_project;
+use super::overview::print_no_live_sessions;
 use super::session_json::ShortIds;
 use crate::config::{Config, TERM_EXAMPLES};
 use crate::context::Context;
@@ -21,22 +22,23 @@ use crate::error_report::StateDirError;
 use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, ID, PATH, PLAIN, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
+use crate::render::time::Clock;
 
 /// Moves old sessions to the trash, or empties it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A session is as old as its newest entry, sub-agents included. The time of its log's file
-counts where no entry has a time, and for the orchestrator, whose own clean-up goes by it. A
-session goes with everything that belongs to it, and `annals delete --undo` puts it back.
-Nothing is moved without --apply. Pinned sessions stay (`annals pin`), and so do those that
-went on since, or that share a file with one that stays. Companions and lock files of an
-orchestrator's log that is gone are moved too, when they are as old.
+The age of a session is that of its newest entry, sub-agents included. The log file's time \
+counts if no entry has a time, and for the orchestrator, whose own clean-up uses it. A \
+session is moved with everything that belongs to it, and `annals delete --undo` restores it. \
+Nothing is moved without --apply. Pinned sessions stay (`annals pin`), and so do those that \
+changed since, or that share a file with one that stays. Companions and lock files of an \
+orchestrator's log that no longer exists are moved too, at the same age.
 
-Without an age, the plan has the sessions that `annals sessions --state expired` lists: Claude
-Code's after the days of its cleanupPeriodDays, the orchestrator's after 30. Chorus and clog
-keep sessions for ever, so theirs are never expired, and in the plan after 30 days. To apply
-it, give the age. How long sessions are kept may stand in config.toml; --older-than overrules
-all of it but \"never\":
+Without an age, the plan has the sessions of `annals sessions --state expired`: Claude \
+Code's after its cleanupPeriodDays, the orchestrator's after 30 days. Chorus and clog \
+never delete sessions; the plan takes theirs after 30 days. To apply \
+it, give the age. config.toml can set how long sessions are kept; --older-than overrides \
+all of it except \"never\":
   [clean]
   older-than = \"90d\"
   keep-last = 3
@@ -50,10 +52,11 @@ Examples:
   annals clean --older-than 30d --apply
   annals clean --apply                         by the settings
   annals clean --older-than 1y -p my-app       only sessions of a project
-  annals clean --purge                         what lies in the trash, and its size
-  annals clean --purge --older-than 7d --apply remove for good what was deleted a week ago")]
+  annals clean --purge                         contents and size of the trash
+  # delete permanently what was moved to the trash a week ago
+  annals clean --purge --older-than 7d --apply")]
 pub(crate) struct CleanArgs {
-    /// How long ago a session was last at work, or with --purge deleted: 36h, 30d, 2w, 6mo, 1y
+    /// Age of the last activity, or with --purge of the deletion: 36h, 30d, 2w, 6mo, 1y
     #[arg(long, value_name = "AGE")]
     older_than: Option<String>,
     /// Only sessions of this project: its path, its name, or its id
@@ -62,16 +65,16 @@ pub(crate) struct CleanArgs {
     /// Only sessions of this layout
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<String>,
-    /// Keep so many sessions of each project however old they are, the newest
+    /// Keep the N newest sessions of each project at any age
     #[arg(long, value_name = "N")]
     keep_last: Option<usize>,
-    /// Do it
+    /// Do it; without this, only the plan is shown
     #[arg(long)]
     apply: bool,
     /// Also sessions that another program is writing to right now
     #[arg(long)]
     live: bool,
-    /// Empty the trash: what goes is gone
+    /// Empty the trash permanently
     #[arg(long, conflicts_with_all = ["project", "layout", "keep_last", "live"])]
     purge: bool,
 }
@@ -81,9 +84,9 @@ struct CleanJson<'a> {
     applied: bool,
     sessions: Vec<ExpiredJson<'a>>,
     kept: Vec<RetainedJson<'a>>,
-    /// Files whose log is gone.
+    /// Files whose log no longer exists.
     leftovers: Vec<LeftoverRow<'a>>,
-    /// Those of sessions and leftovers.
+    /// Number of files of sessions and leftovers.
     files: usize,
     bytes: u64,
     /// Sessions that could not be moved.
@@ -95,13 +98,13 @@ struct CleanJson<'a> {
 struct ExpiredJson<'a> {
     #[serde(flatten)]
     session: SessionNameJson<'a>,
-    /// Whence it is known when the session was last at work.
+    /// Source of the last activity: `entries` or `file`.
     by: &'static str,
     older_than: &'a str,
     rule: &'static str,
     files: usize,
     bytes: u64,
-    /// Its name in the trash, once it is there.
+    /// Name in the trash, once moved.
     trash: Option<&'a str>,
 }
 
@@ -109,14 +112,14 @@ struct ExpiredJson<'a> {
 struct LeftoverRow<'a> {
     layout: &'a str,
     root: &'a Path,
-    /// The log, or the session in its folder, that is gone.
+    /// The missing log, or the missing session in its folder.
     gone: &'a Path,
     files: &'a [PathBuf],
     bytes: u64,
     updated: Timestamp,
     older_than: &'a str,
     rule: &'static str,
-    /// Their name in the trash, once they are there.
+    /// Name in the trash, once moved.
     trash: Option<&'a str>,
 }
 
@@ -160,12 +163,12 @@ impl<'a> SessionNameJson<'a> {
     }
 }
 
-/// What became of sessions that go together.
+/// Result for a group of sessions that are moved together.
 enum GroupOutcome {
-    /// They would go.
+    /// Would be moved.
     Planned,
     Moved(TrashItem),
-    /// They went on, or someone works on them.
+    /// Not moved, because they changed or are in use.
     Skipped(Error),
     Failed(Error),
 }
@@ -181,12 +184,12 @@ impl GroupOutcome {
         }
     }
 
-    /// They went, or would go.
+    /// Returns true if the group was or would be moved.
     fn goes(&self) -> bool {
         matches!(self, GroupOutcome::Planned | GroupOutcome::Moved(_))
     }
 
-    /// Their name in the trash.
+    /// Returns the name in the trash.
     fn trash(&self) -> Option<&str> {
         match self {
             GroupOutcome::Moved(trashed) => Some(&trashed.id),
@@ -196,7 +199,10 @@ impl GroupOutcome {
 }
 
 pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
-    let term = args.older_than.as_deref().map(parse_term).transpose()?;
+    let term = args.older_than.as_deref();
+    let term = term
+        .map(|text| parse_term(text, &context.clock))
+        .transpose()?;
     if args.purge {
         return purge::run(term, args.apply, context);
     }
@@ -213,7 +219,8 @@ pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
         None => None,
         Some(project) => {
             let mut own = rows.clone();
-            retain_project(project, &mut own)?;
+            retain_project(project, &mut own)
+                .map_err(|error| context.explain_empty_home(&inventory, error))?;
             own.pop().map(|session| session.project.path)
         }
     };
@@ -250,10 +257,13 @@ pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
             (leftover, done)
         })
         .collect();
+    let is_empty_home = inventory.sessions.is_empty() && leftovers.is_empty();
     if context.json {
         context
             .out
             .json(&clean_json(args.apply, &plan, &done, &leftovers))?;
+    } else if is_empty_home {
+        print_no_live_sessions(context)?;
     } else {
         print_cleanup(args.apply, &plan, &done, &leftovers, &policy, context)?;
     }
@@ -281,7 +291,7 @@ pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
     })
 }
 
-/// Marks an error about annals' own directory, so that the hint is about that.
+/// Marks an error about annals' state directory, so that the hint fits.
 fn state_dir_error(error: Error, context: &Context) -> anyhow::Error {
     let ours = match &error {
         Error::Io { path, .. } => path.starts_with(context.state_dir()),
@@ -295,17 +305,31 @@ fn state_dir_error(error: Error, context: &Context) -> anyhow::Error {
     }
 }
 
-/// The age at which a plan is made where nothing else is said.
+/// Age for a plan if neither the arguments nor the settings have one.
 const DEFAULT_TERM: &str = "30d";
 
-fn parse_term(text: &str) -> Result<Term> {
+/// Parses an age, or a day, whose age is that of its first instant.
+fn parse_term(text: &str, clock: &Clock) -> Result<Term> {
     match Term::parse(text) {
         Some(term @ Term::For { .. }) => Ok(term),
         _ if text.trim_end_matches('m').parse::<u32>().is_ok() && text.ends_with('m') => {
-            bail!("`{text}` may be minutes or months; say {text}in or {text}o")
+            bail!("`{text}` may be minutes or months; use {text}in or {text}o")
         }
-        _ => bail!("`{text}` is not an age; give one such as {TERM_EXAMPLES}"),
+        _ => match clock.now().parse_day(text) {
+            Some(_) => term_since(clock.since(text)?, text, clock),
+            None => bail!("`{text}` is not an age; give one such as {TERM_EXAMPLES}, or a day"),
+        },
     }
+}
+
+fn term_since(time: Timestamp, text: &str, clock: &Clock) -> Result<Term> {
+    if time > clock.now {
+        bail!("`{text}` is in the future");
+    }
+    Ok(Term::For {
+        text: text.to_owned(),
+        span: clock.now.since(time)?,
+    })
 }
 
 fn find_layout(name: &str) -> Result<&'static str> {
@@ -319,7 +343,7 @@ fn find_layout(name: &str) -> Result<&'static str> {
     }
 }
 
-/// What the settings say, with what was said for once.
+/// Returns the policy of the settings, overridden by the arguments.
 fn effective_policy(args: &CleanArgs, term: Option<Term>, context: &Context) -> Result<Policy> {
     let mut policy = context.config()?.clean;
     if let Some(keep) = args.keep_last {
@@ -331,11 +355,11 @@ fn effective_policy(args: &CleanArgs, term: Option<Term>, context: &Context) -> 
     if policy.is_empty() {
         if args.apply {
             bail!(
-                "nothing says how long sessions are kept; give --older-than {DEFAULT_TERM}, or write `older-than = \"90d\"` under [clean] in {}",
+                "no age is set; give --older-than {DEFAULT_TERM}, or write `older-than = \"90d\"` under [clean] in {}",
                 Config::path(&context.config_dir).display()
             );
         }
-        policy = policy.with_term(self::parse_term(DEFAULT_TERM)?);
+        policy = policy.with_term(parse_term(DEFAULT_TERM, &context.clock)?);
         policy.program_terms = true;
     }
     Ok(policy)
@@ -392,7 +416,7 @@ fn clean_json<'a>(
         },
         detail: match &kept.reason {
             RetainReason::SharesLog { file, with } => {
-                Some(format!("{} is also of {with}", file.display()))
+                Some(format!("{} also belongs to {with}", file.display()))
             }
             _ => None,
         },
@@ -453,7 +477,7 @@ fn expired_json<'a>(old: &'a Expired, trash: Option<&'a str>) -> ExpiredJson<'a>
     }
 }
 
-/// How many files went, or would go.
+/// Returns the number of files that were or would be moved.
 fn file_count(applied: bool, plan: &CleanupPlan, done: &[GroupOutcome]) -> usize {
     match applied {
         false => plan.files(),
@@ -502,13 +526,12 @@ fn print_cleanup(
     if plan.groups.is_empty() && leftovers.is_empty() {
         let than = match &policy.default {
             _ if policy.program_terms => {
-                "Nothing that could go is older than its program keeps sessions, or than 30d."
-                    .to_owned()
+                "Nothing to move is older than its program's limit, or than 30d.".to_owned()
             }
             Some(term) if policy.layouts.is_empty() && policy.projects.is_empty() => {
-                format!("Nothing that could go is older than {term}.")
+                format!("Nothing to move is older than {term}.")
             }
-            _ => "Nothing that could go is older than the settings say.".to_owned(),
+            _ => "Nothing to move is older than the configured age.".to_owned(),
         };
         context.out.line(than)?;
     } else if gone.is_empty() && left_files == 0 {
@@ -525,13 +548,13 @@ fn print_cleanup(
             .out
             .line(format_args!("{mark} moved to the trash: {sum}"))?;
         context.out.line(
-            "`annals delete --undo ID` puts one back, `annals clean --purge` empties the trash",
+            "`annals delete --undo ID` restores one, `annals clean --purge` empties the trash",
         )?;
     }
     Ok(())
 }
 
-/// Tells which files go because their log is gone.
+/// Prints the files whose log no longer exists.
 fn tell_leftovers(leftovers: &[(Leftover, GroupOutcome)], context: &mut Context) -> Result<()> {
     for (leftover, done) in leftovers {
         let names = leftover.files.iter().filter_map(|path| path.file_name());
@@ -544,7 +567,7 @@ fn tell_leftovers(leftovers: &[(Leftover, GroupOutcome)], context: &mut Context)
         };
         let why = paint(PLAIN, &why);
         context.out.line(format_args!(
-            "{gone} is gone, its files are left: {names}{why}"
+            "{gone} no longer exists, but its files do: {names}{why}"
         ))?;
     }
     if !leftovers.is_empty() {
@@ -553,7 +576,7 @@ fn tell_leftovers(leftovers: &[(Leftover, GroupOutcome)], context: &mut Context)
     Ok(())
 }
 
-/// Tells which sessions are old and stay, and why.
+/// Prints the old sessions that stay, and why.
 fn print_retained(plan: &CleanupPlan, done: &[GroupOutcome], context: &mut Context) -> Result<()> {
     let mut lines: Vec<(String, String)> = Vec::new();
     for (group, done) in plan.groups.iter().zip(done) {
@@ -569,7 +592,7 @@ fn print_retained(plan: &CleanupPlan, done: &[GroupOutcome], context: &mut Conte
             RetainReason::Newest => newest += 1,
             RetainReason::SharesLog { file, with } => {
                 let name = file.display();
-                let why = format!("{name} is also of {with}, which stays");
+                let why = format!("{name} also belongs to {with}, which stays");
                 lines.push((kept.info.id.to_string(), why));
             }
         }
@@ -603,7 +626,7 @@ fn expired_table(gone: &[&Expired], context: &Context) -> String {
         Column::new("SESSION").style(ID).priority(250),
         Column::new("LAST ACTIVITY").style(DIM).priority(180),
         Column::new("PROJECT").min(8).max(24).priority(60),
-        Column::new("TITLE").min(12).priority(200),
+        Column::title("TITLE").priority(200),
         Column::new("FILES").right().priority(50),
         Column::new("SIZE").right().priority(150),
         Column::new("").style(DIM).priority(40),
@@ -620,7 +643,7 @@ fn expired_table(gone: &[&Expired], context: &Context) -> String {
             Cell::new(size::count(old.files as u64)),
             Cell::new(size::bytes(old.info.bytes)),
             Cell::new(match old.from_file_time {
-                true => "by its file's time",
+                true => "by file time",
                 false => "",
             }),
         ]);

@@ -7,15 +7,15 @@ use clap::Args;
 use serde::Serialize;
 
 use super::append::WrittenEntryJson;
-use super::{Outcome, input};
+use super::{Outcome, choose, input};
 use crate::context::Context;
 use crate::render::size;
 use crate::render::style::{ID, paint};
 
-/// Replaces what the agent sees of a conversation by a summary.
+/// Replaces the context of a conversation by a summary.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Nothing is removed from the log. An agent that resumes the session gets the summary instead of the
+Nothing is removed from the log. An agent that resumes the session gets the summary instead of the \
 messages before it.
 
 Examples:
@@ -24,7 +24,7 @@ Examples:
   annals show 8c549c46 | my-summariser | annals compact 8c549c46 --summary -")]
 pub(crate) struct CompactArgs {
     /// The session
-    session: String,
+    session: Option<String>,
     /// The summary; `-` reads it from standard input, `@FILE` from a file
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     summary: String,
@@ -43,7 +43,10 @@ struct CompactJson<'a> {
 
 pub(crate) fn run(args: &CompactArgs, context: &mut Context) -> Result<Outcome> {
     let summary = input::text(&args.summary, "summary")?;
-    let files = context.find_session(&args.session)?;
+    let Some(name) = choose::session(args.session.as_deref(), context)? else {
+        return Ok(Outcome::Ok);
+    };
+    let files = context.find_session(&name)?;
     let tokens = context_tokens(&files)?;
     let options = WriteOptions {
         live: args.live,
@@ -66,14 +69,14 @@ pub(crate) fn run(args: &CompactArgs, context: &mut Context) -> Result<Outcome> 
     });
     let last = written.last().and_then(|entry| entry.id.as_ref());
     context.out.line(format_args!(
-        "{} compacted{before}; it goes on at {}",
+        "{} compacted{before}; continues at {}",
         paint(ID, files.id.as_str()),
         paint(ID, last.map_or("", EntryId::as_str)),
     ))?;
     Ok(Outcome::Written)
 }
 
-/// The tokens in the context at the last answer, if it tells.
+/// Returns the tokens in the context at the last answer, if recorded.
 fn context_tokens(files: &SessionFiles) -> Result<Option<u64>> {
     const TAIL_MESSAGES: usize = 50;
     if files.log.is_none() {

@@ -11,11 +11,11 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use super::Outcome;
 use super::filter::SessionFilter;
 use super::page::Page;
 use super::pricing::{self, Pricer};
 use super::session_json::{ConversationJson, ShortIds};
+use super::{Outcome, input};
 use crate::context::Context;
 use crate::render::size;
 use crate::render::style::{DIM, ID, SUCCESS};
@@ -24,15 +24,15 @@ use crate::render::table::{Cell, Column, Table};
 /// Lists conversations.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A conversation is one path from the first message to a last one: editing a prompt or asking for
-another reply makes a second one. ➤ marks where the agent itself would go on.
+A conversation is one path from the first message to a last one: editing a prompt or asking for \
+another reply makes a second one. ➤ marks the one that the agent would resume.
 
 Examples:
   annals conversations 8c549c46        the branches of one session
   annals conversations -p my-app       of a whole project
   annals show 8c549c46@1405c20a        read one of them")]
 pub(crate) struct ConversationsArgs {
-    /// Only of this session
+    /// Only conversations of this session
     session: Option<String>,
     #[command(flatten)]
     filter: SessionFilter,
@@ -44,11 +44,11 @@ pub(crate) struct ConversationsArgs {
 #[derive(Serialize)]
 struct ConversationsJson<'a> {
     conversations: Vec<ConversationJson<'a>>,
-    /// How many there are without `-n` and `--offset`.
+    /// Number of conversations before `-n` and `--offset`.
     total: usize,
 }
 
-/// A conversation, the session that it is of, and what it comes to.
+/// A conversation, its session, and its cost.
 struct ListedConversation {
     info: ConversationInfo,
     session: Option<Arc<SessionInfo>>,
@@ -68,7 +68,8 @@ pub(crate) fn run(args: &ConversationsArgs, context: &mut Context) -> Result<Out
             total,
         })?;
     } else if found.is_empty() {
-        super::overview::print_nothing(context, true, "conversation")?;
+        let has_sessions = !context.inventory().sessions.is_empty();
+        super::overview::print_nothing(context, has_sessions, "conversation")?;
     } else {
         let table = table(&found, context);
         context.out.text(table)?;
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &ConversationsArgs, context: &mut Context) -> Result<Out
     })
 }
 
-/// The conversations that are wanted, with what each comes to.
+/// Returns the selected conversations with their costs.
 fn select_conversations(
     args: &ConversationsArgs,
     context: &mut Context,
@@ -118,7 +119,7 @@ fn select_conversations(
     let target = context.find_in(&inventory, id)?;
     target.refuse_agent()?;
     let place = (target.files.main_path().to_owned(), target.files.id.clone());
-    // What lists say of the session is only of use to scripts.
+    // Only JSON output has the session's row.
     let about = match context.json {
         true => sessions_by_log(context.sessions(&inventory)).remove(&place),
         false => None,
@@ -131,9 +132,14 @@ fn select_conversations(
         }
     };
     session.apply_folder_hints(&FolderHints::new(&inventory.sessions));
+    let through = match &target.message {
+        Some(message) => Some(input::entry(&session, 0, message)?.0),
+        None => None,
+    };
     let costs = session.conversation_costs(&price);
-    let found = session.conversations().into_iter().zip(costs);
-    let listed = found.map(|(info, cost)| ListedConversation {
+    let found = session.conversations().into_iter().zip(costs).enumerate();
+    let found = found.filter(|(at, _)| through.is_none_or(|entry| contains(&session, *at, entry)));
+    let listed = found.map(|(_, (info, cost))| ListedConversation {
         info,
         session: about.clone(),
         cost,
@@ -141,7 +147,15 @@ fn select_conversations(
     Ok(listed.collect())
 }
 
-/// Sessions by their logs and ids: several may lie in one log, and ids may be there twice.
+/// Returns true if an entry is on the path of a conversation, given by index.
+fn contains(session: &Session, conversation: usize, entry: usize) -> bool {
+    session.tree().is_some_and(|tree| {
+        let conversation = tree.conversations.get(conversation);
+        conversation.is_some_and(|conversation| tree.path(conversation).contains(&entry))
+    })
+}
+
+/// Indexes sessions by log and id: a log may hold several sessions, and an id may exist twice.
 fn sessions_by_log(sessions: Vec<SessionInfo>) -> HashMap<(PathBuf, SessionId), Arc<SessionInfo>> {
     let sessions = sessions.into_iter();
     sessions
@@ -159,8 +173,8 @@ fn table(conversations: &[ListedConversation], context: &Context) -> String {
         Column::new("MSGS").right().priority(70),
         Column::new("COST").right().priority(65),
         Column::new("").style(SUCCESS).priority(220),
-        Column::new("TITLE").min(12).priority(200),
-        Column::new("BRANCH").min(12).priority(60),
+        Column::title("TITLE").priority(200),
+        Column::title("BRANCH").priority(60),
     ]);
     for ListedConversation {
         info: row, cost, ..

@@ -8,37 +8,37 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 
-use super::{Outcome, input};
+use super::{Outcome, choose, input};
 use crate::context::Context;
 use crate::error_report::TargetError;
 use crate::render::progress::Progress;
 use crate::render::size::{bytes, count, pluralize};
 use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
 
-/// How a report tells members of records from kinds of them.
+/// Prefix of report keys that name a member of records, not a kind.
 const MEMBER_PREFIX: &str = "member ";
 
 /// Writes sessions in another layout.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What the other layout cannot say is kept beside what it can, so that converting back gives the same
-bytes; --no-origin leaves it out and says what that was. The source is only read. A conversion that
-was cut off is run again: what is done stays done.
+Data that the other layout cannot represent is stored too, so that converting back gives the same \
+bytes; --no-origin drops it and lists what was dropped. The source is only read. A conversion that \
+was interrupted can be run again: finished sessions are skipped.
 
-Converting back restores logs and other conversation data, as files that only you can read. Settings
-and whatever else could steer a program may have been put into the source by somebody else: the plan
+Converting back restores logs and other conversation data, as files that only you can read. Settings \
+and other files that control a program may have been planted in the source by somebody else: the plan \
 lists them as held back, and --also NAME restores one of them.
 
 Examples:
-  annals convert ~/.claude --to chorus                        what would be converted
+  annals convert ~/.claude --to chorus    what would be converted
   annals convert ~/.claude --to chorus --into ~/all/.chorus
-  annals convert 8c549c46 --to clog --into /tmp/storage       one session
-  annals convert 8c549c46@5f0c --to clog --into /tmp/storage  one conversation of it
+  annals convert 8c549c46 --to clog --into /tmp/s         one session
+  annals convert 8c549c46@5f0c --to clog --into /tmp/s    one conversation of it
   annals convert --project my-app --to orchestrator --into /tmp/o
   annals convert chorus:~/all/.chorus --to claude-code --into /tmp/back")]
 pub(crate) struct ConvertArgs {
     /// A session, a conversation (SESSION@LEAF), or a root (`[LAYOUT:]DIR`)
-    #[arg(value_name = "ID|ROOT", required_unless_present = "project")]
+    #[arg(value_name = "ID|ROOT")]
     what: Option<String>,
     /// All sessions of this project: its path, its name, or its id
     #[arg(
@@ -55,10 +55,10 @@ pub(crate) struct ConvertArgs {
     /// The directory that becomes a root of that layout; without it, only the plan is printed
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
-    /// Leave out what the layout cannot say
+    /// Drop what the layout cannot represent
     #[arg(long)]
     no_origin: bool,
-    /// Leave out what only the archive has, instead of asking for it to be restored first
+    /// Leave out what only the archive has, instead of requiring a restore first
     #[arg(long)]
     without_archived: bool,
     /// When converting back, also restore this file, or all below this directory: a path within the
@@ -77,9 +77,9 @@ struct ConvertJson<'a> {
     bytes: u64,
     restores: usize,
     left: &'a [String],
-    /// Files that come back and are not logs.
+    /// Restored files that are not logs.
     restored_documents: &'a [PathBuf],
-    /// Files that come back only if they are named.
+    /// Files that are restored only if named with --also.
     held_back: &'a [PathBuf],
     #[serde(skip_serializing_if = "Option::is_none")]
     report: Option<ConvertedJson<'a>>,
@@ -113,8 +113,18 @@ struct FailedJson<'a> {
 }
 
 pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> {
-    let selection = select_source(args, context)?;
-    // Without a target the plan is made for one that is not there.
+    if args.into.is_some() {
+        context.try_put_back_removed_in(context.store.roots().to_vec());
+    }
+    let Some(selection) = select_source(args, context)? else {
+        return Ok(Outcome::Ok);
+    };
+    if let ConvertSelection::Root(root) = &selection
+        && args.into.is_some()
+    {
+        context.try_put_back_removed_in(vec![root.clone()]);
+    }
+    // Without a target, the plan is made for a directory that does not exist.
     let into = args.into.clone();
     let path = into.clone().unwrap_or_else(|| {
         let unused = format!("annals-convert-{}", std::process::id());
@@ -141,7 +151,7 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
         } else {
             context.out.line(paint(
                 DIM,
-                "Nothing was written. --into DIR says where it is to go.",
+                "Nothing was written; add --into DIR to convert.",
             ))?;
         }
         return Ok(Outcome::Ok);
@@ -177,7 +187,7 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
     })
 }
 
-/// An error about the target is told with the option that names it.
+/// Marks an error about the target, so that the hint names its option.
 fn target_error(error: annals::Error, target: &Path) -> anyhow::Error {
     let told = error.to_string().contains(&target.display().to_string());
     let error = anyhow::Error::from(error);
@@ -187,7 +197,8 @@ fn target_error(error: annals::Error, target: &Path) -> anyhow::Error {
     error
 }
 
-fn select_source(args: &ConvertArgs, context: &mut Context) -> Result<ConvertSelection> {
+/// Returns what to convert; `None` if the user chose nothing.
+fn select_source(args: &ConvertArgs, context: &mut Context) -> Result<Option<ConvertSelection>> {
     if let Some(project) = &args.project {
         let inventory = context.inventory();
         let rows = context.store.sessions(&inventory, &|_, _| ());
@@ -205,11 +216,18 @@ fn select_source(args: &ConvertArgs, context: &mut Context) -> Result<ConvertSel
         });
         let sessions: Vec<_> = sessions.map(|(files, _)| files).collect();
         if sessions.is_empty() {
-            return Err(super::filter::unknown(project, known.iter()));
+            let error = super::filter::unknown(project, known.iter());
+            return Err(match known.is_empty() {
+                true => error.context(context.no_sessions_text()),
+                false => error,
+            });
         }
-        return Ok(ConvertSelection::Sessions(sessions));
+        return Ok(Some(ConvertSelection::Sessions(sessions)));
     }
-    let what = args.what.as_deref().unwrap_or_default();
+    let Some(what) = choose::session(args.what.as_deref(), context)? else {
+        return Ok(None);
+    };
+    let what = what.as_str();
     let named = what
         .split_once(':')
         .is_some_and(|(name, _)| annals::layout::by_name(name).is_some());
@@ -218,11 +236,11 @@ fn select_source(args: &ConvertArgs, context: &mut Context) -> Result<ConvertSel
         roots.retain(|root| roots_differ(root, &args.to));
         let mut root = match roots.len() {
             1 => roots.remove(0),
-            0 => bail!("{what} is of the layout {} already", args.to),
+            0 => bail!("{what} has the layout {} already", args.to),
             _ => {
                 let names: Vec<&str> = roots.iter().map(|root| root.layout.name()).collect();
                 bail!(
-                    "{what} holds several layouts; say which one: {}:{what}",
+                    "{what} holds several layouts; choose one: {}:{what}",
                     names.join(&format!(":{what} or "))
                 );
             }
@@ -232,23 +250,24 @@ fn select_source(args: &ConvertArgs, context: &mut Context) -> Result<ConvertSel
             bail!("{} is not a directory", path.display());
         }
         root.path = path;
-        return Ok(ConvertSelection::Root(context.with_followed_links(root)));
+        let root = context.with_followed_links(root);
+        return Ok(Some(ConvertSelection::Root(root)));
     }
     let target = context.find(what)?;
     target.refuse_agent()?;
     let Some(message) = &target.message else {
-        return Ok(ConvertSelection::Sessions(vec![target.files]));
+        return Ok(Some(ConvertSelection::Sessions(vec![target.files])));
     };
     let session = Session::read(target.files)?;
     let (at, _) = input::entry(&session, 0, message)?;
     let path = session.tree().and_then(|tree| tree.path_to(at));
     let Some(path) = path else {
-        bail!("`{message}` stands beside the tree of messages");
+        bail!("`{message}` is not part of a conversation");
     };
-    Ok(ConvertSelection::Conversation {
+    Ok(Some(ConvertSelection::Conversation {
         files: Box::new(session.files),
         path,
-    })
+    }))
 }
 
 fn roots_differ(root: &Root, to: &str) -> bool {
@@ -310,14 +329,14 @@ fn print_plan(args: &ConvertArgs, plan: &ConvertPlan, context: &mut Context) -> 
     if plan.restores > 0 {
         let from = pluralize(plan.restores as u64, "session");
         let back = match plan.restores {
-            1 => "goes back to what it was",
-            _ => "go back to what they were",
+            1 => "is restored as it was",
+            _ => "are restored as they were",
         };
         context
             .out
             .line(format_args!("{from} came from {} and {back}", args.to))?;
     }
-    // What is written besides logs, each by its name: the plan says all that would come to lie there.
+    // Files other than logs are listed by name, so that the plan is complete.
     if args.into.is_none() {
         for path in &plan.documents {
             let path = path.display().to_string();
@@ -358,10 +377,10 @@ fn print_report(
     if report.already_converted > 0 {
         let already = pluralize(report.already_converted as u64, "session");
         let left = match report.already_converted {
-            1 => "left as it is",
-            _ => "left as they are",
+            1 => "left unchanged",
+            _ => "left unchanged",
         };
-        out.line(format_args!("{already} there already, {left}"))?;
+        out.line(format_args!("{already} converted already, {left}"))?;
     }
     if report.restored > 0 {
         let whole = report.restored.saturating_sub(report.damaged.len());
@@ -370,15 +389,13 @@ fn print_report(
             0 => out.line(format_args!("{files} restored byte for byte"))?,
             added => {
                 let added = pluralize(added, "entry");
-                out.line(format_args!(
-                    "{files} restored, then {added} added: what was written since"
-                ))?;
+                out.line(format_args!("{files} restored, plus {added} written since"))?;
             }
         }
     }
     if !report.converted.is_empty() {
         out.line(format_args!(
-            "said:    {}",
+            "written: {}",
             format_counts(&report.converted)
         ))?;
     }
@@ -412,7 +429,7 @@ fn print_report(
     for path in &report.existing_files {
         let path = path.display().to_string();
         out.line(format_args!(
-            "{} {} is there already and was not overwritten",
+            "{} {} exists already and was not overwritten",
             paint(WARNING, "kept:"),
             paint(PATH, &path)
         ))?;
@@ -420,15 +437,15 @@ fn print_report(
     for path in &report.damaged {
         let path = path.display().to_string();
         out.line(format_args!(
-            "{} {} did not come back whole: its origins are damaged",
+            "{} {} was not restored completely: its origins are damaged",
             paint(WARNING, "damaged:"),
             paint(PATH, &path)
         ))?;
     }
     for (session, why) in &report.differing {
         out.line(format_args!(
-            "{} {session}: {why}; what is there was left as it is, convert it into an empty directory",
-            paint(WARNING, "there already:")
+            "{} {session}: {why}; left unchanged, convert it into an empty directory",
+            paint(WARNING, "exists already:")
         ))?;
     }
     for (session, error) in &report.failed {
@@ -440,7 +457,7 @@ fn print_report(
     Ok(())
 }
 
-/// `12 messages, 3 notes`, the most first.
+/// Formats counts as `12 messages, 3 notes`, largest first.
 fn format_counts(kinds: &std::collections::BTreeMap<String, u64>) -> String {
     let mut kinds: Vec<(&String, &u64)> = kinds.iter().collect();
     kinds.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));

@@ -7,6 +7,7 @@ mod csv;
 mod fonts;
 mod json;
 mod keys;
+mod label;
 mod plot;
 mod table;
 
@@ -31,39 +32,39 @@ use crate::render::style::{PLAIN, WARNING, paint};
 use crate::render::suggest::suggest;
 use crate::render::width::{Span, push_spans, wrap};
 
-/// Says what it all cost.
+/// Reports token usage and cost.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each response is counted once, however many files repeat it, and with the session that had it first.
+Each response is counted once, however many files repeat it, for the session that had it first. \
 Sub-agents count for their session. Sums are exact; they are rounded only to be shown.
 
 Examples:
   annals cost                                  day by day, with a total
-  annals cost --by month                       what the bill will say
-  annals cost --by project,model --since 30d   who used what
+  annals cost --by month                       month by month
+  annals cost --by project,model --since 30d   by project and model
   annals cost --by session --top 10            the most expensive sessions
-  annals cost --by block                       five-hour blocks, and where the current one is going
-  annals cost --agents -p my-app               sub-agents apart
-  annals cost --zone America/New_York          days as they are there
-  annals cost --since 30d --plot cost.svg      as a chart, to be shown around
+  annals cost --by block                       five-hour blocks, with a forecast
+  annals cost --agents -p my-app               sub-agents in rows of their own
+  annals cost --zone America/New_York          days of another time zone
+  annals cost --since 30d --plot cost.svg      as a chart
   annals cost --json | jq -r '.total.cost_usd'
 
-Budgets stand in config.toml in $ANNALS_CONFIG_DIR (else $XDG_CONFIG_HOME/annals, else
-~/.config/annals): `daily = 20`, `weekly = 75.50`, `monthly = 200`, in dollars. A line under the
-table tells when they run out. `zone` and `mode` may stand there too.")]
+Budgets are set in config.toml in $ANNALS_CONFIG_DIR (else $XDG_CONFIG_HOME/annals, else \
+~/.config/annals): `daily = 20`, `weekly = 75.50`, `monthly = 200`, in dollars. A line under the \
+table warns when they run out. `zone` and `mode` can be set there too.")]
 pub(crate) struct CostArgs {
-    /// What each row is about; several make finer rows (project,model)
+    /// Dimension of the rows; several make finer rows (project,model)
     #[arg(
         long,
         value_name = "WHAT",
         value_delimiter = ',',
         default_value = "day",
-        help_heading = "What is summed up"
+        help_heading = "Selection"
     )]
     by: Vec<DimensionArg>,
-    #[command(flatten, next_help_heading = "What is summed up")]
+    #[command(flatten, next_help_heading = "Selection")]
     period: Period,
-    /// Whose days, weeks and months: a zone's name, such as Europe/Berlin
+    /// Time zone of days, weeks and months, such as Europe/Berlin
     #[arg(long, value_name = "ZONE")]
     zone: Option<String>,
     /// Only this project: its path, its name, or its id
@@ -75,37 +76,37 @@ pub(crate) struct CostArgs {
     /// Only this session
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// Rows of their own for sub-agents
+    /// Separate rows for sub-agents
     #[arg(long)]
     agents: bool,
-    /// Where costs come from
+    /// Source of costs
     #[arg(long, value_name = "MODE")]
     mode: Option<ModeArg>,
-    #[command(flatten, next_help_heading = "How it is shown")]
+    #[command(flatten, next_help_heading = "Display")]
     look: DisplayArgs,
-    #[command(flatten, next_help_heading = "As a chart")]
+    #[command(flatten, next_help_heading = "Chart")]
     plot: plot::PlotArgs,
 }
 
-/// How a report looks.
+/// Display options of a report.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct DisplayArgs {
     /// A line for each model under each row
     #[arg(long)]
     breakdown: bool,
-    /// The order of the rows: the largest first, or by key [default: by time, else by cost]
+    /// Order of the rows: largest first, or by key [default: by time, else by cost]
     #[arg(long, value_name = "BY")]
     sort: Option<SortArg>,
-    /// The other way round
+    /// Reverse the order
     #[arg(long)]
     reverse: bool,
-    /// Only the N largest rows; the rest is one line [0: all rows, however many]
+    /// Only the N largest rows; 0 shows all
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// All digits of tokens and money
+    /// Show all digits of tokens and money
     #[arg(long)]
     exact: bool,
-    /// Comma-separated values, exact, for spreadsheets
+    /// Print comma-separated values, exact, for spreadsheets
     #[arg(long)]
     csv: bool,
 }
@@ -138,7 +139,8 @@ impl ValueEnum for DimensionArg {
             Dimension::Session => ("sessions", "The session, with its sub-agents"),
             Dimension::Project => ("projects", "The directory that sessions ran in"),
             Dimension::Model => ("models", "The model that answered"),
-            Dimension::Agent => ("agents", "The agent: main, or a sub-agent's id"),
+            Dimension::Agent => ("agents", "The type of agent, such as main or Explore"),
+            Dimension::AgentId => ("agent_id", "The agent: main, or a sub-agent's id"),
             Dimension::Branch => ("conversation", "The conversation, where a session branched"),
             Dimension::GitBranch => ("git_branch", "The git branch that was checked out"),
             _ => ("layouts", "The layout of the log"),
@@ -148,15 +150,15 @@ impl ValueEnum for DimensionArg {
     }
 }
 
-/// Where costs come from.
+/// Source of costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ModeArg {
-    /// From tokens and prices; what the log says where it tells no tokens, or they have no price
+    /// From tokens and prices, else what the log recorded
     #[default]
     Auto,
-    /// From tokens and prices alone
+    /// Only from tokens and prices
     Tokens,
-    /// What the log says alone
+    /// Only as recorded in the log
     Recorded,
 }
 
@@ -193,26 +195,44 @@ impl SortArg {
     }
 }
 
-/// Rows that a table has at most if nobody says how many.
+/// Maximum number of table rows without --top.
 const MAX_TABLE_ROWS: usize = 1000;
 
-/// A report and what is told around it.
+/// A report and the data printed with it.
 struct CostOutput<'a> {
     report: &'a CostReport,
+    labels: &'a label::Labels,
     look: &'a DisplayArgs,
     mode: PriceMode,
     since: Option<Timestamp>,
     until: Option<Timestamp>,
     budgets: Vec<BudgetUsage>,
-    /// Records that could not be read whole.
+    /// Number of records that could not be read completely.
     uncounted: u64,
-    /// Rows are left out that nobody asked to leave out.
+    /// True if rows were left out without --top.
     is_capped: bool,
+}
+
+impl CostOutput<'_> {
+    /// Returns true if rows of sessions name their project, which is no key.
+    fn adds_project(&self) -> bool {
+        self.has_sessions() && !self.report.by.contains(&Dimension::Project)
+    }
+
+    /// Returns true if rows of sessions name their models, which are no keys.
+    fn adds_models(&self) -> bool {
+        let is_told = self.look.breakdown || self.report.by.contains(&Dimension::Model);
+        self.has_sessions() && !is_told
+    }
+
+    fn has_sessions(&self) -> bool {
+        self.report.by.contains(&Dimension::Session)
+    }
 }
 
 pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
     if args.look.csv && context.json {
-        bail!("--csv and --json are two formats; give one of them");
+        bail!("--csv and --json cannot be used together");
     }
     let config = context.config()?;
     if let Some(name) = args.zone.as_ref().or(config.zone.as_ref()) {
@@ -220,7 +240,7 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
     }
     let (since, until) = args.period.resolve(context)?;
     if since.zip(until).is_some_and(|(since, until)| since > until) {
-        bail!("--since is later than --until, so nothing lies between them");
+        bail!("--since is later than --until");
     }
     let plot = args.plot.plot(args.look.csv, context)?;
     let by = args.dimensions();
@@ -246,12 +266,23 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
     };
     let branch = |charge: &Charge| payers.branch(charge, &ledger);
     options.branch = Some(&branch);
+    let mut labels = label::Labels::default();
+    if by.contains(&Dimension::Agent) {
+        let accounts = label::accounts_with_agents(&ledger, &options);
+        labels.read(accounts, &ledger, context);
+    }
+    let agent_kind = |charge: &Charge| labels.agent_kind(charge);
+    options.agent_kind = Some(&agent_kind);
     let report = CostReport::new(&ledger, &by, &options);
+    if by.contains(&Dimension::Session) && plot.is_none() {
+        labels.read(label::accounts_of_rows(&report), &ledger, context);
+    }
     let now = context.clock.now;
     let spent = config.budgets.iter();
     let spent = spent.map(|one| one.usage(&ledger.charges, price, &context.clock.zone, now));
     let told = CostOutput {
         report: &report,
+        labels: &labels,
         look: &args.look,
         mode,
         since,
@@ -275,13 +306,13 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
         0 => Outcome::NotFound,
         _ => Outcome::Ok,
     };
-    // The process ends: tidying up a history's worth of rows would only take time.
+    // The process is about to exit; dropping the rows would only take time.
     std::mem::forget(ledger);
     Ok(outcome)
 }
 
 impl CostArgs {
-    /// What rows are by, each once.
+    /// Returns the dimensions of the rows, each once.
     fn dimensions(&self) -> Vec<Dimension> {
         let mut by: Vec<Dimension> = Vec::new();
         let agents = self.agents.then_some(Dimension::Agent);
@@ -294,8 +325,8 @@ impl CostArgs {
         by
     }
 
-    /// How many rows are asked for, and whether that is because nobody reads more in a table. Days and hours are as
-    /// many as they are.
+    /// Returns the maximum number of rows, and whether it is the default of tables. Rows by time
+    /// only are not limited.
     fn row_limit(&self, by: &[Dimension], table: bool) -> (Option<usize>, bool) {
         match self.look.top {
             Some(0) => (None, false),
@@ -320,7 +351,7 @@ impl CostArgs {
                 warn_unknown_project(wanted, recorded(), context);
             }
             let session = match &self.session {
-                Some(id) => Some(context.find_session(id)?),
+                Some(id) => Some(context.find_session_to_read(id)?),
                 None => None,
             };
             let is_session = |account: &Account, files: &SessionFiles| {
@@ -328,7 +359,7 @@ impl CostArgs {
                     && account.root == files.root.path
                     && account.layout == files.root.layout.name()
             };
-            // Two folders may have a session of one name; then the file decides.
+            // Two folders may have a session of the same id; then the file decides.
             let by_file = session.as_ref().is_some_and(|files| {
                 let mut same = ledger.accounts.iter().filter(|one| is_session(one, files));
                 same.any(|account| account.file == files.main_path())
@@ -349,7 +380,7 @@ impl CostArgs {
     }
 }
 
-/// Which responses are asked for.
+/// Filter of responses.
 struct ChargeFilter {
     accounts: Option<Vec<bool>>,
     model: Option<String>,
@@ -385,12 +416,12 @@ pub(super) fn parse_zone(name: &str) -> Result<TimeZone> {
     let close = suggest(name, known.iter().map(String::as_str), 3);
     let hint = match close.as_slice() {
         [] => "zones are named like Europe/Berlin, America/New_York or UTC".to_owned(),
-        close => format!("is {} meant?", close.join(" or ")),
+        close => format!("did you mean {}?", close.join(" or ")),
     };
-    bail!("there is no time zone `{name}`; {hint}");
+    bail!("unknown time zone `{name}`; {hint}");
 }
 
-/// Says that there is nothing, and where there is something.
+/// Prints that nothing matches, and the period that has responses.
 fn print_nothing(
     told: &CostOutput<'_>,
     ledger: &Ledger,
@@ -405,7 +436,7 @@ fn print_nothing(
         if ledger.charges.is_empty() {
             return super::overview::print_nothing(context, false, "response");
         }
-        let line = "No response has a time; without --since and --until there are some.";
+        let line = "No response has a time; leave out --since and --until to see them.";
         return Ok(context.out.line(line)?);
     };
     let clock = &context.clock;
@@ -418,7 +449,7 @@ fn print_nothing(
         (None, Some(until)) => format!(" until {}", clock.full(until)),
         (None, None) => String::new(),
     };
-    let fits = if wanted.is_set() { " fits" } else { "" };
+    let fits = if wanted.is_set() { " matches" } else { "" };
     let count = pluralize(ledger.charges.len() as u64, "response");
     let line = format!(
         "No response{asked}{fits}; there are {count} from {} to {}.",
@@ -446,7 +477,7 @@ fn print_report(told: &CostOutput<'_>, context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// What is told under a table.
+/// Returns the notes under a table.
 fn footnotes(told: &CostOutput<'_>, context: &Context) -> Vec<Span> {
     let report = told.report;
     let clock = &context.clock;
@@ -481,11 +512,11 @@ fn footnotes(told: &CostOutput<'_>, context: &Context) -> Vec<Span> {
 fn uncounted_note(records: u64) -> String {
     let count = pluralize(records, "record");
     format!(
-        "! {count} could not be read whole, so some spending may be missing; `annals check` tells where"
+        "! {count} could not be read completely, so some costs may be missing; `annals check` lists them"
     )
 }
 
-/// Numbers as people want them: short, unless they ask for all digits.
+/// Formats a count: short, or all digits with --exact.
 fn format_count(n: u64, look: &DisplayArgs) -> String {
     match (n, look.exact) {
         (0, _) => String::new(),

@@ -1,6 +1,6 @@
 //! `annals delete`
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use annals::store::{SessionFiles, TrashItem};
@@ -8,10 +8,10 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 
-use super::Outcome;
 use super::filter::retain_project;
 use super::session_json::ShortIds;
-use crate::context::Context;
+use super::{Outcome, choose};
+use crate::context::{Context, whole_session};
 use crate::render::command::hint;
 use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, paint};
@@ -20,18 +20,18 @@ use crate::render::table::{Cell, Column, Table};
 /// Moves sessions to the trash.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A session goes with everything that belongs to it: sub-agents, todos, saved files, long outputs.
-Nothing is moved without --apply, and everything can be put back with --undo.
+A session is moved with everything that belongs to it: sub-agents, todos, saved files, long outputs. \
+Nothing is moved without --apply, and --undo restores a session.
 
 Examples:
   annals delete 8c549c46                       what would be moved
   annals delete 8c549c46 --apply
-  annals delete --project my-app --apply       all sessions of a project, and nothing else
+  annals delete --project my-app --apply       all sessions of a project
   annals delete --list
   annals delete --undo 8c549c46")]
 pub(crate) struct DeleteArgs {
     /// The sessions
-    #[arg(value_name = "SESSION", required_unless_present_any = ["project", "list", "undo"])]
+    #[arg(value_name = "SESSION")]
     sessions: Vec<String>,
     /// All sessions of this project: its path, its name, or its id
     #[arg(
@@ -42,19 +42,19 @@ pub(crate) struct DeleteArgs {
         conflicts_with = "sessions"
     )]
     project: Option<String>,
-    /// Do it
+    /// Do it; without this, only the plan is shown
     #[arg(long)]
     apply: bool,
     /// Also sessions that another program is writing to right now
     #[arg(long)]
     live: bool,
-    /// Also sessions that are pinned
+    /// Also pinned sessions
     #[arg(long)]
     pinned: bool,
-    /// Show what is in the trash
+    /// List the trash
     #[arg(long, conflicts_with_all = ["sessions", "project", "apply", "undo"])]
     list: bool,
-    /// Put a deleted session back: its id, or its name in the trash
+    /// Restore a deleted session, by id or by name in the trash
     #[arg(long, value_name = "ID", conflicts_with_all = ["sessions", "project", "apply"])]
     undo: Option<String>,
 }
@@ -81,6 +81,9 @@ struct TrashItemJson<'a> {
     #[serde(flatten)]
     trashed: &'a TrashItem,
     bytes: u64,
+    /// Title of the session, in the list of the trash.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -93,6 +96,7 @@ impl<'a> TrashItemJson<'a> {
         TrashItemJson {
             trashed,
             bytes: total_bytes(trashed),
+            title: None,
         }
     }
 }
@@ -104,12 +108,20 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
     if let Some(id) = &args.undo {
         return undo(id, context);
     }
+    let picked = match (&args.project, args.sessions.is_empty()) {
+        (None, true) => match choose::session(None, context)? {
+            None => return Ok(Outcome::Ok),
+            picked => picked,
+        },
+        _ => None,
+    };
     if args.apply {
         context.put_back_removed()?;
     }
-    let wanted = match &args.project {
-        Some(project) => project_sessions(project, context)?,
-        None => find_sessions(&args.sessions, context)?,
+    let wanted = match (&args.project, &picked) {
+        (Some(project), _) => project_sessions(project, context)?,
+        (None, Some(picked)) => find_sessions(std::slice::from_ref(picked), context)?,
+        (None, None) => find_sessions(&args.sessions, context)?,
     };
     if !args.pinned {
         refuse_pinned(&wanted, context)?;
@@ -144,7 +156,7 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
     } else if !done.is_empty() || failed.is_empty() {
         print_deleted(args.apply, &done, context)?;
     }
-    // What was moved is told first: it is in the trash whatever became of the others.
+    // Moved sessions are printed before errors: they are in the trash even if others failed.
     let (moved, all) = (session_count(&done), wanted.len());
     let mut failed = failed.into_iter().map(|(_, error)| error);
     let Some(first) = failed.next() else {
@@ -160,23 +172,22 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
     })
 }
 
-/// A pin says that a session is not to go; who wants it gone says so too.
+/// Returns an error if a session is pinned.
 fn refuse_pinned(wanted: &[SessionFiles], context: &Context) -> Result<()> {
     let pins = context.store.pins()?;
     let pinned = wanted.iter().filter(|files| pins.contains_files(files));
     let pinned: Vec<&str> = pinned.map(|files| files.id.as_str()).collect();
     match pinned.as_slice() {
         [] => Ok(()),
-        [only] => bail!("session {only} is pinned; add --pinned to delete it all the same"),
+        [only] => bail!("session {only} is pinned; add --pinned to delete it anyway"),
         [first, rest @ ..] => bail!(
-            "session {first} and {} are pinned; add --pinned to delete them all the same",
+            "session {first} and {} are pinned; add --pinned to delete them anyway",
             pluralize(rest.len() as u64, "other")
         ),
     }
 }
 
-/// Moves one session after the other, those that share files together; one that cannot be moved does
-/// not keep the others.
+/// Moves sessions one by one, those that share files together. A failure does not stop the others.
 fn delete_groups(
     context: &Context,
     groups: &[Vec<&SessionFiles>],
@@ -235,17 +246,17 @@ fn print_deleted(applied: bool, done: &[TrashItem], context: &mut Context) -> Re
     print_still_archived(done.iter(), context)?;
     match done {
         [only] if only.others.is_empty() => context.out.line(format_args!(
-            "{} puts it back",
+            "{} restores it",
             hint("annals delete --undo=", &only.session, "")
         ))?,
         _ => context
             .out
-            .line("`annals delete --list` shows them, `--undo ID` puts one back")?,
+            .line("`annals delete --list` shows them, `--undo ID` restores one")?,
     }
     Ok(())
 }
 
-/// Says so where sessions are gone from their roots, or from the trash, and not from the archive.
+/// Prints which deleted or purged sessions are still in the archive.
 pub(super) fn print_still_archived<'a>(
     gone: impl Iterator<Item = &'a TrashItem>,
     context: &mut Context,
@@ -259,12 +270,12 @@ pub(super) fn print_still_archived<'a>(
     match still.as_slice() {
         [] => Ok(()),
         [only] => Ok(context.out.line(format_args!(
-            "{} is still in the archive, and listed from there; {} removes it there too",
+            "{} is still in the archive and listed from there; {} deletes it there too",
             paint(ID, only),
             hint("annals archive --forget", only, "--apply")
         ))?),
         many => Ok(context.out.line(format_args!(
-            "{} of them are still in the archive, and listed from there; `annals archive --forget ID --apply` removes one there too",
+            "{} of them are still in the archive and listed from there; `annals archive --forget ID --apply` deletes one there too",
             many.len()
         ))?),
     }
@@ -274,32 +285,26 @@ pub(super) fn find_sessions(ids: &[String], context: &mut Context) -> Result<Vec
     let inventory = context.inventory();
     let mut found: Vec<SessionFiles> = Vec::new();
     for id in ids {
-        let id = &context.resolve_latest(&inventory, id, false)?.into_owned();
-        let target = context.store.find(&inventory, id)?;
-        target.refuse_agent()?;
-        if target.message.is_some() {
-            bail!("`{id}` names a message; only whole sessions can be deleted");
-        }
-        if !found
-            .iter()
-            .any(|files| is_same_session(files, &target.files))
-        {
-            found.push(target.files);
+        let session = whole_session(context.find_to_write_in(&inventory, id)?, id)?;
+        if !found.iter().any(|files| is_same_session(files, &session)) {
+            found.push(session);
         }
     }
     Ok(found)
 }
 
-/// Several sessions may share a file, and several files a session's id.
+/// Compares both id and log: sessions may share a file, and files may share an id.
 pub(super) fn is_same_session(one: &SessionFiles, other: &SessionFiles) -> bool {
     one.id == other.id && one.main_path() == other.main_path()
 }
 
-/// Sessions whose present directory is the project's. A name that fits several projects is refused.
+/// Returns the sessions whose current directory is the project's. A name that matches several
+/// projects is an error.
 pub(super) fn project_sessions(wanted: &str, context: &mut Context) -> Result<Vec<SessionFiles>> {
     let inventory = context.inventory_without_archive();
     let mut sessions = context.sessions(&inventory);
-    retain_project(wanted, &mut sessions)?;
+    retain_project(wanted, &mut sessions)
+        .map_err(|error| context.explain_empty_home(&inventory, error))?;
     let files: BTreeSet<(&str, &Path)> = sessions
         .iter()
         .map(|session| (session.id.as_str(), session.file.as_path()))
@@ -313,9 +318,28 @@ fn list_trash(context: &mut Context) -> Result<Outcome> {
     for trouble in &context.store.inspect_trash()?.errors {
         context.warn(trouble);
     }
+    let sessions = context.store.deleted_sessions()?;
+    let titles: HashMap<(&Path, &str), &str> = sessions
+        .iter()
+        .filter_map(|session| {
+            let title = session.title.as_ref()?;
+            Some((
+                (session.root.as_path(), session.id.as_str()),
+                title.text.as_str(),
+            ))
+        })
+        .collect();
     if context.json {
         context.out.json(&TrashJson {
-            trashed: trashed.iter().map(TrashItemJson::new).collect(),
+            trashed: trashed
+                .iter()
+                .map(|item| TrashItemJson {
+                    title: titles
+                        .get(&(item.root.as_path(), item.session.as_str()))
+                        .copied(),
+                    ..TrashItemJson::new(item)
+                })
+                .collect(),
         })?;
     } else if trashed.is_empty() {
         context.out.line("The trash is empty.")?;
@@ -324,6 +348,7 @@ fn list_trash(context: &mut Context) -> Result<Outcome> {
         let mut table = Table::new([
             Column::new("SESSION").style(ID),
             Column::new("DELETED").style(DIM),
+            Column::new("TITLE").min(12).max(40),
             Column::new("FILES").right(),
             Column::new("SIZE").right(),
             Column::new("ROOT").min(8).cut_middle().style(PATH),
@@ -337,6 +362,12 @@ fn list_trash(context: &mut Context) -> Result<Outcome> {
             table.row([
                 Cell::new(session_names(row, &short)),
                 Cell::new(context.clock.ago(row.deleted)),
+                Cell::new(
+                    titles
+                        .get(&(row.root.as_path(), row.session.as_str()))
+                        .copied()
+                        .unwrap_or_default(),
+                ),
                 Cell::new(size::count(row.files.len() as u64)),
                 Cell::new(size::bytes(total_bytes(row))),
                 Cell::new(row.root.display().to_string()),
@@ -360,7 +391,8 @@ fn undo(id: &str, context: &mut Context) -> Result<Outcome> {
         }
         .into());
     }
-    let back = context.store.undelete(id)?;
+    context.put_back_removed()?;
+    let back = context.store.undelete(&context.resolve_deleted(id)?)?;
     if context.json {
         let document = DeleteJson {
             applied: true,
@@ -374,7 +406,7 @@ fn undo(id: &str, context: &mut Context) -> Result<Outcome> {
         print_trash(context, std::slice::from_ref(&back))?;
         context.out.blank()?;
         context.out.line(format_args!(
-            "{} put back into {}",
+            "{} restored to {}",
             paint(SUCCESS, "✓"),
             paint(PATH, &back.root.display().to_string())
         ))?;
@@ -391,7 +423,7 @@ fn print_trash(context: &mut Context, all: &[TrashItem]) -> Result<()> {
     ]);
     for trashed in all {
         if trashed.files.is_empty() && !trashed.is_folder() {
-            // A session that only a session list named.
+            // A session that exists only in a session list.
             let row = trashed.rows.first().map(|row| row.path.display());
             let row = row.map(|path| path.to_string()).unwrap_or_default();
             let name = Cell::new(session_names(trashed, &short));

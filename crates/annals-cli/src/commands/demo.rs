@@ -17,17 +17,17 @@ use crate::context::Context;
 use crate::render::style::{BOLD, DIM, PATH, PLAIN, paint};
 use history::DemoSessions;
 
-/// Makes a sample history and shows what can be done with it.
+/// Creates a sample history and shows what annals does with it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The sample is written by annals' own writers into a directory of its own and stays there, so
+The sample is written by annals' own writers into a directory of its own and stays there, so \
 that the commands suggested at the end work. Your own history is neither read nor changed.
 
 Examples:
   annals demo
   annals demo --keep ~/annals-demo")]
 pub(crate) struct DemoArgs {
-    /// Where to write it [default: a new directory for temporary files]
+    /// Target directory [default: a new temporary directory]
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 }
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &DemoArgs, context: &mut Context) -> Result<Outcome> {
         "A sample history was written to {}.",
         paint(PATH, &shown)
     ))?;
-    print_heading(context, "annals", "what is there")?;
+    print_heading(context, "annals", "overview")?;
     overview::run(context)?;
     let id = id_prefix(written.upload.as_str(), 8);
     print_heading(
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &DemoArgs, context: &mut Context) -> Result<Outcome> {
     Ok(Outcome::Ok)
 }
 
-/// A fresh directory, or the one that was asked for.
+/// Returns a new directory, or the one that was asked for.
 fn target_dir(keep: Option<&Path>) -> Result<PathBuf> {
     let dir = match keep {
         Some(dir) => {
@@ -84,10 +84,7 @@ fn target_dir(keep: Option<&Path>) -> Result<PathBuf> {
     };
     let used = std::fs::read_dir(&dir).is_ok_and(|mut dir| dir.next().is_some());
     if used {
-        bail!(
-            "{} is not empty; name a directory that is new",
-            dir.display()
-        );
+        bail!("{} is not empty; use a new directory", dir.display());
     }
     jsonl::ensure_dir(&dir)?;
     Ok(dir)
@@ -113,7 +110,7 @@ fn print_heading(context: &mut Context, command: &str, what: &str) -> Result<()>
     Ok(())
 }
 
-/// What to try next: commands that work as they stand.
+/// Prints commands to try next, ready to be copied.
 fn print_next_steps(context: &mut Context, written: &DemoSessions, dir: &Path) -> Result<()> {
     let program = format!(
         "{} --root {}",
@@ -124,23 +121,24 @@ fn print_next_steps(context: &mut Context, written: &DemoSessions, dir: &Path) -
     let config = id_prefix(written.config.as_str(), 8);
     let dark = id_prefix(written.dark.as_str(), 8);
     let branch = format!("{upload}@{}", id_prefix(written.branch.as_str(), 8));
-    let commands: [(String, &str); 10] = [
+    let commands: [(String, &str); 11] = [
+        ("search 'flaky OR sleep'".to_owned(), "find anything"),
+        ("cost --by project".to_owned(), "what it cost"),
+        (
+            "watch --all -n 5".to_owned(),
+            "see it live (Ctrl-C ends it)",
+        ),
+        (
+            format!("export {upload} -o talk.html"),
+            "one file to pass on",
+        ),
         (format!("show {upload}"), "read it"),
-        (format!("conversations {upload}"), "its branches"),
-        (format!("show {branch}"), "the branch that was left"),
+        (format!("show {branch}"), "the abandoned branch"),
         (format!("show {config}"), "a session that was compacted"),
-        (
-            "sessions --since 3d".to_owned(),
-            "what was worked on lately",
-        ),
-        ("todos".to_owned(), "what is still open"),
-        ("notes".to_owned(), "what people remarked"),
-        (format!("append {dark} -m 'Ship it.'"), "go on with one"),
-        (
-            format!("fork {branch} --title 'The other way'"),
-            "a branch as a session of its own",
-        ),
-        ("check".to_owned(), "is it all still there"),
+        ("sessions --since 3d".to_owned(), "recent sessions"),
+        ("todos".to_owned(), "open todos"),
+        (format!("append {dark} -m 'Ship it.'"), "continue a session"),
+        ("check".to_owned(), "check for errors"),
     ];
     context.out.blank()?;
     context.out.line(paint(BOLD, "Try next"))?;
@@ -163,7 +161,7 @@ fn print_next_steps(context: &mut Context, written: &DemoSessions, dir: &Path) -
     Ok(())
 }
 
-/// How to call this program: by its name if that finds it, else by its path.
+/// Returns how to call this program: its name if PATH finds it, else its path.
 fn program_name() -> String {
     let Ok(own) = std::env::current_exe().and_then(std::fs::canonicalize) else {
         return "annals".to_owned();
@@ -182,7 +180,7 @@ fn program_name() -> String {
     let cwd = std::env::current_dir().and_then(std::fs::canonicalize).ok();
     let below = cwd.and_then(|cwd| own.strip_prefix(cwd).ok().map(Path::to_owned));
     match below {
-        // A bare name would be looked for elsewhere.
+        // A bare name would be looked up in PATH.
         Some(path) if path.components().count() == 1 => {
             shell_quote(&format!("./{}", path.display()))
         }
@@ -191,7 +189,7 @@ fn program_name() -> String {
     }
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn shell_quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -12,6 +12,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::overview::print_none;
+use super::page::Page;
 use super::{Outcome, input};
 use crate::context::Context;
 use crate::render::style::{BOLD, DIM, ID, paint};
@@ -23,26 +25,28 @@ use crate::render::{json, size};
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
-Settings, state, plans, the logs of runs, what people typed, and whatever
-outlived its session. Only state documents and run logs of clog are written.
+Settings, state, plans, run logs, typed prompts, and files that \
+outlived their session. Only state documents and run logs of clog can be written.
 
 Examples:
   annals documents
-  annals documents state/operator.json   reads one; a unique prefix is enough
-  annals documents operator.json         by its name, with or without its ending
+  annals documents state/operator.json   read one; a unique prefix is enough
+  annals documents operator.json         by name, with or without extension
   annals documents settings --json
   annals documents set state/status.json '{\"status\": \"idle\"}'
   annals documents log -m 'started'")]
 pub(crate) struct DocumentsArgs {
     /// The document to read: its path within its root, or its name
     name: Option<String>,
+    #[command(flatten)]
+    page: Page,
     #[command(subcommand)]
     action: Option<Action>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Replace a state document, or make it
+    /// Replace or create a state document
     #[command(after_help = "\
 The document is replaced whole: a reader sees the old one or the new one.
 
@@ -58,7 +62,7 @@ Examples:
     },
     /// Append lines to the log of a run
     #[command(after_help = "\
-Without --run, a new run starts now. Its name is printed, and later calls can
+Without --run, a new run starts now. Its name is printed, and later calls can \
 give it with --run. Each line is durable when the next one is read.
 
 Examples:
@@ -75,7 +79,7 @@ Examples:
     },
 }
 
-/// What `log` did.
+/// Result of `log`.
 #[derive(Serialize)]
 struct LoggedJson<'a> {
     run: &'a str,
@@ -83,7 +87,7 @@ struct LoggedJson<'a> {
     lines: usize,
 }
 
-/// What `set` did.
+/// Result of `set`.
 #[derive(Serialize)]
 struct Stored<'a> {
     file: &'a Path,
@@ -92,6 +96,8 @@ struct Stored<'a> {
 #[derive(Serialize)]
 struct DocumentsJson<'a> {
     documents: Vec<DocumentJson<'a>>,
+    /// Number of documents before `-n` and `--offset`.
+    total: usize,
 }
 
 #[derive(Serialize)]
@@ -116,7 +122,7 @@ struct RootDocument {
 }
 
 impl RootDocument {
-    /// Its path within its root.
+    /// Returns the path within the root.
     fn name(&self) -> String {
         let path = &self.file.path;
         let within = path.strip_prefix(&self.root.path).unwrap_or(path);
@@ -158,23 +164,28 @@ pub(crate) fn run(args: &DocumentsArgs, context: &mut Context) -> Result<Outcome
         }
         None => {}
     }
-    let inventory = context.inventory();
-    let others = inventory.others.into_iter();
+    let mut inventory = context.inventory();
+    let others = std::mem::take(&mut inventory.others).into_iter();
     let mut documents: Vec<RootDocument> = others
         .map(|(root, file)| RootDocument { root, file })
         .collect();
     if let Some(name) = &args.name {
+        if args.page.is_set() {
+            bail!("-n and --offset select from the list of documents; leave them out to read one");
+        }
         let document = find_document(&documents, name)?;
         print_document(document, context)?;
         return Ok(Outcome::Ok);
     }
     documents.sort_by(|a, b| (&a.root.path, a.name()).cmp(&(&b.root.path, b.name())));
+    let total = args.page.apply(&mut documents);
     if context.json {
         context.out.json(&DocumentsJson {
             documents: documents.iter().map(RootDocument::to_json).collect(),
+            total,
         })?;
     } else if documents.is_empty() {
-        context.out.line("No documents beside the sessions.")?;
+        print_none(context, &inventory, "No documents outside of sessions.")?;
     } else {
         let table = table(&documents, context);
         context.out.text(table)?;
@@ -211,9 +222,7 @@ fn append_to_run_log(
         })?,
     };
     if messages.is_empty() && std::io::stdin().is_terminal() {
-        bail!(
-            "the lines should come from standard input, which is a terminal; pipe them in or give one with -m"
-        );
+        bail!("nothing to log: standard input is a terminal; pipe lines in, or use -m");
     }
     let root = root_with_state(context)?;
     let log = context
@@ -241,7 +250,7 @@ fn append_to_run_log(
     Ok(Outcome::Ok)
 }
 
-/// Appends each line of standard input as it comes.
+/// Appends each line of standard input as it arrives.
 fn append_stdin(log: &RunLog) -> Result<usize> {
     const MAX_LEN: u64 = 1 << 20;
     let mut stdin = std::io::stdin().lock();
@@ -265,7 +274,7 @@ fn append_stdin(log: &RunLog) -> Result<usize> {
     }
 }
 
-/// The root whose state documents and run logs are meant: the only one that has any.
+/// Returns the only root that has state documents and run logs.
 fn root_with_state(context: &Context) -> Result<Root> {
     let roots = context.store.roots().iter();
     let fitting: Vec<&Root> = roots
@@ -274,7 +283,7 @@ fn root_with_state(context: &Context) -> Result<Root> {
     match fitting.as_slice() {
         [only] => Ok((*only).clone()),
         [] => {
-            bail!("no root here has state documents and run logs; name one with --root clog:PATH")
+            bail!("no root has state documents and run logs; name one with --root clog:PATH")
         }
         many => {
             let paths: Vec<String> = many
@@ -310,7 +319,7 @@ fn table(documents: &[RootDocument], context: &Context) -> String {
     table.render(context.out.width())
 }
 
-/// A kind as JSON spells it.
+/// Returns the JSON name of a kind.
 fn kind_name(kind: ArtifactKind) -> String {
     let name = serde_json::to_value(kind).ok();
     let name = name.as_ref().and_then(|name| name.as_str());
@@ -354,7 +363,7 @@ fn print_document(document: &RootDocument, context: &mut Context) -> Result<()> 
     let path = &document.file.path;
     let is_json = path.extension().is_some_and(|ending| ending == "json");
     if !context.json && !is_json {
-        // Line by line: what a program printed in a month need not fit into memory.
+        // Line by line, because a run log need not fit into memory.
         let mut lines: Box<dyn BufRead> = match document.file.is_archived() {
             true => Box::new(std::io::Cursor::new(document.file.read()?)),
             false => {
@@ -386,13 +395,14 @@ fn print_document(document: &RootDocument, context: &mut Context) -> Result<()> 
             };
             context.out.json(&DocumentsJson {
                 documents: vec![row],
+                total: 1,
             })?;
         }
         Some(content) => {
             let pretty = RawValue::from_string(json::indent(content.get()))?;
             context.out.json(&pretty)?;
         }
-        // Not JSON after all: as it is.
+        // Invalid JSON is printed unchanged.
         None => {
             context.out.text(safe_block(&text))?;
             if !text.ends_with('\n') {

@@ -16,7 +16,7 @@ pub(crate) struct EntryJson {
     parent: Option<String>,
     time: Option<Timestamp>,
     agent: Option<String>,
-    /// The session that the record itself names, where that is not the one it is shown in.
+    /// Session id in the record, if it differs from the session shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     session_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ pub(crate) struct EntryJson {
 struct OtherBodyJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     operation: Option<String>,
-    /// The type of the record or of what it holds, as the layout spells it.
+    /// Type of the record or of its content, as the layout spells it.
     #[serde(skip_serializing_if = "Option::is_none")]
     subtype: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,7 +139,7 @@ enum BlockJson {
     },
 }
 
-/// JSON text that is passed on as it stands; text that is not JSON becomes a string.
+/// JSON text that is passed on unchanged; text that is not JSON becomes a string.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum RawOrText {
@@ -153,7 +153,7 @@ impl RawOrText {
     }
 }
 
-/// What is wrong, as JSON.
+/// A flaw as JSON.
 #[derive(Serialize)]
 pub(crate) struct FlawJson<'a> {
     kind: &'static str,
@@ -235,7 +235,7 @@ impl EntryJson {
         row
     }
 
-    /// The same, shown as one of a session.
+    /// Converts an entry that is shown as part of `session`.
     pub(crate) fn for_session(mut entry: Entry, session: &SessionId) -> Self {
         let named = entry.session.take();
         EntryJson {
@@ -244,7 +244,7 @@ impl EntryJson {
         }
     }
 
-    /// The same, with what it cost.
+    /// Sets the cost.
     pub(crate) fn with_cost(self, cost: Option<Money>) -> Self {
         EntryJson {
             cost_usd: cost,
@@ -253,7 +253,7 @@ impl EntryJson {
     }
 }
 
-/// The text of an entry that is not a message.
+/// Returns the text of an entry that is not a message.
 pub(crate) fn body_text(body: Body) -> Option<String> {
     let text = match body {
         Body::Summary { text, .. }
@@ -306,7 +306,7 @@ fn block_json(block: Block) -> BlockJson {
             name: kind,
             json: RawOrText::new(json),
         },
-        // What the library understands and we do not know yet.
+        // A kind that the library added later.
         other => BlockJson::Opaque {
             name: other.kind().to_owned(),
             json: RawOrText::new("null".to_owned()),
@@ -314,7 +314,7 @@ fn block_json(block: Block) -> BlockJson {
     }
 }
 
-/// How many bytes a base64 text stands for.
+/// Returns the number of bytes that a base64 text encodes.
 pub(crate) fn decoded_len(base64: &str) -> usize {
     base64.trim_end_matches('=').len() * 3 / 4
 }

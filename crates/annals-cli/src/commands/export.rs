@@ -1,20 +1,22 @@
 //! `annals export`
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use annals::export::{Cover, ExportOptions, ExportPart, Exporter, Format, MaskedSecrets};
+use annals::export::{
+    Cover, ExportOptions, ExportPart, ExportProblem, Exporter, Format, MaskedSecrets,
+};
 use annals::jsonl;
-use annals::store::{FolderHints, Inventory, Session, SessionFiles, SessionInfo};
+use annals::store::{FolderHints, Inventory, ReadFailures, Session, SessionFiles, SessionInfo};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::Outcome;
 use super::filter::{named, session_spellings, unknown};
 use super::output_file::{RawStdout, refuse_existing, refuse_roots, write_file};
-use crate::context::Context;
+use super::{Outcome, choose};
+use crate::context::{Access, Context, is_unknown_session};
 use crate::render::json::EscapingWriter;
 use crate::render::size::{self, pluralize};
 use crate::render::style::{DIM, PLAIN, paint};
@@ -22,23 +24,22 @@ use crate::render::style::{DIM, PLAIN, paint};
 /// Writes sessions as documents.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A session is exported with all its branches and sub-agents, SESSION@MESSAGE as one conversation,
-a project with all its sessions. Secrets (keys, tokens, passwords) are masked in Markdown and
-HTML, which people pass on, and kept in JSON, which `annals import` reads back; --redact and
---no-redact say otherwise.
+A session is exported with all its branches and sub-agents, SESSION@MESSAGE as one conversation, \
+a project with all its sessions. Secrets (keys, tokens, passwords) are masked in Markdown and \
+HTML, which people pass on, and kept in JSON, which `annals import` reads back; --redact and \
+--no-redact override this.
 
 Examples:
   annals export 8c549c46 | less
-  annals export 8c549c46 -o talk.html            one file that needs nothing else
+  annals export 8c549c46 -o talk.html            one self-contained file
   annals export 8c549c46@1405c20a -o branch.md
   annals export --project my-app -o my-app/      a file for each session
-  annals export --project . -o all.jsonl         to be imported elsewhere
+  annals export --project . -o all.jsonl         for `annals import`
   annals export 8c549c46 -o safe.json --redact")]
 pub(crate) struct ExportArgs {
     /// SESSION, SESSION@MESSAGE, the path of a log, or a project
     #[arg(
         value_name = "ID|PROJECT",
-        required_unless_present = "project",
         allow_hyphen_values = true,
         value_parser = named
     )]
@@ -52,7 +53,7 @@ pub(crate) struct ExportArgs {
         conflicts_with = "id"
     )]
     project: Option<String>,
-    /// The format [default: what the name after -o ends in, else markdown]
+    /// The format [default: by extension of the file after -o, else markdown]
     #[arg(long, short, value_enum)]
     format: Option<FormatArg>,
     /// Write to this file, or into this directory; `-` is standard output
@@ -64,7 +65,7 @@ pub(crate) struct ExportArgs {
     /// Keep secrets
     #[arg(long, overrides_with = "redact")]
     no_redact: bool,
-    /// Write over a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     force: bool,
 }
@@ -102,16 +103,16 @@ struct ExportedFile {
     bytes: u64,
 }
 
-/// What is exported.
+/// Sessions to export.
 struct ExportSelection {
     sessions: Vec<SessionFiles>,
     /// The message after the `@`.
     message: Option<String>,
-    /// What stands in front of several sessions.
+    /// Cover page of several sessions.
     cover: Option<Cover>,
 }
 
-/// Where it goes.
+/// Target of an export.
 enum OutputTarget {
     Stdout,
     File(PathBuf),
@@ -125,8 +126,15 @@ pub(crate) fn run(args: &ExportArgs, context: &mut Context) -> Result<Outcome> {
     if let OutputTarget::File(path) | OutputTarget::Directory(path) = &place {
         refuse_roots(path, context)?;
     }
+    let id = match &args.project {
+        Some(_) => None,
+        None => match choose::session(args.id.as_deref(), context)? {
+            None => return Ok(Outcome::Ok),
+            id => id,
+        },
+    };
     let inventory = context.inventory();
-    let choice = select(args, &inventory, context)?;
+    let choice = select(id.as_deref(), args, &inventory, context)?;
     let options = ExportOptions::new(format).zone(context.clock.zone.clone());
     let redact = match (args.redact, args.no_redact) {
         (true, _) => true,
@@ -135,6 +143,8 @@ pub(crate) fn run(args: &ExportArgs, context: &mut Context) -> Result<Outcome> {
     };
     let export = SessionExporter {
         options: options.redact(redact),
+        problems: context.problems(),
+        failures: context.store.failures().clone(),
         folder_hints: FolderHints::new(&inventory.sessions),
         message: choice.message.as_deref(),
     };
@@ -142,7 +152,7 @@ pub(crate) fn run(args: &ExportArgs, context: &mut Context) -> Result<Outcome> {
     let mut masked = MaskedSecrets::default();
     match &place {
         OutputTarget::Stdout => {
-            // A program gets the text as it is; a terminal would obey some of it.
+            // A pipe gets the text unchanged; a terminal would interpret control sequences.
             let tame = context.out.is_terminal() && matches!(format, Format::Json | Format::Jsonl);
             let mut out = RawStdout(context);
             let mut tamed;
@@ -219,7 +229,7 @@ fn resolve_format(args: &ExportArgs, place: &OutputTarget, context: &Context) ->
     let format = match (given, place) {
         (Some(format), _) => format,
         (None, OutputTarget::File(path)) if path.extension().is_some() => bail!(
-            "{} ends like no format that is known; say which with --format",
+            "unknown format of {}; choose one with --format",
             path.display()
         ),
         (None, _) => Format::Markdown,
@@ -229,55 +239,43 @@ fn resolve_format(args: &ExportArgs, place: &OutputTarget, context: &Context) ->
         && format != Format::Markdown
     {
         bail!(
-            "{format} is not for a terminal; write it to a file with -o NAME.{}, or into a pipe",
+            "cannot write {format} to a terminal; use -o NAME.{}, or a pipe",
             format.extension()
         );
     }
     Ok(format)
 }
 
-/// Finds what is meant: a session first, then a project.
+/// Resolves the argument: as the id of a session first, then as a project, then as a title.
 fn select(
+    id: Option<&str>,
     args: &ExportArgs,
     inventory: &Inventory,
     context: &mut Context,
 ) -> Result<ExportSelection> {
-    let Some(id) = &args.id else {
+    let Some(id) = id else {
         let project = args.project.as_deref().unwrap_or_default();
         return require_project(project, inventory, context);
     };
     if Path::new(id).is_dir() || id == "." {
         return require_project(id, inventory, context);
     }
-    let id = &context.resolve_latest(inventory, id, true)?.into_owned();
-    match context.store.find(inventory, id) {
-        Ok(target) => {
-            target.refuse_agent()?;
-            Ok(ExportSelection {
-                sessions: vec![target.files],
-                message: target.message,
-                cover: None,
-            })
-        }
-        Err(error) if is_not_found(&error) => match find_project(id, inventory, context)? {
-            Some(choice) => Ok(choice),
-            None => Err(error.into()),
+    let target = match context.find_by_id(inventory, id, Access::Read) {
+        Err(error) if is_unknown_session(&error) => match find_project(id, inventory, context)? {
+            Some(choice) => return Ok(choice),
+            None => context.find_by_title(inventory, id, error)?,
         },
-        Err(error) => Err(error.into()),
-    }
+        found => found?,
+    };
+    target.refuse_agent()?;
+    Ok(ExportSelection {
+        sessions: vec![target.files],
+        message: target.message,
+        cover: None,
+    })
 }
 
-/// No session and no file is called so.
-fn is_not_found(error: &annals::Error) -> bool {
-    match error {
-        annals::Error::NotFound { what, .. } => *what == "session",
-        annals::Error::BadId { .. } => true,
-        annals::Error::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
-        _ => false,
-    }
-}
-
-/// The sessions of a project; if there are none, the nearest ones are told.
+/// Returns the sessions of a project; if there are none, an error with similar names.
 fn require_project(
     project: &str,
     inventory: &Inventory,
@@ -287,19 +285,20 @@ fn require_project(
         Some(found) => Ok(found),
         None => {
             let all = context.sessions(inventory);
-            Err(unknown(project, all.iter().map(|info| &info.project)))
+            let error = unknown(project, all.iter().map(|info| &info.project));
+            Err(context.explain_empty_home(inventory, error))
         }
     }
 }
 
-/// The sessions of a project, oldest first.
+/// Returns the sessions of a project, oldest first.
 fn find_project(
     project: &str,
     inventory: &Inventory,
     context: &mut Context,
 ) -> Result<Option<ExportSelection>> {
     let mut found: Vec<SessionInfo> = context.sessions(inventory);
-    // The name of a directory here means that directory, not all projects of the name.
+    // The name of an existing directory means that directory, not all projects of the name.
     let is_name = project != "." && !project.starts_with('/');
     let here = Some(Path::new(project)).filter(|path| is_name && path.is_dir());
     let wanted = match here {
@@ -345,9 +344,13 @@ fn find_project(
     }))
 }
 
-/// How sessions are written.
+/// Writes sessions with common options.
 struct SessionExporter<'a> {
     options: ExportOptions,
+    /// What could not be read before.
+    problems: Vec<ExportProblem>,
+    /// Collects what cannot be read meanwhile.
+    failures: ReadFailures,
     folder_hints: FolderHints<'a>,
     message: Option<&'a str>,
 }
@@ -361,16 +364,31 @@ impl SessionExporter<'_> {
         out: &mut dyn Write,
     ) -> annals::Result<MaskedSecrets> {
         let mut exporter = Exporter::begin(self.options.clone(), cover, out)?;
-        for files in sessions {
-            let mut session = Session::read(files.clone())?;
-            session.apply_folder_hints(&self.folder_hints);
-            let part = match self.message {
-                Some(message) => ExportPart::for_message(&session, message)?,
-                None => ExportPart::Whole,
-            };
-            exporter.session(&session, &part)?;
-        }
-        exporter.finish()
+        let mut sessions = sessions.iter();
+        let written = sessions.try_for_each(|files| self.write_session(files, &mut exporter));
+        // A document on standard output cannot be withdrawn, so it lists the error too.
+        let mut problems = self.problems.clone();
+        problems.extend(written.as_ref().err().map(ExportProblem::from));
+        self.failures.each(|error| problems.push(error.into()));
+        problems
+            .into_iter()
+            .for_each(|problem| exporter.add_problem(problem));
+        let masked = exporter.finish();
+        written.and(masked)
+    }
+
+    fn write_session(
+        &self,
+        files: &SessionFiles,
+        exporter: &mut Exporter<'_>,
+    ) -> annals::Result<()> {
+        let mut session = Session::read(files.clone())?;
+        session.apply_folder_hints(&self.folder_hints);
+        let part = match self.message {
+            Some(message) => ExportPart::for_message(&session, message)?,
+            None => ExportPart::Whole,
+        };
+        exporter.session(&session, &part)
     }
 }
 

@@ -10,9 +10,9 @@ use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::Outcome;
 use super::page::Page;
 use super::session_json::ShortIds;
+use super::{Outcome, choose};
 use crate::context::Context;
 use crate::render::command::plain_hint;
 use crate::render::diff;
@@ -21,37 +21,37 @@ use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, TIME, WARNING, paint};
 use crate::render::table::{Cell, Column, Table};
 
-/// Lists the files that a session changed, and gives back their earlier versions.
+/// Lists the files that a session changed, and restores earlier versions.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A version is the file as it was before the agent changed it. Without --version, the newest is meant.
 
 Examples:
-  annals files 8c549c46                                the files and their versions
-  annals files 8c549c46 src/main.rs > main.rs.old      one of them
-  annals files 8c549c46 src/main.rs --restore /tmp     written to a file of that name in /tmp
-  annals files 8c549c46 src/main.rs --diff             against the file as it is now
-  annals files 8c549c46 src/main.rs --diff 1 3         two versions
-  annals files 8c549c46 --save src/main.rs             save it as it is now
-  annals files 8c549c46 --outputs                      tool outputs that were too long for the log")]
+  annals files 8c549c46                             the files and their versions
+  annals files 8c549c46 src/main.rs > main.rs.old   print the newest version
+  annals files 8c549c46 src/main.rs --restore /tmp  write it to /tmp/main.rs
+  annals files 8c549c46 src/main.rs --diff          compare it with the file now
+  annals files 8c549c46 src/main.rs --diff 1 3      compare two versions
+  annals files 8c549c46 --save src/main.rs          save the current file
+  annals files 8c549c46 --outputs                   long outputs of tools")]
 pub(crate) struct FilesArgs {
     /// The session
-    session: String,
+    session: Option<String>,
     /// The file: its path, or the end of it
     path: Option<String>,
-    /// Which version
+    /// Version to use
     #[arg(long, value_name = "N", conflicts_with = "diff")]
     version: Option<u64>,
-    /// Write the version to this place
+    /// Write the version to this file or directory
     #[arg(long, value_name = "DEST", requires = "path", conflicts_with = "diff")]
     restore: Option<PathBuf>,
-    /// Overwrite what is there
+    /// Overwrite an existing file
     #[arg(long, requires = "restore")]
     force: bool,
-    /// Compare version N with version M, or with the file as it is now
-    #[arg(long, value_name = "N [M]", num_args = 0..=2, value_parser = clap::value_parser!(u64))]
+    /// Compare version N with version M, or with the current file
+    #[arg(long, value_names = ["N", "M"], num_args = 0..=2, value_parser = clap::value_parser!(u64))]
     diff: Option<Vec<u64>>,
-    /// Tool outputs that were too long for the log, instead of files
+    /// List tool outputs that were too long for the log, instead of files
     #[arg(long, conflicts_with_all = ["version", "diff"])]
     outputs: bool,
     /// Save these files as they are now, as versions that belong to the last message
@@ -66,7 +66,7 @@ pub(crate) struct FilesArgs {
     page: Page,
 }
 
-/// What was saved, as JSON.
+/// The saved files as JSON.
 #[derive(Serialize)]
 struct SaveJson<'a> {
     session: &'a str,
@@ -84,7 +84,7 @@ struct SavedJson<'a> {
 struct FilesJson<'a> {
     session: &'a str,
     files: Vec<FileJson<'a>>,
-    /// How many there are without `-n` and `--offset`.
+    /// Number of files before `-n` and `--offset`.
     total: usize,
 }
 
@@ -129,11 +129,14 @@ struct RestoredJson<'a> {
 }
 
 pub(crate) fn run(args: &FilesArgs, context: &mut Context) -> Result<Outcome> {
-    let files = context.find_session(&args.session)?;
+    let Some(name) = choose::session(args.session.as_deref(), context)? else {
+        return Ok(Outcome::Ok);
+    };
     if !args.save.is_empty() {
+        let files = context.find_session(&name)?;
         return save_files(&files, &args.save, context);
     }
-    let session = Session::read(files)?;
+    let session = Session::read(context.find_session_to_read(&name)?)?;
     if args.outputs {
         return list_outputs(args, &session, context);
     }
@@ -144,7 +147,7 @@ pub(crate) fn run(args: &FilesArgs, context: &mut Context) -> Result<Outcome> {
         }
         if args.version.is_some() {
             let files = plain_hint("annals files", session.files.id.as_str(), "");
-            bail!("which file? {files} lists them");
+            bail!("no file given; {files} lists them");
         }
         let mut saved = saved;
         let total = args.page.apply(&mut saved);
@@ -199,7 +202,7 @@ impl<'a> VersionJson<'a> {
     }
 }
 
-/// What is left of a version.
+/// Returns the state of a version.
 fn version_state(version: &SavedVersion) -> &'static str {
     match version {
         SavedVersion {
@@ -215,7 +218,8 @@ fn version_state(version: &SavedVersion) -> &'static str {
 
 /// Saves files as they are now.
 fn save_files(files: &SessionFiles, paths: &[PathBuf], context: &mut Context) -> Result<Outcome> {
-    // The directory as agents record it; what is itself a link stays one, and is refused.
+    // Links in the directory are resolved, as agents do. The file itself may be a link, which is
+    // refused.
     let real = |path: &PathBuf| {
         let path = std::path::absolute(path).ok()?;
         let parent = path.parent()?.canonicalize().ok()?;
@@ -252,7 +256,7 @@ fn save_files(files: &SessionFiles, paths: &[PathBuf], context: &mut Context) ->
         let path = saved.path.display().to_string();
         let what = match saved.stored {
             Some(_) => "saved as version",
-            None => "does not exist, which is version",
+            None => "does not exist, recorded as version",
         };
         context.out.line(format_args!(
             "{} {what} {}",
@@ -304,7 +308,7 @@ fn list_files(
             let remark = match version_state(version) {
                 "absent" => Cell::new("did not exist yet"),
                 "named" => Cell::new(version.operation.as_deref().unwrap_or_default()),
-                "missing" => Cell::styled("the copy is gone", WARNING),
+                "missing" => Cell::styled("copy missing", WARNING),
                 _ => Cell::new(""),
             };
             table.row([
@@ -330,7 +334,7 @@ fn list_files(
     })
 }
 
-/// The file that is meant: by its whole path, or by the end of it.
+/// Finds a file by its whole path, or by the end of it.
 fn find_file<'a>(saved: &'a [SavedFile], wanted: &str) -> Result<&'a SavedFile> {
     let absolute = std::path::absolute(wanted).ok();
     let exact = |file: &&SavedFile| {
@@ -368,13 +372,13 @@ fn single_file(saved: &[SavedFile]) -> Result<&SavedFile> {
         [] => bail!("the session saved no files"),
         [only] => Ok(only),
         many => bail!(
-            "which of {}? name it before --diff",
+            "the session saved {}; name one before --diff",
             pluralize(many.len() as u64, "file")
         ),
     }
 }
 
-/// A version by its number; without one, the newest whose copy is there, else the newest.
+/// Returns a version by its number; without one, the newest that has a copy, else the newest.
 fn choose_version(file: &SavedFile, number: Option<u64>) -> Result<&SavedVersion> {
     let versions = &file.versions;
     let found = match number {
@@ -404,10 +408,12 @@ fn version_content(file: &SavedFile, version: &SavedVersion) -> Result<Vec<u8>> 
     match version_state(version) {
         "absent" => bail!("{path} did not exist at version {number}"),
         "named" => {
-            bail!("of version {number} of {path} the log tells only what was done, not the content")
+            bail!("version {number} of {path} has no content: the log records only the operation")
         }
         "missing" => {
-            bail!("the copy of version {number} of {path} is gone; its agent deletes old copies")
+            bail!(
+                "the copy of version {number} of {path} no longer exists; its agent deletes old copies"
+            )
         }
         _ => Ok(version.read()?),
     }
@@ -439,7 +445,7 @@ fn print_diff(file: &SavedFile, numbers: &[u64], context: &mut Context) -> Resul
     Ok(Outcome::Ok)
 }
 
-/// The file as it is now; one that is not there is empty. Only regular files are read.
+/// Reads the current file; a missing file is empty. Only regular files are read.
 fn read_current(path: &Path) -> Result<Vec<u8>> {
     let failed = |error| annals::Error::io("read", path, error);
     match std::fs::metadata(path) {
@@ -450,7 +456,7 @@ fn read_current(path: &Path) -> Result<Vec<u8>> {
     }
 }
 
-/// Writes `bytes` to `dest`, or to a file of that name in it, whole or not at all.
+/// Writes `bytes` atomically to `dest`, or to `name` in it if it is a directory.
 fn write_restored(dest: &Path, name: &Path, bytes: &[u8], force: bool) -> Result<PathBuf> {
     let dest = if dest.is_dir() {
         dest.join(name)
@@ -464,7 +470,7 @@ fn write_restored(dest: &Path, name: &Path, bytes: &[u8], force: bool) -> Result
         Err(error) => return Err(annals::Error::io("write", &dest, error).into()),
         Ok(metadata) if metadata.file_type().is_symlink() => {
             bail!(
-                "{} is a symbolic link, which is not followed; name another place",
+                "{} is a symbolic link, which is not followed; name another file",
                 dest.display()
             )
         }
@@ -504,7 +510,7 @@ fn print_restored(
     Ok(Outcome::Ok)
 }
 
-/// Bytes as they are for a program; for a terminal, nothing it would obey.
+/// Prints bytes: unchanged to a pipe, without control sequences to a terminal.
 fn print_bytes(bytes: &[u8], context: &mut Context) -> Result<()> {
     if context.out.is_terminal() {
         let text = plain_text(&String::from_utf8_lossy(bytes), None);
@@ -570,7 +576,7 @@ fn list_outputs(args: &FilesArgs, session: &Session, context: &mut Context) -> R
     } else if outputs.is_empty() {
         context
             .out
-            .line("The session has no tool outputs beside its log.")?;
+            .line("The session has no separate tool outputs.")?;
     } else {
         let mut table = Table::new([
             Column::new("OUTPUT").style(BOLD),

@@ -12,7 +12,7 @@ use super::page::Page;
 use crate::context::Context;
 use crate::render::suggest::suggest;
 
-/// Which sessions are wanted.
+/// Filter of sessions.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SessionFilter {
     /// Only sessions of this project: its path, its name, or its id
@@ -23,28 +23,28 @@ pub(crate) struct SessionFilter {
     /// Only sessions in which this model answered (a part of its name is enough)
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// Only sessions of such an agent or with such a sub-agent: a beginning of its id, name or kind
+    /// Only sessions with this agent or sub-agent: its id, name or kind
     #[arg(long, value_name = "AGENT")]
     pub(crate) agent: Option<String>,
-    /// Only sessions with this label
+    /// Only sessions with this tag
     #[arg(long, value_name = "TAG")]
     pub(crate) tag: Option<String>,
     #[command(flatten)]
     pub(crate) page: Page,
 }
 
-/// A name that may begin with a hyphen, as the folders of Claude Code do. An option is none.
+/// Parses a name that may begin with a hyphen, as the folders of Claude Code do, but not with two.
 pub(crate) fn named(text: &str) -> Result<String> {
     match text.starts_with("--") {
-        true => Err(anyhow!("there is no such option; --help lists all")),
+        true => Err(anyhow!("unknown option; see --help")),
         false => Ok(text.to_owned()),
     }
 }
 
-/// A stretch of time.
+/// A period of time.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Period {
-    /// Not older than this: 7d, 36h, 2w, yesterday, 2026-03-01, 2026-03-01T12:00
+    /// Not older than this: 7d, 36h, monday, last week, 2026-03-01, 2026-03-01T12:00
     #[arg(long, value_name = "WHEN")]
     pub(crate) since: Option<String>,
     /// Not newer than this, in the same forms; a day counts to its end
@@ -53,7 +53,7 @@ pub(crate) struct Period {
 }
 
 impl Period {
-    /// Both ends as moments.
+    /// Resolves both ends.
     pub(crate) fn resolve(
         &self,
         context: &Context,
@@ -73,7 +73,7 @@ impl Period {
 }
 
 impl SessionFilter {
-    /// Keeps the sessions that are wanted, in their order.
+    /// Keeps the sessions that match, in their order.
     pub(crate) fn apply(
         &self,
         context: &Context,
@@ -88,7 +88,7 @@ impl SessionFilter {
                     .iter()
                     .any(|wanted| session.matches_project_or_earlier(wanted))
             });
-            // A session counts for a period if it was at work in it.
+            // A session matches a period if it was active in it.
             let since = since.is_none_or(|since| session.updated.is_some_and(|time| time >= since));
             let until = until.is_none_or(|until| {
                 session
@@ -112,7 +112,7 @@ impl SessionFilter {
         Ok(sessions)
     }
 
-    /// Tells of a project that none of the sessions is of: whatever else is asked for, nothing will be found.
+    /// Warns if no session belongs to the project: then nothing can match.
     pub(crate) fn warn_unknown_project(&self, sessions: &[SessionInfo], context: &mut Context) {
         let Some(wanted) = &self.project else { return };
         let dirs = session_spellings(wanted, sessions);
@@ -126,7 +126,7 @@ impl SessionFilter {
         }
     }
 
-    /// Something was asked for, so that nothing found means nothing like it.
+    /// Returns true if any filter is set.
     pub(crate) fn is_set(&self) -> bool {
         self.project.is_some()
             || self.period.since.is_some()
@@ -137,8 +137,8 @@ impl SessionFilter {
     }
 }
 
-/// Keeps the sessions whose present directory is the project's. A name that fits several projects is
-/// refused, and one that fits none: this is for those who change something.
+/// Keeps the sessions whose current directory is the project's. A name that matches several
+/// projects or none is an error: this is for commands that change something.
 pub(crate) fn retain_project(wanted: &str, sessions: &mut Vec<SessionInfo>) -> Result<()> {
     let all: Vec<Project> = sessions.iter().map(|it| it.project.clone()).collect();
     let dirs = session_spellings(wanted, sessions);
@@ -178,8 +178,8 @@ pub(crate) fn retain_project(wanted: &str, sessions: &mut Vec<SessionInfo>) -> R
     Ok(())
 }
 
-/// Tells that no project is called so, and which come nearest. Where there are none at all, that is told
-/// by others.
+/// Warns that no project has this name, with similar names. Silent if there are no projects at all,
+/// which callers report.
 pub(crate) fn warn_unknown_project<'a>(
     wanted: &str,
     projects: impl Iterator<Item = &'a Project>,
@@ -194,7 +194,7 @@ pub(crate) fn warn_unknown_project<'a>(
     }
 }
 
-/// The same for those who cannot go on without it.
+/// Returns the same as an error.
 pub(crate) fn unknown<'a>(
     wanted: &str,
     projects: impl Iterator<Item = &'a Project>,
@@ -212,7 +212,7 @@ fn project_paths<'a>(projects: impl Iterator<Item = &'a Project>) -> BTreeSet<&'
     projects.map(|project| project.path.as_str()).collect()
 }
 
-/// The same for those who wait for what begins later, as far as it can be waited for: by its path.
+/// Warns the same for `watch`, which can wait for a new project by its path.
 pub(crate) fn warn_unknown_watched_project<'a>(
     wanted: &str,
     projects: impl Iterator<Item = &'a Project>,
@@ -220,18 +220,18 @@ pub(crate) fn warn_unknown_watched_project<'a>(
 ) {
     let near = suggest_projects(wanted, &project_paths(projects)).unwrap_or_default();
     context.print_note_once(&format!(
-        "no session or project matches `{wanted}`{near} (`annals projects` lists them; one that is yet to begin is waited for by its path)"
+        "no session or project matches `{wanted}`{near} (`annals projects` lists them; give a path to wait for a new one)"
     ));
 }
 
-/// The projects that are called much like it, if there are any.
+/// Returns the projects with similar names, if there are any.
 fn suggest_projects(wanted: &str, projects: &BTreeSet<&str>) -> Option<String> {
     let near = suggest(wanted, projects.iter().copied(), 3);
     let near: Vec<String> = near.iter().map(|path| format!("`{path}`")).collect();
-    (!near.is_empty()).then(|| format!("; the nearest: {}", near.join(", ")))
+    (!near.is_empty()).then(|| format!("; similar: {}", near.join(", ")))
 }
 
-/// `.` and the like mean a directory, not a name.
+/// Resolves `.` and other relative paths to a directory; other text stays a name.
 pub(crate) fn resolve_dir(text: &str) -> String {
     match std::path::absolute(text).and_then(std::fs::canonicalize) {
         Ok(path) if is_relative(text) => path.to_string_lossy().into_owned(),
@@ -243,9 +243,9 @@ fn is_relative(text: &str) -> bool {
     text == "." || text == ".." || text.starts_with("./") || text.starts_with("../")
 }
 
-/// The spellings of a project that a person named, the one of [`resolve_dir`] first. A directory may be
-/// named with links or without them, and layouts differ in which of the two they record: the other ones
-/// are the real path and those of the `recorded` projects that lead to the same directory.
+/// Returns the spellings of a project, that of [`resolve_dir`] first. A directory may be named with
+/// or without links, and layouts differ in which they record: the other spellings are the real path
+/// and those of the `recorded` projects that lead to the same directory.
 pub(crate) fn spellings<'a>(
     text: &str,
     recorded: impl Iterator<Item = &'a Project>,
@@ -259,7 +259,7 @@ pub(crate) fn spellings<'a>(
         .filter(|project| !project.guessed && project.path.starts_with('/'))
         .map(|project| project.path.as_str())
         .collect();
-    // A shell knows by which links its user came to the current directory.
+    // PWD has the links through which the user entered the directory.
     let shell = std::env::var("PWD").ok().filter(|_| text == ".");
     let real_path = real.to_str().into_iter();
     for path in real_path.chain(shell.as_deref()).chain(recorded) {
@@ -271,7 +271,7 @@ pub(crate) fn spellings<'a>(
     all
 }
 
-/// The same, by what sessions record.
+/// Returns the spellings of a project, with those that sessions record.
 pub(crate) fn session_spellings(text: &str, sessions: &[SessionInfo]) -> Vec<String> {
     spellings(text, sessions.iter().map(|session| &session.project))
 }

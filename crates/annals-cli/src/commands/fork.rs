@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 
-use super::{Outcome, input};
+use super::{Outcome, choose, input};
 use crate::context::Context;
 use crate::render::size::pluralize;
 use crate::render::style::{DIM, ID, paint};
@@ -16,17 +16,17 @@ use crate::render::style::{DIM, ID, paint};
 /// Copies a conversation into a session of its own.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The copy holds the chosen conversation only, up to and including the message. The session it
+The copy holds the chosen conversation only, up to and including the message. The session it \
 comes from is not touched. In clog the copy keeps its channel and, without --title, its title.
 
 Examples:
-  annals fork 8c549c46                            the conversation that would be resumed
-  annals fork 8c549c46@1405c20a                   up to an inner message, or another branch
+  annals fork 8c549c46               the conversation that would be resumed
+  annals fork 8c549c46@1405c20a      up to an inner message, or another branch
   annals fork 8c549c46 --title 'Another way'")]
 pub(crate) struct ForkArgs {
     /// The session, and the message at which to stop
     #[arg(value_name = "SESSION[@MESSAGE]")]
-    id: String,
+    id: Option<String>,
     /// The title of the copy
     #[arg(long, value_name = "TITLE")]
     title: Option<String>,
@@ -49,11 +49,14 @@ pub(crate) fn run(args: &ForkArgs, context: &mut Context) -> Result<Outcome> {
         .as_deref()
         .map(|title| input::non_empty(title, "title"))
         .transpose()?;
-    let target = context.find(&args.id)?;
+    let Some(name) = choose::session(args.id.as_deref(), context)? else {
+        return Ok(Outcome::Ok);
+    };
+    let target = context.find(&name)?;
     target.refuse_agent()?;
     let writer = target.files.root.layout.writer();
     let to = match &args.to {
-        // Where logs hold the exact id, its letter case counts.
+        // If logs store the exact id, its case is significant.
         Some(id) if writer.is_some_and(|writer| writer.path_name(id).is_some()) => {
             SessionId::new(id)?
         }

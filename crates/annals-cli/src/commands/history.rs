@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::filter::{Period, resolve_dir, warn_unknown_project};
+use super::overview::print_none;
 use super::page::Page;
 use super::session_json::ShortIds;
 use super::{Outcome, input};
@@ -17,20 +18,20 @@ use crate::context::Context;
 use crate::render::style::{DIM, ID, PATH, TIME, paint};
 use crate::render::table::{Cell, Column, Table};
 
-/// Lists what people typed, the newest first.
+/// Lists typed prompts, newest first.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
 Examples:
   annals history -n 20
   annals history --project my-app --since 7d
-  annals history migration                        what has this text in it
+  annals history migration                        prompts that contain this text
   annals history add 'Run the tests' --session 8c549c46
-  annals history -- add                           what has the text `add` in it")]
+  annals history -- add                           prompts that contain `add`")]
 pub(crate) struct HistoryArgs {
-    /// Only what has this text in it, letter case aside
+    /// Only prompts that contain this text, ignoring case
     text: Option<String>,
-    /// Only what was typed in this project: its path or its name
+    /// Only prompts of this project: its path or its name
     #[arg(long, short, value_name = "PROJECT", allow_hyphen_values = true)]
     project: Option<String>,
     #[command(flatten)]
@@ -43,24 +44,24 @@ pub(crate) struct HistoryArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Add to the list, as the agent program does when something is typed
+    /// Add a prompt to the history, as the agent program does
     Add(AddArgs),
 }
 
 #[derive(Debug, Args)]
 struct AddArgs {
-    /// What was typed; `-` reads it from standard input
+    /// The prompt; `-` reads it from standard input
     #[arg(allow_hyphen_values = true)]
     text: String,
     /// The directory it was typed in [default: the current one]
     #[arg(long, value_name = "DIR")]
     project: Option<PathBuf>,
-    /// The session it went to
+    /// The session it belongs to
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
 }
 
-/// What was added, as JSON.
+/// The added prompt as JSON.
 #[derive(Serialize)]
 struct AddedPromptJson<'a> {
     file: &'a Path,
@@ -72,7 +73,7 @@ struct AddedPromptJson<'a> {
 #[derive(Serialize)]
 struct HistoryJson {
     history: Vec<PromptJson>,
-    /// How many there are without `-n` and `--offset`.
+    /// Number of prompts before `-n` and `--offset`.
     total: usize,
 }
 
@@ -125,9 +126,9 @@ pub(crate) fn run(args: &HistoryArgs, context: &mut Context) -> Result<Outcome> 
             total,
         })?;
     } else if empty {
-        context
-            .out
-            .line("Nothing typed fits, or no history was kept.")?;
+        let inventory = context.inventory();
+        let text = "No matching prompts, or no history was recorded.";
+        print_none(context, &inventory, text)?;
     } else {
         let table = table(&rows, context);
         context.out.text(table)?;
@@ -181,7 +182,7 @@ fn add_prompt(args: &AddArgs, context: &mut Context) -> Result<Outcome> {
     Ok(Outcome::Ok)
 }
 
-/// Whether `wanted` names the directory: its path, its name, or the folder that a layout has for it.
+/// Returns true if `wanted` names the directory: its path, its name, or a layout's folder for it.
 fn is_project(path: &str, wanted: &str) -> bool {
     let project = Project {
         path: path.to_owned(),
@@ -191,7 +192,7 @@ fn is_project(path: &str, wanted: &str) -> bool {
     project.matches(wanted) || folders.any(|folder| folder == wanted)
 }
 
-/// Everything that was typed, the newest first; of equal times the later line.
+/// Reads all typed prompts, newest first; of equal times the later line first.
 fn read_prompts(context: &mut Context) -> Vec<PromptJson> {
     let inventory = context.inventory();
     let mut rows = Vec::new();
@@ -239,7 +240,7 @@ fn table(rows: &[PromptJson], context: &Context) -> String {
         Column::new("TIME").style(TIME),
         Column::new("SESSION").style(ID),
         Column::new("PROJECT").min(8).max(24).priority(60),
-        Column::new("TYPED").min(20),
+        Column::new("PROMPT").min(20),
         Column::new("").style(DIM).priority(30),
     ]);
     for row in rows {

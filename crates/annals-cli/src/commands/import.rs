@@ -18,11 +18,11 @@ use crate::render::style::{DIM, ID, paint};
 /// Writes exported sessions into a root.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Takes what `annals export` wrote as JSON or JSON lines. Everything is read and checked before
-the first session is written, and a session that is there already is never touched. Ids, times
-and branches are kept; what the layout has no place for is left out and told. An import that was cut
-off is run again: what is done stays done, and what it only began goes to the trash and comes anew.
-Where several sessions share a log, the rest goes behind what was begun instead.
+Reads JSON or JSON lines written by `annals export`. Everything is read and checked before \
+the first session is written, and an existing session is never changed. Ids, times \
+and branches are kept; what the layout does not support is left out and reported. An interrupted \
+import can be run again: finished sessions stay, unfinished ones go to the trash and are imported again. \
+In a log that several sessions share, the rest is appended instead.
 
 Examples:
   annals import all.jsonl
@@ -54,16 +54,16 @@ struct ImportedJson<'a> {
     entries: u64,
     agents: u64,
     left_out: &'a BTreeMap<&'static str, u64>,
-    /// Todo lists that existed already and were left as they are.
+    /// Todo lists that existed already and were left unchanged.
     #[serde(skip_serializing_if = "<[PathBuf]>::is_empty")]
     existing: &'a [PathBuf],
-    /// An earlier run that was cut off had written it.
+    /// True if an earlier, interrupted run imported the session.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     already: bool,
-    /// What such a run had written of it went to the trash.
+    /// True if what such a run had written was moved to the trash.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     replaced: bool,
-    /// What such a run had written of it stays, and the rest went behind it.
+    /// True if what such a run had written stays, and the rest was appended.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     continued: bool,
 }
@@ -79,9 +79,10 @@ pub(crate) fn run(args: &ImportArgs, context: &mut Context) -> Result<Outcome> {
         fresh_ids: args.fresh_ids,
         write: context.write_options(),
     };
+    context.put_back_removed_in(vec![root.clone()])?;
     let mut importer = Importer::new(&context.store, root, options)?;
     if let Err(error) = importer.check(&contents) {
-        bail!("{error}; nothing was imported, and --fresh-ids would give every session a fresh id");
+        bail!("{error}; nothing was imported; --fresh-ids gives every session a new id");
     }
     let mut imported: Vec<Imported> = Vec::new();
     let written = archive.each_session(|kept| {
@@ -93,6 +94,10 @@ pub(crate) fn run(args: &ImportArgs, context: &mut Context) -> Result<Outcome> {
         return Err(anyhow::Error::new(error).context(told));
     }
     importer.finish()?;
+    for problem in &contents.problems {
+        let text = format!("the export is incomplete: {}", problem.error);
+        context.warn(&annals::Error::refused(text));
+    }
     print_report(&imported, context)?;
     Ok(if imported.is_empty() {
         Outcome::NotFound
@@ -107,7 +112,7 @@ fn open_export(path: &Path) -> Result<ExportFile> {
     }
     let stdin = std::io::stdin().lock();
     if stdin.is_terminal() {
-        bail!("the sessions should come from standard input, which is a terminal; pipe them in");
+        bail!("standard input is a terminal; pipe the sessions in");
     }
     Ok(ExportFile::read(stdin, "standard input")?)
 }
@@ -116,7 +121,7 @@ fn target_root(text: &str) -> Result<Root> {
     let mut roots = Root::parse(text)?;
     let mut root = match roots.len() {
         1 => roots.remove(0),
-        _ => anyhow::bail!("{text} holds several layouts; say which one: LAYOUT:{text}"),
+        _ => anyhow::bail!("{text} holds several layouts; choose one: LAYOUT:{text}"),
     };
     if let Ok(path) = std::path::absolute(&root.path) {
         root.path = path;
@@ -127,13 +132,13 @@ fn target_root(text: &str) -> Result<Root> {
 fn partial_import_text(imported: &[Imported], all: usize, error: &annals::Error) -> String {
     let done = imported.len();
     let next = match error {
-        // It would be refused again.
-        annals::Error::Refused(_) => {
-            "once the cause is mended the same command goes on, and --fresh-ids imports all under other ids"
+        // A retry alone would be refused again.
+        error if error.is_refusal() => {
+            "fix the cause and run the same command to continue, or import all under new ids with --fresh-ids"
         }
-        _ => "the next one may be there in part; the same command goes on with it",
+        _ => "the next one may be incomplete; run the same command to continue",
     };
-    format!("the import ended early: {done} of {all} sessions are there; {next}")
+    format!("the import stopped early: {done} of {all} sessions were imported; {next}")
 }
 
 fn print_report(imported: &[Imported], context: &mut Context) -> Result<()> {
@@ -163,17 +168,17 @@ fn print_report(imported: &[Imported], context: &mut Context) -> Result<()> {
     }
     for one in imported {
         let mut facts = match one.already_imported {
-            true => vec!["there from the run before".to_owned()],
+            true => vec!["imported by an earlier run".to_owned()],
             false => vec![pluralize(one.entries, "entry")],
         };
         if one.agents > 0 {
             facts.push(pluralize(one.agents, "sub-agent"));
         }
         if one.replaced {
-            facts.push("what the run before left of it is in the trash".to_owned());
+            facts.push("the incomplete copy of an earlier run is in the trash".to_owned());
         }
         if one.continued {
-            facts.push("some of them from the run before".to_owned());
+            facts.push("some of them from an earlier run".to_owned());
         }
         context.out.line(format_args!(
             "{}  {}",
@@ -183,7 +188,7 @@ fn print_report(imported: &[Imported], context: &mut Context) -> Result<()> {
     }
     for path in imported.iter().flat_map(|one| &one.existing) {
         let text = format!(
-            "{} existed already with other todos and was left as it is",
+            "{} existed already with other todos and was left unchanged",
             path.display()
         );
         context.out.line(paint(DIM, &text))?;

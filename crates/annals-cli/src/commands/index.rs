@@ -14,18 +14,18 @@ use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
 use crate::render::table::{Cell, Column, Table};
 
-/// Looks after what annals remembers of logs.
+/// Shows, updates or deletes the index.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What annals reads of logs it keeps in its state directory, so that only what changed is read again.
-Every command keeps it up to date by itself, and answers the same without it: it can be dropped at
-any time, and costs nothing but the next reading.
+The index in annals' state directory stores what was read from logs, so that only changes are read. \
+Every command updates it, and gives the same answers without it: it can be deleted at \
+any time, at the cost of reading the logs again.
 
 Examples:
-  annals index status          what is known, and how much of it is still so
-  annals index build           read what is new, for instance at night
-  annals index drop            forget everything that was read
-  annals --no-index sessions   answer from the logs alone")]
+  annals index status          what is indexed, and how much of it is current
+  annals index build           read new and changed logs
+  annals index drop            delete the index
+  annals --no-index sessions   read the logs only")]
 pub(crate) struct IndexArgs {
     #[command(subcommand)]
     verb: Option<Verb>,
@@ -33,13 +33,13 @@ pub(crate) struct IndexArgs {
 
 #[derive(Clone, Copy, Debug, Subcommand)]
 enum Verb {
-    /// Say what is known of the logs, and how much of it is still so
+    /// Show what is indexed, and how much of it is current
     Status,
-    /// Read what is new or has changed; who interrupts it loses little
+    /// Read what is new or changed; safe to interrupt
     Build,
-    /// Forget everything and read it anew
+    /// Delete the index and build it again
     Rebuild,
-    /// Forget everything, other versions' and set-aside ones too
+    /// Delete the index, and those of other versions or set aside
     Drop,
 }
 
@@ -89,7 +89,7 @@ struct Dropped<'a> {
 pub(crate) fn run(args: &IndexArgs, context: &mut Context) -> Result<Outcome> {
     let verb = args.verb.unwrap_or(Verb::Status);
     if context.no_index && matches!(verb, Verb::Build | Verb::Rebuild) {
-        bail!("`--no-index` says not to keep what is read, and this does nothing else");
+        bail!("building the index does not work with --no-index");
     }
     match verb {
         Verb::Status => status(context),
@@ -111,7 +111,7 @@ fn build(context: &mut Context) -> Result<Outcome> {
 fn status(context: &mut Context) -> Result<Outcome> {
     let state = context.state_dir().to_owned();
     let catalogue = Index::open_existing(&state).context(StateDirError)?;
-    // Opening it may have made others beside it.
+    // Opening the index may have set an unusable one aside.
     let files = Index::files(&state).context(StateDirError)?;
     let (own, others): (Vec<&IndexFile>, Vec<&IndexFile>) = files
         .iter()
@@ -152,10 +152,10 @@ fn status(context: &mut Context) -> Result<Outcome> {
                 context.out.blank()?;
                 context
                     .out
-                    .line("  annals sessions             any list makes it on its way")?;
+                    .line("  annals sessions             any list command builds it")?;
                 context
                     .out
-                    .line("  annals index build          reads everything now")?;
+                    .line("  annals index build          builds it now")?;
             }
             Some(version) => {
                 context.out.line(format_args!(

@@ -1,4 +1,4 @@
-//! What several verbs take from the command line or from standard input.
+//! Input that several verbs take from the command line or from standard input.
 
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::context::{Context, is_latest};
 
-/// A text given as an argument: itself, `-` for standard input, `@FILE` for a file.
+/// Returns the text of an argument: itself, `-` for standard input, `@FILE` for a file.
 pub(crate) fn text(argument: &str, what: &str) -> Result<String> {
     let text = match argument.strip_prefix('@') {
         _ if argument == "-" => read_stdin(what)?,
@@ -25,12 +25,12 @@ pub(crate) fn text(argument: &str, what: &str) -> Result<String> {
     Ok(text)
 }
 
-/// All of standard input as text; a terminal would wait for ever.
+/// Reads all of standard input as text. A terminal is refused, because it would wait forever.
 pub(crate) fn read_stdin(what: &str) -> Result<String> {
     let mut bytes = Vec::new();
     let mut stdin = std::io::stdin().lock();
     if stdin.is_terminal() {
-        bail!("the {what} should come from standard input, which is a terminal; pipe it in");
+        bail!("standard input is a terminal; pipe the {what} in");
     }
     stdin
         .read_to_end(&mut bytes)
@@ -48,7 +48,7 @@ pub(crate) fn read_stdin(what: &str) -> Result<String> {
     })
 }
 
-/// A text that must not be empty.
+/// Returns a text, or an error if it is empty.
 pub(crate) fn non_empty<'a>(text: &'a str, what: &str) -> Result<&'a str> {
     match text.trim() {
         "" => bail!("the {what} is empty"),
@@ -56,33 +56,35 @@ pub(crate) fn non_empty<'a>(text: &'a str, what: &str) -> Result<&'a str> {
     }
 }
 
-/// Refuses an id that a session has already, in whatever folder.
+/// Refuses an id that a session has already, in any folder.
 pub(crate) fn check_unused(context: &Context, id: &SessionId) -> Result<()> {
-    // A root that is to be is no trouble here.
+    // A root that does not exist yet is not an error here.
     let inventory = context.store.inventory();
     match inventory.sessions.iter().find(|files| files.id == *id) {
         Some(files) => bail!(
-            "there is a session {id} already: {}",
+            "session {id} exists already: {}",
             files.main_path().display()
         ),
         None => Ok(()),
     }
 }
 
-/// Refuses an id that commands take for something else.
+/// Refuses `latest` and `last`, which commands take for the latest session.
 fn refuse_latest(given: Option<&str>) -> Result<()> {
-    if given.is_some_and(is_latest) {
-        bail!("`latest` cannot be the id of a session: it means the session that was used last");
+    match given.filter(|given| is_latest(given)) {
+        Some(given) => bail!(
+            "`{given}` cannot be the id of a session: it means the session that was used last"
+        ),
+        None => Ok(()),
     }
-    Ok(())
 }
 
-/// A new session's id: as given, else a fresh one.
+/// Returns the id of a new session: as given, else a new UUID.
 pub(crate) fn new_id(given: Option<&str>) -> Result<SessionId> {
     refuse_latest(given)?;
     match given {
-        // UUIDs that differ only in case would be one file on some systems. Other names are their
-        // program's.
+        // UUIDs that differ only in case would be one file on some systems. Other names stay as
+        // given.
         Some(id) if uuid::Uuid::try_parse(id).is_ok() => {
             Ok(SessionId::new(&id.to_ascii_lowercase())?)
         }
@@ -91,13 +93,13 @@ pub(crate) fn new_id(given: Option<&str>) -> Result<SessionId> {
     }
 }
 
-/// A new session under the id as given, else under a fresh one.
+/// Returns a new session with the given id, else with a new one.
 pub(crate) fn new_session(root: &Root, given: Option<&str>, cwd: &Path) -> Result<NewSession> {
     refuse_latest(given)?;
     let cwd = cwd.to_string_lossy();
     let writer = root.layout.writer();
     match (given, writer) {
-        // Where logs hold the exact id, it may be any text.
+        // If logs store the exact id, it may be any text.
         (Some(id), Some(writer)) if writer.path_name(id).is_some() => {
             Ok(NewSession::named(writer, id, cwd)?)
         }
@@ -106,7 +108,7 @@ pub(crate) fn new_session(root: &Root, given: Option<&str>, cwd: &Path) -> Resul
     }
 }
 
-/// An entry of a log's tree, by its id or a unique beginning of it.
+/// Finds an entry of a log's tree by its id or a unique prefix.
 pub(crate) fn entry(session: &Session, log: usize, id: &str) -> Result<(usize, EntryId)> {
     const MAX_SHOWN: usize = 100;
     let missing = || {
@@ -135,7 +137,7 @@ pub(crate) fn entry(session: &Session, log: usize, id: &str) -> Result<(usize, E
             other.is_some_and(|other| !id.is_empty() && other.as_str().starts_with(id))
         };
         let mut found: Vec<usize> = (0..scan.outlines.len()).filter(fits).collect();
-        // A whole id is meant by itself, even if others begin with it.
+        // An exact id wins, even if others begin with it.
         let key = Some(EntryId::new(id).key());
         let is_exact = |at: &usize| scan.outlines.get(*at).is_some_and(|it| it.key == key);
         if let Some(exact) = found.iter().copied().rfind(is_exact) {
@@ -158,7 +160,7 @@ pub(crate) fn entry(session: &Session, log: usize, id: &str) -> Result<(usize, E
             }
         }
     };
-    // What stands beside the tree (titles, notes) cannot be gone on from.
+    // Entries outside of the tree (titles, notes) cannot be parents.
     let in_tree = tree.path_to(at).is_some();
     let found = scan
         .outlines
@@ -168,7 +170,7 @@ pub(crate) fn entry(session: &Session, log: usize, id: &str) -> Result<(usize, E
     Ok((at, found.ok_or_else(missing)?))
 }
 
-/// A directory as agents record it: absolute, and without links where it exists.
+/// Returns a directory as agents record it: absolute, with links resolved if it exists.
 pub(crate) fn resolve_directory(given: Option<&Path>) -> Result<PathBuf> {
     let path = absolute(given)?;
     let path = std::fs::canonicalize(&path).unwrap_or(path);
@@ -178,7 +180,7 @@ pub(crate) fn resolve_directory(given: Option<&Path>) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The directory of a new session, as the program of the root's layout spells it.
+/// Returns the directory of a new session, as the program of the root's layout spells it.
 pub(crate) fn session_directory(root: &Root, given: Option<&Path>) -> Result<PathBuf> {
     let path = absolute(given)?;
     let path = path.to_str();
@@ -188,19 +190,30 @@ pub(crate) fn session_directory(root: &Root, given: Option<&Path>) -> Result<Pat
     }
 }
 
+/// Returns a warning if the directory of a new session does not exist. A root inside its project
+/// takes no other directory.
+pub(crate) fn missing_directory(root: &Root, cwd: &Path) -> Option<String> {
+    let is_named = root.layout.project_dir().is_none();
+    (is_named && !cwd.is_dir()).then(|| {
+        format!(
+            "{} is not an existing directory; the session was created anyway",
+            cwd.display()
+        )
+    })
+}
+
 fn absolute(given: Option<&Path>) -> Result<PathBuf> {
     match given {
         Some(path) if path.as_os_str().is_empty() => bail!("the directory's name is empty"),
         Some(path) => Ok(
             std::path::absolute(path).map_err(|error| annals::Error::io("find", path, error))?
         ),
-        None => {
-            std::env::current_dir().context("the current directory is gone; name one with --cwd")
-        }
+        None => std::env::current_dir()
+            .context("the current directory no longer exists; name one with --cwd"),
     }
 }
 
-/// The git branch checked out in a directory or above it; `HEAD` where none is.
+/// Returns the git branch checked out in a directory or above it; `HEAD` if detached.
 pub(crate) fn git_branch(dir: &Path) -> Option<String> {
     let dir = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     let head = dir.ancestors().find_map(|dir| {

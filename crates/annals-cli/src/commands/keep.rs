@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 
+use super::overview::print_no_live_sessions;
 use super::{Outcome, archive};
 use crate::context::Context;
 use crate::render::progress::Progress;
@@ -14,21 +15,21 @@ use crate::render::style::{ERROR, PLAIN, SUCCESS, paint};
 /// Mirrors everything into the archive and checks it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Sessions that have not changed cost a look at their files. What is written is read back at once;
-older archives are read back in turn, all of them about once in 30 days. Nothing is ever removed.
-Exit code 1 says that something in the archive is damaged, 2 that something could not be archived or
-looked at. What is damaged in the archive and sound in its root is taken from there by the next run.
+Unchanged sessions are only looked at, not read. What is written is verified at once; \
+older packs are verified in turn, each about once in 30 days. Nothing is ever removed. \
+Exit code 1: something in the archive is damaged. 2: something could not be archived or \
+read. A damaged file in the archive is replaced by the next run if it is intact in its root. \
 docs/KEEP.md has timers for systemd, launchd and cron.
 
 Examples:
-  annals keep                 mirror, check, say what was done
-  annals keep -q              the same, silent if there is nothing to say
-  annals keep --verify-all    read the whole archive back")]
+  annals keep                 copy, verify, report
+  annals keep -q              the same, silent if nothing happened
+  annals keep --verify-all    verify the whole archive")]
 pub(crate) struct KeepArgs {
-    /// Say nothing unless something was archived or is wrong; with --json the document comes all the same
+    /// Print nothing unless something was archived or is wrong; --json always prints
     #[arg(long, short)]
     quiet: bool,
-    /// Read the whole archive back, not only the part whose turn it is
+    /// Verify the whole archive, not only the part that is due
     #[arg(long)]
     verify_all: bool,
 }
@@ -41,6 +42,7 @@ struct KeepJson<'a> {
 }
 
 pub(crate) fn run(args: &KeepArgs, context: &mut Context) -> Result<Outcome> {
+    context.try_put_back_removed_in(context.store.roots().to_vec());
     let inventory = context.inventory_without_archive();
     let progress = Progress::new("archiving");
     let told = |done, total| progress.set(done, total);
@@ -52,12 +54,13 @@ pub(crate) fn run(args: &KeepArgs, context: &mut Context) -> Result<Outcome> {
     drop(progress);
     let kept = kept?;
     let sound = kept.damaged().is_empty();
+    let has_sessions = !inventory.sessions.is_empty();
     if context.json {
         context.out.json(&KeepJson {
-            ok: kept.is_ok(),
+            ok: kept.is_ok() && has_sessions,
             kept: &kept,
         })?;
-    } else if !args.quiet || !kept.is_noop() {
+    } else if !kept.is_ok() || (has_sessions && !(args.quiet && kept.is_noop())) {
         print_report(&kept, context)?;
     }
     archive::warn_unread(kept.damaged(), context);
@@ -65,18 +68,23 @@ pub(crate) fn run(args: &KeepArgs, context: &mut Context) -> Result<Outcome> {
         let text = format!("{} was not archived: {}", failed.session, failed.error);
         context.warn(&annals::Error::refused(text));
     }
-    // Those of the inventory are told already.
+    // Errors of the inventory were reported already.
     for trouble in kept.troubles.iter().skip(inventory.errors.len()) {
         context.warn(&annals::Error::refused(trouble.clone()));
     }
     if !inventory.errors.is_empty() {
-        // Elsewhere a root that is not there is as good as an empty one; who keeps it wants it kept.
+        // Other commands treat a missing root as empty; here it means that sessions are not
+        // archived.
         bail!(match inventory.errors.len() {
-            1 => "something could not be looked at, and is not archived".to_owned(),
-            count => format!("{count} places could not be looked at, and are not archived"),
+            1 => "1 place could not be read and is not archived".to_owned(),
+            count => format!("{count} places could not be read and are not archived"),
         });
     }
-    Ok(match sound {
+    // A timer must report that the sessions vanished, so this is printed with --quiet too.
+    if !has_sessions && !context.json {
+        print_no_live_sessions(context)?;
+    }
+    Ok(match sound && has_sessions {
         true => Outcome::Ok,
         false => Outcome::NotFound,
     })
@@ -97,7 +105,7 @@ fn print_report(kept: &ArchiveAllReport, context: &mut Context) -> Result<()> {
     )];
     if kept.verified.packs > 0 {
         parts.push(format!(
-            "{} read back",
+            "{} verified",
             pluralize(kept.verified.packs as u64, "older pack")
         ));
     }
@@ -111,7 +119,7 @@ fn print_report(kept: &ArchiveAllReport, context: &mut Context) -> Result<()> {
         parts.push(format!("{} failed", kept.failed.len()));
     }
     if !kept.troubles.is_empty() {
-        parts.push(pluralize(kept.troubles.len() as u64, "trouble"));
+        parts.push(pluralize(kept.troubles.len() as u64, "error"));
     }
     let text = parts.join(", ");
     context

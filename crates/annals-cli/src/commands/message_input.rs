@@ -1,8 +1,8 @@
 //! Drafts as JSON lines: one message a line, in the shape of the Messages API.
 //!
-//! Everything is read and checked before anything is written. Blocks that the model has no type for are
-//! kept as the JSON text they came in, and so are members of blocks beyond the model's; tool arguments keep their exact spelling. Members that are not
-//! named here go along as [`Draft::members`], for the session's layout to take or to refuse.
+//! All lines are parsed and checked before anything is written. Blocks of other types, and blocks
+//! with other members, keep their JSON text; tool arguments keep their exact spelling. Other
+//! members of a message become [`Draft::members`], which the session's layout takes or refuses.
 
 mod split;
 mod usage;
@@ -20,17 +20,17 @@ use serde_json::value::RawValue;
 
 use split::split_tool_results;
 
-/// What a line must look like, for messages.
+/// Expected shape of a line, for error messages.
 const EXPECTED_LINE: &str =
     r#"{"role": "user" or "assistant", "content": "text" or [blocks]} on one line"#;
 
-/// The role of what went wrong, which is nobody's message.
+/// Role of an error entry, which has no author.
 pub(crate) const ERROR_ROLE: &str = "error";
 
-/// The members of a message that every layout knows.
+/// Members of a message that every layout supports.
 pub(crate) const KNOWN_MEMBERS: &str = "role, content, model, usage, stop_reason (or stopReason), id, parent, timestamp, message_id, request_id";
 
-/// Why the model stopped, as the API and as other programs spell it.
+/// Spellings of the stop reason: of the API, and of other programs.
 const STOP_REASON: [&str; 2] = ["stop_reason", "stopReason"];
 
 /// Members of a reply that only an assistant's message has.
@@ -44,7 +44,7 @@ const REPLY_MEMBERS: [&str; 7] = [
     "request_id",
 ];
 
-/// Where a line is wrong, and why.
+/// An invalid line: position and reason.
 #[derive(Debug, PartialEq)]
 pub(crate) struct BadDraft {
     line: usize,
@@ -53,7 +53,7 @@ pub(crate) struct BadDraft {
 }
 
 impl BadDraft {
-    /// What is wrong, for those who name the line themselves.
+    /// Returns the error without the line number, for callers that add it.
     pub(crate) fn text_without_line(&self) -> String {
         let BadDraft {
             column,
@@ -80,7 +80,7 @@ impl fmt::Display for BadDraft {
 
 impl std::error::Error for BadDraft {}
 
-/// Something that went wrong.
+/// Returns the draft of an error entry.
 pub(crate) fn error_draft(text: String) -> Draft {
     Draft::new(Body::System {
         subtype: ERROR_ROLE.to_owned(),
@@ -88,21 +88,21 @@ pub(crate) fn error_draft(text: String) -> Draft {
     })
 }
 
-/// A line of `append --follow`: a message, and where it goes.
+/// A line of `append --follow`: a message and its target.
 pub(crate) struct Envelope<'a> {
-    /// The session that it goes to, if it names one.
+    /// Target session, if the line names one.
     pub(crate) session: Option<String>,
-    /// The sub-agent that it goes to.
+    /// Target sub-agent.
     pub(crate) agent: Option<AgentSpec>,
-    /// The session that it begins.
+    /// Session to create.
     pub(crate) new: Option<NewSessionSpec>,
     /// A whole record of the session's layout, instead of a message.
     pub(crate) raw: Option<&'a RawValue>,
-    /// What is left of it: the message.
+    /// The remaining members: the message.
     pub(crate) message: UnreadMembers<'a>,
 }
 
-/// A sub-agent, and what it is begun for if it is not there yet.
+/// A sub-agent, and its purpose if it must be created.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct AgentSpec {
     pub(crate) id: String,
@@ -111,7 +111,7 @@ pub(crate) struct AgentSpec {
     pub(crate) call: Option<String>,
 }
 
-/// What a new session is given.
+/// Properties of a new session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct NewSessionSpec {
     pub(crate) id: Option<String>,
@@ -119,12 +119,12 @@ pub(crate) struct NewSessionSpec {
     pub(crate) title: Option<String>,
     pub(crate) agent: Option<String>,
     pub(crate) git_branch: Option<String>,
-    /// Members that only its layout knows.
+    /// Members that only the layout interprets.
     pub(crate) members: Members,
 }
 
 impl<'a> Envelope<'a> {
-    /// Reads a line; what the message says is read by [`UnreadMembers::drafts`].
+    /// Parses a line; the message itself is parsed by [`UnreadMembers::drafts`].
     pub(crate) fn parse(text: &'a str, number: usize) -> Result<Self, BadDraft> {
         let line = Line { text, number };
         let mut message = UnreadMembers {
@@ -174,7 +174,7 @@ impl<'a> Envelope<'a> {
         };
         if let Some(session) = session.as_deref().filter(|_| new.is_some()) {
             let why = format!(
-                "`session` names {}, and `new` another; give one of them",
+                "`session` ({}) and `new` cannot be used together",
                 truncate(session)
             );
             return Err(line.error_at_value(None, why));
@@ -193,7 +193,7 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// Reads every line of `text`, and gives each draft with its line. Blank lines are skipped.
+/// Parses every line of `text`, and returns each draft with its line. Blank lines are skipped.
 pub(crate) fn parse_lines(text: &str) -> Result<Vec<(usize, Draft)>, BadDraft> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut drafts = Vec::new();
@@ -207,7 +207,7 @@ pub(crate) fn parse_lines(text: &str) -> Result<Vec<(usize, Draft)>, BadDraft> {
     Ok(drafts)
 }
 
-/// The members of an object in their order, duplicates included.
+/// Members of an object in order, duplicates included.
 struct MemberList<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for MemberList<'a> {
@@ -234,7 +234,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for MemberList<'a> {
     }
 }
 
-/// A member's name, borrowed where it has no escapes.
+/// A member's name, borrowed if it has no escapes.
 #[derive(Deserialize)]
 struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -285,7 +285,7 @@ struct ImageSource {
     data: Option<String>,
 }
 
-/// One line, for messages that say where in it something is wrong.
+/// One line, with its number for error messages.
 #[derive(Clone, Copy)]
 struct Line<'a> {
     text: &'a str,
@@ -293,8 +293,8 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// A message becomes several drafts where tool results and other parts stand side by side: each result is
-    /// an entry of its own.
+    /// Parses a message. It becomes several drafts if it mixes tool results with other blocks: each
+    /// result is an entry of its own.
     fn drafts(self) -> Result<Vec<Draft>, BadDraft> {
         let members = self.parse_members(self.text, "a message")?;
         self.drafts_from_members(UnreadMembers {
@@ -314,7 +314,7 @@ impl<'a> Line<'a> {
             Some(ERROR_ROLE) => return self.parse_error(members).map(|draft| vec![draft]),
             Some(other) => {
                 let why = format!(
-                    "the role `{}` is none of `user`, `assistant`, `system` and `error`",
+                    "unknown role `{}`; expected `user`, `assistant`, `system` or `error`",
                     truncate(other)
                 );
                 return Err(self.error_at_value(role_at, why));
@@ -374,7 +374,7 @@ impl<'a> Line<'a> {
             ([only], _) => only.members = extra,
             (_, Some((name, _))) => {
                 let why = format!(
-                    "`{}` belongs to one record, and this message becomes several; give each tool result a message of its own",
+                    "`{}` belongs to one record, but this message becomes several; put each tool result into its own message",
                     truncate(name)
                 );
                 return Err(self.error_at_value(None, why));
@@ -408,7 +408,7 @@ impl<'a> Line<'a> {
         };
         let time = text.parse::<Timestamp>().map_err(|_| {
             let why = format!(
-                "`{}` is no time; expected one like 2026-03-01T12:00:00Z",
+                "`{}` is not a time; expected one like 2026-03-01T12:00:00Z",
                 truncate(&text)
             );
             self.error_at_value(raw, why)
@@ -416,7 +416,7 @@ impl<'a> Line<'a> {
         Ok(Some(time))
     }
 
-    /// The blocks, and the JSON of those with members that a [`Block`] has no place for.
+    /// Parses the blocks, and returns the JSON of those with members that a [`Block`] lacks.
     fn parse_content(
         self,
         content: &'a RawValue,
@@ -446,13 +446,16 @@ impl<'a> Line<'a> {
         Ok((found, raw_blocks))
     }
 
-    /// Reads a block of a message, or of a tool's result, where there is no role. Tells whether it
-    /// has members that a [`Block`] of its type has no place for.
+    /// Parses a block of a message, or of a tool result if `role` is `None`. Returns true if it has
+    /// members that a [`Block`] of its type lacks.
     fn parse_block(self, raw: &'a RawValue, role: Option<Role>) -> Result<(Block, bool), BadDraft> {
         let json = raw.get();
         let head: Kind<'_> = self.parse_object(json, "a block")?;
         let Some(kind) = self.parse_string(head.kind, "type")? else {
-            return Err(self.error_at_value(Some(raw), "this block has no `type`; known are text, thinking, tool_use, tool_result and image, and others are kept"));
+            return Err(self.error_at_value(
+                Some(raw),
+                "this block has no `type`, such as text, thinking, tool_use, tool_result or image",
+            ));
         };
         let misplaced = match (kind.as_str(), role) {
             ("tool_use" | "thinking" | "redacted_thinking", Some(Role::User)) => Some("assistant"),
@@ -465,7 +468,7 @@ impl<'a> Line<'a> {
         if let Some(other) = misplaced {
             return Err(self.error_at_value(
                 Some(raw),
-                format!("a {kind} block belongs into a message of the {other}"),
+                format!("a {kind} block belongs in a message of the {other}"),
             ));
         }
         if role.is_none() && kind == "tool_result" {
@@ -579,7 +582,7 @@ impl<'a> Line<'a> {
         checked.map_err(|error| self.error_at_value(at, error.to_string()))
     }
 
-    /// Whether an object has no other members; `null` says as much as absence.
+    /// Returns true if an object has no other members; `null` counts as absent.
     fn has_only(self, json: &'a str, known: &[&str]) -> Result<bool, BadDraft> {
         let members = self.parse_members(json, "an object")?;
         let is_known = |(name, raw): &(Cow<'_, str>, &RawValue)| {
@@ -588,7 +591,7 @@ impl<'a> Line<'a> {
         Ok(members.iter().all(is_known))
     }
 
-    /// The members of an object; one that is there twice is refused, since only one could count.
+    /// Parses the members of an object. A duplicate is an error, because only one could count.
     fn parse_members(
         self,
         json: &'a str,
@@ -598,14 +601,14 @@ impl<'a> Line<'a> {
         let mut seen = HashSet::new();
         match members.iter().find(|(name, _)| !seen.insert(&**name)) {
             Some((name, raw)) => {
-                let why = format!("`{}` is there twice", truncate(name));
+                let why = format!("duplicate member `{}`", truncate(name));
                 Err(self.error_at_value(Some(raw), why))
             }
             None => Ok(members),
         }
     }
 
-    /// A string; `null` and absence are the same.
+    /// Parses a string; `null` counts as absent.
     fn parse_string(
         self,
         raw: Option<&'a RawValue>,
@@ -629,7 +632,7 @@ impl<'a> Line<'a> {
     fn parse_object<T: Deserialize<'a>>(self, json: &'a str, what: &str) -> Result<T, BadDraft> {
         let start = json.trim_start();
         if !start.starts_with('{') {
-            // Broken JSON is told as such, anything else as what it should have been.
+            // Invalid JSON is reported as such, other values with the expected shape.
             self.parse_json::<IgnoredAny>(json, what)?;
             let shape = match self.offset(json) {
                 0 => format!("; expected {EXPECTED_LINE}"),
@@ -645,20 +648,19 @@ impl<'a> Line<'a> {
 
     fn parse_json<T: Deserialize<'a>>(self, json: &'a str, what: &str) -> Result<T, BadDraft> {
         serde_json::from_str(json).map_err(|error| {
-            let text = error.to_string();
-            let why = text.split(" at line ").next().unwrap_or_default();
+            let why = annals::json_error_reason(&error);
             let why = match error.classify() {
                 serde_json::error::Category::Data => format!("{why}; expected {what}"),
                 serde_json::error::Category::Eof => {
-                    format!("the JSON ends too early ({why}); each message must stand on one line (`jq -c .` does that)")
+                    format!("{why}; each message must be on one line (`jq -c .` does that)")
                 }
-                _ => format!("not JSON ({why}); expected {EXPECTED_LINE}"),
+                _ => format!("{why}; expected {EXPECTED_LINE}"),
             };
             self.error_at_offset(self.offset(json) + error.column().saturating_sub(1), why)
         })
     }
 
-    /// Where a part of the line stands in it.
+    /// Returns the byte offset of a part of the line.
     fn offset(self, part: &str) -> usize {
         (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize)
     }
@@ -681,7 +683,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The members of a line that are not yet read.
+/// Members of a line that are not yet parsed.
 pub(crate) struct UnreadMembers<'a> {
     line: Line<'a>,
     members: Vec<(Cow<'a, str>, &'a RawValue)>,
@@ -692,7 +694,7 @@ impl<'a> UnreadMembers<'a> {
         self.members.is_empty()
     }
 
-    /// The messages that they make up.
+    /// Parses the members as a message.
     pub(crate) fn drafts(self) -> Result<Vec<Draft>, BadDraft> {
         self.line.drafts_from_members(self)
     }
@@ -712,13 +714,13 @@ impl<'a> UnreadMembers<'a> {
         self.line.parse_string(raw, name)
     }
 
-    /// A text that has two spellings, which must not say different things.
+    /// Takes a text whose name has two spellings, which must not differ in value.
     fn take_either(&mut self, names: [&str; 2]) -> Result<Option<String>, BadDraft> {
         let [one, other] = names;
         let at = self.get(other);
         match (self.take_string(one)?, self.take_string(other)?) {
             (Some(said), Some(again)) if said != again => {
-                let why = format!("`{one}` and `{other}` say different things; give one of them");
+                let why = format!("`{one}` and `{other}` differ; give one of them");
                 Err(self.line.error_at_value(at, why))
             }
             (said, again) => Ok(said.or(again)),
@@ -734,16 +736,16 @@ impl<'a> UnreadMembers<'a> {
         Ok(id)
     }
 
-    /// A line of a log is told from a message by its shape.
+    /// Refuses a whole record of a log, recognised by its shape.
     fn refuse_whole_records(&self) -> Result<(), BadDraft> {
         if self.get("message").is_some() && self.get("role").is_none() {
-            let why = "this looks like a whole line of a log; give its `message` alone, or append the line with --raw";
+            let why = "this looks like a whole record; give only its `message`, or append the record with --raw";
             return Err(self.line.error_at_value(None, why));
         }
         match self.get("type") {
             Some(raw) if !matches!(raw.get(), r#""message""# | "null") => {
                 let why = format!(
-                    "`type` is {}, but a message of the API has the type \"message\"; a whole line of a log is appended with --raw",
+                    "`type` is {}, but a message has the type \"message\"; append a whole record with --raw",
                     truncate(raw.get())
                 );
                 Err(self.line.error_at_value(Some(raw), why))
@@ -752,7 +754,7 @@ impl<'a> UnreadMembers<'a> {
         }
     }
 
-    /// Refuses what only an assistant's message has.
+    /// Refuses members that only an assistant's message has.
     fn refuse_reply(&self, of: &str) -> Result<(), BadDraft> {
         let said = |name: &&&str| self.get(name).is_some_and(|raw| raw.get() != "null");
         match REPLY_MEMBERS.iter().find(said) {
@@ -763,13 +765,13 @@ impl<'a> UnreadMembers<'a> {
         }
     }
 
-    /// Refuses what is left.
+    /// Refuses the remaining members.
     fn refuse_rest(&self, object: &str, known: &str) -> Result<(), BadDraft> {
         match self.members.first() {
             None => Ok(()),
             Some((name, raw)) => {
                 let why = format!(
-                    "{object} has no member `{}`; known are {known}",
+                    "{object} has no member `{}`; supported: {known}",
                     truncate(name)
                 );
                 Err(self.line.error_at_value(Some(raw), why))
@@ -777,7 +779,7 @@ impl<'a> UnreadMembers<'a> {
         }
     }
 
-    /// What is left, for the layout to take or to refuse; `null` says as much as absence.
+    /// Returns the remaining members, for the layout to take or refuse; `null` counts as absent.
     fn into_rest(self) -> Vec<(String, String)> {
         let left = self.members.into_iter();
         let left = left.filter(|(_, raw)| raw.get() != "null");

@@ -4,8 +4,11 @@ mod agents;
 mod append;
 mod archive;
 mod check;
+mod choose;
+mod chorus;
 mod clean;
 mod compact;
+mod complete;
 mod completions;
 mod conversations;
 mod convert;
@@ -59,15 +62,15 @@ use crate::context::Context;
 
 pub(crate) use cost::ModeArg;
 
-/// How a command ended; failures are errors.
+/// Result of a command; failures are errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It did what it should.
+    /// Success.
     Ok,
-    /// It wrote what it was given. The exit code is 0 even if an unrelated file could not be read: a
-    /// caller that tries again would write it twice.
+    /// The input was written. The exit code is 0 even if an unrelated file could not be read: a
+    /// caller that retries would write it twice.
     Written,
-    /// It found nothing, or found damage.
+    /// Nothing was found, or damage was found.
     NotFound,
 }
 
@@ -76,88 +79,90 @@ pub(crate) enum Outcome {
 pub(crate) enum Command {
     /// List the directories that sessions ran in
     Projects(projects::ProjectsArgs),
-    /// List sessions, the most recent first
+    /// List sessions, most recent first
+    #[command(aliases = ["ls", "list"])]
     Sessions(sessions::SessionsArgs),
     /// List conversations: every branch of every session
     Conversations(conversations::ConversationsArgs),
     /// Read a session, a conversation or a sub-agent
+    #[command(aliases = ["cat", "log"])]
     Show(show::ShowArgs),
-    /// Look for a text in all messages and notes
+    /// Search messages, notes and titles
+    #[command(aliases = ["find", "grep"])]
     Search(search::SearchArgs),
-    /// Follow what agents think and say, as they do
+    /// Follow what agents think and say, live
     Watch(watch::WatchArgs),
-    /// Say what it all cost, by day, model, project and more
+    /// Report token usage and cost by day, model, project and more
     Cost(cost::CostArgs),
     /// Draw a session's branches and sub-agents
     Tree(tree::TreeArgs),
-    /// List the files that a session changed, and give back earlier versions
+    /// List the files a session changed, or get one back
     Files(files::FilesArgs),
-    /// List what agents still have to do
+    /// List and change todos
     Todos(todos::TodosArgs),
-    /// List the remarks that people made on sessions
+    /// List and add notes on sessions
     Notes(notes::NotesArgs),
     /// List plans, or read one
     Plans(plans::PlansArgs),
-    /// List what people typed, the newest first
+    /// List typed prompts, newest first
     History(history::HistoryArgs),
     /// List, read or write the files that belong to no session
     Documents(documents::DocumentsArgs),
-    /// List what models cost, or explain the price of one
+    /// List prices of models, or explain one
     Prices(prices::PricesArgs),
-    /// Begin a session
+    /// Create a session
     New(new::NewArgs),
     /// Add messages to a session
     Append(append::AppendArgs),
-    /// Copy a conversation into a session of its own
+    /// Copy a conversation into a new session
     Fork(fork::ForkArgs),
     /// Give a session a title
     Title(title::TitleArgs),
-    /// Set a member of a session's row in its layout's session list
+    /// Set a field that a session has in Chorus' list
     Set(set::SetArgs),
-    /// Label a session
+    /// Tag a session
     Tag(tag::TagArgs),
-    /// Add a remark to a session, which its agent never sees
-    Note(note::NoteArgs),
-    /// Change a session's todos
-    Todo(todo::TodoArgs),
-    /// Replace what the agent sees of a conversation by a summary
+    /// Replace the context of a conversation with a summary
     Compact(compact::CompactArgs),
-    /// Move sessions to the trash, or back
+    /// Move sessions to the trash, or restore them
+    #[command(alias = "rm")]
     Delete(delete::DeleteArgs),
-    /// Look for damage in one file or in all
+    /// Check one or all logs for damage
     Check(check::CheckArgs),
-    /// Mend damaged logs and indexes, and put originals back
+    /// Repair damaged logs and session lists, or undo a repair
     Repair(repair::RepairArgs),
-    /// Keep sessions compressed in annals' own store, and check what is there
+    /// Store sessions compressed, out of the agent's way
     Archive(archive::ArchiveArgs),
-    /// Put archived sessions back, byte for byte
+    /// Restore archived sessions, byte for byte
     Restore(restore::RestoreArgs),
-    /// Mirror everything into the archive and check it; made for timers
+    /// Mirror everything into the archive; for timers
     Keep(keep::KeepArgs),
-    /// Move sessions that are old to the trash, and empty it
+    /// Move old sessions to the trash, or empty the trash
     Clean(clean::CleanArgs),
-    /// Keep sessions whatever their age
+    /// Protect sessions from clean-up
     Pin(pin::PinArgs),
-    /// Write sessions in another layout, and back without loss
+    /// Convert sessions to another layout, and back without loss
     Convert(convert::ConvertArgs),
-    /// Write sessions as Markdown, HTML, JSON or JSON lines
+    /// Export sessions as Markdown, HTML, JSON or JSON lines
     Export(export::ExportArgs),
-    /// Write exported sessions into a root
+    /// Import exported sessions into a root
     Import(import::ImportArgs),
-    /// List and change the workspaces of Chorus
-    Workspaces(workspaces::WorkspacesArgs),
-    /// List and change the agents of Chorus
-    Agents(agents::AgentsArgs),
-    /// Show and change the settings of Chorus
-    Settings(settings::SettingsArgs),
-    /// Say what annals remembers of logs, bring it up to date, or drop it
+    /// Show and change workspaces, agents and settings of Chorus
+    Chorus(chorus::ChorusArgs),
+    /// Show, update or delete the index
     Index(index::IndexArgs),
     /// Print one line for the status bar of an agent
     Statusline(statusline::StatuslineArgs),
-    /// Make a sample history and show what can be done with it
+    /// Create a sample history and show what annals does with it
     Demo(demo::DemoArgs),
-    /// Print a script that completes annals' arguments in a shell
+    /// Print a shell completion script
     Completions(completions::CompletionsArgs),
+    /// Print the completions of a command line, for the scripts
+    #[command(name = "__complete", hide = true)]
+    Complete(complete::CompleteArgs),
+    /// Print the version
+    #[command(hide = true)]
+    Version,
 }
 
 /// Runs a verb; without one, the overview.
@@ -185,8 +190,6 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Title(args)) => title::run(&args, context),
         Some(Command::Set(args)) => set::run(&args, context),
         Some(Command::Tag(args)) => tag::run(&args, context),
-        Some(Command::Note(args)) => note::run(&args, context),
-        Some(Command::Todo(args)) => todo::run(&args, context),
         Some(Command::Compact(args)) => compact::run(&args, context),
         Some(Command::Delete(args)) => delete::run(&args, context),
         Some(Command::Check(args)) => check::run(&args, context),
@@ -199,12 +202,24 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Convert(args)) => convert::run(&args, context),
         Some(Command::Export(args)) => export::run(&args, context),
         Some(Command::Import(args)) => import::run(&args, context),
-        Some(Command::Workspaces(args)) => workspaces::run(&args, context),
-        Some(Command::Agents(args)) => agents::run(&args, context),
-        Some(Command::Settings(args)) => settings::run(&args, context),
+        Some(Command::Chorus(args)) => chorus::run(&args, context),
         Some(Command::Index(args)) => index::run(&args, context),
         Some(Command::Statusline(args)) => statusline::run(&args, context),
         Some(Command::Demo(args)) => demo::run(&args, context),
         Some(Command::Completions(args)) => completions::run(&args, context),
+        Some(Command::Complete(args)) => complete::run(&args, context),
+        Some(Command::Version) => print_version(context),
     }
+}
+
+/// Prints the version, like `--version`.
+fn print_version(context: &mut Context) -> Result<Outcome> {
+    let version = env!("CARGO_PKG_VERSION");
+    if context.json {
+        let document = serde_json::json!({ "version": version });
+        context.out.json(&document)?;
+    } else {
+        context.out.line(format_args!("annals {version}"))?;
+    }
+    Ok(Outcome::Ok)
 }

@@ -15,20 +15,20 @@ use crate::context::Context;
 use crate::render::command::plain_hint;
 use crate::render::style::{DIM, ID, paint};
 
-/// Begins a session.
+/// Creates a session.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The session goes to the first root, or to the default place of Claude Code if there is none yet.
-`claude --resume ID` goes on with it once something was said in it.
+The session is created in the first root, or in the default root of Claude Code if there is none yet. \
+`claude --resume ID` continues it once it has a message.
 
 Examples:
   annals new -m 'Why is the build slow?'
   annals new --cwd ~/src/my-app --title 'Release 1.2'
-  annals new --agent code-reviewer -m 'What about this?'      with an agent of Chorus
-  annals new --channel telegram --id thread_abc123            a thread of clog
+  annals new --agent code-reviewer -m 'What now?'   with an agent of Chorus
+  annals new --channel telegram --id thread_abc123  a thread of clog
   id=$(annals new --json | jq -r .session)")]
 pub(crate) struct NewArgs {
-    /// The directory it is about [default: the current one]
+    /// Its working directory [default: the current one]
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
     /// Its title
@@ -37,10 +37,10 @@ pub(crate) struct NewArgs {
     /// Its id [default: a fresh UUID]
     #[arg(long, value_name = "ID")]
     id: Option<String>,
-    /// Begin it with this agent of the directory's workspace, where the layout has agents
+    /// Agent of the directory's workspace, if the layout has agents
     #[arg(long, value_name = "ID")]
     agent: Option<String>,
-    /// The channel of its thread, where the layout has channels [default: tui]
+    /// Channel of its thread, if the layout has channels [default: tui]
     #[arg(long, value_name = "NAME")]
     channel: Option<String>,
     /// Its first prompt; `-` reads it from standard input
@@ -84,6 +84,9 @@ pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
         new = new.member("channel", serde_json::to_string(channel)?);
     }
     let writer = context.store.create(&root, &new, context.write_options())?;
+    if let Some(warning) = input::missing_directory(&root, &cwd) {
+        context.print_warning(&warning);
+    }
     let written: Vec<Entry> = match prompt {
         Some(prompt) => vec![writer.append(Draft::user(prompt))?],
         None => Vec::new(),
@@ -108,7 +111,7 @@ pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
     Ok(Outcome::Written)
 }
 
-/// The folder of an agent of the workspace that a directory has.
+/// Returns the folder of an agent in the workspace of a directory.
 pub(super) fn agent_folder(
     context: &Context,
     root: &Root,
@@ -117,7 +120,7 @@ pub(super) fn agent_folder(
 ) -> Result<String> {
     if root.layout.name() != Chorus.name() {
         bail!(
-            "{} is a root of {}, which has no agents to begin a session with; --agent is for chorus",
+            "{} is a root of {}, which has no agents; --agent is for chorus",
             root.path.display(),
             root.layout.name()
         );
@@ -125,8 +128,8 @@ pub(super) fn agent_folder(
     let config = context.store.config(root)?;
     let Some(workspace) = config.workspace_at(directory) else {
         bail!(
-            "no workspace is at {directory}; {} makes one, `annals agents add` gives it agents",
-            plain_hint("annals workspaces add", directory, "")
+            "no workspace at {directory}; {} creates one, `annals chorus agents add` adds agents",
+            plain_hint("annals chorus workspaces add", directory, "")
         );
     };
     let known: Vec<&str> = workspace

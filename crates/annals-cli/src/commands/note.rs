@@ -1,4 +1,4 @@
-//! `annals note`
+//! `annals notes add`
 
 use annals::model::{Body, Draft, EntryId};
 use anyhow::Result;
@@ -10,20 +10,20 @@ use crate::context::Context;
 use crate::render::command::plain_hint;
 use crate::render::style::{DIM, ID, paint};
 
-/// Adds a remark to a session, which its agent never sees.
+/// Adds a note to a session.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  annals note 8c549c46 'The fix went into 1.2'
-  git log -1 | annals note 8c549c46 -
-  annals notes 8c549c46                            reads them")]
+  annals notes add 8c549c46 'The fix went into 1.2'
+  git log -1 | annals notes add 8c549c46 -
+  annals notes 8c549c46                            lists them")]
 pub(crate) struct NoteArgs {
     /// The session
     session: String,
-    /// The remark; `-` reads it from standard input
+    /// The note; `-` reads it from standard input
     #[arg(value_name = "TEXT", allow_hyphen_values = true)]
     text: String,
-    /// Who makes it [default: $USER]
+    /// Author of the note [default: $USER]
     #[arg(long, value_name = "NAME")]
     author: Option<String>,
 }
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &NoteArgs, context: &mut Context) -> Result<Outcome> {
         context.out.json(&document)?;
     } else {
         let notes = plain_hint("annals notes", files.id.as_str(), "");
-        let text = format!("note added; {notes} reads it");
+        let text = format!("note added; {notes} shows it");
         context.out.line(format_args!(
             "{}  {}",
             paint(ID, files.id.as_str()),

@@ -2,36 +2,50 @@
 
 use annals::model::{ArtifactKind, Body, Entry, SessionId};
 use annals::store::{Inventory, Session, SessionFiles};
-use anyhow::Result;
-use clap::Args;
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::Outcome;
+use super::overview::print_none;
 use super::page::Page;
-use super::session_json::ShortIds;
+use super::session_json::{ShortIds, fit_title};
+use super::{Outcome, note};
 use crate::context::Context;
 use crate::render::message::plain_text;
 use crate::render::style::{BOLD, DIM, ID, TIME, paint};
+use crate::render::width::width;
 
-/// Lists the remarks that people made on sessions.
+/// Lists notes on sessions, or adds one.
 #[derive(Debug, Args)]
+#[command(override_usage = "annals notes [OPTIONS] [SESSION]\n       annals notes <COMMAND>")]
 #[command(after_help = "\
+The agent of a session never sees its notes.
+
 Examples:
-  annals notes                     of all sessions, the newest first
+  annals notes                     of all sessions, newest first
   annals notes 8c549c46
-  annals note 8c549c46 'The fix went into 1.2'")]
+  annals notes add 8c549c46 'The fix went into 1.2'
+  annals notes -- add              notes on a session whose id begins with `add`")]
 pub(crate) struct NotesArgs {
-    /// Only of this session
+    /// Only notes of this session
     session: Option<String>,
     #[command(flatten)]
     page: Page,
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Add a note to a session, hidden from its agent
+    Add(note::NoteArgs),
 }
 
 #[derive(Serialize)]
 struct NotesJson<'a> {
     notes: Vec<NoteJson<'a>>,
-    /// How many there are without `-n` and `--offset`.
+    /// Number of notes before `-n` and `--offset`.
     total: usize,
 }
 
@@ -60,6 +74,12 @@ impl Note {
 }
 
 pub(crate) fn run(args: &NotesArgs, context: &mut Context) -> Result<Outcome> {
+    if let Some(Action::Add(note)) = &args.action {
+        if args.session.is_some() || args.page.is_set() {
+            bail!("an action takes its own session: `annals notes add SESSION TEXT`");
+        }
+        return note::run(note, context);
+    }
     let inventory = context.inventory();
     let known = inventory.sessions.iter().map(|files| &files.id);
     let gone = inventory.others_of_kind(ArtifactKind::Notes);
@@ -67,7 +87,7 @@ pub(crate) fn run(args: &NotesArgs, context: &mut Context) -> Result<Outcome> {
     let short = ShortIds::new(known.chain(gone).map(SessionId::as_str));
     let mut notes;
     match &args.session {
-        Some(id) => match context.find_session(id) {
+        Some(id) => match context.find_session_to_read(id) {
             Ok(files) => notes = read_notes(files)?,
             Err(error) if !is_not_found(&error) => return Err(error),
             Err(error) => {
@@ -111,9 +131,8 @@ pub(crate) fn run(args: &NotesArgs, context: &mut Context) -> Result<Outcome> {
             total,
         })?;
     } else if notes.is_empty() {
-        context
-            .out
-            .line("No notes. `annals note SESSION TEXT` adds one.")?;
+        let text = "No notes. `annals notes add SESSION TEXT` adds one.";
+        print_none(context, &inventory, text)?;
     }
     for (at, note) in notes.iter().enumerate().filter(|_| !context.json) {
         let (author, text) = note.author_and_text();
@@ -125,12 +144,17 @@ pub(crate) fn run(args: &NotesArgs, context: &mut Context) -> Result<Outcome> {
             .time
             .map(|time| context.clock.full(time))
             .unwrap_or_default();
+        let id = short.get(&note.session);
+        let author = author.unwrap_or_default();
+        let used = width(id) + width(&time) + width(author) + 6;
+        let title = note.title.as_deref().unwrap_or_default();
+        let title = fit_title(title, used, context);
         context.out.line(format_args!(
             "{}  {}  {}  {}",
-            paint(ID, short.get(&note.session)),
+            paint(ID, id),
             paint(TIME, &time),
-            paint(DIM, author.unwrap_or_default()),
-            paint(BOLD, note.title.as_deref().unwrap_or_default()),
+            paint(DIM, author),
+            paint(BOLD, &title),
         ))?;
         let text = plain_text(text, context.out.width());
         context.out.text(text)?;
@@ -147,7 +171,7 @@ fn is_not_found(error: &anyhow::Error) -> bool {
     matches!(error, Some(annals::Error::NotFound { .. }))
 }
 
-/// Notes on sessions that have no log (any more).
+/// Reads notes on sessions without a log.
 fn orphaned_notes(
     context: &mut Context,
     inventory: &Inventory,

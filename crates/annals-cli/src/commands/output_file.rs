@@ -1,4 +1,4 @@
-//! Files that commands make where they are told to.
+//! Output files that a user names.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::context::Context;
 
-/// Nothing of ours belongs into a tree that another program owns.
+/// Refuses a path inside of a root: another program owns that tree.
 pub(super) fn refuse_roots(path: &Path, context: &Context) -> Result<()> {
     let real = |path: &Path| {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -29,7 +29,7 @@ pub(super) fn refuse_roots(path: &Path, context: &Context) -> Result<()> {
     for root in named.chain(defaults) {
         if path.starts_with(real(&root)) {
             bail!(
-                "{} lies inside of the root {}, where exports do not belong",
+                "{} is inside of the root {}; exports must be written elsewhere",
                 path.display(),
                 root.display()
             );
@@ -38,25 +38,28 @@ pub(super) fn refuse_roots(path: &Path, context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Files that are there are written over only with `--force`.
+/// Refuses existing files unless `force` is set.
 pub(super) fn refuse_existing(paths: &[PathBuf], force: bool) -> Result<()> {
     let taken = paths
         .iter()
         .find(|path| !force && path.symlink_metadata().is_ok());
     match taken {
-        Some(path) => bail!("{} exists already; --force writes over it", path.display()),
+        Some(path) => bail!(
+            "{} exists already; add --force to overwrite it",
+            path.display()
+        ),
         None => Ok(()),
     }
 }
 
-/// Makes a file that appears whole or not at all, and gives its size and what `write` tells.
+/// Writes a file atomically, and returns its size and the result of `write`.
 pub(super) fn write_file<T: Default>(
     path: &Path,
     force: bool,
     write: impl FnOnce(&mut dyn Write) -> annals::Result<T>,
 ) -> Result<(u64, T)> {
     refuse_existing(std::slice::from_ref(&path.to_owned()), force)?;
-    // Made beside it under a name of its own; the rename then takes the place of the old one.
+    // An existing file is replaced by renaming a temporary file in the same directory.
     let over = path.symlink_metadata().is_ok();
     let name = path.file_name().context("the file needs a name")?;
     let target = match over {
@@ -77,7 +80,7 @@ pub(super) fn write_file<T: Default>(
         };
         let written = write(&mut io::BufWriter::with_capacity(1 << 16, &mut file));
         bytes = file.bytes;
-        // What the disk said is told rather than what became of it on the way.
+        // Return the I/O error itself, not what `write` made of it.
         match file.failed {
             Some(error) => Err(error),
             None => written.map(|found| told = found),
@@ -90,7 +93,7 @@ pub(super) fn write_file<T: Default>(
     Ok((bytes, told))
 }
 
-/// A file that is handed over piece by piece.
+/// Passes chunks to a function, and keeps its error.
 struct ChunkWriter<'a> {
     write_chunk: &'a mut dyn FnMut(&[u8]) -> annals::Result<()>,
     bytes: u64,
@@ -117,7 +120,7 @@ impl Write for ChunkWriter<'_> {
     }
 }
 
-/// Standard output, where a document goes as it is; it must hold nothing that a terminal would obey.
+/// Standard output without escaping. A document for a terminal must not have control sequences.
 pub(super) struct RawStdout<'a>(pub(super) &'a mut Context);
 
 impl Write for RawStdout<'_> {

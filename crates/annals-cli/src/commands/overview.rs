@@ -1,10 +1,10 @@
-//! `annals` without a verb: what is on this machine.
+//! `annals` without a verb: an overview of this machine.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use annals::cost::{BudgetUsage, Charge, Tally};
-use annals::model::{Money, Usage};
+use annals::model::{FlawCounts, Money, Usage};
 use annals::store::{Inventory, ProjectInfo, Root, SessionInfo};
 use anyhow::Result;
 use jiff::civil::Date;
@@ -18,16 +18,17 @@ use super::pricing::{self, Pricer};
 use super::projects::ProjectCosts;
 use super::session_json::{ShortIds, fit_line};
 use crate::context::{Context, leak};
+use crate::render::severity::flaw_line;
 use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
 use crate::render::table::{Cell, Column, Table};
 use crate::render::time::Clock;
 use crate::render::width::{push_spans, wrap};
 
-/// How many projects and sessions the overview shows.
+/// Maximum number of projects and of sessions shown.
 const MAX_SHOWN: usize = 5;
 
-/// How long before its agent deletes a session we begin to warn.
+/// Days of warning before the agent program deletes a session.
 const EXPIRY_WARNING_DAYS: i64 = 7;
 
 #[derive(Serialize)]
@@ -39,10 +40,14 @@ struct OverviewJson<'a> {
     messages: u64,
     bytes: u64,
     updated: Option<Timestamp>,
-    last_7_days: RecentJson,
-    last_30_days: RecentJson,
+    last_7_days: PeriodJson,
+    last_30_days: PeriodJson,
+    all_time: PeriodJson,
+    /// Number of sessions with errors.
     damaged_sessions: usize,
     flaws: usize,
+    errors: usize,
+    warnings: usize,
     deleted_within_7_days: usize,
     expired: usize,
     budgets: Vec<BudgetJson<'a>>,
@@ -56,8 +61,9 @@ struct RootJson<'a> {
     bytes: u64,
 }
 
+/// Activity and cost of a period.
 #[derive(Clone, Copy, Serialize)]
-struct RecentJson {
+struct PeriodJson {
     sessions: usize,
     messages: u64,
     usage: Usage,
@@ -67,12 +73,27 @@ struct RecentJson {
     tally: Tally,
 }
 
-/// What was spent lately.
+impl PeriodJson {
+    fn new(sessions: usize, messages: u64, tally: Tally) -> Self {
+        PeriodJson {
+            sessions,
+            messages,
+            usage: tally.usage,
+            cost_usd: tally.priced(),
+            unpriced: tally.unpriced,
+            tally,
+        }
+    }
+}
+
+/// Charges and budgets.
 struct RecentUsage {
     pricer: Pricer,
-    /// Whose days count.
+    /// Time zone of days.
     zone: TimeZone,
-    /// The responses of as many days as any budget is for.
+    /// Sum of all responses.
+    all_time: Tally,
+    /// Responses of the last 32 days, enough for every budget.
     charges: Vec<Charge>,
     budgets: Vec<BudgetUsage>,
 }
@@ -87,6 +108,7 @@ impl RecentUsage {
         let now = context.clock.now;
         let start = days_before(now, DAYS);
         let charges = sessions.iter().flat_map(|session| &session.charges);
+        let all_time = pricer.tally(charges.clone());
         let lately = |charge: &&Charge| charge.time.is_some_and(|time| time >= start);
         let charges: Vec<Charge> = charges.filter(lately).cloned().collect();
         let price = |charge: &Charge| pricer.price(charge);
@@ -97,18 +119,19 @@ impl RecentUsage {
         Ok(RecentUsage {
             pricer,
             zone,
+            all_time,
             charges,
             budgets,
         })
     }
 
-    /// What was spent since then.
+    /// Sums the charges since `start`.
     fn tally_since(&self, start: Timestamp) -> Tally {
         let since = |charge: &&Charge| charge.time.is_some_and(|time| time >= start);
         self.pricer.tally(self.charges.iter().filter(since))
     }
 
-    /// What each day cost, in millionths of a dollar: fine enough for a bar.
+    /// Returns the cost of each day in millionths of a dollar, precise enough for a bar.
     fn cost_by_day(&self) -> BTreeMap<Date, u64> {
         let mut days: BTreeMap<Date, Money> = BTreeMap::new();
         for charge in &self.charges {
@@ -152,11 +175,11 @@ pub(crate) fn run(context: &mut Context) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Says that there is nothing, and what to do about it.
+/// Prints that nothing was found, and what to try next.
 pub(crate) fn print_nothing(context: &mut Context, filtered: bool, what: &str) -> Result<()> {
     if filtered {
         context.out.line(format_args!(
-            "No {what} fits. `annals {what}s` lists all of them."
+            "No {what} matches. `annals {what}s` lists all of them."
         ))?;
         return Ok(());
     }
@@ -181,13 +204,37 @@ pub(crate) fn print_nothing(context: &mut Context, filtered: bool, what: &str) -
     context.out.blank()?;
     context
         .out
-        .line("  annals demo                 makes a sample history to look at")?;
+        .line("  annals demo                 creates a sample history")?;
     context
         .out
-        .line("  annals --root PATH          looks somewhere else")?;
+        .line("  annals --root PATH          reads another root")?;
     context
         .out
-        .line("  annals new --cwd DIR        begins a session")?;
+        .line("  annals new --cwd DIR        creates a session")?;
+    Ok(())
+}
+
+/// Prints `text` if nothing was found among sessions; if there are none, prints what to try next.
+pub(crate) fn print_none(context: &mut Context, inventory: &Inventory, text: &str) -> Result<()> {
+    match inventory.sessions.is_empty() {
+        true => print_nothing(context, false, "session"),
+        false => Ok(context.out.line(text)?),
+    }
+}
+
+/// Prints that the roots have no sessions, and how many are in the archive.
+pub(crate) fn print_no_live_sessions(context: &mut Context) -> Result<()> {
+    let archived = context.inventory().sessions.len();
+    if archived == 0 {
+        return print_nothing(context, false, "session");
+    }
+    let roots = context.store.roots().iter();
+    let roots: Vec<String> = roots.map(|root| root.path.display().to_string()).collect();
+    context.out.line(format_args!(
+        "No sessions in {}. The archive has {}: `annals archive --list`",
+        paint(PATH, &roots.join(", ")),
+        pluralize(archived as u64, "session")
+    ))?;
     Ok(())
 }
 
@@ -199,6 +246,7 @@ fn overview_json<'a>(
     spent: &'a RecentUsage,
 ) -> OverviewJson<'a> {
     let now = context.clock.now;
+    let flaws = flaw_counts(sessions);
     OverviewJson {
         roots: roots
             .iter()
@@ -220,8 +268,14 @@ fn overview_json<'a>(
         updated: sessions.iter().filter_map(|session| session.updated).max(),
         last_7_days: recent_json(context, sessions, spent, 7),
         last_30_days: recent_json(context, sessions, spent, 30),
-        damaged_sessions: sessions.iter().filter(|session| session.flaws > 0).count(),
+        all_time: all_time_json(sessions, spent),
+        damaged_sessions: sessions
+            .iter()
+            .filter(|session| session.flaw_counts().errors > 0)
+            .count(),
         flaws: sessions.iter().map(|session| session.flaws).sum(),
+        errors: flaws.errors,
+        warnings: flaws.warnings,
         deleted_within_7_days: expiring_sessions(sessions, now).len(),
         expired: sessions
             .iter()
@@ -305,7 +359,8 @@ fn print_more(context: &mut Context, left: usize, verb: &str) -> Result<()> {
     Ok(())
 }
 
-/// What was used lately, day by day: what it cost, or, where that is nothing, what was said.
+/// Prints usage by period, with a spark line of the cost per day, or of messages if nothing has a
+/// cost.
 fn print_activity(
     context: &mut Context,
     sessions: &[SessionInfo],
@@ -335,22 +390,25 @@ fn print_activity(
         Column::new("TOKENS IN").right().priority(60),
         Column::new("COST").right().priority(90),
     ]);
-    for length in [7, 30] {
-        let recent = recent_json(context, sessions, spent, length);
+    for (name, period) in [
+        ("last 7 days", recent_json(context, sessions, spent, 7)),
+        ("last 30 days", recent_json(context, sessions, spent, 30)),
+        ("all time", all_time_json(sessions, spent)),
+    ] {
         table.row([
-            Cell::new(format!("last {length} days")),
-            Cell::new(size::count(recent.sessions as u64)),
-            Cell::new(size::count(recent.messages)),
-            Cell::new(size::compact(recent.usage.output)),
-            Cell::new(size::compact(recent.usage.context())),
-            pricing::cost_cell(&recent.tally),
+            Cell::new(name),
+            Cell::new(size::count(period.sessions as u64)),
+            Cell::new(size::count(period.messages)),
+            Cell::new(size::compact(period.usage.output)),
+            Cell::new(size::compact(period.usage.context())),
+            pricing::cost_cell(&period.tally),
         ]);
     }
     let table = table.render(context.out.width());
     context.out.text(table)?;
     if counts.iter().any(|count| *count > 0) {
         let what = if free { "messages" } else { "cost" };
-        let line = format!("{}  {what} day by day, to today", size::spark(&counts));
+        let line = format!("{}  {what} per day, up to today", size::spark(&counts));
         context.out.line(fit_line(&line, context))?;
     }
     context.out.blank()?;
@@ -358,20 +416,14 @@ fn print_activity(
 }
 
 fn print_health(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
-    let damaged = sessions.iter().filter(|session| session.flaws > 0).count();
-    if damaged == 0 {
-        context
-            .out
-            .line(format_args!("{} no damage found", paint(SUCCESS, "✓")))?;
-    } else {
-        let flaws: usize = sessions.iter().map(|session| session.flaws).sum();
-        let text = format!(
-            "! {} in {}: annals check",
-            pluralize(flaws as u64, "flaw"),
-            pluralize(damaged as u64, "session")
-        );
-        context.out.line(paint(WARNING, &text))?;
-    }
+    let flawed = sessions
+        .iter()
+        .filter(|session| session.flaw_counts().worst().is_some())
+        .count();
+    let place = format!(" in {}: annals check", pluralize(flawed as u64, "session"));
+    let line = flaw_line(flaw_counts(sessions), &place);
+    let line = line.unwrap_or_else(|| format!("{} no errors found", paint(SUCCESS, "✓")));
+    context.out.line(line)?;
     let now = context.clock.now;
     let leaving = expiring_sessions(sessions, now);
     if !leaving.is_empty() {
@@ -387,7 +439,7 @@ fn print_health(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
         .count();
     if expired > 0 {
         let text = format!(
-            "! the agent program may delete {} at its next start: older than it keeps sessions",
+            "! the agent program may delete {} at its next start: past its retention period",
             pluralize(expired as u64, "session")
         );
         context.out.line(paint(WARNING, &text))?;
@@ -395,12 +447,18 @@ fn print_health(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
     Ok(())
 }
 
-/// Whether its own program may delete a session at its next start.
+/// Sums the errors and warnings of all sessions.
+fn flaw_counts(sessions: &[SessionInfo]) -> FlawCounts {
+    let kinds = sessions.iter().flat_map(|session| &session.flaw_kinds);
+    kinds.map(|(kind, count)| (*kind, *count)).collect()
+}
+
+/// Returns true if the agent program may delete a session at its next start.
 fn is_overdue(session: &SessionInfo, now: Timestamp) -> bool {
     session.expires.is_some_and(|expires| expires < now)
 }
 
-/// Sessions that their own program will delete soon.
+/// Returns the sessions that the agent program will delete soon.
 fn expiring_sessions(sessions: &[SessionInfo], now: Timestamp) -> Vec<&SessionInfo> {
     let soon = now
         .checked_add(SignedDuration::from_hours(EXPIRY_WARNING_DAYS * 24))
@@ -413,7 +471,7 @@ fn expiring_sessions(sessions: &[SessionInfo], now: Timestamp) -> Vec<&SessionIn
     sessions.iter().filter(leaves).collect()
 }
 
-/// Tells of budgets that are nearly used up.
+/// Warns about budgets that are nearly used up.
 fn print_budgets(context: &mut Context, spent: &RecentUsage) -> Result<()> {
     let clock = Clock {
         now: context.clock.now,
@@ -435,18 +493,10 @@ fn recent_json(
     sessions: &[SessionInfo],
     spent: &RecentUsage,
     days: i64,
-) -> RecentJson {
+) -> PeriodJson {
     let start = days_before(context.clock.now, days);
     let first = start.to_zoned(TimeZone::UTC).date();
-    let tally = spent.tally_since(start);
-    let mut recent = RecentJson {
-        sessions: 0,
-        messages: 0,
-        usage: tally.usage,
-        cost_usd: tally.priced(),
-        unpriced: tally.unpriced,
-        tally,
-    };
+    let mut recent = PeriodJson::new(0, 0, spent.tally_since(start));
     for session in sessions {
         let messages: u64 = session
             .messages_by_day
@@ -459,7 +509,12 @@ fn recent_json(
     recent
 }
 
-/// One directory may hold the trees of two layouts.
+fn all_time_json(sessions: &[SessionInfo], spent: &RecentUsage) -> PeriodJson {
+    let messages = sessions.iter().map(|session| session.messages).sum();
+    PeriodJson::new(sessions.len(), messages, spent.all_time)
+}
+
+/// Compares layouts too: one directory may hold the trees of two.
 fn is_in_root(session: &SessionInfo, root: &Root) -> bool {
     session.layout == root.layout.name() && session.root == root.path
 }

@@ -1,20 +1,20 @@
-//! Pages of lists: how many rows, and after how many.
+//! Pages of lists: limit and offset.
 
 use clap::Args;
 
-/// Which part of a list is shown.
+/// Part of a list.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Page {
-    /// At most this many
+    /// Show at most this many
     #[arg(long, short = 'n', value_name = "N")]
     pub(crate) limit: Option<usize>,
-    /// Leave out this many at the beginning
+    /// Skip this many
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) offset: usize,
 }
 
 impl Page {
-    /// Keeps this part of a list, and returns how long the whole list was.
+    /// Keeps this part of a list, and returns the length of the whole list.
     pub(crate) fn apply<T>(self, rows: &mut Vec<T>) -> usize {
         let total = rows.len();
         rows.drain(..self.offset.min(total));
@@ -22,7 +22,12 @@ impl Page {
         total
     }
 
-    /// How many rows from the beginning it takes to show it; `None` if all.
+    /// Returns true if a limit or an offset was given.
+    pub(crate) fn is_set(self) -> bool {
+        self.limit.is_some() || self.offset > 0
+    }
+
+    /// Returns the number of rows up to the end of the page; `None` if all.
     pub(crate) fn row_count(self) -> Option<usize> {
         Some(self.limit?.saturating_add(self.offset))
     }

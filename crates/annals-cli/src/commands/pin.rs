@@ -3,35 +3,35 @@
 use annals::Error;
 use annals::retain::{Pin, Pins};
 use annals::store::{Inventory, SessionFiles};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
 use super::session_json::ShortIds;
-use crate::context::Context;
+use crate::context::{Context, whole_session};
 use crate::render::size::pluralize;
 use crate::render::style::{DIM, ID, PATH, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
 
-/// Keeps sessions whatever their age.
+/// Protects sessions from clean-up.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-`annals clean` never moves a pinned session and never removes one from the trash; `annals delete`
-wants --pinned for it. Its own program knows nothing of pins, and deletes it when it always would.
+`annals clean` never moves a pinned session and never removes one from the trash; `annals delete` \
+needs --pinned for it. The agent program knows nothing of pins, and still deletes sessions at their age.
 
 Examples:
-  annals pin                       what is pinned
+  annals pin                       list pinned sessions
   annals pin 8c549c46 b731f4c2
   annals pin --remove 8c549c46")]
 pub(crate) struct PinArgs {
-    /// The sessions; without any, what is pinned is listed
+    /// The sessions; without any, list pinned sessions
     #[arg(value_name = "SESSION")]
     sessions: Vec<String>,
     /// Unpin them
     #[arg(long, requires = "sessions")]
     remove: bool,
-    /// List what is pinned
+    /// List pinned sessions
     #[arg(long, conflicts_with_all = ["sessions", "remove"])]
     list: bool,
 }
@@ -45,7 +45,7 @@ struct PinsJson<'a> {
 struct PinJson<'a> {
     #[serde(flatten)]
     pin: &'a Pin,
-    /// Whether the session is where it was.
+    /// True if the session still exists.
     present: bool,
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &PinArgs, context: &mut Context) -> Result<Outcome> {
         let count = pluralize(before as u64, "session");
         context
             .out
-            .line(format_args!("{count} {verb} before, or named twice"))?;
+            .line(format_args!("{count} already {verb}, or named twice"))?;
     }
     Ok(Outcome::Ok)
 }
@@ -97,17 +97,12 @@ fn find_sessions(
 ) -> Result<Vec<SessionFiles>> {
     let mut found = Vec::new();
     for id in ids {
-        let target = context.find_to_write_in(inventory, id)?;
-        target.refuse_agent()?;
-        if target.message.is_some() {
-            bail!("`{id}` names a message; only whole sessions can be pinned");
-        }
-        found.push(target.files);
+        found.push(whole_session(context.find_to_write_in(inventory, id)?, id)?);
     }
     Ok(found)
 }
 
-/// The pin that is meant: of a session that is there, or of one that is gone.
+/// Finds a pin of an existing session, or of one that no longer exists.
 fn find_pin(id: &str, pins: &Pins, inventory: &Inventory, context: &mut Context) -> Result<Pin> {
     let fits = pins.iter();
     let fits: Vec<&Pin> = fits
@@ -131,7 +126,7 @@ fn find_pin(id: &str, pins: &Pins, inventory: &Inventory, context: &mut Context)
             .into());
         }
     }
-    // The path of a log, the name behind a time, or `latest`.
+    // The id may be the path of a log, the name after a time, `latest`, or a part of the title.
     let files = context.find_to_write_in(inventory, id)?.files;
     let found = pins.iter().find(|pin| pin.matches_files(&files)).cloned();
     found.ok_or_else(|| {
@@ -166,7 +161,7 @@ fn list_pins(pins: &[&Pin], context: &mut Context) -> Result<Outcome> {
                 Cell::new(pin.root.display().to_string()),
                 Cell::new(match session_exists(pin, &inventory) {
                     true => "",
-                    false => "not there",
+                    false => "missing",
                 }),
             ]);
         }

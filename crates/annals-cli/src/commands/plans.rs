@@ -4,13 +4,15 @@ use std::path::Path;
 
 use annals::model::{ArtifactKind, Body};
 use annals::store::{Root, RootFile};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Outcome;
-use crate::context::Context;
+use super::overview::print_none;
+use super::page::Page;
+use crate::context::{Context, is_latest};
 use crate::render::markdown;
 use crate::render::size;
 use crate::render::style::{BOLD, DIM};
@@ -21,15 +23,19 @@ use crate::render::table::{Cell, Column, Table};
 #[command(after_help = "\
 Examples:
   annals plans
-  annals plans calm-otter          reads one; a unique beginning of its name is enough")]
+  annals plans calm-otter          shows one; a unique prefix is enough")]
 pub(crate) struct PlansArgs {
     /// The plan to show
     name: Option<String>,
+    #[command(flatten)]
+    page: Page,
 }
 
 #[derive(Serialize)]
 struct PlansJson<'a> {
     plans: Vec<PlanJson<'a>>,
+    /// Number of plans before `-n` and `--offset`.
+    total: usize,
 }
 
 #[derive(Serialize)]
@@ -39,7 +45,7 @@ struct PlanJson<'a> {
     file: &'a Path,
     updated: Option<Timestamp>,
     bytes: u64,
-    /// It is in the archive, and no more where it was.
+    /// True if the plan exists only in the archive.
     archived: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
@@ -55,7 +61,7 @@ impl PlanFile {
         self.file.artifact.name.as_deref().unwrap_or_default()
     }
 
-    /// The first heading, else the first line.
+    /// Returns the first heading, else the first line.
     fn title(&self) -> String {
         let mut lines = self
             .text
@@ -92,10 +98,14 @@ impl PlanFile {
 pub(crate) fn run(args: &PlansArgs, context: &mut Context) -> Result<Outcome> {
     let mut plans = read_plans(context);
     if let Some(name) = &args.name {
+        if args.page.is_set() {
+            bail!("-n and --offset select from the list of plans; leave them out to read one");
+        }
         let plan = find_plan(&plans, name)?;
         if context.json {
             context.out.json(&PlansJson {
                 plans: vec![plan.to_json(true)],
+                total: 1,
             })?;
         } else {
             let text = markdown::render(&plan.text, context.out.width());
@@ -108,12 +118,15 @@ pub(crate) fn run(args: &PlansArgs, context: &mut Context) -> Result<Outcome> {
             .cmp(&a.updated())
             .then_with(|| a.name().cmp(b.name()))
     });
+    let total = args.page.apply(&mut plans);
     if context.json {
         context.out.json(&PlansJson {
             plans: plans.iter().map(|plan| plan.to_json(false)).collect(),
+            total,
         })?;
     } else if plans.is_empty() {
-        context.out.line("No plans.")?;
+        let inventory = context.inventory();
+        print_none(context, &inventory, "No plans.")?;
     } else {
         let mut table = Table::new([
             Column::new("PLAN").style(BOLD),
@@ -180,7 +193,10 @@ fn find_plan<'a>(plans: &'a [PlanFile], name: &str) -> annals::Result<&'a PlanFi
             .filter(|plan| plan.name().starts_with(wanted))
             .collect()
     };
-    let found: Vec<&PlanFile> = if exact.is_empty() { begins() } else { exact };
+    let mut found: Vec<&PlanFile> = if exact.is_empty() { begins() } else { exact };
+    if found.is_empty() && is_latest(name) {
+        found.extend(plans.iter().max_by_key(|plan| plan.updated()));
+    }
     match found.as_slice() {
         [] => Err(annals::Error::NotFound {
             what: "plan",

@@ -18,49 +18,48 @@ use crate::render::table::{Cell, Column, Table};
 /// Lists prices, or explains how names get theirs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Prices are dollars for a million tokens. Your own stand in prices.csv in $ANNALS_CONFIG_DIR (else
-$XDG_CONFIG_HOME/annals, else ~/.config/annals), or in the file that --prices names. The first line
+Prices are dollars per million tokens. Your own are in prices.csv in $ANNALS_CONFIG_DIR (else \
+$XDG_CONFIG_HOME/annals, else ~/.config/annals), or in the file that --prices names. The first line \
 names the columns, in any order; `model`, `input` and `output` are enough:
 
   model,input,output,cache_read,from
   claude-opus-4-1,10,50,1,
   our-own-model,0.5,1.5,,2026-06-01
 
-A row replaces the built-in one of the same model, `from` (the first day, UTC), `above` (a context
-in tokens) and `pace` (batch, flex, priority, fast), or is added. A newer day replaces all rows of
-its model and pace. A row without `from` holds on all days; without `above` and `pace` too, as in
-the first row above, it is what the model costs: no built-in row of it is left, and what your own
-rows do not say about long contexts or a pace costs the same. What is written to the cache or read
-from it without a price of its own costs what Anthropic's rule says for its models (1.25 times the
-input, 2 for an hour, 0.1 to read), else what input costs. With the column `same_as`, a row gives a
+A row replaces the built-in one of the same model, `from` (the first day, UTC), `above` (a context \
+in tokens) and `pace` (batch, flex, priority, fast), or is added. A newer day replaces all rows of \
+its model and pace. A row without `from` applies to all days; without `above` and `pace` too, as in \
+the first row above, it replaces all built-in rows of the model, and long contexts and paces that \
+your own rows do not list cost the same. Cache writes and reads \
+without a price follow Anthropic's rule for its models (1.25 times the \
+input, 2 for an hour, 0.1 to read), else the input price. With the column `same_as`, a row gives a \
 model another name.
 
 Examples:
-  annals prices                                      the prices of today
-  annals prices --provider anthropic --all           all dates, contexts and paces
-  annals prices us.anthropic.claude-sonnet-4-5-20250929-v1:0
-                                                     which price such a name gets, and why
-  annals prices --on 2025-06-01 o3                   the price of another day
-  annals prices --csv claude-opus-4-1 > prices.csv   rows to edit and to use as your own")]
+  annals prices                                     the prices of today
+  annals prices --provider anthropic --all          all dates, contexts, paces
+  annals prices us.anthropic.claude-sonnet-4-5-v1:0 which price a name gets
+  annals prices --on 2025-06-01 o3                  the price of another day
+  annals prices --csv claude-opus-4-1 > prices.csv  rows to edit as your own")]
 pub(crate) struct PricesArgs {
     /// Names of models, in any of the forms that logs have
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// All dates, contexts, paces and further names, not only what holds
+    /// Show all dates, contexts, paces and aliases, not only prices in effect
     #[arg(long)]
     all: bool,
     /// Only models of this provider
     #[arg(long, value_name = "PROVIDER")]
     provider: Option<String>,
-    /// The day (UTC) whose prices hold
+    /// Show the prices of this day (UTC)
     #[arg(long, value_name = "DATE")]
     on: Option<String>,
-    /// Print rows as a price list has them
+    /// Print rows in the format of a price list
     #[arg(long)]
     csv: bool,
 }
 
-/// A row as JSON: the columns of a price list, and where it stands.
+/// A row as JSON: the columns of a price list, and its file and line.
 #[derive(Serialize)]
 struct PriceRowJson<'a> {
     model: &'a str,
@@ -80,12 +79,12 @@ struct PriceRowJson<'a> {
     source: &'a str,
     file: Option<&'a str>,
     line: Option<usize>,
-    /// What is billed where the row leaves a price out.
+    /// Prices billed for columns that the row leaves out.
     #[serde(skip_serializing_if = "DerivedJson::is_empty")]
     derived: DerivedJson,
 }
 
-/// Prices that a row leaves out and that follow from its others.
+/// Prices that a row leaves out, derived from its others.
 #[derive(Default, PartialEq, Serialize)]
 struct DerivedJson {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,7 +131,7 @@ impl<'a> PriceRowJson<'a> {
             same_as: row.same_as.as_deref(),
             source: &row.source,
             file: row.file.as_deref(),
-            // Nobody looks up a line of the list that is built in.
+            // Line numbers of the built-in list are of no use.
             line: row.file.is_some().then_some(row.line),
             derived: DerivedJson::new(row),
         }
@@ -149,18 +148,18 @@ struct MatchesJson<'a> {
     matches: Vec<MatchJson<'a>>,
 }
 
-/// How a name was matched; without a model, it was not.
+/// Match of a name; without a model, there is none.
 #[derive(Serialize)]
 struct MatchJson<'a> {
     asked: &'a str,
     model: Option<&'a str>,
     provider: Option<&'a str>,
-    /// It stands for no model, and costs nothing.
+    /// True for a name that is not a model and costs nothing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     free: bool,
     steps: Vec<&'a str>,
     context: Option<u64>,
-    /// What holds on the day, at the standard pace for a short context.
+    /// Row in effect on the day, at the standard pace for a short context.
     holds: Option<PriceRowJson<'a>>,
     rows: Vec<PriceRowJson<'a>>,
     nearest: Vec<String>,
@@ -168,7 +167,7 @@ struct MatchJson<'a> {
 
 pub(crate) fn run(args: &PricesArgs, context: &mut Context) -> Result<Outcome> {
     if args.csv && context.json {
-        bail!("--csv and --json say the same twice; give one of them");
+        bail!("--csv and --json cannot be used together");
     }
     let prices = context.prices()?;
     let on = price_day(args, context)?;
@@ -179,13 +178,14 @@ pub(crate) fn run(args: &PricesArgs, context: &mut Context) -> Result<Outcome> {
     }
 }
 
-/// The day whose prices hold.
+/// Returns the day whose prices apply.
 fn price_day(args: &PricesArgs, context: &Context) -> Result<Date> {
     match &args.on {
-        Some(text) => text
-            .parse()
-            .ok()
-            .with_context(|| format!("`{text}` is no day; write it as 2026-01-31")),
+        Some(text) => context
+            .clock
+            .now()
+            .parse_day(text)
+            .with_context(|| format!("`{text}` is not a day; write it as 2026-01-31")),
         None => Ok(context.clock.now.to_zoned(TimeZone::UTC).date()),
     }
 }
@@ -197,7 +197,7 @@ fn print_list(
     context: &mut Context,
 ) -> Result<Outcome> {
     let rows = prices.rows();
-    // A name that stands for a model is of the model's provider.
+    // An alias has the provider of its model.
     let provider = |row: &PriceRow| match &row.same_as {
         Some(_) => prices.find(&row.model).map(|found| found.provider),
         None => Some(row.provider.clone()),
@@ -223,7 +223,7 @@ fn print_list(
             .chunk_by(|a, b| a.model == b.model)
             .filter_map(|rows| prices.find(&rows.first()?.model))
             .collect();
-        // A name that stands for another model is listed by its model alone.
+        // An alias is listed only by its model.
         let held = |found: &PriceMatch| found.row(Some(on), ServiceTier::Standard, 0).cloned();
         let listed: Vec<(PriceRow, &PriceMatch)> = models
             .iter()
@@ -253,7 +253,7 @@ fn print_list(
     Ok(Outcome::Ok)
 }
 
-/// One line for each model, with what holds.
+/// Renders one line per model, with the prices in effect.
 fn short_table(listed: &[(PriceRow, &PriceMatch)], on: Date, context: &Context) -> String {
     let mut table = Table::new([
         Column::new("PROVIDER").style(DIM).priority(50),
@@ -283,7 +283,7 @@ fn short_table(listed: &[(PriceRow, &PriceMatch)], on: Date, context: &Context) 
     table.render(context.out.width())
 }
 
-/// What else there is to know of a model: its contexts, paces and coming prices.
+/// Returns notes on a model: its contexts, paces and coming prices.
 fn model_note(found: &PriceMatch, held: &PriceRow, on: Date) -> String {
     let mut notes = Vec::new();
     for row in found.rows.iter().filter(|row| is_in_effect(found, row, on)) {
@@ -315,7 +315,7 @@ fn model_note(found: &PriceMatch, held: &PriceRow, on: Date) -> String {
     notes.join(", ")
 }
 
-/// One line for each row.
+/// Renders one line per row.
 fn full_table(rows: &[PriceRow], context: &Context) -> String {
     let mut table = Table::new([
         Column::new("PROVIDER").style(DIM).priority(40),
@@ -353,7 +353,7 @@ fn full_table(rows: &[PriceRow], context: &Context) -> String {
     table.render(context.out.width())
 }
 
-/// A context, short if it can be.
+/// Formats a context size, short if it is round.
 fn format_tokens(n: u64) -> String {
     match n.is_multiple_of(1000) {
         true => format!("{}k", size::count(n / 1000)),
@@ -361,13 +361,13 @@ fn format_tokens(n: u64) -> String {
     }
 }
 
-/// Tells whether a row holds on a day, for the contexts and the pace that it is for.
+/// Returns true if a row is in effect on a day, for its context and pace.
 fn is_in_effect(found: &PriceMatch, row: &PriceRow, on: Date) -> bool {
     let context = row.above.map_or(0, |above| above.saturating_add(1));
     found.row(Some(on), row.tier, context) == Some(row)
 }
 
-/// Where a row stands, and where its prices come from.
+/// Returns the file and line of a row, or the source of a built-in one.
 fn row_source(row: &PriceRow) -> String {
     match &row.file {
         Some(file) => format!("{file}:{}", row.line),
@@ -458,7 +458,7 @@ fn match_json<'a>(
     }
 }
 
-/// How a name was matched, and what its model costs.
+/// Prints how a name was matched, and the prices of its model.
 fn print_match(found: &PriceMatch, on: Date, context: &mut Context) -> Result<()> {
     let out = &mut context.out;
     out.line(paint(BOLD, &found.asked))?;
@@ -520,13 +520,14 @@ fn print_match(found: &PriceMatch, on: Date, context: &mut Context) -> Result<()
     }
     let table = table.render(context.out.width());
     context.out.text(table)?;
-    let legend = format!("* holds on {on}; dollars for a million tokens, for a thousand searches");
+    let legend =
+        format!("* in effect on {on}; dollars per million tokens, or per thousand searches");
     context.out.line(paint(DIM, &legend))?;
     print_derived_note(&found.rows, context)?;
     Ok(())
 }
 
-/// Makes the cells of prices for what is cached; those that follow from others are marked.
+/// Returns the cells of cache prices; derived prices are marked.
 fn cache_cells(row: &PriceRow) -> impl Fn(Field) -> Cell {
     let billed = row.billed();
     move |column| match (row.field(column), billed.field(column)) {
@@ -537,36 +538,32 @@ fn cache_cells(row: &PriceRow) -> impl Fn(Field) -> Cell {
     }
 }
 
-/// Says what the mark means, where there is one.
+/// Prints the meaning of the mark, if there is one.
 fn print_derived_note<'a>(
     rows: impl IntoIterator<Item = &'a PriceRow>,
     context: &mut Context,
 ) -> Result<()> {
     let mut rows = rows.into_iter();
     if rows.any(|row| !DerivedJson::new(row).is_empty()) {
-        let rule =
-            "~ not in the list: follows from its other prices, as `annals prices --help` says";
+        let rule = "~ derived from the other prices; see `annals prices --help`";
         context.out.line(paint(DIM, rule))?;
     }
     Ok(())
 }
 
-/// What it means that a name costs nothing.
+/// Prints why a name costs nothing.
 fn print_free(name: &str, context: &mut Context) -> Result<()> {
     let out = &mut context.out;
     out.line(paint(BOLD, name))?;
     out.line(format_args!(
         "  {} {}",
         paint(SUCCESS, "is free"),
-        paint(
-            PLAIN,
-            "of charge: the client wrote it itself, no model was asked"
-        )
+        paint(PLAIN, "of charge: written by the client, not by a model")
     ))?;
     Ok(())
 }
 
-/// What to do about a name that no list has.
+/// Prints what to do about a name without a price.
 fn print_unknown(name: &str, prices: &Prices, context: &mut Context) -> Result<()> {
     let file = context.prices_file().display().to_string();
     let nearest = prices.suggest(name);
@@ -574,7 +571,7 @@ fn print_unknown(name: &str, prices: &Prices, context: &mut Context) -> Result<(
     out.line(paint(BOLD, name))?;
     out.line(format_args!("  {}", paint(WARNING, "has no price")))?;
     if !nearest.is_empty() {
-        let names = format!("most like it: {}", nearest.join(", "));
+        let names = format!("similar: {}", nearest.join(", "));
         out.line(format_args!("  {}", paint(PLAIN, &names)))?;
     }
     let advice = format!("to give it one, add a row to {file}:");

@@ -1,4 +1,4 @@
-//! What things cost, for verbs that tell it beside other things.
+//! Costs, for verbs that show them among other data.
 
 use annals::cost::{Charge, ContextFill, PriceMode, Prices, Tally};
 use annals::model::Money;
@@ -12,7 +12,7 @@ use crate::render::style::{PLAIN, WARNING};
 use crate::render::table::Cell;
 use crate::render::{money, size};
 
-/// The user's prices, and how costs are found: the same as `annals cost` goes by.
+/// The user's prices and price mode, as `annals cost` uses them.
 pub(crate) struct Pricer {
     prices: Prices,
     mode: PriceMode,
@@ -20,7 +20,8 @@ pub(crate) struct Pricer {
 }
 
 impl Pricer {
-    /// Whoever asks for something else is not stopped by a fault in what the user says of money.
+    /// Loads prices and settings. Mistakes in them are only warnings, because cost is not the main
+    /// output.
     pub(crate) fn new(context: &mut Context) -> Result<Self> {
         let mut config = context.config_or_default();
         if let Some(Err(error)) = config.zone.as_deref().map(super::cost::parse_zone) {
@@ -38,28 +39,28 @@ impl Pricer {
         })
     }
 
-    /// What a response cost; `None` if it has no price.
+    /// Returns the cost of a response; `None` if it has no price.
     pub(crate) fn price(&self, charge: &Charge) -> Option<Money> {
         self.prices.cost(charge, self.mode)
     }
 
-    /// What some responses come to.
+    /// Sums the costs of responses.
     pub(crate) fn tally<'a>(&self, charges: impl IntoIterator<Item = &'a Charge>) -> Tally {
         Tally::from_charges(charges, &|charge: &Charge| self.price(charge))
     }
 
-    /// How full the context window was after a response.
+    /// Returns how full the context window was after a response.
     pub(crate) fn context_fill(&self, charge: &Charge) -> Option<ContextFill> {
         self.prices.context_fill(charge)
     }
 
-    /// The context window of a model, where it is known.
+    /// Returns the context window of a model, if known.
     pub(crate) fn context_window(&self, model: &str) -> Option<u64> {
         self.prices.context_window(model)
     }
 }
 
-/// A cost in a table; empty where there was nothing to pay for.
+/// Table cell of a cost; empty if there were no requests.
 pub(crate) fn cost_cell(tally: &Tally) -> Cell {
     match tally.requests {
         0 => Cell::new(""),
@@ -67,7 +68,7 @@ pub(crate) fn cost_cell(tally: &Tally) -> Cell {
     }
 }
 
-/// A cost in a table, spelled by `amount`.
+/// Table cell of a cost, formatted by `amount`.
 pub(crate) fn styled_cost_cell(tally: &Tally, style: Style, amount: fn(Money) -> String) -> Cell {
     let whole = tally.unpriced == 0;
     Cell::styled(
@@ -76,17 +77,17 @@ pub(crate) fn styled_cost_cell(tally: &Tally, style: Style, amount: fn(Money) ->
     )
 }
 
-/// A cost as JSON; `None` where no response is told of, or none has a price.
+/// Cost for JSON; `None` if there are no responses, or none has a price.
 pub(crate) fn known_cost(tally: &Tally) -> Option<Money> {
     tally.priced().filter(|_| tally.requests > 0)
 }
 
-/// A cost among other facts; `None` where there was nothing to pay for.
+/// Text of a cost; `None` if there were no requests.
 pub(crate) fn text(tally: &Tally) -> Option<String> {
     (tally.requests > 0).then(|| cost_text_or_zero(tally))
 }
 
-/// A cost where one is always told.
+/// Text of a cost, also if there were no requests.
 pub(crate) fn cost_text_or_zero(tally: &Tally) -> String {
     format_cost(tally, money::cents)
 }
@@ -94,13 +95,13 @@ pub(crate) fn cost_text_or_zero(tally: &Tally) -> String {
 fn format_cost(tally: &Tally, amount: fn(Money) -> String) -> String {
     match tally.priced() {
         None => "unpriced".to_owned(),
-        // Some of it has no price, so it is this much at the least.
+        // Some responses have no price, so this is a lower bound.
         Some(cost) if tally.unpriced > 0 => money::at_least(&amount(cost)),
         Some(cost) => amount(cost),
     }
 }
 
-/// `context 84.0k of 200k, 42 %`
+/// Formats a fill as `context 84.0k of 200k, 42 %`.
 pub(crate) fn filled(fill: &ContextFill) -> String {
     let tokens = size::compact(fill.tokens);
     match fill.window.zip(fill.percent()) {
@@ -111,7 +112,7 @@ pub(crate) fn filled(fill: &ContextFill) -> String {
     }
 }
 
-/// How full a context window was, as JSON.
+/// Fill of a context window as JSON.
 #[derive(Serialize)]
 pub(crate) struct ContextFillJson {
     tokens: u64,
@@ -121,7 +122,7 @@ pub(crate) struct ContextFillJson {
 
 impl ContextFillJson {
     pub(crate) fn new(fill: ContextFill) -> Self {
-        // For people; the counts beside it are exact.
+        // Rounded for display; the counts are exact.
         let rounded = |share: f64| (share * 10_000.0).round() / 10_000.0;
         ContextFillJson {
             tokens: fill.tokens,

@@ -22,7 +22,7 @@ use crate::render::table::{Cell, Column, Table};
 /// Lists projects.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A project is a working directory, as the sessions themselves record it. Two directories whose
+A project is a working directory, as the sessions themselves record it. Two directories whose \
 sessions share a folder are listed apart; a directory that was moved is found under both paths.
 
 Examples:
@@ -36,7 +36,7 @@ pub(crate) struct ProjectsArgs {
 #[derive(Serialize)]
 struct ProjectsJson<'a> {
     projects: Vec<ProjectJson<'a>>,
-    /// How many there are without `-n` and `--offset`.
+    /// Number of projects before `-n` and `--offset`.
     total: usize,
 }
 
@@ -49,13 +49,13 @@ struct ProjectJson<'a> {
     unpriced: u64,
 }
 
-/// What projects cost.
+/// Costs of projects.
 pub(crate) struct ProjectCosts<'a>(HashMap<(&'a OsStr, &'a str), Tally>);
 
 impl<'a> ProjectCosts<'a> {
-    /// Adds up what their sessions cost.
+    /// Sums the costs of sessions by project.
     pub(crate) fn new(sessions: &'a [SessionInfo], pricer: &Pricer) -> Self {
-        // Paths as they are spelled: to take them apart would take longer.
+        // Paths are compared as strings: splitting them into components is slower.
         let mut costs: HashMap<(&OsStr, &str), Tally> = HashMap::new();
         for session in sessions {
             let project = (session.root.as_os_str(), session.project.path.as_str());
@@ -110,7 +110,7 @@ pub(crate) fn run(args: &ProjectsArgs, context: &mut Context) -> Result<Outcome>
     })
 }
 
-/// The table of projects.
+/// Renders the table of projects.
 pub(crate) fn table(
     projects: &[ProjectInfo],
     context: &Context,
@@ -147,10 +147,7 @@ pub(crate) fn table(
             pricing::cost_cell(&costs.get(project)),
             Cell::new(size::bytes(project.bytes)),
             if project.guessed {
-                Cell::styled(
-                    "no session tells its directory; this is a folder's name",
-                    DIM,
-                )
+                Cell::styled("folder name; no session records its directory", DIM)
             } else {
                 Cell::new(&project.path)
             },

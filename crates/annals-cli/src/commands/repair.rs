@@ -12,34 +12,35 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
-use crate::context::Context;
+use super::overview::print_no_live_sessions;
+use crate::context::{Access, Context, refuse_message};
 use crate::render::progress::Progress;
 
-/// Mends damaged logs and indexes.
+/// Repairs damaged logs and session lists.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Lines that hold no record are taken out, records that were glued together or stand behind a torn
-one get lines of their own, and entries whose parent is lost hang from what came before, so that
-the agent's own program reads the whole history again. Every other line stays as it is. An index is
-derived from logs: one that is missing, damaged or behind is made anew from them.
+Lines without a record are removed, records that were glued together or follow a torn \
+one get lines of their own, and entries whose parent is lost are attached to the entry before, so that \
+the agent program reads the whole history again. All other lines stay unchanged. A session list is \
+derived from logs: one that is missing, damaged or out of date is rebuilt from them.
 
-Nothing is changed without --apply. The original of every mended log or index is kept, with what was taken
-out of it, in the state directory's folder `quarantine` until --forget; --undo puts it back byte for
+Nothing is changed without --apply. The original of every repaired file is kept, with the lines removed \
+from it, in the state directory's folder `quarantine` until --forget; --undo restores it byte for \
 byte. A file that another program is writing to is not touched.
 
 Examples:
-  annals repair                what would be mended
+  annals repair                what would be repaired
   annals repair --apply
   annals repair 8c549c46       one session with its sub-agents
-  annals repair --list         whose originals are kept
+  annals repair --list         list kept originals
   annals repair --undo 8c549c46
-  annals repair --forget --all            how much would go for good
+  annals repair --forget --all            what would be deleted
   annals repair --forget --all --apply")]
 pub(crate) struct RepairArgs {
     /// Sessions or log files; everything if none is named
     #[arg(value_name = "SESSION")]
     ids: Vec<String>,
-    /// Do it
+    /// Do it; without this, only the plan is shown
     #[arg(long)]
     apply: bool,
     /// Also files that another program is writing to right now
@@ -48,13 +49,13 @@ pub(crate) struct RepairArgs {
     /// Show at most this many lines of a file
     #[arg(long, value_name = "N", default_value_t = 10)]
     limit: usize,
-    /// Show the repairs whose originals are kept
+    /// List the repairs whose originals are kept
     #[arg(long, conflicts_with_all = ["ids", "apply", "undo", "forget"])]
     list: bool,
-    /// Put the original back: by the repair's id, its session's, or the file's path
+    /// Restore an original: by id of the repair, by session, or by path of the file
     #[arg(long, value_name = "ID", conflicts_with_all = ["ids", "apply", "forget"])]
     undo: Option<String>,
-    /// Remove a kept original for good
+    /// Delete a kept original permanently
     #[arg(long, value_name = "ID", num_args = 0..=1, conflicts_with = "ids")]
     forget: Option<Option<String>>,
     /// With --forget: every original
@@ -80,9 +81,9 @@ struct FileJson<'a> {
     lines: u64,
     bytes: u64,
     result_bytes: u64,
-    /// The repair's name, once it is done.
+    /// Id of the repair, once applied.
     repair: Option<&'a str>,
-    /// Where the original is, once it is done.
+    /// Path of the original, once applied.
     original: Option<PathBuf>,
     steps: &'a [Step],
     left: &'a [Unrepaired],
@@ -92,9 +93,9 @@ struct FileJson<'a> {
 struct SessionListJson<'a> {
     path: &'a PathBuf,
     detail: &'a str,
-    /// The repair's name, once it is done; none where there was no index.
+    /// Id of the repair, once applied; none if there was no session list.
     repair: Option<&'a str>,
-    /// Where the original is, once it is done.
+    /// Path of the original, once applied.
     original: Option<PathBuf>,
 }
 
@@ -114,17 +115,27 @@ struct FailedJson {
     error: String,
 }
 
-/// What is to be done, and what was.
+/// Planned repairs and their results.
 struct RepairRun {
     applied: bool,
     plans: Vec<RepairPlan>,
-    /// For each plan, the repair that it became.
+    /// Result of each plan.
     repairs: Vec<Option<QuarantinedFile>>,
     session_lists: Vec<StaleSessionList>,
-    /// For each index, the repair that it became.
+    /// Result of each session list.
     rebuilt: Vec<Option<QuarantinedFile>>,
     orphan_files: Vec<OrphanFiles>,
     failed: Vec<(PathBuf, annals::Error)>,
+}
+
+impl RepairRun {
+    fn has_nothing(&self) -> bool {
+        let is_noop = |plan: &RepairPlan| plan.edits.is_empty();
+        self.plans.iter().all(is_noop)
+            && self.session_lists.is_empty()
+            && self.orphan_files.is_empty()
+            && self.failed.is_empty()
+    }
 }
 
 pub(crate) fn run(args: &RepairArgs, context: &mut Context) -> Result<Outcome> {
@@ -161,9 +172,15 @@ pub(crate) fn run(args: &RepairArgs, context: &mut Context) -> Result<Outcome> {
     if args.apply {
         apply_plans(args, &patients, &mut work, context)?;
     }
+    let is_empty_home = args.ids.is_empty()
+        && inventory.sessions.is_empty()
+        && inventory.errors.is_empty()
+        && work.has_nothing();
     if context.json {
         let quarantine = context.store.quarantine()?;
         context.out.json(&repair_json(&work, &quarantine))?;
+    } else if is_empty_home {
+        print_no_live_sessions(context)?;
     } else {
         print::print_run(&work, args, context)?;
     }
@@ -177,7 +194,7 @@ pub(crate) fn run(args: &RepairArgs, context: &mut Context) -> Result<Outcome> {
     Err(first.into())
 }
 
-/// The files that may be mended.
+/// Returns the files that may be repaired.
 fn find_targets(
     args: &RepairArgs,
     inventory: &Inventory,
@@ -188,20 +205,9 @@ fn find_targets(
     }
     let mut found: Vec<RepairTarget> = Vec::new();
     for id in &args.ids {
-        let id = &context.resolve_latest(inventory, id, false)?.into_owned();
-        let target = match context.store.find(inventory, id) {
-            Err(error @ annals::Error::NotFound { .. }) => {
-                // It may be in the archive, and then it is known what to do.
-                let all = context.inventory();
-                let archived = context.store.find(&all, id).map_err(|_| error)?;
-                archived.files.refuse_archived()?;
-                archived
-            }
-            found => found?,
-        };
-        if target.message.is_some() {
-            bail!("`{id}` names a message; only whole sessions and files can be repaired");
-        }
+        let target = context.find_without_archive(inventory, id, Access::Write)?;
+        target.files.refuse_archived()?;
+        refuse_message(&target, id)?;
         let patients = RepairTarget::from_sessions(std::iter::once(&target.files));
         let patients = match &target.log {
             Some(log) => RepairTarget::filter_by_path(patients, &log.path),
@@ -232,7 +238,7 @@ fn make_plans(patients: &[RepairTarget], context: &mut Context) -> Vec<RepairPla
     plans
 }
 
-/// The indexes that are not what their logs say, of all logs or of those that were named.
+/// Returns the session lists that differ from their logs: all, or those of the named logs.
 fn stale_session_lists(
     args: &RepairArgs,
     patients: &[RepairTarget],
@@ -251,7 +257,7 @@ fn stale_session_lists(
     found
 }
 
-/// Mends one file after the other; one that cannot be mended does not keep the others.
+/// Repairs files one by one. A failure does not stop the others.
 fn apply_plans(
     args: &RepairArgs,
     patients: &[RepairTarget],
@@ -269,7 +275,7 @@ fn apply_plans(
         }
     }
     context.store.sweep_quarantine()?;
-    // A log that was mended may say something else than its index.
+    // A repaired log may differ from its session list.
     if work.repairs.iter().any(Option::is_some) {
         let inventory = context.inventory_without_archive();
         work.session_lists = stale_session_lists(args, patients, &inventory, context);

@@ -7,54 +7,54 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde::Serialize;
 
-use super::Outcome;
-use crate::context::Context;
+use super::{Outcome, choose};
+use crate::context::{Access, Context, is_unknown_archived};
 use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, ERROR, PATH, SUCCESS, WARNING, paint};
 use crate::render::table::{Cell, Column, Table};
 
-/// Puts archived sessions back.
+/// Restores archived sessions.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Every file comes back byte for byte with its mode and time, to where it was or, with --to, to another
-root. Owners, extended attributes (user.*) and the modes of directories that are made anew come back
-where that is allowed; what cannot be restored is listed. Nothing that is there is written over: if another file is in the place of any, nothing is
-changed; only documents of a session whose log is there, as todos are, may be others, and stay.
-The archive keeps what it has. What a session that lives lost comes back where it looks for it,
-also if its folder was renamed since. Settings and other configuration come back only with --also.
+Every file is restored byte for byte with its mode and time, to its old path or, with --to, to another \
+root. Owners, extended attributes (user.*) and the modes of new directories are restored \
+if permitted; what cannot be restored is listed. No existing file is overwritten: if one differs, \
+nothing is changed. If a session's log is there already, its todos and the like stay as they are. \
+The archive is not changed. Files that a live session lost come back where its program looks for \
+them, even if the folder was renamed. Settings and other configuration are restored only with --also. \
 Without --apply nothing changes.
 
-A pack that is not in the archive, named by its path, needs --to. Only conversation data comes back
+A pack that is not in the archive, named by its path, needs --to. Only conversation data is restored \
 from it unless --also names more, as files that only you can read.
 
 Examples:
-  annals restore 8c549c46                      what would be put back
+  annals restore 8c549c46                    what would be restored
   annals restore 8c549c46 --apply
   annals restore 8c549c46 --to /tmp/look --apply
-  annals archive --list 8c549c46               which earlier versions of its files there are
+  annals archive --list 8c549c46             list earlier versions of its files
   annals restore 8c549c46 --earlier 2 --to /tmp/look --apply
-  annals restore 8c549c46 --salvage --apply    what can be read of a damaged archive
-  annals restore root --apply                  what belongs to no session, where it is missing
+  annals restore 8c549c46 --salvage --apply  what is readable of a damaged pack
+  annals restore root --apply                files that belong to no session
   annals restore root --also settings.json --apply")]
 pub(crate) struct RestoreArgs {
-    /// The archived session: a beginning of its id, the path of its log, or that of its pack; `root` for
-    /// what belongs to no session
+    /// The archived session: a prefix of its id, the path of its log, or that of its pack; `root` for
+    /// files that belong to no session
     #[arg(value_name = "SESSION")]
-    session: String,
-    /// Put it into this root instead of its own
+    session: Option<String>,
+    /// Restore into this root instead of its own
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
-    /// Do it
+    /// Do it; without this, only the plan is shown
     #[arg(long)]
     apply: bool,
-    /// With an earlier version of one of its files: its number in `annals archive --list SESSION`, else
-    /// the last one that was replaced
+    /// Restore an earlier version of one file: its number in `annals archive --list SESSION`, else
+    /// the one that was replaced last
     #[arg(long, value_name = "N", num_args = 0..=1)]
     earlier: Option<Option<usize>>,
-    /// From a damaged archive, put back what can be read: whole files, and of logs what is left
+    /// Restore what is readable of a damaged pack: whole files, and parts of logs
     #[arg(long)]
     salvage: bool,
-    /// Also put back this file, or all below this directory: a path within the root that is held back
+    /// Also restore this file, or all below this directory: a path within the root that is held back
     /// otherwise
     #[arg(long, value_name = "PATH")]
     also: Vec<PathBuf>,
@@ -66,7 +66,7 @@ struct RestoreJson<'a> {
     #[serde(flatten)]
     restored: &'a Restored,
     bytes: u64,
-    /// What is wrong with the archive itself.
+    /// Damage of the archive itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     damage: Option<&'a str>,
 }
@@ -74,18 +74,13 @@ struct RestoreJson<'a> {
 pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> {
     let to = args.to.as_deref().map(std::path::absolute).transpose();
     let to = to.context("--to names no directory")?;
+    let Some(name) = choose::archived_session(args.session.as_deref(), context)? else {
+        return Ok(Outcome::Ok);
+    };
     if args.apply {
         context.put_back_removed()?;
     }
-    let session = context.resolve_latest_id(&args.session)?;
-    let roots = context.only_roots();
-    let (mut found, damage) = match args.salvage {
-        false => (context.store.find_restore_sources(&session, roots)?, None),
-        true => {
-            let found = context.store.archive()?.find_salvageable(&session, roots)?;
-            (RestoreSources::from(found.pack), found.damage)
-        }
-    };
+    let (mut found, damage) = find_sources(&name, args.salvage, context)?;
     found.pack = found.pack.restore_also(&args.also)?;
     if let Some(number) = args.earlier {
         found.pack = with_earlier_version(&found.pack, number)?;
@@ -116,7 +111,41 @@ pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> 
     })
 }
 
-/// The pack with an earlier version of a file in the newest one's place.
+/// Finds what is archived of a session, and the damage of its pack.
+fn find_sources(
+    name: &str,
+    salvage: bool,
+    context: &mut Context,
+) -> Result<(RestoreSources, Option<String>)> {
+    let session = context.resolve_latest_id(name, Access::Read)?;
+    let error = match find_sources_by_id(&session, salvage, context) {
+        Err(error) if is_unknown_archived(&error) => error,
+        found => return found,
+    };
+    let titled = context.archived_by_title(&session)?;
+    if titled != session {
+        return find_sources_by_id(&titled, salvage, context);
+    }
+    Err(match context.deleted_session(name) {
+        Some(deleted) => deleted.into(),
+        None => error,
+    })
+}
+
+fn find_sources_by_id(
+    session: &str,
+    salvage: bool,
+    context: &Context,
+) -> Result<(RestoreSources, Option<String>)> {
+    let roots = context.only_roots();
+    if !salvage {
+        return Ok((context.store.find_restore_sources(session, roots)?, None));
+    }
+    let found = context.store.archive()?.find_salvageable(session, roots)?;
+    Ok((RestoreSources::from(found.pack), found.damage))
+}
+
+/// Returns the pack with an earlier version of a file in place of the newest.
 fn with_earlier_version(pack: &Pack, number: Option<usize>) -> Result<Pack> {
     let count = pack.earlier_versions().len();
     if count == 0 {
@@ -134,7 +163,7 @@ fn with_earlier_version(pack: &Pack, number: Option<usize>) -> Result<Pack> {
     Ok(earlier)
 }
 
-/// Says what is not as it was archived, so that nothing is taken for whole that is not.
+/// Prints what is damaged or lost, so that an incomplete file is not taken for a whole one.
 fn print_damage(
     pack: &Path,
     damage: Option<&str>,
@@ -144,7 +173,7 @@ fn print_damage(
     if let Some(damage) = damage {
         let pack = pack.display().to_string();
         context.out.line(format_args!(
-            "{} {}: {damage}; what it still holds is listed above",
+            "{} {}: {damage}; its readable content is listed above",
             paint(ERROR, "damaged"),
             paint(PATH, &pack)
         ))?;
@@ -154,7 +183,7 @@ fn print_damage(
             let path = file.path.display().to_string();
             let then = context.clock.full(then);
             context.out.line(format_args!(
-                "{} {}: what was added or changed since {then}; what can be read is of then",
+                "{} {}: changes since {then}; the readable version is of that time",
                 paint(ERROR, "lost"),
                 paint(PATH, &path)
             ))?;
@@ -164,7 +193,7 @@ fn print_damage(
         }
         let stretches = file.lost.iter().map(|(at, len)| match len {
             len if *len == file.bytes => "all of it".to_owned(),
-            len => format!("{} from byte {at} on", size::bytes(*len)),
+            len => format!("{} from byte {at}", size::bytes(*len)),
         });
         let stretches: Vec<String> = stretches.collect();
         let path = file.path.display().to_string();
@@ -181,12 +210,12 @@ fn print_damage(
     {
         context
             .out
-            .line("`annals repair` mends the lines that were cut where something is lost")?;
+            .line("`annals repair` repairs the lines that were cut by the loss")?;
     }
     Ok(())
 }
 
-/// Prints what beside the content of files does not come back.
+/// Prints attributes of files and directories that are not restored.
 fn print_not_restored(applied: bool, restored: &Restored, context: &mut Context) -> Result<()> {
     let files = restored.files.iter();
     let files = files.map(|file| (&file.path, &file.not_restored));
@@ -218,17 +247,17 @@ fn print_restored(applied: bool, restored: &Restored, context: &mut Context) -> 
         table.row([
             Cell::new(size::bytes(file.bytes)),
             Cell::new(match (file.fate, applied) {
-                (RestoreOutcome::New, true) => "put back",
-                (RestoreOutcome::New, false) => "to be put back",
-                (RestoreOutcome::Same, _) => "there already",
-                (RestoreOutcome::Grown, _) => "there, and went on since",
-                (RestoreOutcome::Different, _) => "another is there",
-                (RestoreOutcome::Left, _) => "another is there, and stays",
-                (RestoreOutcome::Earlier, true) => "put back as it was earlier",
-                (RestoreOutcome::Earlier, false) => "to be put back as it was earlier",
-                (RestoreOutcome::Partial, true) => "put back in part",
-                (RestoreOutcome::Partial, false) => "to be put back in part",
-                (RestoreOutcome::Held, _) => "held back; --also puts it back",
+                (RestoreOutcome::New, true) => "restored",
+                (RestoreOutcome::New, false) => "to be restored",
+                (RestoreOutcome::Same, _) => "exists already",
+                (RestoreOutcome::Grown, _) => "exists, and has grown",
+                (RestoreOutcome::Different, _) => "a different file exists",
+                (RestoreOutcome::Left, _) => "a different file exists, and stays",
+                (RestoreOutcome::Earlier, true) => "restored, earlier version",
+                (RestoreOutcome::Earlier, false) => "to be restored, earlier version",
+                (RestoreOutcome::Partial, true) => "restored in part",
+                (RestoreOutcome::Partial, false) => "to be restored in part",
+                (RestoreOutcome::Held, _) => "held back; --also restores it",
                 (RestoreOutcome::Lost, _) => "lost",
             }),
             Cell::new(file.path.display().to_string()),
@@ -245,7 +274,7 @@ fn print_restored(applied: bool, restored: &Restored, context: &mut Context) -> 
         let sum = format!("{files}, {}", size::bytes(bytes));
         return Ok(context
             .out
-            .line(format_args!("All of it is in {root} already: {sum}"))?);
+            .line(format_args!("Everything is in {root} already: {sum}"))?);
     }
     let stays = |file: &RestoredFile| {
         is_there(file) || matches!(file.fate, RestoreOutcome::Left | RestoreOutcome::Held)
@@ -254,17 +283,17 @@ fn print_restored(applied: bool, restored: &Restored, context: &mut Context) -> 
     if restored.files.iter().all(stays) && restored.files.iter().any(is_held) {
         return Ok(context
             .out
-            .line("Nothing else is missing there. --also PATH puts back what is held back.")?);
+            .line("Nothing else is missing. --also PATH restores what is held back.")?);
     }
     if restored.files.iter().all(stays) {
         return Ok(context
             .out
-            .line("Nothing is missing there. --to DIR puts what differs into another root.")?);
+            .line("Nothing is missing. --to DIR restores differing files into another root.")?);
     }
     if restored.is_lost() {
         return Ok(context
             .out
-            .line("Nothing of it can be read any more, so nothing can be put back.")?);
+            .line("Nothing is readable, so nothing can be restored.")?);
     }
     if restored
         .files
@@ -272,7 +301,7 @@ fn print_restored(applied: bool, restored: &Restored, context: &mut Context) -> 
         .any(|file| file.fate == RestoreOutcome::Left)
     {
         context.out.line(
-            "Files that are there and differ stay; the archive keeps the others. --to DIR puts those elsewhere.",
+            "Existing files that differ stay. --to DIR restores the archived ones into another root.",
         )?;
     }
     let put = |file: &&RestoredFile| file.is_restored();
@@ -289,21 +318,21 @@ fn print_restored(applied: bool, restored: &Restored, context: &mut Context) -> 
             )
         };
         let mark = match restored.files.iter().any(cut) {
-            true => paint(ERROR, "✗ not all of it was"),
+            true => paint(ERROR, "✗ not everything was"),
             false => paint(SUCCESS, "✓"),
         };
         return Ok(context
             .out
-            .line(format_args!("{mark} put back into {root}: {sum}"))?);
+            .line(format_args!("{mark} restored to {root}: {sum}"))?);
     }
     if restored.conflicts().next().is_some() {
         return Ok(context.out.line(
-            "It cannot be put back there: other files are in its place. --to DIR puts it elsewhere.",
+            "Cannot restore: different files exist at its paths. --to DIR restores into another root.",
         )?);
     }
     context.out.line(format_args!(
         "{} {root}: {sum}",
-        paint(BOLD, "Would be put back into")
+        paint(BOLD, "Would be restored to")
     ))?;
     context
         .out

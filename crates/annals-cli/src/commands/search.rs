@@ -15,19 +15,19 @@ use clap::{Args, ValueEnum};
 
 use super::Outcome;
 use super::filter::{Period, SessionFilter, spellings};
-use crate::context::Context;
+use crate::context::{Access, Context, refuse_message};
 
-/// Looks for words in everything that was said, thought, asked of tools and given back by them.
+/// Searches messages, thinking, tool calls and their results.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct SearchArgs {
     /// Words, "phrases" and conditions; see below
     #[arg(value_name = "QUERY")]
     query: Vec<String>,
-    /// The query is one regular expression
+    /// Treat the query as one regular expression
     #[arg(long, short = 'e')]
     regex: bool,
-    /// Letter case counts
+    /// Match case
     #[arg(long, short = 's')]
     case: bool,
     #[command(flatten)]
@@ -37,16 +37,16 @@ pub(crate) struct SearchArgs {
     /// Show N messages before and after each hit too
     #[arg(long, short = 'C', value_name = "N", default_value_t = 0)]
     context: usize,
-    /// Which hits come first: those that fit best, unless only conditions are given
+    /// Order of hits: by relevance, unless only conditions are given
     #[arg(long, value_name = "ORDER")]
     sort: Option<Sort>,
-    /// At most this many hits
+    /// Show at most this many hits
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
     limit: usize,
-    /// Leave out this many hits at the beginning
+    /// Skip this many hits
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     offset: usize,
-    /// Say only how many there are
+    /// Print only the number of hits
     #[arg(long)]
     count: bool,
 }
@@ -60,7 +60,7 @@ struct Conditions {
     /// Only in this session (`latest` is the last one of this directory), or in the sessions of this thread
     #[arg(long, value_name = "SESSION")]
     session: Vec<String>,
-    /// Only what was said by: user, human, assistant, system, tool
+    /// Only what this role said: user, human, assistant, system, tool
     #[arg(long, value_name = "ROLE")]
     role: Vec<String>,
     /// Only in parts of this kind: text, thinking, tool, call, result, title, note, system
@@ -69,10 +69,10 @@ struct Conditions {
     /// Only in calls of this tool and their results
     #[arg(long, value_name = "TOOL")]
     tool: Vec<String>,
-    /// Only what this model said (a part of its name is enough)
+    /// Only messages of this model (a part of its name is enough)
     #[arg(long, value_name = "MODEL")]
     model: Vec<String>,
-    /// Only what is of this agent: main, sub, or a beginning of a sub-agent's id or kind
+    /// Only records of this agent: main, sub, or a prefix of a sub-agent's id or kind
     #[arg(long, value_name = "AGENT")]
     agent: Vec<String>,
     /// Only on this git branch, or in the conversation with this leaf
@@ -88,44 +88,44 @@ struct Conditions {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Sort {
-    /// Those that say most of what is looked for
+    /// Best matches first
     Relevance,
-    /// The newest
+    /// Newest first
     Newest,
-    /// The oldest
+    /// Oldest first
     Oldest,
 }
 
 const HELP: &str = "\
 The query:
-  connection reset        both words, anywhere in one record; letter case does not count
-  \"connection reset\"      the words one after the other, whatever signs stand between them;
-                          \\\" is a quote that is meant
-  conn* *tion *nect*      words that begin, end or go on so; without a star, whole words: the parts
-                          of snake_case, camelCase and path/to/file.rs are words of their own
-  timeout OR deadline     one of them; AND, NOT and ( ) work too
-  -docker                 not where this is said (write it inside quotes of the shell, or after --)
-  re:\"err(or)?\\d+\"        a regular expression; --regex takes the whole query as one
+  connection reset      both words, anywhere in one record, ignoring case
+  \"connection reset\"    an exact phrase (punctuation aside); \\\" is a quote
+  conn* *tion *nect*    parts of words; without a star, whole words (the parts
+                        of snake_case, camelCase and path/to/file.rs are words)
+  timeout OR deadline   one of them; AND, NOT and ( ) work too
+  -docker               records without this word (in quotes, or behind --)
+  re:\"err(or)?\\d+\"      a regular expression; with --regex, the whole query is
 
 Conditions in a query are the same as options:
-  project:app session:8c54 layout:clog role:user kind:thinking tool:Bash model:opus agent:main
-  branch:main file:src/x.rs after:7d before:2026-03-01, and any of them with a minus before it
-Only in a query, what some layouts say of a session or a message:
-  channel:telegram thread:thread_abc conversation:… (clog), source:cli (orchestrator),
-  session-id:e8d973c7 workspace:my-app agent:reviewer (Chorus)
+  project:app session:8c54 layout:clog role:user kind:thinking tool:Bash
+  model:opus agent:main branch:main file:src/x.rs after:7d before:2026-03-01
+A minus before a condition excludes what it matches. Only in a query, members that some layouts record:
+  channel:telegram thread:thread_abc conversation:…             (clog)
+  source:cli                                                    (orchestrator)
+  session-id:e8d973c7 workspace:my-app agent:reviewer           (Chorus)
 
-A hit is one record, however often it says what is looked for. The id beside it, SESSION@MESSAGE,
+A hit is one record, however often it matches. Its id, SESSION@MESSAGE, \
 works with `annals show`, which opens there; `annals show ID -C 5` shows what is around it.
 
-With --json: {hits: [{id, session, entry, layout, file, line, offset, agent, archived, role, part,
-tool, model, time, cwd, score, snippet, matches}], total, sessions, truncated}, and with -C each
+With --json: {hits: [{id, session, title, entry, layout, file, line, offset, agent, archived, role, part, \
+tool, model, time, cwd, score, snippet, matches}], total, sessions, truncated}, and with -C each \
 hit's before and after. `matches` are places in the snippet, [start, end), in characters (code points).
 
 Examples:
   annals search 'connection reset'
   annals search '\"connection reset\" role:user -project:old'
   annals search migration --project . --since 30d -C 2
-  annals search --tool Bash --since 1d        everything that was run since yesterday
+  annals search --tool Bash --since 1d      everything that was run since then
   annals search -e 'panicked at .*\\.rs' --kind result --sort newest
   annals search deploy --session thread_abc123 --count";
 
@@ -147,6 +147,8 @@ pub(crate) fn run(args: &SearchArgs, context: &mut Context) -> Result<Outcome> {
         json::print_json(&searched, args.context > 0, context)?;
     } else if found.total > 0 {
         list::print(&searched, context)?;
+    } else if searched.ids().next().is_none() {
+        super::overview::print_nothing(context, false, "session")?;
     } else {
         context.out.line("Nothing found.")?;
         for hint in hint::hints(&query) {
@@ -162,18 +164,18 @@ pub(crate) fn run(args: &SearchArgs, context: &mut Context) -> Result<Outcome> {
     })
 }
 
-/// Looks for something in sessions that were named.
+/// Searches the named sessions.
 fn search_sessions(wanted: &[String], query: &Query, context: &mut Context) -> Result<StoreSearch> {
     let mut inventory = context.inventory();
     let named = find_sessions(&inventory, wanted, context)?;
     let all = std::mem::replace(&mut inventory.sessions, named);
     let found = context.search(&inventory, query)?;
-    // Ids are short as far as all sessions allow.
+    // Short ids must be unique among all sessions.
     inventory.sessions = all;
     Ok(StoreSearch::new(inventory, found))
 }
 
-/// Tells of projects that no session is of.
+/// Warns about projects without a session.
 fn warn_unknown_projects(wanted: &[String], inventory: &Inventory, context: &mut Context) {
     let sessions = context.unsorted_sessions(inventory);
     for project in wanted {
@@ -185,7 +187,7 @@ fn warn_unknown_projects(wanted: &[String], inventory: &Inventory, context: &mut
     }
 }
 
-/// What is looked for, as the arguments tell.
+/// Builds the query from the arguments.
 fn build_query(args: &SearchArgs, context: &Context) -> Result<Query> {
     let dialect = Dialect::new(context.clock.now())
         .case(args.case)
@@ -199,13 +201,11 @@ fn build_query(args: &SearchArgs, context: &Context) -> Result<Query> {
         {
             Query::new(Default::default())
         }
-        true => bail!(
-            "there is nothing to look for: give words, or conditions such as --tool Bash --since 1d"
-        ),
+        true => bail!("empty query: give words, or conditions such as --tool Bash --since 1d"),
     };
     for (name, values) in args.conditions.by_filter_name() {
         if values.iter().any(|value| value.trim().is_empty()) {
-            bail!("--{name} says nothing: give it a value or leave it out");
+            bail!("--{name} is empty: give it a value or leave it out");
         }
         let values = values.iter().flat_map(|value| match name {
             "project" => spellings(value, std::iter::empty()),
@@ -227,7 +227,7 @@ fn build_query(args: &SearchArgs, context: &Context) -> Result<Query> {
             Sort::Oldest => Order::Oldest,
         });
     }
-    // Who only counts need not see any.
+    // A count needs no hits.
     let limit = match args.count {
         true => 0,
         false => args.limit.saturating_add(args.offset),
@@ -236,7 +236,7 @@ fn build_query(args: &SearchArgs, context: &Context) -> Result<Query> {
 }
 
 impl Conditions {
-    /// The conditions that records are asked for; sessions are found beforehand.
+    /// Returns the conditions on records; sessions are resolved before.
     fn by_filter_name(&self) -> [(&'static str, &[String]); 9] {
         [
             ("project", &self.project),
@@ -257,7 +257,8 @@ impl Conditions {
     }
 }
 
-/// The sessions that were named: by the beginning of their ids, by their thread, by a path, or as `latest`.
+/// Finds the named sessions: by a prefix of the id, by thread, by path, by a part of the title, or as
+/// `latest`.
 fn find_sessions(
     inventory: &Inventory,
     wanted: &[String],
@@ -266,7 +267,7 @@ fn find_sessions(
     let mut named = Vec::new();
     for wanted in wanted {
         let wanted = &context
-            .resolve_latest(inventory, wanted, true)?
+            .resolve_latest(inventory, wanted, Access::Read)?
             .into_owned();
         let by = |fits: &dyn Fn(&SessionFiles) -> bool| -> Vec<SessionFiles> {
             let sessions = inventory.sessions.iter();
@@ -281,7 +282,9 @@ fn find_sessions(
             found = by(&|files| files.id.matches_name(wanted));
         }
         if found.is_empty() {
-            found.push(context.store.find(inventory, wanted)?.files);
+            let target = context.find_in(inventory, wanted)?;
+            refuse_message(&target, wanted)?;
+            found.push(target.files);
         }
         named.extend(found);
     }

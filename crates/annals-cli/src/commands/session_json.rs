@@ -1,4 +1,4 @@
-//! Rows as JSON, in the shape that scripts may rely on, and what tables share.
+//! Rows as JSON, in the shape that scripts may rely on, and short ids for tables.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -14,10 +14,11 @@ use serde::Serialize;
 
 use super::pricing::{self, ContextFillJson};
 use crate::context::Context;
+use crate::render::text::safe;
 use crate::render::width::truncate_end;
 
-/// What only some layouts tell of a session, by name. What a layout could tell and does not is null, so
-/// that all rows of a layout have the same keys.
+/// Attributes that only some layouts record, by name. A missing one is null, so that all rows of a
+/// layout have the same keys.
 type Attributes<'a> = BTreeMap<&'a str, Option<&'a str>>;
 
 fn attributes(session: &SessionInfo) -> Attributes<'_> {
@@ -55,6 +56,8 @@ pub(crate) struct SessionJson<'a> {
     agents: usize,
     bytes: u64,
     flaws: usize,
+    errors: usize,
+    warnings: usize,
     models: Vec<&'a str>,
     usage: Usage,
     cost_usd: Option<Money>,
@@ -65,6 +68,7 @@ pub(crate) struct SessionJson<'a> {
 
 impl<'a> SessionJson<'a> {
     pub(crate) fn new(session: &'a SessionInfo, now: Timestamp, cost: &Tally) -> Self {
+        let flaws = session.flaw_counts();
         SessionJson {
             layout: session.layout,
             root: &session.root,
@@ -86,6 +90,8 @@ impl<'a> SessionJson<'a> {
             agents: session.agents,
             bytes: session.bytes,
             flaws: session.flaws,
+            errors: flaws.errors,
+            warnings: flaws.warnings,
             models: session.models.iter().map(String::as_str).collect(),
             usage: session.usage,
             cost_usd: pricing::known_cost(cost),
@@ -94,12 +100,12 @@ impl<'a> SessionJson<'a> {
         }
     }
 
-    /// The same, if it is pinned.
+    /// Sets whether the session is pinned.
     pub(crate) fn with_pinned(self, pinned: bool) -> Self {
         SessionJson { pinned, ..self }
     }
 
-    /// The same, with how full its context window was.
+    /// Sets the fill of the context window.
     pub(crate) fn with_context_fill(self, fill: Option<ContextFill>) -> Self {
         SessionJson {
             context: Some(fill.map(ContextFillJson::new)),
@@ -114,7 +120,7 @@ pub(crate) struct ConversationJson<'a> {
     id: &'a str,
     session: &'a str,
     leaf: &'a str,
-    /// Left out where the session is told beside it.
+    /// Omitted if the document has the session itself.
     #[serde(flatten)]
     place: Option<LocationJson<'a>>,
     title: Option<&'a str>,
@@ -128,7 +134,7 @@ pub(crate) struct ConversationJson<'a> {
     unpriced: u64,
 }
 
-/// Where a conversation's session lies.
+/// Location of a conversation's session.
 #[derive(Serialize)]
 struct LocationJson<'a> {
     layout: &'a str,
@@ -169,23 +175,22 @@ impl<'a> ConversationJson<'a> {
     }
 }
 
-/// Ids by parts that are short and still tell each from all others: their beginnings, or the names
-/// behind the times that some begin with.
+/// Short unique forms of ids: a prefix, or the name after a leading time.
 pub(crate) struct ShortIds {
-    /// One after the other, in order: the ids most alike stand side by side.
+    /// The ids concatenated in order, so that similar ids are neighbours.
     text: String,
     ids: Vec<Range<usize>>,
-    /// How many ids end in each name, where they begin with times.
+    /// Number of ids by name, for ids that begin with a time.
     name_counts: OnceCell<HashMap<String, usize>>,
-    /// Ids of messages that are no UUIDs, and how much of each is shown.
+    /// Length of the short form of message ids that are not UUIDs.
     message_lengths: HashMap<Box<str>, usize>,
 }
 
 impl ShortIds {
-    /// Compares some ids with each other.
+    /// Finds short forms that are unique among `ids`.
     pub(crate) fn new<'a>(ids: impl Iterator<Item = &'a str>) -> Self {
         let mut ids: Vec<&str> = ids.collect();
-        // Mostly they are in order, or some lists of them are.
+        // The stable sort is fast here: the ids are mostly sorted, in one or several runs.
         ids.sort();
         ids.dedup();
         let text = ids.concat();
@@ -203,8 +208,8 @@ impl ShortIds {
         }
     }
 
-    /// Compares some ids of messages with each other. They are named by their beginnings alone, and
-    /// those that are no UUIDs may well begin alike.
+    /// Finds short forms of message ids. They are always prefixes, and ids that are not UUIDs may
+    /// share long ones.
     pub(crate) fn for_messages<'a>(ids: impl Iterator<Item = &'a str>) -> Self {
         let (uuids, others): (Vec<&str>, Vec<&str>) =
             ids.partition(|id| EntryKey::is_canonical_uuid(id));
@@ -224,7 +229,7 @@ impl ShortIds {
         short
     }
 
-    /// The part of an id.
+    /// Returns the short form of an id; an unknown id is returned whole.
     pub(crate) fn get<'a>(&self, id: &'a str) -> &'a str {
         let part = match self.message_lengths.get(id) {
             Some(end) => Some(0..*end),
@@ -262,7 +267,7 @@ impl ShortIds {
         let named = self.name_counts.get_or_init(|| self.count_names());
         let alone = named.get(&name.to_ascii_lowercase()) == Some(&1) && !begins;
         let start = id.len() - name.len();
-        // A part of a time says nothing.
+        // A part of a time identifies nothing.
         let end = (longest + 1).max(start - 1);
         Some(if alone { start..id.len() } else { 0..end })
     }
@@ -278,7 +283,7 @@ impl ShortIds {
     }
 }
 
-/// A session's id in a hint: short where eight characters nearly always do, else whole.
+/// Returns a session id for a hint: eight characters of a UUID, else the whole id.
 pub(crate) fn short_id(id: &str) -> &str {
     if EntryKey::is_canonical_uuid(id) {
         id_prefix(id, 8)
@@ -287,8 +292,8 @@ pub(crate) fn short_id(id: &str) -> &str {
     }
 }
 
-/// A message's id: eight characters of a UUID tell it from nearly all others, other ids may be
-/// counted up and differ at their ends.
+/// Returns a short message id: eight characters of a UUID, more of other ids, which may be numbered
+/// and differ only at the end.
 pub(crate) fn short_message_id(id: &str) -> &str {
     id_prefix(
         id,
@@ -300,7 +305,7 @@ pub(crate) fn short_message_id(id: &str) -> &str {
     )
 }
 
-/// A line of facts, cut where the terminal ends.
+/// Cuts a line to the width of the terminal.
 pub(crate) fn fit_line(text: &str, context: &Context) -> String {
     match context.out.width() {
         Some(width) => truncate_end(text, width),
@@ -308,7 +313,16 @@ pub(crate) fn fit_line(text: &str, context: &Context) -> String {
     }
 }
 
-/// The first `len` bytes of an id, or all of it.
+/// Cuts a title to the room that `used` columns leave on its line.
+pub(crate) fn fit_title(title: &str, used: usize, context: &Context) -> String {
+    /// Width of titles without a terminal.
+    const MAX_WIDTH: usize = 100;
+    let width = context.out.width();
+    let room = width.map_or(MAX_WIDTH, |width| width.saturating_sub(used).max(12));
+    truncate_end(&safe(title), room)
+}
+
+/// Returns the first `len` bytes of an id, or all of it.
 pub(crate) fn id_prefix(id: &str, len: usize) -> &str {
     id.get(..len).unwrap_or(id)
 }

@@ -15,6 +15,7 @@ use super::page::Page;
 use super::pricing::{self, Pricer};
 use super::session_json::{SessionJson, ShortIds};
 use crate::context::{Context, leak};
+use crate::render::severity::severity_style;
 use crate::render::size;
 use crate::render::style::{DIM, ID, WARNING};
 use crate::render::table::{Cell, Column, Table};
@@ -27,24 +28,24 @@ Examples:
   annals sessions -p my-app -n 10          the ten newest of a project
   annals sessions -n 10 --offset 10        the next ten
   annals sessions --sort cost -n 5         the most expensive five
-  annals sessions --state deleted          what lies in the trash
-  annals sessions --json | jq '.sessions[] | select(.flaws > 0) | .file'")]
+  annals sessions --state deleted          sessions in the trash
+  annals sessions --json | jq '.sessions[] | select(.errors > 0) | .file'")]
 pub(crate) struct SessionsArgs {
     #[command(flatten)]
     filter: SessionFilter,
-    /// Leave out sessions in which nothing was said
+    /// Leave out sessions without messages
     #[arg(long)]
     no_empty: bool,
     /// Only sessions in this state
     #[arg(long, value_name = "STATE")]
     state: Option<StateArg>,
-    /// What comes first
+    /// Sort order
     #[arg(long, value_name = "BY", default_value = "updated")]
     sort: SortArg,
 }
 
 impl SessionsArgs {
-    /// How many sessions are shown, where these are the newest of all.
+    /// Returns the number of sessions to read, if only the newest of all are shown.
     fn newest_limit(&self) -> Option<usize> {
         let narrowed = self.filter.is_set() || self.no_empty || self.state.is_some();
         let newest = !narrowed && self.sort == SortArg::Updated;
@@ -61,18 +62,18 @@ enum SortArg {
     Cost,
 }
 
-/// Where a session is in its life.
+/// State of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum StateArg {
-    /// Nothing was said yet
+    /// Without messages yet
     Created,
     /// In use
     Active,
-    /// Inactive for longer than its own program keeps sessions: `annals clean` would move it
+    /// Older than its program keeps sessions
     Expired,
     /// In the trash
     Deleted,
-    /// In the archive, and no more where it was
+    /// Only in the archive
     Archived,
 }
 
@@ -83,7 +84,7 @@ impl StateArg {
             StateArg::Active => SessionState::Active,
             StateArg::Expired => SessionState::Expired,
             StateArg::Deleted => SessionState::Deleted,
-            // Whatever it was before.
+            // Regardless of the state before.
             StateArg::Archived => return session.archived,
         };
         session.state_at(now) == state
@@ -93,7 +94,7 @@ impl StateArg {
 #[derive(Serialize)]
 struct SessionsJson<'a> {
     sessions: Vec<SessionJson<'a>>,
-    /// How many there are without `-n` and `--offset`.
+    /// Number of sessions before `-n` and `--offset`.
     total: usize,
 }
 
@@ -109,7 +110,7 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
         };
         (all, inventory)
     };
-    // Those that cannot be read have ids too.
+    // Sessions that cannot be read have ids too.
     let found = inventory.sessions.iter().map(|files| files.id.as_str());
     let short = ShortIds::new(found.chain(all.iter().map(|session| session.id.as_str())));
     if args.state != Some(StateArg::Deleted) {
@@ -135,7 +136,7 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
     let limit = args.filter.page.row_count().unwrap_or(usize::MAX);
     let newest = |session: &SessionInfo| (Reverse(session.updated), session.id.clone());
     match (args.state, args.sort) {
-        // The newest deletion stands first.
+        // Deleted sessions are sorted already, newest deletion first.
         (Some(StateArg::Deleted), SortArg::Updated) => sessions.truncate(limit),
         (_, SortArg::Updated) => truncate_sorted(&mut sessions, limit, newest),
         (_, SortArg::Cost) => truncate_sorted(&mut sessions, limit, |session| {
@@ -173,14 +174,14 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
     Ok(outcome)
 }
 
-/// Keeps the first few of some sessions, in an order.
+/// Sorts sessions by `key`, and keeps the first `limit`.
 fn truncate_sorted<K: Ord>(
     sessions: &mut Vec<SessionInfo>,
     limit: usize,
     key: impl Fn(&SessionInfo) -> K,
 ) {
     if limit < sessions.len() / 8 {
-        // Rows are large, and few of them are wanted.
+        // Rows are large, so sort their keys and copy only the few.
         let keys = sessions.iter().enumerate();
         let mut order: Vec<(K, usize)> = keys.map(|(at, one)| (key(one), at)).collect();
         order.select_nth_unstable(limit);
@@ -197,7 +198,7 @@ fn truncate_sorted<K: Ord>(
     }
 }
 
-/// The table of sessions, as wide as the terminal allows.
+/// Renders the table of sessions for the width of the terminal.
 pub(crate) fn table(
     sessions: &[SessionInfo],
     context: &Context,
@@ -210,7 +211,7 @@ pub(crate) fn table(
             .first()
             .is_some_and(|first| first.project.path != session.project.path)
     });
-    // What is the same in every row tells nothing.
+    // A column with the same value in every row is left out.
     let project = || Column::new("PROJECT").min(8).max(24).priority(60);
     let columns = [
         Column::new("SESSION").style(ID).priority(250),
@@ -218,7 +219,7 @@ pub(crate) fn table(
     ];
     let columns = columns.into_iter().chain(several_projects.then(project));
     let mut table = Table::new(columns.chain([
-        Column::new("TITLE").min(12).priority(200),
+        Column::title("TITLE").priority(200),
         Column::new("MSGS").right().priority(70),
         Column::new("CONVS").right().priority(50),
         Column::new("AGENTS").right().priority(40),
@@ -279,16 +280,20 @@ fn untitled_label(session: &SessionInfo) -> &'static str {
     }
 }
 
-/// What is unusual about a session. A state that asks for nothing is told quietly.
+/// Returns the cell with errors or warnings, state and tag of a session; dim if nothing needs
+/// attention.
 fn marks(session: &SessionInfo, context: &Context, pinned: bool) -> Cell {
     let mut marks = Vec::new();
-    if session.flaws > 0 {
-        marks.push(size::pluralize(session.flaws as u64, "flaw"));
+    let flaws = session.flaw_counts();
+    if flaws.errors > 0 {
+        marks.push(size::pluralize(flaws.errors as u64, "error"));
+    } else if flaws.warnings > 0 {
+        marks.push(size::pluralize(flaws.warnings as u64, "warning"));
     }
     let state = session.state_at(context.clock.now);
     let kept = (pinned || session.archived) && state == SessionState::Active;
     let quiet = kept || state == SessionState::Created;
-    let quiet = quiet && session.flaws == 0 && session.tag.is_none();
+    let quiet = quiet && session.tag.is_none();
     if state != SessionState::Active {
         marks.push(state.as_str().to_owned());
     }
@@ -301,8 +306,10 @@ fn marks(session: &SessionInfo, context: &Context, pinned: bool) -> Cell {
     if let Some(tag) = &session.tag {
         marks.push(format!("#{tag}"));
     }
-    match marks.join(", ") {
-        marks if quiet => Cell::styled(marks, DIM),
-        marks => Cell::new(marks),
+    let marks = marks.join(", ");
+    match flaws.worst() {
+        Some(worst) => Cell::styled(marks, severity_style(worst)),
+        None if quiet => Cell::styled(marks, DIM),
+        None => Cell::new(marks),
     }
 }

@@ -12,9 +12,9 @@ use crate::render::style::{DIM, ID, PLAIN, paint};
 /// Sets a member of a session's row in its layout's session list.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Chorus keeps a row for every conversation. Its members that can be set are sessionId (the
-session of Claude Code behind the conversation, by which it is resumed), sessionCreatedAt,
-branchName, worktreePath and settings (a JSON object). An empty value is null. `annals title`
+Chorus keeps a row for every conversation. Its members that can be set are sessionId (the \
+session of Claude Code behind the conversation, by which it is resumed), sessionCreatedAt, \
+branchName, worktreePath and settings (a JSON object). An empty value is null. `annals title` \
 sets the title.
 
 Examples:
@@ -26,7 +26,7 @@ pub(crate) struct SetArgs {
     session: String,
     /// The member
     key: String,
-    /// Its value: a text, or JSON where the member is no text
+    /// Its value: text, or JSON if the member is not text
     #[arg(allow_hyphen_values = true)]
     value: String,
 }

@@ -1,4 +1,4 @@
-//! `annals settings`
+//! `annals chorus settings`
 
 use annals::layout::chorus::{ConfigEdit, Settings};
 use anyhow::Result;
@@ -13,18 +13,18 @@ use crate::render::style::{DIM, paint};
 /// Shows and changes the settings of Chorus.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The settings are rootWorkspaceDir, theme (dark or light), chatSidebarCollapsed (true or false) and
-chatSidebarWidth (a whole number). An empty value forgets rootWorkspaceDir.
+The settings are rootWorkspaceDir, theme (dark or light), chatSidebarCollapsed (true or false) and \
+chatSidebarWidth (a whole number). An empty value clears rootWorkspaceDir.
 
 Examples:
-  annals settings
-  annals settings theme
-  annals settings theme light
-  annals settings chatSidebarWidth 320")]
+  annals chorus settings
+  annals chorus settings theme
+  annals chorus settings theme light
+  annals chorus settings chatSidebarWidth 320")]
 pub(crate) struct SettingsArgs {
     /// The setting; without one, all are shown
     key: Option<String>,
-    /// Its new value; without one, the present value is shown
+    /// Its new value; without one, the current value is shown
     #[arg(requires = "key", allow_hyphen_values = true)]
     value: Option<String>,
 }
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &SettingsArgs, context: &mut Context) -> Result<Outcome>
     Ok(Outcome::Ok)
 }
 
-/// A value as people write it.
+/// Formats a JSON value without the quotes of a string.
 fn plain_value(value: &str) -> impl std::fmt::Display {
     let text = serde_json::from_str(value).unwrap_or_else(|_| value.to_owned());
     paint(crate::render::style::PLAIN, &text).to_string()

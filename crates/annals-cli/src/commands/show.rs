@@ -10,45 +10,49 @@ use std::collections::HashMap;
 
 use annals::cost::{Charge, ContextFill};
 use annals::model::{Block, Body, Entry, Message, Role, Span};
-use annals::store::{Agent, ConversationInfo, FolderHints, MessageFilter, RecordRef, Session};
+use annals::store::{
+    Agent, ConversationInfo, FolderHints, MessageFilter, RecordRef, Session, results_under_calls,
+};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
-use super::Outcome;
 use super::filter::Period;
 use super::pricing::{self, Pricer};
 use super::session_json::short_id;
+use super::{Outcome, choose};
 use crate::context::Context;
+use crate::render::severity::flaw_line;
 use crate::render::size;
-use crate::render::style::{DIM, ID, TITLE, WARNING, paint};
+use crate::render::style::{DIM, ID, TITLE, paint};
+use crate::render::width::width;
 
 /// Reads a session.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without a message, a session is read along the conversation that its agent would go on with. With
-one, what led to it is shown; -C shows what came after it too. The message is marked, and on a
-terminal the page opens there. What `annals search` prints names a message: in a sub-agent's log as
-well, and by its line (SESSION@:LINE, FILE:LINE) where it has no id. A message's id alone, or a
-unique beginning of it, finds the session that holds it. `latest` is the session of the current
+Without a message, the conversation that the agent would resume is shown. With \
+one, the messages up to it are shown; -C shows later ones too. The message is marked, and on a \
+terminal the page opens there. The ids that `annals search` prints work here, in a sub-agent's log as \
+well, and with a line (SESSION@:LINE, FILE:LINE) if a record has no id. A message's id alone, or a \
+unique prefix of it, finds the session that contains it. `latest` is the session of the current \
 directory that was written to last, or of all if this directory has none.
 
 Examples:
   annals show 8c549c46                      a session
   annals show latest                        the last session of this directory
   annals show 1405c20a                      the branch that ends at a message
-  annals show 8c549c46 --last 20            its last twenty messages; a long log is not read whole
+  annals show 8c549c46 --last 20            its last twenty messages
   annals show 8c549c46 --offset 40 --limit 20
-  annals show 8c549c46 --budget 8000        as much of the end as a model can take
+  annals show 8c549c46 --budget 8000        its last 8,000 tokens
   annals show 8c549c46@1405c20a             the branch that ends at a message
-  annals show 8c549c46@1405c20a -C 5        five messages before it and five after
+  annals show 8c549c46@1405c20a -C 5        five messages before and after it
   annals show 8c549c46 --agent a318         a sub-agent
   annals show 8c549c46 --kind thinking      only the reasoning
   annals show 8c549c46 --grep 'panic' --json
   annals show ~/.claude/projects/x/y.jsonl  a log by its path")]
 pub(crate) struct ShowArgs {
-    /// SESSION, SESSION@MESSAGE, MESSAGE, `latest`, the path of a log, or FILE:LINE
-    id: String,
-    /// Only the message that was named and N around it, on either side
+    /// SESSION, SESSION@MESSAGE, MESSAGE, `latest`, part of a title, the path of a log, or FILE:LINE
+    id: Option<String>,
+    /// Only the named message and N messages on either side
     #[arg(long, short = 'C', value_name = "N", conflicts_with = "last")]
     context: Option<usize>,
     /// Only the last N messages
@@ -62,22 +66,22 @@ pub(crate) struct ShowArgs {
     /// Only messages of this role
     #[arg(long, value_name = "ROLE")]
     role: Option<RoleArg>,
-    /// Only messages with such a part, and only that part
+    /// Only this kind of content
     #[arg(long, value_name = "KIND")]
     kind: Option<KindArg>,
-    /// Only messages in which this text stands, letter case aside
+    /// Only messages with this text, ignoring case
     #[arg(long, value_name = "TEXT")]
     grep: Option<String>,
     #[command(flatten)]
     period: Period,
-    /// Every record of the log in file order: all branches, and what the agent program noted; with a
+    /// Every record of the log in file order: all branches, and records of the agent program; with a
     /// message, every record that leads to it
     #[arg(long, short)]
     all: bool,
-    /// Tool results in full
+    /// Show tool results in full
     #[arg(long, short)]
     full: bool,
-    /// The exact bytes of the records
+    /// Print the exact bytes of the records
     #[arg(long, conflicts_with_all = ["kind", "full"])]
     raw: bool,
 }
@@ -91,28 +95,28 @@ enum RoleArg {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum KindArg {
-    /// What was said in words
+    /// Text of messages
     Text,
-    /// What people typed
+    /// Typed prompts
     Prompt,
     /// The model's reasoning
     Thinking,
     /// Tool calls and their results
     Tool,
-    /// Pictures
+    /// Images
     Image,
 }
 
-/// What of a session is read: entries of one of its logs.
+/// Selected entries of one log of a session.
 struct Selection {
     log: usize,
     entries: Vec<usize>,
     conversation: Option<usize>,
-    /// What was left out of it.
+    /// The page of the selection, if paging was asked for.
     page: Option<paging::PageInfo>,
-    /// The entry that was named.
+    /// The named entry.
     named_entry: Option<usize>,
-    /// Records that were named and take no part in the conversation.
+    /// Named records that are not part of the conversation.
     outside_records: Vec<RecordRef>,
 }
 
@@ -128,7 +132,7 @@ impl Selection {
         }
     }
 
-    /// Adds those of the named records that are not shown.
+    /// Adds the named records that are not shown.
     fn add_outside_records(&mut self, named: &[RecordRef]) {
         for spot in named {
             let shown = spot.log == self.log && self.entries.contains(&spot.entry);
@@ -142,7 +146,7 @@ impl Selection {
         self.entries.is_empty() && self.outside_records.is_empty()
     }
 
-    /// Where among what is shown the first record stands that was named.
+    /// Returns the position of the first named record among the shown ones.
     fn marked_position(&self) -> Option<usize> {
         let among = |at: usize| self.entries.iter().position(|entry| *entry == at);
         let apart = (!self.outside_records.is_empty()).then_some(self.entries.len());
@@ -151,13 +155,16 @@ impl Selection {
 }
 
 pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
+    let Some(name) = choose::session(args.id.as_deref(), context)? else {
+        return Ok(Outcome::Ok);
+    };
     let inventory = match args.last {
-        Some(_) if args.agent.is_none() => context.inventory_of_log_or_all(&args.id),
+        Some(_) if args.agent.is_none() => context.inventory_of_log_or_all(&name),
         _ => context.inventory(),
     };
-    let asked = target::ShowTarget::parse(&args.id, &inventory, context)?;
-    asked.check_args(args)?;
-    // The end of a log is enough for its last messages, unless something must be looked for.
+    let asked = target::ShowTarget::parse(&name, &inventory, context)?;
+    asked.check_args(&name, args)?;
+    // The end of a log is enough for its last messages, unless there is a filter.
     let end_only = args.last.filter(|_| {
         let main = asked.record.is_none() && args.agent.is_none() && asked.agent_log.is_none();
         main && args.role.is_none()
@@ -220,18 +227,18 @@ pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
     })
 }
 
-/// What is shown, and by which prices.
+/// A selection to show, with prices.
 struct ShowView<'a> {
     session: &'a Session,
     selection: &'a Selection,
-    /// Only the end of the log was read.
+    /// True if only the end of the log was read.
     tail_only: bool,
     pricer: Pricer,
 }
 
 impl ShowView<'_> {
-    /// How full the context window was at the last turn of the conversation shown, or of the one
-    /// that would be resumed.
+    /// Returns the fill of the context window at the last turn of the conversation shown, or of the
+    /// one that would be resumed.
     fn context_fill(&self) -> Option<ContextFill> {
         let tree = self.session.tree()?;
         let at = self.selection.conversation.or(tree.resume)?;
@@ -263,13 +270,13 @@ fn select_all(session: &Session, selection: &mut Selection) {
         return;
     };
     selection.entries = (0..scan.outlines.len()).collect();
-    // The records of several conversations are none of them.
+    // Records of several conversations do not form one.
     if tree.conversations.len() > 1 {
         selection.conversation = None;
     }
 }
 
-/// Leaves only the entries that are asked for.
+/// Keeps only the entries that the arguments ask for.
 fn apply_filters(
     session: &Session,
     selection: &mut Selection,
@@ -282,7 +289,7 @@ fn apply_filters(
     if !args.all {
         let named = selection.named_entry;
         let said = |at: &usize| {
-            // What was asked for by its name is wanted, whatever it is.
+            // A named entry is shown whatever its kind.
             Some(*at) == named
                 || scan.outlines.get(*at).is_some_and(|outline| {
                     outline.kind.is_message()
@@ -389,9 +396,10 @@ fn print_selection(
         context.out.blank()?;
     }
     if selection.is_empty() {
-        let told = match session.files.is_unwritten() {
+        let is_empty = || !shown.tail_only && session.info(None).messages == 0;
+        let told = match session.files.is_unwritten() || is_empty() {
             true => "It has no messages yet.",
-            false => "Nothing fits.",
+            false => "No message matches.",
         };
         context.out.line(told)?;
         return Ok(());
@@ -404,11 +412,15 @@ fn print_selection(
         let outline = session.log(selection.log)?.1.outlines.get(at)?;
         Some((outline.span, outline.id()))
     });
+    let entries = match session.log(selection.log).filter(|_| !args.all) {
+        Some((_, scan, _)) => results_under_calls(&scan.outlines, &selection.entries),
+        None => selection.entries.clone(),
+    };
     let spawned = agents_by_entry(session, selection.log);
     let mut before = entry_text::PrecedingEntries::default();
     let mut first = true;
     let mut pages = Vec::new();
-    session.each_entry_of_log(selection.log, &selection.entries, |entry| {
+    session.each_entry_of_log(selection.log, &entries, |entry| {
         let offset = entry.span.offset;
         let marked = named
             .as_ref()
@@ -435,7 +447,7 @@ fn print_selection(
         for agent in spawned.get(&offset).into_iter().flatten() {
             pages.push(agent_line(session, agent));
         }
-        // One page at a time, so that a long session need not be held in memory.
+        // One entry at a time, so that a long session need not be held in memory.
         for page in pages.drain(..) {
             context
                 .out
@@ -453,20 +465,16 @@ fn print_selection(
         context.out.blank()?;
         context.out.line(paint(DIM, &more))?;
     }
-    let flaws = session.flaws().count();
-    if flaws > 0 {
+    let flaws = session.flaws().map(|(_, flaw)| (flaw.kind, 1)).collect();
+    let check = format!(": annals check {}", session.files.id);
+    if let Some(line) = flaw_line(flaws, &check) {
         context.out.blank()?;
-        let text = format!(
-            "! {}: annals check {}",
-            size::pluralize(flaws as u64, "flaw"),
-            session.files.id
-        );
-        context.out.line(paint(WARNING, &text))?;
+        context.out.line(line)?;
     }
     Ok(())
 }
 
-/// Records that were named and stand beside what was shown: remarks, or others of the same id.
+/// Prints named records outside of the selection: notes, or others of the same id.
 fn print_outside_records(
     shown: &ShowView<'_>,
     args: &ShowArgs,
@@ -507,7 +515,7 @@ fn print_outside_records(
     Ok(())
 }
 
-/// What a sub-agent is, above what it said.
+/// Prints the kind, description and cost of a sub-agent.
 fn print_agent_header(shown: &ShowView<'_>, agent: &Agent, context: &mut Context) -> Result<()> {
     let what: Vec<&str> = [agent.kind.as_deref(), agent.description.as_deref()]
         .into_iter()
@@ -521,14 +529,16 @@ fn print_agent_header(shown: &ShowView<'_>, agent: &Agent, context: &mut Context
     let facts = cost
         .into_iter()
         .chain(agent.archived.then(|| "archived".to_owned()));
-    let facts: String = facts.map(|fact| format!(" · {fact}")).collect();
-    context.out.line(format_args!(
-        "{} {}  {}{}",
-        paint(DIM, "sub-agent"),
-        paint(ID, &name),
-        paint(TITLE, &what.join(": ")),
-        paint(DIM, &facts)
-    ))?;
+    let facts: Vec<String> = facts.collect();
+    let mut line = format!("{} {}", paint(DIM, "sub-agent"), paint(ID, &name));
+    if !what.is_empty() {
+        line.push_str(&format!("  {}", paint(TITLE, &what.join(": "))));
+    }
+    if !facts.is_empty() {
+        let facts = format!("· {}", facts.join(" · "));
+        line.push_str(&format!(" {}", paint(DIM, &facts)));
+    }
+    context.out.line(line)?;
     Ok(())
 }
 
@@ -539,7 +549,7 @@ fn print_header(shown: &ShowView<'_>, args: &ShowArgs, context: &mut Context) ->
     let id = session.files.id.as_str();
     let filled = shown.context_fill().map(|fill| pricing::filled(&fill));
     if shown.tail_only {
-        let facts: Vec<String> = ["the end of it".to_owned()]
+        let facts: Vec<String> = ["end of the log".to_owned()]
             .into_iter()
             .chain(filled)
             .collect();
@@ -554,6 +564,7 @@ fn print_header(shown: &ShowView<'_>, args: &ShowArgs, context: &mut Context) ->
         .title()
         .map(|title| title.text)
         .unwrap_or_else(|| "(no title)".to_owned());
+    let title = super::session_json::fit_title(&title, width(id) + 2, context);
     context
         .out
         .line(format_args!("{}  {}", paint(ID, id), paint(TITLE, &title)))?;
@@ -601,7 +612,7 @@ fn branch_label(conversation: &ConversationInfo) -> String {
         .unwrap_or_default()
 }
 
-/// The sub-agents that each entry of a log spawned, by the entry's offset.
+/// Returns the sub-agents that each entry of a log spawned, by the entry's offset.
 fn agents_by_entry(session: &Session, log: usize) -> HashMap<u64, Vec<&Agent>> {
     let mut found: HashMap<u64, Vec<&Agent>> = HashMap::new();
     for agent in &session.agents {
@@ -642,7 +653,7 @@ fn agent_line(session: &Session, agent: &Agent) -> String {
     format!("{}\n", paint(DIM, text.trim_end()))
 }
 
-/// What a sub-agent can be called on the command line.
+/// Returns the name of a sub-agent for the command line.
 pub(crate) fn agent_name(session: &Session, agent: &Agent) -> String {
     match &agent.id {
         Some(id) => id.to_string(),

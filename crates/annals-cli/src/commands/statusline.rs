@@ -25,22 +25,24 @@ use crate::render::size;
 use crate::render::style::{DIM, PLAIN, WARNING, paint};
 use crate::render::time::duration;
 
-/// Blocks follow from those before them, back to a pause of five hours. It is looked for so many days back, and
-/// then from the beginning.
+/// Days to look back for a five-hour gap, and then the whole history: a block depends on those
+/// before it, back to such a gap.
 const LOOKBACK_DAYS: [Option<i64>; 3] = [Some(3), Some(31), None];
 
 const EXAMPLES: &str = "\
-The agent gives JSON on standard input. For Claude Code, in ~/.claude/settings.json:
-  \"statusLine\": { \"type\": \"command\", \"command\": \"annals statusline --color always\" }
+The agent passes JSON on standard input. For Claude Code, in ~/.claude/settings.json:
+  \"statusLine\": {
+    \"type\": \"command\", \"command\": \"annals statusline --color always\"
+  }
 
 Examples:
-  annals statusline --parts session,today       only what was spent
-  echo '{}' | annals statusline --json          what is known without a session";
+  annals statusline --parts session,today       only costs
+  echo '{}' | annals statusline --json          without a session";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct StatuslineArgs {
-    /// What to show, and in which order
+    /// Parts to show, in order
     #[arg(
         long,
         value_name = "PART",
@@ -54,11 +56,11 @@ pub(crate) struct StatuslineArgs {
 enum StatusPart {
     /// The model's name
     Model,
-    /// What the session cost
+    /// Cost of the session
     Session,
-    /// What today cost, in all sessions
+    /// Cost of today, in all sessions
     Today,
-    /// What the running five hours cost, and how long they last
+    /// Cost of the active five-hour block, and the time left
     Block,
     /// How full the context window is
     Context,
@@ -93,7 +95,7 @@ struct BlockJson {
     cost_per_hour_usd: Option<Money>,
 }
 
-/// How full the context window is, by the log or by what the agent says.
+/// Fill of the context window, from the log or from the agent's input.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 struct ContextUsage {
     tokens: Option<u64>,
@@ -101,7 +103,7 @@ struct ContextUsage {
     percent: Option<u64>,
 }
 
-/// What the line is made of.
+/// Data of the status line.
 struct Status {
     model: Option<String>,
     session: Option<Tally>,
@@ -146,7 +148,7 @@ pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcom
         }
     }
     let today = context.clock.now.to_zoned(zone.clone()).start_of_day()?;
-    // What stands in its logs, whoever pays for it: as `show` tells.
+    // All charges in the session's logs, whichever session they are attributed to, as in `show`.
     let status = Status {
         model: told.name.clone(),
         session: (!own.is_empty()).then(|| pricer.tally(own.iter())),
@@ -179,16 +181,16 @@ pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcom
     Ok(Outcome::Ok)
 }
 
-/// What the agent says.
+/// Reads the agent's input.
 fn read_input() -> Result<AgentInput> {
-    let text = super::input::read_stdin("the JSON that an agent gives to its status line")?;
+    let text = super::input::read_stdin("JSON of the agent")?;
     match text.trim().is_empty() {
         true => Ok(AgentInput::default()),
         false => AgentInput::parse(&text),
     }
 }
 
-/// A log's path as its root spells it: agents may tell where a link leads instead.
+/// Returns a log's path as its root spells it: agents may resolve links.
 fn path_in_root(roots: &[Root], log: PathBuf) -> PathBuf {
     if roots.iter().any(|root| log.starts_with(&root.path)) {
         return log;
@@ -203,7 +205,8 @@ fn path_in_root(roots: &[Root], log: PathBuf) -> PathBuf {
     spelled.unwrap_or(log)
 }
 
-/// Whether the present block can be told from these charges: there is a pause of five hours between `since` and now.
+/// Returns true if these charges determine the current block: there is a five-hour gap between
+/// `since` and now.
 fn is_block_certain(charges: &[Charge], since: Timestamp, now: Timestamp) -> bool {
     let mut times: Vec<Timestamp> = charges.iter().filter_map(|charge| charge.time).collect();
     times.retain(|time| *time >= since && *time <= now);
@@ -214,8 +217,8 @@ fn is_block_certain(charges: &[Charge], since: Timestamp, now: Timestamp) -> boo
     pauses.any(|(before, after)| after.duration_since(before) >= BLOCK_LENGTH)
 }
 
-/// What stood in the context window after the main agent's last response; what the agent says of it where the log
-/// says nothing.
+/// Returns the fill of the context window after the main agent's last response, or from the agent's
+/// input if the log has none.
 fn context_usage<'a>(
     charges: impl Iterator<Item = &'a Charge>,
     told: &AgentInput,
@@ -237,7 +240,8 @@ fn context_usage<'a>(
     logged.or_else(|| told.used_percent.map(|_| said()))
 }
 
-/// The window is that which the agent names, or that of the model it names, or that of the model which answered.
+/// Computes the fill. The window is that of the agent's input, else that of the model it names,
+/// else that of the model that answered.
 fn context_fill(last: &Charge, told: &AgentInput, pricer: &Pricer) -> Option<ContextFill> {
     if told.window.is_some() {
         return ContextFill::new(&last.usage, told.window);
@@ -262,14 +266,14 @@ impl ContextUsage {
     }
 }
 
-/// How fast a block is paid for; nobody knows where nothing has a price.
+/// Returns the cost per hour of a block; `None` if nothing has a price.
 fn burn_rate(block: &BillingBlock, now: Timestamp) -> Option<Money> {
     block.tally.priced()?;
     Some(block.burn_rate(now).cost_per_hour)
 }
 
 impl Status {
-    /// A part for people; `None` if there is nothing to say.
+    /// Returns the text of a part; `None` if there is nothing to show.
     fn part_text(&self, part: StatusPart, context: &Context) -> Option<String> {
         let now = context.clock.now;
         match part {
@@ -301,7 +305,7 @@ impl Status {
             }
             StatusPart::Budget => {
                 let near = self.budgets.iter().filter(|spent| spent.is_near_limit());
-                // Of two that are as bad, the one for the shorter period is told.
+                // Of equal budgets, the one for the shorter period is shown.
                 let worst = near.rev().max_by_key(|spent| spent.percent())?;
                 let text = format!(
                     "{} % of the {} budget",
@@ -363,7 +367,7 @@ mod tests {
         assert!(certain(&["2026-11-15T05:00:00Z", "2026-11-15T08:00:00Z"]));
         assert!(!certain(&["2026-11-15T04:00:00Z", "2026-11-15T08:00:00Z"]));
         assert!(certain(&["2026-11-15T04:00:00Z", "2026-11-15T09:00:00Z"]));
-        // Neither what came before nor what is to come makes a pause.
+        // Charges before `since` or after now make no gap.
         assert!(!certain(&[
             "2026-11-14T04:00:00Z",
             "2026-11-15T04:00:00Z",

@@ -5,14 +5,14 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 
-use super::{Outcome, input};
+use super::{Outcome, choose, input};
 use crate::context::Context;
 use crate::render::style::{DIM, ID, WARNING, paint};
 
-/// Labels a session, or shows its label.
+/// Tags a session, or shows its tag.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A session has one label; a new one takes the place of the old. Claude Code shows it too.
+A session has one tag; a new one replaces the old. Claude Code shows it too.
 
 Examples:
   annals tag 8c549c46 keep
@@ -20,11 +20,11 @@ Examples:
   annals sessions --tag keep")]
 pub(crate) struct TagArgs {
     /// The session
-    session: String,
-    /// The label; without one, the present label is shown
+    session: Option<String>,
+    /// The tag; without one, the current tag is shown
     #[arg(conflicts_with = "remove")]
     tag: Option<String>,
-    /// Take the label away
+    /// Remove the tag
     #[arg(long)]
     remove: bool,
 }
@@ -40,15 +40,21 @@ pub(crate) fn run(args: &TagArgs, context: &mut Context) -> Result<Outcome> {
     let tag = args
         .tag
         .as_deref()
-        .map(|tag| input::non_empty(tag, "label"))
+        .map(|tag| input::non_empty(tag, "tag"))
         .transpose()?
         .map(str::trim);
     if tag.is_some_and(|tag| tag.contains(['\n', '\r'])) {
-        bail!("a label is a single line");
+        bail!("a tag must be a single line");
     }
-    let files = context.find_session(&args.session)?;
-    let (session, file) = (files.id.to_string(), files.main_path().to_owned());
+    let Some(name) = choose::session(args.session.as_deref(), context)? else {
+        return Ok(Outcome::Ok);
+    };
     let writes = tag.is_some() || args.remove;
+    let files = match writes {
+        true => context.find_session(&name)?,
+        false => context.find_session_to_read(&name)?,
+    };
+    let (session, file) = (files.id.to_string(), files.main_path().to_owned());
     let tag = if writes {
         let writer = context.open_for_annotation(&files)?;
         writer.tag(tag.unwrap_or_default())?;
@@ -65,7 +71,7 @@ pub(crate) fn run(args: &TagArgs, context: &mut Context) -> Result<Outcome> {
     } else {
         let shown = match &tag {
             Some(tag) => paint(WARNING, tag),
-            None => paint(DIM, "(no label)"),
+            None => paint(DIM, "(no tag)"),
         };
         context
             .out

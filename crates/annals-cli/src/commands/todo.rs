@@ -1,4 +1,4 @@
-//! `annals todo`
+//! The actions of `annals todos`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use annals::layout::Spawn;
 use annals::model::{AgentId, ArtifactKind, Todo, TodoStatus};
 use annals::store::{SessionFiles, SessionWriter, WriteOptions};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::session_json::ShortIds;
@@ -14,70 +14,95 @@ use super::todos::{self, TodoList, TodosJson};
 use super::{Outcome, input};
 use crate::context::Context;
 
-/// Changes a session's todos.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Todos are numbered from 1, in the order in which `annals todos SESSION --all` shows them.
-
-Examples:
-  annals todo 8c549c46 add 'Write the changelog' 'Tag the release'
-  annals todo 8c549c46 add -- '-v prints more'    text that begins with a dash
-  annals todo 8c549c46 add --priority high 'Fix the build'
-  annals todo 8c549c46 start 1
-  annals todo 8c549c46 done 1
-  echo '[{\"content\": \"Ship it\", \"status\": \"pending\"}]' | annals todo 8c549c46 set -")]
-pub(crate) struct TodoArgs {
-    /// The session
-    session: String,
-    /// The list of this sub-agent instead of the main agent's; begins it if there is none of that id
-    #[arg(long, value_name = "AGENT")]
-    agent: Option<String>,
-    #[command(subcommand)]
-    action: Action,
-}
-
+/// A change of a session's todos.
 #[derive(Debug, Subcommand)]
-enum Action {
+pub(crate) enum Action {
     /// Add todos at the end
+    #[command(after_help = "\
+Examples:
+  annals todos add 8c549c46 'Write the changelog' 'Tag the release'
+  annals todos add 8c549c46 --priority high 'Fix the build'
+  annals todos add 8c549c46 -- '-v prints more'    text that begins with a dash")]
     Add {
-        /// What is to be done, one todo per argument
+        #[command(flatten)]
+        list: ListArgs,
+        /// Text of the todos, one per argument
         #[arg(required = true)]
         text: Vec<String>,
-        /// How urgent they are: low, medium or high
+        /// Priority of the todos
         #[arg(long, value_name = "PRIORITY")]
         priority: Option<Priority>,
     },
-    /// Mark todos as being done
+    /// Mark todos as in progress
     Start {
+        #[command(flatten)]
+        list: ListArgs,
         /// Their numbers
         #[arg(required = true)]
         number: Vec<usize>,
     },
     /// Mark todos as done
     Done {
+        #[command(flatten)]
+        list: ListArgs,
         /// Their numbers
         #[arg(required = true)]
         number: Vec<usize>,
     },
-    /// Take todos off the list
+    /// Remove todos
     Remove {
+        #[command(flatten)]
+        list: ListArgs,
         /// Their numbers
         #[arg(required = true)]
         number: Vec<usize>,
     },
     /// Empty the list
-    Clear,
+    Clear {
+        #[command(flatten)]
+        list: ListArgs,
+    },
     /// Replace the list
+    #[command(after_help = "\
+Example:
+  echo '[{\"content\": \"Ship it\", \"status\": \"pending\"}]' |
+    annals todos set 8c549c46 -")]
     Set {
+        #[command(flatten)]
+        list: ListArgs,
         /// `-`: a JSON array of {content, status, priority, activeForm} on standard input
         #[arg(value_name = "-")]
         source: String,
     },
 }
 
-/// How urgent a todo is.
+/// The list to change.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// The session
+    session: String,
+    /// Change the list of this sub-agent, which is created if it does not exist
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<String>,
+}
+
+impl Action {
+    /// Returns the list to change.
+    fn list(&self) -> &ListArgs {
+        match self {
+            Action::Add { list, .. }
+            | Action::Start { list, .. }
+            | Action::Done { list, .. }
+            | Action::Remove { list, .. }
+            | Action::Clear { list }
+            | Action::Set { list, .. } => list,
+        }
+    }
+}
+
+/// Priority of a todo.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Priority {
+pub(crate) enum Priority {
     Low,
     Medium,
     High,
@@ -93,13 +118,14 @@ impl Priority {
     }
 }
 
-pub(crate) fn run(args: &TodoArgs, context: &mut Context) -> Result<Outcome> {
-    let set = match &args.action {
-        Action::Set { source } => Some(parse_todos(source)?),
+pub(crate) fn run(action: &Action, context: &mut Context) -> Result<Outcome> {
+    let set = match action {
+        Action::Set { source, .. } => Some(parse_todos(source)?),
         _ => None,
     };
-    let files = context.find_session(&args.session)?;
-    let agent = find_agent(&files, args.agent.as_deref())?;
+    let ListArgs { session, agent } = action.list();
+    let files = context.find_session(session)?;
+    let agent = find_agent(&files, agent.as_deref())?;
     if files
         .attachments
         .iter()
@@ -107,14 +133,14 @@ pub(crate) fn run(args: &TodoArgs, context: &mut Context) -> Result<Outcome> {
         && agent.is_none()
     {
         bail!(
-            "session {} keeps a task list of its agent's own, which annals only reads",
+            "session {} has a task list of its agent, which annals can only read",
             files.id
         );
     }
     let session = open_writer(context, &files, agent.as_ref())?;
     let list = session.edit_todos(|path, document, list| {
-        let list = match &args.action {
-            Action::Clear => Vec::new(),
+        let list = match action {
+            Action::Clear { .. } => Vec::new(),
             Action::Set { .. } => set.clone().unwrap_or_default(),
             action => {
                 refuse_unknown_members(path, document)?;
@@ -137,7 +163,7 @@ pub(crate) fn run(args: &TodoArgs, context: &mut Context) -> Result<Outcome> {
     Ok(Outcome::Written)
 }
 
-/// The sub-agent that is meant.
+/// Finds the sub-agent by a prefix of its id, or takes the id of a new one.
 fn find_agent(files: &SessionFiles, wanted: Option<&str>) -> Result<Option<AgentId>> {
     let Some(wanted) = wanted else {
         return Ok(None);
@@ -153,7 +179,7 @@ fn find_agent(files: &SessionFiles, wanted: Option<&str>) -> Result<Option<Agent
         return Ok(Some(exact.clone()));
     }
     match found.as_slice() {
-        // One that has done nothing yet: it begins with its list.
+        // A new sub-agent, which is created with its list.
         [] => Ok(Some(AgentId::new(wanted)?)),
         [only] => Ok(Some(only.clone())),
         many => {
@@ -169,19 +195,19 @@ fn find_agent(files: &SessionFiles, wanted: Option<&str>) -> Result<Option<Agent
     }
 }
 
-/// What an action makes of a list.
+/// Applies an action to a list.
 fn apply_action(action: &Action, mut list: Vec<Todo>) -> Result<Vec<Todo>> {
     match action {
-        Action::Add { text, priority } => {
+        Action::Add { text, priority, .. } => {
             for text in text {
                 let mut todo = Todo::pending(input::non_empty(text, "todo")?.trim());
                 todo.priority = priority.map(|priority| priority.name().to_owned());
                 list.push(todo);
             }
         }
-        Action::Start { number } => set_status(&mut list, number, TodoStatus::InProgress)?,
-        Action::Done { number } => set_status(&mut list, number, TodoStatus::Completed)?,
-        Action::Remove { number } => {
+        Action::Start { number, .. } => set_status(&mut list, number, TodoStatus::InProgress)?,
+        Action::Done { number, .. } => set_status(&mut list, number, TodoStatus::Completed)?,
+        Action::Remove { number, .. } => {
             check_numbers(&list, number)?;
             let mut at = 0;
             list.retain(|_| {
@@ -189,19 +215,19 @@ fn apply_action(action: &Action, mut list: Vec<Todo>) -> Result<Vec<Todo>> {
                 !number.contains(&at)
             });
         }
-        Action::Clear | Action::Set { .. } => {}
+        Action::Clear { .. } | Action::Set { .. } => {}
     }
     Ok(list)
 }
 
-/// A list is written anew, so what the model has no word for would be lost.
+/// Refuses unknown members and statuses, which would be lost when the list is rewritten.
 fn refuse_unknown_members(path: &Path, document: &[u8]) -> Result<()> {
     const KNOWN_MEMBERS: [&str; 5] = ["content", "status", "priority", "activeForm", "id"];
     let items: Option<Vec<BTreeMap<String, serde_json::Value>>> =
         serde_json::from_slice(document).ok();
     let strange = match &items {
         None if document.trim_ascii().is_empty() => None,
-        None => Some("something that is no list of todos".to_owned()),
+        None => Some("something that is not a list of todos".to_owned()),
         Some(items) => items.iter().find_map(|item| {
             let member = item
                 .keys()
@@ -219,7 +245,7 @@ fn refuse_unknown_members(path: &Path, document: &[u8]) -> Result<()> {
     };
     match strange {
         Some(what) => bail!(
-            "{} holds {what}, which would be lost; `annals todo SESSION set -` replaces the whole list",
+            "{} holds {what}, which would be lost; `annals todos set SESSION -` replaces the whole list",
             path.display()
         ),
         None => Ok(()),
@@ -231,7 +257,7 @@ fn open_writer(
     files: &SessionFiles,
     agent: Option<&AgentId>,
 ) -> Result<SessionWriter> {
-    // Todos lie beside the log, so another program may write to it meanwhile.
+    // Todos are not in the log, so another program may write to the log meanwhile.
     let options = WriteOptions {
         live: true,
         ..context.write_options()
@@ -274,8 +300,11 @@ fn parse_todos(source: &str) -> Result<Vec<Todo>> {
         bail!("`set` takes `-` and reads a JSON array from standard input");
     }
     let text = input::read_stdin("list")?;
-    let list: Vec<Todo> = serde_json::from_str(&text).with_context(|| {
-        "standard input is not a list of todos ([{\"content\": …, \"status\": \"pending\", \"in_progress\" or \"completed\"}]); nothing was written"
+    let list: Vec<Todo> = serde_json::from_str(&text).map_err(|error| {
+        let fault = annals::describe_json_error(&error);
+        anyhow!(
+            "standard input is not a list of todos ([{{\"content\": …, \"status\": \"pending\", \"in_progress\" or \"completed\"}}]): {fault}; nothing was written"
+        )
     })?;
     if list.iter().any(|todo| todo.content.trim().is_empty()) {
         bail!("a todo is empty; nothing was written");

@@ -2,41 +2,51 @@
 
 use annals::model::{ArtifactKind, Body, SessionId, Todo, TodoStatus};
 use annals::store::{Inventory, Session, SessionFiles};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::Outcome;
+use super::overview::print_none;
 use super::page::Page;
-use super::session_json::ShortIds;
+use super::session_json::{ShortIds, fit_title};
+use super::{Outcome, todo};
 use crate::context::Context;
 use crate::render::style::{BOLD, DIM, ID, PLAIN, SUCCESS, WARNING, paint};
+use crate::render::width::width;
 
-/// Lists what agents still have to do.
+/// Lists open todos, or changes those of a session.
 #[derive(Debug, Args)]
+#[command(override_usage = "annals todos [OPTIONS] [SESSION]\n       annals todos <COMMAND>")]
 #[command(after_help = "\
-☐ is open, ◐ is being done, ☑ is done.
+☐ open   ◐ in progress   ☑ done
+
+Todos of a session are numbered from 1, as `annals todos SESSION --all` shows them.
 
 Examples:
-  annals todos                     what is open in all sessions
-  annals todos 8c549c46 --all      one session's list, done things too
-  annals todo 8c549c46 done 2      changes it")]
+  annals todos                     open todos of all sessions
+  annals todos 8c549c46 --all      all todos of one session
+  annals todos add 8c549c46 'Write the changelog' 'Tag the release'
+  annals todos start 8c549c46 1    marks one as in progress
+  annals todos done 8c549c46 1 2   marks two as done
+  annals todos -- add              todos of a session whose id begins with `add`")]
 pub(crate) struct TodosArgs {
-    /// Only of this session
+    /// Only todos of this session
     session: Option<String>,
-    /// Also what is done, and lists whose session is gone
+    /// Also completed todos, and lists whose session no longer exists
     #[arg(long)]
     all: bool,
     #[command(flatten)]
     page: Page,
+    #[command(subcommand)]
+    action: Option<todo::Action>,
 }
 
 /// Todos as JSON.
 #[derive(Serialize)]
 pub(super) struct TodosJson<'a> {
     todos: Vec<TodoJson<'a>>,
-    /// How many there are without `-n` and `--offset`.
+    /// Number of todos before `-n` and `--offset`.
     total: usize,
 }
 
@@ -60,7 +70,7 @@ pub(super) struct TodoList {
     updated: Option<Timestamp>,
     agent: String,
     orphaned: bool,
-    /// With their numbers, which stay when some are left out.
+    /// Todos with their numbers in the whole list.
     todos: Vec<(usize, Todo)>,
 }
 
@@ -104,15 +114,23 @@ impl<'a> TodosJson<'a> {
 }
 
 pub(crate) fn run(args: &TodosArgs, context: &mut Context) -> Result<Outcome> {
+    if let Some(action) = &args.action {
+        if args.session.is_some() || args.all || args.page.is_set() {
+            bail!("an action takes its own session: `annals todos add SESSION TEXT`");
+        }
+        return todo::run(action, context);
+    }
     let inventory = context.inventory();
     let short = ShortIds::new(inventory.sessions.iter().map(|files| files.id.as_str()));
     let mut lists = match &args.session {
         Some(id) => {
-            let files = context.find_session(id)?;
+            let files = context.find_session_to_read(id)?;
             session_lists(&files)?
         }
         None => all_lists(context, &inventory, args.all),
     };
+    let mut todos = lists.iter().flat_map(|list| &list.todos);
+    let is_any_completed = todos.any(|(_, todo)| todo.status == TodoStatus::Completed);
     if !args.all {
         for list in &mut lists {
             list.todos
@@ -128,12 +146,12 @@ pub(crate) fn run(args: &TodosArgs, context: &mut Context) -> Result<Outcome> {
             ..TodosJson::new(&lists)
         })?;
     } else if lists.is_empty() {
-        let what = if args.all {
-            "No todos."
-        } else {
-            "Nothing is open. `--all` shows what is done."
+        let text = match (args.all, is_any_completed) {
+            (true, _) => "No todos.",
+            (false, true) => "No open todos. `--all` shows completed ones.",
+            (false, false) => "No open todos.",
         };
-        context.out.line(what)?;
+        print_none(context, &inventory, text)?;
     } else {
         print_lists(context, &lists, &short)?;
     }
@@ -144,7 +162,7 @@ pub(crate) fn run(args: &TodosArgs, context: &mut Context) -> Result<Outcome> {
     })
 }
 
-/// Keeps the todos of a page, counted through all lists.
+/// Keeps the todos of a page, counted across all lists.
 fn apply_page(lists: &mut [TodoList], page: Page) {
     let (mut skip, mut left) = (page.offset, page.limit.unwrap_or(usize::MAX));
     for list in lists {
@@ -167,15 +185,19 @@ pub(super) fn print_lists(
         if at > 0 {
             context.out.blank()?;
         }
-        let mut heading = paint(ID, short.get(list.session.as_str())).to_string();
+        let id = short.get(list.session.as_str());
+        let mut used = width(id) + 2;
+        let mut heading = paint(ID, id).to_string();
         if list.agent != list.session.as_str() {
-            heading += &format!("  {}", paint(DIM, &format!("sub-agent {}", list.agent)));
+            let agent = format!("sub-agent {}", list.agent);
+            used += width(&agent) + 2;
+            heading += &format!("  {}", paint(DIM, &agent));
         }
         if let Some(title) = &list.title {
-            heading += &format!("  {}", paint(BOLD, title));
+            heading += &format!("  {}", paint(BOLD, &fit_title(title, used, context)));
         }
         if list.orphaned {
-            heading += &format!("  {}", paint(WARNING, "(the session is gone)"));
+            heading += &format!("  {}", paint(WARNING, "(session missing)"));
         }
         context.out.line(heading)?;
         if list.todos.is_empty() {
@@ -250,7 +272,7 @@ fn all_lists(context: &mut Context, inventory: &Inventory, all: bool) -> Vec<Tod
             Err(error) => context.warn(&error),
         }
     }
-    // The most recent session first; an agent's lists stay together.
+    // Most recent session first; an agent's lists stay together.
     lists.sort_by_key(|list| std::cmp::Reverse(list.updated));
     if all {
         lists.extend(orphaned_lists(context, inventory));
@@ -262,7 +284,7 @@ fn is_shown(todo: &Todo, all: bool) -> bool {
     all || todo.status != TodoStatus::Completed
 }
 
-/// Lists whose session is not there any more.
+/// Returns lists whose session no longer exists.
 fn orphaned_lists(context: &mut Context, inventory: &Inventory) -> Vec<TodoList> {
     let mut lists: Vec<TodoList> = Vec::new();
     let files = inventory

@@ -10,30 +10,31 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use super::Outcome;
 use super::pricing::{self, Pricer};
-use super::session_json::{ConversationJson, SessionJson, ShortIds, fit_line, short_id};
+use super::session_json::{ConversationJson, SessionJson, ShortIds, fit_line, fit_title, short_id};
 use super::show::agent_name;
-use crate::context::Context;
+use super::{Outcome, choose};
+use crate::context::{Context, whole_session};
+use crate::render::severity::flaw_line;
 use crate::render::size::{self, pluralize};
-use crate::render::style::{DIM, ID, SUCCESS, TITLE, TOOL, USER, WARNING, paint};
-use crate::render::width::truncate_end;
+use crate::render::style::{DIM, ID, SUCCESS, TITLE, TOOL, USER, paint};
+use crate::render::width::{truncate_end, width};
 
-/// Branches deeper than this are drawn at the same depth: a terminal is only so wide.
+/// Maximum indentation of branches; deeper ones are drawn at this depth.
 const MAX_DEPTH: usize = 16;
 
 /// Draws a session.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-● a prompt   ◆ a compaction   ↳ a sub-agent   ➤ where the agent itself would go on
+● a prompt   ◆ a compaction   ↳ a sub-agent   ➤ where the agent would resume
 
 Examples:
   annals tree 8c549c46
   annals show 8c549c46@1405c20a    read the branch that ends there
-  annals fork 8c549c46@5738a76f    go on from an inner message in a session of its own")]
+  annals fork 8c549c46@5738a76f    continue from there in a new session")]
 pub(crate) struct TreeArgs {
     /// SESSION, or the path of a log
-    pub(crate) session: String,
+    pub(crate) session: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -59,7 +60,9 @@ struct AgentJson {
     /// The entry whose tool call spawned it.
     spawned_by: Option<String>,
     messages: usize,
-    /// Its log is in the archive, and no more where it was.
+    /// True if clients 2.0 made it at their start to fill the prompt cache.
+    warm_up: bool,
+    /// True if its log exists only in the archive.
     archived: bool,
     file: String,
     cost_usd: Option<Money>,
@@ -67,10 +70,12 @@ struct AgentJson {
 }
 
 pub(crate) fn run(args: &TreeArgs, context: &mut Context) -> Result<Outcome> {
+    let Some(name) = choose::session(args.session.as_deref(), context)? else {
+        return Ok(Outcome::Ok);
+    };
     let inventory = context.inventory();
-    let target = context.find_in(&inventory, &args.session)?;
-    target.refuse_agent()?;
-    let mut session = Session::read(target.files)?;
+    let files = whole_session(context.find_in(&inventory, &name)?, &name)?;
+    let mut session = Session::read(files)?;
     session.apply_folder_hints(&FolderHints::new(&inventory.sessions));
     let conversations = session.conversations();
     let limbs = session
@@ -139,6 +144,7 @@ fn print_json(
                     Some(outline.id()?.to_string())
                 }),
                 messages: agent.messages,
+                warm_up: agent.warm_up,
                 archived: agent.archived,
                 file: session
                     .log(agent.log)
@@ -162,12 +168,12 @@ struct TreeRenderer<'a> {
     short: ShortIds,
 }
 
-/// A limb that is to be drawn.
+/// A segment to draw.
 struct Branch {
     segment: usize,
-    /// What stands to the left of its lines.
+    /// Text to the left of its lines.
     prefix: String,
-    /// What stands to the left of its first line instead.
+    /// Text to the left of its first line instead.
     first_prefix: String,
 }
 
@@ -243,6 +249,7 @@ impl<'a> TreeRenderer<'a> {
             }
         }
         self.render_unlinked_agents(&mut text);
+        self.render_warm_ups(&mut text);
         text
     }
 
@@ -252,6 +259,8 @@ impl<'a> TreeRenderer<'a> {
             .title
             .as_ref()
             .map_or("(no title)", |title| title.text.as_str());
+        let id = self.session.files.id.as_str();
+        let title = fit_title(title, width(id) + 2, self.context);
         let mut facts = vec![
             info.project.path.clone(),
             pluralize(info.messages, "message"),
@@ -263,20 +272,13 @@ impl<'a> TreeRenderer<'a> {
         facts.extend(pricing::text(&self.pricer.tally(&info.charges)));
         let mut heading = format!(
             "{}  {}\n{}\n",
-            paint(ID, self.session.files.id.as_str()),
-            paint(TITLE, title),
+            paint(ID, id),
+            paint(TITLE, &title),
             paint(DIM, &fit_line(&facts.join(" · "), self.context))
         );
-        if info.flaws > 0 {
-            let kinds: Vec<String> = info
-                .flaw_kinds
-                .iter()
-                .map(|(kind, count)| format!("{count} {}", kind.as_str()))
-                .collect();
-            heading.push_str(&format!(
-                "{}\n",
-                paint(WARNING, &format!("! {}", kinds.join(", ")))
-            ));
+        let check = format!(": annals check {}", self.session.files.id);
+        if let Some(line) = flaw_line(info.flaw_counts(), &check) {
+            heading.push_str(&format!("{line}\n"));
         }
         heading.push('\n');
         heading
@@ -299,7 +301,7 @@ impl<'a> TreeRenderer<'a> {
         roots
     }
 
-    /// A limb's prompts, each with what came of it.
+    /// Renders the prompts of a segment, each with its results.
     fn render_segment(&self, branch: &Branch, text: &mut String) {
         let Some(limb) = self.segments.get(branch.segment) else {
             return;
@@ -370,7 +372,7 @@ impl<'a> TreeRenderer<'a> {
         ));
     }
 
-    /// What came of a prompt: replies, tool calls, sub-agents.
+    /// Renders the results of a prompt: replies, tool calls, sub-agents.
     fn render_results(
         &self,
         came: &mut PromptResults<'_>,
@@ -406,7 +408,7 @@ impl<'a> TreeRenderer<'a> {
         let mut pending = vec![(agent, left.to_owned())];
         let mut drawn = 0;
         while let Some((agent, left)) = pending.pop() {
-            // Agents that spawned each other in a ring exist only in damaged logs.
+            // Only damaged logs have agents that spawned each other in a cycle.
             drawn += 1;
             if drawn > self.session.agents.len() {
                 return;
@@ -471,28 +473,44 @@ impl<'a> TreeRenderer<'a> {
         ));
     }
 
-    /// Sub-agents that no call of this session accounts for.
+    /// Renders the sub-agents that no tool call of this session spawned.
     fn render_unlinked_agents(&self, text: &mut String) {
         let loose: Vec<&Agent> = self
             .session
             .agents
             .iter()
-            .filter(|agent| agent.call.is_none())
+            .filter(|agent| agent.call.is_none() && !agent.warm_up)
             .collect();
-        if loose.is_empty() {
-            return;
+        if !loose.is_empty() {
+            text.push_str(&format!(
+                "\n{}\n",
+                paint(DIM, "sub-agents without a tool call in this session")
+            ));
         }
-        text.push_str(&format!(
-            "\n{}\n",
-            paint(DIM, "sub-agents that no tool call here accounts for")
-        ));
         for agent in loose {
             self.render_agent(agent, "  ", text);
         }
     }
+
+    /// Renders the number of warm-ups and their cost.
+    fn render_warm_ups(&self, text: &mut String) {
+        let agents = self.session.agents.iter();
+        let warm_ups: Vec<&Agent> = agents.filter(|agent| agent.warm_up).collect();
+        if warm_ups.is_empty() {
+            return;
+        }
+        let price = |charge: &Charge| self.pricer.price(charge);
+        let mut cost = Tally::default();
+        for agent in &warm_ups {
+            cost.merge(&self.session.agent_cost(agent, &price));
+        }
+        let count = pluralize(warm_ups.len() as u64, "warm-up");
+        let facts: Vec<String> = [count].into_iter().chain(pricing::text(&cost)).collect();
+        text.push_str(&format!("\n{}\n", paint(DIM, &facts.join(" · "))));
+    }
 }
 
-/// What is said of a sub-agent whose log is only in the archive.
+/// Suffix of a sub-agent whose log is only in the archive.
 fn archived_suffix(agent: &Agent) -> &'static str {
     match agent.archived {
         true => " · archived",
@@ -500,14 +518,14 @@ fn archived_suffix(agent: &Agent) -> &'static str {
     }
 }
 
-/// `12 messages · $0.34`
+/// Formats totals as `12 messages · $0.34`.
 fn totals_text(messages: usize, cost: &Tally) -> String {
     let messages = [pluralize(messages as u64, "message")].into_iter();
     let facts: Vec<String> = messages.chain(pricing::text(cost)).collect();
     facts.join(" · ")
 }
 
-/// What came of a prompt.
+/// Results of a prompt.
 #[derive(Default)]
 struct PromptResults<'a> {
     replies: u64,

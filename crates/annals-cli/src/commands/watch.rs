@@ -1,17 +1,16 @@
 //! `annals watch`
 
-mod choose;
 mod entry_text;
 mod stream;
 mod totals;
 
 use std::collections::{HashMap, HashSet};
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use annals::model::{Entry, SessionId};
-use annals::store::{Inventory, SessionFiles, Target};
+use annals::store::{Inventory, SessionFiles, SessionInfo, Target};
 use annals::watch::{
     Event, FollowOptions, FollowedLog, Follower, Selection, Stopper, last_archived,
 };
@@ -22,33 +21,33 @@ use signal_hook::iterator::Signals;
 
 use self::entry_text::{Screen, View};
 use self::totals::Totals;
-use super::Outcome;
 use super::filter::{resolve_dir, warn_unknown_watched_project};
 use super::pricing::Pricer;
-use crate::context::Context;
+use super::{Outcome, choose};
+use crate::context::{Access, Context, is_unknown_session};
 use crate::render::command::plain_hint;
 use crate::render::style::{DIM, WARNING, paint};
 use crate::render::{size, time};
 
-/// How many events may be held back while more are at hand.
+/// Number of events after which output is flushed while more are ready.
 const MAX_HELD_EVENTS: u32 = 256;
 
 /// Follows logs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Follows what is named: projects by path, name or id; sessions with their sub-agents; conversations
-(SESSION@MESSAGE), which leave out what parts from them elsewhere; logs by their paths. Sessions and
-sub-agents that begin later are followed too; a project without sessions is named by its path.
-With nothing named, a terminal offers a choice and everything else follows all there is.
+Follows what is named: projects by path, name or id; sessions with their sub-agents; conversations \
+(SESSION@MESSAGE), without other branches; logs by their paths. Sessions and \
+sub-agents that start later are followed too; a project without sessions must be named by its path. \
+Without arguments, a terminal offers a choice; otherwise everything is followed.
 
-Shown are prompts, replies, thoughts, and a line for each tool call. Ctrl-C ends it. What a fork or
-a copy brings along from before is only counted; in JSON it is marked as earlier. Of a session that
-is only in the archive the last entries are shown: it cannot go on until it is restored.
+Shows prompts, replies, thinking, and a line for each tool call. Ctrl-C ends it. Entries that a fork or \
+a copy has from before are only counted; in JSON they are marked as earlier. Of a session that \
+is only in the archive, the last entries are shown: it cannot continue until it is restored.
 
 Examples:
   annals watch                       choose a project and a conversation
-  annals watch --all                 everything, everywhere
-  annals watch . --thinking          only thoughts and prompts, in this project
+  annals watch --all                 everything
+  annals watch . --thinking          only thinking and prompts, in this project
   annals watch 8c549c46 --tools      one session, with its tools' results
   annals watch 8c549c46@1405c20a     one branch of it
   annals watch my-app --cost         with running totals
@@ -60,32 +59,31 @@ pub(crate) struct WatchArgs {
     /// This project: its path, its name, or its id
     #[arg(long, short, value_name = "PROJECT", allow_hyphen_values = true)]
     project: Option<String>,
-    /// Everything, without asking
+    /// Follow everything, without asking
     #[arg(long, short, conflicts_with_all = ["what", "project"])]
     all: bool,
-    /// Only thoughts and prompts
+    /// Show only thinking and prompts
     #[arg(long, conflicts_with = "tools")]
     thinking: bool,
-    /// Also tool calls in full, and their results
+    /// Also show tool calls in full, and their results
     #[arg(long)]
     tools: bool,
-    /// Running totals of tokens and money for each session
+    /// Show running totals of tokens and cost for each session
     #[arg(long)]
     cost: bool,
-    /// Begin with the last N that are there
+    /// Start with the last N entries
     #[arg(long, short = 'n', value_name = "N", default_value_t = 10)]
     last: usize,
-    /// Look for changes from time to time instead of being told by the system: for network drives
+    /// Poll for changes instead of using system notifications, for network drives
     #[arg(long)]
     poll: bool,
 }
 
 pub(crate) fn run(args: &WatchArgs, context: &mut Context) -> Result<Outcome> {
-    let people = context.out.is_terminal() && std::io::stdin().is_terminal();
     let named = !args.what.is_empty() || args.project.is_some();
-    let what = match !named && !args.all && people && !context.json {
+    let what = match !named && !args.all && choose::can_ask(context) {
         false => args.what.clone(),
-        true => match choose::choose(context)? {
+        true => match choose::project_and_conversation(context)? {
             Some(what) => what,
             None => return Ok(Outcome::Ok),
         },
@@ -100,11 +98,18 @@ pub(crate) fn run(args: &WatchArgs, context: &mut Context) -> Result<Outcome> {
     let Some(follower) = follow(selection, args, context)? else {
         return Ok(Outcome::NotFound);
     };
-    // A pager would take the terminal, and show nothing of what comes next.
+    // A pager would take over the terminal and hide later output.
     context.out.stop_paging()?;
     let stopper = follower.stopper();
     stop_on_signals(stopper.clone())?;
     stop_on_closed_output(stopper);
+    if follower.logs() == 0 && what.is_empty() && args.project.is_none() {
+        let text = format!(
+            "{}; waiting for the first session",
+            context.no_sessions_text()
+        );
+        context.print_note_once(&text);
+    }
     Watch::new(args, context)?.run(follower)?;
     Ok(Outcome::Ok)
 }
@@ -112,7 +117,7 @@ pub(crate) fn run(args: &WatchArgs, context: &mut Context) -> Result<Outcome> {
 fn follow_options(args: &WatchArgs, context: &Context) -> FollowOptions {
     let view = View::from_args(args);
     let json = context.json;
-    // Programs get everything, unless they ask for less.
+    // JSON has everything, unless only thinking is asked for.
     let counts = move |entry: &Entry| {
         (json && view != View::Thinking) || entry_text::is_entry_shown(view, entry)
     };
@@ -121,7 +126,7 @@ fn follow_options(args: &WatchArgs, context: &Context) -> FollowOptions {
     options
 }
 
-/// Shows how sessions ended that are only in the archive, and tells that they cannot go on there.
+/// Shows the last entries of archived sessions, and warns that these cannot continue.
 fn show_archived(archived: &[Target], args: &WatchArgs, context: &mut Context) -> Result<()> {
     let options = follow_options(args, context);
     let mut watch = Watch::new(args, context)?;
@@ -135,7 +140,7 @@ fn show_archived(archived: &[Target], args: &WatchArgs, context: &mut Context) -
     for target in archived {
         let id = &target.files.id;
         context.print_warning(&format!(
-            "session {id} is archived and cannot go on where it was; {} puts it back",
+            "session {id} is archived and cannot continue; {} restores it",
             plain_hint("annals restore", id.as_str(), "--apply")
         ));
     }
@@ -151,7 +156,7 @@ fn report_problems(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// Begins to follow what was named; `None` if there is no such thing, which is told.
+/// Starts to follow the selection; `None`, with a note, if a project is unknown.
 fn follow(
     selection: Selection,
     args: &WatchArgs,
@@ -174,7 +179,7 @@ fn follow(
     Ok(Some(follower))
 }
 
-/// Selects the named sessions and projects; those that are only in the archive are returned apart.
+/// Selects the named sessions and projects; archived sessions are returned separately.
 fn select(
     what: &[String],
     project: Option<&str>,
@@ -207,28 +212,40 @@ fn select(
             selection = selection.project(path.to_string_lossy());
             continue;
         }
-        let text = &context.resolve_latest(&inventory, text, true)?.into_owned();
-        selection = match context.store.find(&inventory, text) {
-            Ok(target) if target.files.is_archived() => {
+        selection = match find_target(text, &inventory, context)? {
+            Some(target) if target.files.is_archived() => {
                 archived.push(target);
                 selection
             }
-            Ok(target) => selection.target(target)?,
-            Err(annals::Error::NotFound {
-                what: "session", ..
-            })
-            | Err(annals::Error::BadId { .. })
-                if !text.contains('@') =>
-            {
-                selection.project(resolve_dir(text))
-            }
-            Err(error) => return Err(error.into()),
+            Some(target) => selection.target(target)?,
+            None => selection.project(resolve_dir(text)),
         };
     }
     Ok((selection, archived))
 }
 
-/// The archived session whose log lay at a path.
+/// Finds a session by its id, or by its title if no project has that name; `None` if the name is
+/// that of a project, or of nothing.
+fn find_target(name: &str, inventory: &Inventory, context: &mut Context) -> Result<Option<Target>> {
+    let error = match context.find_by_id(inventory, name, Access::Read) {
+        Err(error) if is_unknown_session(&error) => error,
+        found => return found.map(Some),
+    };
+    let sessions = context.unsorted_sessions(inventory);
+    let dir = resolve_dir(name);
+    let is_project = |session: &SessionInfo| session.matches_project_or_earlier(&dir);
+    if sessions.iter().any(is_project) {
+        return Ok(None);
+    }
+    let may_be_project = !name.contains('@') && !name.ends_with(".jsonl");
+    match context.find_by_title(inventory, name, error) {
+        // The follower reports an unknown project.
+        Err(error) if is_unknown_session(&error) && may_be_project => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+/// Returns the archived session whose log was at `path`.
 fn archived_log(inventory: &Inventory, path: &Path) -> Option<Target> {
     let mut sessions = inventory.sessions.iter();
     let lay = |files: &SessionFiles| files.logs().find(|log| log.path == path).cloned();
@@ -241,7 +258,7 @@ fn archived_log(inventory: &Inventory, path: &Path) -> Option<Target> {
     })
 }
 
-/// Ctrl-C is how one ends this, so that is no failure.
+/// Stops on signals. Ctrl-C is the normal way to end, not a failure.
 fn stop_on_signals(stopper: Stopper) -> Result<()> {
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot listen for signals")?;
@@ -253,11 +270,11 @@ fn stop_on_signals(stopper: Stopper) -> Result<()> {
     Ok(())
 }
 
-/// Ends when nobody reads the output any more, even if there is nothing to write.
+/// Stops when the output is closed, even if there is nothing to write.
 fn stop_on_closed_output(stopper: Stopper) {
     use rustix::event::{PollFd, PollFlags, poll};
     std::thread::spawn(move || {
-        // `io::stdout` is held by whoever writes; its descriptor is enough.
+        // The writer holds the lock of `io::stdout`; its descriptor is enough.
         let stdout = rustix::stdio::stdout();
         loop {
             let mut fds = [PollFd::from_borrowed_fd(stdout, PollFlags::empty())];
@@ -273,7 +290,7 @@ fn stop_on_closed_output(stopper: Stopper) {
     });
 }
 
-/// What is shown of the events, and what was.
+/// Shows events, and counts what was shown.
 struct Watch<'a> {
     context: &'a mut Context,
     view: View,
@@ -282,9 +299,9 @@ struct Watch<'a> {
     projects: HashMap<PathBuf, String>,
     entries: u64,
     sessions: HashSet<String>,
-    /// What stood there before was shown.
+    /// True once the existing entries were shown.
     is_live: bool,
-    /// How many earlier entries a log came with that are not shown.
+    /// Session and number of earlier entries that are not shown.
     left_out: Option<(SessionId, u64)>,
 }
 
@@ -315,7 +332,7 @@ impl<'a> Watch<'a> {
             while let Some(event) = follower.next_ready() {
                 self.show(event)?;
                 held += 1;
-                // Where there is always more, what is shown of it must not wait for the end.
+                // If events never stop, output must not wait for the end.
                 if held % MAX_HELD_EVENTS == 0 {
                     self.context.out.flush()?;
                 }
@@ -323,7 +340,7 @@ impl<'a> Watch<'a> {
             self.print_left_out()?;
             self.print_totals()?;
             report_problems(self.context)?;
-            // At once: a batch that waits for the next one is no news.
+            // Flush at once: a batch must not wait for the next one.
             self.context.out.flush()?;
         }
         report_problems(self.context)?;
@@ -335,7 +352,7 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// What there was to see.
+    /// Summarises what was shown.
     fn summary(&self, time: Duration) -> String {
         let time = match time.as_secs() {
             seconds @ ..60 => format!("{seconds} s"),
@@ -366,7 +383,7 @@ impl<'a> Watch<'a> {
                     self.entries += 1;
                     self.sessions.insert(fresh.session.to_string());
                 }
-                // What a fork or a copy holds of another session was seen there.
+                // Entries that a fork or a copy has from another session were shown there.
                 if fresh.earlier && self.is_live && !self.context.json {
                     return self.count_left_out(&fresh.session);
                 }
@@ -388,9 +405,8 @@ impl<'a> Watch<'a> {
                 }
             }
             Event::Polling { reason: why } => {
-                self.context.print_warning(&format!(
-                    "{why}; what has no watch is looked at from time to time instead"
-                ));
+                self.context
+                    .print_warning(&format!("{why}; falling back to polling"));
                 if self.context.json {
                     stream::print_polling(&why, self.context)?;
                 }
@@ -404,7 +420,7 @@ impl<'a> Watch<'a> {
                 self.screen.reset_speaker();
             }
             Event::Gone { log } => {
-                let text = format!("! {} is gone", log.path.display());
+                let text = format!("! {} no longer exists", log.path.display());
                 self.context.out.line(paint(DIM, &text))?;
                 self.screen.reset_speaker();
             }
@@ -430,7 +446,7 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// The directory that an entry was made in, else that of its log.
+    /// Returns the directory of a log's first entry, else that of the log's project.
     fn project(&mut self, log: &FollowedLog, entry: &Entry) -> String {
         if let Some(cwd) = &entry.context.cwd {
             let known = self.projects.entry(log.path.clone());

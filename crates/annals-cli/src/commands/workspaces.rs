@@ -1,4 +1,4 @@
-//! `annals workspaces`
+//! `annals chorus workspaces`
 
 use annals::layout::chorus::{Config, ConfigEdit, Workspace};
 use annals::store::{Inventory, Root, SessionFiles, TrashItem};
@@ -16,19 +16,19 @@ use crate::render::table::{Cell, Column, Table};
 /// Lists and changes the workspaces of Chorus.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A workspace is a directory that agents work in. Removing one moves all its sessions to the trash and
-takes it out of the configuration; the directory itself is not touched. Without --apply nothing is.
-`annals delete --undo ID` puts a session back, and its workspace with it.
+A workspace is a directory that agents work in. Removing one moves all its sessions to the trash \
+and removes it from the configuration; the directory itself is not touched. Without --apply nothing \
+changes. `annals delete --undo ID` restores a session and its workspace.
 
 Examples:
-  annals workspaces
-  annals workspaces add ~/src/my-app --name 'My app'
-  annals workspaces rename w-app 'The app'
-  annals workspaces set w-app gitBranch main
-  annals workspaces set w-app isExpanded false
-  annals workspaces remove w-app               what would be removed
-  annals workspaces remove 'My app' --apply
-  annals --root chorus:~/src/my-app/.chorus workspaces")]
+  annals chorus workspaces
+  annals chorus workspaces add ~/src/my-app --name 'My app'
+  annals chorus workspaces rename w-app 'The app'
+  annals chorus workspaces set w-app gitBranch main
+  annals chorus workspaces set w-app isExpanded false
+  annals chorus workspaces remove w-app          what would be removed
+  annals chorus workspaces remove 'My app' --apply
+  annals --root chorus:~/src/my-app/.chorus chorus workspaces")]
 pub(crate) struct WorkspacesArgs {
     #[command(subcommand)]
     action: Option<Action>,
@@ -40,18 +40,18 @@ enum Action {
     Add {
         /// The directory
         path: std::path::PathBuf,
-        /// What to call it [default: the directory's name]
+        /// Name of the workspace [default: the directory's name]
         #[arg(long)]
         name: Option<String>,
-        /// Its id, which becomes a folder's name [default: made from the path]
+        /// Id of the workspace, also its folder name [default: derived from the path]
         #[arg(long)]
         id: Option<String>,
     },
-    /// Give a workspace another name
+    /// Rename a workspace
     Rename {
         /// The workspace's id or name
         workspace: String,
-        /// The name
+        /// The new name
         name: String,
     },
     /// Set a member of a workspace
@@ -64,7 +64,7 @@ enum Action {
         #[arg(allow_hyphen_values = true)]
         value: String,
     },
-    /// Move all sessions of a workspace to the trash and take it out
+    /// Move all sessions of a workspace to the trash and remove the workspace
     Remove {
         /// The workspace's id or name
         workspace: String,
@@ -73,10 +73,10 @@ enum Action {
     },
 }
 
-/// How something is removed.
+/// Options of a removal.
 #[derive(Debug, Args)]
 pub(crate) struct RemovalArgs {
-    /// Do it
+    /// Do it; without this, only the plan is shown
     #[arg(long)]
     apply: bool,
     /// Also if another program is writing to one of the sessions right now
@@ -94,7 +94,7 @@ struct WorkspaceJson {
     root: std::path::PathBuf,
     #[serde(flatten)]
     workspace: Workspace,
-    /// The configuration knows it.
+    /// True if it is in the configuration.
     configured: bool,
     sessions: usize,
 }
@@ -157,7 +157,9 @@ pub(crate) fn run(args: &WorkspacesArgs, context: &mut Context) -> Result<Outcom
         Ok(id) => config.workspace(id)?,
         Err(path) => match config.workspace_at(path) {
             Some(workspace) => workspace,
-            None => bail!("the workspace is gone again; another program changed the configuration"),
+            None => {
+                bail!("the workspace was removed again: another program changed the configuration")
+            }
         },
     };
     if context.json {
@@ -190,11 +192,11 @@ fn list(context: &mut Context) -> Result<Outcome> {
         return Ok(Outcome::Ok);
     }
     if rows.is_empty() {
-        // What there was is told with the way to have it back.
+        // If archived, `tell_archived` printed how to restore it.
         if !archived {
             context
                 .out
-                .line("There are no workspaces; `annals workspaces add PATH` adds one.")?;
+                .line("There are no workspaces; `annals chorus workspaces add PATH` adds one.")?;
         }
         return Ok(Outcome::NotFound);
     }
@@ -222,20 +224,20 @@ fn list(context: &mut Context) -> Result<Outcome> {
     Ok(Outcome::Ok)
 }
 
-/// Tells if the configuration of a root is gone and in the archive: what is shown without it is not what
-/// there was.
+/// Prints a note and returns true if the configuration of a root is only in the archive: the output
+/// is incomplete without it.
 pub(crate) fn tell_archived(root: &Root, context: &mut Context) -> bool {
     let archived = context.store.is_config_archived(root);
     if archived {
         let path = root.path.display();
         context.print_note_once(&format!(
-            "the configuration of {path} is gone, and archived; `annals --root chorus:{path} restore root --also config.json --apply` puts it back"
+            "the configuration of {path} is only in the archive; `annals --root chorus:{path} restore root --also config.json --apply` restores it"
         ));
     }
     archived
 }
 
-/// What the configuration knows, and what lies there without it.
+/// Returns the configured workspaces, and others that have sessions.
 fn workspace_rows(
     context: &Context,
     inventory: &Inventory,
@@ -288,8 +290,8 @@ struct RemovedJson<'a> {
     bytes: u64,
 }
 
-/// Removes a workspace or an agent: its sessions go to the trash, then the configuration forgets it.
-/// `known` says whether the configuration has it; sessions may lie there all the same.
+/// Removes a workspace or an agent: moves its sessions to the trash, then removes it from the
+/// configuration. `known` is an error if it is not configured; it may have sessions anyway.
 pub(super) fn remove(
     context: &mut Context,
     root: &Root,
@@ -333,7 +335,7 @@ pub(super) fn remove(
         })?;
         return Ok(Outcome::Ok);
     }
-    // What else lay in its folder is no session.
+    // Other files of its folder are not a session.
     let sessions: Vec<&TrashItem> = done.iter().filter(|it| !it.is_folder()).collect();
     for trashed in &sessions {
         context.out.line(paint(ID, &trashed.session))?;
@@ -361,10 +363,10 @@ pub(super) fn remove(
         .line(format_args!("{} removed {sum}", paint(SUCCESS, "✓")))?;
     match (sessions.is_empty(), done.is_empty()) {
         (false, _) => context.out.line(
-            "`annals delete --list` shows the sessions in the trash, `--undo ID` puts one back",
+            "`annals delete --list` shows the sessions in the trash, `--undo ID` restores one",
         )?,
         (true, false) => context.out.line(format_args!(
-            "{} puts it back",
+            "{} restores it",
             hint("annals delete --undo=", id, "")
         ))?,
         (true, true) => {}
@@ -372,7 +374,7 @@ pub(super) fn remove(
     Ok(Outcome::Ok)
 }
 
-/// The roots of Chorus.
+/// Returns the roots of Chorus.
 pub(super) fn chorus_roots(context: &Context) -> Result<Vec<Root>> {
     let roots = context.store.roots().iter();
     let found: Vec<Root> = roots
@@ -381,13 +383,13 @@ pub(super) fn chorus_roots(context: &Context) -> Result<Vec<Root>> {
         .collect();
     if found.is_empty() {
         bail!(
-            "there is no root of Chorus here; go to a project with a .chorus directory, or name one with --root chorus:PATH"
+            "no root of Chorus found; change to a project with a .chorus directory, or name one with --root chorus:PATH"
         );
     }
     Ok(found)
 }
 
-/// The root that a change is about.
+/// Returns the only root of Chorus; an error if there are several.
 pub(super) fn single_chorus_root(context: &Context) -> Result<Root> {
     let mut found = chorus_roots(context)?;
     match found.as_slice() {

@@ -1,4 +1,4 @@
-//! The table `[clean]` of the settings: how long sessions are kept.
+//! The table `[clean]` of the settings: retention of sessions.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{ConfigError, error_at, in_file_order, unknown_key};
 
-/// How a term is spelled, for those who misspelled one.
+/// Examples of terms, for error messages.
 pub(crate) const TERM_EXAMPLES: &str = "90d, 36h, 2w, 6mo or 1y";
 
 pub(super) fn parse_policy(table: &DeTable<'_>) -> Result<Policy, ConfigError> {
@@ -35,20 +35,27 @@ pub(super) fn parse_policy(table: &DeTable<'_>) -> Result<Policy, ConfigError> {
                         .insert(name.to_owned(), parse_term(name, value)?);
                 }
             }
-            ("layout", _) => return Err(error_at(value, "`layout` is a table: [clean.layout]")),
+            ("layout", _) => {
+                return Err(error_at(value, "`layout` must be a table: [clean.layout]"));
+            }
             ("project", DeValue::Table(projects)) => {
                 for (key, value) in in_file_order(projects) {
                     let name = key.get_ref().as_ref();
                     let dir = absolute_directory(name).ok_or_else(|| {
                         let why = format!(
-                            "`{name}` is no directory: a project is named by its whole path"
+                            "`{name}` is not an absolute path; name a project by its full path"
                         );
                         error_at(key, &why)
                     })?;
                     policy.projects.insert(dir, parse_term(name, value)?);
                 }
             }
-            ("project", _) => return Err(error_at(value, "`project` is a table: [clean.project]")),
+            ("project", _) => {
+                return Err(error_at(
+                    value,
+                    "`project` must be a table: [clean.project]",
+                ));
+            }
             _ => {
                 let known = ["older-than", "keep-last", "layout", "project"];
                 return Err(unknown_key(key, name, "[clean]", &known));
@@ -58,7 +65,7 @@ pub(super) fn parse_policy(table: &DeTable<'_>) -> Result<Policy, ConfigError> {
     Ok(policy)
 }
 
-const KEEP_LAST_ERROR: &str = "`keep-last` is a number of sessions, such as 3";
+const KEEP_LAST_ERROR: &str = "`keep-last` must be a number of sessions, such as 3";
 
 fn parse_term(name: &str, value: &Spanned<DeValue<'_>>) -> Result<Term, ConfigError> {
     let text = match value.get_ref() {
@@ -68,12 +75,12 @@ fn parse_term(name: &str, value: &Spanned<DeValue<'_>>) -> Result<Term, ConfigEr
     text.ok_or_else(|| {
         error_at(
             value,
-            &format!("`{name}` is how long to keep, such as {TERM_EXAMPLES}; or never"),
+            &format!("`{name}` must be a duration, such as {TERM_EXAMPLES}, or never"),
         )
     })
 }
 
-/// A directory by its whole path; `~` is the user's own.
+/// An absolute directory, or one that starts with `~/`.
 fn absolute_directory(name: &str) -> Option<String> {
     let whole = match name.strip_prefix("~/") {
         Some(rest) => std::env::home_dir()?.join(rest),

@@ -1,4 +1,4 @@
-//! What the machine tells: variables, the zone, and the directories that annals uses.
+//! The environment: variables, the time zone, and the directories of annals.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use annals::layout::Env;
 use jiff::tz::TimeZone;
 
-/// What layouts may know of the machine.
+/// The environment that layouts see.
 pub(super) fn environment() -> Env {
     let vars = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -27,10 +27,10 @@ pub(super) fn is_not_found(error: &std::io::Error) -> bool {
     matches!(error.kind(), NotFound | NotADirectory)
 }
 
-/// The zone of whoever runs the program; its name if there is none of that name.
+/// The user's time zone; an error with the name in `TZ` if there is no such zone.
 ///
-/// Mostly the file that `/etc/localtime` leads to is all that it takes; finding it by its name would mean listing
-/// all zones there are.
+/// Usually the file that `/etc/localtime` links to is enough; a lookup by name would list all
+/// zones.
 pub(super) fn system_zone(env: &Env) -> Result<TimeZone, String> {
     let local = || {
         let path = std::fs::canonicalize("/etc/localtime").ok()?;
@@ -44,17 +44,17 @@ pub(super) fn system_zone(env: &Env) -> Result<TimeZone, String> {
     }
 }
 
-/// Where annals keeps its own things.
+/// The state directory of annals.
 pub(super) fn state_dir(env: &Env) -> PathBuf {
     own_dir(env, "ANNALS_STATE_DIR", "XDG_STATE_HOME", ".local/state")
 }
 
-/// Where the user keeps what annals should know.
+/// The directory of the user's settings.
 pub(super) fn config_dir(env: &Env) -> PathBuf {
     own_dir(env, "ANNALS_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")
 }
 
-/// A directory of annals: named by itself, or in one that the system or the user's home has for such things.
+/// A directory of annals: named by its own variable, or below the XDG directory or the user's home.
 fn own_dir(env: &Env, own: &str, common: &str, usual: &str) -> PathBuf {
     let var = |name: &str| {
         env.vars

@@ -1,36 +1,29 @@
-//! What could not be read on the way to an answer: a warning on standard error, an item of `problems`
-//! in the JSON document, and exit code 2.
+//! Problems: things that could not be read for the output. Each is a warning on standard error and
+//! an item of `problems` in the JSON document, and causes exit code 2.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
 
 use annals::Error;
+use annals::export::ExportProblem;
 use serde::Serialize;
 
 use super::{Context, print_notice};
 use crate::config::Config;
 
-/// So many are shown without `--verbose`.
+/// Number of problems shown without `--verbose`.
 const MAX_SHOWN: usize = 3;
 
-/// Something that could not be read.
-#[derive(Debug, Serialize)]
-pub(crate) struct Problem {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path: Option<String>,
-    error: String,
-}
-
-/// Everything that could not be read so far, each once.
+/// All problems so far, each once.
 #[derive(Default)]
 pub(super) struct Problems {
-    list: Vec<Problem>,
+    list: Vec<ExportProblem>,
     seen: HashSet<String>,
-    /// Links that were not followed, and what is no regular file. Two layouts may have one root, and a verb
-    /// may walk through it twice.
+    /// Links that were not followed, and irregular files. Two layouts may share a root, and a
+    /// command may walk it twice.
     no_files: HashSet<PathBuf>,
     shown: usize,
-    /// So many of the list are in a stream of JSON lines.
+    /// Number of problems already written to a stream of JSON lines.
     streamed: usize,
 }
 
@@ -39,11 +32,11 @@ pub(super) struct Problems {
 struct ProblemLine<'a> {
     event: &'static str,
     #[serde(flatten)]
-    problem: &'a Problem,
+    problem: &'a ExportProblem,
 }
 
 impl Context {
-    /// Reports something that could not be read.
+    /// Reports a file that could not be read.
     pub(crate) fn warn(&mut self, error: &Error) {
         let mut text = error.to_string();
         if let Some(path) = error.path().filter(|_| error.is_no_file())
@@ -54,7 +47,7 @@ impl Context {
         if let Error::Link { path, .. } = error {
             let config = Config::path(&self.config_dir);
             text = match path.is_file() {
-                true => format!("{text}; to read it, put the file itself in its place"),
+                true => format!("{text}; to read it, replace the link with the file"),
                 false => format!(
                     "{text}; to read it, add it to `follow` in {}",
                     config.display()
@@ -69,15 +62,15 @@ impl Context {
         if self.verbose || *shown <= MAX_SHOWN {
             print_notice("warning:", &text);
         } else if *shown == MAX_SHOWN + 1 {
-            print_notice("warning:", "and more; -v shows all");
+            print_notice("warning:", "more problems not shown; -v shows all");
         }
-        self.problems.list.push(Problem {
+        self.problems.list.push(ExportProblem {
             path: error.path().map(|path| path.display().to_string()),
             error: text,
         });
     }
 
-    /// Reports what could not be looked at in roots.
+    /// Reports errors of walking the roots.
     pub(super) fn warn_all(&mut self, troubles: &[Error]) {
         for trouble in troubles {
             // A root that was named with its layout may be new.
@@ -91,25 +84,35 @@ impl Context {
         }
     }
 
-    /// Reports the read failures that the store collected.
+    /// Reports the notices and the read failures that the store collected. A notice is no problem:
+    /// nothing failed.
     pub(crate) fn warn_read_failures(&mut self) {
+        for notice in self.store.failures().take_notices() {
+            print_notice("warning:", &notice);
+        }
         for error in self.store.failures().take() {
             self.warn(&error);
         }
     }
 
-    /// Notes links, and what is no regular file, that the answer itself reports.
+    /// Records links and irregular files that the output itself reports.
     pub(super) fn leave_no_files(&mut self, paths: impl Iterator<Item = PathBuf>) {
         self.problems.no_files.extend(paths);
     }
 
-    /// Whether something could not be read, so that what was printed is not all there is.
+    /// Returns the problems so far, for an export, which lists them itself.
+    pub(crate) fn problems(&mut self) -> Vec<ExportProblem> {
+        self.warn_read_failures();
+        self.problems.list.clone()
+    }
+
+    /// Whether something could not be read, so that the output is incomplete.
     pub(crate) fn is_incomplete(&mut self) -> bool {
         self.warn_read_failures();
         !self.problems.list.is_empty()
     }
 
-    /// Reports the read failures that the store collected, and adds all that are new to a stream of
+    /// Reports the read failures that the store collected, and adds new problems to a stream of
     /// events.
     pub(crate) fn stream_problems(&mut self) -> std::io::Result<()> {
         self.warn_read_failures();
@@ -122,7 +125,7 @@ impl Context {
         Ok(())
     }
 
-    /// Adds what could not be read to the JSON document.
+    /// Adds the problems to the JSON document.
     pub(super) fn write_problems(&mut self) -> std::io::Result<()> {
         self.warn_read_failures();
         match self.problems.list.is_empty() {

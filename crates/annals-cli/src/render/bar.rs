@@ -1,16 +1,16 @@
-//! Bars.
+//! Horizontal bars.
 
-/// How wide the longest bar is.
+/// Width of the longest bar in columns.
 pub(crate) const WIDTH: usize = 12;
 
-/// Draws `value` as a part of `max`, in eighths of a column. Only nothing gives no bar.
+/// Draws `value` as a fraction of `max`, in eighths of a column. Only zero gives an empty bar.
 pub(crate) fn bar(value: i128, max: i128) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     if value <= 0 || max <= 0 {
         return String::new();
     }
     let all = WIDTH as i128 * 8;
-    // Large amounts would overflow; their ratio does not need that many digits.
+    // Avoids overflow of large amounts; the ratio needs fewer digits.
     let (value, max) = match max > i128::MAX / all {
         true => (value / all, max / all),
         false => (value, max),

@@ -1,10 +1,11 @@
-//! A place in a line that somebody typed, pointed at from below.
+//! Carets below a part of a line that somebody typed.
 
 use super::text::safe;
 use super::width::{clusters, truncate_end, width};
 use std::ops::Range;
 
-/// Gives a line of at most `max` columns around a place of `text`, and a line of carets to go below it.
+/// Returns a line of at most `max` columns around the range `at` of `text`, and a line of carets to
+/// print below it.
 pub(crate) fn caret(text: &str, at: Range<usize>, max: usize) -> (String, String) {
     let start = char_start(text, at.start);
     let end = char_start(text, at.end.max(start));
@@ -12,7 +13,7 @@ pub(crate) fn caret(text: &str, at: Range<usize>, max: usize) -> (String, String
     let inside = safe(text.get(start..end).unwrap_or_default()).to_string();
     let after = safe(text.get(end..).unwrap_or_default()).to_string();
     let max = max.max(8);
-    // What is pointed at comes first, then what leads to it, then the rest.
+    // The range has priority, then the text before it, then the text after it.
     let inside = truncate_end(&inside, max * 2 / 3);
     let rest = max - width(&inside);
     let before = truncate_start(&before, rest.saturating_sub(width(&after).min(rest / 3)));
@@ -21,7 +22,7 @@ pub(crate) fn caret(text: &str, at: Range<usize>, max: usize) -> (String, String
     (format!("{before}{inside}{after}"), pointer)
 }
 
-/// Cuts `text` to `max` columns, with `…` for what is missing at its beginning.
+/// Truncates `text` to `max` columns at its start, marked with `…`.
 fn truncate_start(text: &str, max: usize) -> String {
     if width(text) <= max {
         return text.to_owned();
@@ -39,7 +40,7 @@ fn truncate_start(text: &str, max: usize) -> String {
     format!("{lead}{}", text.get(start..).unwrap_or_default())
 }
 
-/// The beginning of the character that a place lies in.
+/// Start of the character that contains the byte `at`.
 fn char_start(text: &str, at: usize) -> usize {
     let at = at.min(text.len());
     (0..=at)

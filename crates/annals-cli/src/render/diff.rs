@@ -1,7 +1,7 @@
 //! Unified diffs of two files.
 //!
-//! Lines are compared as bytes and shown as safe text, invalid UTF-8 as `\xNN`: two lines that look alike but
-//! differ in bytes do show up.
+//! Lines are compared as bytes and shown as safe text, with invalid UTF-8 as `\xNN`, so that lines
+//! that differ only in bytes are visible.
 
 use super::style::{ADDED, BOLD, DIM, HUNK, PLAIN, REMOVED, paint_safe};
 use super::text::{safe, safe_block};
@@ -12,7 +12,8 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Compares `old` and `new`; gives nothing when they are equal. `max` cuts long lines for a terminal.
+/// Compares `old` and `new`; returns an empty text if they are equal. `max` truncates long lines
+/// for a terminal.
 pub(crate) fn unified(path: &str, old: &[u8], new: &[u8], max: Option<usize>) -> String {
     if old == new {
         return String::new();
@@ -38,7 +39,8 @@ pub(crate) fn unified(path: &str, old: &[u8], new: &[u8], max: Option<usize>) ->
     out
 }
 
-/// Compares two short texts, such as an edit's; gives lines that start with `-`, `+` or a space.
+/// Compares two short texts, such as those of an edit; returns lines tagged as removed, added or
+/// unchanged.
 pub(super) fn changes<'a>(old: &'a str, new: &'a str) -> Vec<(ChangeTag, &'a str)> {
     let old_lines: Vec<&str> = old.split_terminator('\n').collect();
     let new_lines: Vec<&str> = new.split_terminator('\n').collect();
@@ -49,7 +51,7 @@ pub(super) fn changes<'a>(old: &'a str, new: &'a str) -> Vec<(ChangeTag, &'a str
         .collect()
 }
 
-/// Gives the sign and style of a changed line.
+/// Returns the sign and style of a changed line.
 pub(super) fn mark(tag: ChangeTag) -> (char, Style) {
     match tag {
         ChangeTag::Delete => ('-', REMOVED),
@@ -60,7 +62,7 @@ pub(super) fn mark(tag: ChangeTag) -> (char, Style) {
 
 const CONTEXT: usize = 3;
 
-/// Compares as well as `patience` allows; what comes out is coarser after that, but never wrong.
+/// Compares for at most `patience`; after that the result is coarser, but still correct.
 fn compare<T: std::hash::Hash + Eq + Ord>(old: &[T], new: &[T], patience: Duration) -> Vec<DiffOp> {
     similar::capture_diff_slices_deadline(
         Algorithm::Myers,
@@ -104,7 +106,8 @@ fn push_hunk(out: &mut String, hunk: &[DiffOp], old: &[&[u8]], new: &[&[u8]], ma
     }
 }
 
-/// Formats a range of lines as diffs do: counted from 1, except that nothing starts at the line before.
+/// Formats a range of lines as in diffs: counted from 1, except that an empty range names the line
+/// before it.
 fn range(lines: Range<usize>) -> String {
     match lines.len() {
         0 => format!("{},0", lines.start),
@@ -168,9 +171,9 @@ mod tests {
         assert_snapshot!(unified("f", b"a\n", b"b\n", None).replace('\x1b', "^"), @r#"
             ^[1m--- a/f^[0m
             ^[1m+++ b/f^[0m
-            ^[36m@@ -1 +1 @@^[0m
-            ^[31m-a^[0m
-            ^[32m+b^[0m
+            ^[38;5;30m@@ -1 +1 @@^[0m
+            ^[38;5;161m-a^[0m
+            ^[38;5;28m+b^[0m
         "#);
     }
 

@@ -1,7 +1,7 @@
-//! JSON on standard output that is as safe to look at as everything else.
+//! JSON on standard output that is safe to print on a terminal.
 //!
-//! What a terminal would obey or hide is written as `\uXXXX`. That changes no value, so the same bytes serve
-//! people and programs, and output does not depend on where it goes.
+//! Characters that a terminal would interpret or hide are written as `\uXXXX`. That changes no
+//! value, so people and programs get the same bytes, wherever the output goes.
 
 use super::text::is_hostile;
 use serde::Serialize;
@@ -13,7 +13,7 @@ pub(crate) fn write_pretty(out: &mut dyn Write, value: &impl Serialize) -> io::R
     write_with(out, value, PrettyFormatter::new())
 }
 
-/// A JSON document of which everything but the end was written.
+/// A JSON document written without its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenDocument {
     /// An object without members.
@@ -40,7 +40,7 @@ impl OpenDocument {
         write!(out, "{comma}\n  \"{name}\": {text}")
     }
 
-    /// Writes the end.
+    /// Writes the end of the document.
     pub(crate) fn close(self, out: &mut dyn Write) -> io::Result<()> {
         out.write_all(match self {
             OpenDocument::Empty => b"}\n",
@@ -49,8 +49,8 @@ impl OpenDocument {
     }
 }
 
-/// Writes `value` as one indented document and, unless it is an object, a line break. Of an object the
-/// end is left out.
+/// Writes `value` as one indented document. The closing brace of an object is omitted; other values
+/// end with a line break.
 pub(crate) fn write_open(
     out: &mut dyn Write,
     value: &impl Serialize,
@@ -89,7 +89,7 @@ fn write_with(
     out.write_all(b"\n")
 }
 
-/// JSON text with one member per line, its spelling and its order as they are.
+/// Formats JSON text with one member per line; preserves its spelling and order.
 pub(crate) fn indent(json: &str) -> String {
     let mut text = String::with_capacity(json.len() * 2);
     let mut depth = 0;
@@ -139,12 +139,12 @@ pub(crate) fn indent(json: &str) -> String {
     text
 }
 
-/// Escapes hostile characters and leaves the shape to another formatter.
+/// Escapes hostile characters and delegates the layout to another formatter.
 struct EscapingFormatter<'a, F> {
     inner: F,
-    /// How many arrays and objects are open.
+    /// Number of open arrays and objects.
     depth: usize,
-    /// Gets the state of the document if that is an object, whose end is then left out.
+    /// Receives the state of the document if it is an object, whose end is then omitted.
     open: Option<&'a mut Option<OpenDocument>>,
 }
 
@@ -162,7 +162,8 @@ impl<F: Formatter> Formatter for EscapingFormatter<'_, F> {
         out: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
-        // In valid JSON a raw `\r` is space between tokens, and everything else hostile stands inside a string.
+        // In valid JSON a raw `\r` is space between tokens, and other hostile characters are inside
+        // strings.
         for (n, part) in fragment.split('\r').enumerate() {
             if n > 0 {
                 out.write_all(b" ")?;
@@ -208,7 +209,7 @@ impl<F: Formatter> Formatter for EscapingFormatter<'_, F> {
 
     fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
         if let (1, Some(unclosed)) = (self.depth, &mut self.open) {
-            // In an array, nothing is left out.
+            // The end of an array is never omitted.
             **unclosed = unclosed.map(|_| OpenDocument::Members);
         }
         self.inner.begin_object_key(out, first)
@@ -223,10 +224,10 @@ impl<F: Formatter> Formatter for EscapingFormatter<'_, F> {
     }
 }
 
-/// Passes on JSON that others wrote, with what is hostile in it escaped.
+/// Writes JSON from another source with hostile characters escaped.
 pub(crate) struct EscapingWriter<W: Write> {
     out: W,
-    /// The beginning of a character whose rest is yet to come.
+    /// The first bytes of an incomplete character.
     partial_char: Vec<u8>,
 }
 

@@ -1,11 +1,12 @@
 //! Markdown for a terminal.
 //!
-//! Owns the look of headings, lists, quotes, code, tables and links, wrapped to a width. All text, code and
-//! addresses are sanitised after parsing, so that `&#27;` is as harmless as an escape byte; HTML is shown, not obeyed.
-//! Line breaks inside a paragraph are kept, because people in a chat mean them.
+//! Formats headings, lists, quotes, code, tables and links, wrapped to a width. All text, code and
+//! URLs are sanitised after parsing, so that `&#27;` is as harmless as an escape byte; HTML is
+//! shown, not interpreted. Line breaks inside a paragraph are preserved, because people in a chat
+//! intend them.
 //!
-//! The walk is a loop over events with an explicit stack, and containers stop indenting where they would fill half
-//! the width: neither depth nor size of the input costs more than its length.
+//! The renderer is a loop over events with an explicit stack, and containers stop indenting at half
+//! the width, so the cost is linear in the input for any depth or size.
 
 mod grid;
 
@@ -16,7 +17,7 @@ use anstyle::Style;
 use grid::Grid;
 use pulldown_cmark::{CodeBlockKind, Event, LinkType, Options, Parser, Tag, TagEnd};
 
-/// Renders `source` in at most `max` columns where there is a limit; every line ends in `\n`.
+/// Renders `source` in at most `max` columns, if given; every line ends in `\n`.
 pub(crate) fn render(source: &str, max: Option<usize>) -> String {
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
@@ -32,17 +33,17 @@ struct Renderer {
     out: String,
     max: Option<usize>,
     containers: Vec<Container>,
-    /// How many of `containers` draw something in front of a line; the deeper ones do not.
+    /// How many of `containers` draw a prefix; deeper ones do not.
     drawn: usize,
     indent: usize,
     lists: Vec<List>,
     inline: Vec<Span>,
     styles: Vec<Style>,
     links: Vec<Link>,
-    /// The code or HTML being gathered, which is not wrapped.
+    /// The collected code or HTML, which is not wrapped.
     verbatim: Option<String>,
     grid: Option<Grid>,
-    /// An empty line is due before whatever comes next.
+    /// Whether an empty line is due before the next block.
     gap: bool,
 }
 
@@ -287,7 +288,7 @@ impl Renderer {
         let Some(link) = self.links.pop() else {
             return;
         };
-        // Only a short run can be the address itself; looking no further keeps nested images linear.
+        // Only a short run can equal the URL; the limit keeps nested images linear.
         let spans = self.inline.get(link.start..).unwrap_or_default();
         let same = self.grid.is_none() && spans.len() <= 4 && spans_text(spans) == link.url;
         if link.shown && !same && !link.url.is_empty() {
@@ -347,7 +348,7 @@ impl Renderer {
         self.styles.last().copied().unwrap_or(PLAIN)
     }
 
-    /// Writes the text gathered so far as a block of its own.
+    /// Writes the collected text as a block.
     fn flush(&mut self) {
         if !self.inline.is_empty() {
             let spans = std::mem::take(&mut self.inline);
@@ -393,7 +394,7 @@ impl Renderer {
         }
     }
 
-    /// Ends a line without the spaces that would stand at its end.
+    /// Ends a line without trailing spaces.
     fn end_line(&mut self) {
         self.out.truncate(self.out.trim_end_matches(' ').len());
         self.out.push('\n');
@@ -433,7 +434,7 @@ impl Renderer {
     }
 }
 
-/// Styles a mark but not the space behind it, so that the space can go where nothing follows.
+/// Styles a marker but not the space after it, so that trailing space can be removed.
 fn push_mark(out: &mut String, style: Style, mark: &str) {
     let glyph = mark.trim_end_matches(' ');
     if !glyph.is_empty() {

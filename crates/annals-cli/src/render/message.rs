@@ -1,7 +1,8 @@
-//! The pieces of a conversation as `show` and `watch` print them.
+//! The parts of a conversation as `show` and `watch` print them.
 //!
-//! Owns how a message's parts look: headings, prose, thinking, tool results, images. Tool calls are in
-//! [`super::tool`]. Each function gives lines that end in `\n`; the caller decides their order and what to leave out.
+//! Formats the parts of a message: headings, text, thinking, tool results, images. Tool calls are
+//! in [`super::tool`]. Each function returns lines that end in `\n`; the caller decides their order
+//! and what to omit.
 
 use super::size::{bytes, count};
 use super::style::{
@@ -9,9 +10,10 @@ use super::style::{
 };
 use super::text::{safe, safe_block};
 use super::width::{Span, chop, expand_tabs, push_spans, wrap};
+use annals::text::terminal_text;
 use anstyle::Style;
 
-/// Opens a message: who, when, and what else is worth a word (model, tokens, cost).
+/// Formats the heading of a message: role, time, and extras (model, tokens, cost).
 pub(crate) fn heading(role: &str, time: &str, extras: &[&str]) -> String {
     let style = match role {
         "user" => USER,
@@ -35,17 +37,17 @@ pub(crate) fn heading(role: &str, time: &str, extras: &[&str]) -> String {
     out
 }
 
-/// Shows text that is not Markdown, wrapped.
+/// Formats text that is not Markdown, wrapped.
 pub(crate) fn plain_text(text: &str, max: Option<usize>) -> String {
     wrap_behind_bar(text, "", Style::new(), max)
 }
 
-/// Shows what a model thought.
+/// Formats the reasoning of a model.
 pub(crate) fn thinking(text: &str, max: Option<usize>) -> String {
     wrap_behind_bar(text, BAR, THINKING, max)
 }
 
-/// Says in words that a tool failed; its output, if there is any, comes next.
+/// Reports that a tool failed; its output, if any, follows.
 pub(crate) fn failure_line(silent: bool) -> String {
     let words = if silent {
         "✗ failed without output"
@@ -57,13 +59,18 @@ pub(crate) fn failure_line(silent: bool) -> String {
     out
 }
 
-/// Shows what a tool gave back, at most `max_lines` lines of it.
+/// Formats the output of a tool as a terminal leaves it, at most `max_lines` lines.
 pub(crate) fn tool_result(
     text: &str,
     is_error: bool,
     max: Option<usize>,
     max_lines: usize,
 ) -> String {
+    verbatim(&terminal_text(text), is_error, max, max_lines)
+}
+
+/// Formats text after a bar, with all its spaces and control characters, at most `max_lines` lines.
+pub(super) fn verbatim(text: &str, is_error: bool, max: Option<usize>, max_lines: usize) -> String {
     if text.trim().is_empty() {
         return format!("{}\n", paint(DIM, "│ (no output)"));
     }
@@ -90,18 +97,17 @@ pub(crate) fn tool_result(
     out
 }
 
-/// Stands for an image.
+/// Formats a placeholder for an image.
 pub(crate) fn image(media_type: &str, size: u64) -> String {
-    format!(
-        "{}\n",
-        paint(
-            DIM,
-            &format!("[image {}, {}]", safe(media_type), bytes(size))
-        )
-    )
+    let kind = match media_type.starts_with("image/") {
+        true => media_type.to_owned(),
+        false => format!("image {media_type}"),
+    };
+    let text = format!("[{}, {}]", safe(&kind), bytes(size));
+    format!("{}\n", paint(DIM, &text))
 }
 
-/// Says how many lines were left out.
+/// Reports how many lines were omitted.
 pub(super) fn more_lines(lines: u64) -> String {
     let noun = if lines == 1 { "line" } else { "lines" };
     format!(
@@ -110,7 +116,7 @@ pub(super) fn more_lines(lines: u64) -> String {
     )
 }
 
-/// Wraps text behind a bar.
+/// Wraps text after a bar.
 fn wrap_behind_bar(text: &str, bar: &str, style: Style, max: Option<usize>) -> String {
     let room = max.map(|max| max.saturating_sub(bar.chars().count()).max(1));
     let text = safe_block(text.trim_matches(['\n', '\r']));
@@ -132,7 +138,7 @@ fn wrap_behind_bar(text: &str, bar: &str, style: Style, max: Option<usize>) -> S
     out
 }
 
-/// Appends one line behind a bar.
+/// Appends one line after a bar.
 pub(super) fn push_bar_line(out: &mut String, bar: Style, style: Style, line: &str) {
     paint_safe(out, bar, BAR.trim_end());
     if !line.is_empty() {
@@ -208,8 +214,24 @@ mod tests {
             Some(12),
             9,
         ));
-        assert_eq!(out, "│     indent\n│ ed  twice \n│ x␛[2J\n");
+        assert_eq!(out, "│     indent\n│ ed  twice \n│ x\n");
         assert!(out.lines().all(|line| width(line) <= 12));
+    }
+
+    #[test]
+    fn tool_results_have_no_terminal_sequences() {
+        let shown = |text| plain(&tool_result(text, false, None, 9));
+        assert_eq!(
+            shown("\x1b[31mred\x1b[0m\n\x1b]8;;http://x\x07link\x1b]8;;\x07\n10 %\r100 %\n"),
+            "│ red\n│ link\n│ 100 %\n"
+        );
+        // What is incomplete is shown.
+        assert_eq!(shown("\x1b]0;hidden\ntext\x07"), "│ ␛]0;hidden\n│ text␇\n");
+        assert_eq!(shown("\x1b[m"), "│ (no output)\n");
+        assert_eq!(
+            plain(&verbatim("\x1b[31mred\ra", false, None, 9)),
+            "│ ␛[31mred␍a\n"
+        );
     }
 
     #[test]
@@ -218,7 +240,7 @@ mod tests {
             plain(&thinking("one two three\n\nfour\n", Some(10))),
             "│ one two\n│ three\n│\n│ four\n"
         );
-        assert!(thinking("x", None).contains("\x1b[2m\x1b[3mx"));
+        assert!(thinking("x", None).contains("\x1b[3m\x1b[38;5;243mx"));
     }
 
     #[test]
@@ -226,7 +248,7 @@ mod tests {
         assert_eq!(plain_text("a  b\n    c\x1b", Some(20)), "a  b\n    c␛\n");
         assert_eq!(
             plain(&image("image/png\x07", 12_345)),
-            "[image image/png␇, 12.3 kB]\n"
+            "[image/png␇, 12.3 kB]\n"
         );
     }
 }

@@ -1,13 +1,13 @@
-//! The terminal: everything people see goes through here.
+//! The terminal: all output to people passes through this module.
 //!
-//! Owns how text, tables, times, sizes, Markdown, diffs and messages look, and where they are written.
-//! It knows nothing of agents' layouts, opens no log and decides nothing: commands hand it values.
+//! Formats text, tables, times, sizes, Markdown, diffs and messages, and writes them. It does not
+//! depend on the layouts of agents, opens no log and makes no decisions: commands pass it values.
 //!
 //! Two invariants hold for every function in this folder:
-//! - Text that comes from a log, a file name or an argument leaves only through [`text`]; the sole
-//!   escape sequences on standard output are the styles of [`style`].
-//! - Renderers always style. [`out::Out`] removes the styles when colour is off, so nothing may rely on
-//!   colour alone to be understood.
+//! - Text from a log, a file name or an argument is printed only through [`text`]; the only escape
+//!   sequences on standard output are the styles of [`style`].
+//! - Renderers always style. [`out::Out`] removes the styles when colour is off, so no output may
+//!   rely on colour alone.
 
 pub(crate) mod bar;
 pub(crate) mod caret;
@@ -22,6 +22,7 @@ pub(crate) mod out;
 pub(crate) mod pager;
 pub(crate) mod picker;
 pub(crate) mod progress;
+pub(crate) mod severity;
 pub(crate) mod size;
 pub(crate) mod style;
 pub(crate) mod suggest;

@@ -1,6 +1,7 @@
-//! Money for people.
+//! Formats money for people.
 //!
-//! Sums are exact; here, and only here, they are rounded: half up, to cents. Less than a cent is not nothing.
+//! Sums are exact; only this module rounds them: half up, to cents. An amount below a cent is not
+//! shown as zero.
 
 use annals::model::Money;
 
@@ -13,7 +14,7 @@ pub(crate) fn cents(money: Money) -> String {
     dollars(&money.rounded(2))
 }
 
-/// Formats an amount with all its digits, and at least two behind the point: `$0.10725`.
+/// Formats an amount with all its digits, and at least two decimal places: `$0.10725`.
 pub(crate) fn exact(money: Money) -> String {
     let all = money.to_string();
     let behind = all.split_once('.').map_or(0, |(_, part)| part.len());
@@ -23,7 +24,7 @@ pub(crate) fn exact(money: Money) -> String {
     }
 }
 
-/// An amount of which more is not known: `≥$1.20`, or `>$0.00` where it is less than a cent.
+/// Formats a lower bound: `≥$1.20`, or `>$0.00` if it is less than a cent.
 pub(crate) fn at_least(amount: &str) -> String {
     match amount.starts_with('<') {
         true => ">$0.00".to_owned(),

@@ -1,9 +1,10 @@
-//! Where commands write.
+//! Standard output of commands.
 //!
-//! Owns standard output: its buffer, its width, whether it takes colour, and the pager. Holds back the first screen
-//! of a terminal's output until it knows whether a pager is worth starting. Does not sanitise: renderers did.
+//! Owns standard output: its buffer, width, colour and pager. On a terminal it buffers the first
+//! screen until it is clear whether to start a pager. Does not sanitise: renderers do.
 //!
-//! A closed pipe is an error here so that a command stops at once; `main` turns it into success by [`is_closed_pipe`].
+//! A closed pipe is an error here so that a command stops at once; `main` turns it into success
+//! with [`is_closed_pipe`].
 
 use super::json::{self, OpenDocument};
 use super::pager::{Pager, PagerCommand};
@@ -22,14 +23,15 @@ pub(crate) struct Out {
     width: Option<usize>,
     color: bool,
     strip: StripBytes,
-    /// The width is the terminal's own.
+    /// Whether the width is the terminal's own.
     follows_terminal: bool,
-    /// A JSON document was written but for its end, so that members can be added.
+    /// The JSON document whose end is not yet written, so that members can be added.
     open_document: Option<OpenDocument>,
+    has_written: bool,
 }
 
 impl Out {
-    /// Takes standard output. `pager` allows a pager where standard output is a terminal.
+    /// Opens standard output. `pager` allows a pager if standard output is a terminal.
     pub(crate) fn stdout(
         color: ColorChoice,
         pager: bool,
@@ -67,10 +69,11 @@ impl Out {
             strip: StripBytes::new(),
             follows_terminal: columns(&env).is_none(),
             open_document: None,
+            has_written: false,
         }
     }
 
-    /// Writes elsewhere.
+    /// Writes to another sink.
     #[cfg(test)]
     pub(crate) fn to_writer(sink: Box<dyn Write>, width: Option<usize>, color: bool) -> Out {
         Out {
@@ -81,20 +84,26 @@ impl Out {
             strip: StripBytes::new(),
             follows_terminal: false,
             open_document: None,
+            has_written: false,
         }
     }
 
-    /// Tells whether a person reads along.
+    /// Whether something was written.
+    pub(crate) fn has_written(&self) -> bool {
+        self.has_written
+    }
+
+    /// Whether standard output is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.is_terminal
     }
 
-    /// The columns to fit into; none for a pipe or a file, where nothing is cut.
+    /// The columns to fit into; `None` for a pipe or a file, where nothing is truncated.
     pub(crate) fn width(&self) -> Option<usize> {
         self.width
     }
 
-    /// Looks how wide the terminal is now, for those who write for hours.
+    /// Updates the width from the terminal, for commands that run for hours.
     pub(crate) fn update_width(&mut self) {
         let size = terminal_size::terminal_size_of(io::stdout());
         if let (Some(width), Some((columns, _)), true) =
@@ -104,12 +113,12 @@ impl Out {
         }
     }
 
-    /// Writes something rendered and a line break.
+    /// Writes rendered text and a line break.
     pub(crate) fn line(&mut self, text: impl fmt::Display) -> io::Result<()> {
         writeln!(self, "{text}")
     }
 
-    /// Writes something rendered as it is.
+    /// Writes rendered text.
     pub(crate) fn text(&mut self, text: impl fmt::Display) -> io::Result<()> {
         write!(self, "{text}")
     }
@@ -119,14 +128,14 @@ impl Out {
         self.write_all(b"\n")
     }
 
-    /// Writes one indented JSON document. If it is an object, it ends with whatever is written next, so
-    /// that [`Out::json_member`] can add to it.
+    /// Writes one indented JSON document. The end of an object is written before the next output,
+    /// so that [`Out::json_member`] can add to it.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
         self.open_document = json::write_open(&mut UnstyledWriter(self), value)?;
         Ok(())
     }
 
-    /// Adds a member to the JSON document that was written last; does nothing if there is none.
+    /// Adds a member to the last JSON document; does nothing if there is none.
     pub(crate) fn json_member(&mut self, name: &str, value: &impl Serialize) -> io::Result<()> {
         match self.open_document.take() {
             None => Ok(()),
@@ -143,14 +152,14 @@ impl Out {
         json::write_line(&mut UnstyledWriter(self), value)
     }
 
-    /// Tells that the page is to be opened at a place that [`Out::mark`] will name.
+    /// Announces that [`Out::mark`] will set where the pager opens the page.
     pub(crate) fn await_mark(&mut self) {
         if let Sink::Held { mark, .. } = &mut self.sink {
             *mark = PageStart::Awaited;
         }
     }
 
-    /// Has the pager open the page at what is written next. The first call counts.
+    /// Sets the next output as the position where the pager opens the page. The first call counts.
     pub(crate) fn mark(&mut self) {
         if let Sink::Held { mark, text, .. } = &mut self.sink
             && *mark == PageStart::Awaited
@@ -159,24 +168,25 @@ impl Out {
         }
     }
 
-    /// Writes to the terminal itself from now on: what goes on for hours is no page.
+    /// Writes directly to the terminal from now on, for output that continues for hours.
     pub(crate) fn stop_paging(&mut self) -> io::Result<()> {
         self.sink.release()
     }
 
-    /// Writes bytes as they are, styles and controls included: for `--raw` and exports only.
+    /// Writes bytes unchanged, with styles and controls: only for `--raw` and exports.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.close_document()?;
+        self.has_written = true;
         self.sink.write_all(bytes, self.width)
     }
 
-    /// Writes what is held back and waits for the pager.
+    /// Writes the buffered text and waits for the pager.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.close_document()?;
         self.sink.finish()
     }
 
-    /// Ends the JSON document.
+    /// Writes the end of the JSON document.
     fn close_document(&mut self) -> io::Result<()> {
         match self.open_document.take() {
             None => Ok(()),
@@ -193,6 +203,7 @@ impl Write for Out {
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.close_document()?;
+        self.has_written = true;
         if self.color {
             return self.sink.write_all(bytes, self.width);
         }
@@ -202,7 +213,8 @@ impl Write for Out {
         Ok(())
     }
 
-    /// Sends off what was written. Ends the wait for a full screen: who flushes wants it seen.
+    /// Flushes the output. Also stops waiting for a full screen, so that the text is visible at
+    /// once.
     fn flush(&mut self) -> io::Result<()> {
         self.sink.release()?;
         match &mut self.sink {
@@ -215,7 +227,7 @@ impl Write for Out {
     }
 }
 
-/// Output in which there is no style to strip: JSON spells controls out.
+/// Output without styles to strip: JSON escapes control characters.
 struct UnstyledWriter<'a>(&'a mut Out);
 
 impl Write for UnstyledWriter<'_> {
@@ -234,19 +246,19 @@ impl Write for UnstyledWriter<'_> {
 }
 
 impl Drop for Out {
-    /// A command that fails midway still shows what it wrote and leaves no pager behind.
+    /// A command that fails midway still prints its output and leaves no pager running.
     fn drop(&mut self) {
         _ = self.finish();
     }
 }
 
-/// The columns of the terminal that errors go to, or as many as is usual.
+/// The width of the terminal on standard error, or 80.
 pub(crate) fn error_width() -> usize {
     let size = terminal_size::terminal_size_of(io::stderr());
     size.map_or(80, |(width, _)| usize::from(width.0))
 }
 
-/// Tells whether `error` means that nobody reads the output any more, which is no failure.
+/// Whether `error` is a closed output pipe, which is not a failure.
 pub(crate) fn is_closed_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes
@@ -254,12 +266,12 @@ pub(crate) fn is_closed_pipe(error: &(dyn std::error::Error + 'static)) -> bool 
         .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Where the page is to be opened.
+/// The position at which the pager opens the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PageStart {
-    /// At its beginning.
+    /// At its start.
     None,
-    /// Somewhere below.
+    /// At a mark that is not yet set.
     Awaited,
     /// At this line, from 1.
     At(usize),
@@ -267,7 +279,7 @@ enum PageStart {
 
 enum Sink {
     Direct(BufWriter<StdoutLock<'static>>),
-    /// The screen is not full yet.
+    /// Buffers text until the screen is full.
     Held {
         pager: PagerCommand,
         rows: usize,
@@ -293,11 +305,11 @@ impl Sink {
                 rows, text, mark, ..
             } => {
                 text.extend_from_slice(bytes);
-                // The pager must know where to open when it starts.
+                // The pager needs the position when it starts.
                 if *mark == PageStart::Awaited {
                     return Ok(());
                 }
-                // A renderer's piece ends a line at the latest; counting only then keeps this linear.
+                // Renderers write whole lines, so counting only at line ends keeps this linear.
                 if bytes.contains(&b'\n') && screen_rows(text, columns) > *rows {
                     self.start_pager()
                 } else {
@@ -307,7 +319,7 @@ impl Sink {
         }
     }
 
-    /// Hands the text held back to the pager, or to the terminal where there is none.
+    /// Passes the buffered text to the pager, or to the terminal if there is none.
     fn start_pager(&mut self) -> io::Result<()> {
         let Sink::Held {
             pager,
@@ -327,7 +339,7 @@ impl Sink {
         self.write_all(&text, None)
     }
 
-    /// Hands the text held back to the terminal.
+    /// Writes the buffered text to the terminal.
     fn release(&mut self) -> io::Result<()> {
         match std::mem::replace(self, Sink::Done) {
             Sink::Held { text, stdout, .. } => {
@@ -342,7 +354,7 @@ impl Sink {
     }
 
     fn finish(&mut self) -> io::Result<()> {
-        // What was to be marked may never have come.
+        // The mark may never have been set.
         if let Sink::Held {
             mark, text, rows, ..
         } = self
@@ -371,7 +383,7 @@ fn columns(env: impl Fn(&str) -> Option<OsString>) -> Option<usize> {
         .filter(|columns| *columns > 0)
 }
 
-/// Counts the rows that `text` takes on a screen, where long lines take several.
+/// Counts the rows that `text` takes on a screen; long lines take several.
 fn screen_rows(text: &[u8], columns: Option<usize>) -> usize {
     let plain = strip_bytes(text).into_vec();
     let columns = columns.unwrap_or(usize::MAX);
@@ -429,7 +441,7 @@ mod tests {
     fn styles_are_removed_without_colour() {
         let work = |out: &mut Out| out.line(format_args!("{} ok", paint(ERROR, "bad")));
         assert_eq!(written(false, work), "bad ok\n");
-        assert_eq!(written(true, work), "\x1b[1m\x1b[31mbad\x1b[0m ok\n");
+        assert_eq!(written(true, work), "\x1b[1m\x1b[38;5;161mbad\x1b[0m ok\n");
     }
 
     #[test]
@@ -479,6 +491,7 @@ mod tests {
             strip: StripBytes::new(),
             follows_terminal: false,
             open_document: None,
+            has_written: false,
         };
         work(&mut out).unwrap();
         out.finish().unwrap();
@@ -515,7 +528,7 @@ mod tests {
             out.mark();
             assert_eq!(line_of_mark(out), PageStart::At(10));
             out.line("here")?;
-            // A second mark comes too late.
+            // A second mark has no effect.
             out.mark();
             out.line("end")
         });

@@ -1,12 +1,12 @@
-//! The pager: which one, and its process.
+//! The pager command and its process.
 //!
-//! Does not decide when to page; `Out` does.
+//! `Out` decides when to page.
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// A command that shows text a screen at a time.
+/// A pager command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PagerCommand {
     program: String,
@@ -15,9 +15,10 @@ pub(crate) struct PagerCommand {
 }
 
 impl PagerCommand {
-    /// Finds the pager a person wants: `ANNALS_PAGER`, else `PAGER`, else `less`. Empty or `cat` means none.
+    /// Finds the user's pager: `ANNALS_PAGER`, else `PAGER`, else `less`. Empty or `cat` means
+    /// none.
     ///
-    /// The value is split at spaces; no shell reads it.
+    /// The value is split at spaces; no shell interprets it.
     pub(crate) fn from_env(env: impl Fn(&str) -> Option<OsString>) -> Option<PagerCommand> {
         let wish = env("ANNALS_PAGER").or_else(|| env("PAGER"));
         let wish = wish.map_or_else(
@@ -33,7 +34,8 @@ impl PagerCommand {
         })
     }
 
-    /// Starts the pager on this process's standard output, at a line of the text where it can do that.
+    /// Starts the pager on this process's standard output, at a line of the text if it supports
+    /// that.
     pub(crate) fn start(&self, line: Option<usize>) -> io::Result<Pager> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).stdin(Stdio::piped());
@@ -51,7 +53,7 @@ impl PagerCommand {
 }
 
 impl PagerCommand {
-    /// What tells the pager where to open, with a little of what comes before in sight.
+    /// The option that opens the pager at a line, with a few lines before it visible.
     fn line_option(&self, line: usize) -> Option<String> {
         const LINES_ABOVE: usize = 3;
         let program = self.program.rsplit('/').next().unwrap_or_default();
@@ -68,7 +70,7 @@ pub(crate) struct Pager {
 }
 
 impl Pager {
-    /// Ends the text and waits until the person is done. A pager that was quit early is no failure.
+    /// Ends the text and waits until the pager exits. Quitting the pager early is not a failure.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         let flushed = match self.input.take() {
             Some(mut input) => input.flush(),

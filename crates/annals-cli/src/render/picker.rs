@@ -1,7 +1,7 @@
-//! A list to choose from, on the whole screen.
+//! A full-screen list to choose from.
 //!
-//! Owns the terminal while it is shown, and gives it back however it ends. What is typed narrows the
-//! list. [`List`] knows nothing of terminals, so that tests can press its keys.
+//! Owns the terminal while it is shown, and always restores it. Typing filters the list. [`List`]
+//! does not use the terminal, so that tests can press its keys.
 
 use super::out::Out;
 use super::style::{BOLD, DIM, HEADER, ID, paint};
@@ -18,30 +18,30 @@ use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Something to choose.
+/// An item to choose.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
-    /// What it is called.
+    /// The name.
     pub(crate) name: String,
-    /// What else is worth a word, at the end of the line.
+    /// Further information, at the end of the line.
     pub(crate) detail: String,
 }
 
-/// How a choice ended.
+/// The outcome of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// The item with that number was chosen.
+    /// The item with this index was chosen.
     Picked(usize),
-    /// None of these.
+    /// Back to the previous list.
     Back,
-    /// Nothing at all.
+    /// Quit.
     Quit,
 }
 
-/// A terminal that shows lists; as it was before when this is dropped.
+/// A terminal that shows lists; restored on drop.
 pub(crate) struct Picker<'a> {
     out: &'a mut Out,
-    /// Set when the program is asked to end.
+    /// Set when the program is asked to terminate.
     stop: &'a AtomicBool,
 }
 
@@ -49,18 +49,18 @@ impl<'a> Picker<'a> {
     pub(crate) fn open(out: &'a mut Out, ended: &'a AtomicBool) -> io::Result<Self> {
         out.flush()?;
         enable_raw_mode()?;
-        // From here on whatever happens is undone by `drop`.
+        // From here on `drop` restores the terminal.
         let picker = Picker { out, stop: ended };
         execute!(io::stdout(), EnterAlternateScreen, Hide)?;
         Ok(picker)
     }
 
-    /// Lets a person choose.
+    /// Lets the user choose an item.
     pub(crate) fn pick(&mut self, title: &str, items: &[Item]) -> io::Result<Choice> {
         let mut list = List::new(title, items);
         loop {
             self.draw(&mut list)?;
-            // Signals are looked for now and then; keys come at once.
+            // Polls for signals; keys are handled at once.
             while !event::poll(Duration::from_millis(200))? {
                 if self.stop.load(Ordering::SeqCst) {
                     return Ok(Choice::Quit);
@@ -103,16 +103,16 @@ impl Drop for Picker<'_> {
     }
 }
 
-/// A list, what was typed, and which line is marked.
+/// A list with its filter and selection.
 struct List<'a> {
     title: &'a str,
     items: &'a [Item],
     filter: String,
-    /// The items that fit what was typed.
+    /// The items that match the filter.
     matching: Vec<usize>,
-    /// The marked one of these.
+    /// Index in `matching` of the selected item.
     selected: usize,
-    /// The first that is on the screen.
+    /// Index in `matching` of the first item on the screen.
     top: usize,
     page: usize,
 }
@@ -132,7 +132,7 @@ impl<'a> List<'a> {
 
     fn press(&mut self, key: KeyEvent) -> Option<Choice> {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
-        // Letters move only as long as nothing was typed.
+        // Letters move the selection only while the filter is empty.
         let free = self.filter.is_empty();
         match key.code {
             KeyCode::Char('c' | 'd') if control => return Some(Choice::Quit),
@@ -174,7 +174,7 @@ impl<'a> List<'a> {
         self.selected = at.min(self.matching.len().saturating_sub(1));
     }
 
-    /// Leaves the items in which all words stand, letter case aside.
+    /// Selects the items that contain all words of the filter, ignoring case.
     fn set_filter(&mut self, filter: String) {
         self.filter = filter;
         let words: Vec<String> = self
@@ -191,7 +191,7 @@ impl<'a> List<'a> {
         self.top = 0;
     }
 
-    /// The title and what was typed; where both do not fit, what was typed last is seen.
+    /// The title and the filter; if both do not fit, the end of the filter is shown.
     fn title_line(&self, columns: usize) -> String {
         if self.filter.is_empty() {
             return self.title.to_owned();
@@ -208,9 +208,9 @@ impl<'a> List<'a> {
         format!("{}{typed}", truncate_end(&safe(self.title), room))
     }
 
-    /// The screen, line by line; none is wider than it.
+    /// The lines of the screen; none is wider than it.
     fn lines(&mut self, columns: usize, rows: usize) -> Vec<String> {
-        const KEY_HELP: &str = "↑↓ move · Enter choose · Esc back · type to narrow";
+        const KEY_HELP: &str = "↑↓ move · Enter choose · Esc back · type to filter";
         let frame = 3;
         self.page = rows.saturating_sub(frame).max(1);
         self.top = self
@@ -234,7 +234,7 @@ impl<'a> List<'a> {
             lines.push(item_line(item, at == self.selected, columns));
         }
         if self.matching.is_empty() {
-            lines.push(paint(DIM, &cut("  nothing fits")).to_string());
+            lines.push(paint(DIM, &cut("  no matches")).to_string());
         }
         while lines.len() + 1 < rows {
             lines.push(String::new());
@@ -245,11 +245,11 @@ impl<'a> List<'a> {
     }
 }
 
-/// A name and, where there is room, its detail at the right.
+/// Formats a name and, if there is room, its detail on the right.
 fn item_line(item: &Item, marked: bool, columns: usize) -> String {
     let (name, detail) = (safe(&item.name), safe(&item.detail));
     let room = columns.saturating_sub(2);
-    // The name comes first: a detail that would leave it less than half is left out.
+    // The name has priority: a detail that would take more than half is omitted.
     let detail = match width(&detail) + 2 <= room / 2 {
         true => truncate_end(&detail, room),
         false => String::new(),
@@ -327,11 +327,11 @@ mod tests {
             ("APP days\n", Some(Choice::Picked(2))),
             ("xyz\n", None),
             ("xyz⌫⌫⌫\n", Some(Choice::Picked(0))),
-            // What was typed goes first, then the list.
+            // Escape clears the filter first, then leaves the list.
             ("app\x1b", None),
             ("app\x1b\x1b", Some(Choice::Back)),
             ("q", Some(Choice::Back)),
-            // Within a word they are letters.
+            // After other letters they are part of the filter.
             ("xq", None),
         ] {
             assert_eq!(press(&mut List::new("t", &items), keys), choice, "{keys:?}");

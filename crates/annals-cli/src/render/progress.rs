@@ -1,7 +1,8 @@
-//! One line on standard error that says how far a long scan is.
+//! Progress of a long scan, as one line on standard error.
 //!
-//! Silent unless standard error is a terminal and the work has taken a while, and gone when it ends. Draws from
-//! whichever thread reports; there is no thread of its own. End it before writing to the same terminal.
+//! Prints nothing unless standard error is a terminal and the work has taken a while; the line is
+//! cleared at the end. The reporting threads draw it; there is no separate thread. Drop it before
+//! writing to the same terminal.
 
 use super::size::count;
 use super::text::safe;
@@ -11,19 +12,19 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A progress line that disappears when dropped.
+/// A progress line that is cleared on drop.
 pub(crate) struct Progress {
     label: String,
     started: Instant,
     done: AtomicU64,
     total: AtomicU64,
-    /// When the next line may be drawn, in milliseconds since the start.
+    /// Earliest time of the next draw, in milliseconds since the start.
     next: AtomicU64,
     line: Option<Mutex<Line>>,
 }
 
 impl Progress {
-    /// Starts the clock of some work.
+    /// Starts the clock.
     pub(crate) fn new(label: &str) -> Progress {
         let stderr = io::stderr();
         let columns =
@@ -58,7 +59,7 @@ impl Progress {
         }
     }
 
-    /// Reports that `done` of `total` is done. A `total` of 0 means unknown.
+    /// Reports `done` of `total`. A `total` of 0 means unknown.
     pub(crate) fn set(&self, done: u64, total: u64) {
         self.done.store(done, Relaxed);
         self.total.store(total, Relaxed);
@@ -76,7 +77,7 @@ impl Progress {
                 .next
                 .compare_exchange(next, elapsed + INTERVAL, Relaxed, Relaxed)
                 .is_ok();
-        // A thread that finds another one drawing has nothing to add.
+        // If another thread is drawing, this one does not need to.
         if turn && let Ok(mut line) = line.try_lock() {
             line.draw(&self.text());
         }
@@ -113,7 +114,7 @@ struct Line {
 
 impl Line {
     fn draw(&mut self, text: &str) {
-        // One column stays free: a full line would wrap and could not be cleared.
+        // One column is left free: a full line would wrap and could not be cleared.
         let text = truncate_end(text, self.columns.saturating_sub(1));
         self.drawn = true;
         _ = write!(self.sink, "{CLEAR}{text}").and_then(|()| self.sink.flush());

@@ -1,4 +1,4 @@
-//! Numbers for people: bytes, counts, plurals, spark lines.
+//! Formats numbers for people: bytes, counts, plurals, sparklines.
 //!
 //! Money is not here: it is exact decimal and belongs to the library's `cost`.
 
@@ -25,7 +25,7 @@ pub(crate) fn count(n: u64) -> String {
 
 /// Formats a count in at most five columns: `950`, `1.2M`, `340k`.
 pub(crate) fn compact(n: u64) -> String {
-    // What would round to a thousand is one of the next unit.
+    // A number that would round to a thousand uses the next unit.
     let whole = |divisor: u128| (u128::from(n) + divisor / 2) / divisor;
     let mut divisor = 1u128;
     let mut units = ["", "k", "M", "B", "T", "Q", "Qi"].into_iter();
@@ -35,7 +35,7 @@ pub(crate) fn compact(n: u64) -> String {
     {
         (divisor, unit) = (divisor * 1000, next);
     }
-    // From the number itself: to round tenths again would be to round twice.
+    // Rounds the number itself: rounding its tenths would round twice.
     let tenths = (u128::from(n) * 10 + divisor / 2) / divisor;
     match divisor == 1 || tenths >= 1000 {
         true => format!("{}{unit}", whole(divisor)),
@@ -64,7 +64,8 @@ pub(crate) fn pluralize(n: u64, noun: &str) -> String {
     format!("{} {nouns}", count(n))
 }
 
-/// Draws one bar for each value. Only zero gives the lowest bar, so that little is not nothing.
+/// Draws one bar for each value. Only zero gives the lowest bar, so that small values differ from
+/// zero.
 pub(crate) fn spark(values: &[u64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let max = u128::from(values.iter().copied().max().unwrap_or(0)).max(1);
@@ -79,7 +80,7 @@ enum Scaled {
     Tenths(u64),
 }
 
-/// Picks the unit in which `n`, rounded half up to a tenth, stays below a thousand.
+/// Picks the unit in which `n`, rounded half up to a tenth, is below a thousand.
 fn scaled<'u>(n: u64, units: &[&'u str]) -> (Scaled, &'u str) {
     if n < 1000 {
         return (Scaled::Exact(n), units[0]);

@@ -1,68 +1,69 @@
 //! The palette, and whether it is used.
 //!
-//! Owns one style per role; no other file names a colour. Only the sixteen terminal colours appear, so that a
-//! person's own theme decides. Whether styles reach the terminal is [`ColorChoice`]'s answer, applied by `Out`.
+//! Defines one style per role; no other file names a colour. The colours are of the fixed palette of
+//! 256, because none of the sixteen that themes define is readable on black and on white. On a
+//! terminal with sixteen colours they are replaced by the nearest ([`limit_colors`]).
+//! [`ColorChoice`] decides whether `Out` writes styles.
 
 use super::text::{Safe, safe};
-use anstyle::{AnsiColor, Style};
+use anstyle::{Ansi256Color, AnsiColor, Color, Style};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-const fn color(color: AnsiColor) -> Style {
-    color.on_default()
+// Each has a contrast of at least 4:1 with black and with white.
+const GREEN: u8 = 28;
+const CYAN: u8 = 30;
+const BLUE: u8 = 63;
+const ORANGE: u8 = 130;
+const MAGENTA: u8 = 133;
+const RED: u8 = 161;
+const GREY: u8 = 243;
+
+const fn color(number: u8) -> Style {
+    Ansi256Color(number).on_default()
 }
 
 pub(crate) const PLAIN: Style = Style::new();
 pub(crate) const BOLD: Style = Style::new().bold();
-pub(crate) const DIM: Style = Style::new().dimmed();
-pub(crate) const HEADER: Style = Style::new().bold().dimmed();
+pub(crate) const DIM: Style = color(GREY);
+pub(crate) const HEADER: Style = color(GREY).bold();
 pub(crate) const TITLE: Style = Style::new().bold();
-pub(crate) const USER: Style = color(AnsiColor::Green).bold();
-pub(crate) const ASSISTANT: Style = color(AnsiColor::Blue).bold();
-pub(crate) const SYSTEM: Style = color(AnsiColor::Magenta);
-pub(crate) const THINKING: Style = Style::new().dimmed().italic();
-pub(crate) const TOOL: Style = color(AnsiColor::Cyan);
-pub(crate) const ERROR: Style = color(AnsiColor::Red).bold();
-/// Output of something that failed: long, so not bold.
-pub(crate) const FAILED: Style = color(AnsiColor::Red);
-pub(crate) const WARNING: Style = color(AnsiColor::Yellow);
-pub(crate) const SUCCESS: Style = color(AnsiColor::Green);
-pub(crate) const ID: Style = color(AnsiColor::Magenta);
-pub(crate) const PATH: Style = color(AnsiColor::Blue);
-pub(crate) const TIME: Style = Style::new().dimmed();
-pub(crate) const ADDED: Style = color(AnsiColor::Green);
-pub(crate) const REMOVED: Style = color(AnsiColor::Red);
-pub(crate) const HUNK: Style = color(AnsiColor::Cyan);
-pub(crate) const CODE: Style = color(AnsiColor::Cyan);
+pub(crate) const USER: Style = color(GREEN).bold();
+pub(crate) const ASSISTANT: Style = color(BLUE).bold();
+pub(crate) const SYSTEM: Style = color(MAGENTA);
+pub(crate) const THINKING: Style = color(GREY).italic();
+pub(crate) const TOOL: Style = color(CYAN);
+pub(crate) const ERROR: Style = color(RED).bold();
+/// Output of a failed tool: long, so not bold.
+pub(crate) const FAILED: Style = color(RED);
+pub(crate) const WARNING: Style = color(ORANGE);
+pub(crate) const SUCCESS: Style = color(GREEN);
+pub(crate) const ID: Style = color(MAGENTA);
+pub(crate) const PATH: Style = color(BLUE);
+pub(crate) const TIME: Style = color(GREY);
+pub(crate) const ADDED: Style = color(GREEN);
+pub(crate) const REMOVED: Style = color(RED);
+pub(crate) const HUNK: Style = color(CYAN);
+pub(crate) const CODE: Style = color(CYAN);
 pub(crate) const HEADING: Style = Style::new().bold();
-/// What was looked for.
-pub(crate) const MATCH: Style = color(AnsiColor::Yellow).bold();
+/// A search match.
+pub(crate) const MATCH: Style = color(ORANGE).bold();
 pub(crate) const LINK: Style = Style::new().underline();
 
-/// Styles that tell things from each other. A name has mostly the same one from run to run; where
-/// another took it already it gets the next that is free.
+/// Distinct styles for names. A name usually has the same style in every run; if it is taken, the
+/// name gets the next free one.
 #[derive(Debug, Default)]
 pub(crate) struct NameStyles(HashMap<String, usize>);
 
 impl NameStyles {
-    const ALL: [AnsiColor; 10] = [
-        AnsiColor::Cyan,
-        AnsiColor::Green,
-        AnsiColor::Yellow,
-        AnsiColor::Blue,
-        AnsiColor::Magenta,
-        AnsiColor::BrightCyan,
-        AnsiColor::BrightGreen,
-        AnsiColor::BrightYellow,
-        AnsiColor::BrightBlue,
-        AnsiColor::BrightMagenta,
-    ];
+    const ALL: [u8; 10] = [CYAN, GREEN, ORANGE, BLUE, MAGENTA, 31, 64, 131, 97, 162];
 
     pub(crate) fn style_for(&mut self, name: &str) -> Style {
         let all = Self::ALL.len();
         let at = self.0.get(name).copied().unwrap_or_else(|| {
-            // FNV-1a: it must not differ from run to run.
+            // FNV-1a, because the hash must not differ between runs.
             let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
             let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
             let first = (hash >> 32) as usize % all;
@@ -76,7 +77,7 @@ impl NameStyles {
     }
 }
 
-/// Shows `text` as one safe line in `style`.
+/// Formats `text` as one safe line in `style`.
 pub(crate) fn paint(style: Style, text: &str) -> Painted<'_> {
     Painted {
         style,
@@ -86,12 +87,65 @@ pub(crate) fn paint(style: Style, text: &str) -> Painted<'_> {
 
 /// Appends text that is already safe in `style`.
 pub(super) fn paint_safe(out: &mut String, style: Style, text: &str) {
-    use fmt::Write as _;
-    _ = if style.is_plain() {
-        write!(out, "{text}")
-    } else {
-        write!(out, "{style}{text}{style:#}")
+    // Writing to a string does not fail.
+    _ = write_styled(out, style, text);
+}
+
+fn write_styled(out: &mut dyn fmt::Write, style: Style, text: &str) -> fmt::Result {
+    let style = match SIXTEEN_COLORS.load(Ordering::Relaxed) {
+        true => with_sixteen_colors(style),
+        false => style,
     };
+    match style.is_plain() {
+        true => out.write_str(text),
+        false => write!(out, "{style}{text}{style:#}"),
+    }
+}
+
+/// Whether the terminal has only sixteen colours.
+static SIXTEEN_COLORS: AtomicBool = AtomicBool::new(false);
+
+/// Limits all styles to sixteen colours if the terminal has no more, according to the environment
+/// (`TERM`, `COLORTERM`).
+pub(crate) fn limit_colors(env: impl Fn(&str) -> Option<OsString>) {
+    SIXTEEN_COLORS.store(!has_256_colors(env), Ordering::Relaxed);
+}
+
+fn has_256_colors(env: impl Fn(&str) -> Option<OsString>) -> bool {
+    const NAMES: [&str; 7] = [
+        "256",
+        "direct",
+        "alacritty",
+        "foot",
+        "ghostty",
+        "kitty",
+        "wezterm",
+    ];
+    let set = |name| env(name).filter(|value| !value.is_empty());
+    let Some(term) = set("TERM") else {
+        return true;
+    };
+    let term = term.to_string_lossy();
+    let is_console = term == "linux" || term.starts_with("vt");
+    !is_console && (set("COLORTERM").is_some() || NAMES.iter().any(|name| term.contains(name)))
+}
+
+/// Replaces a colour by the nearest of the sixteen; blue and yellow, which many themes make
+/// unreadable, by bold.
+fn with_sixteen_colors(style: Style) -> Style {
+    let Some(Color::Ansi256(color)) = style.get_fg_color() else {
+        return style;
+    };
+    let uncolored = style.fg_color(None);
+    let named = match color.index() {
+        GREEN | 64 => AnsiColor::Green,
+        CYAN | 31 => AnsiColor::Cyan,
+        MAGENTA | 97 | 162 => AnsiColor::Magenta,
+        RED | 131 => AnsiColor::Red,
+        GREY => return uncolored.dimmed(),
+        _ => return uncolored.bold(),
+    };
+    uncolored.fg_color(Some(Color::Ansi(named)))
 }
 
 /// Safe text in a style.
@@ -103,19 +157,14 @@ pub(crate) struct Painted<'a> {
 
 impl fmt::Display for Painted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Painted { style, text } = self;
-        if style.is_plain() {
-            write!(f, "{text}")
-        } else {
-            write!(f, "{style}{text}{style:#}")
-        }
+        write_styled(f, self.style, &self.text)
     }
 }
 
 /// When to use colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ColorChoice {
-    /// When standard output is a terminal, unless the environment says otherwise
+    /// On a terminal, unless NO_COLOR is set
     #[default]
     Auto,
     /// Always
@@ -125,7 +174,8 @@ pub(crate) enum ColorChoice {
 }
 
 impl ColorChoice {
-    /// Decides, given the output and the environment (`NO_COLOR`, `CLICOLOR_FORCE`, `CLICOLOR`, `TERM`).
+    /// Decides from the output and the environment (`NO_COLOR`, `CLICOLOR_FORCE`, `CLICOLOR`,
+    /// `TERM`).
     pub(crate) fn resolve(self, is_terminal: bool, env: impl Fn(&str) -> Option<OsString>) -> bool {
         let set = |name| env(name).filter(|value| !value.is_empty());
         match self {
@@ -147,9 +197,80 @@ mod tests {
     fn painted_text_cannot_break_out_of_its_style() {
         assert_eq!(
             paint(DIM, "a\x1b[0mb\nc").to_string(),
-            "\u{1b}[2ma␛[0mb c\u{1b}[0m"
+            "\u{1b}[38;5;243ma␛[0mb c\u{1b}[0m"
         );
         assert_eq!(paint(PLAIN, "a").to_string(), "a");
+    }
+
+    /// Returns the contrast of a colour with black and with white, by WCAG 2.
+    fn contrasts(number: u8) -> [f64; 2] {
+        const LEVELS: [u8; 6] = [0, 95, 135, 175, 215, 255];
+        let level = |step: u8| LEVELS[usize::from(step % 6)];
+        let channels = match number {
+            232.. => [8 + 10 * (number - 232); 3],
+            _ => {
+                let cube = number
+                    .checked_sub(16)
+                    .expect("a theme defines the first 16");
+                [level(cube / 36), level(cube / 6), level(cube)]
+            }
+        };
+        let linear = |channel: u8| match f64::from(channel) / 255.0 {
+            low if low <= 0.03928 => low / 12.92,
+            high => ((high + 0.055) / 1.055).powf(2.4),
+        };
+        let [red, green, blue] = channels.map(linear);
+        let luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+        [(luminance + 0.05) / 0.05, 1.05 / (luminance + 0.05)]
+    }
+
+    #[test]
+    fn every_style_is_readable_on_black_and_on_white() {
+        let roles = [
+            PLAIN, BOLD, DIM, HEADER, TITLE, USER, ASSISTANT, SYSTEM, THINKING, TOOL, ERROR,
+            FAILED, WARNING, SUCCESS, ID, PATH, TIME, ADDED, REMOVED, HUNK, CODE, HEADING, MATCH,
+            LINK,
+        ];
+        for style in roles.into_iter().chain(NameStyles::ALL.map(color)) {
+            let effects = style.get_effects();
+            assert!(!effects.contains(anstyle::Effects::DIMMED), "{style:?}");
+            match style.get_fg_color() {
+                None => {}
+                Some(Color::Ansi256(color)) => {
+                    for contrast in contrasts(color.index()) {
+                        assert!(contrast >= 4.0, "{style:?}: {contrast:.2}");
+                    }
+                }
+                Some(other) => panic!("{other:?} depends on the theme"),
+            }
+        }
+    }
+
+    #[test]
+    fn sixteen_colors_where_the_terminal_has_no_more() {
+        type Case = (&'static [(&'static str, &'static str)], bool);
+        let cases: &[Case] = &[
+            (&[], true),
+            (&[("TERM", "xterm-256color")], true),
+            (&[("TERM", "xterm-kitty")], true),
+            (&[("TERM", "xterm")], false),
+            (&[("TERM", "xterm"), ("COLORTERM", "truecolor")], true),
+            (&[("TERM", "xterm"), ("COLORTERM", "")], false),
+            (&[("TERM", "linux"), ("COLORTERM", "truecolor")], false),
+            (&[("TERM", "vt220")], false),
+        ];
+        for (env, expected) in cases {
+            let get = |name: &str| {
+                let found = env.iter().find(|(key, _)| *key == name);
+                found.map(|(_, value)| OsString::from(value))
+            };
+            assert_eq!(has_256_colors(get), *expected, "{env:?}");
+        }
+        let limited = |style: Style| with_sixteen_colors(style).to_string();
+        assert_eq!(limited(ERROR), "\x1b[1m\x1b[31m");
+        assert_eq!(limited(DIM), "\x1b[2m");
+        assert_eq!(limited(WARNING), "\x1b[1m");
+        assert_eq!(limited(PLAIN), "");
     }
 
     #[test]

@@ -1,7 +1,17 @@
-//! Names that somebody may have meant.
+//! Suggestions for misspelled names.
 
-/// The names most like `wanted`, the closest first; none that is not much alike.
+/// The names most similar to `wanted`, closest first; names that differ much are omitted.
 pub(crate) fn suggest<'n>(
+    wanted: &str,
+    names: impl IntoIterator<Item = &'n str>,
+    most: usize,
+) -> Vec<&'n str> {
+    suggest_above(0.8, wanted, names, most)
+}
+
+/// Like [`suggest`], with the similarity that a name must exceed; 1 is the same name.
+pub(crate) fn suggest_above<'n>(
+    least: f64,
     wanted: &str,
     names: impl IntoIterator<Item = &'n str>,
     most: usize,
@@ -10,19 +20,19 @@ pub(crate) fn suggest<'n>(
     let mut found: Vec<(f64, &str)> = names
         .into_iter()
         .map(|name| (similarity(&wanted, &name.to_lowercase()), name))
-        .filter(|(likeness, _)| *likeness > 0.8)
+        .filter(|(likeness, _)| *likeness > least)
         .collect();
     found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-    // Next to a name that is nearly right, others only confuse.
+    // Omits names that are clearly less similar than the best one.
     let best = found.first().map_or(0.0, |(likeness, _)| *likeness);
     found.retain(|(likeness, _)| *likeness > best - 0.05);
     found.into_iter().take(most).map(|(_, name)| name).collect()
 }
 
-/// People also leave out what comes before the last slash: `Berlin`.
+/// Also compares the part after the last slash, which people type alone: `Berlin`.
 fn similarity(wanted: &str, name: &str) -> f64 {
     let last = name.rsplit('/').next().unwrap_or(name);
-    // The whole name counts a little more, so that exact parts do not tie with exact wholes.
+    // The whole name counts slightly more, so that an exact part does not tie with an exact name.
     let whole = strsim::jaro_winkler(wanted, name);
     whole.max(strsim::jaro_winkler(wanted, last) * 0.99)
 }

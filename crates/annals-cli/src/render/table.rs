@@ -1,13 +1,17 @@
 //! Tables without borders that fit the terminal.
 //!
-//! Owns the widths: a table that is too wide first shrinks its least important columns to their minimum, then
-//! leaves the least important ones out, and keys only when even those cut short do not fit. Without a width (a pipe)
-//! nothing is cut. Every cell is sanitised here.
+//! A table that is too wide first shrinks its least important columns to their minimum, then omits
+//! the least important ones. Key columns are omitted only if they do not fit even when truncated.
+//! A column without content is omitted too. Without a width (a pipe) only titles are truncated, and
+//! nothing is omitted. Every cell is sanitised here.
 
 use super::style::{HEADER, paint_safe};
 use super::text::safe;
 use super::width::{truncate_end, truncate_middle, width};
 use anstyle::Style;
+
+/// Width beyond which titles are truncated.
+const MAX_TITLE_WIDTH: usize = 60;
 
 /// A table under construction.
 #[derive(Clone, Debug)]
@@ -31,7 +35,7 @@ impl Table {
             .push(cells.into_iter().take(self.columns.len()).collect());
     }
 
-    /// Draws header and rows, each line ended by `\n`, in at most `max` columns where there is a limit.
+    /// Formats header and rows in at most `max` columns, if given; each line ends in `\n`.
     pub(crate) fn render(&self, max: Option<usize>) -> String {
         let widths = self.fit(max);
         let mut out = String::new();
@@ -47,7 +51,7 @@ impl Table {
     }
 
     fn push_line(&self, out: &mut String, row: &[Cell], widths: &[Option<usize>]) {
-        // Spaces wait until something follows them, so that no line ends in one.
+        // Spaces are written only before further text, so that no line ends in one.
         let mut pending = 0;
         let shown = self
             .columns
@@ -85,7 +89,7 @@ impl Table {
         out.push('\n');
     }
 
-    /// Decides each column's width; `None` leaves the column out.
+    /// Decides each column's width; `None` omits the column.
     fn fit(&self, max: Option<usize>) -> Vec<Option<usize>> {
         let naturals: Vec<usize> = (0..self.columns.len())
             .map(|n| self.natural_width(n, max.is_some()))
@@ -94,8 +98,14 @@ impl Table {
         let Some(max) = max else {
             return widths;
         };
-        let mut order: Vec<usize> = (0..self.columns.len()).collect();
-        // Of two equally important columns the right one gives way first.
+        for (n, width) in widths.iter_mut().enumerate() {
+            if self.is_blank(n) {
+                *width = None;
+            }
+        }
+        let shown = |n: &usize| widths[*n].is_some();
+        let mut order: Vec<usize> = (0..self.columns.len()).filter(shown).collect();
+        // Of two equally important columns the right one shrinks first.
         order.sort_by_key(|&n| (self.columns[n].priority, std::cmp::Reverse(n)));
         for &n in &order {
             let excess = total_width(&widths).saturating_sub(max);
@@ -105,7 +115,7 @@ impl Table {
                     .max(self.columns[n].min.unwrap_or(width).min(width))
             });
         }
-        // The most important one stays, and the keys as long as they can.
+        // The most important column is always shown, and key columns as long as possible.
         let most = order.len().saturating_sub(1);
         let (keys, others): (Vec<usize>, Vec<usize>) =
             order[..most].iter().partition(|&&n| self.columns[n].key);
@@ -114,7 +124,8 @@ impl Table {
                 break;
             }
             widths[n] = None;
-            // What the column took may be more than was missing: give it back to the most important ones.
+            // An omitted column may free more than was missing: the rest is given to the most
+            // important columns.
             for &m in order.iter().rev() {
                 let spare = max.saturating_sub(total_width(&widths));
                 widths[m] = widths[m].map(|width| (width + spare).min(naturals[m]));
@@ -132,7 +143,8 @@ impl Table {
         widths
     }
 
-    /// Cuts keys below their minimum: those that have one first, for they are meant to be cut, and the widest first.
+    /// Truncates key columns below their minimum: those that have one first, because they are meant
+    /// to be truncated, and the widest first.
     fn shrink_keys(&self, widths: &mut [Option<usize>], max: usize) {
         for (any, least) in [(false, 6), (true, 3)] {
             while total_width(widths) > max {
@@ -156,21 +168,30 @@ impl Table {
             .filter_map(|row| row.get(n))
             .map(|cell| cell.width);
         let natural = cells.chain([width(column.header)]).max().unwrap_or(0);
+        let natural = natural.min(column.cut);
         if limited {
             natural.min(column.max)
         } else {
             natural
         }
     }
+
+    /// Returns true if no row has content in a column.
+    fn is_blank(&self, n: usize) -> bool {
+        let mut cells = self.rows.iter().filter_map(|row| row.get(n));
+        !self.rows.is_empty() && cells.all(|cell| cell.width == 0)
+    }
 }
 
-/// How one column looks and gives way.
+/// The format of a column and how it shrinks.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
     header: &'static str,
     align: Align,
     min: Option<usize>,
     max: usize,
+    /// Width beyond which cells are truncated even without a terminal.
+    cut: usize,
     priority: u8,
     key: bool,
     shrink: Shrink,
@@ -178,18 +199,24 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// Makes a left-aligned column of middling importance that does not shrink.
+    /// Creates a left-aligned column of medium importance that does not shrink.
     pub(crate) fn new(header: &'static str) -> Column {
         Column {
             header,
             align: Align::Left,
             min: None,
             max: usize::MAX,
+            cut: usize::MAX,
             priority: 100,
             key: false,
             shrink: Shrink::End,
             style: Style::new(),
         }
+    }
+
+    /// Creates a column for titles, which may be very long.
+    pub(crate) fn title(header: &'static str) -> Column {
+        Column::new(header).min(12).cut(MAX_TITLE_WIDTH)
     }
 
     /// Aligns the cells to the right.
@@ -208,22 +235,27 @@ impl Column {
         }
     }
 
-    /// Sets the width beyond which cells are cut on a terminal.
+    /// Sets the width beyond which cells are truncated on a terminal.
     pub(crate) fn max(self, max: usize) -> Column {
         Column { max, ..self }
     }
 
-    /// Sets the importance; the lowest gives way first. The default is 100.
+    /// Sets the width beyond which cells are truncated even without a terminal.
+    pub(crate) fn cut(self, cut: usize) -> Column {
+        Column { cut, ..self }
+    }
+
+    /// Sets the importance; the lowest shrinks first. The default is 100.
     pub(crate) fn priority(self, priority: u8) -> Column {
         Column { priority, ..self }
     }
 
-    /// Says what rows are about: left out only when nothing else is left to give way.
+    /// Marks a key column, which is omitted last.
     pub(crate) fn key(self) -> Column {
         Column { key: true, ..self }
     }
 
-    /// Cuts cells in the middle (paths), not at the end.
+    /// Truncates cells in the middle (paths), not at the end.
     pub(crate) fn cut_middle(self) -> Column {
         Column {
             shrink: Shrink::Middle,
@@ -231,7 +263,7 @@ impl Column {
         }
     }
 
-    /// Sets the style of cells that have none of their own.
+    /// Sets the style of cells without their own.
     pub(crate) fn style(self, style: Style) -> Column {
         Column { style, ..self }
     }
@@ -246,7 +278,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// Makes a cell in its column's style.
+    /// Creates a cell in its column's style.
     pub(crate) fn new(text: impl AsRef<str>) -> Cell {
         let text = String::from(safe(text.as_ref()));
         Cell {
@@ -256,7 +288,7 @@ impl Cell {
         }
     }
 
-    /// Makes a cell in its own style.
+    /// Creates a cell in its own style.
     pub(crate) fn styled(text: impl AsRef<str>, style: Style) -> Cell {
         Cell {
             style: Some(style),
@@ -400,8 +432,8 @@ mod tests {
         let mut table = Table::new([Column::new("ID").style(ID), Column::new("N").right()]);
         table.row([Cell::new("a"), Cell::styled("1", ERROR)]);
         assert_snapshot!(table.render(None).replace('\x1b', "^"), @r#"
-            ^[1m^[2mID^[0m  ^[1m^[2mN^[0m
-            ^[35ma^[0m   ^[1m^[31m1^[0m
+            ^[1m^[38;5;243mID^[0m  ^[1m^[38;5;243mN^[0m
+            ^[38;5;133ma^[0m   ^[1m^[38;5;161m1^[0m
         "#);
     }
 
@@ -418,6 +450,29 @@ mod tests {
         table.row([Cell::new("1")]);
         table.row([Cell::new("1"), Cell::new("2"), Cell::new("3")]);
         assert_eq!(plain(&table, Some(20)), "A  B\n1\n1  2\n");
+    }
+
+    #[test]
+    fn titles_are_cut_and_blank_columns_are_left_out() {
+        let mut table = Table::new([
+            Column::new("ID"),
+            Column::new("TITLE").min(4).cut(12),
+            Column::new("AGENTS").right(),
+            Column::new("SIZE").right(),
+        ]);
+        table.row(["1", "A title that is long", "", "3 B"].map(Cell::new));
+        table.row(["2", "Short", "", "4 B"].map(Cell::new));
+        assert_snapshot!(plain(&table, Some(40)), @r"
+        ID  TITLE         SIZE
+        1   A title tha…   3 B
+        2   Short          4 B
+        ");
+        // A pipe gets all columns.
+        assert_snapshot!(plain(&table, None), @r"
+        ID  TITLE         AGENTS  SIZE
+        1   A title tha…           3 B
+        2   Short                  4 B
+        ");
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! Makes untrusted text safe to print.
 //!
-//! Owns [`Safe`], the only form in which text from outside may reach a terminal; what that means is said in
-//! [`annals::text`]. Does not style, wrap or measure.
+//! Owns [`Safe`], the only form in which external text may reach a terminal; [`annals::text`]
+//! defines the rules. Does not style, wrap or measure.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::ops::Deref;
 pub(crate) use annals::text::is_hostile;
 use annals::text::{LineBreaks, visible};
 
-/// Text without anything a terminal would obey or hide.
+/// Text without characters that a terminal would interpret or hide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Safe<'a>(Cow<'a, str>);
 
@@ -25,7 +25,7 @@ pub(crate) fn safe_block(text: &str) -> Safe<'_> {
 }
 
 impl<'a> Safe<'a> {
-    /// Gives the text away, borrowed where nothing had to change.
+    /// Returns the text, borrowed if nothing was changed.
     #[cfg(test)]
     pub(crate) fn into_inner(self) -> Cow<'a, str> {
         self.0

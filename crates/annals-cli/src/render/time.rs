@@ -1,15 +1,15 @@
-//! Times for people, in their zone, and the times people type.
+//! Formats times in the user's time zone, and parses typed times.
 //!
-//! Everything is a function of a [`Clock`]; this module never asks the system what time it is.
+//! Everything is a function of a [`Clock`]; this module never reads the system clock.
 
 use super::text::safe;
-use annals::time_input::Now;
+use annals::time_input::{Now, TIME_FORMS};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan as _, Zoned};
 use std::fmt;
 
-/// What time it is, and where.
+/// The current time and time zone.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     pub(crate) now: Timestamp,
@@ -17,7 +17,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Says how long ago `time` was, in words where that helps: `3 min ago`, `yesterday 14:02`, `12 Mar`.
+    /// Formats how long ago `time` was: `3 min ago`, `yesterday 14:02`, `12 Mar`.
     pub(crate) fn ago(&self, time: Timestamp) -> String {
         let (now, then) = (self.zoned(self.now), self.zoned(time));
         let past = time <= self.now;
@@ -29,12 +29,9 @@ impl Clock {
                 format!("in {amount}")
             }
         };
+        // Clocks differ a little, and a session written this second is not in the future.
         if seconds < 60 {
-            return if past {
-                "just now".into()
-            } else {
-                relative(format!("{seconds} s"))
-            };
+            return "just now".into();
         }
         if seconds < 3600 {
             return relative(format!("{} min", seconds / 60));
@@ -64,12 +61,12 @@ impl Clock {
         self.format(time, "%Y-%m-%d")
     }
 
-    /// Formats in a way of one's own.
+    /// Formats with a `strftime` format.
     pub(crate) fn format(&self, time: Timestamp, form: &str) -> String {
         self.zoned(time).strftime(form).to_string()
     }
 
-    /// Formats the days from `start` until before `end`: `9–15 Nov`, `30 Nov – 6 Dec`.
+    /// Formats the days from `start` to before `end`: `9–15 Nov`, `30 Nov – 6 Dec`.
     pub(crate) fn days(&self, start: Timestamp, end: Timestamp) -> String {
         let first = self.zoned(start);
         let last = self.zoned(end.checked_sub(1.nanosecond()).unwrap_or(end));
@@ -85,7 +82,7 @@ impl Clock {
         format!("{begins}–{}", self.hour_minute(end))
     }
 
-    /// The zone's name; its distance from UTC now, where it has none.
+    /// The zone's name, or its current offset from UTC if it has none.
     pub(crate) fn zone_name(&self) -> String {
         match self.zone.iana_name() {
             Some(name) => name.to_owned(),
@@ -93,21 +90,21 @@ impl Clock {
         }
     }
 
-    /// Reads what `--since` takes. A bare day means its first instant.
+    /// Parses the value of `--since`. A bare day means its first instant.
     pub(crate) fn since(&self, text: &str) -> Result<Timestamp, BadTime> {
         self.now()
             .parse_since(text)
             .ok_or_else(|| BadTime::new(text))
     }
 
-    /// Reads what `--until` takes. A bare day means its last instant.
+    /// Parses the value of `--until`. A bare day means its last instant.
     pub(crate) fn until(&self, text: &str) -> Result<Timestamp, BadTime> {
         self.now()
             .parse_until(text)
             .ok_or_else(|| BadTime::new(text))
     }
 
-    /// What a typed time depends on.
+    /// The time and zone that typed times depend on.
     pub(crate) fn now(&self) -> Now {
         Now {
             time: self.now,
@@ -120,7 +117,7 @@ impl Clock {
     }
 }
 
-/// Says how long something takes, in the two units that matter: `2 d 3 h`, `2 h 14 min`, `14 min`.
+/// Formats a duration in its two largest units: `2 d 3 h`, `2 h 14 min`, `14 min`.
 pub(crate) fn duration(time: SignedDuration) -> String {
     let minutes = time.as_mins().max(0);
     let (days, hours, minutes) = (minutes / 1440, minutes / 60 % 24, minutes % 60);
@@ -133,7 +130,7 @@ pub(crate) fn duration(time: SignedDuration) -> String {
     }
 }
 
-/// A time that could not be read.
+/// A time that could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadTime {
     given: String,
@@ -149,12 +146,7 @@ impl BadTime {
 
 impl fmt::Display for BadTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "`{}` is not a time; give an age (30min, 36h, 7d, 2w), a day (2026-03-01, today, yesterday), \
-             a local time (2026-03-01T12:00) or RFC 3339 (2026-03-01T12:00:00Z)",
-            self.given
-        )
+        write!(f, "invalid time `{}`: expected {TIME_FORMS}", self.given)
     }
 }
 
@@ -194,7 +186,9 @@ mod tests {
             ("2026-03-05T09:00:00+01:00", "5 Mar"),
             ("2025-12-31T23:30:00Z", "1 Jan"),
             ("2025-03-12T12:00:00Z", "12 Mar 2025"),
-            ("2026-03-12T12:00:05+01:00", "in 5 s"),
+            ("2026-03-12T12:00:00.4+01:00", "just now"),
+            ("2026-03-12T12:00:05+01:00", "just now"),
+            ("2026-03-12T12:01:00+01:00", "in 1 min"),
             ("2026-03-12T12:20:00+01:00", "in 20 min"),
             ("2026-03-13T14:02:00+01:00", "tomorrow 14:02"),
             ("2026-03-15T12:00:00+01:00", "in 3 days"),
@@ -270,6 +264,68 @@ mod tests {
         }
     }
 
+    /// The clock is that of a Thursday.
+    #[test]
+    fn since_and_until_accept_names_and_periods() {
+        let end = |day: &str| format!("{day}T22:59:59.999999999Z");
+        let start = |day: &str| format!("{day}T23:00:00Z");
+        for (given, first, last) in [
+            ("monday", "2026-03-08", "2026-03-09"),
+            ("Mon", "2026-03-08", "2026-03-09"),
+            ("thursday", "2026-03-11", "2026-03-12"),
+            ("last thursday", "2026-03-04", "2026-03-05"),
+            ("FRIDAY", "2026-03-05", "2026-03-06"),
+            ("this week", "2026-03-08", "2026-03-15"),
+            ("last week", "2026-03-01", "2026-03-08"),
+            ("last  month", "2026-01-31", "2026-02-28"),
+            ("last year", "2024-12-31", "2025-12-31"),
+            ("2026-02", "2026-01-31", "2026-02-28"),
+            ("february", "2026-01-31", "2026-02-28"),
+            ("feb 2024", "2024-01-31", "2024-02-29"),
+            ("last dec", "2025-11-30", "2025-12-31"),
+            ("nov", "2025-10-31", "2025-11-30"),
+            ("17 nov", "2025-11-16", "2025-11-17"),
+            ("Nov 17", "2025-11-16", "2025-11-17"),
+            ("12 mar", "2026-03-11", "2026-03-12"),
+            ("13 mar 2026", "2026-03-12", "2026-03-13"),
+            ("nov 17, 2024", "2024-11-16", "2024-11-17"),
+        ] {
+            assert_eq!(clock().since(given), Ok(ts(&start(first))), "{given}");
+            assert_eq!(clock().until(given), Ok(ts(&end(last))), "{given}");
+        }
+        for (given, time) in [
+            ("3 days ago", "2026-03-09T11:00:00Z"),
+            ("3days", "2026-03-09T11:00:00Z"),
+            ("2 weeks", "2026-02-26T11:00:00Z"),
+            ("1month", "2026-02-12T11:00:00Z"),
+            ("90 minutes ago", "2026-03-12T09:30:00Z"),
+            ("1 year ago", "2025-03-12T11:00:00Z"),
+            ("9:30", "2026-03-12T08:30:00Z"),
+            ("12:00:30", "2026-03-12T11:00:30Z"),
+            ("yesterday 14:02", "2026-03-11T13:02:00Z"),
+            ("mon 9:00", "2026-03-09T08:00:00Z"),
+        ] {
+            assert_eq!(clock().since(given), Ok(ts(time)), "{given}");
+            assert_eq!(clock().until(given), Ok(ts(time)), "{given}");
+        }
+    }
+
+    /// Times can be copied from the output.
+    #[test]
+    fn since_accepts_what_ago_prints() {
+        for time in [
+            "2026-03-12T11:57:00+01:00",
+            "2026-03-12T00:00:00+01:00",
+            "2026-03-11T23:59:00+01:00",
+            "2026-03-06T09:00:00+01:00",
+            "2026-03-05T09:00:00+01:00",
+            "2025-03-12T12:00:00Z",
+        ] {
+            let shown = clock().ago(ts(time));
+            assert!(clock().since(&shown).is_ok(), "{shown}");
+        }
+    }
+
     #[test]
     fn days_respect_daylight_saving_changes() {
         assert_eq!(
@@ -291,13 +347,31 @@ mod tests {
             "7",
             "7x",
             "-7d",
-            "7 days ago",
+            "ago",
+            "days ago",
+            "last",
+            "last 7",
+            "this monday",
             "99999999999999999999d",
+            "99999999999999999999 days ago",
             "9999999d",
             "2026-13-01",
             "2026-02-30",
+            "2026-00",
+            "2026-13",
             "٧d",
-            "12:00",
+            "24:00",
+            "12:60",
+            "1:2:3:4",
+            "12:",
+            "-1:30",
+            "last week 12:00",
+            "31 feb",
+            "feb 30",
+            "0 mar",
+            "ma",
+            "monday tuesday",
+            "17 nov 2026 x",
         ] {
             let message = clock().since(given).expect_err(given).to_string();
             assert!(

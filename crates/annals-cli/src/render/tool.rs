@@ -1,31 +1,31 @@
-//! Tool calls as a person reads them.
+//! Formats tool calls for people.
 //!
-//! Owns which argument of a well-known tool says most, and shows an edit as a diff. The tools of several agents share
-//! names up to case and underscores; a tool not known here shows its arguments one to a line. The input may be any
-//! text: what is not a JSON object is shown as it is.
+//! Shows the main argument of each well-known tool ([`ToolCall`]), and an edit as a diff. An unknown
+//! tool shows its arguments one per line. The input may be any text: if it is not a JSON object, it
+//! is shown unchanged.
 
 use super::diff::{changes, mark};
-use super::message::{BAR_WIDTH, more_lines, push_bar_line, tool_result};
+use super::message::{BAR_WIDTH, more_lines, push_bar_line, verbatim};
 use super::size::pluralize;
 use super::style::{DIM, PATH, PLAIN, TOOL, paint, paint_safe};
 use super::text::{safe, safe_block};
 use super::width::{expand_tabs, truncate_end, width};
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use annals::model::{ToolCall, ToolKind};
 use serde_json::Value;
 use std::fmt;
 
-/// Shows one call of the tool `name`; every line ends in `\n`.
+/// Formats one call of the tool `name`; every line ends in `\n`.
 pub(crate) fn call(name: &str, input: &str, max: Option<usize>) -> String {
     render_call("→", name, input, max)
 }
 
-/// The line above a result that does not stand below its call: which call it answers.
+/// The line above a result that is not directly below its call, naming the call.
 pub(crate) fn answer_line(name: &str, input: &str, max: Option<usize>) -> String {
     let page = render_call("←", name, input, max);
     page.split_inclusive('\n').take(1).collect()
 }
 
-/// The same where the call itself is not known.
+/// Like [`answer_line`], if only the call's id is known.
 pub(crate) fn answer_line_by_id(call: &str) -> String {
     format!("{} {}\n", paint(DIM, "←"), paint(DIM, &safe(call)))
 }
@@ -36,9 +36,9 @@ fn render_call(arrow: &str, name: &str, input: &str, max: Option<usize>) -> Stri
         max,
     };
     paint_safe(&mut page.out, TOOL, &safe(name));
-    match serde_json::from_str::<Arguments>(input) {
-        Ok(arguments) => page.arguments(name, &arguments),
-        Err(_) => {
+    match ToolCall::parse(name, input) {
+        Some(call) => page.arguments(&call),
+        None => {
             page.end_line("");
             if !input.trim().is_empty() {
                 page.push_line("", input);
@@ -48,11 +48,11 @@ fn render_call(arrow: &str, name: &str, input: &str, max: Option<usize>) -> Stri
     page.out
 }
 
-/// Shows a call with everything that was handed to the tool, for those who look for it.
+/// Formats a call with all its arguments.
 pub(crate) fn full_call(name: &str, input: &str, max: Option<usize>) -> String {
     let mut out = format!("{} {}\n", paint(DIM, "→"), paint(TOOL, name));
     let Ok(value) = serde_json::from_str::<Value>(input) else {
-        return out + &tool_result(input, false, max, usize::MAX);
+        return out + &verbatim(input, false, max, usize::MAX);
     };
     let mut pending = vec![(String::new(), value)];
     while let Some((path, value)) = pending.pop() {
@@ -76,39 +76,12 @@ pub(crate) fn full_call(name: &str, input: &str, max: Option<usize>) -> String {
             other => other.to_string(),
         };
         let name = if path.is_empty() { path } else { path + ": " };
-        out += &tool_result(&format!("{name}{text}"), false, max, usize::MAX);
+        out += &verbatim(&format!("{name}{text}"), false, max, usize::MAX);
     }
     out
 }
 
-enum Show {
-    /// `$ command`
-    Command(&'static [&'static str]),
-    /// The first of these arguments, on the tool's own line.
-    Main(&'static [&'static str]),
-    /// A pattern, and where.
-    Search(&'static [&'static str]),
-    Edit,
-    Write,
-    Todos,
-}
-
-/// Names are in lower case without underscores or hyphens.
-#[rustfmt::skip]
-const TOOLS: &[(&[&str], Show)] = &[
-    (&["bash", "shell", "localshell", "execcommand", "runshellcommand", "runterminalcmd"], Show::Command(&["command", "cmd"])),
-    (&["read", "readfile", "notebookread", "ls", "list", "listdirectory", "view"], Show::Main(&["file_path", "path", "filePath", "notebook_path", "absolute_path"])),
-    (&["edit", "multiedit", "replace", "strreplace"], Show::Edit),
-    (&["write", "writefile", "create"], Show::Write),
-    (&["glob", "grep", "searchfilecontent"], Show::Search(&["pattern", "query"])),
-    (&["webfetch", "fetch"], Show::Main(&["url", "prompt"])),
-    (&["websearch", "googlewebsearch", "toolsearch"], Show::Main(&["query"])),
-    (&["task", "agent"], Show::Main(&["description", "prompt"])),
-    (&["skill", "slashcommand"], Show::Main(&["skill", "command"])),
-    (&["todowrite", "updateplan"], Show::Todos),
-];
-
-/// How many lines of an edit, a command or a list are shown.
+/// Maximum number of lines of an edit, a command or a list.
 const MAX_LINES: usize = 40;
 
 struct CallRenderer {
@@ -117,36 +90,23 @@ struct CallRenderer {
 }
 
 impl CallRenderer {
-    fn arguments(&mut self, name: &str, arguments: &Arguments) {
-        let plain: String = name
-            .chars()
-            .filter(|c| !matches!(c, '_' | '-'))
-            .flat_map(char::to_lowercase)
-            .collect();
-        let known = TOOLS
-            .iter()
-            .find(|(names, _)| names.contains(&plain.as_str()))
-            .map(|(_, show)| show);
-        let shown = match known {
-            Some(Show::Command(keys)) => self.command(arguments, keys),
-            Some(Show::Main(keys)) => self.main(arguments, keys),
-            Some(Show::Search(keys)) => self.search(arguments, keys),
-            Some(Show::Edit) => self.edit(arguments),
-            Some(Show::Write) => self.write(arguments),
-            Some(Show::Todos) => self.todos(arguments),
+    fn arguments(&mut self, call: &ToolCall<'_>) {
+        let shown = match call.kind() {
+            Some(ToolKind::Command) => self.command(call),
+            Some(ToolKind::Edit) => self.edit(call),
+            Some(ToolKind::Write) => self.write(call),
+            Some(ToolKind::Todos) => self.todos(call),
+            Some(_) => self.main(call),
             None => None,
         };
         if shown.is_none() {
-            self.pairs(arguments);
+            self.pairs(call);
         }
     }
 
-    fn command(&mut self, arguments: &Arguments, keys: &[&str]) -> Option<()> {
-        let command = match arguments.first(keys)? {
-            Value::String(command) => command.clone(),
-            Value::Array(words) => words.iter().map(compact_json).collect::<Vec<_>>().join(" "),
-            _ => return None,
-        };
+    /// Shows `$ command`.
+    fn command(&mut self, call: &ToolCall<'_>) -> Option<()> {
+        let command = call.main_argument()?;
         let command = command.trim_end();
         if command.contains('\n') {
             self.end_line("");
@@ -162,42 +122,19 @@ impl CallRenderer {
         Some(())
     }
 
-    fn main(&mut self, arguments: &Arguments, keys: &[&str]) -> Option<()> {
-        let main = arguments.text(keys)?;
+    /// Shows the main argument on the tool's own line.
+    fn main(&mut self, call: &ToolCall<'_>) -> Option<()> {
+        let main = call.main_argument()?;
         self.end_line(main.lines().next().unwrap_or_default());
         Some(())
     }
 
-    fn search(&mut self, arguments: &Arguments, keys: &[&str]) -> Option<()> {
-        let pattern = arguments.text(keys)?;
-        match arguments.text(&["path", "dir_path", "glob", "include"]) {
-            Some(place) => self.end_line(&format!("{pattern} in {place}")),
-            None => self.end_line(pattern),
-        }
-        Some(())
-    }
-
-    fn edit(&mut self, arguments: &Arguments) -> Option<()> {
-        let path = arguments.text(PATHS)?;
-        let edits = match arguments.first(&["edits"]) {
-            Some(Value::Array(edits)) => edits
-                .iter()
-                .filter_map(|edit| {
-                    Some((
-                        edit.get("old_string")?.as_str()?,
-                        edit.get("new_string")?.as_str()?,
-                    ))
-                })
-                .collect(),
-            _ => vec![(
-                arguments.text(&["old_string", "old_str", "oldString"])?,
-                arguments.text(&["new_string", "new_str", "newString"])?,
-            )],
-        };
-        self.end_path(path);
+    fn edit(&mut self, call: &ToolCall<'_>) -> Option<()> {
+        let edits = call.edits()?;
+        self.end_path(&call.main_argument()?);
         let changed: Vec<_> = edits
             .iter()
-            .flat_map(|(old, new)| changes(old, new))
+            .flat_map(|edit| changes(&edit.old, &edit.new))
             .collect();
         for (tag, line) in changed.iter().take(MAX_LINES) {
             let (sign, style) = mark(*tag);
@@ -211,9 +148,9 @@ impl CallRenderer {
         Some(())
     }
 
-    fn write(&mut self, arguments: &Arguments) -> Option<()> {
-        let path = arguments.text(PATHS)?;
-        let content = arguments.text(&["content", "file_text"])?;
+    fn write(&mut self, call: &ToolCall<'_>) -> Option<()> {
+        let path = call.main_argument()?;
+        let content = call.text(&["content", "file_text"])?;
         self.end_path(&format!(
             "{path} ({})",
             pluralize(content.lines().count() as u64, "line")
@@ -221,10 +158,10 @@ impl CallRenderer {
         Some(())
     }
 
-    fn todos(&mut self, arguments: &Arguments) -> Option<()> {
-        let Value::Array(todos) = arguments.first(&["todos", "plan"])? else {
-            return None;
-        };
+    fn todos(&mut self, call: &ToolCall<'_>) -> Option<()> {
+        let mut arguments = call.arguments();
+        let (_, list) = arguments.find(|(name, _)| ["todos", "plan"].contains(name))?;
+        let todos: Vec<Value> = serde_json::from_str(&list).ok()?;
         self.end_line("");
         let line = |todo: &Value| {
             let text = |keys: &[&str]| {
@@ -245,12 +182,12 @@ impl CallRenderer {
         Some(())
     }
 
-    fn pairs(&mut self, arguments: &Arguments) {
+    fn pairs(&mut self, call: &ToolCall<'_>) {
         self.end_line("");
-        for (key, value) in arguments.0.iter().take(MAX_LINES) {
-            self.push_line(&format!("{}: ", safe(key)), &compact_json(value));
+        for (key, value) in call.arguments().take(MAX_LINES) {
+            self.push_line(&format!("{}: ", safe(key)), &value);
         }
-        self.push_left_out(arguments.0.len());
+        self.push_left_out(call.arguments().count());
     }
 
     fn push_lines<'a>(&mut self, lines: impl Iterator<Item = (&'a str, &'a str)>) {
@@ -270,13 +207,13 @@ impl CallRenderer {
         }
     }
 
-    /// Writes one line behind a bar; `lead` is safe, `text` need not be.
+    /// Writes one line after a bar; `lead` must be safe, `text` need not be.
     fn push_line(&mut self, lead: &str, text: &str) {
         let line = self.cut(&format!("{lead}{}", safe(text)), BAR_WIDTH);
         push_bar_line(&mut self.out, DIM, PLAIN, line.trim_end());
     }
 
-    /// Ends the tool's own line with what says most.
+    /// Ends the tool's own line with the main argument.
     fn end_line(&mut self, text: &str) {
         self.end_styled(text, PLAIN);
     }
@@ -295,63 +232,12 @@ impl CallRenderer {
         self.out.push('\n');
     }
 
-    /// Cuts safe text to what `used` columns leave of a line.
+    /// Truncates safe text to the columns that `used` leaves of a line.
     fn cut(&self, text: &str, used: usize) -> String {
         match self.max {
             Some(max) => truncate_end(text, max.saturating_sub(used)),
             None => text.to_owned(),
         }
-    }
-}
-
-const PATHS: &[&str] = &["file_path", "path", "filePath", "notebook_path"];
-
-/// The members of an object in the order they were written.
-struct Arguments(Vec<(String, Value)>);
-
-impl Arguments {
-    fn first(&self, keys: &[&str]) -> Option<&Value> {
-        keys.iter().find_map(|key| {
-            self.0
-                .iter()
-                .find(|(name, _)| name == key)
-                .map(|(_, value)| value)
-        })
-    }
-
-    fn text(&self, keys: &[&str]) -> Option<&str> {
-        keys.iter().find_map(|key| self.first(&[key])?.as_str())
-    }
-}
-
-impl<'de> Deserialize<'de> for Arguments {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Arguments, D::Error> {
-        struct Members;
-
-        impl<'de> Visitor<'de> for Members {
-            type Value = Arguments;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Arguments, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Arguments(members))
-            }
-        }
-
-        deserializer.deserialize_map(Members)
-    }
-}
-
-fn compact_json(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
     }
 }
 
@@ -503,7 +389,7 @@ mod tests {
             None,
         );
         assert!(
-            out.contains("\x1b[31m- x\x1b[0m") && out.contains("\x1b[32m+ y\x1b[0m"),
+            out.contains("\x1b[38;5;161m- x\x1b[0m") && out.contains("\x1b[38;5;28m+ y\x1b[0m"),
             "{out:?}"
         );
     }

@@ -1,7 +1,8 @@
-//! Measures, cuts and wraps text by the columns it takes on a terminal.
+//! Measures, truncates and wraps text by terminal columns.
 //!
-//! Works on text that [`super::text`] has made safe. Owns [`Span`], styled text that is not yet a line, and the
-//! notion of a cluster: what must not be torn apart (a letter and its marks, an emoji sequence, a flag).
+//! Works on text that [`super::text`] has made safe. Defines [`Span`], styled text that is not yet
+//! a line, and clusters, which must not be split (a letter and its marks, an emoji sequence, a
+//! flag).
 
 use super::style::paint_safe;
 use super::text::safe;
@@ -16,7 +17,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Makes a span of `text`, which is sanitised as one line.
+    /// Creates a span of `text`, sanitised as one line.
     pub(crate) fn new(text: &str, style: Style) -> Span {
         Span {
             text: safe(text).into(),
@@ -24,12 +25,12 @@ impl Span {
         }
     }
 
-    /// Makes the span bold, whatever else it is.
+    /// Makes the span bold.
     pub(crate) fn embolden(&mut self) {
         self.style = self.style.bold();
     }
 
-    /// Makes a span that ends the line.
+    /// Creates a span that ends the line.
     pub(crate) fn line_break() -> Span {
         Span {
             text: "\n".into(),
@@ -43,7 +44,7 @@ pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Cuts `text` to `max` columns, with `…` for what is missing at the end.
+/// Truncates `text` to `max` columns at its end, marked with `…`.
 pub(crate) fn truncate_end(text: &str, max: usize) -> String {
     if width(text) <= max {
         return text.to_owned();
@@ -54,7 +55,7 @@ pub(crate) fn truncate_end(text: &str, max: usize) -> String {
     format!("{}…", take_columns(clusters(text), max - 1))
 }
 
-/// Cuts `text` to `max` columns, with `…` for what is missing in the middle.
+/// Truncates `text` to `max` columns in the middle, marked with `…`.
 pub(crate) fn truncate_middle(text: &str, max: usize) -> String {
     if width(text) <= max {
         return text.to_owned();
@@ -76,9 +77,9 @@ pub(crate) fn truncate_middle(text: &str, max: usize) -> String {
     format!("{head}…{}", &text[tail_start..])
 }
 
-/// Breaks `spans` into lines of at most `max` columns, at spaces where there are any.
+/// Breaks `spans` into lines of at most `max` columns, at spaces if possible.
 ///
-/// A word longer than a line is cut. Without `max` only the explicit breaks count.
+/// A word longer than a line is split. Without `max`, only explicit breaks count.
 pub(crate) fn wrap(spans: &[Span], max: Option<usize>) -> Vec<Vec<Span>> {
     let mut wrapper = Wrapper {
         max: max.map_or(usize::MAX, |max| max.max(1)),
@@ -94,7 +95,7 @@ pub(crate) fn wrap(spans: &[Span], max: Option<usize>) -> Vec<Vec<Span>> {
     wrapper.lines
 }
 
-/// Cuts one line into pieces of at most `max` columns and keeps every space.
+/// Splits one line into pieces of at most `max` columns; preserves all spaces.
 pub(crate) fn chop(line: &str, max: Option<usize>) -> Vec<&str> {
     let Some(max) = max.map(|max| max.max(1)) else {
         return vec![line];
@@ -114,7 +115,7 @@ pub(crate) fn chop(line: &str, max: Option<usize>) -> Vec<&str> {
     pieces
 }
 
-/// Replaces tabs by spaces up to the next multiple of four columns.
+/// Replaces tabs with spaces up to the next multiple of four columns.
 pub(crate) fn expand_tabs(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut column = 0;
@@ -147,7 +148,7 @@ pub(crate) fn push_spans(out: &mut String, spans: &[Span]) {
     }
 }
 
-/// Splits `text` into clusters, which together are `text` again.
+/// Splits `text` into clusters, which concatenate to `text`.
 pub(crate) fn clusters(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -227,7 +228,7 @@ impl Wrapper {
                 }
                 append(&mut self.word, cluster, style);
                 self.word_width += columns;
-                // Wide characters are those of scripts that break anywhere.
+                // Wide characters belong to scripts that break anywhere.
                 if columns == 2 {
                     self.end_word();
                 }
@@ -243,7 +244,8 @@ impl Wrapper {
         {
             self.end_line();
         }
-        // Spaces that open a paragraph's line are meant (an indent); those at a wrap are not.
+        // Spaces at the start of a paragraph are an indent and preserved; those at a wrap are
+        // dropped.
         if !self.line.is_empty() || self.spaces_width + self.word_width <= self.max {
             self.line_width += self.spaces_width;
             for span in self.spaces.drain(..) {

@@ -1,4 +1,4 @@
-//! What `append` makes of messages as the SDKs print them, in each layout.
+//! `append` of messages as the SDKs print them, in each layout.
 
 use serde_json::{Value, json};
 
@@ -7,13 +7,13 @@ use crate::harness::Stage;
 const ID: &str = "00000000-0000-4000-8000-0000000000ab";
 const LAYOUTS: [&str; 4] = ["claude-code", "chorus", "clog", "orchestrator"];
 
-/// A session of a layout in a root of its own.
+/// A stage with a new session of this layout, and the session's id.
 fn begun(layout: &'static str) -> (Stage, String) {
     let stage = Stage::empty().with_layout(layout);
     let work = stage.work();
     let work = work.to_str().unwrap();
     if layout == "chorus" {
-        let added = ["workspaces", "add", work, "--id", "ws-1"];
+        let added = ["chorus", "workspaces", "add", work, "--id", "ws-1"];
         stage.annals(&added).fine();
     }
     let made = stage.annals(&["new", "--id", ID, "--cwd", work, "--json"]);
@@ -107,7 +107,7 @@ fn append_preserves_extra_block_members_outside_the_native_record() {
                 assert_eq!(of_type(&records, "user")[0]["content"], "And now?");
             }
             _ => {
-                // The client keeps the blocks of the API as they are.
+                // The client stores the blocks of the API unchanged.
                 let replies = of_type(&records, "assistant");
                 for (at, block) in reply["content"].as_array().unwrap().iter().enumerate() {
                     assert_eq!(replies[at]["message"]["content"][0], *block);
@@ -117,7 +117,7 @@ fn append_preserves_extra_block_members_outside_the_native_record() {
                 assert_eq!(users[1]["message"]["content"], prompt["content"]);
             }
         }
-        // Nothing of it is lost, and annals reads the blocks as what they are.
+        // No part of the message is lost, and annals decodes each block as its kind.
         let kept: String = stage
             .tree()
             .values()
@@ -162,7 +162,7 @@ fn append_treats_null_block_members_as_absent() {
     }
 }
 
-/// The log of today of an orchestrator's session, and all that is kept beside it.
+/// The companion files of all orchestrator logs.
 fn kept_beside(stage: &Stage) -> String {
     let files = stage.tree().into_iter();
     let files = files.filter(|(path, _)| path.extension().is_some_and(|end| end == "annals"));
@@ -291,7 +291,7 @@ fn append_stores_extra_usage_members_in_every_layout() {
         for text in [r#""service_tier":"standard""#, r#""inference_geo":"us""#] {
             assert_eq!(kept.matches(text).count(), 1, "{layout}: {text}: {kept}");
         }
-        // The orchestrator's own program takes no member that it does not know.
+        // The orchestrator's own program rejects unknown members.
         if layout == "orchestrator" {
             assert!(!lines.contains("service_tier"), "{lines}");
         }
@@ -341,7 +341,7 @@ fn options_for_one_message_are_refused_with_lines_of_standard_input() {
     }
 }
 
-/// A caller that takes the exit code for a failure would write the message again.
+/// A caller that takes exit code 2 for a failed append would write the message again.
 #[test]
 fn append_exits_0_beside_an_unrelated_unreadable_file() {
     let (stage, session) = begun("claude-code");

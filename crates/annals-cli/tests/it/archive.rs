@@ -1,4 +1,4 @@
-//! archive, restore, keep.
+//! Tests of `archive`, `restore` and `keep`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::harness::{Run, Stage};
 const FIRST: &str = "00000000-0000-4000-8000-000000000001";
 const SECOND: &str = "00000001-0000-4000-8000-000000000002";
 
-/// Two sessions of two projects, one of them long ago.
+/// Two sessions in two projects.
 fn two() -> Stage {
     let stage = Stage::empty();
     for (id, cwd) in [(FIRST, "/home/dev/one"), (SECOND, "/home/dev/other")] {
@@ -19,7 +19,7 @@ fn two() -> Stage {
             .annals(&["new", "--id", id, "--cwd", cwd, "-m", "question"])
             .fine();
     }
-    stage.annals(&["todo", FIRST, "add", "something"]).fine();
+    stage.annals(&["todos", "add", FIRST, "something"]).fine();
     stage.settle();
     stage
 }
@@ -37,10 +37,10 @@ fn packs(stage: &Stage) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Tests give sessions by hand that no program writes to.
+/// Allows commands on sessions that look live; no program writes to those of the tests.
 const LIVE: &str = "--live";
 
-/// How small a pack is depends on inodes and times, and the width of columns on where temporary files go.
+/// Masks pack sizes, which depend on inodes and times, and column widths, which depend on paths.
 #[track_caller]
 fn shown(name: &str, run: &Run) {
     let mut settings = insta::Settings::clone_current();
@@ -120,14 +120,14 @@ fn restore_to_another_directory_never_overwrites_a_session() {
     .unwrap();
     let plan = stage.annals(&["restore", FIRST]);
     assert_eq!(plan.code, 1, "{plan}");
-    assert!(plan.out.contains("another is there"), "{plan}");
+    assert!(plan.out.contains("a different file exists"), "{plan}");
     stage.refused(&["restore", FIRST, "--apply"], "");
 }
 
 #[test]
 fn archive_older_than_uses_the_last_record_time() {
     let stage = two();
-    // The time of the last record counts, not that of the file.
+    // The time of the last record counts, not the file's modification time.
     let run = stage.annals(&["archive", "--older-than", "1d"]);
     assert_eq!(run.code, 1, "{run}");
     assert_eq!(run.out, "No session is that old.\n");
@@ -186,7 +186,7 @@ fn archive_verify_names_damage_and_exits_1() {
     let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!((&json["ok"], &json["packs"]), (&false.into(), &2.into()));
     assert_eq!(json["damaged"][0]["frame"], 32);
-    // The other one is sound.
+    // The other pack is intact.
     stage.annals(&["archive", "--verify", SECOND]).fine();
     stage.refused(&["archive", "--verify", "nobody"], "");
 }
@@ -204,12 +204,12 @@ fn pack_of_newer_version_is_reported_and_left_unchanged() {
     assert!(
         listed
             .out
-            .contains("has version 2 and this program reads version 1"),
+            .contains("has version 2, but this program reads version 1"),
         "{listed}"
     );
     let kept = stage.annals(&["keep"]);
     assert_eq!(kept.code, 2, "{kept}");
-    assert!(kept.err.contains("a newer annals wrote it"), "{kept}");
+    assert!(kept.err.contains("written by a newer annals"), "{kept}");
     assert!(fs::read(&pack).unwrap() == bytes);
     let refused = stage.refused(&["restore", FIRST, "--apply"], "");
     assert!(refused.err.contains("version 2"), "{refused}");
@@ -224,7 +224,7 @@ fn archive_skips_pinned_session_without_pinned_flag() {
     let of_project = ["archive", "--project", "/home/dev/one", "--apply", LIVE];
     let run = stage.annals(&of_project);
     assert_eq!(run.code, 1, "{run}");
-    assert!(run.out.contains("1 session stays: pinned"), "{run}");
+    assert!(run.out.contains("1 pinned session skipped"), "{run}");
     assert!(packs(&stage).is_empty());
     stage
         .annals(&["archive", FIRST, "--apply", "--pinned", LIVE])
@@ -258,7 +258,7 @@ fn restore_salvage_recovers_readable_parts_of_damaged_pack() {
     let before = root(&stage);
     stage.annals(&["archive", FIRST, "--apply", LIVE]).fine();
     let pack = packs(&stage).remove(0);
-    // The header: without it no index can be checked.
+    // A damaged header: without it no index can be checked.
     flip(&pack, 20);
     let run = stage.annals(&["restore", FIRST, "--apply"]);
     assert_eq!(run.code, 2, "{run}");
@@ -270,7 +270,7 @@ fn restore_salvage_recovers_readable_parts_of_damaged_pack() {
     let run = stage.annals(&["restore", FIRST, "--salvage", "--apply"]);
     assert_eq!(run.code, 1, "{run}");
     assert!(root(&stage) == before);
-    // What is in frames is gone for good, and told.
+    // Damaged frames are lost, and reported.
     flip(&pack, 20);
     let index = annals::archive::Pack::open(&pack).unwrap().index;
     for frame in &index.frames {
@@ -291,19 +291,19 @@ fn restore_salvage_recovers_readable_parts_of_damaged_pack() {
         run.out.contains("lost projects/") && run.out.contains("all of it"),
         "{run}"
     );
-    // A log with nothing in it would be taken for a session.
+    // An empty log would be taken for a session.
     let run = stage.refused(
         &["restore", FIRST, "--salvage", to[0], to[1], "--apply"],
         "",
     );
-    assert!(run.err.contains("nothing of its files"), "{run}");
+    assert!(run.err.contains("none of its files"), "{run}");
     assert!(!there.exists(), "nothing was put there");
 }
 
 #[test]
 fn partial_salvage_exits_1_and_counts_written_bytes() {
     let stage = two();
-    // More than one frame holds.
+    // More data than fits in one frame.
     let log = stage.log_path(FIRST);
     let (line, mut long) = ("{}\n", fs::read(&log).unwrap());
     long.extend(line.repeat(1 << 20).bytes());
@@ -331,7 +331,7 @@ fn partial_salvage_exits_1_and_counts_written_bytes() {
     let run = stage.annals(&args);
     assert_eq!(run.code, 1, "{run}");
     assert!(
-        run.out.contains("✗ not all of it") && !run.out.contains('✓'),
+        run.out.contains("✗ not everything") && !run.out.contains('✓'),
         "{run}"
     );
 }
@@ -428,7 +428,7 @@ fn archive_forget_deletes_packs_and_respects_pins() {
         .fine();
     let whole = stage.tree();
     let plan = stage.annals(&["archive", "--forget", FIRST, SECOND]).fine();
-    assert!(plan.out.contains("this is the only copy of it"), "{plan}");
+    assert!(plan.out.contains("this is the only copy"), "{plan}");
     assert!(plan.out.contains("in its root"), "{plan}");
     assert!(stage.tree() == whole, "a plan changes nothing");
     let json = stage
@@ -436,7 +436,7 @@ fn archive_forget_deletes_packs_and_respects_pins() {
         .json();
     assert_eq!(json["applied"], false);
     assert_eq!(json["forgotten"][0]["only"], json["forgotten"][0]["files"]);
-    // What is pinned stays, and so does what is not of the archive.
+    // Pinned sessions stay, and so do paths that are not in the archive.
     stage.annals(&["pin", SECOND]).fine();
     let run = stage.refused(&["archive", "--forget", SECOND, "--apply"], "");
     assert!(run.err.contains("pinned"), "{run}");
@@ -445,7 +445,7 @@ fn archive_forget_deletes_packs_and_respects_pins() {
         &["archive", "--forget", log.to_str().unwrap(), "--apply"],
         "",
     );
-    assert!(run.err.contains("no pack of this archive"), "{run}");
+    assert!(run.err.contains("is not a pack of this archive"), "{run}");
     stage
         .annals(&["archive", "--forget", FIRST, "--apply"])
         .fine();
@@ -504,7 +504,7 @@ fn damage_found_by_verify_is_repaired_by_next_keep() {
     let noted: serde_json::Value = serde_json::from_slice(&fs::read(&note).unwrap()).unwrap();
     let name = pack.file_name().unwrap().to_str().unwrap();
     assert!(noted["damaged"][0].as_str().unwrap().ends_with(name));
-    // The next to keep takes it from the root again.
+    // The next `keep` archives the log from the root again.
     stage.annals(&["keep"]).fine();
     stage.annals(&["archive", "--verify"]).fine();
     let noted: serde_json::Value = serde_json::from_slice(&fs::read(&note).unwrap()).unwrap();
@@ -526,7 +526,7 @@ fn replaced() -> (Stage, Vec<u8>, PathBuf) {
 
 #[test]
 fn keep_rewrites_a_pack_with_damaged_header() {
-    // The name, the version, and what footers are made with.
+    // One byte each of the magic, the version, and the nonce of the footer checksums.
     for at in [3, 12, 20] {
         let (stage, first, pack) = replaced();
         let mut bytes = fs::read(&pack).unwrap();
@@ -534,7 +534,7 @@ fn keep_rewrites_a_pack_with_damaged_header() {
         fs::write(&pack, bytes).unwrap();
         let kept = stage.annals(&["keep"]);
         assert_eq!(kept.code, 1, "{at}: {kept}");
-        assert!(kept.out.contains("it was written anew"), "{at}: {kept}");
+        assert!(kept.out.contains("the pack was rewritten"), "{at}: {kept}");
         assert_eq!(packs(&stage).len(), 2, "{at}: nothing is set aside");
         stage.annals(&["keep", "--verify-all"]).fine();
         stage.annals(&["archive", "--verify"]).fine();
@@ -552,7 +552,7 @@ fn keep_rewrites_a_pack_with_damaged_header() {
 #[test]
 fn quarantined_pack_is_reported_until_forgotten() {
     let (stage, _, pack) = replaced();
-    // The header, and a frame: it cannot be mended.
+    // Damage to the header and to a frame cannot be repaired.
     let newest = fs::read(stage.log_path(FIRST)).unwrap();
     flip(&pack, 20);
     flip(&pack, 32 + 30);
@@ -570,13 +570,13 @@ fn quarantined_pack_is_reported_until_forgotten() {
         let run = stage.annals(args);
         assert_eq!(run.code, 1, "{args:?}: {run}");
         assert!(
-            run.out.contains("/.damaged-") && run.out.contains("--salvage` reads"),
+            run.out.contains("/.damaged-") && run.out.contains("--salvage` recovers"),
             "{args:?}: {run}"
         );
         assert_eq!(run.out.matches("was set aside").count(), 1, "{run}");
     }
     stage.annals(&["archive", "--verify", SECOND]).fine();
-    // By its id it is found, and what it has of earlier versions.
+    // The pack is found by its id, with its earlier versions.
     let there = stage.work().join("there");
     let to = ["--to", there.to_str().unwrap()];
     let run = stage.annals(&["restore", &FIRST[..8], "--salvage", to[0], to[1], "--json"]);
@@ -595,7 +595,7 @@ fn quarantined_pack_is_reported_until_forgotten() {
     assert!(fs::read(stage.log_path(FIRST)).unwrap() == newest);
 }
 
-/// It will never go on there, so there is nothing to wait for.
+/// An archived session never grows, so `watch` has nothing to wait for.
 #[test]
 fn watch_of_archived_session_prints_it_and_ends() {
     let stage = two();

@@ -1,4 +1,4 @@
-//! What must be refused: with a clear message, the right exit code, and nothing changed.
+//! Invalid input is refused with a clear message, the right exit code, and no change.
 
 use std::fs;
 use std::io::Read as _;
@@ -41,8 +41,8 @@ fn invalid_ids_are_rejected_by_every_command() {
             &["fork", id],
             &["delete", id, "--apply"],
             &["files", id],
-            &["note", id, "x"],
-            &["todo", id, "add", "x"],
+            &["notes", "add", id, "x"],
+            &["todos", "add", id, "x"],
             &["compact", id, "--summary", "x"],
         ] {
             let run = stage.refused(verb, "");
@@ -52,7 +52,7 @@ fn invalid_ids_are_rejected_by_every_command() {
             );
             assert!(run.err.len() < 1_000, "{verb:?}: {run}");
         }
-        // A new session's id becomes a file's name.
+        // The id of a new session becomes a file name.
         let run = stage.refused(&["new", "--id", id], "");
         assert!(run.err.contains("cannot be a session id"), "{run}");
         let run = stage.refused(&["fork", ID, "--id", id], "");
@@ -194,8 +194,8 @@ fn empty_texts_are_rejected() {
     for args in [
         &["title", ID, " "][..],
         &["tag", ID, ""],
-        &["note", ID, "\n"],
-        &["note", ID, "-"],
+        &["notes", "add", ID, "\n"],
+        &["notes", "add", ID, "-"],
         &["append", ID, "-m", ""],
         &["compact", ID, "--summary", ""],
         &["compact", ID, "--summary", "-"],
@@ -238,7 +238,7 @@ fn missing_root_is_an_error() {
 #[cfg(target_os = "linux")]
 #[test]
 fn unwritable_root_is_an_error() {
-    // Not even the superuser makes directories there.
+    // Even root cannot create directories there.
     let stage = Stage::empty();
     let run = stage.bare(&["--root", "claude-code:/sys/annals", "new", "--id", ID]);
     assert_eq!(run.code, 2, "{run}");
@@ -286,7 +286,7 @@ fn a_full_disk_leaves_the_log_readable() {
     let log = stage.log_path(ID);
     let before = std::fs::read(&log).unwrap();
     let text = "x".repeat(64 << 10);
-    // A limit on the size of files stands in for a full disk. Its signal must not end the program in the middle.
+    // A file size limit simulates a full disk. SIGXFSZ must not kill the program in mid-write.
     let script = format!(
         "ulimit -f 8; exec {} --root claude-code:{} append {ID} -m -",
         assert_cmd::cargo::cargo_bin!("annals").display(),
@@ -308,7 +308,7 @@ fn a_full_disk_leaves_the_log_readable() {
     assert!(after.starts_with(&before));
     let rows = stage.annals(&["sessions", "--json"]).json();
     assert_eq!(rows["sessions"][0]["messages"], 1);
-    // With room again, it goes on.
+    // With room again, appends succeed.
     stage.annals(&["append", ID, "-m", "after"]).fine();
     let rows = stage.annals(&["sessions", "--json"]).json();
     assert_eq!(rows["sessions"][0]["messages"], 2);
@@ -340,7 +340,7 @@ fn closed_pipe_is_not_an_error() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // Reads a little, as `head -1` does, and goes away.
+        // Reads a few bytes and closes the pipe, as `head -1` does.
         let mut first = [0; 16];
         let _ = child.stdout.take().unwrap().read(&mut first);
         let run = stage.run_of(&child.wait_with_output().unwrap());
@@ -396,7 +396,7 @@ fn append_refuses_a_file_that_is_no_session() {
         fs::write(&junk, content).unwrap();
         let run = stage.annals(&["append", junk.to_str().unwrap(), "-m", "hi"]);
         assert_eq!(run.code, 2, "{run}");
-        assert!(run.err.contains("holds no message"), "{run}");
+        assert!(run.err.contains("contains no message"), "{run}");
         assert_eq!(fs::read_to_string(&junk).unwrap(), content);
     }
 }

@@ -1,4 +1,4 @@
-//! history, plans.
+//! Tests of `history` and `plans`.
 
 use insta::assert_snapshot;
 

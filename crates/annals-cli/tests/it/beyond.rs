@@ -1,4 +1,4 @@
-//! What an agent deleted of what lives is told from the archive, and marked.
+//! Files of a live session that its agent deleted are read from the archive, and marked.
 
 use std::fs;
 
@@ -52,11 +52,11 @@ fn deleted_sub_agent_is_shown_from_archive_and_marked() {
     assert!(hits.iter().any(|hit| hit["agent"] == AGENT), "{found}");
     let right = |hit: &serde_json::Value| (hit["agent"] == AGENT) == (hit["archived"] == true);
     assert!(hits.iter().all(right), "{found}");
-    // It is not there to be changed, and comes back.
+    // An archived sub-agent cannot be appended to until it is restored.
     let refused = stage.annals(&["append", SESSION, "--agent", AGENT, "--live", "more"]);
     assert_eq!(refused.code, 2, "{refused}");
     let back = stage.annals(&["restore", SESSION, "--apply"]).fine();
-    assert!(back.out.contains("put back"), "{back}");
+    assert!(back.out.contains("restored"), "{back}");
     assert_eq!(fs::read(&log).unwrap(), bytes);
     assert_eq!(agents(&stage), before);
 }
@@ -84,10 +84,13 @@ fn plans_and_history_are_archived_and_restored() {
     assert!(row.is_some(), "{list}");
     let list = stage.annals(&["archive", "--list", "root"]).fine();
     assert!(list.out.contains("plans/merry-fox.md"), "{list}");
-    // What is there stays, and is in nobody's way.
+    // A file that exists in the root is kept, and does not stop the restore of others.
     fs::write(stage.root.join("history.jsonl"), "{}\n").unwrap();
     let back = stage.annals(&["restore", "root", "--apply"]).fine();
-    assert!(back.out.contains("another is there, and stays"), "{back}");
+    assert!(
+        back.out.contains("a different file exists, and stays"),
+        "{back}"
+    );
     assert_eq!(fs::read_to_string(&plan).unwrap(), "# Catch the hen\n");
     assert_eq!(
         fs::read_to_string(stage.root.join("history.jsonl")).unwrap(),

@@ -1,4 +1,4 @@
-//! `annals check`: what people see, what scripts rely on, exit codes.
+//! `annals check`: tables, JSON and exit codes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +11,7 @@ use crate::harness::Stage;
 const SESSION: &str = "11111111-2222-4333-8444-555555555555";
 const GONE: &str = "22222222-2222-4333-8444-555555555555";
 
-/// A root with damage, oddities and leftovers.
+/// A root with damage, oddities and orphaned files.
 fn damaged() -> Stage {
     let stage = Stage::empty();
     let line = |number: u32, parent: Option<u32>, rest: &str| {
@@ -78,7 +78,7 @@ fn check_of_one_session_or_file_reports_only_that() {
     assert_eq!(report["files"].as_array().unwrap().len(), 1);
 }
 
-/// Damage alone makes the exit code 1, unless warnings are to count.
+/// Damage makes the exit code 1; warnings do so only with `--strict`.
 #[test]
 fn check_exit_code_follows_severity() {
     for (fixture, plain, strict) in [
@@ -114,7 +114,7 @@ fn check_reports_modes_and_expiry_for_a_root_and_not_for_one_file() {
     let mode = |path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     mode(stage.root.as_path(), 0o755);
     mode(log.as_path(), 0o644);
-    // The sessions were last written to on 14 November and are kept for four days.
+    // The last records are of 14 November, and sessions expire after four days.
     fs::write(
         stage.root.join("settings.json"),
         r#"{"cleanupPeriodDays":4}"#,
@@ -161,7 +161,7 @@ fn check_json_is_valid_with_non_utf8_file_names() {
         let name = std::ffi::OsStr::from_bytes(name);
         fs::write(stage.root.join("projects").join(name), "x").unwrap();
     }
-    // The name of a log that cannot be read is an error too.
+    // A log whose name cannot be read is an error too.
     let run = stage.annals(&["check", "--json"]);
     assert_eq!(run.code, 2, "{run}");
     let found: Value = serde_json::from_str(&run.out).unwrap();
@@ -203,7 +203,7 @@ fn check_reports_unread_files_with_the_reason() {
     let fifo = stage.root.join("projects/-w/pipe.jsonl");
     let made = std::process::Command::new("mkfifo").arg(&fifo).status();
     assert!(made.unwrap().success());
-    // What belongs there, and what holds no record.
+    // Known files, and files that hold no record.
     put(&format!("{log}/subagents/agent-a1.jsonl"), record);
     put(&format!("{log}/subagents/agent-a1.meta.json"), "{}");
     put(&format!("file-history/{SESSION}/7b1a057f03b9c8c5@v2"), "x");
@@ -212,7 +212,7 @@ fn check_reports_unread_files_with_the_reason() {
     put("projects/-w/empty.lock", "");
     put("projects/-w/.annals-0123456789abcdef.tmp", record);
     put("stray.txt", "x");
-    // A pipe in the place of a log cannot be read, so the answer is not complete.
+    // A pipe in place of a log cannot be read, so the answer is incomplete.
     let run = stage.annals(&["check", "--json"]);
     assert_eq!(run.code, 1, "{run}");
     let found: serde_json::Value = serde_json::from_str(&run.out).unwrap();
@@ -236,7 +236,10 @@ fn check_reports_unread_files_with_the_reason() {
         ("a\\b.jsonl", "it contains a path separator"),
         (&format!("{long}.jsonl"), "it is longer than 200 bytes"),
         ("foo.jsonl", "does not read it"),
-        ("dangling.jsonl", "a link that leads to no file"),
+        (
+            "dangling.jsonl",
+            "symbolic link whose target cannot be read",
+        ),
         ("pipe.jsonl", "not a regular file"),
     ] {
         assert!(details[name].contains(reason), "{name}: {}", details[name]);

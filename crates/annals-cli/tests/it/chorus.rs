@@ -1,4 +1,4 @@
-//! workspaces, agents, settings; and the other verbs on a root of Chorus.
+//! `workspaces`, `agents` and `settings`, and the other verbs on a Chorus root.
 
 use std::fs;
 
@@ -17,19 +17,25 @@ fn config(stage: &Stage) -> String {
 #[test]
 fn workspaces_agents_and_settings_print_the_configuration() {
     let stage = plain();
-    assert_snapshot!("chorus_workspaces", stage.annals(&["workspaces"]));
+    assert_snapshot!("chorus_workspaces", stage.annals(&["chorus", "workspaces"]));
     assert_snapshot!(
         "chorus_workspaces_json",
-        stage.annals(&["workspaces", "--json"])
+        stage.annals(&["chorus", "workspaces", "--json"])
     );
-    assert_snapshot!("chorus_agents", stage.annals(&["agents"]));
-    assert_snapshot!("chorus_agents_json", stage.annals(&["agents", "--json"]));
-    assert_snapshot!("chorus_settings", stage.annals(&["settings"]));
+    assert_snapshot!("chorus_agents", stage.annals(&["chorus", "agents"]));
+    assert_snapshot!(
+        "chorus_agents_json",
+        stage.annals(&["chorus", "agents", "--json"])
+    );
+    assert_snapshot!("chorus_settings", stage.annals(&["chorus", "settings"]));
     assert_snapshot!(
         "chorus_settings_json",
-        stage.annals(&["settings", "--json"])
+        stage.annals(&["chorus", "settings", "--json"])
     );
-    assert_snapshot!("chorus_setting", stage.annals(&["settings", "theme"]));
+    assert_snapshot!(
+        "chorus_setting",
+        stage.annals(&["chorus", "settings", "theme"])
+    );
 }
 
 #[test]
@@ -43,7 +49,7 @@ fn project_directory_resolves_to_its_chorus_root() {
     let root = format!("chorus:{project}");
     let named = stage.bare(&["--root", &root, "sessions"]).fine();
     assert_eq!(named.out, sniffed.out);
-    // A directory that is a root itself is taken as it is.
+    // A directory that is itself a root is opened directly.
     let root = format!("chorus:{project}/.chorus");
     let whole = stage.bare(&["--root", &root, "sessions"]).fine();
     assert_eq!(whole.out, sniffed.out);
@@ -52,16 +58,19 @@ fn project_directory_resolves_to_its_chorus_root() {
 #[test]
 fn workspaces_without_configuration_are_listed_and_removed() {
     let stage = Stage::of_layout("chorus", "chorus-no-config");
-    assert_snapshot!("chorus_workspaces_bare", stage.annals(&["workspaces"]));
-    assert_snapshot!("chorus_agents_none", stage.annals(&["agents"]));
-    // They can be removed all the same.
+    assert_snapshot!(
+        "chorus_workspaces_bare",
+        stage.annals(&["chorus", "workspaces"])
+    );
+    assert_snapshot!("chorus_agents_none", stage.annals(&["chorus", "agents"]));
+    // They can still be removed.
     stage
-        .annals(&["workspaces", "remove", "w-gone", "--apply"])
+        .annals(&["chorus", "workspaces", "remove", "w-gone", "--apply"])
         .fine();
     assert!(!stage.root.join("sessions/w-gone").exists());
     assert_snapshot!(
         "chorus_remove_unknown",
-        stage.refused(&["workspaces", "remove", "w-gone", "--apply"], "")
+        stage.refused(&["chorus", "workspaces", "remove", "w-gone", "--apply"], "")
     );
 }
 
@@ -69,7 +78,7 @@ fn workspaces_without_configuration_are_listed_and_removed() {
 fn workspace_removal_plan_counts_every_file() {
     let stage = plain();
     fs::write(stage.root.join("sessions/w-app/a-main/left.txt"), "x").unwrap();
-    let remove = ["workspaces", "remove", "w-app", "--json"];
+    let remove = ["chorus", "workspaces", "remove", "w-app", "--json"];
     let plan = stage.annals(&remove).json();
     let done = stage.annals(&[&remove[..], &["--apply"]].concat()).json();
     assert_eq!(plan["files"], 4, "{plan}");
@@ -84,12 +93,14 @@ fn configuration_edits_change_only_the_named_member() {
     let stage = plain();
     let before = config(&stage);
     stage
-        .annals(&["workspaces", "rename", "w-app", "The app"])
+        .annals(&["chorus", "workspaces", "rename", "w-app", "The app"])
         .fine();
     stage
-        .annals(&["agents", "rename", "w-app", "a-review", "Critic"])
+        .annals(&["chorus", "agents", "rename", "w-app", "a-review", "Critic"])
         .fine();
-    stage.annals(&["settings", "theme", "light"]).fine();
+    stage
+        .annals(&["chorus", "settings", "theme", "light"])
+        .fine();
     assert_eq!(
         config(&stage),
         before
@@ -105,6 +116,7 @@ fn workspace_and_agent_are_added_and_used_by_new() {
     let work = stage.work();
     let path = work.to_str().unwrap();
     let added = stage.annals(&[
+        "chorus",
         "workspaces",
         "add",
         path,
@@ -117,15 +129,15 @@ fn workspace_and_agent_are_added_and_used_by_new() {
     assert_snapshot!("chorus_workspace_added", added);
     assert_snapshot!(
         "chorus_agent_added",
-        stage.annals(&["agents", "add", "w-new", "Code Reviewer"])
+        stage.annals(&["chorus", "agents", "add", "w-new", "Code Reviewer"])
     );
-    // A new session of that directory is one of that agent's.
+    // A new session in that directory belongs to that agent.
     let new = stage.annals(&["new", "--cwd", path, "-m", "hello", "--json"]);
     let file = new.json()["file"].as_str().unwrap().to_owned();
     assert!(file.contains("sessions/w-new/code-reviewer/"), "{file}");
     assert_snapshot!(
         "chorus_workspace_twice",
-        stage.refused(&["workspaces", "add", path], "")
+        stage.refused(&["chorus", "workspaces", "add", path], "")
     );
 }
 
@@ -135,14 +147,21 @@ fn workspace_removal_trashes_all_its_sessions() {
     let before = stage.tree();
     assert_snapshot!(
         "chorus_remove_plan",
-        stage.annals(&["workspaces", "remove", "w-app"])
+        stage.annals(&["chorus", "workspaces", "remove", "w-app"])
     );
     assert!(stage.tree() == before, "a plan changes nothing");
     let plan = stage
-        .annals(&["workspaces", "remove", "w-app", "--json"])
+        .annals(&["chorus", "workspaces", "remove", "w-app", "--json"])
         .json();
     let done = stage
-        .annals(&["workspaces", "remove", "w-app", "--apply", "--json"])
+        .annals(&[
+            "chorus",
+            "workspaces",
+            "remove",
+            "w-app",
+            "--apply",
+            "--json",
+        ])
         .json();
     assert_eq!(plan["sessions"], done["sessions"]);
     assert_eq!(done["applied"], true);
@@ -150,7 +169,7 @@ fn workspace_removal_trashes_all_its_sessions() {
     assert!(!config(&stage).contains("w-app"));
     let trashed = stage.annals(&["delete", "--list", "--json"]).json();
     assert_eq!(trashed["trashed"].as_array().unwrap().len(), 3);
-    // Each session can be put back with its row in the index.
+    // Each session is restored with its row of the session list.
     for id in ["2a489c69", "794a5c36", "fd7a4cec"] {
         stage.annals(&["delete", "--undo", id]).fine();
     }
@@ -162,19 +181,19 @@ fn workspace_removal_trashes_all_its_sessions() {
 fn damaged_configuration_prevents_every_change() {
     let stage = Stage::of_layout("chorus", "chorus-config-damaged");
     for args in [
-        &["workspaces", "remove", "w-app", "--apply"][..],
-        &["workspaces", "add", "/x"],
-        &["agents"],
-        &["settings", "theme", "light"],
+        &["chorus", "workspaces", "remove", "w-app", "--apply"][..],
+        &["chorus", "workspaces", "add", "/x"],
+        &["chorus", "agents"],
+        &["chorus", "settings", "theme", "light"],
     ] {
         let run = stage.refused(args, "");
         let told = run.err.contains("[DIR]/root/config.json cannot be read");
         assert!(told, "{run}");
-        assert!(run.err.contains("mend it by hand"), "{run}");
+        assert!(run.err.contains("repair it by hand"), "{run}");
     }
 }
 
-/// Chorus would not show a session that its configuration does not tell of.
+/// Chorus shows only sessions whose workspace and agent are in its configuration.
 #[test]
 fn a_damaged_configuration_is_reported_and_no_session_begins() {
     for damaged in [
@@ -188,7 +207,7 @@ fn a_damaged_configuration_is_reported_and_no_session_begins() {
         fs::write(stage.root.join("config.json"), damaged).unwrap();
         let refused = stage.refused(&["new", "-m", "hello"], "");
         assert!(refused.err.contains("[DIR]/root/config.json"), "{refused}");
-        assert!(refused.err.contains("mend it by hand"), "{refused}");
+        assert!(refused.err.contains("repair it by hand"), "{refused}");
         let listed = stage.annals(&["sessions", "--json"]);
         assert_eq!(listed.code, 2, "{damaged}: {listed}");
         assert!(listed.err.contains("config.json"), "{damaged}: {listed}");
@@ -200,15 +219,22 @@ fn a_damaged_configuration_is_reported_and_no_session_begins() {
 #[test]
 fn a_session_comes_back_with_its_agent_into_a_workspace_that_is_there_again() {
     let stage = plain();
-    let remove = ["workspaces", "remove", "w-app", "--apply"];
+    let remove = ["chorus", "workspaces", "remove", "w-app", "--apply"];
     stage.annals(&remove).fine();
-    let again = ["workspaces", "add", "/home/dev/app", "--id", "w-app"];
+    let again = [
+        "chorus",
+        "workspaces",
+        "add",
+        "/home/dev/app",
+        "--id",
+        "w-app",
+    ];
     stage.annals(&again).fine();
     assert!(!config(&stage).contains("a-main"));
     stage.annals(&["delete", "--undo", "fd7a4cec"]).fine();
     let config = config(&stage);
     assert!(config.contains("\"id\": \"a-main\""), "{config}");
-    // An agent whose sessions stay in the trash is not put back.
+    // An agent whose sessions stay in the trash is not restored.
     assert!(!config.contains("a-review"), "{config}");
     assert_eq!(config.matches("\"id\": \"w-app\"").count(), 1);
 }
@@ -218,7 +244,7 @@ fn a_workspace_goes_with_its_empty_directories() {
     let stage = plain();
     let empty = stage.root.join("sessions/w-app/a-main/sub/deeper");
     fs::create_dir_all(empty).unwrap();
-    let remove = ["workspaces", "remove", "w-app", "--apply"];
+    let remove = ["chorus", "workspaces", "remove", "w-app", "--apply"];
     stage.annals(&remove).fine();
     assert!(!stage.root.join("sessions/w-app").exists());
 }
@@ -228,14 +254,17 @@ fn agent_removal_removes_its_sessions() {
     let stage = plain();
     assert_snapshot!(
         "chorus_agent_removed",
-        stage.annals(&["agents", "remove", "w-app", "a-review", "--apply"])
+        stage.annals(&["chorus", "agents", "remove", "w-app", "a-review", "--apply"])
     );
     assert!(!stage.root.join("sessions/w-app/a-review").exists());
     assert!(stage.root.join("sessions/w-app/a-main").exists());
     assert!(!config(&stage).contains("a-review"));
     assert_snapshot!(
         "chorus_agent_unknown",
-        stage.refused(&["agents", "remove", "w-app", "a-review", "--apply"], "")
+        stage.refused(
+            &["chorus", "agents", "remove", "w-app", "a-review", "--apply"],
+            ""
+        )
     );
 }
 
@@ -243,33 +272,40 @@ fn agent_removal_removes_its_sessions() {
 fn invalid_workspace_agent_and_setting_values_are_rejected() {
     let stage = plain();
     for (name, args) in [
-        ("theme", &["settings", "theme", "purple"][..]),
-        ("width", &["settings", "chatSidebarWidth", "wide"]),
-        ("key", &["settings", "colour", "red"]),
-        ("id", &["workspaces", "add", "/x", "--id", "../up"]),
-        ("agent_id", &["agents", "add", "w-app", "会話"]),
-        ("name", &["workspaces", "rename", "w-app", " "]),
-        ("workspace", &["agents", "add", "w-none", "x"]),
+        ("theme", &["chorus", "settings", "theme", "purple"][..]),
+        ("width", &["chorus", "settings", "chatSidebarWidth", "wide"]),
+        ("key", &["chorus", "settings", "colour", "red"]),
+        (
+            "id",
+            &["chorus", "workspaces", "add", "/x", "--id", "../up"],
+        ),
+        ("agent_id", &["chorus", "agents", "add", "w-app", "会話"]),
+        ("name", &["chorus", "workspaces", "rename", "w-app", " "]),
+        ("workspace", &["chorus", "agents", "add", "w-none", "x"]),
     ] {
         assert_snapshot!(format!("chorus_bad_{name}"), stage.refused(args, ""));
     }
-    // Two workspaces of one id: which one is meant?
+    // Two workspaces with the same id are ambiguous.
     let odd = Stage::of_layout("chorus", "chorus-config-odd");
     assert_snapshot!(
         "chorus_two_of_one_id",
-        odd.refused(&["workspaces", "remove", "w-app", "--apply"], "")
+        odd.refused(&["chorus", "workspaces", "remove", "w-app", "--apply"], "")
     );
     let other = Stage::of("todos");
-    assert_snapshot!("chorus_no_root", other.refused(&["workspaces"], ""));
+    assert_snapshot!(
+        "chorus_no_root",
+        other.refused(&["chorus", "workspaces"], "")
+    );
 }
 
-/// Everything else works on a root of Chorus as on any other.
 #[test]
 fn sessions_show_note_title_and_append_work_on_chorus() {
     let stage = plain();
     assert_snapshot!("chorus_sessions", stage.annals(&["sessions"]));
     assert_snapshot!("chorus_show", stage.annals(&["show", "fd7a4cec"]));
-    stage.annals(&["note", "fd7a4cec", "remember"]).fine();
+    stage
+        .annals(&["notes", "add", "fd7a4cec", "remember"])
+        .fine();
     stage
         .annals(&["title", "fd7a4cec", "A better title"])
         .fine();
@@ -296,7 +332,7 @@ fn sessions_show_note_title_and_append_work_on_chorus() {
         })
         .unwrap();
     stage.bare(&["show", log.to_str().unwrap()]).fine();
-    // In a project the directory is found by its name.
+    // Without `--root`, a `.chorus` directory in the project is found by its name.
     let project = stage.work();
     fs::rename(&stage.root, project.join(".chorus")).unwrap();
     let found = stage.bare(&["sessions", "--json"]).json();
@@ -359,7 +395,7 @@ fn append_writes_every_chorus_record_type() {
         ),
         (
             r#"{"role":"system","content":[{"type":"tool_use","id":"t","name":"n","input":{}}]}"#,
-            "belongs into a message of the assistant",
+            "belongs in a message of the assistant",
         ),
     ] {
         let refused = stage.refused(&["append", "2a489c69"], draft);
@@ -379,7 +415,7 @@ fn new_with_agent_option_uses_that_agent() {
             ["/home/dev/app", "a-none"],
             "workspace `w-app` has no agent `a-none`; there are a-main, a-review",
         ),
-        (["/home/dev/none", "a-main"], "no workspace is at"),
+        (["/home/dev/none", "a-main"], "no workspace at"),
     ] {
         let refused = stage.refused(&["new", "--cwd", args[0], "--agent", args[1]], "");
         assert!(refused.err.contains(why), "{refused}");
@@ -412,39 +448,70 @@ fn workspaces_and_agents_are_found_by_name() {
     fs::create_dir(&two).unwrap();
     let add = |path: &std::path::Path, id: &str, name: &str| {
         let path = path.to_str().unwrap();
-        let args = ["workspaces", "add", path, "--id", id, "--name", name];
+        let args = [
+            "chorus",
+            "workspaces",
+            "add",
+            path,
+            "--id",
+            id,
+            "--name",
+            name,
+        ];
         stage.annals(&args).fine();
     };
     add(&one, "w-1", "My Space");
     let change = |args: &[&str]| stage.annals(args).fine();
-    change(&["workspaces", "set", "My Space", "gitBranch", "dev"]);
-    change(&["agents", "add", "My Space", "Code Reviewer"]);
-    change(&["agents", "rename", "My Space", "Code Reviewer", "Critic"]);
+    change(&[
+        "chorus",
+        "workspaces",
+        "set",
+        "My Space",
+        "gitBranch",
+        "dev",
+    ]);
+    change(&["chorus", "agents", "add", "My Space", "Code Reviewer"]);
+    change(&[
+        "chorus",
+        "agents",
+        "rename",
+        "My Space",
+        "Code Reviewer",
+        "Critic",
+    ]);
     let written = config(&stage);
     assert!(
         written.contains("\"dev\"") && written.contains("\"Critic\""),
         "{written}"
     );
-    change(&["agents", "remove", "My Space", "Critic", "--apply"]);
+    change(&[
+        "chorus", "agents", "remove", "My Space", "Critic", "--apply",
+    ]);
     assert!(!config(&stage).contains("Critic"));
 
     add(&two, "w-2", "My Space");
-    let run = stage.refused(&["workspaces", "remove", "My Space", "--apply"], "");
+    let run = stage.refused(
+        &["chorus", "workspaces", "remove", "My Space", "--apply"],
+        "",
+    );
     assert!(run.err.contains("w-1") && run.err.contains("w-2"), "{run}");
-    let run = stage.refused(&["workspaces", "remove", "Your Space", "--apply"], "");
+    let run = stage.refused(
+        &["chorus", "workspaces", "remove", "Your Space", "--apply"],
+        "",
+    );
     assert!(
         run.err.contains("no workspace matches `Your Space`"),
         "{run}"
     );
-    // An id counts before a name.
-    change(&["workspaces", "rename", "w-2", "w-1"]);
-    change(&["workspaces", "remove", "w-1", "--apply"]);
+    // An id takes precedence over a name.
+    change(&["chorus", "workspaces", "rename", "w-2", "w-1"]);
+    change(&["chorus", "workspaces", "remove", "w-1", "--apply"]);
     let left = config(&stage);
     assert!(
         left.contains("\"w-2\"") && !left.contains("My Space"),
         "{left}"
     );
-    change(&["workspaces", "rename", "w-2", "My Space"]);
-    change(&["workspaces", "remove", "My Space", "--apply"]);
+    change(&["chorus", "workspaces", "rename", "w-2", "My Space"]);
+    change(&["chorus", "workspaces", "remove", "My Space", "--apply"]);
     assert!(!config(&stage).contains("w-2"));
 }

@@ -1,4 +1,4 @@
-//! clean, and pin.
+//! Tests of `clean` and `pin`.
 
 use std::fs;
 use std::process::Command;
@@ -31,7 +31,7 @@ fn four() -> Stage {
             .output();
         assert!(made.unwrap().status.success());
     }
-    stage.annals(&["todo", OTHER, "add", "something"]).fine();
+    stage.annals(&["todos", "add", OTHER, "something"]).fine();
     stage.settle();
     stage
 }
@@ -133,7 +133,7 @@ fn clean_uses_the_configured_age_by_default() {
         "[clean]\nolder-than = \"30d\"\nkeep-last = 1\n[clean.project]\n\"/home/dev/one\" = \"never\"\n",
     );
     assert_eq!(old(), [OTHER]);
-    // A term for once does not take back what is kept for good.
+    // `--older-than` does not override `never`.
     let once = stage.annals(&["clean", "--older-than", "1d", "--json"]);
     assert_eq!(ids(&once.json(), "sessions"), [OTHER]);
     configure(&stage, "[clean.layout]\nchorus = \"1d\"\n");
@@ -209,7 +209,7 @@ fn pinned_sessions_are_marked_and_not_cleaned() {
         stage.refused(&["delete", "-p", "one", "--apply"], "")
     );
     stage.annals(&["delete", OLD, "--pinned", "--apply"]).fine();
-    // In the trash it is pinned as well.
+    // The pin also protects the session in the trash.
     let purge = stage.annals(&["clean", "--purge", "--apply"]);
     assert_snapshot!("purge_pinned", purge);
     let mut settings = insta::Settings::clone_current();
@@ -252,7 +252,7 @@ fn purge_prints_a_plan_and_cannot_be_undone() {
         stage.annals(&["clean", "--purge", "--json"])
     );
     assert!(stage.tree() == before);
-    // Half of what an earlier purge removed is left.
+    // An earlier purge was interrupted half-way.
     let trash = stage.root.with_file_name("state").join("trash");
     fs::create_dir_all(trash.join(".purging-x/files")).unwrap();
     fs::write(trash.join(".purging-x/files/log.jsonl"), "{}\n").unwrap();
@@ -289,7 +289,7 @@ fn clean_skips_a_session_being_written() {
     let mut text = fs::read_to_string(&log).unwrap();
     let now = jiff::Timestamp::now();
     let line = text.lines().last().unwrap();
-    // As its own program would have written it just now, on a clock that is far ahead of ours.
+    // A record written just now by a program whose clock is far ahead of ours.
     let line = line
         .replace(
             "2026-09-20T10:00:00",
@@ -324,8 +324,8 @@ fn clean_skips_a_session_being_written() {
     assert_eq!(ids(&clean(&["--live"]), "sessions"), [OLD]);
 }
 
-/// Killed at every call that moves, makes or removes something: run again, it finishes, and everything
-/// comes back. Needs `strace`; without it, it says so and passes.
+/// `clean` is killed at every rename, mkdir and rmdir. The next run completes it, and everything
+/// can be restored. Needs `strace`; without it the test prints so and passes.
 #[test]
 fn clean_killed_at_any_step_is_finished_by_the_next_run() {
     let mut points = 0;
@@ -359,7 +359,7 @@ fn clean_killed_at_any_step_is_finished_by_the_next_run() {
             stage.annals(&clean).fine();
             let left = stage.annals(&["sessions", "--json"]);
             assert_eq!(left.code, 1, "{call} {at}: {left}");
-            // A deletion in two goes has two folders, and comes back by the session's name.
+            // A deletion in two steps has two trash folders; the session id restores both.
             let trash = stage.root.with_file_name("state").join("trash");
             let manifest =
                 |folder: fs::DirEntry| fs::read(folder.path().join("manifest.json")).ok();
@@ -399,13 +399,13 @@ fn purge_skips_an_unfinished_deletion() {
         .fine();
     let trash = stage.root.with_file_name("state").join("trash");
     let folder = fs::read_dir(&trash).unwrap().next().unwrap().unwrap();
-    // As if it had been killed before its last step.
+    // As if `clean` had been killed before its last step.
     let moved = folder.path().join("files");
     let moved = moved.join(log.strip_prefix(&stage.root).unwrap());
     fs::rename(moved, &log).unwrap();
     let before = stage.tree();
     let run = stage.annals(&["clean", "--purge", "--apply"]).fine();
-    assert!(run.out.contains("its deletion was cut off"), "{run}");
+    assert!(run.out.contains("its deletion was interrupted"), "{run}");
     assert!(run.out.contains(&format!("annals delete {OTHER}")), "{run}");
     assert!(run.out.ends_with("There is nothing to remove.\n"), "{run}");
     let told = stage.annals(&["clean", "--purge", "--apply", "--json"]);

@@ -1,4 +1,4 @@
-//! The program on clog's conversations.
+//! The program on clog conversations.
 
 use insta::assert_snapshot;
 
@@ -22,7 +22,7 @@ fn thread_id_selects_its_only_conversation() {
     let stage = Stage::of_layout("clog", "same-thread-twice");
     let run = stage.annals(&["show", "2026-03-26T01-32-20-419Z"]).fine();
     assert!(run.out.contains("question 1"), "{run}");
-    // Letter case tells threads apart where it is one's own.
+    // An exact match of letter case selects one of two threads that differ only in case.
     let run = stage.annals(&["show", "thread_x", "--json"]).fine();
     let session = "2026-03-26T01-32-20-419Z-thread_x";
     assert_eq!(run.json()["session"]["id"], session);
@@ -47,9 +47,9 @@ fn clog_conversation_is_created_appended_and_forked() {
     );
     stage.annals(&["append", &session, "-m", "hello"]).fine();
     stage.annals(&["title", &session, "Renamed"]).fine();
-    stage.annals(&["note", &session, "remember"]).fine();
+    stage.annals(&["notes", "add", &session, "remember"]).fine();
     stage.annals(&["tag", &session, "urgent"]).fine();
-    stage.annals(&["todo", &session, "add", "first"]).fine();
+    stage.annals(&["todos", "add", &session, "first"]).fine();
     let lines = chat();
     let types: Vec<String> = lines
         .lines()
@@ -136,8 +136,8 @@ fn documents_lists_and_prints_clog_documents() {
 #[test]
 fn note_writes_header_to_an_empty_notes_log() {
     let stage = Stage::of_layout("clog", "nothing-written");
-    stage.annals(&["note", "zero", "x"]).fine();
-    stage.annals(&["note", "zero", "y"]).fine();
+    stage.annals(&["notes", "add", "zero", "x"]).fine();
+    stage.annals(&["notes", "add", "zero", "y"]).fine();
     let folder = "conversations/conversation-2026-03-26T01-32-20-418Z-zero";
     let notes = std::fs::read_to_string(stage.root.join(folder).join("notes.jsonl")).unwrap();
     assert_eq!(notes.lines().count(), 3, "{notes}");
@@ -152,13 +152,13 @@ fn newer_schema_version_is_read_and_not_written() {
     stage.annals(&["show", "future"]).fine();
     for args in [
         &["append", "future", "-m", "x"][..],
-        &["note", "future", "x"],
+        &["notes", "add", "future", "x"],
         &["title", "future", "x"],
         &["tag", "future", "x"],
-        &["todo", "future", "add", "x"],
+        &["todos", "add", "future", "x"],
     ] {
         let run = stage.refused(args, "");
-        let why = "-future is written by a newer clog (schemaVersion 2); annals writes version 1";
+        let why = "-future was written by a newer version of clog (schemaVersion 2); annals writes version 1";
         assert!(run.err.contains(why), "{run}");
     }
 }
@@ -188,7 +188,7 @@ fn import_preserves_thread_and_start_and_refuses_a_second_time() {
         .fine()
         .out;
     let run = source.refused(&["import", "-"], &exported);
-    assert!(run.err.contains("there is a session"), "{run}");
+    assert!(run.err.contains("already exists"), "{run}");
     let target = Stage::of_layout("clog", "header-alone");
     let run = target.with_stdin(&["import", "-", "--json"], exported.clone());
     let told = run.fine().json();
@@ -241,7 +241,7 @@ fn thread_id_may_be_any_text_and_selects_its_session() {
             assert_eq!(line["threadId"], *thread);
         }
     }
-    // A beginning is enough where it is one's only, and letter case counts where it tells.
+    // A unique prefix is enough, and letter case counts where it decides.
     for (text, session) in [
         ("thread_abc", SESSION),
         ("THREAD_ABC123", SESSION),
@@ -297,11 +297,11 @@ fn import_preserves_title_and_channel_of_each_message() {
             (&lines[0]["title"], &lines[0]["channel"]),
             (&"One".into(), &"telegram".into())
         );
-        // The title is there once.
+        // The title is written once.
         assert_eq!(lines.len(), if file == "chat" { 2 } else { 1 }, "{lines:?}");
     }
     assert_eq!(chat(&target, &session, "chat")[1]["channel"], "telegram");
-    // A conversation that was renamed comes with both titles, and the last one counts.
+    // A renamed conversation is copied with both titles, and the last one is current.
     source.annals(&["title", "t1", "Two"]).fine();
     let target = moved(&session);
     let rows = target.annals(&["sessions", "--json"]).json();
@@ -314,7 +314,7 @@ fn import_preserves_title_and_channel_of_each_message() {
         (&row["title"], &row["channel"]),
         (&"Two".into(), &"telegram".into())
     );
-    // Each message keeps its own.
+    // Each message keeps its own channel.
     let target = moved(SESSION);
     let channels = |stage: &Stage| -> Vec<serde_json::Value> {
         let lines = chat(stage, SESSION, "chat");
@@ -365,7 +365,7 @@ fn project_filter_excludes_threads_without_a_project() {
     assert_eq!(after["sessions"].as_array().unwrap().len(), before);
 }
 
-/// The notes begin with the same header as the chat, so they are enough to tell of a conversation.
+/// The notes start with the same header as the chat, so they identify the conversation.
 #[test]
 fn a_conversation_that_has_only_notes_is_listed_and_written_to() {
     let stage = Stage::empty().with_layout("clog");
@@ -385,7 +385,7 @@ fn a_conversation_that_has_only_notes_is_listed_and_written_to() {
     );
     let refused = stage.refused(&["new", "--id", "Thread_ABC123"], "");
     assert!(
-        refused.err.contains("has a conversation already"),
+        refused.err.contains("already has a conversation"),
         "{refused}"
     );
     let append = ["append", "Thread_ABC123", "-m", "hello"];
@@ -409,7 +409,7 @@ fn a_conversation_that_has_only_notes_is_listed_and_written_to() {
         let said = (&line["threadId"], &line["channel"]);
         assert_eq!(said, (&"Thread_ABC123".into(), &"web".into()), "{text}");
     }
-    // The other way round: a chat in which nothing stands gets its header, and notes beside it.
+    // The reverse: an empty chat gets its header, and a notes file is created.
     std::fs::write(folder.join("chat.jsonl"), "").unwrap();
     std::fs::remove_file(folder.join("notes.jsonl")).unwrap();
     stage.annals(&["append", SESSION, "-m", "again"]).fine();

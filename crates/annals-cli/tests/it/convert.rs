@@ -1,4 +1,4 @@
-//! convert and repair, from outside.
+//! `convert` and `repair` through the program.
 
 use std::fs;
 use std::path::Path;
@@ -35,8 +35,10 @@ fn convert_plans_reports_and_round_trips() {
         "convert_shown",
         stage.bare(&["--root", &chorus, "conversations"])
     );
-    // The program shows what its configuration has.
-    let known = stage.bare(&["--root", &chorus, "workspaces"]).fine();
+    // Chorus shows only what its configuration lists.
+    let known = stage
+        .bare(&["--root", &chorus, "chorus", "workspaces"])
+        .fine();
     assert!(!known.out.contains("not in the configuration"), "{known}");
     let to = text(&back);
     assert_snapshot!(
@@ -105,7 +107,7 @@ fn record_appended_after_conversion_survives_converting_back() {
         .bare(&["convert", &from, "--to", "clog", "--into", &to])
         .fine();
     let clog = format!("clog:{to}");
-    // Not from the output, in which ids are masked.
+    // Read from disk, because the output has masked ids.
     let folder = fs::read_dir(there.join("conversations")).unwrap();
     let folder = folder.last().unwrap().unwrap().file_name();
     let id = folder
@@ -193,7 +195,7 @@ fn check_reports_stale_session_lists() {
         ("chorus-index-torn", "damaged; `annals repair`"),
         (
             "chorus-index-behind",
-            "does not say what its logs say; `annals repair`",
+            "does not match its logs; `annals repair`",
         ),
     ] {
         let stage = Stage::of_layout("chorus", fixture);

@@ -1,4 +1,4 @@
-//! What it all cost.
+//! Tests of `cost`.
 
 use std::fs;
 
@@ -10,10 +10,10 @@ use crate::harness::{Run, Stage};
 pub(crate) const APP: &str = "00000001-0000-4000-8000-000000000001";
 const SITE: &str = "00000002-0000-4000-8000-000000000002";
 
-/// One reply: when, by which model, and its tokens: input, output, both cache writes, cache read.
+/// One reply: time, model, and tokens (input, output, 5-minute and 1-hour cache write, cache read).
 struct Reply(&'static str, &'static str, [u64; 5]);
 
-/// Writes a log of prompts and replies; a reply with an empty model is another answer to the first prompt.
+/// Writes a log of prompts and replies. The fourth prompt is a sibling of the third.
 fn log(stage: &Stage, path: &str, session: &str, cwd: &str, replies: &[Reply]) {
     let agent = path
         .rsplit_once("agent-")
@@ -46,7 +46,7 @@ fn log(stage: &Stage, path: &str, session: &str, cwd: &str, replies: &[Reply]) {
                 "cache_creation": { "ephemeral_5m_input_tokens": five, "ephemeral_1h_input_tokens": hour },
             },
         });
-        // The third question of a session is asked again.
+        // The fourth prompt gets the parent of the third, so the log branches there.
         if at != 2 {
             parent = said["uuid"].clone();
         }
@@ -57,7 +57,7 @@ fn log(stage: &Stage, path: &str, session: &str, cwd: &str, replies: &[Reply]) {
     fs::write(path, lines).unwrap();
 }
 
-/// Two sessions in two projects, a sub-agent, and a block that runs at the time of the tests.
+/// Two sessions in two projects, a sub-agent, and a billing block active at the fixed time.
 pub(crate) fn stage() -> Stage {
     let stage = Stage::empty();
     const SONNET: &str = "claude-sonnet-4-5-20250929";
@@ -208,7 +208,7 @@ fn cost_csv_is_exact_and_escapes_formulas() {
         "cost_csv_breakdown",
         cost(&stage, "--by day --breakdown --csv").fine()
     );
-    // The largest days with all their models, and one line for the rest: everything is there.
+    // The largest days with all their models, and one line for the rest: no cost is omitted.
     for (name, args) in [
         ("cost_csv_top", "--by day --top 2 --csv"),
         (
@@ -269,7 +269,7 @@ fn cost_counts_a_session_of_several_files_once() {
     assert_eq!(night["total"]["requests"], row["requests"]);
     let run = cost(&stage, "--by branch").fine();
     assert!(run.err.is_empty(), "{run}");
-    // Two folders have a session of this name: its path tells which is meant.
+    // Two folders have a session with this id, so its path is needed.
     let stage = Stage::of("same-session-two-projects");
     stage.refused(&["cost", "--session", "d5c236be"], "");
     let rows = cost(&stage, "--by session --json").json();
@@ -285,7 +285,7 @@ fn cost_counts_a_session_of_several_files_once() {
 #[test]
 fn cost_days_follow_the_time_zone() {
     let stage = Stage::empty();
-    // The last minute before, and the first after, the ends of days on which clocks change.
+    // The last minute before and the first after midnight, on days of a clock change.
     log(
         &stage,
         &format!("-home-mira-app/{APP}.jsonl"),
@@ -419,7 +419,7 @@ fn budgets_are_told_when_they_run_out() {
         "--by month"
     )));
     assert_eq!(lines(with("monthly = 200", "--by month")), "");
-    // A budget is about everything, whatever the table is about.
+    // A budget counts all costs, whatever filter the table has.
     assert!(lines(with("monthly = 1", "--model haiku")).contains("$2.46"));
     let report = with(
         "monthly = 200\nzone = \"Europe/Berlin\"",
@@ -440,7 +440,7 @@ fn budgets_are_told_when_they_run_out() {
         stage
             .refused(&["cost"], "")
             .err
-            .contains("no time zone `Nowhere`")
+            .contains("unknown time zone `Nowhere`")
     );
 }
 
@@ -461,7 +461,7 @@ fn cost_limits_the_unpriced_models_it_names() {
     );
     stage.settle();
     assert_snapshot!("cost_unpriced_many", cost(&stage, "").fine());
-    // A table is for reading; what is left out of it is counted, and can be had.
+    // A long table is cut and counts the omitted rows; `--top 0`, `--csv` and `--json` have all.
     let rows = |args: &str| -> Vec<String> {
         let lines = cost(&stage, args).fine().out;
         lines.lines().map(str::to_owned).collect()
@@ -514,14 +514,14 @@ fn costs_come_from_where_they_are_asked_for() {
     fs::write(config.join("config.toml"), "mode = \"recorded\"\n").unwrap();
     assert_eq!(total(""), total("--mode recorded"));
     assert_ne!(total("--mode tokens"), total(""));
-    // What only a cost was recorded of has no price by its tokens.
+    // A record with a cost but no usage has no price with `--mode tokens`.
     let log = stage.tree().into_keys();
     let mut logs = log.filter(|path| path.extension().is_some_and(|end| end == "jsonl"));
     let log = logs.next().unwrap();
     let text = fs::read_to_string(&log).unwrap();
     fs::write(&log, text.replace("\"usage\":", "\"used\":")).unwrap();
     assert_snapshot!("cost_mode_tokens", cost(&stage, "--mode tokens").fine());
-    // A log of today records no costs.
+    // Current clients record no costs.
     let stage = Stage::of("usage-cache-split");
     assert_snapshot!("cost_mode_recorded", cost(&stage, "--mode recorded").fine());
 }
@@ -569,7 +569,7 @@ fn cost_help() {
 fn cost_reports_unreadable_usage() {
     let stage = Stage::of("usage-absurd");
     let run = stage.annals(&["cost", "--by", "model"]);
-    assert!(run.out.contains("could not be read whole"), "{run}");
+    assert!(run.out.contains("could not be read completely"), "{run}");
     let json = stage.annals(&["cost", "--json"]).json();
     assert!(json["uncounted"].as_u64().unwrap() > 0, "{json}");
 }

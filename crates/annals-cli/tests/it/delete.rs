@@ -1,4 +1,4 @@
-//! delete.
+//! Tests of `delete`.
 
 use insta::assert_snapshot;
 
@@ -20,7 +20,7 @@ fn three() -> Stage {
             .annals(&["new", "--id", id, "--cwd", cwd, "-m", "question"])
             .fine();
     }
-    stage.annals(&["todo", FIRST, "add", "something"]).fine();
+    stage.annals(&["todos", "add", FIRST, "something"]).fine();
     stage
 }
 
@@ -43,7 +43,7 @@ fn delete_plan_changes_nothing_and_delete_can_be_undone() {
             .len(),
         2
     );
-    // The width of a column depends on where temporary files go.
+    // The column width depends on the path of temporary files.
     let mut settings = insta::Settings::clone_current();
     settings.add_filter(" {2,}", "  ");
     settings.bind(|| assert_snapshot!("delete_list", stage.annals(&["delete", "--list"])));
@@ -194,7 +194,7 @@ fn sessions_are_filtered_by_state() {
         [(FIRST.to_owned(), "The first".to_owned())]
     );
     assert_eq!(listed("active").len(), 2);
-    // But for its state and what follows from it, a row is what it was.
+    // The row differs only in its state and in what follows from it.
     let after = stage.annals(&["sessions", "--state", "deleted", "--json"]);
     let mut after = after.json()["sessions"][0].clone();
     let mut before = before["sessions"]

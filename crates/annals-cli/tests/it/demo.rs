@@ -1,4 +1,6 @@
-//! demo: a sample that proves itself.
+//! `demo`: a sample root whose printed commands work.
+
+use std::io::Read as _;
 
 use insta::assert_snapshot;
 
@@ -8,7 +10,7 @@ use crate::harness::Stage;
 fn commands_suggested_by_demo_succeed() {
     let stage = Stage::empty();
     let program = assert_cmd::cargo::cargo_bin!("annals");
-    // Only what is printed unmasked can be pasted.
+    // The output is not masked here, because its commands are run.
     let output = stage.command().arg("demo").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(
@@ -21,17 +23,33 @@ fn commands_suggested_by_demo_succeed() {
         .map(str::trim)
         .filter(|line| line.contains(" --root "))
         .collect();
-    assert_eq!(suggested.len(), 10, "{text}");
+    assert_eq!(suggested.len(), 11, "{text}");
+    let verbs = ["search", "cost", "watch", "export"];
+    for (line, verb) in suggested.iter().zip(verbs) {
+        assert!(line.contains(&format!(" {verb} ")), "{line}");
+    }
     for line in &suggested {
         assert!(line.starts_with(program.to_str().unwrap()), "{line}");
-        let run = std::process::Command::new("bash")
-            .args(["-c", line])
+        let mut command = std::process::Command::new("bash");
+        command
+            .args(["-c", &format!("exec {line}")])
             .env_clear()
             .envs(stage.env())
             .current_dir(stage.work())
-            .stdin(std::process::Stdio::null())
-            .output()
-            .unwrap();
+            .stdin(std::process::Stdio::null());
+        if line.contains(" watch ") {
+            // It runs until it is interrupted.
+            let mut child = command
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            let shown = child.stdout.as_mut().unwrap().read_exact(&mut [0]);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            shown.unwrap();
+            continue;
+        }
+        let run = command.output().unwrap();
         assert!(
             run.status.success(),
             "{line}: {}",
@@ -56,7 +74,7 @@ fn demo_creates_the_promised_sessions() {
         .json();
     assert_eq!(made["sessions"].as_array().unwrap().len(), 5);
     let root = format!("claude-code:{}", dir.display());
-    // How old a file is decides whether its session is marked as expired.
+    // The age of a file decides whether its session is marked as expired.
     stage.settle();
     let rows = stage.bare(&["--root", &root, "sessions", "--json"]).json();
     let rows = rows["sessions"].as_array().unwrap();

@@ -1,5 +1,5 @@
-//! Roots that hold what their own program would not have written: `show` hides nothing of it, and `check`
-//! reports it.
+//! Roots with files that their own program would not have written: `show` hides none of it, and
+//! `check` reports it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +11,7 @@ use crate::harness::Stage;
 const CONVERSATION: &str = "conversations/conversation-2026-03-26T01-32-20-418Z-thread_abc";
 const CHORUS: &str = "sessions/ws-1/agent-a";
 
-/// A file of a root, with a record on each line.
+/// Writes a file of a root, one record per line.
 fn write(stage: &Stage, path: &str, records: &[Value]) {
     let text: String = records.iter().map(|record| format!("{record}\n")).collect();
     put(stage, path, &text);
@@ -52,7 +52,7 @@ fn said(id: &str, role: &str, content: &str, second: i64) -> Value {
         "createdAt": 1774488740418_i64 + 1000 * second})
 }
 
-/// A Chorus root with one conversation, and a row for it.
+/// A Chorus root with one conversation and its row of the session list.
 fn chorus(messages: &[Value]) -> Stage {
     let stage = Stage::empty().with_layout("chorus");
     let config = json!({"workspaces": [{"id": "ws-1", "name": "app", "path": "/home/dev/app",
@@ -78,7 +78,7 @@ fn row(messages: usize) -> Value {
         "updatedAt": format!("2026-03-01T10:00:{messages:02}.000Z"), "messageCount": messages})
 }
 
-/// A message of Chorus, and more members of it.
+/// A Chorus message with additional members.
 fn message(number: usize, kind: &str, content: Value, more: Value) -> Value {
     let mut message = json!({"uuid": format!("u{number}"), "type": kind, "content": content,
         "timestamp": format!("2026-03-01T10:00:{number:02}.000Z")});
@@ -87,7 +87,7 @@ fn message(number: usize, kind: &str, content: Value, more: Value) -> Value {
     message
 }
 
-/// The texts of `annals show --json`, one for each message.
+/// The texts of `annals show --json`, one per message.
 fn texts(stage: &Stage, id: &str) -> Vec<String> {
     let document = stage.annals(&["show", id, "--json"]).json();
     let entries = document["entries"].as_array().unwrap().iter();
@@ -106,7 +106,7 @@ fn check(stage: &Stage) -> Value {
     serde_json::from_str(&run.out).unwrap()
 }
 
-/// What `annals check --all` finds of a kind: path and detail.
+/// Flaws of a kind from `annals check --all`: path and detail.
 fn found(stage: &Stage, kind: &str) -> Vec<(String, String)> {
     let document = check(stage);
     let mut found = Vec::new();
@@ -149,7 +149,7 @@ fn show_prints_all_messages_that_share_an_id() {
             .out;
         assert!(all.iter().all(|text| page.contains(text)), "{page}");
     }
-    // The next message comes after the last one.
+    // The next message follows the last one.
     assert_eq!(
         clog.annals(&["append", "thread_abc", "-m", "the third"])
             .code,
@@ -173,7 +173,7 @@ fn show_prints_all_messages_that_share_an_id() {
     assert_eq!(found(&chorus, "repeated-id").len(), 2);
 }
 
-/// The client of Claude Code reads one entry of an id, so a conversion gives each an id of its own.
+/// Claude Code reads one entry per id, so `convert` gives each message its own id.
 #[test]
 fn convert_writes_all_messages_that_share_an_id() {
     let stage = clog(&[
@@ -220,9 +220,10 @@ fn import_writes_all_messages_that_share_an_id() {
     assert_eq!(texts(&target, "thread_abc"), ["one", "two", "three"]);
 }
 
-/// Only the call that stands right above a result is left out of it.
+/// A result directly below its call does not repeat the call. In file order, with `--all`, a result
+/// elsewhere names its call.
 #[test]
-fn show_names_the_call_of_a_result_not_directly_below_it() {
+fn show_places_results_below_their_calls_or_names_the_calls() {
     let call = |number, path: &str| {
         let input = json!({"toolName": "Read", "toolInput": {"file_path": path}});
         message(number, "tool_use", json!(""), input)
@@ -244,12 +245,23 @@ fn show_names_the_call_of_a_result_not_directly_below_it() {
         call(6, "/c"),
         result(7, "content of c"),
     ]);
-    let shown = stage.annals(&["show", "conv-1"]).out;
-    let lines: Vec<&str> = shown
-        .lines()
-        .filter(|line| line.starts_with(['→', '←', '│']))
-        .collect();
-    let wanted = [
+    let lines = |args: &[&str]| -> Vec<String> {
+        let shown = stage.annals(args).out;
+        let lines = shown.lines().map(str::to_owned);
+        lines
+            .filter(|line| line.starts_with(['→', '←', '│']))
+            .collect()
+    };
+    let below = [
+        "→ Read /a",
+        "│ content of a",
+        "→ Read /b",
+        "│ content of b",
+        "→ Read /c",
+        "│ content of c",
+    ];
+    assert_eq!(lines(&["show", "conv-1"]), below);
+    let in_file_order = [
         "→ Read /a",
         "→ Read /b",
         "← Read /a",
@@ -259,7 +271,7 @@ fn show_names_the_call_of_a_result_not_directly_below_it() {
         "→ Read /c",
         "│ content of c",
     ];
-    assert_eq!(lines, wanted, "{shown}");
+    assert_eq!(lines(&["show", "conv-1", "--all"]), in_file_order);
 }
 
 #[test]
@@ -271,7 +283,7 @@ fn show_omits_the_session_id_of_a_chorus_error() {
     assert!(!shown.contains("sessionId"), "{shown}");
 }
 
-/// The paths that a check reports as unknown, warnings first.
+/// The paths that `check` reports as unknown files, and as foreign files.
 fn unknown(stage: &Stage) -> (Vec<String>, Vec<String>) {
     let paths = |kind| {
         found(stage, kind)
@@ -342,7 +354,7 @@ fn check_accepts_known_claude_code_files() {
     assert_eq!(unknown(&stage), (logs, vec!["odd.bin".to_owned()]));
 }
 
-/// What `annals check --all` finds of a kind: lines and details.
+/// Flaws of a kind from `annals check --all`: line and detail.
 fn lines(stage: &Stage, kind: &str) -> Vec<(u64, String)> {
     let document = check(stage);
     let files = document["files"].as_array().unwrap().iter();
@@ -437,7 +449,7 @@ fn check_reports_ids_that_differ_from_the_folder() {
         "{missing:?}"
     );
 
-    // The whole folder was copied to another name.
+    // The whole folder was renamed.
     let copy = stage
         .root
         .join("conversations/conversation-2026-03-27T01-32-20-418Z-thread_new");
@@ -468,7 +480,7 @@ fn check_reports_session_list_rows_that_differ_from_the_log() {
         count,
         [(
             path.clone(),
-            "lists conv-1 with 99 messages, and its log has 1".to_owned()
+            "lists conv-1 with 99 messages, but its log has 1".to_owned()
         )]
     );
     let ids = found(&stage, "mismatched-id");
@@ -479,7 +491,6 @@ fn check_reports_session_list_rows_that_differ_from_the_log() {
     );
 }
 
-/// Neither the documents' own examples nor what annals writes.
 #[test]
 fn check_accepts_native_examples_and_annals_own_records() {
     for (layout, fixture) in [
@@ -553,7 +564,7 @@ fn conversations_json_has_layout_specific_members() {
         (&row["thread"], &row["channel"]),
         (&json!("thread_abc"), &json!("tui"))
     );
-    // What is not known is null, in both lists.
+    // Unknown values are null, in both lists.
     for list in ["sessions", "conversations"] {
         let orchestrator = Stage::empty().with_layout("orchestrator");
         let record = json!({"type": "user", "content": "x", "timestamp": "2026-11-13T10:00:00Z"});

@@ -1,4 +1,4 @@
-//! `export` and `import`: what is printed, what is written, what is refused.
+//! `export` and `import`: output, written files, refusals.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ fn snapshot(name: &str, run: &Run) {
     with_settings!({ omit_expression => true }, { assert_snapshot!(name, run.to_string()) });
 }
 
-/// Looks like a token of GitHub and is none.
+/// Returns a fake GitHub token.
 fn token() -> String {
     format!("ghp_{}", "q7Xb2LmZ9kTf4RwY6hNc8VdJ3sGp5AeU1234")
 }
@@ -111,7 +111,7 @@ fn export_masks_and_counts_secrets() {
         .fine();
     assert!(!masked.out.contains(&token()), "{masked}");
     assert!(masked.err.starts_with("masked 3 secrets in "), "{masked}");
-    // The last one counts.
+    // The last flag wins.
     let last = ["export", id, "--redact", "--no-redact"];
     assert!(stage.annals(&last).out.contains(&token()));
 }
@@ -199,18 +199,18 @@ fn export_rejects_invalid_targets() {
         &stage.refused(&["export", "--project", "nowhere"], ""),
     );
     stage.refused(&["export", "4549", "-o", "missing/x.md"], "");
-    // The control: beside the root is fine.
+    // Control: a path outside the root is accepted.
     stage.annals(&["export", "4549", "-o", "x.md"]).fine();
 }
 
-/// A session as it is exported, unmasked.
+/// The exported session, unmasked.
 fn exported(stage: &Stage, id: &str, format: &str) -> String {
     let name = format!("exported.{format}");
     stage.annals(&["export", id, "-o", &name, "--force"]).fine();
     fs::read_to_string(stage.work().join(name)).unwrap()
 }
 
-/// Everything that the messages of each conversation of a root say.
+/// All messages of each conversation of a root.
 fn messages(stage: &Stage) -> Vec<Value> {
     // Unmasked, because ids are compared.
     let json = |args: &[&str]| -> Value {
@@ -276,7 +276,7 @@ fn import_never_changes_an_existing_session() {
     );
     let rows = stage.annals(&["sessions", "--json"]).json();
     assert_eq!(rows["sessions"].as_array().unwrap().len(), 2);
-    // Into another root, which need not be there yet.
+    // Import into another root, which does not exist yet.
     let into = format!("claude-code:{}", stage.work().join("new").display());
     let run = stage
         .annals(&["import", "one.jsonl", "--into", &into, "--fresh-ids"])

@@ -1,4 +1,4 @@
-//! files.
+//! Tests of `files`.
 
 use insta::assert_snapshot;
 
@@ -56,7 +56,7 @@ fn files_compares_versions() {
         "diff_same",
         stage.annals(&["files", &id, "main.rs", "--diff", "2", "2"])
     );
-    // The recorded path is not on this disk: everything was removed since.
+    // The recorded path does not exist on this disk, so the diff shows everything as removed.
     assert_snapshot!(
         "diff_disk",
         stage.annals(&["files", &id, "main.rs", "--diff", "1"])
@@ -101,7 +101,7 @@ fn files_restores_a_version_without_overwriting() {
     assert_eq!(std::fs::read(&dest).unwrap(), b"mine");
     assert_snapshot!("restore_force_json", restore(&dest, &["--force", "--json"]));
     assert_eq!(std::fs::read(&dest).unwrap(), saved);
-    // Into a directory, under the file's own name.
+    // Into a directory, under the file's original name.
     restore(&stage.work(), &[]).fine();
     assert_eq!(std::fs::read(stage.work().join("main.rs")).unwrap(), saved);
     assert_snapshot!(

@@ -1,4 +1,4 @@
-//! `append --follow`: what contradicts a session or a sub-agent that is there; times of any precision.
+//! `append --follow`: lines that contradict an existing session or sub-agent, and time precision.
 
 use serde_json::{Value, json};
 
@@ -10,13 +10,20 @@ fn staged(layout: &'static str) -> Stage {
     let stage = Stage::empty().with_layout(layout);
     if layout == "chorus" {
         let work = stage.work();
-        let add = ["workspaces", "add", work.to_str().unwrap(), "--id", "ws-1"];
+        let add = [
+            "chorus",
+            "workspaces",
+            "add",
+            work.to_str().unwrap(),
+            "--id",
+            "ws-1",
+        ];
         stage.annals(&add).fine();
     }
     stage
 }
 
-/// Sends lines to a writer of their own, and gives its answers.
+/// Sends lines to a new writer process and returns its answers.
 fn follow(stage: &Stage, lines: &[Value]) -> Vec<Value> {
     let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let run = stage.with_stdin(&["append", "--follow"], input);
@@ -48,7 +55,7 @@ fn append_follow_refuses_a_different_git_branch() {
             })
         };
         let alone = json!({"new": {"id": "s-one", "git_branch": "main"}});
-        // Before the first message no record says a branch, and the same line is sent again.
+        // Before the first message no record has a branch; the same line is accepted again.
         for _ in 0..2 {
             let answers = follow(&stage, std::slice::from_ref(&alone));
             assert_eq!(answers[0]["ok"], true, "{layout}: {}", answers[0]);
@@ -56,7 +63,7 @@ fn append_follow_refuses_a_different_git_branch() {
         let first = follow(&stage, &[on("main", "one"), on("dev", "two")]);
         assert_eq!(first[0]["ok"], true, "{layout}: {}", first[0]);
         refused(&first[1], "its git_branch is `main`, not `dev`");
-        // A writer that did not begin the session says the same.
+        // A writer that did not create the session gives the same answer.
         let second = follow(&stage, &[on("dev", "three"), on("main", "four")]);
         refused(&second[0], "its git_branch is `main`, not `dev`");
         assert_eq!(second[1]["ok"], true, "{layout}: {}", second[1]);
@@ -88,7 +95,7 @@ fn append_follow_refuses_a_different_sub_agent_purpose() {
             line(json!("a1")),
         ];
         let began = follow(&stage, &lines);
-        // The second writer reads what the first one wrote.
+        // The second writer reads the values that the first one wrote.
         let again = follow(&stage, &lines);
         assert_eq!(
             (&began[0]["began"], &again[0]["began"]),
@@ -127,7 +134,7 @@ fn append_follow_preserves_time_precision() {
         };
         let lines: Vec<Value> = given.iter().map(|(time, _)| line(time)).collect();
         let mut answers = follow(&stage, &lines);
-        // One without a time comes later, to the millisecond.
+        // A message without a time gets the current one, to the millisecond.
         answers.extend(follow(
             &stage,
             &[json!({"new": {"id": "s-one"}, "role": "user", "content": "Now"})],
@@ -151,10 +158,10 @@ fn append_follow_preserves_time_precision() {
             now.len() <= "2026-11-15T12:00:00.000Z".len(),
             "{layout}: {now}"
         );
-        // A time without a zone could be any moment.
+        // A time without a zone is ambiguous.
         refused(
             &follow(&stage, &[line("2025-11-16T10:00:00.123456")])[0],
-            "is no time",
+            "is not a time",
         );
     }
 }
@@ -163,7 +170,7 @@ fn append_follow_preserves_time_precision() {
 fn append_follow_accepts_chorus_agent_names() {
     let stage = staged("chorus");
     stage
-        .annals(&["agents", "add", "ws-1", "Code Reviewer"])
+        .annals(&["chorus", "agents", "add", "ws-1", "Code Reviewer"])
         .fine();
     let line = |agent: &str| {
         json!({
@@ -194,7 +201,7 @@ fn append_follow_answers_blank_lines() {
     assert_eq!(answers[1]["entries"].as_array().map(Vec::len), Some(1));
 }
 
-/// More conversations than are kept open: the agent's list counts every message.
+/// With more conversations than stay open, the session list still counts every message.
 #[test]
 fn many_conversations_of_one_agent_are_closed_together() {
     let stage = staged("chorus");
@@ -209,7 +216,7 @@ fn many_conversations_of_one_agent_are_closed_together() {
     for answer in follow(&stage, &lines) {
         assert_eq!(answer["ok"], true, "{answer}");
     }
-    // One that was closed to make room for others is opened again.
+    // A conversation that was closed to make room is opened again.
     let again: Vec<Value> = (0..100)
         .chain(0..10)
         .map(|number| line(number, "c"))

@@ -1,7 +1,7 @@
 //! A root in a temporary directory, and the program run on it.
 //!
-//! Time, zone, home and state are fixed, so that what is printed depends on the root alone. What cannot be
-//! fixed (paths, fresh ids) is masked in the order in which it appears.
+//! Time, zone, home and state directory are fixed, so the output depends on the root alone. What
+//! cannot be fixed (paths, fresh ids) is masked and numbered in order of appearance.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,17 +12,17 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
-/// One second before this, every file of a stage was last changed: 2026-11-14T00:00:00Z.
+/// Modification time of every file of a settled stage: 2026-11-14T00:00:00Z.
 const SETTLED: Duration = Duration::from_secs(1_794_614_400);
 
-/// A root and what surrounds it.
+/// A root with its state, home and working directories.
 pub(crate) struct Stage {
     dir: TempDir,
     pub(crate) root: PathBuf,
     layout: &'static str,
 }
 
-/// How a run of the program ended.
+/// Exit code and output of one run of the program.
 pub(crate) struct Run {
     pub(crate) code: i32,
     pub(crate) out: String,
@@ -33,20 +33,20 @@ impl Stage {
     /// A root that does not exist yet.
     pub(crate) fn empty() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        // Some systems keep temporary files behind a link.
+        // On some systems the temporary directory is behind a symbolic link.
         let root = fs::canonicalize(dir.path()).unwrap().join("root");
         fs::create_dir(root.with_file_name("work")).unwrap();
         let layout = "claude-code";
         Stage { dir, root, layout }
     }
 
-    /// The same root as one of another layout.
+    /// Sets the layout of the root.
     pub(crate) fn with_layout(mut self, layout: &'static str) -> Self {
         self.layout = layout;
         self
     }
 
-    /// A copy of a fixture of another layout.
+    /// A copy of a fixture of this layout.
     pub(crate) fn of_layout(layout: &'static str, fixture: &str) -> Self {
         let mut stage = Stage::empty();
         stage.layout = layout;
@@ -56,18 +56,18 @@ impl Stage {
         stage
     }
 
-    /// A copy of a fixture.
+    /// A copy of a Claude Code fixture.
     pub(crate) fn of(fixture: &str) -> Self {
         Stage::of_layout("claude-code", fixture)
     }
 
-    /// Without the page that explains the fixture, which a check would report.
+    /// Removes the page that explains the fixture, which `check` would report.
     pub(crate) fn without_notes(self) -> Self {
         fs::remove_file(self.root.join("NOTES.md")).unwrap();
         self
     }
 
-    /// A directory to work in.
+    /// The working directory.
     pub(crate) fn work(&self) -> PathBuf {
         self.root.with_file_name("work")
     }
@@ -77,7 +77,7 @@ impl Stage {
         self.with_stdin(args, "")
     }
 
-    /// Runs the program on the root with something on its standard input.
+    /// Runs the program on the root with this standard input.
     pub(crate) fn with_stdin(&self, args: &[&str], stdin: impl Into<Vec<u8>>) -> Run {
         let root = format!("{}:{}", self.layout, self.root.display());
         let output = self
@@ -90,13 +90,13 @@ impl Stage {
         self.run_of(&output)
     }
 
-    /// Runs the program with these arguments alone.
+    /// Runs the program with these arguments alone, without `--root`.
     pub(crate) fn bare(&self, args: &[&str]) -> Run {
         let output = self.command().args(args).output().unwrap();
         self.run_of(&output)
     }
 
-    /// The program, with its surroundings fixed.
+    /// The program, with a fixed environment.
     pub(crate) fn command(&self) -> assert_cmd::Command {
         let mut command = assert_cmd::Command::new(assert_cmd::cargo::cargo_bin!("annals"));
         command
@@ -106,7 +106,7 @@ impl Stage {
         command
     }
 
-    /// The surroundings.
+    /// The environment variables.
     pub(crate) fn env(&self) -> Vec<(&'static str, PathBuf)> {
         let base = self.root.parent().unwrap();
         vec![
@@ -128,14 +128,14 @@ impl Stage {
         }
     }
 
-    /// Every file of the stage with its bytes, its state directory and its home included.
+    /// Every file of the stage with its bytes, including the state directory and the home.
     pub(crate) fn tree(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         let mut pending = vec![self.root.parent().unwrap().to_owned()];
         while let Some(dir) = pending.pop() {
             for entry in fs::read_dir(&dir).unwrap() {
                 let entry = entry.unwrap();
-                // What was read before is kept whatever comes of a command.
+                // The index may be written even by a command that fails.
                 let name = entry.file_name().into_string().unwrap_or_default();
                 if entry.file_type().unwrap().is_dir() {
                     pending.push(entry.path());
@@ -147,15 +147,20 @@ impl Stage {
         found
     }
 
-    /// Runs something that must fail and change nothing.
+    /// Runs a command that must fail and change nothing. With `--json`, the error is a document.
     #[track_caller]
     pub(crate) fn refused(&self, args: &[&str], stdin: &str) -> Run {
         let before = self.tree();
         let run = self.with_stdin(args, stdin);
         assert_eq!(run.code, 2, "{args:?}: {run}");
-        assert!(run.err.starts_with("error: "), "{args:?}: {run}");
         assert!(!run.err.contains("panicked"), "{args:?}: {run}");
-        assert!(run.out.is_empty(), "{args:?}: {run}");
+        if args.contains(&"--json") {
+            let document: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+            assert!(document["error"]["message"].is_string(), "{args:?}: {run}");
+        } else {
+            assert!(run.err.starts_with("error: "), "{args:?}: {run}");
+            assert!(run.out.is_empty(), "{args:?}: {run}");
+        }
         assert!(self.tree() == before, "{args:?} changed something: {run}");
         run
     }
@@ -169,7 +174,7 @@ impl Stage {
             .collect()
     }
 
-    /// Where a session's log lies.
+    /// The path of a session's log.
     pub(crate) fn log_path(&self, session: &str) -> PathBuf {
         let name = format!("{session}.jsonl");
         let found = self
@@ -179,8 +184,8 @@ impl Stage {
         found.unwrap_or_else(|| panic!("no log of {session}"))
     }
 
-    /// Gives a session a file that is read and not moved, so that the session cannot go: it lies behind a
-    /// link that the settings name. Returns where it lies.
+    /// Makes a session immovable: adds a file behind a link that the settings follow, which is read
+    /// but never moved. Returns the path of the file.
     pub(crate) fn cannot_go(&self, log: &Path) -> PathBuf {
         let elsewhere = self.work().join("elsewhere");
         fs::create_dir_all(elsewhere.join("tool-results")).unwrap();
@@ -192,15 +197,15 @@ impl Stage {
         file
     }
 
-    /// Names a link in the settings, so that it is followed.
+    /// Allows a link to be followed, in the settings.
     pub(crate) fn follow(&self, link: &Path) {
         let config = self.root.with_file_name("home").join(".config/annals");
         fs::create_dir_all(&config).unwrap();
         fs::write(config.join("config.toml"), format!("follow = [{link:?}]\n")).unwrap();
     }
 
-    /// Gives every file one time, so that nothing depends on when a test runs, and closes the root to
-    /// others, so that nothing depends on who runs it.
+    /// Gives every file one modification time and the root mode 0700, so that nothing depends on
+    /// when a test runs or on the umask.
     pub(crate) fn settle(&self) {
         if self.root.exists() {
             fs::set_permissions(&self.root, fs::Permissions::from_mode(0o700)).unwrap();
@@ -208,7 +213,7 @@ impl Stage {
         self.settle_times();
     }
 
-    /// Gives every file one time.
+    /// Gives every file one modification time.
     pub(crate) fn settle_times(&self) {
         let times = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + SETTLED);
         for path in self.tree().into_keys() {
@@ -224,7 +229,7 @@ impl Stage {
     fn mask(&self, text: &str) -> String {
         let base = self.root.parent().unwrap().display().to_string();
         let linked = self.dir.path().display().to_string();
-        // Folders are named after paths.
+        // Project folders are named after encoded paths.
         let encoded = |path: &str| path.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
         let mut masked = text.to_owned();
         for path in [&base, &linked] {
@@ -256,7 +261,7 @@ impl Run {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self}"))
     }
 
-    /// It did what it should.
+    /// Asserts that the exit code is 0.
     #[track_caller]
     pub(crate) fn fine(self) -> Self {
         assert_eq!(self.code, 0, "{self}");
@@ -264,7 +269,7 @@ impl Run {
     }
 }
 
-/// Replaces random ids (UUIDs of version 4 that no test gives) by numbers, in the order of their appearance.
+/// Replaces random ids (version 4 UUIDs that no test chose) by numbers, in order of appearance.
 fn mask_ids(text: &str) -> String {
     let mut known: Vec<String> = Vec::new();
     for at in 0..text.len() {
@@ -287,7 +292,7 @@ fn is_fresh(text: &str) -> bool {
         14 => byte == b'4',
         _ => byte.is_ascii_hexdigit(),
     });
-    // Tests give ids that begin with zeroes.
+    // Ids chosen by tests start with zeroes.
     shaped && !text.starts_with("000000")
 }
 

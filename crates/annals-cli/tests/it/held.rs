@@ -1,4 +1,4 @@
-//! Logs that another program has open for writing: what it writes next would be lost if they went.
+//! Logs that another program holds open for writing: if they moved, its next write would be lost.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -10,7 +10,7 @@ use crate::harness::Stage;
 
 const OLD: &str = "00000000-0000-4000-8000-000000000001";
 
-/// A session in which nothing happened for a long time.
+/// A session whose last record is old.
 fn old() -> Stage {
     let stage = Stage::empty();
     let root = format!("claude-code:{}", stage.root.display());
@@ -33,12 +33,12 @@ fn old() -> Stage {
     stage
 }
 
-/// A program that holds a file open, and writes what it is given.
+/// A process that holds a file open and appends the lines it receives.
 struct Holder(Child);
 
 impl Holder {
     fn of(file: &Path) -> Self {
-        // Its name would paint a terminal red.
+        // Its process name contains a terminal escape sequence.
         let does = r#"printf '\033[31mclaw' > /proc/self/comm; exec 3>>"$1"; echo ready
             while read -r line; do printf '%s\n' "$line" >&3; done"#;
         let mut child = Command::new("sh")
@@ -55,7 +55,7 @@ impl Holder {
         Holder(child)
     }
 
-    /// Writes a line, and ends.
+    /// Writes a line and ends the process.
     fn write(mut self, line: &str) {
         let mut to = self.0.stdin.take().unwrap();
         writeln!(to, "{line}").unwrap();
@@ -92,7 +92,7 @@ fn log_held_open_is_not_archived_deleted_or_cleaned() {
     );
     let clean = stage.annals(&["clean", "--older-than", "30d", "--apply", "--json"]);
     assert_eq!(clean.json()["kept"][0]["why"], "live");
-    // What it writes is there, and so is the log for whoever comes later.
+    // The holder's line reaches the log, and the log can be archived afterwards.
     holder.write(r#"{"type":"summary","summary":"late"}"#);
     assert!(fs::read_to_string(&log).unwrap().contains("late"));
     stage.settle();
@@ -114,7 +114,7 @@ fn log_held_open_is_not_repaired() {
     stage.annals(&["repair", "--apply", "--live"]).fine();
     let mended = fs::read(&log).unwrap();
     assert_ne!(mended, damaged);
-    // Nor is the original put in the place of a file that someone writes to.
+    // Undo does not replace a file that is held open either.
     drop(holder);
     let holder = Holder::of(&log);
     let run = stage.annals(&["repair", "--undo", "9682866b"]);
@@ -135,9 +135,9 @@ fn session_list_held_open_is_not_rebuilt() {
     let run = stage.annals(&["repair", "--apply"]);
     assert_eq!(run.code, 2, "{run}");
     assert!(run.err.contains(&told), "{run}");
-    assert!(run.out.contains("mended 1 index\n"), "{run}");
+    assert!(run.out.contains("repaired 1 session list\n"), "{run}");
     assert_eq!(fs::read(&held).unwrap(), damaged[0]);
-    // The other one is no worse for it, and what did not happen left nothing behind.
+    // The other list is repaired, and the refused repair leaves nothing in the quarantine.
     assert_ne!(fs::read(&free).unwrap(), damaged[1]);
     let kept = stage.annals(&["repair", "--list", "--json"]).json();
     assert_eq!(kept["repairs"].as_array().unwrap().len(), 1, "{kept}");
@@ -166,7 +166,7 @@ fn session_is_not_deleted_while_its_session_list_is_held_open() {
         assert!(log.exists(), "{args:?}");
         assert_eq!(fs::read(&index).unwrap(), before, "{args:?}");
     }
-    // Who only adds to the session tells its index all the same.
+    // Commands that only add to the session still update its session list.
     stage.annals(&["title", session, "Another title"]).fine();
     assert_ne!(fs::read(&index).unwrap(), before);
     drop(holder);

@@ -1,4 +1,4 @@
-//! `annals index`, and lists that go by what was read before.
+//! `annals index`, and lists that use the index.
 
 use std::fs;
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::harness::Stage;
 
-/// A fixture, some time after it was made: what was changed a moment ago is not kept.
+/// A copy of a fixture, old enough to be indexed: files changed a moment ago are not.
 fn stage(fixture: &str) -> Stage {
     let stage = Stage::of(fixture);
     std::thread::sleep(Duration::from_millis(25));
@@ -23,7 +23,7 @@ fn state(stage: &Stage) -> PathBuf {
     stage.root.with_file_name("state")
 }
 
-/// What the index knows of sessions: current, changed, unread.
+/// The index's counts of sessions: current, changed, unread.
 fn known(stage: &Stage) -> [u64; 3] {
     let status = stage.annals(&["index", "status", "--json"]).json();
     let parts = status["roots"][0]["parts"].as_array().unwrap();
@@ -34,7 +34,7 @@ fn known(stage: &Stage) -> [u64; 3] {
     ["current", "stale", "missing"].map(|name| part[name].as_u64().unwrap())
 }
 
-/// How large a database is, and of which version, is nobody's business here.
+/// Masks for the size and version of the database.
 const VARYING: [(&str, &str); 2] = [
     (r"[\d.]+ (kB|MB), version \d+", "[size], version [n]"),
     (r"catalogue-\d\d?\.db", "catalogue-[n].db"),
@@ -110,7 +110,7 @@ fn no_index_option_creates_no_index() {
     assert!(!state(&stage).exists());
 }
 
-/// What lists print.
+/// Exit codes and outputs of the verbs that print lists.
 fn lists(stage: &Stage, more: &[&str]) -> Vec<(i32, String)> {
     let verbs: [&[&str]; 8] = [
         &[],
@@ -144,7 +144,6 @@ fn lists_print_the_same_with_and_without_index() {
     }
 }
 
-/// A state directory that cannot be used costs time and a note, and no answer.
 #[test]
 fn unusable_state_directory_costs_one_note_and_no_answer() {
     let told = |stage: &Stage, why: &str| {
@@ -157,7 +156,7 @@ fn unusable_state_directory_costs_one_note_and_no_answer() {
         );
         assert_eq!(run.err.lines().count(), 1, "{run}");
     };
-    // Some commands open it more than once, and say so once.
+    // Some commands open the index more than once, but print the note once.
     let told_once = |stage: &Stage, why: &str| {
         told(stage, why);
         for verb in [&["conversations"][..], &["search", "question"]] {
@@ -166,7 +165,7 @@ fn unusable_state_directory_costs_one_note_and_no_answer() {
             assert_eq!(run.err.matches("note: ").count(), 1, "{run}");
         }
     };
-    // There is none, and none can be made.
+    // There is no index, and none can be created.
     let unusable = |stage: &Stage, why: &str| {
         for verb in ["status", "build", "rebuild"] {
             let run = stage.annals(&["index", verb]);
@@ -178,17 +177,17 @@ fn unusable_state_directory_costs_one_note_and_no_answer() {
             );
         }
     };
-    // A file where it should be.
+    // A file in place of the state directory.
     let stage = Stage::of("branch-three-way");
     fs::write(state(&stage), "not a directory").unwrap();
-    told_once(&stage, "state is no directory; all logs are read instead");
-    unusable(&stage, "is no directory");
-    // A link to what is gone.
+    told_once(&stage, "state is not a directory; reading all logs instead");
+    unusable(&stage, "is not a directory");
+    // A dangling link.
     fs::remove_file(state(&stage)).unwrap();
     std::os::unix::fs::symlink("gone", state(&stage)).unwrap();
-    told_once(&stage, "is a symbolic link that leads nowhere");
-    unusable(&stage, "is a symbolic link that leads nowhere");
-    // A link that somebody planted.
+    told_once(&stage, "is a dangling symbolic link");
+    unusable(&stage, "is a dangling symbolic link");
+    // A link that an attacker planted.
     let stage = Stage::of("branch-three-way");
     stage.annals(&["sessions"]).fine();
     let files = fs::read_dir(state(&stage)).unwrap();
@@ -206,16 +205,16 @@ fn unusable_state_directory_costs_one_note_and_no_answer() {
         assert!(!run.err.contains("--root"), "{run}");
     }
     assert_eq!(fs::read(&precious).unwrap(), b"");
-    // Damaged.
+    // A damaged database.
     fs::remove_file(&database).unwrap();
     fs::write(&database, "no database ".repeat(1000)).unwrap();
-    told(&stage, "is made anew");
+    told(&stage, "will be rebuilt");
     assert!(database.with_extension("db.unusable").exists());
     let again = stage.annals(&["sessions"]).fine();
     assert_eq!(again.err, "");
 }
 
-/// What lies where nothing can be written is used as it is, and what cannot be kept is told once.
+/// A read-only index is used, and the failure to update it is reported once.
 #[test]
 fn read_only_state_directory_is_used_as_it_is() {
     let mode = |stage: &Stage, mode| {
@@ -228,7 +227,7 @@ fn read_only_state_directory_is_used_as_it_is() {
     fs::create_dir(state(&empty)).unwrap();
     mode(&finished, 0o555);
     mode(&empty, 0o555);
-    // Some users may write everywhere.
+    // Root may write everywhere.
     if fs::write(state(&empty).join("x"), "").is_ok() {
         return;
     }
@@ -244,7 +243,10 @@ fn read_only_state_directory_is_used_as_it_is() {
     assert_eq!(fs::read_dir(state(&finished)).unwrap().count(), before);
     let run = empty.annals(&["conversations"]).fine();
     assert_eq!(run.out, plain.out);
-    assert!(run.err.contains("state is read-only; all logs"), "{run}");
+    assert!(
+        run.err.contains("state is read-only; reading all logs"),
+        "{run}"
+    );
     assert_eq!(run.err.lines().count(), 1, "{run}");
     for (stage, verbs) in [
         (&finished, &["build", "rebuild", "drop"][..]),
@@ -274,13 +276,13 @@ fn read_only_state_directory_is_used_as_it_is() {
     mode(&empty, 0o755);
 }
 
-/// No room for what was read: the answer comes all the same, and what was kept before is whole.
+/// With no room for the index, the answer is complete and the earlier index stays intact.
 #[test]
 fn full_disk_costs_a_note_and_no_answer() {
     let stage = stage("2.1.325-s04-agent");
     let plain = stage.annals(&["--no-index", "sessions", "--json"]).fine();
     let root = format!("claude-code:{}", stage.root.display());
-    // Room in blocks of 512 bytes, or of 1024 where the shell counts so.
+    // Limits in blocks of 512 bytes, or of 1024 in some shells.
     for room in [0, 8, 16, 40, 64] {
         let script = format!("trap '' XFSZ; ulimit -f {room}; exec \"$@\"");
         let run = Command::new("sh")
@@ -307,12 +309,12 @@ fn full_disk_costs_a_note_and_no_answer() {
     assert_eq!((after.out, after.err), (plain.out, String::new()));
 }
 
-/// Who asks for nothing but the index hears that there was no room for it.
+/// `index build` and `index rebuild` do nothing else, so a full disk is an error for them.
 #[test]
 fn index_build_fails_on_a_full_disk() {
     let root = |stage: &Stage| format!("claude-code:{}", stage.root.display());
     let mut partly = 0;
-    // From none at all to some that does not last.
+    // From no room at all to room that runs out during the build.
     for room in [0, 64, 260, 280, 320] {
         for verb in ["build", "rebuild"] {
             let stage = stage("2.1.325-s04-agent");
@@ -327,16 +329,18 @@ fn index_build_fails_on_a_full_disk() {
                 .unwrap();
             let run = stage.run_of(&run);
             assert_eq!((run.code, run.out.as_str()), (2, ""), "{room}: {run}");
-            assert!(run.err.starts_with("error: the "), "{room}: {run}");
+            assert!(
+                run.err.starts_with("error: the index is not used: "),
+                "{room}: {run}"
+            );
             assert!(run.err.contains("ANNALS_STATE_DIR"), "{room}: {run}");
-            partly += usize::from(run.err.contains("could not be written"));
+            partly += usize::from(run.err.contains("cannot be written"));
             stage.annals(&["index", "build"]).fine();
         }
     }
     assert!(partly > 0, "no run came beyond the opening");
 }
 
-/// Whenever it is killed, the next answer is right.
 #[test]
 fn index_killed_at_any_moment_gives_correct_answers() {
     let stage = stage("2.1.325-s04-agent");

@@ -1,5 +1,5 @@
-//! What is left in the archive alone, or in half: restore after a folder was renamed, imports that were cut
-//! off, configurations that are gone.
+//! Sessions that exist only in the archive or only in part: restore after a folder was renamed,
+//! interrupted imports, missing configurations.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::harness::Stage;
 
 const SESSION: &str = "00000000-0000-4000-8000-000000000001";
 
-/// A session with a sub-agent that is archived, in a folder that was renamed since.
+/// An archived session with a sub-agent, whose folder was renamed afterwards.
 fn renamed() -> (Stage, PathBuf) {
     let stage = Stage::empty();
     stage
@@ -42,30 +42,30 @@ fn restore_writes_archived_sub_agent_into_the_renamed_folder() {
     let text = fs::read(&agent).unwrap();
     stage.annals(&["keep"]).fine();
     fs::remove_file(&agent).unwrap();
-    // The pack of the new folder has it too; forget that, and only the old one has.
+    // The pack of the new folder has the sub-agent too; without it only the old pack does.
     let listed = stage.annals(&["archive", "--list"]).fine();
     let rows: Vec<&str> = listed.out.lines().skip(1).collect();
     assert_eq!(rows.len(), 2, "{listed}");
     let word = |row: &str, at: usize| row.split_whitespace().nth(at).unwrap().to_owned();
-    let new = rows.iter().find(|row| row.contains(" there ")).unwrap();
-    // The log that it holds is that of the new folder.
+    let new = rows.iter().find(|row| row.contains(" present ")).unwrap();
+    // The old pack's log is found in the new folder.
     let old = rows
         .iter()
-        .find(|row| row.contains(" 1 of 2 there, renamed "));
+        .find(|row| row.contains(" 1 of 2 present, renamed "));
     let old = old.unwrap();
-    // One id is not enough, and both are named with what tells them apart.
+    // The session id is ambiguous; the error lists both packs with their folder, state and date.
     let refused = stage.refused(&["archive", "--list", SESSION], "");
     assert!(refused.err.contains("-home-dev-one"), "{refused}");
     assert!(refused.err.contains("-home-dev-new"), "{refused}");
-    assert!(refused.err.contains(", gone, archived 20"), "{refused}");
+    assert!(refused.err.contains(", deleted, archived 20"), "{refused}");
     let refused = stage.refused(&["archive", "--forget", SESSION], "");
-    assert!(refused.err.contains(", there, archived 20"), "{refused}");
+    assert!(refused.err.contains(", present, archived 20"), "{refused}");
     let shown = stage.annals(&["archive", "--list", &word(old, 0)]).fine();
     assert!(shown.out.contains("-home-dev-one"), "{shown}");
     stage
         .annals(&["archive", "--forget", &word(new, 0), "--apply"])
         .fine();
-    // Archived anew without the sub-agent, which is in the old pack alone.
+    // Archived again without the sub-agent, which is now only in the old pack.
     stage.annals(&["keep"]).fine();
     let to = stage.work().join("converted");
     let to = to.to_str().unwrap();
@@ -75,16 +75,16 @@ fn restore_writes_archived_sub_agent_into_the_renamed_folder() {
     let way = format!("annals restore {SESSION} --apply");
     assert!(refused.err.contains(&way), "{refused}");
     let left = stage.annals(&[&["convert", SESSION, "--without-archived"][..], &into].concat());
-    let told = "left out: 1 file that can be found only in the archive";
+    let told = "left out: 1 file only in the archive";
     assert!(left.fine().out.contains(told));
-    // What it says holds.
+    // The suggested command works.
     let run = stage.annals(&["restore", SESSION, "--apply"]).fine();
-    assert!(run.out.contains("put back"), "{run}");
+    assert!(run.out.contains("restored"), "{run}");
     assert_eq!(fs::read(&agent).unwrap(), text);
     assert!(!folder.with_file_name("-home-dev-one").exists());
 }
 
-/// What is in the renamed folder or in the other pack is not called the only copy.
+/// Files that are also in the renamed folder or in another pack are not called the only copy.
 #[test]
 fn archive_list_finds_the_files_of_a_renamed_folder() {
     let (stage, folder) = renamed();
@@ -127,13 +127,13 @@ fn archive_list_finds_the_files_of_a_renamed_folder() {
         assert!(plan.contains(" in another pack "), "{plan}");
         assert!(!plan.contains("only copy"), "{plan}");
     }
-    // Neither is a copy of the other if both go.
+    // When both packs are forgotten, neither counts as a copy of the other.
     let plan = forget(&packs);
-    assert_eq!(plan.matches(" nowhere ").count(), 2, "{plan}");
+    assert_eq!(plan.matches(" none ").count(), 2, "{plan}");
     assert_eq!(plan.matches("only copy").count(), 2, "{plan}");
 }
 
-/// Who is sent to the list because a part is only in the archive sees which.
+/// When a file is only in the archive, the list counts the files that are still in the root.
 #[test]
 fn archive_list_counts_the_files_still_in_the_root() {
     let (stage, folder) = renamed();
@@ -145,14 +145,14 @@ fn archive_list_counts_the_files_still_in_the_root() {
         assert!(row.contains(told), "{told}: {list}");
         assert_eq!(row.contains(" of "), told.contains(" of "), "{list}");
     };
-    source("  there  ");
+    source("  present  ");
     fs::remove_dir_all(was.join(SESSION)).unwrap();
-    source("  1 of 2 there  ");
+    source("  1 of 2 present  ");
     let shown = stage.annals(&["archive", "--list", SESSION]).fine();
     let line = |name: &str| shown.out.lines().find(|line| line.contains(name)).unwrap();
-    assert!(line("agent-one.jsonl").contains(" gone "), "{shown}");
+    assert!(line("agent-one.jsonl").contains(" missing "), "{shown}");
     let log = format!("{SESSION}.jsonl");
-    assert!(line(&log).contains(" there "), "{shown}");
+    assert!(line(&log).contains(" present "), "{shown}");
     let told = stage
         .annals(&["archive", "--list", SESSION, "--json"])
         .json();
@@ -164,9 +164,9 @@ fn archive_list_counts_the_files_still_in_the_root() {
     fs::create_dir_all(was.join(SESSION).join("subagents")).unwrap();
     let agent = was.join(SESSION).join("subagents/agent-one.jsonl");
     fs::rename(was.join(&log), agent).unwrap();
-    source("  1 of 2 there, log gone  ");
+    source("  1 of 2 present, log missing  ");
     fs::remove_dir_all(&was).unwrap();
-    source("  gone  ");
+    source("  missing  ");
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn interrupted_import_is_completed_by_the_next_run() {
     fs::remove_dir_all(stage.root.join("projects")).unwrap();
     let into = format!("claude-code:{}", stage.work().join("copy").display());
     let import = ["import", file, "--into", &into];
-    // A directory in the place of the second log, so that the first run ends early.
+    // A directory in place of the second log makes the first run fail early.
     let text = fs::read_to_string(file).unwrap();
     let second = match text.find("00000001-") > text.find("00000002-") {
         true => "00000001-0000-4000-8000-000000000001",
@@ -200,14 +200,14 @@ fn interrupted_import_is_completed_by_the_next_run() {
     let run = stage.annals(&import);
     assert_eq!(run.code, 2, "{run}");
     assert!(
-        run.err.contains("the same command goes on with it"),
+        run.err.contains("run the same command to continue"),
         "{run}"
     );
     fs::remove_dir(&wall).unwrap();
     let run = stage.annals(&import).fine();
-    assert!(run.out.contains("there from the run before"), "{run}");
+    assert!(run.out.contains("imported by an earlier run"), "{run}");
     assert!(wall.is_file());
-    // Now all is there, and nothing of it is touched.
+    // Now everything is imported, and a further import changes nothing.
     let run = stage.annals(&import);
     assert_eq!(run.code, 2, "{run}");
     assert!(run.err.contains("already"), "{run}");
@@ -225,7 +225,7 @@ fn import_reports_and_leaves_an_existing_todo_list() {
             .annals(&[&["new", "--id", SESSION][..], &cwd].concat())
             .fine();
         stage.settle();
-        stage.annals(&["todo", SESSION, "add", "exported"]).fine();
+        stage.annals(&["todos", "add", SESSION, "exported"]).fine();
         let lists = todo_lists(&stage.root);
         let file = stage.work().join("one.jsonl");
         let file = file.to_str().unwrap();
@@ -240,7 +240,7 @@ fn import_reports_and_leaves_an_existing_todo_list() {
         assert_eq!(fs::read_to_string(list).unwrap(), foreign, "{layout}");
         let name = list.file_name().unwrap().to_str().unwrap();
         let told = run.out.lines().find(|line| line.contains(name));
-        assert!(told.unwrap().contains("left as it is"), "{run}");
+        assert!(told.unwrap().contains("left unchanged"), "{run}");
     }
 }
 
@@ -268,12 +268,12 @@ fn missing_configuration_suggests_restore() {
     let before = fs::read(&path).unwrap();
     stage.annals(&["keep"]).fine();
     for verb in ["workspaces", "agents", "settings"] {
-        let run = stage.annals(&[verb]);
+        let run = stage.annals(&["chorus", verb]);
         assert!(!run.err.contains("archived"), "{verb}: {run}");
     }
     fs::remove_file(&path).unwrap();
     for verb in ["workspaces", "agents", "settings"] {
-        let run = stage.annals(&[verb]);
+        let run = stage.annals(&["chorus", verb]);
         assert!(
             run.err.contains("restore root --also config.json --apply"),
             "{verb}: {run}"
@@ -289,7 +289,7 @@ fn missing_configuration_suggests_restore() {
         .annals(&["restore", "root", "--also", "config.json", "--apply"])
         .fine();
     assert_eq!(fs::read(&path).unwrap(), before);
-    let run = stage.annals(&["agents"]).fine();
+    let run = stage.annals(&["chorus", "agents"]).fine();
     assert!(run.err.is_empty(), "{run}");
 }
 
@@ -302,7 +302,7 @@ fn root_archive_without_files_is_an_error() {
         &["archive", "--forget", "root"],
     ] {
         let run = stage.refused(args, "");
-        let told = "is archived that belongs to no session";
+        let told = "no files outside sessions of ";
         assert!(run.err.contains(told), "{args:?}: {run}");
     }
 }

@@ -1,4 +1,4 @@
-//! The verbs that look: every table, drawing and document that people and scripts see.
+//! The read-only verbs: every table, tree and JSON document that they print.
 
 use std::fs::read_dir;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn on(fixture: &str, args: &[&str]) -> Run {
     Stage::of(fixture).without_notes().annals(args)
 }
 
-/// What the program prints on a copy of a fixture, unmasked.
+/// Standard output of the program on a copy of a fixture, unmasked.
 fn exactly(fixture: &str, args: &[&str]) -> String {
     let stage = Stage::of(fixture);
     let mut command = stage.command();
@@ -20,7 +20,7 @@ fn exactly(fixture: &str, args: &[&str]) -> String {
     String::from_utf8(command.output().unwrap().stdout).unwrap()
 }
 
-/// Everything a person sees, and how it ended.
+/// Compares the output and the exit code with a snapshot.
 fn snapshot(name: &str, run: &Run) {
     with_settings!({ omit_expression => true }, { assert_snapshot!(name, run.to_string()) });
 }
@@ -30,13 +30,24 @@ fn command_line_reference() {
     let stage = Stage::empty();
     let help = stage.bare(&["--help"]).out;
     let mut reference = help.clone();
-    let verbs = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    for verb in verbs
-        .take_while(|line| !line.is_empty())
-        .filter_map(|line| line.split_whitespace().next())
-    {
-        let ran = stage.bare(&[verb, "--help"]);
+    let groups = help.lines().skip_while(|line| *line != "Look:");
+    let groups = groups.take_while(|line| *line != "Global options:");
+    let verbs = groups.filter(|line| line.starts_with("  "));
+    let verbs = verbs.filter_map(|line| line.split_whitespace().next());
+    let actions = [
+        "todos add",
+        "notes add",
+        "chorus workspaces",
+        "chorus agents",
+    ];
+    for verb in verbs.filter(|verb| *verb != "help").chain(actions) {
+        let words: Vec<&str> = verb.split(' ').collect();
+        let ran = stage.bare(&[words.as_slice(), &["--help"]].concat());
         assert_eq!(ran.code, 0, "{verb}");
+        let same = [words.as_slice(), &["-h"]].concat();
+        assert_eq!(stage.bare(&same).out, ran.out, "{verb}");
+        let same = [&["help"][..], words.as_slice()].concat();
+        assert_eq!(stage.bare(&same).out, ran.out, "{verb}");
         reference.push_str(&format!("\n======== annals {verb} --help\n\n{}", ran.out));
     }
     with_settings!({ omit_expression => true }, { assert_snapshot!("reference", reference) });

@@ -1,4 +1,4 @@
-//! The program from outside: what it prints, what it writes, how it fails.
+//! Tests of the program as a process: output, written files, failures.
 
 mod append;
 mod archive;
@@ -9,6 +9,7 @@ mod check;
 mod chorus;
 mod clean;
 mod clog;
+mod command_line;
 mod convert;
 mod cost;
 mod delete;
@@ -16,16 +17,22 @@ mod demo;
 mod disagree;
 mod export;
 mod files;
+mod findings;
 mod follow;
 mod harness;
 mod held;
 mod index;
+mod interrupted;
+mod labels;
 mod left;
 mod look;
+mod names;
 mod nearest;
 mod orchestrator;
+mod own_programs;
 mod plot;
 mod prices;
+mod reading;
 mod repair;
 mod requirements;
 mod search;

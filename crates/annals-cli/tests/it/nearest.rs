@@ -1,4 +1,4 @@
-//! Names that nothing has are told, with those that come near.
+//! Unknown names are reported with the nearest known ones.
 
 use crate::harness::Stage;
 
@@ -19,7 +19,7 @@ fn unknown_project_is_reported_with_the_nearest_name() {
     for verb in verbs {
         let run = stage.annals(&[verb, &["--project", &near]].concat());
         assert_eq!(run.code, 1, "{verb:?}: {run}");
-        let told = format!("no project matches `{near}`; the nearest: `");
+        let told = format!("no project matches `{near}`; similar: `");
         assert!(run.err.contains(&told), "{verb:?}: {run}");
         let run = stage.annals(&[verb, &["--project", "q~q~q", "--json"]].concat());
         assert_eq!(run.code, 1, "{verb:?}: {run}");
@@ -42,7 +42,7 @@ fn unknown_project_is_reported_with_the_nearest_name() {
     ];
     for verb in verbs {
         let run = stage.refused(&[verb, &["--project", &near]].concat(), "");
-        assert!(run.err.contains("the nearest: `"), "{verb:?}: {run}");
+        assert!(run.err.contains("similar: `"), "{verb:?}: {run}");
     }
 }
 
@@ -55,5 +55,5 @@ fn export_accepts_a_project_folder_with_leading_hyphen() {
     assert_eq!(named.out, whole.out);
     assert!(!named.out.is_empty());
     let run = stage.refused(&["export", "--nonesuch"], "");
-    assert!(run.err.contains("no such option"), "{run}");
+    assert!(run.err.contains("unknown option"), "{run}");
 }

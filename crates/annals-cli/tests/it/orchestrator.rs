@@ -1,4 +1,4 @@
-//! The verbs on a root of the orchestrator, where ids are counted up and sessions share files.
+//! The verbs on an orchestrator root, where ids are counters and sessions share log files.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ fn message_ids_with_a_common_prefix_are_shown_in_full() {
     for id in &ids {
         stage.annals(&["show", &format!("{session}@{id}")]).fine();
     }
-    // What conversations and trees print names a message too.
+    // The ids that `conversations` and `tree` print name a message too.
     for verb in ["conversations", "tree"] {
         let run = stage.annals(&[verb, &session]).fine();
         assert!(run.out.contains("20260301-"), "{run}");
@@ -41,7 +41,7 @@ fn sessions_sharing_a_file_are_deleted_together() {
     assert!(ids.len() > 2, "{ids:?}");
     let before = stage.tree();
     let refused = stage.refused(&["delete", ids[0], ids[1], "--apply", "--live"], "");
-    assert!(refused.err.contains("holds other sessions"), "{refused}");
+    assert!(refused.err.contains("contains other sessions"), "{refused}");
     let all = [&["delete", "--apply", "--live"], ids.as_slice()].concat();
     let done = stage.annals(&all).fine();
     let count = format!("{} sessions, 1 file", ids.len());
@@ -52,7 +52,7 @@ fn sessions_sharing_a_file_are_deleted_together() {
     assert!(stage.tree() == before);
 }
 
-/// A session whose instructions stand in the log's companion alone, and the companion.
+/// A session whose system message is only in the companion file; its log and its companion.
 fn with_companion() -> (Stage, std::path::PathBuf, std::path::PathBuf) {
     let stage = Stage::empty().with_layout("orchestrator");
     let folder = stage.root.join("projects/v_FXjHoCS5zUJmfyn-5v");
@@ -110,7 +110,7 @@ fn a_check_reports_companions_that_match_no_log() {
     };
     assert_eq!(check(&[]), [""; 0]);
     let (said, noted) = (fs::read(&log).unwrap(), fs::read(&companion).unwrap());
-    // The lines of another log.
+    // The log now has other lines.
     fs::write(
         &log,
         String::from_utf8_lossy(&said).replace("Hello", "Other"),
@@ -133,7 +133,7 @@ fn a_check_reports_companions_that_match_no_log() {
     assert!(listed.out.contains("companion"), "{listed}");
 }
 
-/// What the document's `repair_session_file` does to a log: blank lines go, whatever they mean.
+/// Does what the document's `repair_session_file` does to a log: removes all blank lines.
 fn repair_like_the_document(log: &std::path::Path) {
     let text = fs::read_to_string(log).unwrap();
     let lines = text.lines().filter(|line| !line.trim().is_empty());
@@ -143,7 +143,7 @@ fn repair_like_the_document(log: &std::path::Path) {
     fs::rename(&copy, log).unwrap();
 }
 
-/// The texts of a session, in their order.
+/// The texts of the session, in order.
 fn shown_texts(stage: &Stage) -> Vec<String> {
     let shown = stage.annals(&["show", "2025-11-16-v_FXjHoCS5zUJmfyn-5v", "--json"]);
     let shown = shown.json();
@@ -158,7 +158,7 @@ fn system_messages_stay_in_place_after_blank_lines_are_removed() {
     let (stage, log, companion) = with_companion();
     let id = "2025-11-16-v_FXjHoCS5zUJmfyn-5v";
     let mut texts = vec!["Hello", "Mind the zebra."];
-    // The last line of the log was that of the system message.
+    // The last line of the log was the blank line of the system message.
     repair_like_the_document(&log);
     assert_eq!(shown_texts(&stage), texts);
     stage.annals(&["append", id, "-m", "Next"]).fine();
@@ -182,7 +182,7 @@ fn system_messages_stay_in_place_after_blank_lines_are_removed() {
         .find(|file| file["path"].as_str().unwrap().ends_with(".annals"));
     let flaws = &report.unwrap()["flaws"];
     assert_eq!(flaws[0]["kind"], "moved-entry", "{checked}");
-    // The entry of another log's line is still none of this one's.
+    // The companion file still has both entries.
     let noted = fs::read_to_string(&companion).unwrap();
     assert!(noted.contains("zebra") && noted.contains("gnu"), "{noted}");
 }
@@ -192,7 +192,9 @@ fn system_messages_stay_in_place_after_blank_lines_are_removed() {
 fn annals_writes_no_extra_jsonl_file() {
     let (stage, log, _) = with_companion();
     let id = "2025-11-16-v_FXjHoCS5zUJmfyn-5v";
-    stage.annals(&["note", id, "Ask about the zebra."]).fine();
+    stage
+        .annals(&["notes", "add", id, "Ask about the zebra."])
+        .fine();
     stage.annals(&["title", id, "Zebras"]).fine();
     let logs: Vec<_> = stage.tree().into_keys().collect();
     let logs = logs
@@ -219,7 +221,7 @@ fn repair_removes_damaged_companion_lines() {
     stage.annals(&["check"]).fine();
 }
 
-/// Names of the sessions in a list, and their sizes.
+/// Ids and sizes of the listed sessions.
 fn listed(stage: &Stage) -> Vec<(String, u64)> {
     let rows = stage.annals(&["sessions", "--json"]).json();
     let rows = rows["sessions"].as_array().unwrap().iter();
@@ -244,7 +246,7 @@ fn new_session_starts_in_the_empty_log_of_today() {
     let stage = Stage::empty().with_layout("orchestrator");
     let work = stage.work();
     let cwd = work.to_str().unwrap();
-    // The document's program makes the log before anything is said.
+    // The document's program creates the log before the first message.
     let made = stage.annals(&["new", "--cwd", cwd, "--json"]).json();
     let log = log_of_today(&stage);
     fs::remove_file(log.with_extension("annals")).unwrap();
@@ -256,7 +258,7 @@ fn new_session_starts_in_the_empty_log_of_today() {
     let own = made["session"].as_str().unwrap();
     let ids: Vec<String> = listed(&stage).into_iter().map(|(id, _)| id).collect();
     assert_eq!(ids, [own]);
-    // What comes later today is a session of its own.
+    // A later session of the same day has its own id.
     let other = stage.annals(&["new", "--cwd", cwd, "-m", "Other", "--json"]);
     assert_ne!(other.json()["session"], made["session"]);
     assert_eq!(listed(&stage).len(), 2);
@@ -280,7 +282,7 @@ fn empty_session_stays_listed_next_to_another_in_its_log() {
     }
     let rows = listed(&stage);
     let (own_rows, others): (Vec<_>, Vec<_>) = rows.iter().partition(|(id, _)| id == own);
-    // Nothing of the log is its own, and nothing of what is kept beside the log.
+    // The empty session has no bytes in the log or in the companion file.
     assert!(matches!(own_rows.as_slice(), [(_, 0)]), "{rows:?}");
     assert!(matches!(others.as_slice(), [(_, 1001..)]), "{rows:?}");
     stage.annals(&["append", own, "-m", "First"]).fine();
@@ -289,7 +291,7 @@ fn empty_session_stays_listed_next_to_another_in_its_log() {
     assert_eq!(listed(&stage).len(), 2);
 }
 
-/// What each session has in a log is remembered, and what is added later is read alone.
+/// The index stores each session's share of a log, and only appended bytes are read later.
 #[test]
 fn inventory_does_not_reread_a_shared_log() {
     use annals::index::Index;
@@ -326,7 +328,7 @@ fn inventory_does_not_reread_a_shared_log() {
         });
         shares.collect::<Vec<_>>()
     };
-    // What was written a moment ago is not remembered.
+    // Files changed a moment ago are not indexed.
     std::thread::sleep(std::time::Duration::from_millis(300));
     let mut catalogue = Index::open(&state).unwrap();
     let first = catalogue.inventory(&store);
@@ -339,7 +341,7 @@ fn inventory_does_not_reread_a_shared_log() {
         assert!(read() - before < 2 << 20, "{} bytes", read() - before);
         assert_eq!(seen(&found), seen(&store.inventory()));
     }
-    // Another log of the same length in the same file.
+    // The log is replaced by one of the same length.
     let swapped = text.replace("\"other\"", "\"third\"");
     fs::write(&log, &swapped).unwrap();
     assert_eq!(seen(&catalogue.inventory(&store)), seen(&store.inventory()));
@@ -355,20 +357,28 @@ fn a_directory_has_one_log_however_it_is_spelled() {
         let named = format!("{work}/{spelling}/2026-11-15");
         stage.annals(&["append", &named, "-m", spelling]).fine();
     }
+    // A relative path is relative to the current directory, as in the document.
+    for named in ["app/2026-11-15", "./app/2026-11-15"] {
+        stage.annals(&["append", named, "-m", named]).fine();
+    }
     assert_eq!(listed(&stage).len(), 1);
-    let shown = stage.annals(&["show", &format!("{work}/app/2026-11-15"), "--json"]);
-    assert_eq!(shown.json()["entries"].as_array().unwrap().len(), 5);
+    for named in [&*format!("{work}/app/2026-11-15"), "app/../app/2026-11-15"] {
+        let shown = stage.annals(&["show", named, "--json"]);
+        assert_eq!(shown.json()["entries"].as_array().unwrap().len(), 7);
+    }
     for (name, why) in [
-        ("app/2026-11-15", "not an absolute path"),
-        ("./2026-11-15", "not an absolute path"),
-        ("/x/2025-02-30", "2025-02-30 does not exist"),
+        ("app/2026-11-14", "`append` creates only today's log"),
+        ("app/2025-02-30", "invalid date 2025-02-30"),
+        ("/x/2025-02-30", "invalid date 2025-02-30"),
     ] {
         let refused = stage.refused(&["append", name, "-m", "x"], "");
         assert!(refused.err.contains(why), "{refused}");
     }
+    stage.annals(&["append", "./2026-11-15", "-m", "x"]).fine();
+    assert_eq!(listed(&stage).len(), 2);
 }
 
-/// The document names a directory as it is typed, so a link has a folder of its own.
+/// The document hashes the path as typed, so a symbolic link has its own folder.
 #[test]
 fn a_project_behind_a_link_is_written_as_typed_and_found_by_both_names() {
     let stage = Stage::empty().with_layout("orchestrator");

@@ -1,4 +1,4 @@
-//! `cost --plot`: which files are made, and which are not.
+//! `cost --plot`: which files are written, and which are refused.
 
 use std::fs;
 
@@ -93,7 +93,7 @@ fn plot_without_data_writes_no_file() {
     assert!(!stage.work().join("out.svg").exists());
 }
 
-/// Names from logs are text in a chart, whatever they hold.
+/// Names from logs are plain text in a chart, whatever they contain.
 #[test]
 fn plot_escapes_hostile_names() {
     let stage = Stage::empty();

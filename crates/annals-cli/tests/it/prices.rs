@@ -1,4 +1,4 @@
-//! prices: the list, the match of a name, and people's own lists.
+//! `prices`: the list, lookup of a model name, and the user's own list.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 
 use crate::harness::Stage;
 
-/// A list that leaves nothing to the built-in one, which grows.
+/// A list of a made-up provider, because the built-in list grows.
 const OWN: &str = "\
 # ours
 provider,model,from,above,pace,input,output,cache_read,context,same_as
@@ -116,7 +116,7 @@ fn unknown_model_name_is_reported_with_suggestions() {
         "price_unknown_json",
         stage.bare(&["prices", "--json", "gpt-51"])
     );
-    // The client's own words are no model's.
+    // `<synthetic>` marks the client's own messages, which cost nothing.
     assert_snapshot!("price_free", stage.bare(&["prices", "<synthetic>"]).fine());
     let free = stage.bare(&["prices", "--json", "<synthetic>"]).json();
     assert_eq!(free["matches"][0]["free"], true);
@@ -170,7 +170,7 @@ fn user_price_list_is_found_in_config_directories() {
         .env("XDG_CONFIG_HOME", &xdg)
         .env("ANNALS_CONFIG_DIR", base.join("own"));
     assert_eq!(price(&mut command), "13");
-    // The named one alone counts.
+    // A list given with `--prices` replaces the configured one.
     let file = own(&stage, "model,from,input,output\no3,2025-06-10,14,1\n");
     assert_eq!(price(stage.command().args(["--prices", &file])), "14");
 }

@@ -1,4 +1,4 @@
-//! repair.
+//! Tests of `repair`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn log(stage: &Stage) -> PathBuf {
         .unwrap()
 }
 
-/// The originals that are kept.
+/// The originals in the quarantine.
 fn originals(stage: &Stage) -> Vec<PathBuf> {
     let quarantine = stage.root.with_file_name("state").join("quarantine");
     let folders = fs::read_dir(quarantine).unwrap();
@@ -24,7 +24,7 @@ fn originals(stage: &Stage) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The name of a repair, and the width of columns, depend on where temporary files go.
+/// Masks repair ids and column widths, which depend on the temporary path.
 fn steady() -> insta::internals::SettingsBindDropGuard {
     let mut settings = insta::Settings::clone_current();
     settings.add_filter(r"-[0-9a-f]{12}\b", "-[sum]");
@@ -105,7 +105,7 @@ fn recent_torn_tail_is_reported_only_when_named() {
     let stage = Stage::of("torn-tail");
     let old = stage.annals(&["repair", "--json"]).json();
     assert_eq!(old["files"][0]["steps"][0]["action"], "drop");
-    // 15 minutes before what the program takes for now.
+    // 15 minutes before the fixed clock of the stage.
     let fresh = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_794_742_800 + 45 * 60);
     let file = fs::File::options().append(true).open(log(&stage)).unwrap();
     file.set_times(fs::FileTimes::new().set_modified(fresh))
@@ -154,7 +154,7 @@ fn repair_rebuilds_a_missing_clog_header() {
 fn failed_undo_reports_what_was_restored_first() {
     let stage = Stage::of("corrupt-parent");
     stage.annals(&["repair", "--apply"]).fine();
-    // A second repair of what the first made and someone damaged again.
+    // A second repair, after the repaired log was damaged again.
     let mut text = fs::read(log(&stage)).unwrap();
     text.extend(b"}{ no record\n");
     fs::write(log(&stage), &text).unwrap();
@@ -162,8 +162,8 @@ fn failed_undo_reports_what_was_restored_first() {
     assert_eq!(originals(&stage).len(), 2);
     let run = stage.annals(&["repair", "--undo", "9682866b"]);
     assert_eq!(run.code, 2, "{run}");
-    assert!(run.out.contains("put back: 1 original"), "{run}");
-    assert!(run.err.contains("1 of 2 originals were put back"), "{run}");
+    assert!(run.out.contains("restored: 1 original"), "{run}");
+    assert!(run.err.contains("1 of 2 originals were restored"), "{run}");
     assert_eq!(fs::read(log(&stage)).unwrap(), text);
     assert_eq!(originals(&stage).len(), 1);
 }
@@ -171,7 +171,7 @@ fn failed_undo_reports_what_was_restored_first() {
 #[test]
 fn rebuilt_session_list_is_quarantined_and_restored_by_undo() {
     let stage = Stage::of_layout("chorus", "chorus-damage");
-    // Where there was none, there is nothing to keep.
+    // A missing list is rebuilt, and there is no original to quarantine.
     let first = stage.annals(&["repair", "--apply", "--json"]).json();
     assert_eq!(first["indexes"][0]["detail"], "missing");
     assert!(first["indexes"][0]["repair"].is_null());
@@ -189,7 +189,7 @@ fn rebuilt_session_list_is_quarantined_and_restored_by_undo() {
     let id = done["indexes"][0]["repair"].as_str().unwrap().to_owned();
     assert_eq!(done["indexes"].as_array().unwrap().len(), 1);
     assert!(fs::read(&index).unwrap() != cut);
-    // Its folder in the quarantine has three files, and nothing is laid down beside it.
+    // The quarantine folder has three files, and nothing else was written.
     assert_eq!(stage.tree().len(), before + 3);
     let kept = stage
         .root
@@ -235,7 +235,7 @@ fn undo_of_a_log_also_restores_its_session_list() {
 
 const MAIN: &str = "62b48925-3675-4ab0-8da7-631eb44263e2";
 
-/// A log of Chorus beside a damaged index, another damaged index in another folder, and both indexes.
+/// A Chorus log with a damaged session list, and another damaged list in another folder.
 fn two_folders() -> (Stage, PathBuf, [PathBuf; 2]) {
     let stage = Stage::of_layout("chorus", "chorus-index-wrong-shape");
     let agents = stage.root.join("sessions/w-app");
@@ -316,11 +316,11 @@ fn undo_continues_past_an_unreadable_session_list() {
     let damaged = fs::read(&log).unwrap();
     stage.annals(&["repair", "--apply"]).fine();
     assert!(fs::read(&log).unwrap() == before);
-    // Something that no program can read as an index.
+    // A directory in place of a session list cannot be read as one.
     fs::remove_file(&review).unwrap();
     fs::create_dir(&review).unwrap();
     let run = stage.annals(&["repair", "--undo", MAIN]);
-    assert!(run.out.contains("put back: 1 original"), "{run}");
+    assert!(run.out.contains("restored: 1 original"), "{run}");
     assert!(run.err.contains("a-review"), "{run}");
     assert_eq!(run.code, 2, "{run}");
     assert!(fs::read(&log).unwrap() == damaged);

@@ -1,4 +1,4 @@
-//! Search, and pages of a long conversation.
+//! `search`, and pages of a long conversation.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ fn search_session_accepts_a_thread() {
     );
 }
 
-/// Two sessions of one project with calls, thoughts, a title, and text that would do harm.
+/// Two sessions of one project with calls, thinking, a title, and hostile text.
 fn work() -> Stage {
     let stage = Stage::empty();
     let folder = stage.root.join("projects/-w-app");
@@ -230,7 +230,7 @@ fn search_options_equal_query_conditions() {
     }
     assert_eq!(count(&["Connection", "--case"]), 1);
     assert_eq!(count(&["--session", "00000000-1", "proxy", "-s"]), 4);
-    // A directory is meant, not a name.
+    // `--project .` means the directory, not a project name.
     let mut here = stage.command();
     let root = format!("claude-code:{}", stage.root.display());
     here.args(["--root", &root, "search", "connection", "--project", "."]);
@@ -269,7 +269,7 @@ fn invalid_queries_are_reported_with_their_position() {
         format!("{:?}\n{}", shown, refused(args))
     });
     assert_snapshot!("search_faults", told.join("\n"));
-    // Longer than anyone types, and than one argument may be.
+    // A query longer than a single argument may be.
     let part = "word ".repeat(20_000);
     let told = refused(&[
         &part, &part, &part, &part, &part, &part, &part, &part, &part, &part, &part,
@@ -338,7 +338,7 @@ fn show_at_a_record_prints_its_context() {
     assert_snapshot!("show_at_refused", told.join("\n"));
 }
 
-/// Opens every record of every fixture of a layout that a search finds, by the id that it prints.
+/// Searches every fixture of a layout and opens the hits by the ids that the search prints.
 fn open_all(layout: &'static str) -> usize {
     let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
     let mut names: Vec<String> = std::fs::read_dir(fixtures.join(layout))
@@ -362,12 +362,12 @@ fn open_all(layout: &'static str) -> usize {
         let (_, found) = run(&[&everything[..], &["--json"]].concat());
         let found: Value = serde_json::from_str(&found).unwrap();
         let hits = found["hits"].as_array().unwrap();
-        // Scripts get whole ids, which the library is held to; one of a fixture is enough here.
+        // JSON has whole ids, which the library tests cover; one per fixture is enough here.
         for hit in hits.iter().rev().take(1) {
             let id = hit["id"].as_str().unwrap();
             let (code, shown) = run(&["show", id, "--json"]);
             assert_eq!(code, Some(0), "{layout} {name} {id}");
-            // Inputs of tools are passed on as they stand, half characters included.
+            // Tool inputs are printed verbatim, including lone surrogates.
             let shown = shown.replace("\\ud", "\\\\ud");
             let shown: Value = serde_json::from_str(&shown).unwrap();
             let entries = shown["entries"].as_array().unwrap();
@@ -385,13 +385,29 @@ fn open_all(layout: &'static str) -> usize {
             let same = hit["entry"].is_string() && marked["id"] == hit["entry"];
             assert!(same || is_it(&marked), "{layout} {name} {id}: {marked}");
         }
-        // The same for people: every line with an id names one that `show` opens.
+        // In the text output, `show` opens every printed id.
         let (_, listed) = run(&everything);
         let ids = listed
             .lines()
-            .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+            .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+            // The line below a session has its project and newest time, and no id. A record without
+            // an id is named by its file and line.
+            .filter(|line| {
+                ["@", ".jsonl:", ".annals:"]
+                    .iter()
+                    .any(|it| line.contains(it))
+            });
         let ids: Vec<&str> = ids.filter_map(|line| line.split("  ").last()).collect();
         assert_eq!(ids.len(), hits.len(), "{layout} {name}: {listed}");
+        let sessions = listed
+            .lines()
+            .filter(|line| line.starts_with(|c: char| c != ' '));
+        let sessions = sessions.count().saturating_sub(1);
+        let total = listed.lines().last().unwrap_or_default();
+        assert!(
+            hits.is_empty() || total.contains(&format!(" in {sessions} session")),
+            "{layout} {name}: {sessions}, {listed}"
+        );
         let mut snippets = listed.lines().filter(|line| line.starts_with("    "));
         for id in ids {
             opened += 1;
@@ -480,7 +496,7 @@ fn show_pages_long_conversations() {
         (&["--limit", "2", "--offset", "4"], 4..6, None),
         (&["--offset", "5"], 5..6, None),
         (&["--limit", "99"], 0..6, None),
-        // 20, 17, 40 (with its reasoning), 17, 10 and 17 bytes; 4 bytes a token, rounded up.
+        // 20, 17, 40 (with reasoning), 17, 10 and 17 bytes; 4 bytes per token, rounded up.
         (&["--budget", "8"], 4..6, Some(2)),
         (&["--budget", "7"], 5..6, Some(4)),
         (&["--budget", "0"], 5..6, Some(4)),

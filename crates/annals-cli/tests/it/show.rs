@@ -1,4 +1,4 @@
-//! `show --all`, and `latest` wherever a session is named.
+//! `show --all`, and `latest` in place of a session id.
 
 use std::fs;
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ fn show_all_prints_every_record_in_file_order() {
     }
     let raw = stage.annals(&["show", "e8d9", "--all", "--raw"]).fine().out;
     assert_eq!(raw.lines().count(), 11);
-    // The end of the log alone is the end of all of it.
+    // `--last` with `--all` reads the end of the whole log.
     let last = rows(&stage, &["show", "e8d9", "--all", "--last", "2"]);
     assert_eq!(
         (&last[0]["id"], &last[1]["kind"]),
@@ -69,7 +69,7 @@ fn show_without_all_prints_only_the_current_branch() {
     }
     let entries = rows(&stage, &["show", "e8d9"]);
     assert!(entries.iter().all(|entry| entry["kind"] == "message"));
-    // A message still means what led to it, with what the program noted on the way.
+    // `@MESSAGE` with `--all` still selects the path to that message.
     let to_message = rows(&stage, &["show", "e8d9@f", "--all"]);
     assert!(to_message.iter().all(|entry| entry["id"] != "d"));
 }
@@ -78,7 +78,10 @@ fn show_without_all_prints_only_the_current_branch() {
 fn show_all_prints_sessions_without_messages() {
     let stage = Stage::of("only-summary");
     let plain = stage.annals(&["show", "35204b54"]);
-    assert_eq!((plain.code, plain.out.contains("Nothing fits.")), (1, true));
+    assert_eq!(
+        (plain.code, plain.out.contains("It has no messages yet.")),
+        (1, true)
+    );
     let all = stage.annals(&["show", "35204b54", "--all"]).fine();
     assert!(all.out.contains("Asking the first question"), "{all}");
 }
@@ -138,7 +141,7 @@ fn latest_is_accepted_wherever_a_session_is_named() {
         let expected = format!("no archived session matches `{newest}`");
         assert!(run.err.contains(&expected), "{run}");
     }
-    // Outside of the session's directory, what changes something does not guess.
+    // Outside the session's directory, commands that write do not guess.
     let elsewhere = tempfile::tempdir().unwrap();
     let root = format!("claude-code:{}", stage.root.display());
     let pinned = stage

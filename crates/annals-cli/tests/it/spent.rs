@@ -1,4 +1,4 @@
-//! Costs beside other things: in lists, in sessions, in the overview.
+//! Costs in lists, in sessions and in the overview.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn snapshot(name: &str, run: &Run) {
     insta::with_settings!({ omit_expression => true }, { assert_snapshot!(name, run.to_string()) });
 }
 
-/// An amount in a document; null is none.
+/// A cost of a JSON document; null is zero.
 #[track_caller]
 fn amount(value: &Value) -> Money {
     match value {
@@ -35,7 +35,7 @@ fn unpriced(rows: &Value) -> u64 {
     rows.map(|row| row["unpriced"].as_u64().unwrap()).sum()
 }
 
-/// A document, whether or not anything was found.
+/// The JSON document, with or without results.
 #[track_caller]
 fn document(stage: &Stage, args: &[&str]) -> Value {
     let run = stage.annals(args);
@@ -65,7 +65,7 @@ fn sort_by_cost_applies_before_the_limit() {
         rows.map(|row| row["title"].to_string() + row["project"].as_str().unwrap())
             .collect()
     };
-    // The newest is the dearest too, until its prices are taken away.
+    // The newest session is also the most expensive, until its prices are removed.
     let prices = stage.work().join("prices.csv");
     let text =
         "model,input,output,cache_read,cache_write_5m,cache_write_1h\nmystery-9,1e6,1e6,0,0,0\n";
@@ -80,7 +80,7 @@ fn sort_by_cost_applies_before_the_limit() {
     );
 }
 
-/// Every root of every layout that there is a fixture of.
+/// One stage per fixture of every layout, and one built here.
 fn stages() -> Vec<(String, Stage)> {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
     let mut stages = vec![("made here".to_owned(), stage())];
@@ -127,7 +127,7 @@ fn entry_costs_add_up_to_the_conversation_across_pages() {
     let pages = ["0", "3", "6"].map(|offset| shown(&["--offset", offset, "--limit", "3"]));
     let paged: Money = pages.iter().map(|page| sum(&page["entries"])).sum();
     assert_eq!(paged, cost);
-    // The end of a log says the same of its entries, and of the context.
+    // `--last` gives the same costs per entry and the same context.
     let end = shown(&["--last", "3"]);
     let costs = |shown: &Value| -> Vec<(Value, Value)> {
         let entries = shown["entries"].as_array().unwrap().iter();
@@ -203,7 +203,7 @@ fn invalid_prices_or_settings_stop_only_cost_commands() {
         stage.refused(&["cost"], "");
         if file == "prices.csv" {
             stage.refused(&["prices"], "");
-            // A list that is named is what is asked about.
+            // An error in a list given with `--prices` is fatal.
             let path = config.join(file);
             stage.refused(&["sessions", "--prices", path.to_str().unwrap()], "");
         }

@@ -1,4 +1,4 @@
-//! `annals statusline`.
+//! Tests of `statusline`.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::harness::Stage;
 const CASE: &str = "2.0.77-s01-multiturn";
 const ID: &str = "d0e9190d-2d7a-41f2-b8d2-6157c671981f";
 
-/// What an agent says of one of the fixture's sessions.
+/// The JSON that an agent passes for a session of the fixture.
 fn told(stage: &Stage) -> String {
     let log = stage
         .root
@@ -39,7 +39,7 @@ fn statusline_prints_one_line() {
         "statusline_json",
         stage.with_stdin(&["statusline", "--json"], told(&stage))
     );
-    // What was read before, and what was not, give the same line.
+    // The line is the same with the index, without it, and with a new one.
     let line = |args: &[&str]| stage.with_stdin(args, told(&stage)).out;
     let kept = line(&["statusline"]);
     assert_eq!(line(&["statusline", "--no-index"]), kept);
@@ -64,13 +64,13 @@ fn statusline_warns_of_a_nearly_used_budget() {
     fs::write(config.join("config.toml"), "daily = 0.01\nmonthly = 200\n").unwrap();
     let line = stage.with_stdin(&["statusline"], told(&stage)).out;
     assert!(line.contains(" % of the daily budget"), "{line}");
-    // The worst of several, whichever comes first.
+    // Of several budgets, the one with the highest percentage is shown.
     fs::write(config.join("config.toml"), "daily = 0.03\nmonthly = 0.01\n").unwrap();
     let line = stage.with_stdin(&["statusline"], told(&stage)).out;
     assert!(line.contains(" % of the monthly budget"), "{line}");
 }
 
-/// A log of one session with replies: when, by which model, and how many tokens it wrote.
+/// Writes a log of one session; each reply has a time, a model and its output tokens.
 fn log(stage: &Stage, session: &str, replies: &[(Timestamp, &str, u64)]) {
     let mut lines = String::new();
     for (at, (time, model, output)) in replies.iter().enumerate() {
@@ -134,12 +134,12 @@ fn statusline_context_matches_show() {
         json!({ "tokens": 135_060, "window": 200_000, "percent": 68 })
     );
     let window = |size: u64| json!({ "context_window_size": size, "used_percentage": 3 });
-    // The agent knows its window better than a list of models does.
+    // The agent's window takes precedence over the model list.
     let said = json!({ "transcript_path": log, "context_window": window(500_000) });
     assert_eq!(context(said).0, "27 % of 500k");
     let said = json!({ "transcript_path": log, "model": "claude-sonnet-4-5[1m]" });
     assert_eq!(context(said).0, "14 % of 1.0M");
-    // One that is smaller than what is in it is not the one in use.
+    // A window smaller than its content is not the one in use, so it is ignored.
     let said = json!({ "transcript_path": log, "context_window": window(100_000) });
     let (line, json) = context(said);
     assert_eq!(line, "context 135k");
@@ -147,7 +147,7 @@ fn statusline_context_matches_show() {
         json,
         json!({ "tokens": 135_060, "window": null, "percent": null })
     );
-    // Where there is no log yet, the agent's word counts.
+    // Without a log, the agent's percentage is used.
     let said = json!({ "context_window": window(200_000) });
     assert_eq!(context(said).0, "3 % of 200k");
     let said = json!({ "context_window": { "used_percentage": 0.5 } });
@@ -164,7 +164,7 @@ fn statusline_context_matches_show() {
 fn billing_blocks_without_a_pause_are_counted_from_the_first() {
     let stage = Stage::empty();
     let last: Timestamp = "2026-11-15T11:30:00Z".parse().unwrap();
-    // Two responses a block: counted from 31 days ago, the last block would be over.
+    // Two responses per block: with blocks counted from 31 days ago, the last one would have ended.
     for back in 0..=188_i32 {
         let time = last - SignedDuration::from_hours(i64::from(4 * back));
         let session = format!("00000000-0000-4000-8000-{back:012}");

@@ -1,4 +1,4 @@
-//! Paths as names: a sub-agent's log, files that are no logs, files that are named like ids.
+//! Paths as arguments: a sub-agent's log, files that are not logs, files named like ids.
 
 use std::fs;
 use std::path::PathBuf;
@@ -78,7 +78,7 @@ fn show_and_check_accept_a_sub_agent_log_path() {
     assert_eq!(by_path.out, by_id.out);
     let last = stage.annals(&["show", path, "--last", "1"]).fine();
     assert!(last.out.contains(agent), "{last}");
-    // Damage in one log is no damage in another.
+    // Damage in one log does not affect the check of another.
     let mut bytes = fs::read(&log).unwrap();
     bytes.extend(b"damage\n");
     fs::write(&log, bytes).unwrap();
@@ -99,8 +99,8 @@ fn session_commands_reject_a_sub_agent_log() {
         vec!["fork", path],
         vec!["title", path, "x"],
         vec!["tag", path, "x"],
-        vec!["note", path, "x"],
-        vec!["todo", path, "add", "x"],
+        vec!["notes", "add", path, "x"],
+        vec!["todos", "add", path, "x"],
         vec!["compact", path, "--summary", "x"],
         vec!["tree", path],
         vec!["conversations", path],
@@ -164,7 +164,7 @@ fn single_log_outside_a_root_is_deleted_and_undeleted() {
     fs::create_dir(&dir).unwrap();
     let log = dir.join("talk.jsonl");
     fs::write(&log, "{\"type\":\"summary\"}\n").unwrap();
-    // What was written a moment ago may still be written to.
+    // A log changed a moment ago may still be in use.
     let run = stage.annals(&["delete", log.to_str().unwrap(), "--apply"]);
     assert!(
         run.code == 2 && run.err.contains("is being written"),

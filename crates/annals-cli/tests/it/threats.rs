@@ -31,7 +31,7 @@ fn begun() -> Stage {
     stage
 }
 
-/// Runs the program years later, when everything is old.
+/// Runs the program with a clock years ahead, so that everything is old.
 fn later(stage: &Stage, args: &[&str]) -> Run {
     let root = format!("claude-code:{}", stage.root.display());
     let mut command = stage.command();
@@ -40,7 +40,7 @@ fn later(stage: &Stage, args: &[&str]) -> Run {
     stage.run_of(&output.unwrap())
 }
 
-/// Every path with its content; links are not followed but for the first.
+/// Every path below `path` with its content; only the first link is followed.
 fn below(path: &Path) -> BTreeSet<(PathBuf, Vec<u8>)> {
     let mut found = BTreeSet::new();
     let mut pending = vec![path.to_owned()];
@@ -59,7 +59,7 @@ fn below(path: &Path) -> BTreeSet<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// Runs the program after a command of the shell, such as one that limits it.
+/// Runs the program after a shell command, such as one that sets a limit.
 fn limited(stage: &Stage, first: &str, args: &[&str]) -> Output {
     let mut command = Command::new("sh");
     command

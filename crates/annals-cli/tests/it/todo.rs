@@ -1,4 +1,4 @@
-//! todo, todos.
+//! Tests of `todo` and `todos`.
 
 use insta::assert_snapshot;
 
@@ -19,33 +19,33 @@ fn todo_edits_and_lists() {
     let stage = begun();
     assert_snapshot!(
         "todo_add",
-        stage.annals(&["todo", ID, "add", "one", "two \u{202e}", "--", "-three"])
+        stage.annals(&["todos", "add", ID, "one", "two \u{202e}", "--", "-three"])
     );
-    stage.annals(&["todo", ID, "start", "2"]).fine();
+    stage.annals(&["todos", "start", ID, "2"]).fine();
     assert_snapshot!(
         "todo_done_json",
-        stage.annals(&["todo", ID, "done", "1", "--json"])
+        stage.annals(&["todos", "done", ID, "1", "--json"])
     );
     assert_snapshot!("todos", stage.annals(&["todos"]));
     assert_snapshot!("todos_all", stage.annals(&["todos", ID, "--all"]));
     assert_snapshot!(
         "todo_remove",
-        stage.annals(&["todo", ID, "remove", "1", "3"])
+        stage.annals(&["todos", "remove", ID, "1", "3"])
     );
     let list = r#"[{"content":"a","status":"in_progress","activeForm":"doing a","priority":"high"},{"content":"b","status":"pending","id":"7"}]"#;
     assert_snapshot!(
         "todo_set",
-        stage.with_stdin(&["todo", ID, "set", "-"], list)
+        stage.with_stdin(&["todos", "set", ID, "-"], list)
     );
     assert_snapshot!("todos_json", stage.annals(&["todos", "--json"]));
-    assert_snapshot!("todo_clear", stage.annals(&["todo", ID, "clear"]));
+    assert_snapshot!("todo_clear", stage.annals(&["todos", "clear", ID]));
     assert_snapshot!("todos_none", stage.annals(&["todos"]));
 }
 
 #[test]
 fn options_after_the_todo_text_are_parsed() {
     let stage = begun();
-    let added = stage.annals(&["todo", ID, "add", "one", "two", "--json"]);
+    let added = stage.annals(&["todos", "add", ID, "one", "two", "--json"]);
     let todos = added.json()["todos"].clone();
     let texts: Vec<&str> = todos
         .as_array()
@@ -54,9 +54,9 @@ fn options_after_the_todo_text_are_parsed() {
         .map(|todo| todo["content"].as_str().unwrap())
         .collect();
     assert_eq!(texts, ["one", "two"]);
-    let run = stage.annals(&["todo", ID, "add", "-three"]);
+    let run = stage.annals(&["todos", "add", ID, "-three"]);
     assert_eq!(run.code, 2, "{run}");
-    assert!(run.err.contains("use '-- "), "{run}");
+    assert!(run.err.contains("write `--` before"), "{run}");
 }
 
 #[test]
@@ -64,38 +64,38 @@ fn invalid_todo_lists_and_numbers_change_nothing() {
     let stage = begun();
     assert_snapshot!(
         "todo_number_of_none",
-        stage.refused(&["todo", ID, "done", "1"], "")
+        stage.refused(&["todos", "done", ID, "1"], "")
     );
-    stage.annals(&["todo", ID, "add", "one"]).fine();
+    stage.annals(&["todos", "add", ID, "one"]).fine();
     assert_snapshot!(
         "todo_number_bad",
-        stage.refused(&["todo", ID, "remove", "1", "2"], "")
+        stage.refused(&["todos", "remove", ID, "1", "2"], "")
     );
     assert_snapshot!(
         "todo_set_not_json",
-        stage.refused(&["todo", ID, "set", "-"], "nope")
+        stage.refused(&["todos", "set", ID, "-"], "nope")
     );
     assert_snapshot!(
         "todo_set_bad_status",
         stage.refused(
-            &["todo", ID, "set", "-"],
+            &["todos", "set", ID, "-"],
             r#"[{"content":"a","status":"maybe"}]"#
         )
     );
     assert_snapshot!(
         "todo_set_file",
-        stage.refused(&["todo", ID, "set", "list.json"], "")
+        stage.refused(&["todos", "set", ID, "list.json"], "")
     );
     assert_snapshot!(
         "todo_add_empty",
-        stage.refused(&["todo", ID, "add", "ok", " "], "")
+        stage.refused(&["todos", "add", ID, "ok", " "], "")
     );
 }
 
 #[test]
 fn todo_list_with_unknown_members_is_not_rewritten() {
     let stage = begun();
-    stage.annals(&["todo", ID, "add", "one"]).fine();
+    stage.annals(&["todos", "add", ID, "one"]).fine();
     let path = stage.root.join(format!("todos/{ID}-agent-{ID}.json"));
     for list in [
         r#"[{"content":"one","status":"pending","due":"friday"}]"#,
@@ -103,7 +103,7 @@ fn todo_list_with_unknown_members_is_not_rewritten() {
         "{",
     ] {
         std::fs::write(&path, list).unwrap();
-        let run = stage.refused(&["todo", ID, "done", "1"], "");
+        let run = stage.refused(&["todos", "done", ID, "1"], "");
         assert!(run.err.contains("[DIR]/root/todos/"), "{run}");
     }
 }
@@ -131,16 +131,18 @@ fn session_id_too_long_for_a_todo_file_is_refused_with_a_hint() {
         stage.annals(&["new", "--id", id]).fine();
         stage.annals(&["append", id, "-m", "Hello"]).fine();
     }
-    stage.annals(&["todo", &fits, "add", "one"]).fine();
-    let run = stage.refused(&["todo", &long, "add", "one"], "");
+    stage.annals(&["todos", "add", &fits, "one"]).fine();
+    let run = stage.refused(&["todos", "add", &long, "one"], "");
     assert!(run.err.contains("too long for todos"), "{run}");
     assert!(run.err.contains("256 bytes"), "{run}");
-    // The way out that the message names.
+    // The workaround that the message suggests.
     stage.annals(&["fork", &long]).fine();
     let copy = stage.tree().into_keys().find_map(|path| {
         let name = path.file_stem()?.to_str()?.to_owned();
         let is_log = path.extension()? == "jsonl" && ![&fits, &long].contains(&&name);
         is_log.then_some(name)
     });
-    stage.annals(&["todo", &copy.unwrap(), "add", "one"]).fine();
+    stage
+        .annals(&["todos", "add", &copy.unwrap(), "one"])
+        .fine();
 }

@@ -1,4 +1,4 @@
-//! What cannot be read is reported on standard error and in the JSON document, and the exit code is 2.
+//! Unreadable files are reported on standard error and in the JSON document, with exit code 2.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,8 +11,8 @@ fn id(number: &str) -> String {
     format!("00000000-0000-4000-8000-00000000000{number}")
 }
 
-/// Six sessions, of which the first five are only in the archive. The packs of the first `broken` are
-/// directories, which nobody can read, not even the superuser.
+/// Six sessions; the first five are only in the archive. The packs of the first `broken` are
+/// directories, which not even root can read as files.
 fn stage(broken: usize) -> (Stage, Vec<PathBuf>) {
     let stage = Stage::empty();
     for number in IDS {
@@ -45,7 +45,7 @@ fn problems(run: &Run) -> Vec<serde_json::Value> {
     problems.cloned().unwrap_or_default()
 }
 
-/// Nobody writes to the pipes, so whoever opened one for reading would wait forever.
+/// The pipes have no writer, so opening one for reading would block forever.
 #[test]
 fn a_pipe_in_the_place_of_a_file_is_reported() {
     let (stage, _) = stage(0);
@@ -73,7 +73,7 @@ fn a_pipe_in_the_place_of_a_file_is_reported() {
             let named = |it: &serde_json::Value| it.to_string().contains(within);
             assert!(problems.iter().any(named), "{verb}: {json}");
         }
-        let check = stage.annals(&["check"]);
+        let check = stage.annals(&["check", "--details"]);
         assert!(check.out.contains("not a regular file"), "{check}");
         let json = stage.annals(&["check", "--json"]);
         assert!(json.out.contains(within), "{json}");
@@ -137,13 +137,17 @@ fn json_lists_all_problems_that_the_terminal_shortens() {
     let text = stage.annals(&["sessions"]);
     assert_eq!(text.code, 2, "{text}");
     assert_eq!(text.err.lines().count(), 4, "{text}");
-    assert!(text.err.ends_with("and more; -v shows all\n"), "{text}");
+    assert!(
+        text.err
+            .ends_with("more problems not shown; -v shows all\n"),
+        "{text}"
+    );
     assert_eq!(stage.annals(&["-v", "sessions"]).err.lines().count(), 5);
     let json = stage.annals(&["sessions", "--json"]);
     assert_eq!(problems(&json).len(), packs.len(), "{json}");
 }
 
-/// Where a pack was cut, the files before the cut are read, and what is lost is not passed over.
+/// Files before the cut are read, and the loss is reported.
 #[test]
 fn a_pack_that_lost_its_end_is_reported_by_whatever_reads_it() {
     let stage = Stage::of("2.1.325-s04-agent");
@@ -152,15 +156,15 @@ fn a_pack_that_lost_its_end_is_reported_by_whatever_reads_it() {
     let mut packs = stage.tree().into_keys();
     let pack = packs.find(|path| name(path).starts_with(id) && name(path).ends_with(".pack"));
     let pack = pack.unwrap();
-    // What follows the id in its name, which is masked.
+    // The part of the file name after the id, which is masked.
     let tag = name(&pack).strip_prefix(id).unwrap();
     let whole = fs::read(&pack).unwrap();
-    // Behind the first file stands a checkpoint.
+    // A checkpoint follows the first file.
     let mark = b"annalsPK";
     let end = whole.windows(mark.len()).position(|at| at == mark).unwrap() + mark.len();
     for (bytes, why) in [
-        (&whole[..end], "its end is lost"),
-        (&whole[..end + 5], "its last 5 bytes do not count"),
+        (&whole[..end], "its end is missing"),
+        (&whole[..end + 5], "its last 5 bytes are ignored"),
     ] {
         fs::write(&pack, bytes).unwrap();
         for verb in [&["sessions"][..], &["tree", id], &["restore", id]] {
@@ -181,7 +185,7 @@ fn a_pack_that_lost_its_end_is_reported_by_whatever_reads_it() {
             assert!(run.out.contains(why), "{verb:?}: {run}");
         }
     }
-    // What a writer that was killed left behind a complete index is nothing to report.
+    // An incomplete frame after a complete index, left by a killed writer, is not reported.
     fs::write(&pack, [&whole[..], b"half a frame"].concat()).unwrap();
     for verb in [&["sessions"][..], &["tree", id], &["restore", id]] {
         let run = stage.annals(verb).fine();

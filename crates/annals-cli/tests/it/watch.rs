@@ -1,4 +1,4 @@
-//! `annals watch` from outside: a child that is written for, and read from through a pipe.
+//! `annals watch` as a child process, read through a pipe while logs are written.
 
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -15,17 +15,17 @@ use crate::harness::Stage;
 const SESSION: &str = "00000000-0000-4000-8000-00000000000a";
 const OTHER: &str = "0000000b-0000-4000-8000-00000000000b";
 
-/// The program at work.
+/// A running `annals watch`.
 struct Watch {
     child: Child,
     lines: Receiver<String>,
 }
 
-/// No test waits for this unless it fails.
+/// Only a failing test waits this long.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 impl Watch {
-    /// Starts the program and waits until it tells what is new.
+    /// Starts the program.
     fn start(stage: &Stage, args: &[&str]) -> Self {
         Watch::reading(stage, args, usize::MAX)
     }
@@ -70,7 +70,7 @@ impl Watch {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    /// Passes over events until one of that name comes.
+    /// Skips events until one of this name arrives.
     fn wait_for(&mut self, name: &str) -> Value {
         loop {
             let event = self.event();
@@ -80,7 +80,7 @@ impl Watch {
         }
     }
 
-    /// Asks it to end, as Ctrl-C does.
+    /// Sends SIGINT, as Ctrl-C does.
     fn interrupt(mut self) -> (Option<i32>, String) {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args(["-INT", &pid]).status().unwrap();
@@ -247,7 +247,7 @@ fn watch_cost_counts_a_response_once() {
     );
     let mut watch = Watch::start(&stage, &[SESSION, "--json", "--cost", "-n", "0"]);
     watch.wait_for("live");
-    // Another line of the same response, then another response.
+    // Another line of the same response, then a line of another response.
     append(
         &stage,
         SESSION,
@@ -278,7 +278,7 @@ fn watch_ends_when_the_pipe_is_closed() {
     let stage = stage();
     append(&stage, SESSION, &prompt(SESSION, 1, "hello"));
     let mut watch = Watch::until_first_line(&stage, &["--all", "--json"]);
-    // Nothing more is written to the log: the closed pipe is enough.
+    // The closed pipe ends the program, without a further write to the log.
     let Watch { child, .. } = &mut watch;
     assert_eq!(child.wait().unwrap().code(), Some(0));
     let mut err = String::new();
@@ -301,11 +301,11 @@ fn watch_selects_projects_by_name_path_and_folder() {
     assert_snapshot!(run, @r"
     exit code 1
     --- stderr
-    note: no session or project matches `nobody` (`annals projects` lists them; one that is yet to begin is waited for by its path)
+    note: no session or project matches `nobody` (`annals projects` lists them; give a path to wait for a new one)
     ");
     let run = stage.annals(&["watch", "appx"]);
     assert_eq!(run.code, 1, "{run}");
-    assert!(run.err.contains("the nearest: `/home/me/app`"), "{run}");
+    assert!(run.err.contains("similar: `/home/me/app`"), "{run}");
     append(&stage, OTHER, &prompt(OTHER, 2, "in the app, too"));
     let run = stage.annals(&["watch", "000000"]);
     assert_eq!(run.code, 2, "{run}");
@@ -351,7 +351,7 @@ fn partial_lines_in_other_logs_do_not_delay_watch() {
     }
     let mut watch = Watch::start(&stage, &["--all", "--json"]);
     watch.wait_for("live");
-    // At rest while all of it is written, so that it is seen at once.
+    // Stopped while everything is written, so that all changes are seen at once.
     let pid = watch.child.id().to_string();
     let signal = |name: &str| {
         let sent = Command::new("kill").args([name, &pid]).status().unwrap();

@@ -1,4 +1,4 @@
-//! new, append, fork, title, tag, note, notes, compact.
+//! Tests of `new`, `append`, `fork`, `title`, `tag`, `note`, `notes` and `compact`.
 
 use insta::assert_snapshot;
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::harness::Stage;
 const ID: &str = "00000000-0000-4000-8000-000000000001";
 const FORK: &str = "00000000-0000-4000-8000-000000000002";
 
-/// A stage with one session in it, begun by us.
+/// A stage with one session that annals created.
 fn begun() -> Stage {
     let stage = Stage::empty();
     stage
@@ -152,7 +152,7 @@ fn append_reads_several_messages_from_standard_input() {
     );
     let log = stage.log(ID);
     let lines = &log[3..];
-    // One chain, each line later than the one before.
+    // One chain; each line has a later time than the one before.
     for pair in log[2..].windows(2) {
         assert_eq!(pair[1]["parentUuid"], pair[0]["uuid"]);
     }
@@ -197,7 +197,7 @@ fn append_at_an_inner_message_creates_a_branch() {
     assert_eq!(rows.len(), 2);
     let resumed: Vec<_> = rows.iter().filter(|row| row["resumes"] == true).collect();
     assert_eq!(resumed[0]["branch"], "question 2, edited");
-    // A draft may name its parent itself, also one of the same call.
+    // A draft may name its parent, including one of the same call.
     let drafts = format!(
         "{}\n{}",
         json!({"role": "user", "content": "third", "parent": at, "id": "my-id"}),
@@ -234,21 +234,27 @@ fn append_writes_to_a_sub_agent() {
         (&line["isSidechain"], &line["agentId"]),
         (&json!(true), &json!("a64af6b213f62e416"))
     );
-    // The beginning of an id is another id.
-    for (agent, way) in [("a", ""), ("a6", "--follow")] {
+    // A prefix of a sub-agent id is a different id.
+    for (agent, way, says) in [
+        ("a", "", "created sub-agent a\n"),
+        ("a6", "--follow", "\"began\":true"),
+    ] {
         let text = format!("to {agent}");
         let line = json!({"role": "user", "content": text}).to_string();
         let mut args = vec!["append", session, "--agent", agent, "--live"];
         args.extend(Some(way).filter(|way| !way.is_empty()));
         let began = stage.with_stdin(&args, line).fine();
-        assert!(began.out.contains("began"), "{began}");
+        assert!(began.out.contains(says), "{began}");
         let line = stage.log(&format!("agent-{agent}")).pop().unwrap();
         assert_eq!(line["agentId"], json!(agent));
         assert_eq!(line["message"]["content"], json!(text));
     }
     let args = ["append", session, "--agent", "nobody", "-m", "x", "--live"];
     let began = stage.annals(&args).fine();
-    assert!(began.out.starts_with("began sub-agent nobody\n"), "{began}");
+    assert!(
+        began.out.starts_with("created sub-agent nobody\n"),
+        "{began}"
+    );
     stage.refused(&["append", session, "--agent", "no/body", "-m", "x"], "");
 }
 
@@ -263,7 +269,7 @@ fn append_seals_a_torn_tail_before_writing() {
         .find(|path| path.extension().is_some_and(|end| end == "jsonl"))
         .unwrap();
     let before = std::fs::read(&path).unwrap();
-    // Masked ids cannot be given back, so the path names the session.
+    // Masked ids cannot be passed back, so the session is given by its path.
     assert!(id.starts_with("[id") || path.to_str().unwrap().contains(&id));
     stage
         .annals(&["append", path.to_str().unwrap(), "-m", "after the crash"])
@@ -297,7 +303,7 @@ fn fork_copies_one_conversation() {
             .all(|line| line["sessionId"] == FORK && line["forkedFrom"]["sessionId"] == id)
     );
     assert_eq!(log.last().unwrap()["customTitle"], "Another way");
-    // Up to an inner message: what follows it is gone.
+    // A fork at an inner message omits what follows it.
     let first = stage
         .log(id)
         .iter()
@@ -338,17 +344,17 @@ fn titles_tags_and_notes_do_not_become_parents() {
     assert_snapshot!("tag_json", stage.annals(&["tag", ID, "--json"]));
     stage.annals(&["tag", ID, "--remove"]).fine();
     assert_snapshot!("tag_none", stage.annals(&["tag", ID]));
-    assert_snapshot!("note", stage.annals(&["note", ID, "A remark."]));
+    assert_snapshot!("note", stage.annals(&["notes", "add", ID, "A remark."]));
     assert_snapshot!(
         "note_json",
         stage.with_stdin(
-            &["note", ID, "-", "--author", "jo", "--json"],
+            &["notes", "add", ID, "-", "--author", "jo", "--json"],
             "Two\nlines\n"
         )
     );
     assert_snapshot!("notes", stage.annals(&["notes"]));
     assert_snapshot!("notes_json", stage.annals(&["notes", ID, "--json"]));
-    // The next message hangs from the one before, not from a note.
+    // The next message is attached to the previous message, not to a note.
     stage
         .annals(&["append", ID, "--role", "assistant", "-m", "answer"])
         .fine();

@@ -1,4 +1,4 @@
-//! Keeping everything: mirror what changed, read back what was written, and a share of the rest.
+//! Archives everything that changed, reads back what was written, and a share of older packs.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -19,40 +19,40 @@ use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::store::{Inventory, SessionFiles, Store, is_gone};
 
-/// Within this time every pack is read back once, however often one keeps.
+/// Every pack is read back once within this time, however often `annals keep` runs.
 const ROUND: SignedDuration = SignedDuration::from_hours(30 * 24);
 
-/// So many packs are written at once. Each writer mostly waits until its pack is on the disk, and file
-/// systems make what several wait for durable together.
+/// Number of concurrent pack writers. A writer mostly waits for its sync, and file systems combine
+/// concurrent syncs.
 const WRITERS: usize = 16;
 
-/// The version of the note that is left for the next run.
+/// Version of `keep.json`.
 const VERSION: u32 = 1;
 
-/// How to keep.
+/// Options of [`Store::archive_all`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ArchiveAllOptions {
-    /// Read every pack back, not only those whose turn it is.
+    /// Read every pack back, not only those that are due.
     pub verify_all: bool,
 }
 
-/// What keeping came to.
+/// Result of [`Store::archive_all`].
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct ArchiveAllReport {
-    /// How many sessions there are.
+    /// Number of sessions.
     pub sessions: usize,
-    /// How many of them had not changed.
+    /// Number of unchanged sessions.
     pub unchanged: usize,
-    /// What was archived.
+    /// The packs that were updated.
     pub archived: Vec<Archived>,
-    /// How many bytes of files were taken in.
+    /// Bytes of files that were added.
     pub added: u64,
-    /// What was read back of older packs.
+    /// Result of reading older packs back.
     pub verified: VerifyReport,
     /// Sessions that could not be archived.
     pub failed: Vec<ArchiveFailure>,
-    /// What else went wrong: places that could not be looked at, a note that could not be written.
+    /// Other errors: directories that could not be read, a `keep.json` that could not be written.
     pub troubles: Vec<String>,
 }
 
@@ -62,43 +62,44 @@ pub struct ArchiveAllReport {
 pub struct ArchiveFailure {
     /// The session.
     pub session: String,
-    /// Why not.
+    /// The error.
     pub error: String,
 }
 
-/// What is left for the next run.
+/// State for the next run, stored in `keep.json`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
     version: u32,
-    /// Up to when packs were read back as often as they should.
+    /// Time up to which verification of packs is on schedule.
     verified: Timestamp,
-    /// The last one of them, by its path within the archive.
+    /// The last pack verified, as a path within the archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last: Option<PathBuf>,
-    /// Packs that are damaged, by their paths within the archive. They are read back every time.
+    /// Damaged packs, as paths within the archive. Every run reads them back.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     damaged: BTreeSet<PathBuf>,
 }
 
 impl ArchiveAllReport {
-    /// What is damaged.
+    /// Returns the damage found.
     pub fn damaged(&self) -> &[Damage] {
         &self.verified.damaged
     }
 
-    /// Nothing was written and nothing is wrong.
+    /// Returns whether nothing was written and nothing is wrong.
     pub fn is_noop(&self) -> bool {
         self.archived.is_empty() && self.is_ok()
     }
 
-    /// Everything is archived, as far as one can tell.
+    /// Returns whether everything is archived and no damage was found.
     pub fn is_ok(&self) -> bool {
         self.failed.is_empty() && self.troubles.is_empty() && self.damaged().is_empty()
     }
 }
 
 impl Store {
-    /// Mirrors all sessions that changed, and reads packs back. Only one process does so at a time.
+    /// Archives all sessions that changed, and reads packs back. Only one process may do so at a
+    /// time.
     pub fn archive_all(
         &self,
         inventory: &Inventory,
@@ -112,14 +113,14 @@ impl Store {
         let note = Note::read(&note_of(archive.dir()))?;
         let is_first = note.is_none();
         let mut all: Vec<&SessionFiles> = inventory.sessions.iter().collect();
-        // Of a session that only a session list names there is no file to keep.
+        // A session that exists only in a session list has no file to archive.
         all.retain(|files| files.files().next().is_some());
         let mut kept = ArchiveAllReport {
             sessions: all.len(),
             troubles: inventory.errors.iter().map(Error::to_string).collect(),
             ..ArchiveAllReport::default()
         };
-        // The first run has just read back all that it wrote.
+        // The first run reads back everything that it writes.
         let before = note.unwrap_or(Note {
             version: VERSION,
             verified: now,
@@ -127,7 +128,7 @@ impl Store {
             damaged: BTreeSet::new(),
         });
         let suspects = before.suspects(archive.dir());
-        // Those that are set aside by this run are told by it.
+        // Packs that this run sets aside are reported when that happens.
         let aside = archive.set_aside_in(None)?;
         let aside = aside.iter().map(|path| Damage::set_aside(path));
         kept.verified.damaged.extend(aside);
@@ -136,16 +137,16 @@ impl Store {
         kept.take(mirrored);
         for root in self.roots() {
             let others = self.mirror_root(root, inventory, now, &suspects);
-            let name = format!("what belongs to no session of {}", root.path.display());
+            let name = format!("files outside sessions of {}", root.path.display());
             kept.take(
                 others
                     .into_iter()
                     .map(|made| (name.clone(), 0, made))
                     .collect(),
             );
-            // Without it lists are slower, and no worse.
+            // Without the member list, listing is slower but correct.
             if let Err(error) = member_list::update(&archive.root_dir(root), options.verify_all) {
-                let why = "what sessions have in the archive is not noted, so lists take longer";
+                let why = "could not update the member list, so listing is slower";
                 kept.troubles.push(format!("{why}: {error}"));
             }
         }
@@ -170,17 +171,18 @@ impl Store {
                 last: last.or(before.last),
                 damaged,
             };
-            // What was archived is archived all the same.
+            // Not fatal: the sessions are archived.
             if let Err(error) = note.write(&note_of(archive.dir())) {
-                let why = "which packs were read back is not noted, so they are again";
+                let why =
+                    "could not record which packs were verified, so they will be verified again";
                 kept.troubles.push(format!("{why}: {error}"));
             }
         }
         Ok(kept)
     }
 
-    /// Notes which files of sessions that live are in the archive, where that was not noted yet, so that
-    /// lists need not open packs. If someone keeps at the moment, that is left to them.
+    /// Creates missing member lists, so that listing sessions need not open packs. Does nothing
+    /// while another process archives.
     pub fn update_member_lists(&self) -> Result<()> {
         let archive = self.archive()?;
         match jsonl::try_lock_path(&archive.dir().join("keep.lock")) {
@@ -196,8 +198,8 @@ impl Store {
     }
 }
 
-/// Mirrors sessions, those that share files together; each one's result, and how many it is of. The
-/// names of new packs are not durable yet.
+/// Archives sessions, grouped by shared files. Returns each group's first id, its size and its
+/// result. The names of new packs are not synced yet.
 fn mirror_all(
     archive: &Archive,
     all: &[&SessionFiles],
@@ -218,7 +220,7 @@ fn mirror_all(
         progress(done.fetch_add(bytes, Ordering::Relaxed) + bytes, total);
         (name, group.len(), made)
     };
-    // Once for all writers. Where it fails, each of them says why.
+    // Once for all writers. If it fails, each writer reports the error.
     let dirs: BTreeSet<PathBuf> = all.iter().map(|it| archive.root_dir(&it.root)).collect();
     dirs.iter().for_each(|dir| _ = jsonl::ensure_dir(dir));
     let mirror = || groups.par_iter().with_max_len(1).map(mirror).collect();
@@ -229,8 +231,8 @@ fn mirror_all(
 }
 
 impl ArchiveAllReport {
-    /// Makes the names of packs durable, each directory once. Those that have not changed count too: a
-    /// run that was killed may have made them.
+    /// Syncs each pack directory once. Includes those of unchanged packs: a killed run may have
+    /// created them.
     fn sync_names(&mut self, mirrored: &[(String, usize, Result<Archived>)]) {
         let made = mirrored
             .iter()
@@ -239,7 +241,7 @@ impl ArchiveAllReport {
         let dirs: BTreeSet<&Path> = dirs.collect();
         for dir in dirs {
             if let Err(error) = update::sync_dir(&dir.join(ROOT_ID)) {
-                let why = "what was archived may be lost with the power";
+                let why = "archived data may not survive a power failure";
                 self.troubles.push(format!("{why}: {error}"));
             }
         }
@@ -250,14 +252,14 @@ impl ArchiveAllReport {
             match result {
                 Ok(archived) if archived.unchanged => self.unchanged += count,
                 Ok(archived) => {
-                    // It is told once; the pack that was begun instead is sound.
+                    // Reported once; the new pack is intact.
                     self.verified.damaged.extend(archived.set_aside.as_ref().map(|aside| {
                         let (to, error) = (aside.path.display(), &aside.error);
                         Damage {
                             pack: archived.pack.clone(),
                             member: None,
                             frame: None,
-                            detail: format!("{error}; it was set aside as {to}, and what the root has was archived anew"),
+                            detail: format!("{error}; it was set aside as {to}, and the files in the root were archived again"),
                             is_unread: false,
                         }
                     }));
@@ -268,7 +270,7 @@ impl ArchiveAllReport {
                             member: None,
                             frame: None,
                             detail: format!(
-                                "{wrong}; all that it holds could be read, and it was written anew"
+                                "{wrong}; all its files could be read, and the pack was rewritten"
                             ),
                             is_unread: false,
                         }));
@@ -278,7 +280,7 @@ impl ArchiveAllReport {
                             pack: archived.pack.clone(),
                             member: None,
                             frame: None,
-                            detail: format!("{lost}; what the root has was archived again"),
+                            detail: format!("{lost}; the files in the root were archived again"),
                             is_unread: false,
                         }));
                     self.added += archived.added;
@@ -293,11 +295,11 @@ impl ArchiveAllReport {
     }
 }
 
-/// Takes the lock of those who keep. The file stays: a lock that is unlinked lets two in.
+/// Takes the lock of `annals keep`. The file is never unlinked: that would let two processes in.
 fn hold(path: &Path) -> Result<File> {
     jsonl::try_lock_path(path)?.ok_or_else(|| {
         Error::refused(format!(
-            "another `annals keep` is at work (it holds {}); this one did nothing",
+            "another `annals keep` is running (it holds {}); this one did nothing",
             path.display()
         ))
     })
@@ -316,12 +318,13 @@ fn look_at(paths: &[PathBuf]) -> VerifyReport {
     all
 }
 
-/// The packs whose turn it is: so many bytes of them as the time since the last ones asks for. Also up
-/// to when that is: what is left of the time is not lost to a run that reads less.
+/// Returns the packs that are due: their share of all bytes is the share of a round that has
+/// passed. Also returns the time up to which verification is then on schedule, so that time not yet
+/// used counts for the next run.
 fn due(dir: &Path, paths: &[PathBuf], note: &Note, now: Timestamp) -> (Vec<PathBuf>, Timestamp) {
     let size = |path: &PathBuf| path.symlink_metadata().map_or(0, |found| found.len());
     let total: u64 = paths.iter().map(size).sum();
-    // A time that is yet to come tells nothing: all of it is read, and the time is set right.
+    // A time in the future is invalid: read everything and correct it.
     let from = match note.verified > now {
         true => Timestamp::MIN,
         false => note.verified,
@@ -335,7 +338,7 @@ fn due(dir: &Path, paths: &[PathBuf], note: &Note, now: Timestamp) -> (Vec<PathB
     let (mut due, mut used) = (Vec::new(), 0);
     for path in after.iter().chain(before) {
         let size = size(path);
-        // One that is larger than what is left waits until enough time has passed.
+        // A pack larger than the remaining budget is read once enough time has passed.
         if used + size > budget {
             break;
         }
@@ -353,8 +356,8 @@ fn note_of(dir: &Path) -> PathBuf {
 }
 
 impl Archive {
-    /// Leaves for those who keep which of the packs that were read back are damaged, so that they are read
-    /// back, and taken from their root again, by every run until they are sound.
+    /// Records which of the packs just read back are damaged. Every `annals keep` reads these back,
+    /// and archives their files again, until they are intact.
     pub fn record_damaged(
         &self,
         looked: &[PathBuf],
@@ -372,7 +375,7 @@ impl Archive {
         if all == known {
             return Ok(());
         }
-        // Whoever is at it now finds them too, and writes what it found.
+        // A running `annals keep` finds the damage too, and records it.
         let Ok(_lock) = hold(&self.dir.join("keep.lock")) else {
             return Ok(());
         };
@@ -390,7 +393,7 @@ impl Archive {
     }
 }
 
-/// The packs of an archive that the last run found damaged.
+/// Returns the packs recorded as damaged.
 pub(super) fn known_damaged(archive: &Archive) -> BTreeSet<PathBuf> {
     let note = archive.failures.ok(Note::read(&note_of(archive.dir())));
     note.flatten()
@@ -398,7 +401,7 @@ pub(super) fn known_damaged(archive: &Archive) -> BTreeSet<PathBuf> {
 }
 
 impl Note {
-    /// Where the packs lie that were damaged. A name that leads elsewhere is none.
+    /// Returns the paths of the damaged packs. Ignores paths that lead out of the archive.
     fn suspects(&self, dir: &Path) -> BTreeSet<PathBuf> {
         let down = |part: Component<'_>| matches!(part, Component::Normal(_));
         let within = self.damaged.iter();
@@ -416,10 +419,10 @@ impl Note {
         let version = version.ok().and_then(|note| note.get("version")?.as_u64());
         match version {
             Some(version) if version > u64::from(VERSION) => Err(Error::refused(format!(
-                "{} has version {version} and this program reads version {VERSION}: a newer annals wrote it; update this one",
+                "{} has version {version}, but this program reads version {VERSION}: written by a newer annals; update this one",
                 path.display()
             ))),
-            // A note that cannot be read is as good as none.
+            // An unreadable file is treated as absent.
             _ => Ok(serde_json::from_slice(&bytes).ok()),
         }
     }

@@ -1,9 +1,8 @@
-//! What a file or a directory has beside its content, its mode and its times: an owner and extended
-//! attributes.
+//! Owner and extended attributes of files and directories.
 //!
-//! Of extended attributes those of users are kept (`user.*`), up to [`MOST`] bytes for each file. Others
-//! that a person may have set (access control lists), and those that are too long, are listed by their
-//! names alone, so that whoever restores the file can say what it lacks.
+//! User attributes (`user.*`) are archived with their values, up to [`MOST`] bytes per file. Access
+//! control lists and attributes that are too long are listed by name only, so that a restore can
+//! report what is missing.
 
 use std::fmt;
 use std::fs::{File, Metadata};
@@ -19,19 +18,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// No more of the attributes of one file is kept, names and values together.
+/// Maximum size of the archived attributes of a file, names and values together.
 const MOST: usize = 64 << 10;
 
-/// What the names of attributes of users begin with.
+/// Name prefix of user attributes.
 const USER: &str = "user.";
 
-/// Who owns a file: spelled as `[uid, gid]`.
+/// Owner of a file, serialised as `[uid, gid]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(u32, u32)", into = "(u32, u32)")]
 pub struct Owner {
-    /// The user.
+    /// The user id.
     pub uid: u32,
-    /// The group.
+    /// The group id.
     pub gid: u32,
 }
 
@@ -61,27 +60,27 @@ impl From<&Metadata> for Owner {
 pub struct ExtendedAttribute {
     /// Its name.
     pub name: String,
-    /// Its value in Base64; nothing if it was not kept.
+    /// Its value in Base64; absent if it was not archived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
 }
 
 impl ExtendedAttribute {
-    /// The value, if it was kept and may be set.
+    /// Returns the value, if it was archived and may be set.
     fn bytes(&self) -> Option<Vec<u8>> {
         let value = self.value.as_ref().filter(|_| self.name.starts_with(USER));
         value.and_then(|value| BASE64_STANDARD.decode(value).ok())
     }
 }
 
-/// A directory that archived files lay in.
+/// A directory of archived files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchivedDir {
     /// Its path within the root.
     pub path: PathBuf,
     /// Its permissions.
     pub mode: u32,
-    /// Who owned it.
+    /// Its owner.
     pub owner: Owner,
     /// Its extended attributes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -89,7 +88,7 @@ pub struct ArchivedDir {
 }
 
 impl ArchivedDir {
-    /// A directory as it is now; `None` if there is none of that name.
+    /// Reads a directory's metadata; `None` if the path is not a directory.
     pub(super) fn read(root: &Path, within: &Path) -> Result<Option<Self>> {
         let path = root.join(within);
         let metadata = match path.symlink_metadata() {
@@ -106,8 +105,8 @@ impl ArchivedDir {
         }))
     }
 
-    /// Gives a directory that was made anew what this one had, as far as that may be; returns what could
-    /// not be restored. Its owner may still enter it and write to it.
+    /// Applies owner, attributes and mode to a new directory and returns what could not be
+    /// restored. The mode still lets its owner enter and write.
     pub(super) fn apply_open(&self, path: &Path) -> Result<Vec<String>> {
         let failed = |error| Error::io("create", path, error);
         let dir = File::open(path).map_err(failed)?;
@@ -116,7 +115,7 @@ impl ArchivedDir {
         Ok(left)
     }
 
-    /// The same with exactly the mode that it had, once nothing more is written to it.
+    /// Sets the exact archived mode, once nothing more is written to the directory.
     pub(super) fn close(&self, path: &Path) -> Result<()> {
         if self.mode & 0o700 == 0o700 {
             return Ok(());
@@ -131,20 +130,20 @@ impl ArchivedDir {
     }
 }
 
-/// Reads the attributes that are kept of a file or a directory.
+/// Reads the attributes of a file or a directory that are archived.
 pub(super) fn read(path: &Path) -> Result<Vec<ExtendedAttribute>> {
     read_upto(path, MOST)
 }
 
-/// The same with so many bytes of names and values at most.
+/// Like [`read`], with at most `room` bytes of names and values.
 pub(super) fn read_upto(path: &Path, mut room: usize) -> Result<Vec<ExtendedAttribute>> {
-    /// The system lists no more.
+    /// Limit of the system.
     const NAMES: usize = 64 << 10;
     let failed = |errno: Errno| Error::io("read the attributes of", path, errno.into());
     let mut names = vec![0; NAMES];
     let len = match llistxattr(path, &mut names[..]) {
         Ok(len) => len,
-        // The file system has none.
+        // The file system has no extended attributes.
         Err(Errno::NOTSUP | Errno::NOSYS) => return Ok(Vec::new()),
         Err(error) => return Err(failed(error)),
     };
@@ -165,9 +164,9 @@ pub(super) fn read_upto(path: &Path, mut room: usize) -> Result<Vec<ExtendedAttr
                 room = room.saturating_sub(len);
                 value.get(..len).map(|value| BASE64_STANDARD.encode(value))
             }
-            // It is too long.
+            // Too long, or an access control list.
             Ok(_) | Err(Errno::RANGE) => None,
-            // Somebody removed it.
+            // Removed by another process meanwhile.
             Err(Errno::NODATA) => continue,
             Err(error) => return Err(failed(error)),
         };
@@ -178,7 +177,7 @@ pub(super) fn read_upto(path: &Path, mut room: usize) -> Result<Vec<ExtendedAttr
     Ok(found)
 }
 
-/// Gives a file its owner and attributes, as far as that may be; returns what could not be restored.
+/// Sets owner and attributes of a file as far as permitted; returns what could not be restored.
 pub(super) fn apply(
     file: &File,
     owner: Option<Owner>,
@@ -188,7 +187,7 @@ pub(super) fn apply(
     let now = file.metadata().ok().map(|metadata| Owner::from(&metadata));
     if let Some(owner) = owner.filter(|_| owner != now) {
         let (uid, gid) = (Some(owner.uid), Some(owner.gid));
-        // The group first: members of a group may give it to their files, and to no others.
+        // The group first: only the file's owner may set it, and only to a group that they are in.
         let is_group_lost = now.map(|now| now.gid) != gid && fchown(file, None, gid).is_err();
         if now.map(|now| now.uid) != uid && fchown(file, uid, None).is_err() {
             left.push(Lack::Owner(owner.uid).to_string());
@@ -207,7 +206,7 @@ pub(super) fn apply(
     left
 }
 
-/// What could not be restored, as far as that is known before it is tried.
+/// Returns what is known in advance not to be restorable.
 pub(super) fn not_restorable(
     owner: Option<Owner>,
     attributes: &[ExtendedAttribute],
@@ -230,7 +229,7 @@ pub(super) fn not_restorable(
     left
 }
 
-/// What a restored file lacks.
+/// A property that a restored file lacks.
 enum Lack<'a> {
     Owner(u32),
     Group(u32),

@@ -1,4 +1,4 @@
-//! From what a person types to the pack they mean.
+//! Resolves an id prefix or a path to a pack.
 
 use std::path::Path;
 
@@ -11,19 +11,19 @@ use crate::jsonl;
 use crate::store::Root;
 
 impl Archive {
-    /// The pack of an archived session: by a beginning of its id, which the tag of its folder may follow
-    /// (`8c549c46.1f2e3d4c`), by the path that its log had, or by its own path; by the name [`ROOT_ID`] that of
-    /// what belongs to no session.
+    /// Finds the pack of an archived session by an id prefix, optionally with the tag of its folder
+    /// (`8c549c46.1f2e3d4c`), by the original path of its log, or by the pack's own path.
+    /// [`ROOT_ID`] finds the pack of files that belong to no session.
     pub fn find(&self, id: &str) -> Result<Pack> {
         self.find_in(id, None)
     }
 
-    /// The same, of these roots alone.
+    /// Like [`find`](Self::find), limited to `roots`.
     pub fn find_in(&self, id: &str, roots: Option<&[Root]>) -> Result<Pack> {
         only(id, self.matching(id, roots)?)
     }
 
-    /// The packs that such a text may mean; at least one.
+    /// Returns all packs that match `id`; at least one.
     pub(super) fn matching(&self, id: &str, roots: Option<&[Root]>) -> Result<Vec<Pack>> {
         if id.contains('/') {
             return self.at(Path::new(id)).map(|pack| vec![pack]);
@@ -60,7 +60,7 @@ impl Archive {
         }
     }
 
-    /// A pack by its path, or by that of its session's log.
+    /// Finds a pack by its own path or by the path of its session's log.
     fn at(&self, path: &Path) -> Result<Pack> {
         match self.find_by_log(path)? {
             Some(pack) => Ok(pack),
@@ -68,7 +68,7 @@ impl Archive {
         }
     }
 
-    /// The pack of the session whose log lies at a path, or lay there.
+    /// Finds the pack of the session whose log is, or was, at `path`.
     pub(super) fn find_by_log(&self, path: &Path) -> Result<Option<Pack>> {
         if path.extension().is_some_and(|ending| ending == "pack") {
             return Ok(None);
@@ -91,7 +91,7 @@ impl Archive {
 }
 
 impl Pack {
-    /// What tells it from other packs of its session, by its name: the tag of the folder.
+    /// Returns the folder tag in the pack's name, which distinguishes packs of the same session.
     pub fn tag(&self) -> Option<&str> {
         let name = self.path.file_name()?.to_str()?.strip_suffix(".pack")?;
         let (session, tag) = name.rsplit_once('.')?;
@@ -99,7 +99,7 @@ impl Pack {
         (own.id == session).then_some(tag)
     }
 
-    /// Whether this is a beginning of its session's id, and one of its tag.
+    /// Returns whether `text` is a prefix of the session's id, a dot and a prefix of the tag.
     fn is_tagged(&self, text: &str) -> bool {
         let text = text.strip_suffix(".pack").unwrap_or(text);
         let parts = text.rsplit_once('.').zip(self.tag());
@@ -108,14 +108,14 @@ impl Pack {
         })
     }
 
-    /// What it is called among others, and what tells it from them.
+    /// Describes the pack in a list of candidates.
     fn described(&self) -> String {
         let index = &self.index;
         let log = index.main_log().map(|main| index.root.join(&main.path));
         let log = log.unwrap_or_else(|| index.root.clone());
         let there = match jsonl::exists(&log) {
-            Ok(true) => "there",
-            Ok(false) => "gone",
+            Ok(true) => "present",
+            Ok(false) => "deleted",
             Err(_) => "unreadable",
         };
         let mut name = index
@@ -131,7 +131,7 @@ impl Pack {
     }
 }
 
-/// The only one of the packs that a text may mean.
+/// Returns the only pack, or an error if several match.
 pub(super) fn only(id: &str, mut found: Vec<Pack>) -> Result<Pack> {
     match (found.pop(), found.is_empty()) {
         (Some(only), true) => Ok(only),
@@ -146,13 +146,14 @@ pub(super) fn only(id: &str, mut found: Vec<Pack>) -> Result<Pack> {
     }
 }
 
-/// Nothing of a root is kept but sessions: there is no plan, no settings, nothing that was typed.
+/// Returns the error for roots that have no archived files outside sessions (plans, settings,
+/// prompt history).
 fn nothing_of_roots(roots: Option<&[Root]>) -> Error {
     let of = match roots {
         Some([only]) => format!("of {}", only.path.display()),
         _ => "of any root".to_owned(),
     };
     Error::refused(format!(
-        "nothing {of} is archived that belongs to no session: plans, settings, what was typed; `annals keep` archives it if there is any"
+        "no files outside sessions {of} are archived (plans, settings, prompt history); `annals keep` archives them if there are any"
     ))
 }

@@ -1,4 +1,4 @@
-//! Where the files of packs lie now.
+//! Finds the current paths of archived files in their roots.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -8,19 +8,19 @@ use crate::layout;
 use crate::model::SessionId;
 use crate::store::{ReadFailures, Root, Store};
 
-/// Finds the files of packs in their roots: in their places, or in the folder that theirs was renamed to.
-/// What a root holds is looked up once, and only if something is not in its place.
+/// Finds archived files in their roots: at their original paths, or in the folder that theirs was
+/// renamed to. A root is listed at most once, and only if a file is not at its original path.
 #[derive(Debug, Default)]
 pub struct FileLocator {
     failures: ReadFailures,
     roots: HashMap<(String, PathBuf), Logs>,
 }
 
-/// The logs of sessions that are there, by what tells that one is the same file, with their folders.
+/// Session logs by session id, device and inode, with their folders.
 type Logs = HashMap<(SessionId, u64, u64), Option<String>>;
 
 impl FileLocator {
-    /// Reports what cannot be looked at to `failures`.
+    /// Reports files that cannot be read to `failures`.
     pub fn reporting_to(failures: &ReadFailures) -> Self {
         FileLocator {
             failures: failures.clone(),
@@ -28,12 +28,13 @@ impl FileLocator {
         }
     }
 
-    /// Where it reports what cannot be read.
+    /// Returns the receiver of read failures.
     pub(super) fn failures(&self) -> &ReadFailures {
         &self.failures
     }
 
-    /// Where each file of a pack lies, in the order of its members; none for those that are gone.
+    /// Returns the current path of each member of a pack, in order; `None` for a file that no
+    /// longer exists.
     pub fn locate(&mut self, index: &PackIndex) -> Vec<Option<PathBuf>> {
         let members = index.members.iter();
         let mut places: Vec<Option<PathBuf>> = members
@@ -71,7 +72,7 @@ impl FileLocator {
     fn read_logs(&mut self, index: &PackIndex) {
         let key = (index.layout.clone(), index.root.clone());
         self.roots.entry(key).or_insert_with(|| {
-            // What is no root any more holds nothing.
+            // A path that is no root any more has no logs.
             let root = Root::new(&index.layout, &index.root);
             let store = Store::new(root.into_iter().collect()).reporting_to(&self.failures);
             let sessions = store.inventory_without_archive();

@@ -1,12 +1,13 @@
-//! Which files beside its log each session of a root has in the archive.
+//! Member list: which attachments each session of a root has in the archive.
 //!
-//! A session that is in its root is not looked up in its pack: there may be thousands, and nearly all
-//! have everything that they had. The roster tells which of them lack something, by a number for each
-//! file's path. It is derived and only grows: what is in it and in no pack any more costs a look, and
-//! where there is none, or a damaged one, all packs are looked at. `annals keep` makes it.
+//! Listing does not open the pack of a session that is still in its root: there may be thousands,
+//! and nearly all have all their files. The member list shows which of them lack a file, by a hash
+//! of each file's path. It is derived from the packs and only grows. A row that no pack matches any
+//! more costs one lookup. Without a valid member list, all packs are opened. `annals keep` creates
+//! it.
 //!
-//! Whoever adds files to a pack tells the roster before the pack's index does, so that nothing is
-//! missed. docs/STATE.md tells of its form.
+//! A writer appends to the member list before it writes the pack's index, so no file is missed.
+//! docs/STATE.md specifies the format.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -28,16 +29,17 @@ use crate::jsonl::{self, AppendOptions, Create, Log};
 use crate::layout;
 use crate::model::ArtifactKind;
 
-/// Its name in the directory of a root's packs.
+/// File name in the directory of a root's packs.
 const NAME: &str = "members";
 
-/// Its first line, with the version of its form.
+/// First line, with the format version.
 const HEADER: &str = "annals-members 1";
 
-/// The line that says that all packs that were there before are told of.
+/// Line after which the list is complete for all packs that existed when it was created.
 const ALL: &str = "all";
 
-/// The kinds of files that an agent's program deletes by itself, though their session lives.
+/// Returns whether the agent's program may delete files of this kind while their session still
+/// exists.
 pub(crate) fn is_attachment(kind: ArtifactKind) -> bool {
     is_agent(kind)
         || matches!(
@@ -53,19 +55,20 @@ fn is_agent(kind: ArtifactKind) -> bool {
     kind == ArtifactKind::AgentLog
 }
 
-/// The number of a path within a root.
+/// Returns the hash of a path within a root.
 pub(crate) fn path_hash(path: &Path) -> u64 {
     digest(path.as_os_str().as_bytes())
 }
 
-/// What is told of the packs of a root.
+/// The member list of a root.
 #[derive(Debug)]
 pub(crate) struct MemberList {
     text: String,
 }
 
 impl MemberList {
-    /// That of a directory of packs; `None` if there is none that tells of all.
+    /// Reads the member list of a pack directory; `None` if there is none, or it is damaged or
+    /// incomplete.
     pub(crate) fn read(dir: &Path) -> Option<Self> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = OpenOptions::new()
@@ -73,7 +76,7 @@ impl MemberList {
             .custom_flags(flags.bits().cast_signed())
             .open(dir.join(NAME))
             .ok()?;
-        // Whoever reads a pipe waits for somebody to write.
+        // Reading a FIFO would block until someone writes to it.
         if !file.metadata().ok()?.is_file() {
             return None;
         }
@@ -91,8 +94,8 @@ impl MemberList {
         (all && ended).then_some(roster)
     }
 
-    /// Its whole lines, without their checksums; `None` for one that is damaged. One without an end is
-    /// being written.
+    /// Returns complete lines without their checksums; `None` for a damaged line. A last line
+    /// without a newline is still being written and is skipped.
     fn lines(&self) -> impl Iterator<Item = Option<&str>> {
         let lines = self.text.split_inclusive('\n');
         let whole = lines.filter_map(|line| line.strip_suffix('\n'));
@@ -102,8 +105,8 @@ impl MemberList {
         })
     }
 
-    /// The names of packs that hold a file which is not there. If only `logs` are wanted, other files do
-    /// not count.
+    /// Returns the names of packs that hold a file whose hash is not in `there`. With `logs`, only
+    /// log files count.
     pub(crate) fn packs_with_missing_files<'a>(
         &'a self,
         there: &'a HashSet<u64>,
@@ -122,7 +125,7 @@ impl MemberList {
         })
     }
 
-    /// What is told of each pack, to find out what is not.
+    /// Returns all listed pairs of pack name and file entry.
     fn known(&self) -> HashSet<(&str, &str)> {
         let lines = self.lines().skip(1).flatten();
         let told = lines.flat_map(|line| {
@@ -133,8 +136,8 @@ impl MemberList {
     }
 }
 
-/// Tells the roster of files that a pack is about to hold and that `old` does not; nothing if there is
-/// no roster. Says whether there is one.
+/// Appends the files of `new` that `old` does not have to the member list. Does nothing if there is
+/// no member list; returns whether there is one.
 pub(super) fn record_members(
     pack: &Path,
     old: Option<&PackIndex>,
@@ -156,8 +159,9 @@ pub(super) fn record_members(
     }
 }
 
-/// Makes the roster of a directory if there is none; if `all`, looks whether the one that is there tells of
-/// all packs, which an older program may have added to. Whoever calls it is the only one to do so.
+/// Creates the member list of a directory if there is none. With `all`, also adds files that an
+/// existing list lacks, because an older program may have added to packs without it. The caller
+/// must hold the lock.
 pub(super) fn update(dir: &Path, all: bool) -> Result<()> {
     let path = dir.join(NAME);
     let roster = MemberList::read(dir);
@@ -169,7 +173,7 @@ pub(super) fn update(dir: &Path, all: bool) -> Result<()> {
         return Ok(());
     }
     if roster.is_none() {
-        // One that is damaged or no file, or was not finished. Nothing in it is lost: the packs tell.
+        // Damaged, unfinished or not a regular file. It can be rebuilt from the packs.
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(Error::io("remove", &path, error));
@@ -177,7 +181,7 @@ pub(super) fn update(dir: &Path, all: bool) -> Result<()> {
             _ => {}
         }
     }
-    // It is there before the packs are looked at, so that those who add to one meanwhile tell it.
+    // The list must exist before the packs are read, so that concurrent writers append to it.
     let create = match roster {
         Some(_) => Create::Never,
         None => Create::New,
@@ -194,7 +198,7 @@ pub(super) fn update(dir: &Path, all: bool) -> Result<()> {
     }
     let known = roster.as_ref().map(MemberList::known).unwrap_or_default();
     let line = |pack: &PathBuf| {
-        // Of one that cannot be read nothing can be told; whoever looks for damage finds it.
+        // A pack that cannot be read is skipped; verification reports it.
         let open = Pack::open(pack).ok()?;
         let name = name_of(pack);
         let told = |number: &str| known.contains(&(name.as_str(), number));
@@ -209,12 +213,12 @@ pub(super) fn update(dir: &Path, all: bool) -> Result<()> {
     log.append_all(&lines).map(drop)
 }
 
-/// Whether a path is that of a roster.
+/// Returns whether a path is a member list.
 pub(super) fn is_roster(path: &Path) -> bool {
     path.ends_with(NAME)
 }
 
-/// Removes the roster of a directory in which no pack is left.
+/// Removes the member list of a directory without packs.
 pub(super) fn remove(dir: &Path) -> Result<()> {
     let path = dir.join(NAME);
     match fs::remove_file(&path) {
@@ -225,7 +229,7 @@ pub(super) fn remove(dir: &Path) -> Result<()> {
     }
 }
 
-/// What is told of the files of a pack that `old` does not hold; `None` if there are none.
+/// Returns the line for the files of a pack that `old` does not have; `None` if there are none.
 fn line_of(pack: &Path, old: Option<&PackIndex>, new: &PackIndex) -> Option<String> {
     let numbers = numbers(old, new);
     let name = name_of(pack);
@@ -237,7 +241,7 @@ fn name_of(pack: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// The numbers of files that a pack holds beside logs of sessions, each with a letter for its kind.
+/// Returns the hashes of the attachments in a pack, each with a letter for its kind.
 fn numbers(old: Option<&PackIndex>, new: &PackIndex) -> Vec<String> {
     let old = old.into_iter().flat_map(|index| &index.members);
     let known: HashSet<&Path> = old.map(|member| member.path.as_path()).collect();
@@ -257,7 +261,7 @@ fn numbers(old: Option<&PackIndex>, new: &PackIndex) -> Vec<String> {
 fn sealed(line: &str) -> String {
     let mut line = line.to_owned();
     let sum = digest(line.as_bytes());
-    // A string takes whatever is written to it.
+    // Writing to a string cannot fail.
     let _ = write!(line, " ={}", spelled(sum));
     line
 }
@@ -266,7 +270,8 @@ fn spelled(number: u64) -> String {
     format!("{number:016x}")
 }
 
-/// Eight bytes at a time. It is written down, so it never changes while the version is the same.
+/// Computes a 64-bit hash, eight bytes at a time. Stored on disk, so it must not change within a
+/// format version.
 fn digest(bytes: &[u8]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |state: u64, word: u64| {

@@ -1,11 +1,11 @@
-//! Sessions kept in annals' own store: compressed, checksummed, read without unpacking the rest.
+//! Archived sessions: compressed, checksummed, readable without unpacking the rest.
 //!
-//! One file, a *pack*, holds a session with everything that belongs to it, or several sessions whose
-//! logs are the same files. A pack lies in `archive/<root>/<session>.pack` of the state directory and
-//! only grows: archiving a log that grew adds what was added. docs/STATE.md tells of its form.
+//! One file, a *pack*, holds a session with all its files, or several sessions that share log
+//! files. Packs are stored as `archive/<root>/<session>.pack` in the state directory and only grow:
+//! archiving a log that grew adds the new bytes. docs/STATE.md specifies the format.
 //!
-//! Owns packs: their form, writing and reading them, telling damage. Which files a session has, and
-//! removing them, is the store's business.
+//! Owns the pack format, reading and writing packs, and detecting damage. The store decides which
+//! files a session has and removes them.
 
 mod archive_all;
 mod attributes;
@@ -60,18 +60,18 @@ pub use verify::{Damage, VerifyReport, verify};
 use crate::error::{Error, Result};
 use crate::store::{ReadFailures, Root};
 
-/// The packs of a state directory.
+/// The packs in a state directory.
 #[derive(Clone, Debug)]
 pub struct Archive {
     dir: PathBuf,
-    /// The directories of roots that were asked for, by layout and path.
+    /// Cache of pack directories by layout and root path.
     dirs: Arc<Mutex<HashMap<(&'static str, PathBuf), PathBuf>>>,
-    /// Where readers report what they could not read and went on without.
+    /// Receives errors of files that readers could not read and skipped.
     failures: ReadFailures,
 }
 
 impl Archive {
-    /// The archive of a state directory; there may be nothing in it yet.
+    /// Opens the archive of a state directory, which may not exist yet.
     pub fn open(state: &Path) -> Self {
         Archive {
             dir: state.join("archive"),
@@ -80,30 +80,30 @@ impl Archive {
         }
     }
 
-    /// The same archive, whose readers report read failures to `failures`.
+    /// Returns the same archive, with read failures reported to `failures`.
     pub fn reporting_to(mut self, failures: &ReadFailures) -> Self {
         self.failures = failures.clone();
         self
     }
 
-    /// Where it lies.
+    /// Returns the directory of the archive.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Every pack, in the order of their names; one that cannot be read is told in its place.
+    /// Opens every pack, ordered by name. A pack that cannot be read is an `Err` at its position.
     pub fn packs(&self) -> Result<Vec<Result<Pack>>> {
         let paths = self.pack_paths()?;
         Ok(paths.iter().map(|path| Pack::open(path)).collect())
     }
 
-    /// Whether a directory lies there, perhaps behind a link.
+    /// Returns whether `path` is a directory. Follows symbolic links.
     fn is_dir(&self, path: &Path) -> bool {
         let found = self.failures.target_metadata(path);
         found.is_some_and(|found| found.is_dir())
     }
 
-    /// Where packs lie, in the order of their names.
+    /// Returns the paths of all packs, ordered by name.
     pub fn pack_paths(&self) -> Result<Vec<PathBuf>> {
         let mut paths = Vec::new();
         for root in names(&self.dir)? {
@@ -115,7 +115,7 @@ impl Archive {
         Ok(paths)
     }
 
-    /// Where the packs of some roots lie, or of all.
+    /// Returns the paths of the packs of `roots`, or of all roots.
     pub fn pack_paths_in(&self, roots: Option<&[Root]>) -> Result<Vec<PathBuf>> {
         let Some(roots) = roots else {
             return self.pack_paths();
@@ -129,14 +129,15 @@ impl Archive {
         Ok(paths)
     }
 
-    /// Where the packs of one root lie, in the order of their names.
+    /// Returns the paths of the packs of one root, ordered by name.
     pub fn pack_paths_of_root(&self, root: &Root) -> Result<Vec<PathBuf>> {
         let mut packs = names(&self.root_dir(root))?;
         packs.retain(|path| is_pack(path));
         Ok(packs)
     }
 
-    /// Where the packs of some roots lie, or of all, that could not be opened and were set aside.
+    /// Returns the paths of packs of `roots`, or of all roots, that could not be opened and were
+    /// set aside.
     pub fn set_aside_in(&self, roots: Option<&[Root]>) -> Result<Vec<PathBuf>> {
         let dirs = match roots {
             None => names(&self.dir)?,
@@ -151,7 +152,7 @@ impl Archive {
         Ok(aside)
     }
 
-    /// The roots of which something is kept, whether they are still there or not.
+    /// Returns the roots with at least one readable pack, whether they still exist or not.
     pub fn roots(&self) -> Result<Vec<Root>> {
         let mut roots = Vec::new();
         let dirs = names(&self.dir)?.into_iter();
@@ -164,7 +165,7 @@ impl Archive {
         Ok(roots)
     }
 
-    /// Where the packs of a root lie.
+    /// Returns the directory of the packs of a root.
     pub fn root_dir(&self, root: &Root) -> PathBuf {
         let mut dirs = self.dirs.lock().unwrap_or_else(PoisonError::into_inner);
         let name = (root.layout.name(), root.path.clone());
@@ -174,7 +175,7 @@ impl Archive {
 
     fn find_dir(&self, root: &Root) -> PathBuf {
         let layout = root.layout.name();
-        // Of a root that cannot be found the packs cannot be, either.
+        // If the root's path cannot be resolved, its packs cannot be found either.
         let path = root
             .failures
             .ok_io(&root.path, root.path.canonicalize())
@@ -189,26 +190,27 @@ impl Archive {
         self.dir.join(format!("{layout}-{name}-{tag}"))
     }
 
-    /// Where a session of a root is kept. Two folders of a root may hold a session of one id.
+    /// Returns the path of a session's pack. Two folders of a root may each have a session with the
+    /// same id.
     pub fn pack_path(&self, root: &Root, session: &str, folder: Option<&str>) -> PathBuf {
         self.root_dir(root).join(pack_name(session, folder))
     }
 }
 
-/// The name of a session's pack among those of its root.
+/// Returns the file name of a session's pack.
 pub(crate) fn pack_name(session: &str, folder: Option<&str>) -> String {
     let tag = tag(&[folder.unwrap_or_default().as_bytes()]);
-    // An id is a safe name, and short enough.
+    // Session ids are safe as file names, and short enough.
     format!("{session}.{tag}.pack")
 }
 
-/// Whether a pack, by its name, is that of a session with such a beginning.
+/// Returns whether the pack's file name starts with `id`.
 fn is_of(path: &Path, id: &str) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.starts_with(id))
 }
 
-/// What the name of a pack begins with that was set aside; when follows, and its name.
+/// Prefix of the names of packs that were set aside; the time and the pack's name follow.
 const ASIDE: &str = ".damaged-";
 
 fn is_aside(path: &Path) -> bool {
@@ -216,13 +218,14 @@ fn is_aside(path: &Path) -> bool {
     name.is_some_and(|name| name.starts_with(ASIDE) && name.ends_with(".pack"))
 }
 
-/// Whether a pack that was set aside is, by its name, that of a session with such a beginning.
+/// Returns whether a pack that was set aside belongs, by its name, to a session whose id starts
+/// with `id`.
 pub fn is_set_aside_pack_of(path: &Path, id: &str) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let Some(name) = name.and_then(|name| name.strip_prefix(ASIDE)) else {
         return false;
     };
-    // Behind the time stands a number, if there were several in one second.
+    // The time is followed by a number if several packs were set aside in the same second.
     let Some((_, name)) = name.split_once('-') else {
         return false;
     };
@@ -234,7 +237,7 @@ pub fn is_set_aside_pack_of(path: &Path, id: &str) -> bool {
         && (name.starts_with(id) || counted.is_some_and(|(_, name)| name.starts_with(id)))
 }
 
-/// A few digits that tell names apart.
+/// Returns a short hash that makes names unique.
 fn tag(parts: &[&[u8]]) -> String {
     let mut sum = Sha256::new();
     for part in parts {
@@ -254,12 +257,12 @@ fn is_pack(path: &Path) -> bool {
     name.is_some_and(|name| name.ends_with(".pack") && !name.starts_with('.'))
 }
 
-/// What lies in a directory, in order; nothing if there is none.
+/// Returns the sorted paths in a directory; empty if the directory does not exist.
 fn names(dir: &Path) -> Result<Vec<PathBuf>> {
     let failed = |error| Error::io("read", dir, error);
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
-        // Where a file lies in the place of a directory, there is no archive either.
+        // If a file exists in place of the directory, there is no archive either.
         Err(error)
             if matches!(
                 error.kind(),

@@ -1,32 +1,32 @@
-//! Packs that cannot be read: why, and what can be done.
+//! Errors of opening a pack.
 
 use crate::error::Error;
 
-/// Why a pack was not read.
+/// Error of opening a pack.
 #[derive(Debug)]
 pub(super) enum PackOpenError {
-    /// It is cut or overwritten, and nobody can tell what it holds who does not look further.
+    /// The pack is truncated or overwritten; only salvage can find its contents.
     Lost(Error),
-    /// Anything else: it cannot be reached, is another program's or a newer one's, or lies.
+    /// Anything else: an I/O error, a foreign file, a newer version, or an invalid index.
     Other(Error),
 }
 
 impl PackOpenError {
-    /// The error, with what else can be tried.
+    /// Converts to an error, with a hint at salvage.
     pub(super) fn into_error(self) -> Error {
         match self {
-            PackOpenError::Lost(error) => Error::refused(format!(
-                "{error} (`annals restore --salvage` looks further)"
-            )),
+            PackOpenError::Lost(error) => {
+                Error::refused(format!("{error} (try `annals restore --salvage`)"))
+            }
             PackOpenError::Other(error) => error,
         }
     }
 
-    /// The error of one who has looked further, and found nothing.
+    /// Converts to an error after salvage failed too.
     pub(super) fn into_salvage_error(self) -> Error {
         match self {
             PackOpenError::Lost(error) => Error::refused(format!(
-                "{error}; nor does anything else in it tell what it holds, so only a backup of it helps"
+                "{error}; salvage found no index either, so only a backup can recover it"
             )),
             PackOpenError::Other(error) => error,
         }

@@ -1,7 +1,7 @@
 //! Reading packs.
 //!
-//! The end of a pack tells where its index is. If the end is torn, because whoever wrote it was
-//! killed, the last whole index before it counts.
+//! The footer at the end of a pack gives the offset of its index. If the end is torn, because its
+//! writer was killed, the last intact index before it is used.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet};
@@ -22,69 +22,71 @@ use super::pack_index::{Frame, FrameRange, Member, PackIndex, PackedSession, VER
 use super::restore_filter::PackTrust;
 use super::root_files::ROOT_ID;
 use crate::error::{Error, Result};
+use crate::json::describe_json_error;
 use crate::jsonl::{FileId, ReadAt};
 use crate::model::SessionId;
 
-/// A pack begins with this, its version, and sixteen random bytes that its footers are made with.
+/// Start of a pack, followed by the version and the nonce, 16 random bytes that footer checksums
+/// include.
 pub(super) const MAGIC: &[u8; 12] = b"annals-pack\0";
-/// And ends with this.
+/// Last bytes of a footer.
 pub(super) const END: &[u8; 8] = b"annalsPK";
 pub(super) const HEADER: usize = 32;
 pub(super) const FOOTER: usize = 64;
 
-/// No index is longer than this.
+/// Maximum length of an index, compressed or not.
 pub(super) const MOST_INDEX: u64 = 1 << 28;
 
-/// So much is read in search of an index, and twice the length of the pack, before it counts as lost: a
-/// pack may be made of nothing but endings.
+/// Read budget of the search for an index, in addition to twice the length of the pack. A hostile
+/// pack may consist of nothing but fake footers.
 const MOST_LOOKED: u64 = 1 << 20;
 
-/// An archived session, open for reading.
+/// A pack, open for reading.
 #[derive(Clone, Debug)]
 pub struct Pack {
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
-    /// What it holds.
+    /// Its index.
     pub index: Arc<PackIndex>,
-    /// How long it is.
+    /// Its length in bytes.
     pub bytes: u64,
-    /// How much of that stands behind the last whole index: someone was killed while writing it, or
-    /// the end is damaged. See [`Pack::lost_end`].
+    /// Number of bytes after the last intact index: a writer was killed, or the end is damaged. See
+    /// [`Pack::lost_end`].
     pub torn: u64,
-    /// Where its index begins.
+    /// Offset of its index.
     at: u64,
-    /// What its file was when it was opened.
+    /// Identity of its file when it was opened.
     id: FileId,
     pub(super) trust: Arc<PackTrust>,
     pub(super) source: Arc<Source>,
 }
 
-/// What the files of a pack read from.
+/// Reader shared by all files of a pack.
 #[derive(Debug)]
 pub(super) struct Source {
     path: PathBuf,
     file: File,
-    /// The frame that was read last of those that several files share.
+    /// The last frame read of those that several files share.
     shared: Mutex<Cache>,
 }
 
 impl Pack {
-    /// Opens a pack and reads its index. Refuses one that does not add up.
+    /// Opens a pack and reads its index. Refuses an invalid one.
     pub fn open(path: &Path) -> Result<Self> {
         Pack::open_or_lost(path).map_err(PackOpenError::into_error)
     }
 
-    /// The same, and whether one that cannot be read is beyond reading.
+    /// Like [`open`](Self::open), but distinguishes packs that only salvage can read.
     pub(super) fn open_or_lost(path: &Path) -> Result<Self, PackOpenError> {
         Pack::read(path, open(path)?)
     }
 
-    /// The pack that an open file is.
+    /// Reads a pack from an open file.
     pub(super) fn from_file(path: &Path, file: File) -> Result<Self> {
         Pack::read(path, file).map_err(PackOpenError::into_error)
     }
 
-    /// The same, told apart.
+    /// Like [`from_file`](Self::from_file), but distinguishes packs that only salvage can read.
     pub(super) fn read(path: &Path, file: File) -> Result<Self, PackOpenError> {
         let failed = |error| Error::io("read", path, error);
         let metadata = file.metadata().map_err(failed)?;
@@ -94,14 +96,14 @@ impl Pack {
         let nonce = header(path, &file, metadata.len())?;
         let found = last_index(&file, metadata.len(), &nonce).map_err(failed)?;
         let Some(found) = found else {
-            let why = "is damaged: no whole index was found in it, so what it holds cannot be told";
+            let why = "is damaged: no intact index found, so its contents are unknown";
             return Err(PackOpenError::Lost(refused(path, why)));
         };
         let index = read_index(path, &found.index)?;
         Pack::from_index(path, file, metadata.len(), index, found.at..found.end).map_err(Into::into)
     }
 
-    /// The pack of an index, which lies with its footer at that place of the file.
+    /// Creates a pack from its index; `place` is the range of the index and its footer in the file.
     pub(super) fn from_index(
         path: &Path,
         file: File,
@@ -110,7 +112,7 @@ impl Pack {
         place: Range<u64>,
     ) -> Result<Self> {
         if let Some(fault) = index.fault(HEADER as u64..place.start) {
-            return Err(refused(path, &format!("is not read, because {fault}")));
+            return Err(refused(path, &format!("has an invalid index: {fault}")));
         }
         let metadata = file.metadata();
         let metadata = metadata.map_err(|error| Error::io("stat", path, error))?;
@@ -130,55 +132,56 @@ impl Pack {
         })
     }
 
-    /// Whether a file is the one that it reads, with all that it had.
+    /// Returns whether `other` is the same file, with at least the bytes it had when the pack was
+    /// opened.
     pub(super) fn is_same_file(&self, other: &FileId) -> bool {
         self.id.same_file(other) && other.len >= self.bytes
     }
 
-    /// What to report of a pack that lost its end, and files with it.
+    /// Returns an error for a pack that lost its end, and files with it.
     ///
-    /// A pack gets its name when its index is complete, and whoever adds to it writes a complete index again. So
-    /// where the last whole index is a checkpoint, the pack was cut or damaged afterwards. Bytes behind a
-    /// complete index are another thing: a writer that was killed left them, and nothing that it acknowledged
-    /// stands there. That happens without any damage, so only [`verify`](super::verify()) tells of it.
+    /// A new pack gets its name when its index is complete, and each update writes a complete index
+    /// again. So if the last intact index is a checkpoint, the pack was truncated or damaged
+    /// afterwards. Bytes after a complete index are different: a killed writer left them, and they
+    /// contain nothing that it acknowledged. That is no damage, so only [`verify`](super::verify())
+    /// reports it.
     pub fn lost_end(&self) -> Option<Error> {
         let lost = self.describe_lost_end()?;
-        let why = format!("is damaged: {lost} (`annals restore --salvage` looks further)");
+        let why = format!("is damaged: {lost} (try `annals restore --salvage`)");
         Some(refused(&self.path, &why))
     }
 
-    /// The same in a few words, for those who name the pack.
+    /// Like [`lost_end`](Self::lost_end), without the path.
     pub(super) fn describe_lost_end(&self) -> Option<String> {
-        let lost = "its end is lost, and files that stood there with it";
+        let lost = "its end is missing, with the files stored there";
         self.index.checkpoint.then(|| match self.torn {
             0 => lost.to_owned(),
-            1 => format!("{lost}; its last byte does not count"),
-            torn => format!("{lost}; its last {torn} bytes do not count"),
+            torn => format!("{lost}; {}", describe_ignored(torn)),
         })
     }
 
-    /// It ends with both copies of a complete index.
+    /// Returns whether the pack ends with two intact copies of a complete index.
     pub(super) fn is_whole(&self) -> io::Result<bool> {
         Ok(self.torn == 0 && !self.index.checkpoint && self.has_intact_first_index()?)
     }
 
-    /// Where its index begins.
+    /// Returns the offset of its index.
     pub(super) fn index_offset(&self) -> u64 {
         self.at
     }
 
-    /// Its files, the main log first.
+    /// Returns its files, the main log first.
     pub fn members(&self) -> &[Member] {
         &self.index.members
     }
 
-    /// Earlier versions of files that were replaced or cut, the oldest first.
+    /// Returns earlier versions of files that were replaced or truncated, oldest first.
     pub fn earlier_versions(&self) -> &[Member] {
         &self.index.earlier
     }
 
-    /// The pack as if an earlier version of a file were the newest: by its number in
-    /// [`Pack::earlier_versions`], from 1. `None` if there are not so many.
+    /// Returns the pack with an earlier version of a file in place of the newest. `number` counts
+    /// [`Pack::earlier_versions`] from 1; `None` if it is out of range.
     pub fn with_earlier_version(&self, number: usize) -> Option<Pack> {
         let earlier = self.earlier_versions().get(number.checked_sub(1)?)?.clone();
         let mut index = PackIndex::clone(&self.index);
@@ -193,18 +196,18 @@ impl Pack {
         })
     }
 
-    /// The file that lay at a path of the root.
+    /// Returns the file with this path within the root.
     pub fn member(&self, path: &Path) -> Option<&Member> {
         self.members().iter().find(|member| member.path == path)
     }
 
-    /// Whether one of its sessions has this id.
+    /// Returns whether one of its sessions has this id.
     pub fn has_session(&self, id: &str) -> bool {
         let mut sessions = self.index.sessions.iter();
         sessions.any(|session| session.id == id) || (id == ROOT_ID && self.has_no_session())
     }
 
-    /// Whether the id of one of its sessions begins with this, or ends with it as a name does.
+    /// Returns whether the id of one of its sessions starts with `id` or matches it as a name.
     pub(super) fn matches_id(&self, id: &str) -> bool {
         let fits = |session: &PackedSession| {
             let named = SessionId::new(&session.id).is_ok_and(|session| session.matches_name(id));
@@ -213,8 +216,8 @@ impl Pack {
         self.index.sessions.iter().any(fits) || self.has_session(id)
     }
 
-    /// What one of its files is to those who read it here: what it was, but for the time of its last
-    /// change, which is the pack's. So whatever is done to the pack, what was learnt from it is learnt anew.
+    /// Returns the identity of an archived file for readers: the original one, with the ctime of
+    /// the pack. So any write to the pack invalidates cached results.
     pub fn file_id(&self, member: &Member) -> FileId {
         FileId {
             ctime_ns: self.id.ctime_ns,
@@ -222,12 +225,12 @@ impl Pack {
         }
     }
 
-    /// The content of one of its files.
+    /// Opens one of its files.
     pub fn file(&self, member: &Member) -> PackedFile {
         let mut start = 0;
         let mut parts = Vec::with_capacity(member.parts.len());
         for &part in &member.parts {
-            // Members come from the index, which was looked through, but anyone can make one.
+            // Members of the index are validated, but a caller can construct others.
             let Some(&frame) = self.index.frames.get(part.frame as usize) else {
                 break;
             };
@@ -245,14 +248,14 @@ impl Pack {
         }
     }
 
-    /// Unpacks a stretch of a frame and shows it, without a copy of it. Who goes through a pack needs
-    /// no more than the one frame that files share.
+    /// Decompresses a range of a frame and passes it to `look` without copying. The one shared
+    /// frame cache is enough for a sequential reader.
     pub(super) fn with_part<T>(
         &self,
         part: &FrameRange,
         look: impl FnOnce(&[u8]) -> T,
     ) -> io::Result<T> {
-        // Members come from the index, which was looked through, but anyone can make one.
+        // Members of the index are validated, but a caller can construct others.
         let Some(frame) = self.index.frames.get(part.frame as usize) else {
             return Ok(look(&[]));
         };
@@ -263,21 +266,20 @@ impl Pack {
         Ok(look(cache.bytes.get(start..end).unwrap_or_default()))
     }
 
-    /// Reads a frame, and so makes sure that it is what was written.
+    /// Reads a frame and verifies its checksum.
     pub(super) fn try_frame(&self, frame: &Frame, cache: &mut Cache) -> io::Result<()> {
         cache.load(&self.source, frame)
     }
 
-    /// Reads a frame as it lies in the pack.
+    /// Reads the compressed bytes of a frame.
     pub(super) fn read_packed(&self, frame: &Frame, into: &mut Vec<u8>) -> Result<()> {
         into.resize(frame.bytes as usize, 0);
         let read = self.source.file.read_exact_at(into, frame.at);
         read.map_err(|error| Error::io("read", &self.path, error))
     }
 
-    /// Makes all of it durable, with the names of it and of the directories that it lies in up to the
-    /// state directory: that it can be read says nothing, for whoever wrote it may have been killed
-    /// before it was.
+    /// Syncs the pack and its directories up to the state directory. That a pack can be read does
+    /// not mean that it is durable: its writer may have been killed before the sync.
     pub(super) fn sync(&self) -> Result<()> {
         let synced = self.source.file.sync_all();
         synced.map_err(|error| Error::io("sync", &self.path, error))?;
@@ -292,9 +294,9 @@ impl Pack {
         Ok(())
     }
 
-    /// The first copy of its index is as it should be, if there are two.
+    /// Returns whether the first copy of the index is intact, if there are two.
     pub(super) fn has_intact_first_index(&self) -> io::Result<bool> {
-        // A torn second copy leaves the first one alone, and is told of anyway.
+        // A torn second copy is reported anyway, and the first is then the index in use.
         if !self.index.twice || self.torn > 0 {
             return Ok(true);
         }
@@ -318,7 +320,7 @@ impl Pack {
         Ok(*packed == second)
     }
 
-    /// The frames of its files, as they are now, that cannot be read any more.
+    /// Returns the frames of current files that cannot be read.
     pub(super) fn unreadable(&self) -> HashSet<u32> {
         let parts = self.members().iter().flat_map(|member| &member.parts);
         let used: BTreeSet<u32> = parts.map(|part| part.frame).collect();
@@ -330,9 +332,9 @@ impl Pack {
         used.into_iter().filter(|it| !is_sound(it)).collect()
     }
 
-    /// Lets the system forget what it has read of the pack, so that it is read from the disk again.
+    /// Drops the pack from the page cache, so that it is read from disk again.
     pub fn drop_page_cache(&self) {
-        // A hint; without it the page cache answers.
+        // Only a hint; if it fails, reads come from the page cache.
         #[cfg(target_os = "linux")]
         let _ = rustix::fs::fadvise(&self.source.file, 0, None, rustix::fs::Advice::DontNeed);
     }
@@ -342,17 +344,17 @@ impl Pack {
 #[derive(Debug)]
 pub struct PackedFile {
     source: Arc<Source>,
-    /// What the file was when it was archived.
+    /// Identity of the file when it was archived.
     id: FileId,
     parts: Vec<Stretch>,
-    /// The frame that was read last.
+    /// The last frame read.
     own: Mutex<Cache>,
 }
 
-/// Where a stretch of a file lies.
+/// A range of a file and the frame that holds it.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
-    /// Where in the file it begins.
+    /// Offset in the file.
     start: u64,
     part: FrameRange,
     frame: Frame,
@@ -395,7 +397,7 @@ impl ReadAt for PackedFile {
     }
 }
 
-/// A frame as it was last read.
+/// The last frame read, decompressed.
 #[derive(Default)]
 pub(super) struct Cache {
     frame: Option<Frame>,
@@ -418,26 +420,27 @@ impl Cache {
         self.frame = None;
         let damaged = |why: &str| {
             let (path, at) = (source.path.display(), frame.at);
-            let text = format!("{path} is damaged in the frame at {at}: {why}");
+            let text = format!("{path}: damaged frame at offset {at}: {why}");
             io::Error::new(io::ErrorKind::InvalidData, text)
         };
         self.packed.resize(frame.bytes as usize, 0);
         let read = source.file.read_exact_at(&mut self.packed, frame.at);
         read.map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => damaged("it is cut off"),
-            // Readers know the file by the path that it had.
+            io::ErrorKind::UnexpectedEof => damaged("truncated"),
+            // Callers know only the original path of the file, so name the pack.
             kind => io::Error::new(kind, format!("{error} in {}", source.path.display())),
         })?;
         let reader = match &mut self.reader {
             Some(reader) => reader,
             none => none.insert(Decompressor::new()?),
         };
-        // No more room is given than the index told, so nothing can become larger than that.
+        // The buffer is limited to the length in the index, so a hostile frame cannot expand
+        // further.
         self.bytes.resize(frame.len as usize, 0);
         let unpacked = reader.decompress_to_buffer(&self.packed, self.bytes.as_mut_slice());
         match unpacked {
             Ok(len) if len == frame.len as usize => {}
-            Ok(_) => return Err(damaged("its content is too short")),
+            Ok(_) => return Err(damaged("content too short")),
             Err(error) => return Err(damaged(&error.to_string())),
         }
         self.frame = Some(*frame);
@@ -449,7 +452,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Opens the file of a pack for reading; never behind a link.
+/// Opens a pack file for reading. Does not follow symbolic links.
 pub(super) fn open(path: &Path) -> Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let opened = OpenOptions::new()
@@ -459,50 +462,58 @@ pub(super) fn open(path: &Path) -> Result<File> {
     opened.map_err(|error| Error::io("open", path, error))
 }
 
+/// Describes the bytes after the last intact index.
+pub(super) fn describe_ignored(torn: u64) -> String {
+    match torn {
+        1 => "its last byte is ignored".to_owned(),
+        torn => format!("its last {torn} bytes are ignored"),
+    }
+}
+
 pub(super) fn refused(path: &Path, why: &str) -> Error {
     Error::refused(format!("{} {why}", path.display()))
 }
 
-/// Reads the beginning of a pack: what its footers are made with.
+/// Reads the header of a pack and returns its nonce.
 fn header(path: &Path, file: &File, len: u64) -> Result<[u8; 16], PackOpenError> {
     let mut header = [0; HEADER];
     file.read_exact_at(&mut header, 0)
         .map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => {
-                PackOpenError::Lost(refused(path, "is no pack: it is too short"))
+                PackOpenError::Lost(refused(path, "is not a pack: too short"))
             }
             _ => Error::io("read", path, error).into(),
         })?;
     let (magic, rest) = header.split_first_chunk::<12>().unwrap_or((&[0; 12], &[]));
     let (version, nonce) = rest.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
     if magic != MAGIC {
-        let why = "is no pack of an archive, or its beginning is damaged";
+        let why = "is not a pack, or its header is damaged";
         return Err(PackOpenError::Lost(refused(path, why)));
     }
     let version = u32::from_le_bytes(*version);
     let nonce = nonce.try_into().unwrap_or([0; 16]);
     match version.cmp(&VERSION) {
         Ordering::Equal => {}
-        // The index of a newer program would say so too.
+        // A pack of a newer program would have the newer version in its index too.
         Ordering::Greater if is_flipped(version) && is_ours(path, file, len, &nonce) => {
             let why = format!(
-                "is damaged: its header says version {version}, and its index, whose checksum fits, {VERSION}"
+                "is damaged: its header has version {version}, but its index, with a valid checksum, has version {VERSION}"
             );
             return Err(PackOpenError::Lost(refused(path, &why)));
         }
         Ordering::Greater => return Err(other_version(path, version).into()),
-        // There never was such a version: it is damage.
+        // No such version ever existed, so this is damage.
         Ordering::Less => return Err(PackOpenError::Lost(other_version(path, version))),
     }
     Ok(nonce)
 }
 
-/// Whether one flipped bit makes such a version of ours.
+/// Returns whether `version` differs from ours in one bit.
 fn is_flipped(version: u32) -> bool {
     (version ^ VERSION).count_ones() == 1
 }
 
-/// Whether a pack has a whole index of the version that we read, whatever its header says.
+/// Returns whether a pack has an intact index of our version, whatever its header says.
 fn is_ours(path: &Path, file: &File, len: u64, nonce: &[u8; 16]) -> bool {
     let found = last_index(file, len, nonce).ok().flatten();
     found.is_some_and(|found| read_index(path, &found.index).is_ok())
@@ -510,23 +521,23 @@ fn is_ours(path: &Path, file: &File, len: u64, nonce: &[u8; 16]) -> bool {
 
 fn other_version(path: &Path, version: u32) -> Error {
     let what = match version > VERSION {
-        true => "a newer annals wrote it; update this one",
-        false => "there never was such a version",
+        true => "written by a newer annals; update this one",
+        false => "no such version exists",
     };
-    let why = format!("has version {version} and this program reads version {VERSION}: {what}");
+    let why = format!("has version {version}, but this program reads version {VERSION}: {what}");
     refused(path, &why)
 }
 
-/// A whole index as it lies in a pack.
+/// An intact index in a pack.
 pub(super) struct FoundIndex {
     pub(super) at: u64,
-    /// Where the footer ends.
+    /// Offset of the end of its footer.
     pub(super) end: u64,
-    /// How long it is when it is unpacked, and its bytes.
+    /// Decompressed length, and the compressed bytes.
     pub(super) index: (u64, Vec<u8>),
 }
 
-/// What a footer says.
+/// Encodes a footer.
 pub(super) fn footer(nonce: &[u8; 16], at: u64, len: u64, index: &[u8]) -> [u8; FOOTER] {
     let mut footer = [0; FOOTER];
     let numbers = [at, index.len() as u64, len].map(u64::to_le_bytes);
@@ -542,7 +553,7 @@ pub(super) fn footer(nonce: &[u8; 16], at: u64, len: u64, index: &[u8]) -> [u8; 
     footer
 }
 
-/// The last index of a pack that is whole.
+/// Finds the last intact index of a pack.
 pub(super) fn last_index(
     file: &File,
     len: u64,
@@ -552,13 +563,13 @@ pub(super) fn last_index(
     if let Some(found) = index_before(file, len, nonce, &mut left)? {
         return Ok(Some(found));
     }
-    // The end is torn: look for earlier ones, backwards.
+    // The end is torn: search backwards for an earlier footer.
     const STEP: u64 = 1 << 20;
     let mut block = Vec::new();
     let mut end = len;
     while end > HEADER as u64 {
         let start = end.saturating_sub(STEP);
-        // An ending may lie on the border of two blocks.
+        // The end marker may cross the boundary of two blocks.
         let until = (end + END.len() as u64 - 1).min(len);
         block.resize((until - start) as usize, 0);
         file.read_exact_at(&mut block, start)?;
@@ -576,15 +587,15 @@ pub(super) fn last_index(
     Ok(None)
 }
 
-/// The index whose footer ends at a place, if one does. What is `left` to be read for it gets less; one
-/// that needs more is none.
+/// Returns the index whose footer ends at `end`, if it is intact. Deducts the bytes read from
+/// `left`, and returns `None` if that is exhausted.
 fn index_before(
     file: &File,
     end: u64,
     nonce: &[u8; 16],
     left: &mut u64,
 ) -> io::Result<Option<FoundIndex>> {
-    // A page at least is read for any.
+    // Each attempt reads at least one page.
     *left = left.saturating_sub(4 << 10);
     let Some(start) = end.checked_sub(FOOTER as u64) else {
         return Ok(None);
@@ -628,7 +639,7 @@ pub(super) fn read_index(path: &Path, (len, bytes): &(u64, Vec<u8>)) -> Result<P
     let json = zstd::bulk::decompress(bytes, *len as usize);
     let json = json.map_err(|error| wrong(error.to_string()))?;
     let index: PackIndex =
-        serde_json::from_slice(&json).map_err(|error| wrong(error.to_string()))?;
+        serde_json::from_slice(&json).map_err(|error| wrong(describe_json_error(&error)))?;
     match index.version {
         VERSION => Ok(index),
         other => Err(other_version(path, other)),

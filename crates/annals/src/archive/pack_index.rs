@@ -1,4 +1,4 @@
-//! The index of a pack: what is in it, and where.
+//! Index of a pack: its files and where their content is stored.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,25 +11,26 @@ use super::attributes::{ArchivedDir, ExtendedAttribute, Owner};
 use crate::jsonl::FileId;
 use crate::layout;
 use crate::model::ArtifactKind;
+use crate::removal_name::original_path;
 
-/// The form of packs that this program writes.
+/// Format version of packs that this program writes.
 pub const VERSION: u32 = 1;
 
-/// No frame has more than this in it, so that any place of a file is reached by reading one.
+/// Maximum content of a frame, so that any byte of a file can be reached by reading one frame.
 pub(super) const FRAME: usize = 1 << 20;
 
-/// Nor is it longer than this, whatever is in it.
+/// Maximum compressed length of a frame.
 const FRAME_BYTES: u64 = FRAME as u64 + (64 << 10);
 
-/// No pack has more in it than this times its length, unless it is less than [`SURELY`]. Logs do not
-/// get so small; what claims to is made to fill a disk.
+/// Maximum ratio of content to pack length, unless the content is less than [`SURELY`]. Logs do not
+/// compress that well; a pack that exceeds it is made to fill a disk.
 const RATIO: u64 = 1_000;
 const SURELY: u64 = 1 << 30;
 
-/// No pack has more files than this.
+/// Maximum number of files in a pack.
 pub(super) const MEMBERS: usize = 1 << 20;
 
-/// A SHA-256, spelled in hexadecimal digits.
+/// A SHA-256, displayed as hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Checksum(pub [u8; 32]);
 
@@ -67,45 +68,45 @@ impl<'de> Deserialize<'de> for Checksum {
     }
 }
 
-/// What a pack holds.
+/// Index of a pack.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PackIndex {
-    /// The form of the pack.
+    /// Format version of the pack.
     pub version: u32,
     /// The layout's name.
     pub layout: String,
-    /// The root that the files lay in.
+    /// The root of the files.
     pub root: PathBuf,
-    /// It is a log outside of any tree, and `root` is the directory it lay in.
+    /// The pack holds a log outside any tree; `root` is its directory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lone: bool,
-    /// The sessions: one, or those whose logs are the same files.
+    /// The sessions: one, or several that share log files.
     pub sessions: Vec<PackedSession>,
-    /// How often the pack was written to.
+    /// Number of times the pack was written to.
     pub generation: u64,
-    /// When it was written to last.
+    /// Time of the last write.
     pub archived: Timestamp,
     /// The files, the main log first.
     pub members: Vec<Member>,
     /// Earlier versions of files that were replaced or cut, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<Member>,
-    /// The directories that the files lay in, the outer ones first.
+    /// The directories of the files, outer ones first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dirs: Vec<ArchivedDir>,
-    /// What registers said about the logs, in the register's own words.
+    /// Rows of session lists about the logs, verbatim.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<PackedListRow>,
-    /// A digest of what registers told when this was written, which tells that they tell something else.
+    /// Digest of the session-list rows when this was written, to detect changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Checksum>,
-    /// It stands in the pack twice, one right behind the other.
+    /// The index is stored twice, one copy directly after the other.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub twice: bool,
-    /// It was written while the pack was made, and tells of the files that were whole by then: more was to come.
+    /// The index was written while the pack was created and lists only the files complete by then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub checkpoint: bool,
-    /// Where the content lies.
+    /// The frames that hold the content.
     pub frames: Vec<Frame>,
 }
 
@@ -119,12 +120,12 @@ pub struct PackedSession {
     pub folder: Option<String>,
 }
 
-/// What a register said about a log.
+/// Row of a session list about a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackedListRow {
     /// The log's path within the root.
     pub path: PathBuf,
-    /// The row.
+    /// The row, verbatim.
     pub text: String,
 }
 
@@ -135,35 +136,35 @@ pub struct Member {
     pub path: PathBuf,
     /// Its length.
     pub len: u64,
-    /// The SHA-256 of all of it.
+    /// SHA-256 of the whole file.
     pub sha256: Checksum,
-    /// The inner state of that sum behind the last whole block of 64 bytes, to go on from.
+    /// State of that SHA-256 after the last complete block of 64 bytes, for resuming.
     pub state: Checksum,
     /// Its permissions.
     pub mode: u32,
-    /// Who owned it; nothing if nobody asked.
+    /// Its owner; absent in packs of older programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
     /// Its extended attributes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<ExtendedAttribute>,
-    /// When it was last changed, in nanoseconds since 1970.
+    /// Modification time, in nanoseconds since 1970.
     pub mtime_ns: i64,
-    /// When anything about it was last changed.
+    /// Time of the last change of the inode (ctime), in nanoseconds since 1970.
     pub ctime_ns: i64,
-    /// The device it lay on.
+    /// Its device.
     pub dev: u64,
-    /// Its inode there.
+    /// Its inode.
     pub ino: u64,
-    /// Where its content lies, in order.
+    /// Ranges of frames that hold its content, in order.
     pub parts: Vec<FrameRange>,
-    /// When it was found to be replaced by another version, if it was.
+    /// For an earlier version: when it was found to be replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
 
 impl Member {
-    /// What the file was when it was archived.
+    /// Returns the identity of the file when it was archived.
     pub fn id(&self) -> FileId {
         FileId {
             dev: self.dev,
@@ -175,15 +176,15 @@ impl Member {
     }
 }
 
-/// A stretch of a frame: spelled as `[frame, at, len]`.
+/// A range of a frame's content, serialised as `[frame, at, len]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "(u32, u32, u32)", into = "(u32, u32, u32)")]
 pub struct FrameRange {
-    /// The frame's place in the list of frames.
+    /// The frame's index in the list of frames.
     pub frame: u32,
-    /// Where in the frame's content it begins.
+    /// Offset in the frame's content.
     pub at: u32,
-    /// How long it is.
+    /// Length of the range.
     pub len: u32,
 }
 
@@ -199,15 +200,15 @@ impl From<FrameRange> for (u32, u32, u32) {
     }
 }
 
-/// Where some content lies: spelled as `[at, bytes, len]`.
+/// A compressed frame, serialised as `[at, bytes, len]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "(u64, u32, u32)", into = "(u64, u32, u32)")]
 pub struct Frame {
-    /// Where in the pack it begins.
+    /// Offset in the pack.
     pub at: u64,
-    /// How long it is there.
+    /// Compressed length.
     pub bytes: u32,
-    /// How long its content is.
+    /// Length of its content.
     pub len: u32,
 }
 
@@ -224,39 +225,39 @@ impl From<Frame> for (u64, u32, u32) {
 }
 
 impl Frame {
-    /// Where in the pack it ends.
+    /// Returns the offset of its end in the pack.
     pub(super) fn end(&self) -> u64 {
         self.at.saturating_add(self.bytes.into())
     }
 }
 
 impl PackIndex {
-    /// All files, earlier versions too.
+    /// Returns all files, including earlier versions.
     pub(super) fn all(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().chain(&self.earlier)
     }
 
-    /// The log of its session, or of the first of several; the first of its files if there is none. A pack
-    /// that was added to while its log was gone may have that behind other files.
+    /// Returns the log of the first session, or the first file if there is none. The log may follow
+    /// other files if the pack was updated while the log was missing from the root.
     pub fn main_log(&self) -> Option<&Member> {
         let mut logs = self.members.iter();
         let main = logs.find(|member| self.is_session_log(&member.path));
         main.or(self.members.first())
     }
 
-    /// Whether a file of it is the log of a session.
+    /// Returns whether a path is that of a session log.
     pub(super) fn is_session_log(&self, path: &Path) -> bool {
         let layout = layout::by_name(&self.layout).filter(|_| !self.lone);
         let artifact = layout.and_then(|layout| layout.classify(path));
         artifact.is_some_and(|artifact| artifact.kind == ArtifactKind::SessionLog)
     }
 
-    /// It tells of what belongs to no session.
+    /// Returns whether the pack holds files that belong to no session.
     pub(crate) fn has_no_session(&self) -> bool {
         self.sessions.is_empty() && !self.lone
     }
 
-    /// Says why this cannot be the index of a pack whose frames lie in the given part of it.
+    /// Returns why the index is invalid for a pack whose frames are in the given range, if it is.
     pub(super) fn fault(&self, frames: std::ops::Range<u64>) -> Option<String> {
         if self.members.len() + self.earlier.len() > MEMBERS {
             return Some(format!("it lists more than {MEMBERS} files"));
@@ -270,13 +271,13 @@ impl PackIndex {
         }
         if let Some(member) = self.all().find(|member| !self.is_place(&member.path)) {
             let path = member.path.display();
-            return Some(format!("{path} is no place for a file of its layout"));
+            return Some(format!("{path} is not a valid path in its layout"));
         }
         let above = self.all().flat_map(|it| it.path.ancestors().skip(1));
         let above: HashSet<&Path> = above.filter(|dir| !dir.as_os_str().is_empty()).collect();
         if let Some(dir) = self.dirs.iter().find(|dir| !above.contains(&*dir.path)) {
             let path = dir.path.display();
-            return Some(format!("no file of it lies in the directory {path}"));
+            return Some(format!("no file is in the directory {path}"));
         }
         self.fault_of_parts()
     }
@@ -292,7 +293,9 @@ impl PackIndex {
             }
             end = frame.end();
             if end > within.end || frame.bytes == 0 {
-                return Some(format!("the frame at {at} leads out of the pack"));
+                return Some(format!(
+                    "the frame at {at} extends past the end of the pack"
+                ));
             }
             let len = frame.len as usize;
             if len > FRAME || len == 0 || u64::from(frame.bytes) > FRAME_BYTES {
@@ -306,7 +309,7 @@ impl PackIndex {
         })
     }
 
-    /// Every byte of a file has one place, and no place is given to two.
+    /// Checks that every byte of a file has one place, and no place is used twice.
     fn fault_of_parts(&self) -> Option<String> {
         let mut used: Vec<FrameRange> = Vec::new();
         for member in self.all() {
@@ -317,12 +320,15 @@ impl PackIndex {
                 let end = u64::from(part.at) + u64::from(part.len);
                 if part.len == 0 || frame.is_none_or(|frame| end > frame.len.into()) {
                     let path = member.path.display();
-                    return Some(format!("{path} leads out of frame {}", part.frame));
+                    return Some(format!(
+                        "{path} extends past the end of frame {}",
+                        part.frame
+                    ));
                 }
             }
             if len != member.len {
                 let (path, told) = (member.path.display(), member.len);
-                return Some(format!("{path} has {len} bytes and claims to have {told}"));
+                return Some(format!("{path} has {len} bytes but claims {told}"));
             }
             used.extend(&member.parts);
         }
@@ -334,10 +340,11 @@ impl PackIndex {
             }
             _ => None,
         });
-        overlap.map(|frame| format!("two files lie at one place of frame {frame}"))
+        overlap.map(|frame| format!("files overlap in frame {frame}"))
     }
 
-    /// Whether such a file can lie in the root.
+    /// Returns whether a file may be restored to this path: inside the root, and a path of the
+    /// layout.
     fn is_place(&self, path: &Path) -> bool {
         let down = |part: Component<'_>| matches!(part, Component::Normal(_));
         if !path.components().all(down) {
@@ -347,10 +354,15 @@ impl PackIndex {
             let is_log = path.extension().is_some_and(|ending| ending == "jsonl");
             return is_log && path.components().count() == 1;
         }
-        layout::by_name(&self.layout).is_some_and(|layout| layout.classify(path).is_some())
+        // An earlier version also archived files that were being removed.
+        let original = original_path(path);
+        layout::by_name(&self.layout).is_some_and(|layout| {
+            let original = original.is_some_and(|path| layout.classify(&path).is_some());
+            original || layout.classify(path).is_some()
+        })
     }
 
-    /// Drops frames that no file lies in any more, and numbers the others anew.
+    /// Drops unused frames and renumbers the rest.
     pub(super) fn tidy(&mut self) {
         let mut used = vec![false; self.frames.len()];
         for part in self.all().flat_map(|member| &member.parts) {

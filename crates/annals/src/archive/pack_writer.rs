@@ -1,10 +1,10 @@
-//! Writes the frames and the index of a pack, and takes in files.
+//! Writes frames and indexes of a pack, and adds files to it.
 //!
-//! While a new pack is made, checkpoints stand between its frames: indexes of the files that are whole so far,
-//! by which a pack that is cut later still tells what stood before the cut. One is written after each file as
-//! long as all of them take less than 64 KiB. From then on one is written when 3 times the length of the last
-//! one was written since, in a pack of more than 4 MiB 32 times: there they take about 3 per cent of what is
-//! added. Behind the last file stands the complete index instead.
+//! A new pack has checkpoints between its frames: indexes of the files complete so far, so that the
+//! contents before the cut are known if the pack is truncated later. A checkpoint follows each file
+//! until all checkpoints together take 64 KiB. After that, one is written when 3 times the length
+//! of the last one was written since, or 32 times in a pack of more than 4 MiB: about 3 percent of
+//! the added bytes. The complete index follows the last file.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
@@ -24,47 +24,47 @@ use super::update::{PackContents, open_source, rows, sessions, write_error};
 use crate::error::{Error, Result};
 use crate::jsonl::{FileId, ReadAt as _};
 
-/// Measured on generated logs in frames of 1 MiB: 3 makes them 2.56 times smaller at 190 MB for each
-/// second of processor time; 6 and 9 gain 3 and 4 per cent at less than half and a third of that.
+/// Compression level. On generated logs in 1 MiB frames, level 3 has a ratio of 2.56 at 190 MB per
+/// CPU second; levels 6 and 9 gain 3 and 4 percent at less than half and a third of the speed.
 const LEVEL: i32 = 3;
 
-/// A frame with less in it is made anew when its last file grows, so that a log that is archived
-/// every hour does not end up in as many frames.
+/// A frame with less content is rewritten when its last file grows, so that a log archived every
+/// hour does not end up in that many frames.
 const SHORT: u32 = 256 << 10;
 
-/// Of a document that is replaced again and again, so many earlier versions are kept. Of logs, all.
+/// Number of earlier versions of a document that are retained. Logs retain all.
 const EARLIER: usize = 8;
 
-/// As long as checkpoints take less than this, one stands behind each file.
+/// Total length of checkpoints up to which one follows each file.
 const CHECKPOINTS: u64 = 64 << 10;
 
-/// A pack that is longer than this has fewer checkpoints.
+/// Length of a pack from which on checkpoints are less frequent.
 const LARGE: u64 = 4 << 20;
 
 pub(super) struct PackWriter<'a> {
-    /// Where the pack is or will be.
+    /// Final path of the pack.
     pub(super) path: &'a Path,
     pub(super) file: &'a File,
     pub(super) nonce: [u8; 16],
-    /// Where the next byte goes.
+    /// Offset of the next byte.
     pub(super) end: u64,
     pub(super) index: PackIndex,
-    /// What the frames of before are read from.
+    /// The pack before the update, to read its frames.
     pub(super) old: Option<&'a Pack>,
-    /// What will be the next frame, and whose it is: the member's number and how much.
+    /// Content of the next frame, and the members it belongs to: member number and length.
     pub(super) buffer: Vec<u8>,
     pub(super) pieces: Vec<(usize, u32)>,
     pub(super) packed: Vec<u8>,
     pub(super) compressor: Compressor<'static>,
     pub(super) added: u64,
-    /// Something was written or noted.
+    /// Whether anything was written or changed in the index.
     pub(super) changed: bool,
-    /// Frames of before that cannot be read any more.
+    /// Frames of the old pack that cannot be read.
     pub(super) unreadable: HashSet<u32>,
-    /// How long all checkpoints are, and the last one.
+    /// Total length of all checkpoints, and length of the last one.
     checkpoints: u64,
     last_checkpoint: u64,
-    /// How much was written since the last one.
+    /// Bytes written since the last checkpoint.
     since_checkpoint: u64,
 }
 
@@ -95,7 +95,7 @@ impl<'a> PackWriter<'a> {
         })
     }
 
-    /// A pack that nothing is in yet.
+    /// Begins a new pack.
     pub(super) fn begin(
         path: &'a Path,
         file: &'a File,
@@ -135,7 +135,7 @@ impl<'a> PackWriter<'a> {
         self.write(&header)
     }
 
-    /// A pack that is there, to be added to.
+    /// Prepares to append to an existing pack.
     pub(super) fn append_to(
         path: &'a Path,
         file: &'a File,
@@ -153,7 +153,7 @@ impl<'a> PackWriter<'a> {
         Ok(writer)
     }
 
-    /// Nothing differs from what the pack has already.
+    /// Returns whether the pack is already up to date.
     pub(super) fn is_unchanged(&self, old: &PackIndex, contents: &PackContents) -> bool {
         !self.changed
             && old.sessions == sessions(old, contents)
@@ -163,7 +163,7 @@ impl<'a> PackWriter<'a> {
             && old.dirs == self.index.dirs
     }
 
-    /// Takes in all files, as far as they are not there already. Gives back those that are gone.
+    /// Adds all files that changed. Returns those that no longer exist.
     pub(super) fn take_all(
         &mut self,
         contents: &PackContents,
@@ -178,7 +178,7 @@ impl<'a> PackWriter<'a> {
             if !self.take(&contents.root, within, at, *is_log, now)? {
                 missing.push(within.clone());
             }
-            // A frame of its own for each file: damage to one costs no other.
+            // Each file has its own frames, so damage to one does not affect another.
             self.flush()?;
             left -= 1;
             if left > 0 {
@@ -191,8 +191,8 @@ impl<'a> PackWriter<'a> {
             .enumerate()
             .map(|(at, (path, _))| (path.as_path(), at))
             .collect();
-        // Files that are gone from the root stay, behind the others; but whatever is gone, the first is
-        // the log of a session.
+        // Files missing from the root stay in the pack, after the others; but session logs always
+        // come first.
         let place = |member: &Member| order.get(member.path.as_path()).copied();
         let mut members = std::mem::take(&mut self.index.members);
         members.sort_by_cached_key(|member| {
@@ -204,7 +204,7 @@ impl<'a> PackWriter<'a> {
         Ok(missing)
     }
 
-    /// Takes in what the directories of all files are like; those that are gone stay as they were.
+    /// Records the metadata of all directories; directories that no longer exist keep theirs.
     fn describe_dirs(&mut self, root: &Path) -> Result<()> {
         let members = self.index.members.iter();
         let above = members.flat_map(|member| member.path.ancestors().skip(1));
@@ -218,7 +218,7 @@ impl<'a> PackWriter<'a> {
         Ok(())
     }
 
-    /// Takes in a file, which is that member already if it is any. `false` if it is gone.
+    /// Adds a file, or updates member `at`. Returns `false` if the file does not exist.
     pub(super) fn take(
         &mut self,
         root: &Path,
@@ -264,8 +264,8 @@ impl<'a> PackWriter<'a> {
             self.grow(at, &member, &mut fresh)?;
             return Ok(true);
         }
-        // Replaced, cut or changed: what was there is kept too. Where only the pack is damaged, the
-        // source has all of it.
+        // Replaced, truncated or changed: keep the old version too. If only the pack is damaged,
+        // the source has everything.
         if !goes_on {
             let earlier = Member {
                 until: Some(now),
@@ -282,7 +282,7 @@ impl<'a> PackWriter<'a> {
         self.put_all(at, &mut fresh).map(|()| true)
     }
 
-    /// Takes in what a file has more than before.
+    /// Adds the bytes that were appended to a file.
     pub(super) fn grow(
         &mut self,
         at: usize,
@@ -322,7 +322,7 @@ impl<'a> PackWriter<'a> {
         self.put_range(at, fresh, 0, &mut ResumableSha256::new())
     }
 
-    /// Takes in a file from somewhere to its end.
+    /// Adds the content of a file from offset `from` to its end.
     pub(super) fn put_range(
         &mut self,
         at: usize,
@@ -336,7 +336,7 @@ impl<'a> PackWriter<'a> {
             self.put(at, bytes)
         })?;
         if !whole {
-            // It got shorter while it was read.
+            // The file got shorter while it was read.
             return Err(Error::Changed {
                 path: fresh.path.to_owned(),
             });
@@ -348,7 +348,7 @@ impl<'a> PackWriter<'a> {
         Ok(())
     }
 
-    /// Drops the oldest of too many versions of a document.
+    /// Drops the oldest versions of a document beyond the limit.
     pub(super) fn drop_oldest_versions(&mut self, within: &Path) {
         let versions = self.index.earlier.iter().filter(|it| it.path == within);
         let mut excess = versions.count().saturating_sub(EARLIER);
@@ -376,7 +376,7 @@ impl<'a> PackWriter<'a> {
         Ok(())
     }
 
-    /// Writes what was put as a frame.
+    /// Writes the buffered content as a frame.
     pub(super) fn flush(&mut self) -> Result<()> {
         if self.buffer.is_empty() {
             return Ok(());
@@ -425,8 +425,8 @@ impl<'a> PackWriter<'a> {
         Ok(())
     }
 
-    /// Writes an index of the files that are whole so far, if it is time for one (see above). Where a pack is
-    /// added to, its last index is there already.
+    /// Writes an index of the files complete so far, if a checkpoint is due (see the module docs).
+    /// Not needed when appending: the pack has an index already.
     pub(super) fn checkpoint(&mut self) -> Result<()> {
         let many = if self.end > LARGE { 32 } else { 3 };
         let is_due =
@@ -443,7 +443,7 @@ impl<'a> PackWriter<'a> {
         let mut index = self.index.clone();
         index.members.retain(is_whole);
         index.earlier.retain(is_whole);
-        // An index that lists directories without files is refused.
+        // An index with a directory that has no file is refused.
         let dirs = std::mem::take(&mut index.dirs).into_iter();
         let holds = |dir: &ArchivedDir| index.all().any(|it| it.path.starts_with(&dir.path));
         index.dirs = dirs.filter(holds).collect();
@@ -459,13 +459,13 @@ impl<'a> PackWriter<'a> {
         Ok(())
     }
 
-    /// An index as it is written, and the footer behind it.
+    /// Encodes an index and its footer.
     fn pack_index(&mut self, index: &PackIndex) -> Result<(Vec<u8>, [u8; FOOTER])> {
-        // Whoever reads it would refuse it, so it is not written either.
+        // Readers would refuse this index, so it is not written.
         if let Some(fault) = index.fault(HEADER as u64..self.end) {
             return Err(pack::refused(
                 self.path,
-                &format!("is not written, because {fault}"),
+                &format!("cannot be written: {fault}"),
             ));
         }
         let json = serde_json::to_vec(index);
@@ -477,7 +477,7 @@ impl<'a> PackWriter<'a> {
         Ok((packed, footer))
     }
 
-    /// Writes the index and makes all of it durable.
+    /// Writes the index and syncs the pack.
     pub(super) fn close(&mut self) -> Result<()> {
         let synced = |file: &File| file.sync_all().map_err(|e| Error::io("sync", self.path, e));
         if self.old.is_some() {
@@ -487,8 +487,8 @@ impl<'a> PackWriter<'a> {
         self.index.twice = true;
         self.index.checkpoint = false;
         let index = self.index.clone();
-        // Twice, so that damage to one leaves the other. Whoever reads the second finds the first behind
-        // it, as if it were an earlier one.
+        // Twice, so that damage to one copy leaves the other. To a reader of the second copy, the
+        // first is an older index.
         for _ in 0..2 {
             let (packed, footer) = self.pack_index(&index)?;
             self.write(&[&packed[..], &footer].concat())?;
@@ -499,7 +499,7 @@ impl<'a> PackWriter<'a> {
     }
 }
 
-/// A file that is to be archived, as it was when it was opened.
+/// A file to archive, with its metadata when it was opened.
 pub(super) struct OpenedSource<'a> {
     pub(super) path: &'a Path,
     pub(super) file: File,
@@ -510,7 +510,7 @@ pub(super) struct OpenedSource<'a> {
 }
 
 impl OpenedSource<'_> {
-    /// The file with nothing in it yet.
+    /// Returns the member for this file, without content.
     pub(super) fn member(&self, within: &Path) -> Member {
         let empty = ResumableSha256::new();
         Member {
@@ -530,7 +530,7 @@ impl OpenedSource<'_> {
         }
     }
 
-    /// Whether the file says what was archived of it before, all of it, and perhaps more.
+    /// Returns whether the file still starts with all archived bytes.
     pub(super) fn goes_on(&self, member: &Member) -> Result<bool> {
         if self.id.len < member.len {
             return Ok(false);
@@ -543,7 +543,7 @@ impl OpenedSource<'_> {
         Ok(whole && sum.sum() == member.sha256)
     }
 
-    /// Hands over what stands between two places. `false` if the file ends before.
+    /// Passes the bytes from `from` to `to`. Returns `false` if the file ends before `to`.
     pub(super) fn read(
         &self,
         from: u64,

@@ -1,4 +1,4 @@
-//! Removing what is archived, for good.
+//! Permanently removes packs.
 
 use std::fs;
 use std::io;
@@ -23,45 +23,46 @@ use crate::store::{ReadFailures, Root};
 pub struct PackRemoval {
     /// The pack.
     pub pack: PathBuf,
-    /// The sessions in it; none if it cannot be read.
+    /// Its sessions; empty if it cannot be read.
     pub sessions: Vec<String>,
-    /// The layout's name, where it can be told.
+    /// The layout's name, if known.
     pub layout: Option<String>,
-    /// The root that they lay in, where it can be told.
+    /// The root of its files, if known.
     pub root: Option<PathBuf>,
-    /// How many files there are in it.
+    /// Number of files in it.
     pub files: usize,
-    /// How many bytes those have.
+    /// Total bytes of these files.
     pub bytes: u64,
-    /// How long it is.
+    /// Length of the pack.
     pub packed: u64,
-    /// How many of its files are no more in their root and in no pack that stays, so that this is the only
-    /// copy that annals knows.
+    /// Number of files that are neither in the root nor in a remaining pack, so this pack has the
+    /// only copy known to annals.
     pub only: usize,
-    /// How many of its files are no more in their root, and are in another pack that stays.
+    /// Number of files that are no longer in the root but are in a remaining pack.
     pub repeated: usize,
-    /// How many earlier versions of files go with it.
+    /// Number of earlier versions of files that are removed with it.
     pub earlier: usize,
-    /// What is wrong with it. If no sessions are told of, nobody can tell what it holds; else what is told
-    /// here is what `annals restore --salvage` would find.
+    /// Damage of the pack. If `sessions` is empty, its contents are unknown; otherwise the plan
+    /// lists what `annals restore --salvage` would find.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
     #[serde(skip)]
     looked: FileId,
-    /// The packs that go together with it, itself too.
+    /// All packs that are removed together, including this one.
     #[serde(skip)]
     going: Vec<PathBuf>,
 }
 
 impl Archive {
-    /// What removing a session from the archive would remove: all of its pack, which may hold sessions
-    /// whose logs are the same files, and the packs of it that were set aside. By a beginning of its id, or
-    /// one pack by its path. Not by the path of a log: that is not what goes.
+    /// Plans the removal of a session from the archive: its whole pack, which may hold other
+    /// sessions that share its logs, and its packs that were set aside. `id` is an id prefix or the
+    /// path of a pack. The path of a log is refused, because the log is not what is removed.
     pub fn plan_removal(&self, id: &str, roots: Option<&[Root]>) -> Result<Vec<PackRemoval>> {
         self.plan_removals(&[id], roots)
     }
 
-    /// The same for several, none of which counts as a copy of another.
+    /// Like [`plan_removal`](Self::plan_removal) for several sessions; none of them counts as a
+    /// copy of another.
     pub fn plan_removals(
         &self,
         ids: &[impl AsRef<str>],
@@ -82,7 +83,7 @@ impl Archive {
             .collect()
     }
 
-    /// The packs that go with a session.
+    /// Returns the paths of the packs removed with a session.
     fn going(&self, id: &str, roots: Option<&[Root]>) -> Result<Vec<PathBuf>> {
         let mut aside = self.set_aside_in(roots)?;
         aside.retain(|path| is_set_aside_pack_of(path, id));
@@ -96,7 +97,7 @@ impl Archive {
         Ok(paths)
     }
 
-    /// The pack that is meant by a beginning of an id, or by its path.
+    /// Resolves an id prefix or a path to a pack's path.
     fn meant(&self, id: &str, roots: Option<&[Root]>) -> Result<PathBuf> {
         Ok(match id.contains('/') {
             true => self.own(Path::new(id))?,
@@ -115,10 +116,10 @@ impl Archive {
         })
     }
 
-    /// Removes a pack for good, if it is still what was looked at.
+    /// Permanently removes a pack, if it has not changed since the plan.
     pub fn remove_pack(&self, plan: &PackRemoval) -> Result<()> {
         let path = &self.own(&plan.pack)?;
-        // Looked up before anything is removed: where it cannot be told what is left, nothing goes.
+        // List the directory first: if that fails, nothing is removed.
         let dir = path.parent().unwrap_or(&self.dir);
         let mut others = names(dir)?;
         others.retain(|it| it != path && !member_list::is_roster(it));
@@ -128,12 +129,12 @@ impl Archive {
             if FileId::from(&now) != plan.looked {
                 return Err(Error::Changed { path: path.clone() });
             }
-            // Files that were in their root then may be archived away by now. That is done under this
-            // lock too, so it cannot happen any more.
+            // Files that were in their root when the plan was made may have been moved to the
+            // archive since. That requires this lock too, so it cannot happen from here on.
             let again = forgetting(path, &plan.going, &mut FileLocator::reporting_to(&self.failures))?;
             if again.only > plan.only {
                 return Err(Error::refused(format!(
-                    "{} has the only copy of {} by now, which was not so when this began; nothing was removed",
+                    "{} now has the only copy of {}, unlike when the removal was planned; nothing was removed",
                     path.display(),
                     match again.only {
                         1 => "a file".to_owned(),
@@ -144,20 +145,20 @@ impl Archive {
             fs::remove_file(path).map_err(|error| Error::io("remove", path, error))
         })?;
         if others.is_empty() {
-            // A pack that came meanwhile is found without a roster too.
+            // A pack created meanwhile is found without a member list too.
             member_list::remove(dir)?;
         }
-        // What is forgotten stays forgotten, whatever becomes of the power: the name goes before the
-        // directory does, and where that goes too, the one above tells.
+        // Sync, so that a power failure does not bring the pack back: first its directory and, if
+        // that is removed too, the directory above.
         sync(dir)?;
-        // It fails when something is left, which is the condition.
+        // Fails if the directory is not empty, as intended.
         if fs::remove_dir(dir).is_ok() {
             sync(&self.dir)?;
         }
         Ok(())
     }
 
-    /// Whether a session of a root is archived, by the names of packs alone.
+    /// Returns whether a session of a root is archived, judged by the names of packs.
     pub fn has_session(&self, layout: &str, root: &Path, session: &str) -> bool {
         let Ok(root) = Root::new(layout, root) else {
             return false;
@@ -169,7 +170,7 @@ impl Archive {
         packs.iter().any(|path| is_of(path, &format!("{session}.")))
     }
 
-    /// A pack of this archive, and nothing else.
+    /// Resolves a path to a pack of this archive; refuses anything else.
     fn own(&self, path: &Path) -> Result<PathBuf> {
         let wanted = real(path)?;
         for dir in names(&self.dir)? {
@@ -184,7 +185,7 @@ impl Archive {
                 }
             }
         }
-        Err(refused(path, "is no pack of this archive"))
+        Err(refused(path, "is not a pack of this archive"))
     }
 }
 
@@ -193,7 +194,7 @@ fn real(path: &Path) -> Result<PathBuf> {
     real.map_err(|error| Error::io("find", path, error))
 }
 
-/// Makes what was removed from a directory stay so. One that another process removed holds nothing.
+/// Syncs a directory. Ignores one that another process removed.
 fn sync(dir: &Path) -> Result<()> {
     match fs::File::open(dir).and_then(|dir| dir.sync_all()) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("sync", dir, error)),
@@ -201,7 +202,7 @@ fn sync(dir: &Path) -> Result<()> {
     }
 }
 
-/// What removing a pack would remove, together with others.
+/// Plans the removal of one pack, together with the packs in `going`.
 fn forgetting(
     path: &Path,
     going: &[PathBuf],
@@ -254,12 +255,12 @@ fn forgetting(
     Ok(plan)
 }
 
-/// The packs of the same sessions that stay: a folder that was renamed has one for each name.
+/// Returns the remaining packs of the same sessions: a renamed folder has one for each name.
 fn others(path: &Path, index: &PackIndex, going: &[PathBuf], failures: &ReadFailures) -> Vec<Pack> {
     let (Some(dir), Some(session)) = (path.parent(), index.sessions.first()) else {
         return Vec::new();
     };
-    // What cannot be read is no copy, and is reported.
+    // An unreadable pack does not count as a copy, and is reported.
     let mut packs = failures.ok(names(dir)).unwrap_or_default();
     packs.retain(|it| is_pack(it) && is_of(it, &format!("{}.", session.id)) && !going.contains(it));
     let packs = packs.iter().filter_map(|it| failures.ok(Pack::open(it)));
@@ -268,7 +269,7 @@ fn others(path: &Path, index: &PackIndex, going: &[PathBuf], failures: &ReadFail
         .collect()
 }
 
-/// Whether a pack has all of a file, under a path of the same name.
+/// Returns whether a pack has all bytes of a file, under a path with the same file name.
 fn has(pack: &Pack, file: &Member) -> bool {
     let name = file.path.file_name();
     let mut same = pack.index.all().filter(|it| it.path.file_name() == name);

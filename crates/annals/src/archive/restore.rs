@@ -1,7 +1,7 @@
-//! Putting archived sessions back, byte for byte, with their modes and times, their owners and attributes.
+//! Restores archived sessions byte for byte, with modes, times, owners and attributes.
 //!
-//! Everything is unpacked once, straight into files that have no names yet. Only when all checksums
-//! fit does the first of them get its name. Nothing that is there is ever written over.
+//! Everything is unpacked once, into files without names. The first of them gets its name only when
+//! all checksums match. Existing files are never overwritten.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -23,41 +23,40 @@ use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::store::{Root, Store};
 
-/// The directory of a root in which files are until they are whole.
+/// Staging directory in the root, for incomplete files.
 const STAGE: &str = ".annals-restore";
 
-/// What was put back, or would be.
+/// A session that was restored, or would be.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Restored {
-    /// The sessions: one, or those whose logs are the same files.
+    /// The sessions: one, or several that share log files.
     pub sessions: Vec<String>,
     /// The layout's name.
     pub layout: &'static str,
-    /// The root that they go to.
+    /// The target root.
     pub root: PathBuf,
-    /// The pack that they come from.
+    /// The source pack.
     pub pack: PathBuf,
     /// The files.
     pub files: Vec<RestoredFile>,
-    /// The directories that are made for them and of which it is known what they were like, the outer ones
-    /// first.
+    /// Directories that are created and whose metadata is archived, outer ones first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dirs: Vec<RestoredDir>,
 }
 
-/// A directory that is made for files that are put back.
+/// A directory that is created for restored files.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RestoredDir {
     /// Its path within the root.
     pub path: PathBuf,
-    /// What of it cannot be restored: its owner, its group, extended attributes.
+    /// Metadata that cannot be restored: owner, group, extended attributes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_restored: Vec<String>,
 }
 
-/// A file that is put back.
+/// An archived file in a restore plan.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RestoredFile {
@@ -65,62 +64,63 @@ pub struct RestoredFile {
     pub path: PathBuf,
     /// Its length.
     pub bytes: u64,
-    /// What becomes of it.
+    /// What is done with it.
     pub fate: RestoreOutcome,
-    /// The stretches of it that cannot be read any more, each with where it began and how long it was.
+    /// Ranges that cannot be read, as offset and length.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<(u64, u64)>,
-    /// The newest state of it cannot be read; this is the one that was archived then, or that was found to
-    /// be replaced then.
+    /// If the newest version cannot be read: when the version used instead was archived, or found
+    /// to be replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Timestamp>,
-    /// The pack that it comes from, if that is another one than the rest does.
+    /// The source pack, if it differs from that of the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pack: Option<PathBuf>,
-    /// What beside its content cannot be restored: its owner, its group, extended attributes.
+    /// Metadata that cannot be restored: owner, group, extended attributes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_restored: Vec<String>,
 }
 
-/// What becomes of an archived file.
+/// What is done with an archived file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RestoreOutcome {
-    /// It is put back.
+    /// It is restored.
     New,
-    /// It is there as it was.
+    /// An identical file exists.
     Same,
-    /// A log that is there and went on since.
+    /// The log exists and has grown since.
     Grown,
-    /// Another one is in its place.
+    /// A different file exists at its path.
     Different,
-    /// Another one is in its place and stays there; this one stays in the archive.
+    /// A different file exists at its path and is left there; the archived one stays in the
+    /// archive.
     Left,
-    /// A log of which some cannot be read any more: what can is put back.
+    /// A log that cannot be read completely: the readable part is restored.
     Partial,
-    /// It cannot be read as it was last archived: an earlier state of it is put back.
+    /// The newest version cannot be read: an earlier version is restored.
     Earlier,
-    /// It is configuration, or it comes from elsewhere and is no conversation data: it is put back only
-    /// if it is named.
+    /// Configuration, or a file of a foreign pack that is not conversation data: restored only if
+    /// named.
     Held,
-    /// It cannot be put back: nothing of it can be read any more, or it is a document, of which a part is
-    /// of no use.
+    /// It cannot be restored: nothing of it can be read, or it is a document, which is useless in
+    /// part.
     Lost,
 }
 
 impl Restored {
-    /// The files that another one is in the place of.
+    /// Returns the files with a different file at their path.
     pub fn conflicts(&self) -> impl Iterator<Item = &RestoredFile> {
         let different = |file: &&RestoredFile| file.fate == RestoreOutcome::Different;
         self.files.iter().filter(different)
     }
 
-    /// How many bytes are put back: not those that are there already, nor those that are lost.
+    /// Returns the number of bytes restored, without files that exist already and lost ranges.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(RestoredFile::put_back).sum()
     }
 
-    /// Nothing of it can be read any more, so there is nothing to put back.
+    /// Returns whether nothing can be read, so there is nothing to restore.
     pub fn is_lost(&self) -> bool {
         !self.files.is_empty()
             && self
@@ -129,7 +129,8 @@ impl Restored {
                 .all(|file| file.fate == RestoreOutcome::Lost)
     }
 
-    /// The files that are not put back as they were, because some of them cannot be read any more.
+    /// Returns the files that are not restored as they were, because some of their content cannot
+    /// be read.
     pub fn damaged(&self) -> impl Iterator<Item = &RestoredFile> {
         let damaged = |file: &&RestoredFile| !file.lost.is_empty() || file.earlier.is_some();
         self.files.iter().filter(damaged)
@@ -137,7 +138,7 @@ impl Restored {
 }
 
 impl RestoredFile {
-    /// It is put back, whole or in part.
+    /// Returns whether it is restored, completely or in part.
     pub fn is_restored(&self) -> bool {
         matches!(
             self.fate,
@@ -145,7 +146,7 @@ impl RestoredFile {
         )
     }
 
-    /// How many bytes of it are put back.
+    /// Returns the number of its bytes that are restored.
     fn put_back(&self) -> u64 {
         match self.is_restored() {
             true => self.bytes.saturating_sub(self.gone()),
@@ -153,24 +154,24 @@ impl RestoredFile {
         }
     }
 
-    /// How many bytes of it cannot be read any more.
+    /// Returns the number of its bytes that cannot be read.
     fn gone(&self) -> u64 {
         self.lost.iter().map(|(_, len)| len).sum()
     }
 }
 
 impl Pack {
-    /// What putting its files back would do; `to` another root, if not to their own.
+    /// Plans a restore, to the root `to` if given.
     pub fn plan_restore(&self, to: Option<&Path>) -> Result<Restored> {
         Ok(self.plan(to, false)?.0)
     }
 
-    /// What putting back what can be read of its files would do.
+    /// Plans a restore of everything that can be read.
     pub fn plan_salvage(&self, to: Option<&Path>) -> Result<Restored> {
         Ok(self.plan(to, true)?.0)
     }
 
-    /// What would be done, and where each of the files comes from.
+    /// Returns the plan, and the source of each file.
     pub(super) fn plan(
         &self,
         to: Option<&Path>,
@@ -196,7 +197,7 @@ impl Pack {
                     (RestoreOutcome::New, Some(_)) if state.lost.is_empty() => {
                         RestoreOutcome::Earlier
                     }
-                    // An empty log would be taken for one in which nothing was ever said.
+                    // An empty log would look like a session without messages.
                     (RestoreOutcome::New, _) if left > 0 && is_log => RestoreOutcome::Partial,
                     (RestoreOutcome::New, _) => RestoreOutcome::Lost,
                     (RestoreOutcome::Different, _) if self.may_differ(member) => {
@@ -215,7 +216,7 @@ impl Pack {
             })
         };
         let mut files = states.iter().map(fate).collect::<Result<Vec<_>>>()?;
-        // Of one that is there, it is of no matter what else can be read.
+        // For a file that exists, an unreadable archived version does not matter.
         for (state, file) in states.iter_mut().zip(&mut files) {
             if matches!(
                 file.fate,
@@ -246,32 +247,32 @@ impl Pack {
         Ok((restored, states))
     }
 
-    /// Whether a file may be put back beside others while another one is in its place. The agent's program
-    /// may have made a new one since, such as a list of todos; both stay, that one there and this one here.
-    /// The log of the session is what the others belong to, and an earlier version was asked for by name.
+    /// Returns whether a restore may leave a different file in place. The agent's program may have
+    /// created a new one since, such as a todo list; it stays, and the archived one stays in the
+    /// archive. Not for the session's log, which the other files belong to, nor for an earlier
+    /// version that the user asked for.
     fn may_differ(&self, member: &Member) -> bool {
         let is_main = self.index.lone || self.index.is_session_log(&member.path);
         !is_main && member.until.is_none()
     }
 
-    /// Puts its files back. Refuses if another log is in the place of the session's, or if any file is
-    /// damaged; then nothing is changed. Other files that are in the way stay, and the archived ones stay
-    /// in the archive ([`RestoreOutcome::Left`]). A run that was cut off can be run again.
+    /// Restores its files. Refuses if a different session log exists or any file is damaged; then
+    /// nothing is changed. Other existing files are left, and the archived ones stay in the archive
+    /// ([`RestoreOutcome::Left`]). An interrupted restore can be repeated.
     pub fn restore(&self, to: Option<&Path>) -> Result<Restored> {
         let (plan, states) = self.plan(to, false)?;
         self.carry_out(to, plan, &states)
     }
 
-    /// Puts back what can be read of its files: whole ones as they were, logs with what is left of them,
-    /// documents of which some is lost not at all. Where more can be read of an earlier state, that. Never
-    /// over another file. Where a stretch of a log is lost a line ends, so that what stood before and
-    /// behind it does not become one.
+    /// Restores what can be read: intact files completely, logs in part, incomplete documents not
+    /// at all. Uses an earlier version if more of it can be read. Never overwrites a file. A lost
+    /// range of a log ends the line, so that the lines before and after it are not joined.
     pub fn restore_salvaged(&self, to: Option<&Path>) -> Result<Restored> {
         let (plan, states) = self.plan(to, true)?;
         self.carry_out(to, plan, &states)
     }
 
-    /// Puts back what a plan says, from where its files come.
+    /// Carries out a plan; `states` are the sources of its files.
     pub(super) fn carry_out(
         &self,
         to: Option<&Path>,
@@ -281,14 +282,14 @@ impl Pack {
         if let Some(other) = plan.conflicts().next() {
             let path = plan.root.join(&other.path);
             return Err(Error::refused(format!(
-                "{} is there already and differs from what was archived; nothing was changed (--to DIR puts the session elsewhere)",
+                "{} exists and differs from the archived file; nothing was changed (--to DIR restores elsewhere)",
                 path.display()
             )));
         }
         if plan.is_lost() {
             return Err(pack::refused(
                 &self.path,
-                "is damaged, and nothing of its files can be read any more; nothing was changed",
+                "is damaged, and none of its files can be read; nothing was changed",
             ));
         }
         let root = self.target(to)?;
@@ -301,7 +302,7 @@ impl Pack {
                 partly: file.fate == RestoreOutcome::Partial,
             })
             .collect();
-        // One that was killed when all had their names leaves an empty stage.
+        // A run killed after all files got their names leaves an empty staging directory.
         let left = jsonl::exists(&root.path.join(STAGE))?;
         if left || !fresh.is_empty() {
             let mut not_restored = self.place(&root, &fresh)?;
@@ -325,7 +326,7 @@ impl Pack {
         Ok(plan)
     }
 
-    /// Puts files back that were just removed.
+    /// Restores files that were just removed.
     pub(super) fn put_back(&self, root: &Root, gone: &[&Path]) -> Result<()> {
         let members = self.members().iter();
         let members: Vec<Source<'_>> = members
@@ -339,10 +340,11 @@ impl Pack {
         self.place(root, &members).map(drop)
     }
 
-    /// Makes files, and of those that are marked what can be read of them. Returns what beside the content
-    /// of files and directories could not be restored, by their paths.
+    /// Creates files; those marked `partly` from what can be read. Returns metadata that could not
+    /// be restored, by path.
     fn place(&self, root: &Root, members: &[Source<'_>]) -> Result<HashMap<PathBuf, Vec<String>>> {
-        // The main log gets its name last: until then there is no session that could be taken for whole.
+        // The main log gets its name last: before that, nobody can mistake the session for
+        // complete.
         let main = self.index.main_log().map(|main| main.path.as_path());
         let stage = StagingDir::with_name(root, STAGE, "restoring", CommitMode::AtEnd)?;
         let mut not_restored = HashMap::new();
@@ -361,7 +363,7 @@ impl Pack {
                 }
             }
         }
-        // They are made just before files get their names in them.
+        // Created immediately before the files are renamed into them.
         let sources = members.iter();
         let sources = sources.map(|source| (source.pack, source.member.path.as_path()));
         let dirs = missing_dirs(root, sources)?;
@@ -375,14 +377,14 @@ impl Pack {
                 path: taken.clone(),
             });
         }
-        // The inner ones first: an outer one may let nobody in.
+        // Inner directories first: the mode of an outer one may forbid access.
         for (path, dir) in dirs.iter().rev() {
             dir.close(path)?;
         }
         Ok(not_restored)
     }
 
-    /// Unpacks a file, and returns what beside its content could not be restored.
+    /// Unpacks a file into the staging directory. Returns metadata that could not be restored.
     fn stage(
         &self,
         stage: &StagingDir,
@@ -400,10 +402,10 @@ impl Pack {
         if let Some(damage) = damaged.first() {
             let (path, detail) = (member.path.display(), &damage.detail);
             return Err(Error::refused(format!(
-                "{path} cannot be put back, and nothing was changed: {detail} (--salvage puts back what can be read)"
+                "{path} cannot be restored, and nothing was changed: {detail} (--salvage restores what can be read)"
             )));
         }
-        // Its mode comes last: a new owner takes some of it away.
+        // The mode is set last, because a change of owner clears some of its bits.
         let (owner, attributes) = self.belongings_of(member);
         let left = attributes::apply(staged.file(), owner, attributes);
         staged.set_metadata(self.mode_of(member), member.mtime_ns);
@@ -414,7 +416,7 @@ impl Pack {
         Ok(left)
     }
 
-    /// Hands over what can be read of a log.
+    /// Passes the readable parts of a log to `put`.
     fn put_sound(&self, member: &Member, mut put: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let (mut gap, mut open) = (false, false);
         for part in &member.parts {
@@ -437,17 +439,17 @@ impl Pack {
     }
 }
 
-/// A file that is to be made.
+/// A file to create.
 #[derive(Clone, Copy)]
 struct Source<'a> {
     pack: &'a Pack,
     member: &'a Member,
-    /// What can be read of it is all that is wanted.
+    /// Restore only what can be read.
     partly: bool,
 }
 
-/// The directories of files that are not there, by their paths, as far as the packs that the files come from
-/// say what they were like. The outer ones come first.
+/// Returns the missing directories of files, by path, if their packs have metadata of them. Outer
+/// ones first.
 fn missing_dirs<'a>(
     root: &Root,
     files: impl Iterator<Item = (&'a Pack, &'a Path)>,

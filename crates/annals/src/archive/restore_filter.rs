@@ -1,9 +1,9 @@
-//! What a pack may put back.
+//! Decides what may be restored from a pack.
 //!
-//! A pack of this archive was written by annals from the user's own files, so all of them come back, but
-//! for configuration: that may have been changed for a reason since, and comes back only if it is named. A
-//! pack from elsewhere may say anything. It brings back conversation data alone, for the user's eyes
-//! only, and does not choose where to.
+//! A pack of this archive was written by annals from the user's own files, so all of them are
+//! restored except configuration: that may have been changed on purpose since, and is restored only
+//! if named. A foreign pack may contain anything. Only conversation data is restored from it,
+//! readable by the user only, and the user must name the target.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::error::{Error, Result};
 use crate::model::Artifact;
 use crate::store::Root;
 
-/// What is known of a pack besides what it says itself.
+/// Trust in a pack, which does not depend on its content.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PackTrust {
-    /// It does not lie in the archive.
+    /// The pack is not in the archive.
     elsewhere: bool,
-    /// Files that the user named, each with all below it.
+    /// Paths named by the user, each with everything below it.
     named: Vec<PathBuf>,
 }
 
 impl Archive {
-    /// Notes whether a pack that was named by its path is one of this archive.
+    /// Marks a pack that was opened by its path as foreign unless it is in this archive.
     pub(super) fn mark_foreign(&self, mut pack: Pack) -> Pack {
         let real = |path: &Path| path.canonicalize().ok();
         let own = real(&self.dir).zip(real(&pack.path));
@@ -37,7 +37,7 @@ impl Archive {
 }
 
 impl Pack {
-    /// The same pack, but what it holds at these paths is put back too. Refuses a path that it does not
+    /// Also restores the files at and below these paths. Refuses a path that the pack does not
     /// have.
     pub fn restore_also(mut self, named: &[PathBuf]) -> Result<Self> {
         for path in named {
@@ -54,7 +54,7 @@ impl Pack {
         Ok(self)
     }
 
-    /// Whether a file is put back.
+    /// Returns whether a file is restored.
     pub(super) fn may_restore(&self, root: &Root, path: &Path) -> bool {
         let artifact = root.layout.classify(path);
         let allowed = |artifact: &Artifact| match self.trust.elsewhere {
@@ -66,7 +66,7 @@ impl Pack {
             || self.trust.named.iter().any(|named| path.starts_with(named))
     }
 
-    /// The permissions that a file gets.
+    /// Returns the mode of a restored file.
     pub(super) fn mode_of(&self, member: &Member) -> u32 {
         match self.trust.elsewhere {
             true => member.mode & 0o600,
@@ -74,7 +74,7 @@ impl Pack {
         }
     }
 
-    /// The owner and the attributes that a file gets.
+    /// Returns the owner and attributes of a restored file.
     pub(super) fn belongings_of<'a>(
         &self,
         member: &'a Member,
@@ -85,18 +85,18 @@ impl Pack {
         }
     }
 
-    /// The directories of a file, the outer ones first, where it says what they are like.
+    /// Returns the archived metadata of the directories of a file, outer ones first.
     pub(super) fn dirs_of<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a ArchivedDir> {
         let dirs = self.index.dirs.iter();
         let dirs = dirs.filter(|_| !self.trust.elsewhere);
         dirs.filter(move |dir| path.starts_with(&dir.path))
     }
 
-    /// The root that its files go to.
+    /// Returns the target root.
     pub(super) fn target(&self, to: Option<&Path>) -> Result<Root> {
         if self.trust.elsewhere && to.is_none() {
             return Err(Error::refused(format!(
-                "{} is not in the archive, so it does not say where its files go; name the root with --to DIR (they came from {})",
+                "{} is not in the archive, so its recorded root is not trusted; name the root with --to DIR (recorded: {})",
                 self.path.display(),
                 self.index.root.display()
             )));

@@ -1,7 +1,8 @@
-//! What is put back of a session that lives: where it looks for it now.
+//! Chooses the packs that a session is restored from, and the paths it is restored to.
 //!
-//! A folder that was renamed leaves its packs behind under its old name, and what its sessions lost since
-//! is in those alone. Lists take it from there (`store/kept.rs`), under the new name; so does a restore.
+//! A renamed folder leaves its packs behind under the old name, and files that its sessions lost
+//! since exist only there. Listing reads them under the new name (`store/archive_overlay.rs`); so
+//! does a restore.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,22 +17,22 @@ use super::superseded::{has_same_sessions, superseding_packs};
 use crate::error::Result;
 use crate::store::{Root, RootFile, SessionFiles, Store};
 
-/// The packs that a session is put back from.
+/// The packs that a session is restored from.
 #[derive(Clone, Debug)]
 pub struct RestoreSources {
-    /// The session's own: that of the folder it lives in, or lay in.
+    /// The session's own pack: that of its current or last folder.
     pub pack: Pack,
-    /// What others have of the session that its own does not, under the paths at which it looks for it.
+    /// Packs with files of the session that its own pack lacks, with their current paths.
     others: Vec<Pack>,
 }
 
 impl RestoreSources {
-    /// What putting it back would do; `to` another root, if not to its own.
+    /// Plans a restore, to the root `to` if given.
     pub fn plan_restore(&self, to: Option<&Path>) -> Result<Restored> {
         Ok(self.plan(to)?.0)
     }
 
-    /// Puts it back, all of it or nothing; see [`Pack::restore`].
+    /// Restores everything or nothing; see [`Pack::restore`].
     pub fn restore(&self, to: Option<&Path>) -> Result<Restored> {
         let (plan, states) = self.plan(to)?;
         self.pack.carry_out(to, plan, &states)
@@ -56,12 +57,12 @@ impl RestoreSources {
 }
 
 impl Store {
-    /// What a person wants back who names an archived session; of these roots alone, if any are given.
+    /// Finds the packs to restore an archived session from, limited to `roots` if given.
     ///
-    /// Where a session was archived from several folders of its root, as one is that was renamed, its own
-    /// pack is that of the folder in which it lives. Of one that was not archived since, the pack of the old
-    /// folder stands for it; of one that lives no more, that with the most of its log. Who names a pack itself
-    /// means what it holds, where that was.
+    /// If a session was archived from several folders of its root, as after a rename, its own pack
+    /// is that of its current folder. If nothing was archived from there yet, the pack of the old
+    /// folder is used. If the session no longer exists in the root, the pack with the most of its
+    /// log is used. A pack named directly is restored to its original paths.
     pub fn find_restore_sources(&self, id: &str, roots: Option<&[Root]>) -> Result<RestoreSources> {
         let archive = self.archive()?;
         let found = archive.matching(id, roots)?;
@@ -90,7 +91,7 @@ impl Store {
         let own = found.iter().filter(|pack| is_own(pack)).count();
         let pack = match (by_id, own, living.as_slice()) {
             (true, 1, _) => found.into_iter().find(is_own),
-            // It lives where nothing of it was archived yet.
+            // The session exists in a folder from which nothing was archived yet.
             (true, 0, [files]) => {
                 let mut moved: Vec<Pack> = found.iter().filter_map(|it| it.moved(files)).collect();
                 moved.sort_by_key(|pack| pack.index.archived);
@@ -125,7 +126,8 @@ impl From<Pack> for RestoreSources {
     }
 }
 
-/// The root of packs that hold the same sessions of one root, where that is a tree.
+/// Returns the common root of packs that hold the same sessions; `None` if they do not, or for logs
+/// outside any tree.
 fn root_of(packs: &[Pack]) -> Result<Option<Root>> {
     let Some((first, rest)) = packs.split_first() else {
         return Ok(None);
@@ -138,7 +140,7 @@ fn root_of(packs: &[Pack]) -> Result<Option<Root>> {
     }
 }
 
-/// The packs without those that another stands for.
+/// Drops packs that another pack supersedes.
 pub(super) fn distinct(packs: Vec<Pack>) -> Vec<Pack> {
     let known: Vec<(&Path, &PackIndex)> = packs.iter().map(|it| (&*it.path, &*it.index)).collect();
     let stands = superseding_packs(&known);
@@ -147,7 +149,7 @@ pub(super) fn distinct(packs: Vec<Pack>) -> Vec<Pack> {
     packs.into_iter().map(|(_, pack)| pack).collect()
 }
 
-/// What a session lacks, and packs other than its own have.
+/// Returns packs other than `own` with files that the session and its own pack lack.
 fn lacking(files: &SessionFiles, own: &Pack) -> Result<Vec<Pack>> {
     let gone = files.files().flat_map(RootFile::volumes);
     let gone: Vec<(&Path, &Path, PathBuf)> = gone
@@ -171,7 +173,8 @@ fn lacking(files: &SessionFiles, own: &Pack) -> Result<Vec<Pack>> {
 }
 
 impl Pack {
-    /// The pack as if its folder had the name that it has now, if its log is that of a living session.
+    /// Returns the pack with paths in the session's current folder, if its log is the same file as
+    /// the session's.
     fn moved(&self, files: &SessionFiles) -> Option<Pack> {
         let log = files.logs().next()?;
         let layout = files.root.layout;
@@ -191,7 +194,7 @@ impl Pack {
         }))
     }
 
-    /// The pack with its files at other places of the root, and without those that have none.
+    /// Returns the pack with its files at other paths; files without a new path are dropped.
     fn with_places(&self, place: &dyn Fn(&Path) -> Option<PathBuf>) -> Pack {
         let mut index = PackIndex::clone(&self.index);
         for members in [&mut index.members, &mut index.earlier] {

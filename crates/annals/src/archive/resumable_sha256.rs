@@ -1,7 +1,7 @@
-//! SHA-256 that can be put away and gone on with.
+//! Resumable SHA-256.
 //!
-//! A log grows. Its checksum is that of the whole file, so that any other program can confirm it, and
-//! still a run that archives what was added reads no more than that.
+//! The checksum of an archived log is that of the whole file, so that other programs can verify it.
+//! Resuming the stored state means that only appended bytes must be hashed.
 
 use std::io::{self, BufReader, Read, Write};
 
@@ -12,15 +12,15 @@ use sha2::digest::generic_array::GenericArray;
 use super::pack_index::Checksum;
 
 const BLOCK: usize = 64;
-/// So many blocks are compressed in one call.
+/// Number of blocks compressed in one call.
 const RUN: usize = 64;
 
-/// A checksum that is being made.
+/// A checksum in progress.
 #[derive(Clone, Debug)]
 pub(super) struct ResumableSha256 {
     state: [u32; 8],
     len: u64,
-    /// What does not fill a block yet.
+    /// Bytes that do not fill a block yet.
     rest: Vec<u8>,
     blocks: Vec<GenericArray<u8, U64>>,
 }
@@ -44,7 +44,7 @@ impl ResumableSha256 {
         }
     }
 
-    /// Goes on where another left off: `rest` are the bytes behind the last whole block of `len`.
+    /// Resumes from `state`; `rest` is the partial block at the end of the first `len` bytes.
     pub(super) fn resume(state: &Checksum, len: u64, rest: &[u8]) -> Self {
         let mut words = [0; 8];
         for (word, bytes) in words.iter_mut().zip(state.0.chunks_exact(4)) {
@@ -60,7 +60,7 @@ impl ResumableSha256 {
         }
     }
 
-    /// How many bytes stand behind the last whole block of so many.
+    /// Returns the number of bytes after the last complete block.
     pub(super) fn partial_block_len(len: u64) -> u64 {
         len % BLOCK as u64
     }
@@ -93,14 +93,14 @@ impl ResumableSha256 {
         }
     }
 
-    /// The checksum of all that can be read.
+    /// Returns the checksum of everything that `reader` returns.
     pub(super) fn digest_reader(reader: impl Read) -> io::Result<Checksum> {
         let mut sum = ResumableSha256::new();
         io::copy(&mut BufReader::with_capacity(256 << 10, reader), &mut sum)?;
         Ok(sum.sum())
     }
 
-    /// What [`resume`](Self::resume) takes up again.
+    /// Returns the state for [`resume`](Self::resume).
     pub(super) fn state(&self) -> Checksum {
         let mut bytes = [0; 32];
         let words = self.state.iter().flat_map(|word| word.to_be_bytes());
@@ -110,7 +110,7 @@ impl ResumableSha256 {
         Checksum(bytes)
     }
 
-    /// The checksum of all that was put in.
+    /// Returns the checksum of all bytes so far.
     pub(super) fn sum(&self) -> Checksum {
         let mut last = self.clone();
         let bits = self.len.wrapping_mul(8);

@@ -1,7 +1,8 @@
-//! What of a root belongs to no session: what was typed, plans, settings, files whose session is gone.
+//! Files of a root that belong to no session: prompt history, plans, settings, files of deleted
+//! sessions.
 //!
-//! It has a pack of its own, which is made like all others and names no session. Each of its files stands
-//! alone, so one that is there is never in another's way.
+//! They have a pack of their own, in the same format, without sessions. Each file is independent of
+//! the others, so an existing file never prevents the restore of another.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -18,23 +19,23 @@ use crate::jsonl::FileId;
 use crate::model::{Artifact, ArtifactKind};
 use crate::store::{Inventory, Root, RootFile, Store};
 
-/// What it is called where a session is named by its id.
+/// Name of this pack where a session is named by its id.
 pub const ROOT_ID: &str = "root";
 
-/// Whether a person would miss such a file. What is derived from logs comes back with them, and what a
-/// program printed or remembers for itself is no history.
+/// Returns whether a file is worth archiving. Files derived from logs are rebuilt from them, and
+/// program output or state is not history.
 fn is_missed(artifact: &Artifact) -> bool {
     match artifact.kind {
         ArtifactKind::Index | ArtifactKind::RunLog | ArtifactKind::SessionState => false,
-        // That of a folder lists its logs. That of the root tells what no log does: which directory a
-        // folder is of, what people call it, settings.
+        // A folder's session list lists its logs. The root's list has data that no log has: the
+        // directory of each folder, its display name, settings.
         ArtifactKind::Register => artifact.folder.is_none(),
         _ => true,
     }
 }
 
-/// Whether such a file is told of like one that is there, when it is only in the archive. Without its
-/// register, archived sessions of a root would lose their projects.
+/// Returns whether an archived file of this kind is listed like a file in the root. Without the
+/// root's session list, archived sessions would lose their projects.
 pub(crate) fn is_listed_when_archived(kind: ArtifactKind) -> bool {
     matches!(
         kind,
@@ -43,23 +44,22 @@ pub(crate) fn is_listed_when_archived(kind: ArtifactKind) -> bool {
 }
 
 impl Pack {
-    /// It holds what belongs to no session.
+    /// Returns whether the pack holds files that belong to no session.
     pub fn has_no_session(&self) -> bool {
         self.index.has_no_session()
     }
 }
 
 impl Archive {
-    /// Where what belongs to no session of a root is kept.
+    /// Returns the path of the pack of files that belong to no session of the root.
     pub fn root_pack_path(&self, root: &Root) -> PathBuf {
-        // The packs of sessions have a tag before their ending.
+        // Packs of sessions have a tag before the extension, so the names do not collide.
         self.root_dir(root).join(format!("{ROOT_ID}.pack"))
     }
 }
 
 impl Store {
-    /// Brings the archive up to date with what belongs to no session of a root; `None` if there is
-    /// nothing.
+    /// Archives the files of a root that belong to no session; `None` if there are none.
     pub(super) fn mirror_root(
         &self,
         root: &Root,

@@ -1,10 +1,10 @@
-//! What can be had of a pack that is damaged where it tells what it holds.
+//! Recovers packs whose header or index is damaged.
 //!
-//! The index stands in a pack twice, so it takes damage to the header, with which both footers are
-//! made, or to both copies, to hide it. Three things then still tell: an index that its own checksum
-//! vouches for, at the very end of the file, where no content can stand; the checksum of a footer, by
-//! which one flipped bit of the header, of the index or of the footer itself can be found and turned
-//! back; and, of what is in files, the checksum of every frame.
+//! The index is stored twice, so it is lost only if both copies are damaged, or the header, whose
+//! nonce both footers depend on. Three things remain: an index at the very end of the file that
+//! passes its own zstd checksum, where no content can be; the footer's SHA-256, with which a single
+//! flipped bit of the header, the index or the footer can be found and corrected; and the checksum
+//! of every frame.
 
 use std::fs::File;
 use std::ops::Range;
@@ -21,20 +21,20 @@ use crate::error::{Error, Result};
 use crate::jsonl::ReadAt as _;
 use crate::store::Root;
 
-/// In a longer index one flipped bit is not looked for: it would take too long.
+/// Maximum index length for which a flipped bit is searched; longer ones would take too long.
 const MOST_TURNED: usize = 16 << 10;
 
-/// A pack that was opened in spite of damage.
+/// A pack opened in spite of damage.
 #[derive(Debug)]
 pub struct Salvaged {
     /// The pack.
     pub pack: Pack,
-    /// What is wrong with it; nothing if it could be opened as any other.
+    /// Description of the damage; `None` if the pack opened normally.
     pub damage: Option<String>,
 }
 
 impl Pack {
-    /// Opens a pack, also one of which the header or the end is damaged, if what it holds can be told.
+    /// Opens a pack, also if its header or end is damaged, as long as its index can be recovered.
     pub fn salvage(path: &Path) -> Result<Salvaged> {
         let opened = match Pack::open_or_lost(path) {
             Ok(pack) if !pack.index.checkpoint => return Ok(Salvaged { pack, damage: None }),
@@ -62,7 +62,7 @@ impl Pack {
         })
     }
 
-    /// The pack, and what is wrong with it if its end is lost.
+    /// Salvages the pack if its end is lost.
     fn salvaged(self) -> Result<Salvaged> {
         match self.index.checkpoint {
             true => Pack::salvage(&self.path),
@@ -73,7 +73,7 @@ impl Pack {
         }
     }
 
-    /// The stretches of a file that cannot be read any more.
+    /// Returns the ranges of a file that cannot be read.
     pub fn lost_ranges(&self, member: &Member) -> Vec<Range<u64>> {
         let mut lost: Vec<Range<u64>> = Vec::new();
         let mut at = 0;
@@ -91,23 +91,23 @@ impl Pack {
     }
 }
 
-/// A file as it was archived once, and what of it cannot be read any more.
+/// A version of an archived file, and its unreadable ranges.
 #[derive(Clone, Debug)]
 pub(super) struct MemberVersion {
-    /// The pack as it told of it.
+    /// The pack with the index that lists this version.
     pub(super) pack: Pack,
     pub(super) member: Member,
     pub(super) lost: Vec<Range<u64>>,
-    /// When it was archived, or found to be replaced, if it is not the newest.
+    /// For an earlier version: when it was archived, or found to be replaced.
     pub(super) earlier: Option<Timestamp>,
 }
 
-/// How many indexes that were replaced are looked at for a file that cannot be read.
+/// Maximum number of replaced indexes searched for a readable version.
 const MOST_BEFORE: usize = 256;
 
 impl Pack {
-    /// Its files as they are to be put back: as they were last archived or, where what can be read is
-    /// wanted and more can be read of an earlier state, that.
+    /// Returns the versions of its files to restore: the newest or, with `salvage`, an earlier one
+    /// if more of it can be read.
     pub(super) fn states(
         &self,
         salvage: bool,
@@ -153,8 +153,8 @@ impl Pack {
         states
     }
 
-    /// What it said before, the newest first: an index that was replaced stands where it stood, and the
-    /// frames that it tells of do too.
+    /// Returns the pack as of each replaced index, newest first. Replaced indexes and their frames
+    /// remain in the file.
     fn before(&self) -> Vec<Pack> {
         let mut found: Vec<Pack> = Vec::new();
         let Ok(file) = pack::open(&self.path) else {
@@ -179,7 +179,7 @@ impl Pack {
             let older = older.and_then(|(read, file)| {
                 Pack::from_index(&self.path, file, self.bytes, read, place).ok()
             });
-            // It stands there twice.
+            // Each index is stored twice.
             let last = found.last().unwrap_or(self).index.generation;
             found.extend(older.filter(|older| older.index.generation != last));
         }
@@ -188,7 +188,7 @@ impl Pack {
 }
 
 impl MemberVersion {
-    /// How much of it is of use: of a log what can be read, of a document all or nothing.
+    /// Returns how much of it is useful: the readable bytes of a log, all or nothing of a document.
     fn worth(&self, is_log: bool) -> u64 {
         let gone: u64 = self.lost.iter().map(|it| it.end - it.start).sum();
         match (is_log, gone) {
@@ -200,7 +200,7 @@ impl MemberVersion {
 }
 
 impl Archive {
-    /// The same as [`Archive::find_in`], also a pack that is damaged: those are known by their names.
+    /// Like [`Archive::find_in`], but also finds damaged packs, by their names.
     pub fn find_salvageable(&self, id: &str, roots: Option<&[Root]>) -> Result<Salvaged> {
         if id.contains('/') {
             return match self.find_by_log(Path::new(id))? {
@@ -217,7 +217,8 @@ impl Archive {
         aside.retain(|path| super::is_set_aside_pack_of(path, id));
         let found = self.find_in(id, roots);
         if let Ok(pack) = &found {
-            // Of a sound one nothing has to be salvaged: what was set aside is meant, if it is any use.
+            // Nothing needs to be salvaged from an intact pack, so a salvageable pack that was set
+            // aside is meant.
             aside.retain(|path| Pack::salvage(path).is_ok());
             if let [only] = aside.as_slice()
                 && verify(pack).is_empty()
@@ -256,18 +257,18 @@ impl Archive {
 
 struct Found {
     index: PackIndex,
-    /// Where it lies with its footer.
+    /// Range of the index and its footer in the file.
     place: Range<u64>,
     wrong: &'static str,
 }
 
-/// What a footer says.
+/// A decoded footer.
 #[derive(Clone, Copy)]
 struct Footer {
     start: u64,
     numbers: [u8; 24],
     sum: [u8; 32],
-    /// How many bits of its last eight bytes are not what they should be.
+    /// Number of wrong bits in the end marker.
     off: u32,
 }
 
@@ -288,7 +289,8 @@ impl Footer {
         }))
     }
 
-    /// Where the index begins, how long it is there, and how long when it is unpacked, if that can be.
+    /// Returns the offset, compressed length and decompressed length of the index, if they are
+    /// plausible.
     fn place(&self) -> Option<(u64, u64, u64)> {
         let mut numbers = self.numbers.chunks_exact(8).map(|number| {
             let number = number.try_into().unwrap_or_default();
@@ -316,7 +318,7 @@ fn look(path: &Path, file: &File, len: u64) -> Result<Option<Found>> {
     }
     file.read_exact_at(&mut header, 0).map_err(failed)?;
     let nonce: [u8; 16] = header.last_chunk().copied().unwrap_or_default();
-    // Its header may say that it is something else, or of another version.
+    // The header may have the wrong magic or version.
     let mut checkpoint = None;
     if let Some(found) = pack::last_index(file, len, &nonce).map_err(failed)? {
         let found = Found {
@@ -332,20 +334,19 @@ fn look(path: &Path, file: &File, len: u64) -> Result<Option<Found>> {
     let flipped = look_for_flipped(path, file, len, nonce)?;
     Ok(match checkpoint {
         None => flipped,
-        // A complete index may stand behind it, with a flipped bit.
+        // A complete index with a flipped bit may follow it.
         Some(_) => flipped.filter(|it| !it.index.checkpoint).or(checkpoint),
     })
 }
 
-/// An index at the end of a pack that is found when one bit is turned back, or that its own checksum vouches
-/// for.
+/// Finds an index at the end of a pack by correcting one bit, or one that passes its own checksum.
 fn look_for_flipped(path: &Path, file: &File, len: u64, nonce: [u8; 16]) -> Result<Option<Found>> {
     let failed = |error| Error::io("read", path, error);
     let Some(footer) = Footer::read(file, len).map_err(failed)? else {
         return Ok(None);
     };
     let mut ends = vec![footer];
-    // The first of the two stands right before the second, and tells as much.
+    // The first copy of the index is directly before the second and has the same content.
     if let Some((at, ..)) = footer.place()
         && let Some(first) = Footer::read(file, at).map_err(failed)?
     {
@@ -362,7 +363,7 @@ fn look_for_flipped(path: &Path, file: &File, len: u64, nonce: [u8; 16]) -> Resu
         file.read_exact_at(&mut index, at).map_err(failed)?;
         let place = at..footer.start + FOOTER as u64;
         let found = |index: Vec<u8>, wrong| {
-            // One that cannot be read, or is of another version, is no use.
+            // An index that cannot be read, or has another version, is useless.
             let index = pack::read_index(path, &(len, index)).ok()?;
             Some(Found {
                 index,
@@ -382,7 +383,7 @@ fn look_for_flipped(path: &Path, file: &File, len: u64, nonce: [u8; 16]) -> Resu
         if let Some(turned) = turned_index(&footer, &nonce, &index) {
             return Ok(found(turned, "a bit of its index is flipped"));
         }
-        // Its own checksum vouches for it.
+        // Accept it if it passes its own zstd checksum.
         if let Some(found) = found(index, "its header is damaged") {
             return Ok(Some(found));
         }
@@ -390,7 +391,7 @@ fn look_for_flipped(path: &Path, file: &File, len: u64, nonce: [u8; 16]) -> Resu
     Ok(None)
 }
 
-/// An index that is found when one bit of where it should be is turned back.
+/// Finds the index by correcting one bit of the numbers in its footer.
 fn turned_numbers(
     path: &Path,
     file: &File,
@@ -417,7 +418,7 @@ fn turned_numbers(
     Ok(None)
 }
 
-/// Whether one flipped bit of the nonce is all that is wrong.
+/// Returns whether correcting one bit of the nonce makes the checksum match.
 fn turned_nonce(footer: &Footer, nonce: [u8; 16], index: &[u8]) -> bool {
     (0..nonce.len() * 8).any(|bit| {
         let mut turned = nonce;
@@ -426,12 +427,12 @@ fn turned_nonce(footer: &Footer, nonce: [u8; 16], index: &[u8]) -> bool {
     })
 }
 
-/// The index with the one bit turned back that is flipped, if that is all that is wrong.
+/// Returns the index with one bit corrected, if that makes the checksum match.
 fn turned_index(footer: &Footer, nonce: &[u8; 16], index: &[u8]) -> Option<Vec<u8>> {
     if index.len() > MOST_TURNED {
         return None;
     }
-    // What stands before the bit is the same for all bits behind it.
+    // The hash of the bytes before the flipped bit is shared by all candidates after it.
     let mut before = Sha256::new();
     before.update(nonce);
     before.update(footer.numbers);
@@ -459,7 +460,7 @@ fn turn(bytes: &mut [u8], bit: usize) {
     }
 }
 
-/// How many bits differ.
+/// Returns the number of differing bits.
 fn distance(one: &[u8], other: &[u8]) -> u32 {
     let bits = one.iter().zip(other).map(|(a, b)| (a ^ b).count_ones());
     bits.sum()

@@ -1,4 +1,4 @@
-//! Archiving sessions: what is to be done, doing it, and removing what was archived.
+//! Archives sessions: plan, copy, and removal of the archived files.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -20,51 +20,52 @@ use crate::error::{Error, Result};
 use crate::jsonl::{self, AppendOptions, FileId, Log};
 use crate::store::{FileCopies, FileSet, ReadFailures, Root, SessionFiles, Store};
 
-/// What was archived, or would be.
+/// A group of sessions that was archived, or would be.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Archived {
-    /// The sessions: one, or those whose logs are the same files; none for what belongs to no session.
+    /// The sessions: one, or several that share log files; empty for files that belong to no
+    /// session.
     pub sessions: Vec<String>,
     /// The layout's name.
     pub layout: &'static str,
-    /// The root they lie in.
+    /// Their root.
     pub root: PathBuf,
     /// The pack.
     pub pack: PathBuf,
-    /// How many files they have.
+    /// Number of files.
     pub files: usize,
-    /// How many bytes those have.
+    /// Total bytes of the files.
     pub bytes: u64,
-    /// How many of those bytes the pack lacks, or lacked.
+    /// Bytes that the pack lacks, or lacked.
     pub added: u64,
-    /// How long the pack is; nothing if there is none yet.
+    /// Length of the pack; 0 if there is none yet.
     pub packed: u64,
-    /// The pack has everything already.
+    /// The pack is up to date.
     pub unchanged: bool,
     /// The files were removed from the root.
     pub removed: bool,
-    /// Where the pack was put that was there before and could not be read.
+    /// The previous pack, if it could not be read and was set aside.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set_aside: Option<SetAside>,
-    /// What was wrong with the pack, if it was written anew with all that it held.
+    /// Damage of the pack, if it was rewritten with all its contents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mended: Option<String>,
-    /// What the pack had lost of its end before it was added to.
+    /// Description of the pack's missing end, if it had lost it before the update.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_end: Option<String>,
 }
 
 impl Store {
-    /// The archive.
+    /// Opens the archive.
     pub fn archive(&self) -> Result<Archive> {
         match self.state_dir() {
             Some(state) => Ok(Archive::open(state).reporting_to(self.failures())),
-            None => Err(Error::refused("there is no state directory to archive to")),
+            None => Err(Error::refused("no state directory to archive to")),
         }
     }
 
-    /// What archiving sessions that share files would do; one session mostly stands alone. See
+    /// Plans archiving a group of sessions that share files; most groups are one session. See
     /// [`SessionFiles::group_by_shared_files`].
     pub fn plan_archive(&self, group: &[&SessionFiles], removing: bool) -> Result<Archived> {
         let archive = self.archive()?;
@@ -74,10 +75,10 @@ impl Store {
         Ok(planned(group, &holdings, &path, pack.as_ref()))
     }
 
-    /// Brings the archive up to date with sessions that share files. What was written is read back.
+    /// Updates the archive with a group of sessions that share files. Reads back what was written.
     ///
-    /// A session that has not changed costs a `stat` for each of its files, unless its pack was found
-    /// damaged: then what cannot be read of it is taken from the files again.
+    /// An unchanged session costs one `stat` per file, unless its pack is recorded as damaged: then
+    /// unreadable frames are archived again from the files.
     pub fn copy_to_archive(&self, group: &[&SessionFiles], now: Timestamp) -> Result<Archived> {
         let archive = self.archive()?;
         let damaged = archive_all::known_damaged(&archive);
@@ -88,8 +89,8 @@ impl Store {
         Ok(archived)
     }
 
-    /// The same, with the packs that are known to be damaged. The name of a pack that is created is
-    /// durable only when its directory is synced.
+    /// Like [`copy_to_archive`](Self::copy_to_archive), given the damaged packs. The caller must
+    /// sync the directory to make the name of a new pack durable.
     pub(super) fn copy_to_archive_unsynced(
         archive: &Archive,
         group: &[&SessionFiles],
@@ -109,12 +110,13 @@ impl Store {
         Ok(done(plan, &stored))
     }
 
-    /// Archives sessions that share files and removes them from their root.
+    /// Archives a group of sessions that share files and removes them from their root.
     ///
-    /// Everything is made durable, read back from the archive and compared with what lies in the root
-    /// while its logs are locked; if anything differs, nothing is removed. If a file cannot be removed,
-    /// those that were are put back. Sessions that another program is writing to, or has open to, stay
-    /// ([`Error::Live`], [`Error::Held`]), unless `live`.
+    /// Everything is synced, read back from the archive and compared with the files in the root
+    /// while their logs are locked; if anything differs, nothing is removed. If a file cannot be
+    /// removed, those already removed are restored. Sessions that another program has open for
+    /// writing are not removed ([`Error::Held`]), nor those that one writes to, unless `live`
+    /// ([`Error::Live`]).
     pub fn move_to_archive(
         &self,
         group: &[&SessionFiles],
@@ -124,7 +126,8 @@ impl Store {
         if !live {
             group
                 .iter()
-                .try_for_each(|files| self.ensure_not_in_use(files))?;
+                .try_for_each(|files| self.ensure_not_in_use(files))
+                .map_err(Error::for_removal)?;
         }
         let archive = self.archive()?;
         let holdings = holdings(group, true)?;
@@ -141,7 +144,8 @@ impl Store {
         pack.sync()?;
         pack.drop_page_cache();
         refuse_damaged(&path, &verify(pack))?;
-        // Whoever removes or replaces the pack waits until the files are gone, or back.
+        // Other processes cannot remove or replace the pack until the files are removed or
+        // restored.
         Log::open(&path, AppendOptions::default())?.with_lock(|file| {
             let copies = Packed {
                 pack,
@@ -189,7 +193,8 @@ impl FileCopies for Packed<'_> {
     }
 }
 
-/// Makes sure that a file of a root is byte for byte what a pack holds, which was read back before.
+/// Checks that a file in the root is byte for byte the archived one. The pack must have been read
+/// back before.
 pub(super) fn confirm(pack: &Pack, root: &Path, within: &Path) -> Result<FileId> {
     let path = root.join(within);
     let changed = || Error::Changed { path: path.clone() };
@@ -203,9 +208,9 @@ pub(super) fn confirm(pack: &Pack, root: &Path, within: &Path) -> Result<FileId>
         ResumableSha256::digest_reader(file).map_err(|error| Error::io("read", &path, error))?;
     match sum == member.sha256 {
         true => Ok(id),
-        // Its times were set back after it was changed.
+        // The file was changed, and its times set back.
         false => Err(Error::refused(format!(
-            "{} is not what the archive holds of it, though it looks unchanged; nothing was removed (`touch` it and archive it again)",
+            "{} differs from its archived copy, though its times are unchanged; nothing was removed (`touch` it and archive it again)",
             path.display()
         ))),
     }
@@ -226,7 +231,8 @@ fn holdings(group: &[&SessionFiles], removing: bool) -> Result<FileSet> {
     }
 }
 
-/// The pack of sessions: the one that has any of them, or the first one's.
+/// Returns the path of the group's pack: an existing one of any of its sessions, or that of the
+/// first.
 fn place(archive: &Archive, group: &[&SessionFiles], holdings: &FileSet) -> Result<PathBuf> {
     let mut first = None;
     for files in group {
@@ -239,7 +245,7 @@ fn place(archive: &Archive, group: &[&SessionFiles], holdings: &FileSet) -> Resu
     Ok(first.unwrap_or_default())
 }
 
-/// The pack that is there; one that is beyond reading will be begun anew.
+/// Opens the existing pack; `None` if there is none, or if it is lost and will be replaced.
 pub(super) fn open_existing(path: &Path) -> Result<Option<Pack>> {
     match Pack::open_or_lost(path) {
         Ok(pack) => Ok(Some(pack)),
@@ -283,7 +289,7 @@ fn planned(
     }
 }
 
-/// How many bytes of files a pack lacks, and whether it is as it should be without a change.
+/// Returns the number of bytes that a pack lacks, and whether it is up to date.
 pub(super) fn changes(
     files: &[(PathBuf, bool)],
     ids: &[FileId],
@@ -295,7 +301,7 @@ pub(super) fn changes(
         .map(|member| (member.path.as_path(), member.id()))
         .collect();
     let mut added = 0;
-    // What was cut off between the two copies of an index is written again.
+    // If the writer was killed between the two copies of the index, it must be written again.
     let is_whole = |pack: &Pack| {
         let is_whole = failures.ok_io(&pack.path, pack.is_whole());
         is_whole.unwrap_or(false)
@@ -327,7 +333,7 @@ pub(super) fn done(plan: Archived, stored: &PackUpdate) -> Archived {
     }
 }
 
-/// What is to be in the pack of sessions.
+/// Returns the contents for the pack of a group of sessions.
 fn contents(group: &[&SessionFiles], holdings: &FileSet) -> Result<PackContents> {
     let rows = Store::list_rows(group)?.into_iter();
     Ok(PackContents {
@@ -351,7 +357,7 @@ fn named(group: &[&SessionFiles]) -> Vec<PackedSession> {
     named.collect()
 }
 
-/// A digest of what registers tell of sessions; nothing where there are none.
+/// Returns the digest of the session-list rows of a group; `None` if there are none.
 fn told(group: &[&SessionFiles]) -> Option<Checksum> {
     let about: Vec<_> = group.iter().flat_map(|files| &files.list_rows).collect();
     (!about.is_empty()).then(|| Checksum(Sha256::digest(format!("{about:?}")).into()))
@@ -361,7 +367,7 @@ pub(super) fn refuse_damaged(path: &Path, damaged: &[Damage]) -> Result<()> {
     match damaged.first() {
         None => Ok(()),
         Some(first) => Err(Error::refused(format!(
-            "what was archived in {} cannot be read back, so nothing was removed: {}",
+            "the archived data in {} cannot be read back, so nothing was removed: {}",
             path.display(),
             first.detail
         ))),

@@ -1,4 +1,4 @@
-//! Packs of one session: a folder that was renamed leaves one behind for each name that it had.
+//! Packs of the same session: each rename of its folder leaves one behind.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -10,8 +10,8 @@ use super::resumable_sha256::ResumableSha256;
 use crate::layout;
 use crate::model::{ArtifactKind, SessionId};
 
-/// Which of the packs stands for each of them: itself, or one of the same session whose log is the same or
-/// goes on behind all of it. Of two that are the same it is the newer.
+/// Returns, for each pack, the index of the one that supersedes it: itself, or one of the same
+/// session whose log is equal or continues it. Of two equal packs, the newer one.
 pub(crate) fn superseding_packs(packs: &[(&Path, &PackIndex)]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..packs.len()).collect();
     let len = |index: &PackIndex| index.main_log().map(|main| main.len);
@@ -35,7 +35,8 @@ pub(crate) fn superseding_packs(packs: &[(&Path, &PackIndex)]) -> Vec<usize> {
     standing
 }
 
-/// Whether a pack holds the sessions of another, and their logs begin with all that those were.
+/// Returns whether a pack holds the same sessions as another, with logs that start with all bytes
+/// of the other's logs.
 fn goes_on(pack: &Path, index: &PackIndex, other: &PackIndex) -> bool {
     if !has_same_sessions(index, other) {
         return false;
@@ -48,7 +49,7 @@ fn goes_on(pack: &Path, index: &PackIndex, other: &PackIndex) -> bool {
     !others.is_empty() && others.iter().all(has)
 }
 
-/// Whether packs hold the same sessions of one root.
+/// Returns whether two packs hold the same sessions of one root.
 pub(super) fn has_same_sessions(one: &PackIndex, other: &PackIndex) -> bool {
     let ids = |index: &PackIndex| -> BTreeSet<String> {
         let sessions = index.sessions.iter();
@@ -68,13 +69,14 @@ fn logs(index: &PackIndex) -> Vec<(SessionId, &Member)> {
     logs.collect()
 }
 
-/// Whether a log of a pack is the file that another was, and begins with all of it. One that was copied is
-/// another file, and so another session. It is only read if it is the longer one.
+/// Returns whether a log is the same file (device and inode) as another was and starts with all its
+/// bytes. A copied log is another file, and so another session. The content is read only if `log`
+/// is longer.
 fn begins_with(pack: &Path, log: &Member, was: &Member) -> bool {
     (log.dev, log.ino) == (was.dev, was.ino) && has_all(pack, log, was)
 }
 
-/// Whether a file of a pack begins with all that another was.
+/// Returns whether a file of a pack starts with all bytes of `was`.
 pub(super) fn has_all(pack: &Path, file: &Member, was: &Member) -> bool {
     match file.len == was.len {
         true => file.sha256 == was.sha256,
@@ -82,10 +84,10 @@ pub(super) fn has_all(pack: &Path, file: &Member, was: &Member) -> bool {
     }
 }
 
-/// The checksum of so many bytes of a file, from its beginning; `None` if they cannot be read.
+/// Returns the checksum of the first `len` bytes of a file; `None` if they cannot be read.
 fn beginning(pack: &Path, member: &Member, mut len: u64) -> Option<Checksum> {
     let pack = Pack::open(pack).ok()?;
-    // It may have been written to since it was looked at.
+    // The pack may have been written to since its index was read.
     let member = pack.member(&member.path)?;
     let mut sum = ResumableSha256::new();
     for part in &member.parts {

@@ -1,10 +1,9 @@
 //! Writing packs.
 //!
-//! A pack only grows: new frames, then a new index and footer, which make them count. Frames are
-//! synced before the index is written, so that an index that survives a power failure never tells of
-//! frames that did not. Who is killed in between leaves a torn end, behind which the next one goes
-//! on. A new pack gets its name when it is whole. When more of a pack is of no use than is, it is
-//! written anew.
+//! A pack only grows: new frames, then a new index and footer that make them valid. Frames are
+//! synced before the index is written, so an index that survives a power failure never refers to
+//! frames that did not. A killed writer leaves a torn end, and the next one appends after it. A new
+//! pack gets its name when it is complete. A pack that is mostly waste is rewritten.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -25,75 +24,75 @@ use super::pack_writer::PackWriter;
 use crate::error::{Error, Result};
 use crate::jsonl::{self, AppendOptions, Create, Log};
 
-/// Less than this is not worth writing a pack anew.
+/// Minimum waste for which a pack is rewritten.
 const WASTE: u64 = 1 << 20;
 
-/// What is to be in a pack.
+/// Intended contents of a pack.
 #[derive(Clone, Debug)]
 pub struct PackContents {
     /// The layout's name.
     pub layout: String,
-    /// The root that the files lie in.
+    /// The root of the files.
     pub root: PathBuf,
-    /// It is a log outside of any tree.
+    /// The pack holds a log outside any tree.
     pub lone: bool,
     /// The sessions.
     pub sessions: Vec<PackedSession>,
     /// The files within the root, the main log first, and whether each is a log.
     pub files: Vec<(PathBuf, bool)>,
-    /// What registers say about the logs.
+    /// Rows of session lists about the logs.
     pub rows: Vec<PackedListRow>,
-    /// A digest of what registers tell.
+    /// Digest of the session-list rows.
     pub list_digest: Option<Checksum>,
 }
 
-/// What became of it.
+/// Result of an update.
 #[derive(Debug)]
 pub struct PackUpdate {
-    /// The pack as it is now.
+    /// The pack after the update.
     pub pack: Pack,
     /// Nothing had to be written.
     pub unchanged: bool,
-    /// How many bytes of files were taken in.
+    /// Bytes of files that were added.
     pub added: u64,
-    /// From here on the pack was written to.
+    /// Offset in the pack from which on it was written.
     pub since: u64,
-    /// Files that were gone when their turn came.
+    /// Files that no longer existed when they were to be read.
     pub missing: Vec<PathBuf>,
-    /// Where the pack was put that was there and could not be read.
+    /// The previous pack, if it could not be read and was set aside.
     pub set_aside: Option<SetAside>,
-    /// What was wrong with the pack, if it was written anew with all that it held.
+    /// Damage of the pack, if it was rewritten with all its contents.
     pub repaired: Option<String>,
-    /// What the pack had lost of its end before it was added to.
+    /// Description of the pack's missing end, if it had lost it before the update.
     pub lost_end: Option<String>,
     /// The pack was created.
     pub created: bool,
 }
 
-/// A pack that nobody can tell what it holds.
+/// A pack with unknown contents that was renamed.
 #[derive(Clone, Debug, Serialize)]
 pub struct SetAside {
-    /// Where it lies now.
+    /// Its new path.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The error of opening it.
     pub error: String,
 }
 
-/// What came of one attempt to bring a pack up to date.
+/// Result of one attempt to update a pack.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Turn {
-    /// It is.
+    /// The update is complete.
     Done(PackUpdate),
-    /// It could not be read, and was written anew with all that it held. What was wrong with it.
+    /// The pack could not be opened and was rewritten with all its contents. Holds the damage.
     Mended(String),
-    /// It could not be read, and has another name now.
+    /// The pack could not be read and was renamed.
     SetAside(SetAside),
-    /// Another process made it, gave it its name or set it aside meanwhile.
+    /// Another process created, renamed or set aside the pack meanwhile.
     Again,
 }
 
-/// Brings a pack up to date with its files, or makes it.
+/// Updates a pack from its files, or creates it.
 pub fn update_pack(path: &Path, contents: &PackContents, now: Timestamp) -> Result<PackUpdate> {
     let stored = update_pack_unsynced(path, contents, now)?;
     if stored.created {
@@ -102,8 +101,8 @@ pub fn update_pack(path: &Path, contents: &PackContents, now: Timestamp) -> Resu
     Ok(stored)
 }
 
-/// The same, but the name of a pack that is created is durable only when its directory is synced: whoever
-/// writes many packs syncs it once.
+/// Like [`update_pack`], but the name of a new pack is durable only when the caller syncs its
+/// directory. A caller that writes many packs syncs it once.
 pub(super) fn update_pack_unsynced(
     path: &Path,
     contents: &PackContents,
@@ -112,7 +111,7 @@ pub(super) fn update_pack_unsynced(
     let dir = path.parent().unwrap_or(Path::new("."));
     let (mut set_aside, mut mended) = (None, None);
     loop {
-        // Whoever forgets the last pack of a root takes the directory away.
+        // Removing the last pack of a root also removes the directory.
         jsonl::ensure_dir(dir)?;
         let turn = match Log::open(path, AppendOptions::default()) {
             Ok(log) => add(path, &log, contents, now)?,
@@ -131,19 +130,19 @@ pub(super) fn update_pack_unsynced(
                 });
             }
             Turn::Mended(wrong) => mended = Some(wrong),
-            // What the root has must be kept all the same.
+            // The files in the root must be archived nevertheless.
             Turn::SetAside(aside) => set_aside = Some(aside),
             Turn::Again => {}
         }
     }
 }
 
-/// Adds to a pack that is there.
+/// Appends to an existing pack.
 fn add(path: &Path, log: &Log, contents: &PackContents, now: Timestamp) -> Result<Turn> {
     let added = log.with_lock(|file| {
         let file_of_pack = file.try_clone().map_err(|e| Error::io("open", path, e))?;
         match Pack::read(path, file_of_pack) {
-            // Where a complete index stood behind a checkpoint, all of it may be there still.
+            // If a complete index followed the checkpoint, it may be recoverable.
             Ok(old) if old.index.checkpoint => match mend(path) {
                 Some(wrong) => Ok(Turn::Mended(wrong)),
                 None => extend(path, file, &old, contents, now).map(Turn::Done),
@@ -159,7 +158,7 @@ fn add(path: &Path, log: &Log, contents: &PackContents, now: Timestamp) -> Resul
     or_again(path, added)
 }
 
-/// Whoever had the lock before may have given the file another name; then there is another turn.
+/// Retries if the file was not found: a previous holder of the lock may have renamed the file.
 fn or_again(opened: &Path, turn: Result<Turn>) -> Result<Turn> {
     match turn {
         Err(Error::Io { path, source, .. })
@@ -171,8 +170,8 @@ fn or_again(opened: &Path, turn: Result<Turn>) -> Result<Turn> {
     }
 }
 
-/// Writes a pack anew that cannot be opened, if all that it holds can be read all the same. Says what
-/// was wrong with it. The lock of the pack is held.
+/// Rewrites a pack that cannot be opened, if all its contents can be recovered. Returns the damage.
+/// The caller must hold the pack's lock.
 fn mend(path: &Path) -> Option<String> {
     let salvaged = Pack::salvage(path).ok()?;
     let salvaged = Some(salvaged).filter(|it| !it.pack.index.checkpoint)?;
@@ -181,7 +180,7 @@ fn mend(path: &Path) -> Option<String> {
     Some(wrong)
 }
 
-/// Gives a pack that cannot be read another name, under which nobody takes it for one.
+/// Renames an unreadable pack to a name that is not taken for a pack.
 fn put_aside(path: &Path, error: &Error, now: Timestamp) -> Result<SetAside> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let day = now.strftime("%Y%m%dT%H%M%SZ").to_string();
@@ -205,14 +204,14 @@ fn put_aside(path: &Path, error: &Error, now: Timestamp) -> Result<SetAside> {
     }
 }
 
-/// Makes a pack under another name, and gives it its own when it is whole.
+/// Creates a pack under a temporary name and renames it when it is complete.
 fn make(path: &Path, contents: &PackContents, now: Timestamp) -> Result<Turn> {
     let temp = temp_of(path);
     let made = open_temp(&temp).and_then(|log| fill(path, &log, contents, now));
     or_again(&temp, made)
 }
 
-/// The same, in a file that was opened for it.
+/// Like [`make`], in an open temporary file.
 fn fill(path: &Path, log: &Log, contents: &PackContents, now: Timestamp) -> Result<Turn> {
     let temp = log.path();
     let make = |file: &File| {
@@ -228,7 +227,7 @@ fn fill(path: &Path, log: &Log, contents: &PackContents, now: Timestamp) -> Resu
         match rustix::fs::renameat_with(cwd, temp, cwd, path, RenameFlags::NOREPLACE) {
             Ok(()) => {}
             Err(Errno::EXIST) => return Ok(Turn::Again),
-            // Whoever would make it waits for the lock that we hold.
+            // Other creators wait for the lock held here.
             Err(Errno::INVAL | Errno::NOSYS) => {
                 fs::rename(temp, path).map_err(|e| Error::io("create", path, e))?;
             }
@@ -236,7 +235,8 @@ fn fill(path: &Path, log: &Log, contents: &PackContents, now: Timestamp) -> Resu
         }
         let pack = Pack::open(path)?;
         if !told {
-            // One may have been made meanwhile, by a process that did not see this pack.
+            // The member list may have been created meanwhile, by a process that did not see this
+            // pack.
             member_list::record_members(path, None, &pack.index)?;
         }
         Ok(Turn::Done(PackUpdate {
@@ -254,7 +254,8 @@ fn fill(path: &Path, log: &Log, contents: &PackContents, now: Timestamp) -> Resu
     log.with_lock(|file| {
         let made = make(file);
         if !matches!(made, Ok(Turn::Done(_))) {
-            // It takes room that may be what is lacking. If it cannot be removed, the next one takes it.
+            // It takes space that may be needed. If it cannot be removed, the next writer reuses
+            // it.
             let _ = fs::remove_file(temp);
         }
         made
@@ -270,14 +271,14 @@ fn extend(
 ) -> Result<PackUpdate> {
     let same = old.index.layout == contents.layout && old.index.lone == contents.lone;
     if !same {
-        let why = format!("holds sessions of the layout {}", old.index.layout);
+        let why = format!("has sessions of layout {}", old.index.layout);
         return Err(pack::refused(path, &why));
     }
     let end = old.bytes;
     let mut writer = PackWriter::append_to(path, file, old, now)?;
     writer.unreadable = old.unreadable();
     let written = writer.take_all(contents, now).and_then(|missing| {
-        // A torn end is sealed by a whole index.
+        // A torn end must be followed by an intact index.
         let whole = old.is_whole().unwrap_or(false);
         let unchanged = whole && writer.is_unchanged(&old.index, contents);
         if !unchanged {
@@ -294,7 +295,7 @@ fn extend(
         Ok((unchanged, missing))
     });
     let (unchanged, missing) = written.inspect_err(|_| {
-        // Nothing counts of what was written; if it cannot be taken back, it is a torn end.
+        // Take back what was written; if that fails, it is a torn end and ignored.
         let _ = file.set_len(end);
     })?;
     let added = writer.added;
@@ -303,7 +304,7 @@ fn extend(
         false => Pack::open(path)?,
     };
     let mut since = end;
-    // One that cannot be written anew, because there is no room or a frame is damaged, is good as it is.
+    // If the rewrite fails, because the disk is full or a frame is damaged, the pack stays valid.
     if is_mostly_waste(waste(&pack), pack.bytes)
         && let Ok(rewritten) = rewrite(path, &pack)
     {
@@ -323,7 +324,7 @@ fn extend(
     })
 }
 
-/// Keeps what a register says about a log, in the place of what it said before. The pack's lock is held.
+/// Replaces the session-list rows about a log. The caller must hold the pack's lock.
 pub(super) fn save_list_rows(path: &Path, file: &File, log: &Path, rows: &[String]) -> Result<()> {
     let old = Pack::open(path)?;
     let known = old.index.rows.iter().filter(|row| row.path == log);
@@ -342,14 +343,14 @@ pub(super) fn save_list_rows(path: &Path, file: &File, log: &Path, rows: &[Strin
     writer.close()
 }
 
-/// The sessions that are meant now, and those that were before: their files are still there.
+/// Returns the current sessions, and the earlier ones: their files are still in the pack.
 pub(super) fn sessions(old: &PackIndex, contents: &PackContents) -> Vec<PackedSession> {
     let gone = |session: &&PackedSession| !contents.sessions.contains(session);
     let old = old.sessions.iter().filter(gone).cloned();
     contents.sessions.iter().cloned().chain(old).collect()
 }
 
-/// What registers say now, and what they said about logs that are gone.
+/// Returns the current session-list rows, and the earlier ones about logs that no longer exist.
 pub(super) fn rows(old: &PackIndex, contents: &PackContents) -> Vec<PackedListRow> {
     let there: HashSet<&Path> = contents
         .files
@@ -361,19 +362,20 @@ pub(super) fn rows(old: &PackIndex, contents: &PackContents) -> Vec<PackedListRo
     contents.rows.iter().cloned().chain(old).collect()
 }
 
-/// How many bytes of a pack are neither content nor index.
+/// Returns the number of bytes of a pack that are not in a frame in use.
 fn waste(pack: &Pack) -> u64 {
     let frames = pack.index.frames.iter();
     let used: u64 = frames.map(|frame| u64::from(frame.bytes)).sum();
     pack.bytes.saturating_sub(used)
 }
 
-/// Whether so many bytes of a pack are of no use that it is worth writing it anew.
+/// Returns whether a pack has enough waste to be rewritten.
 fn is_mostly_waste(waste: u64, bytes: u64) -> bool {
     waste > WASTE.max(bytes / 2)
 }
 
-/// Writes a pack anew with only what is of use. Its lock is held, so nobody adds to the old one.
+/// Rewrites a pack without waste. The caller must hold its lock, so that nobody appends to the old
+/// one.
 fn rewrite(path: &Path, old: &Pack) -> Result<Pack> {
     let temp = temp_of(path);
     let log = open_temp(&temp)?;
@@ -388,13 +390,13 @@ fn rewrite(path: &Path, old: &Pack) -> Result<Pack> {
             old.read_packed(frame, &mut packed)?;
             writer.add_frame(&packed, frame.len)?;
             left -= 1;
-            // Behind the last frame stands the complete index.
+            // The complete index follows the last frame.
             if left > 0 {
                 writer.checkpoint()?;
             }
         }
         writer.close()?;
-        // What was copied is what stood there, but was that sound? A damaged pack stays as it is.
+        // Verify the copied frames: a damaged pack is not replaced.
         let made = Pack::from_file(path, reopen(&temp)?)?;
         let mut cache = Cache::default();
         for frame in &made.index.frames {
@@ -405,7 +407,7 @@ fn rewrite(path: &Path, old: &Pack) -> Result<Pack> {
         sync_dir(path)
     });
     if made.is_err() {
-        // It takes room, and whoever makes the next one begins anew.
+        // It takes space, and the next writer starts over.
         let _ =
             log.with_lock(|_| fs::remove_file(&temp).map_err(|e| Error::io("remove", &temp, e)));
     }
@@ -413,14 +415,14 @@ fn rewrite(path: &Path, old: &Pack) -> Result<Pack> {
     Pack::open(path)
 }
 
-/// Where a pack grows before it has its name.
+/// Returns the temporary path of a pack that is being written.
 fn temp_of(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.new"))
 }
 
-/// A temporary file for whoever gets its lock; one that is there was left by a killed process, or is
-/// being written to.
+/// Opens the temporary file. An existing one was left by a killed process, or another process is
+/// writing to it and holds its lock.
 fn open_temp(temp: &Path) -> Result<Log> {
     let open = |create| {
         let options = AppendOptions {
@@ -444,27 +446,27 @@ fn reopen(path: &Path) -> Result<File> {
     })
 }
 
-/// What could not be written to a pack.
+/// Returns the error of writing to a pack.
 pub(super) fn write_error(path: &Path, error: io::Error) -> Error {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     match error.kind() {
         StorageFull | QuotaExceeded | FileTooLarge => Error::refused(format!(
-            "no room left to archive to {} ({error}); what was archived before is as it was",
+            "no space left to archive to {} ({error}); earlier archived data is unchanged",
             path.display()
         )),
         _ => Error::io("write", path, error),
     }
 }
 
-/// Makes the names in the directory of a pack durable.
+/// Syncs the directory of a pack.
 pub(super) fn sync_dir(path: &Path) -> Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let synced = File::open(dir).and_then(|dir| dir.sync_all());
     synced.map_err(|error| Error::io("sync", dir, error))
 }
 
-/// Opens a file of a root for reading, as every reader does; `None` if it is gone. A link is refused: what it
-/// leads to may lie anywhere.
+/// Opens a file of a root for reading; `None` if it does not exist. Refuses a symbolic link, whose
+/// target may be anywhere.
 pub(super) fn open_source(path: &Path) -> Result<Option<(File, fs::Metadata)>> {
     let file = match jsonl::open_to_read(path) {
         Ok(file) => file,

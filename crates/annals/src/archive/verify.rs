@@ -1,35 +1,35 @@
-//! Reading packs back, to tell whether everything is still there.
+//! Verifies packs by reading them back.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::pack::{Cache, Pack};
+use super::pack::{Cache, Pack, describe_ignored};
 use super::pack_index::Member;
 use super::resumable_sha256::ResumableSha256;
 use crate::error::{Error, Result};
 
-/// Something in an archive that is not as it was written.
+/// Damage in an archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Damage {
     /// The pack.
     pub pack: PathBuf,
-    /// The file in it.
+    /// The damaged file in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub member: Option<PathBuf>,
-    /// Where in the pack the frame begins that cannot be read.
+    /// Offset of the unreadable frame in the pack.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame: Option<u64>,
     /// What is wrong.
     pub detail: String,
-    /// The system did not let annals read it, so nobody can tell whether it is as it was written.
+    /// The read failed with an I/O error, so it is unknown whether the data is damaged.
     #[serde(skip)]
     pub is_unread: bool,
 }
 
 impl Damage {
-    /// A pack that cannot be opened.
+    /// Reports a pack that cannot be opened.
     pub fn unreadable_pack(path: &Path, error: &Error) -> Self {
         Damage {
             pack: path.to_owned(),
@@ -42,7 +42,7 @@ impl Damage {
 }
 
 impl Damage {
-    /// The end of a pack that was cut or damaged, and files that stood there.
+    /// Reports the missing end of a truncated or damaged pack, with the files stored there.
     pub fn lost_end(pack: &Pack) -> Option<Self> {
         Some(Damage {
             pack: pack.path.clone(),
@@ -53,7 +53,7 @@ impl Damage {
         })
     }
 
-    /// A pack that could not be opened, and was set aside for a new one.
+    /// Reports a pack that could not be opened and was set aside for a new one.
     pub fn set_aside(path: &Path) -> Self {
         let shown = path.display().to_string();
         Damage {
@@ -61,7 +61,7 @@ impl Damage {
             member: None,
             frame: None,
             detail: format!(
-                "it could not be opened and was set aside; {} reads what is left of it, {} removes it",
+                "could not be opened and was set aside; {} recovers what is left of it, {} removes it",
                 crate::text::quoted_command("annals restore", &shown, "--salvage"),
                 crate::text::quoted_command("annals archive --forget", &shown, "--apply")
             ),
@@ -70,21 +70,21 @@ impl Damage {
     }
 }
 
-/// What reading packs back came to.
+/// Result of reading packs back.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct VerifyReport {
-    /// How many packs were read.
+    /// Number of packs read.
     pub packs: usize,
-    /// How many files are in them.
+    /// Number of files in them.
     pub files: usize,
-    /// How many bytes those have.
+    /// Total bytes of these files.
     pub bytes: u64,
-    /// What is not as it was written.
+    /// Damage found.
     pub damaged: Vec<Damage>,
 }
 
 impl VerifyReport {
-    /// Reads a pack back, all of it.
+    /// Reads a whole pack back.
     pub fn verify_pack(&mut self, path: &Path) {
         self.packs += 1;
         match Pack::open(path) {
@@ -105,20 +105,20 @@ impl VerifyReport {
     }
 }
 
-/// Reads all files of a pack, earlier versions too, and compares their checksums.
+/// Reads all files of a pack, including earlier versions, and compares their checksums.
 pub fn verify(pack: &Pack) -> Vec<Damage> {
     let all = pack.index.all();
     let mut damaged: Vec<Damage> = all.flat_map(|member| verify_member(pack, member)).collect();
     if let Some(lost) = Damage::lost_end(pack) {
         damaged.push(lost);
     } else if pack.torn > 0 {
-        let (torn, generation) = (pack.torn, pack.index.generation);
+        let (torn, generation) = (describe_ignored(pack.torn), pack.index.generation);
         damaged.push(Damage {
             pack: pack.path.clone(),
             member: None,
             frame: None,
             detail: format!(
-                "its last {torn} bytes count for nothing: whoever wrote them was killed, or the end is damaged; all up to generation {generation} is there"
+                "{torn}: the writer was killed, or the end is damaged; everything up to generation {generation} is intact"
             ),
             is_unread: false,
         });
@@ -133,7 +133,7 @@ pub fn verify(pack: &Pack) -> Vec<Damage> {
             pack: pack.path.clone(),
             member: None,
             frame: None,
-            detail: "one of the two copies of its index is damaged; the other tells all".to_owned(),
+            detail: "one of the two copies of its index is damaged; the other is intact".to_owned(),
             is_unread: false,
         }),
     }
@@ -141,12 +141,12 @@ pub fn verify(pack: &Pack) -> Vec<Damage> {
 }
 
 fn verify_member(pack: &Pack, member: &Member) -> Vec<Damage> {
-    // Whoever takes nothing cannot fail to.
+    // The callback cannot fail.
     unpack(pack, member, |_| Ok(())).unwrap_or_default()
 }
 
-/// Unpacks a file and hands over its content as it comes, before all of it is known to be sound. Gives
-/// back what is not; what stands before a damaged frame and behind it was handed over.
+/// Unpacks a file and passes its content to `give` frame by frame, before the checksum of the whole
+/// file is verified. Returns the damage; content before and after a damaged frame is passed too.
 pub(super) fn unpack(
     pack: &Pack,
     member: &Member,
@@ -186,7 +186,7 @@ pub(super) fn unpack(
     Ok(damaged)
 }
 
-/// Reads back what was written to a pack from some place on.
+/// Reads back the frames of a pack from offset `since`.
 pub(super) fn verify_since(pack: &Pack, since: u64) -> Vec<Damage> {
     let mut cache = Cache::default();
     let frames = pack.index.frames.iter().filter(|frame| frame.at >= since);

@@ -1,4 +1,4 @@
-//! What is not there, and is in the archive: no backup is wanted for it.
+//! Finds missing files in the archive, for which no backup is needed.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -8,7 +8,7 @@ use crate::archive::Archive;
 use crate::model::{ArtifactKind, SessionId};
 use crate::store::{Inventory, Root};
 
-/// What the archive has of the roots. It is looked at when the first thing is missed.
+/// Files of the roots in the archive. Read when the first file is missing.
 pub(super) struct ArchiveLookup<'a> {
     inventory: &'a Inventory,
     archive: Option<&'a Archive>,
@@ -17,9 +17,9 @@ pub(super) struct ArchiveLookup<'a> {
 
 #[derive(Default)]
 struct LookupTables {
-    /// Files, by their root, kind and name, with the session that each is of.
+    /// Archived files by root, kind and name, with their sessions.
     files: HashMap<(PathBuf, ArtifactKind, String), SessionId>,
-    /// Sessions whose logs are in the archive alone.
+    /// Sessions whose logs are only in the archive.
     logs: HashSet<(PathBuf, SessionId)>,
 }
 
@@ -32,13 +32,13 @@ impl<'a> ArchiveLookup<'a> {
         }
     }
 
-    /// The session of which the archive has a file that is not there.
+    /// Returns the session that has a missing file in the archive.
     pub(super) fn owner(&self, root: &Path, kind: ArtifactKind, name: &str) -> Option<&SessionId> {
         let key = (root.to_owned(), kind, name.to_owned());
         self.tables().files.get(&key)
     }
 
-    /// Whether the archive has the log of a session that is not there.
+    /// Returns whether the log of a missing session is in the archive.
     pub(super) fn has_log(&self, root: &Path, session: &SessionId) -> bool {
         let key = (root.to_owned(), session.clone());
         self.tables().logs.contains(&key)
@@ -71,7 +71,7 @@ impl LookupTables {
     }
 }
 
-/// The roots that something lies in.
+/// Returns the roots that contain files.
 fn roots(inventory: &Inventory) -> Vec<Root> {
     let of_sessions = inventory.sessions.iter().map(|files| &*files.root);
     let others = inventory.others.iter().map(|(root, _)| root);
@@ -81,7 +81,7 @@ fn roots(inventory: &Inventory) -> Vec<Root> {
     roots.cloned().collect()
 }
 
-/// What is said of something that is in the archive alone.
+/// Describes something that is only in the archive.
 pub(super) fn only_archived_detail(what: &str, session: &SessionId) -> String {
     let restore = crate::text::quoted_command("annals restore", session.as_str(), "--apply");
     format!("only in the archive: {what}; {restore}")

@@ -1,4 +1,4 @@
-//! Companions whose entries belong to no line of their logs.
+//! Checks companion files for entries that match no line of their log.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::store::{RootFile, SessionFiles};
 
 use super::{FileReport, whole_file};
 
-/// Reports the companions of some sessions' logs, each once.
+/// Reports on the companion files of the sessions' logs, each once.
 pub(super) fn check<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Vec<FileReport> {
     // Several sessions may share a log.
     let mut logs: BTreeMap<&Path, &RootFile> = BTreeMap::new();
@@ -51,7 +51,7 @@ fn report(log: &RootFile) -> Option<FileReport> {
         FlawKind::MovedEntry,
         &found.moved,
         format!(
-            "{name} has no line for {} of its {entries}; what they say is read after the line before",
+            "{name} has no line for {} of its {entries}; they are read after the previous line",
             found.moved.len()
         ),
     );

@@ -1,4 +1,4 @@
-//! What files say of each other.
+//! Checks references between files.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::archived::{ArchiveLookup, only_archived_detail};
 use super::line::{LogTraces, RecordLocation, folded_key};
 use super::{FileReport, pluralize, whole_file};
 
-/// Every check across files.
+/// Runs every check across files.
 pub(super) fn check(
     inventory: &Inventory,
     traces: &[LogTraces<'_>],
@@ -29,7 +29,8 @@ pub(super) fn check(
     found
 }
 
-/// Files that a layout's own program always keeps with a session's log, and that are not there.
+/// Reports files that a layout's own program always keeps with a session's log and that are
+/// missing.
 pub(super) fn missing_companions<'a>(
     sessions: impl Iterator<Item = &'a SessionFiles>,
 ) -> Vec<FileReport> {
@@ -40,7 +41,7 @@ pub(super) fn missing_companions<'a>(
         };
         for artifact in files.root.layout.required_files(&log.artifact) {
             let path = files.root.path.join(files.root.layout.path_for(&artifact));
-            // What cannot be looked at is reported as that.
+            // Other errors are reported as read failures.
             let absent = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
             let metadata = path.symlink_metadata();
             if !metadata.as_ref().is_err_and(absent) {
@@ -49,7 +50,7 @@ pub(super) fn missing_companions<'a>(
             }
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let detail = format!(
-                "its program always keeps {name} beside it, and there is none; the next `annals note` makes it"
+                "its program always keeps {name} next to it, but it is missing; the next `annals notes add` creates it"
             );
             let flaw = whole_file(FlawKind::MissingFile, detail);
             found.push(FileReport::with_flaw(&log.path, flaw));
@@ -58,8 +59,8 @@ pub(super) fn missing_companions<'a>(
     found
 }
 
-/// Registers that list a log with more messages than it has lines. One that lists fewer is behind, which
-/// is told as that.
+/// Reports session lists that list a log with more messages than it has lines. A list with fewer is
+/// stale, which is reported separately.
 fn miscounted_rows(inventory: &Inventory, traces: &[LogTraces<'_>]) -> Vec<FileReport> {
     type Place<'a> = (&'a Path, Option<&'a str>, &'a SessionId);
     let mut logs: HashMap<Place<'_>, &LogTraces<'_>> = HashMap::new();
@@ -80,13 +81,13 @@ fn miscounted_rows(inventory: &Inventory, traces: &[LogTraces<'_>]) -> Vec<FileR
             let (Some(log), Some(listed)) = (log, messages) else {
                 continue;
             };
-            // One that has grown since it was read may have what is listed.
+            // A log that has grown since it was read may have the listed messages.
             let length = root.failures.metadata(&log.file.path).map(|it| it.len());
             let still = length == Some(log.file.id.len);
             if listed > log.lines && still {
-                let listed = pluralize(usize::try_from(listed).unwrap_or(usize::MAX), "message");
+                let listed = pluralize(listed, "message");
                 let detail = format!(
-                    "lists {session} with {listed}, and its log has {}",
+                    "lists {session} with {listed}, but its log has {}",
                     log.lines
                 );
                 let flaw = whole_file(FlawKind::RowMismatch, detail);
@@ -97,10 +98,10 @@ fn miscounted_rows(inventory: &Inventory, traces: &[LogTraces<'_>]) -> Vec<FileR
     found
 }
 
-/// Files that records name and that are not there; told once for each log and kind.
+/// Reports files that records name and that are missing, once for each log and kind.
 ///
-/// A record may have come from another session with its name unchanged, so a file that any session
-/// of the root has is there.
+/// A record may be copied from another session with the file name unchanged, so a file of any
+/// session of the root counts.
 pub(super) fn missing_named_files(
     inventory: &Inventory,
     traces: &[LogTraces<'_>],
@@ -124,7 +125,7 @@ pub(super) fn missing_named_files(
         let root = traces.root.path.as_path();
         let gone = traces.named.iter();
         let gone = gone.filter(|((kind, name), _)| !there.contains(&(root, *kind, name.as_str())));
-        // What is nowhere, and what the archive has of some session.
+        // Missing files by kind and by the session that has them in the archive, if any.
         type Owned<'a> = (ArtifactKind, Option<&'a SessionId>);
         let mut by_kind: BTreeMap<Owned<'_>, Vec<(&str, RecordLocation)>> = BTreeMap::new();
         for ((kind, name), place) in gone {
@@ -140,11 +141,11 @@ pub(super) fn missing_named_files(
             let (flaw, detail) = match (owner, gone.len()) {
                 (Some(owner), _) => (FlawKind::OnlyArchived, only_archived_detail(&many, owner)),
                 (None, 1) => {
-                    let detail = format!("{} is not there: {name}", noun(kind));
+                    let detail = format!("missing {}: {name}", noun(kind));
                     (FlawKind::MissingFile, detail)
                 }
                 (None, _) => {
-                    let detail = format!("{many} are not there, such as {name}");
+                    let detail = format!("{many} missing, such as {name}");
                     (FlawKind::MissingFile, detail)
                 }
             };
@@ -156,7 +157,7 @@ pub(super) fn missing_named_files(
     found
 }
 
-/// Summaries of conversations that no log holds; told once for each log.
+/// Reports summaries of conversations that are in no log, once for each log.
 fn lost_leaves(traces: &[LogTraces<'_>]) -> Vec<FileReport> {
     let leaves = traces.iter().flat_map(|traces| &traces.leaves);
     let mut lost: HashSet<u64> = leaves.map(|(leaf, _)| folded_key(*leaf)).collect();
@@ -176,9 +177,9 @@ fn lost_leaves(traces: &[LogTraces<'_>]) -> Vec<FileReport> {
             continue;
         };
         let detail = match gone.count() {
-            0 => "the conversation that this summary is of is in no log".to_owned(),
+            0 => "no log contains the conversation of this summary".to_owned(),
             more => {
-                format!("the conversations that this summary and {more} more are of are in no log")
+                format!("no log contains the conversations of this summary and {more} more")
             }
         };
         let path = &traces.file.volume(place.volume).path;
@@ -190,7 +191,7 @@ fn lost_leaves(traces: &[LogTraces<'_>]) -> Vec<FileReport> {
     found
 }
 
-/// Folders in which sessions of several directories lie.
+/// Reports folders with sessions of several working directories.
 fn shared_folders(traces: &[LogTraces<'_>]) -> Vec<FileReport> {
     let mut folders: BTreeMap<PathBuf, BTreeSet<&str>> = BTreeMap::new();
     for traces in traces
@@ -199,7 +200,7 @@ fn shared_folders(traces: &[LogTraces<'_>]) -> Vec<FileReport> {
     {
         let dir = traces.file.path.parent().unwrap_or(&traces.root.path);
         let directories = traces.directories.iter().map(String::as_str);
-        // Sub-agents' logs may lie deeper than their session's.
+        // Sub-agents' logs may be in a deeper directory than their session's.
         let is_main = traces.file.artifact.kind == ArtifactKind::SessionLog;
         if is_main {
             let known = folders.entry(dir.to_owned()).or_default();
@@ -213,13 +214,13 @@ fn shared_folders(traces: &[LogTraces<'_>]) -> Vec<FileReport> {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let detail = format!("sessions of {}{more} lie here", names.join(", "));
+        let detail = format!("sessions of {}{more} share this folder", names.join(", "));
         FileReport::with_flaw(&dir, whole_file(FlawKind::SharedFolder, detail))
     };
     several.map(report).collect()
 }
 
-/// Logs of one name in several places.
+/// Reports session logs with the same id at several paths.
 fn shared_ids(inventory: &Inventory) -> Vec<FileReport> {
     let mut logs: HashMap<&SessionId, Vec<(&Root, &Path)>> = HashMap::new();
     for files in &inventory.sessions {
@@ -246,7 +247,7 @@ fn shared_ids(inventory: &Inventory) -> Vec<FileReport> {
     several.filter_map(report).collect()
 }
 
-/// Files of sessions that have no log; told once for each session.
+/// Reports files of sessions without a log, once for each session.
 fn orphan_files(inventory: &Inventory, kept: &ArchiveLookup<'_>) -> Vec<FileReport> {
     let mut left: BTreeMap<(&Path, Option<&SessionId>), Vec<&RootFile>> = BTreeMap::new();
     for (root, file) in inventory.others.iter().filter(|(_, file)| is_orphan(file)) {
@@ -274,7 +275,7 @@ fn orphan_files(inventory: &Inventory, kept: &ArchiveLookup<'_>) -> Vec<FileRepo
         let kinds = kinds.join(", ");
         let (flaw, detail) = match session {
             Some(session) if kept.has_log(root, session) => {
-                let what = format!("the log of session {session}, of which {kinds} lie here");
+                let what = format!("the log of session {session} (here: {kinds})");
                 (FlawKind::OnlyArchived, only_archived_detail(&what, session))
             }
             Some(session) => {
@@ -282,7 +283,7 @@ fn orphan_files(inventory: &Inventory, kept: &ArchiveLookup<'_>) -> Vec<FileRepo
                 (FlawKind::Stray, detail)
             }
             None => {
-                let detail = format!("{kinds} of a session that nothing names");
+                let detail = format!("{kinds} of an unknown session");
                 (FlawKind::Stray, detail)
             }
         };
@@ -292,7 +293,7 @@ fn orphan_files(inventory: &Inventory, kept: &ArchiveLookup<'_>) -> Vec<FileRepo
     left.into_iter().filter_map(report).collect()
 }
 
-/// A session's file without a session, with anything in it that could be missed.
+/// Returns whether a file belongs to a session, has none, and has content worth reporting.
 fn is_orphan(file: &RootFile) -> bool {
     use ArtifactKind as K;
     match file.artifact.kind {
@@ -319,25 +320,25 @@ fn noun(kind: ArtifactKind) -> &'static str {
         ArtifactKind::FileVersion => "saved file",
         ArtifactKind::ToolResult => "tool output",
         ArtifactKind::TitleFile => "title",
-        ArtifactKind::Notes => "log of notes",
+        ArtifactKind::Notes => "notes log",
         ArtifactKind::Companion => "companion file",
         _ => "other file",
     }
 }
 
-/// A row of a register that lists a session with messages, whose log is not there.
+/// A row of a session list with messages, but without a log.
 pub(crate) struct RowWithoutLog {
-    /// The register.
+    /// The session list.
     pub(crate) path: PathBuf,
-    /// The root it lies in.
+    /// Its root.
     pub(crate) root: Root,
-    /// The session that it lists.
+    /// The listed session.
     pub(crate) session: SessionId,
-    /// How many messages it says that there are.
+    /// The listed number of messages.
     pub(crate) messages: u64,
 }
 
-/// The rows of registers whose logs are not there.
+/// Returns the rows of session lists whose logs are missing.
 pub(crate) fn rows_without_log(inventory: &Inventory) -> Vec<RowWithoutLog> {
     let logs = inventory.sessions.iter();
     let logs: HashSet<(&Path, Option<&str>, &SessionId)> = logs
@@ -348,7 +349,7 @@ pub(crate) fn rows_without_log(inventory: &Inventory) -> Vec<RowWithoutLog> {
     for (root, file) in inventory.others_of_kind(ArtifactKind::Register) {
         let folder = file.artifact.folder.as_deref();
         for (session, messages) in listed_sessions(root, file) {
-            // A conversation in which nothing was said yet has no log.
+            // A conversation without messages has no log yet.
             let messages = messages.unwrap_or(0);
             if messages > 0 && !logs.contains(&(root.path.as_path(), folder, &session)) {
                 found.push(RowWithoutLog {
@@ -363,16 +364,16 @@ pub(crate) fn rows_without_log(inventory: &Inventory) -> Vec<RowWithoutLog> {
     found
 }
 
-/// Registers and indexes that list what is not there.
+/// Reports session lists and indexes that list missing logs.
 fn stale_lists(inventory: &Inventory, kept: &ArchiveLookup<'_>) -> Vec<FileReport> {
     let rows = rows_without_log(inventory).into_iter().map(|row| {
-        let messages = pluralize(row.messages as usize, "message");
+        let messages = pluralize(row.messages, "message");
         let session = &row.session;
         let flaw = if kept.has_log(&row.root.path, session) {
             let what = format!("the log of {session}, listed with {messages}");
             whole_file(FlawKind::OnlyArchived, only_archived_detail(&what, session))
         } else {
-            let detail = format!("lists {session} with {messages}, and there is no log of it");
+            let detail = format!("lists {session} with {messages}, but it has no log");
             whole_file(FlawKind::RowWithoutLog, detail)
         };
         FileReport::with_flaw(&row.path, flaw)
@@ -380,11 +381,11 @@ fn stale_lists(inventory: &Inventory, kept: &ArchiveLookup<'_>) -> Vec<FileRepor
     rows.chain(index_drift(inventory)).collect()
 }
 
-/// The client's own indexes that list what is not there, or lack what is.
+/// Reports indexes of the client that list missing logs or lack existing ones.
 fn index_drift(inventory: &Inventory) -> Vec<FileReport> {
     let mut found = Vec::new();
     for (root, file) in inventory.others_of_kind(ArtifactKind::Index) {
-        // One that lists all folders tells no more than theirs do.
+        // An index of all folders has no more than the indexes of the folders.
         let Some(folder) = file.artifact.folder.as_deref() else {
             continue;
         };
@@ -409,9 +410,9 @@ fn index_drift(inventory: &Inventory) -> Vec<FileReport> {
     found
 }
 
-/// The sessions that a document lists, with how many messages it says they have.
+/// Returns the sessions that a document lists, with the listed numbers of messages.
 fn listed_sessions(root: &Root, file: &RootFile) -> Vec<(SessionId, Option<u64>)> {
-    // One that cannot be read is told as that.
+    // An unreadable document is reported separately.
     let bytes = crate::jsonl::read_document(&file.path).unwrap_or_default();
     let entries = decode_document(root, &file.artifact, &bytes).items;
     let registers = entries.into_iter().filter_map(|entry| match entry.body {

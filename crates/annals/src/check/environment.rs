@@ -1,8 +1,9 @@
-//! The machine that logs lie on: who else can read them, whether appends are safe, what will be deleted.
+//! Checks the environment of logs: access by other users, unsafe file systems, imminent deletion.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
+use std::ops::Bound;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
@@ -14,10 +15,10 @@ use crate::store::{Inventory, Root, SessionFiles, Store};
 
 use super::{FileReport, pluralize, whole_file};
 
-/// How long before its end a session is told of.
+/// Time before its deletion at which a session is reported.
 const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// Checks the directories that roots lie in; each finding is told once for a root.
+/// Checks the directories of roots; each finding is reported once per root.
 pub fn environment(store: &Store, inventory: &Inventory, now: Timestamp) -> Vec<FileReport> {
     let keep = store.retention_days(inventory);
     let mut found = Vec::new();
@@ -37,19 +38,19 @@ pub fn environment(store: &Store, inventory: &Inventory, now: Timestamp) -> Vec<
     found
 }
 
-/// What others may do with a file, as its mode says.
+/// Returns the mode bits of group and others.
 fn other_users_mode(root: &Root, path: &Path) -> u32 {
     let metadata = root.failures().target_metadata(path);
     metadata.map_or(0, |metadata| metadata.permissions().mode()) & 0o077
 }
 
-/// Logs that other users of the machine can read or change. A root that they cannot enter keeps
-/// everything in it from them.
+/// Reports logs that other users can read or change. A root that they cannot enter protects
+/// everything in it.
 fn open_mode(root: &Root, sessions: &[&SessionFiles]) -> Option<FileReport> {
     if other_users_mode(root, &root.path) & 0o011 == 0 {
         return None;
     }
-    // Several sessions may lie in one log.
+    // Several sessions may share a log.
     let logs = sessions.iter().flat_map(|files| files.logs());
     let logs = logs.flat_map(|log| log.volumes());
     let paths: BTreeSet<&Path> = logs.map(|log| log.path.as_path()).collect();
@@ -73,7 +74,7 @@ fn open_mode(root: &Root, sessions: &[&SessionFiles]) -> Option<FileReport> {
     Some(FileReport::with_flaw(&root.path, flaw))
 }
 
-/// A root on a network file system, as `is_remote` tells.
+/// Reports a root on a network file system, according to `is_remote`.
 fn network_file_system(
     root: &Root,
     is_remote: impl Fn(&File) -> io::Result<bool>,
@@ -86,8 +87,9 @@ fn network_file_system(
         .then(|| FileReport::with_flaw(&root.path, whole_file(FlawKind::Network, detail)))
 }
 
-/// Sessions that their own program will delete within a week, or at its next start. The days count
-/// from the last change of the log's file, which is never before its newest entry was written.
+/// Reports sessions that their own program will delete within a week, or at its next start. The
+/// days count from the modification time of the log file, which is never before the newest entry
+/// was written.
 fn expiring(
     root: &Root,
     sessions: &[&SessionFiles],
@@ -108,7 +110,8 @@ fn expiring(
     }
     let overdue: usize = by_day.range(..=now).map(|(_, many)| many).sum();
     let ahead: usize = by_day.values().sum::<usize>() - overdue;
-    let next = by_day.range(now..).next().map(|(end, _)| *end);
+    let later = (Bound::Excluded(now), Bound::Unbounded);
+    let next = by_day.range(later).next().map(|(end, _)| *end);
     let program = root.layout.name();
     let later = next.map(|next| {
         let day = next.strftime("%Y-%m-%d");
@@ -123,8 +126,9 @@ fn expiring(
         return None;
     }
     let detail = format!(
-        "{program} will delete {} (it keeps them for {days} days)",
-        parts.join(", and ")
+        "{program} will delete {} (it keeps them for {})",
+        parts.join(", and "),
+        pluralize(days, "day")
     );
     let flaw = whole_file(FlawKind::Expiring, detail);
     Some(FileReport::with_flaw(&root.path, flaw))
@@ -133,6 +137,32 @@ fn expiring(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn session_that_expires_now_counts_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("projects/-w");
+        std::fs::create_dir_all(&folder).unwrap();
+        let log = folder.join("11111111-2222-4333-8444-555555555555.jsonl");
+        std::fs::write(log, "{}\n").unwrap();
+        let root = Root::claude_code(dir.path());
+        let inventory = Store::new(vec![root.clone()]).inventory();
+        let sessions: Vec<&SessionFiles> = inventory.sessions.iter().collect();
+        let written = sessions[0].files().next().unwrap().id.mtime_ns;
+        let written = Timestamp::from_nanosecond(written.into()).unwrap();
+        let end = written.checked_add(SignedDuration::from_hours(24)).unwrap();
+        for (now, expected) in [
+            (
+                end,
+                "will delete 1 session at its next start (it keeps them for 1 day)",
+            ),
+            (written, "will delete 1 session within a week, the first on"),
+        ] {
+            let report = expiring(&root, &sessions, Some(1), now).unwrap();
+            let detail = &report.flaws[0].detail;
+            assert!(detail.contains(expected), "{detail}");
+        }
+    }
 
     #[test]
     fn network_flaw_only_for_remote_file_systems() {

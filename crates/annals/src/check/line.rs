@@ -1,4 +1,4 @@
-//! Single lines and documents, and what the checks across files want to know of each.
+//! Checks single lines and documents, and collects data for the checks across files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,24 +11,24 @@ use crate::store::{LogScan, Root, RootFile, VolumeScan, outline_with};
 
 use super::{FileReport, log, pluralize, whole_file};
 
-/// What one log leaves for the checks across files.
+/// Data of one log for the checks across files.
 #[derive(Debug)]
 pub(super) struct LogTraces<'a> {
     pub(super) root: &'a Root,
     pub(super) file: &'a RootFile,
-    /// The ids in it, each folded to half its length: a wrong match hides no more than a note.
+    /// The ids in it, folded to half their length: a false match only hides a note.
     pub(super) ids: Vec<u64>,
-    /// Leaves that its summaries name.
+    /// Leaves that its summaries refer to.
     pub(super) leaves: Vec<(EntryKey, RecordLocation)>,
-    /// Files of its session that it names, and where first.
+    /// Files of its session that it names, with their first location.
     pub(super) named: BTreeMap<(ArtifactKind, String), RecordLocation>,
-    /// Directories whose folder it lies in.
+    /// Working directories that map to its folder.
     pub(super) directories: BTreeSet<String>,
-    /// How many lines it has that are not blank.
+    /// Number of lines that are not blank.
     pub(super) lines: u64,
 }
 
-/// Where in a log something stands.
+/// Location of a record in a log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordLocation {
     pub(super) span: Span,
@@ -67,10 +67,10 @@ impl<'a> LogTraces<'a> {
     }
 }
 
-/// Half of an id.
+/// Folds an id to half its length.
 pub(super) fn folded_key(key: EntryKey) -> u64 {
     let [high, low] = key.halves();
-    // Ids made in a row may differ in one half only.
+    // Consecutive ids may differ in one half only.
     high.rotate_left(32) ^ low
 }
 
@@ -118,8 +118,8 @@ pub(super) fn examine<'a>(
     Ok((reports.collect(), traces))
 }
 
-/// The kinds that a repair mends elsewhere and not in this file. An index is made anew whatever else
-/// is wrong with it.
+/// Returns the kinds that a repair fixes elsewhere but not in this file. A stale index is always
+/// rebuilt, whatever else is wrong with it.
 fn unrepairable_kinds(root: &Root, file: &RootFile, flaws: &[Flaw]) -> BTreeSet<FlawKind> {
     let kind = file.artifact.kind;
     let stays = |flaw: &&Flaw| match flaw.kind {
@@ -133,7 +133,8 @@ fn unrepairable_kinds(root: &Root, file: &RootFile, flaws: &[Flaw]) -> BTreeSet<
     fixable.filter(stays).map(|flaw| flaw.kind).collect()
 }
 
-/// Whether a repair puts a header before the first line; one that is there stays, whatever it says.
+/// Returns whether a repair adds a header before the first line. An existing header is never
+/// changed.
 fn can_add_header(root: &Root, file: &RootFile, flaw: &Flaw) -> bool {
     let volume = file.volume(flaw.volume);
     let line = root.failures.ok(volume.open()).and_then(|handle| {
@@ -150,8 +151,8 @@ fn can_add_header(root: &Root, file: &RootFile, flaw: &Flaw) -> bool {
     header.is_some()
 }
 
-/// Files without content. A log that several sessions share begins as one, and so does one for
-/// remarks.
+/// Reports a file without content. Shared logs, and files of notes, history and origins, may start
+/// empty.
 fn empty_file(file: &RootFile, volumes: &[VolumeScan]) -> Option<Flaw> {
     let begins_so = matches!(
         file.artifact.kind,
@@ -168,18 +169,18 @@ fn empty_file(file: &RootFile, volumes: &[VolumeScan]) -> Option<Flaw> {
     (nothing && !begins_so).then(|| whole_file(FlawKind::EmptyFile, detail))
 }
 
-/// Looks at the records of a log while they are read.
+/// Checks the records of a log while they are read.
 struct LineChecker<'a> {
     root: &'a Root,
     file: &'a RootFile,
     decoder: Option<Box<dyn Decoder>>,
     /// The log's first record.
     first: Option<String>,
-    /// How many records the layout's own program would not read.
+    /// Number of records that the layout's own program would not read.
     faults: usize,
-    /// The first of those that are not named, and its kind.
+    /// The first of these beyond the limit, and its kind.
     unnamed: Option<(FlawKind, RecordLocation)>,
-    /// For each volume: how many lines end in CR LF, and the first that does.
+    /// For each volume: the number of lines that end with CR LF, and the first of them.
     endings: BTreeMap<u16, (usize, Span)>,
     found: LineFindings,
 }
@@ -191,7 +192,7 @@ struct LineFindings {
 }
 
 impl<'a> LineChecker<'a> {
-    /// How many records are named that the layout's own program would not read.
+    /// Maximum number of such records reported one by one.
     const NAMED: usize = 20;
 
     fn new(root: &'a Root, file: &'a RootFile) -> Self {
@@ -218,15 +219,20 @@ impl<'a> LineChecker<'a> {
             for fact in &outline.facts {
                 match fact {
                     Fact::Untyped => {
-                        let detail = "no member `type` that is a text";
+                        let detail = "no string member `type`";
                         self.found.flaws.push(place.flaw(FlawKind::NoType, detail));
                     }
                     Fact::NoId => {
-                        let detail = "a message without a `uuid` that is a text";
+                        let detail = "message without a string member `uuid`";
                         self.found.flaws.push(place.flaw(FlawKind::NoId, detail));
                     }
+                    Fact::NoCall => {
+                        let detail = "tool result without the id of its call";
+                        let flaw = place.flaw(FlawKind::LoneResult, detail);
+                        self.found.flaws.push(flaw);
+                    }
                     Fact::UnknownType(kind) => {
-                        let detail = format!("the type `{kind}` is none that its program knows");
+                        let detail = format!("type `{kind}` is unknown to its program");
                         let flaw = place.flaw(FlawKind::UnknownType, detail);
                         self.found.flaws.push(flaw);
                     }
@@ -244,7 +250,7 @@ impl<'a> LineChecker<'a> {
         if record.oversize {
             return;
         }
-        // The line ending and the byte order mark are in the span but not in the bytes.
+        // The span includes the line ending and the byte order mark, the bytes do not.
         let mut beyond = record.span.len.saturating_sub(record.bytes.len() as u64);
         if record.span.offset == 0 && beyond >= 3 {
             beyond -= 3;
@@ -261,8 +267,8 @@ impl<'a> LineChecker<'a> {
         }
     }
 
-    /// Notes why the layout's own program would not read a record. A line that is no record is
-    /// reported as that.
+    /// Records why the layout's own program would not read a record. A line that is no record is
+    /// reported separately.
     fn check_faults(&mut self, volume: u16, record: &Record<'_>) {
         if !self.file.artifact.kind.is_conversation() || record.oversize {
             return;
@@ -294,7 +300,8 @@ impl<'a> LineChecker<'a> {
         }
     }
 
-    /// Notes the copies of files that a record speaks of. Few records do, so they are decoded.
+    /// Records the file versions that a record refers to. Few records do, so decoding them is
+    /// cheap.
     fn collect_file_names(&mut self, record: &Record<'_>, place: RecordLocation) {
         let decoder = self
             .decoder
@@ -321,7 +328,7 @@ impl<'a> LineChecker<'a> {
             self.found.flaws.push(place.flaw(kind, detail));
         }
         for (volume, (lines, span)) in self.endings {
-            let detail = format!("CR LF ends {}", pluralize(lines, "line"));
+            let detail = format!("CR LF line endings in {}", pluralize(lines, "line"));
             let place = RecordLocation { span, volume };
             self.found.flaws.push(place.flaw(FlawKind::Crlf, detail));
         }

@@ -1,4 +1,4 @@
-//! How the entries of one log hang together.
+//! Checks the links between the entries of one log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -15,10 +15,11 @@ use crate::tree::Tree;
 use super::line::{LogTraces, RecordLocation, folded_key};
 use super::{pluralize, resume};
 
-/// Programs write lines a little out of order; clocks are set by more than this.
+/// Tolerance for times out of order: programs write lines slightly out of order, but clock changes
+/// are larger.
 const SLACK: SignedDuration = SignedDuration::from_mins(1);
 
-/// Checks a log of a conversation, and notes what the checks across files want to know of it.
+/// Checks the log of a conversation, and collects data for the checks across files.
 pub(super) fn check(
     scan: &LogScan,
     flaws: &mut Vec<Flaw>,
@@ -42,7 +43,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// What the tree says of links and ids, told apart by what it means.
+/// Classifies the link and id flaws of the tree.
 fn link_flaws(traces: &LogTraces<'_>, outlines: &[Outline], told: Vec<Flaw>) -> Result<Vec<Flaw>> {
     let (twins, mut flaws): (Vec<Flaw>, Vec<Flaw>) = told
         .into_iter()
@@ -54,23 +55,23 @@ fn link_flaws(traces: &LogTraces<'_>, outlines: &[Outline], told: Vec<Flaw>) -> 
         if let Some(Link::Continues(_)) = flawed_outline(outlines, flaw).map(|outline| outline.link)
         {
             flaw.kind = FlawKind::CutHistory;
-            flaw.detail = "a compaction goes on from an entry that is not in this file".into();
+            flaw.detail = "a compaction continues from an entry that is not in this file".into();
         }
     }
     flaws.extend(duplicate_ids(traces, outlines, &twins)?);
     Ok(flaws)
 }
 
-/// The outline that a flaw is about.
+/// Returns the outline that a flaw refers to.
 fn flawed_outline<'a>(outlines: &'a [Outline], flaw: &Flaw) -> Option<&'a Outline> {
     let place = |outline: &Outline| (outline.volume, outline.span.offset);
     let found = outlines.binary_search_by_key(&(flaw.volume, flaw.span.offset), place);
     found.ok().and_then(|found| outlines.get(found))
 }
 
-/// Tells copies from entries that say something else under one id.
+/// Distinguishes copies from entries with the same id but different content.
 ///
-/// Where records are linked by ids, only the newest of an id is shown; elsewhere all are.
+/// In layouts that link records by id, only the newest entry of an id is shown; in others, all are.
 fn duplicate_ids(
     traces: &LogTraces<'_>,
     outlines: &[Outline],
@@ -91,7 +92,7 @@ fn duplicate_ids(
             let repeated = next.facts.contains(&Fact::RepeatedId);
             let later = same.last().filter(|_| !repeated).unwrap_or(next);
             let line = one.span.line;
-            let differs = format!("line {line} has the same id and says something else");
+            let differs = format!("line {line} has the same id but different content");
             let (kind, detail) = match (records.has_same_content(one, later)?, repeated) {
                 (true, _) => (FlawKind::DuplicateId, format!("a copy of line {line}")),
                 (false, true) => (
@@ -122,7 +123,7 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// Whether two records are copies, or differ only in what surrounds what they say.
+    /// Returns whether two records are copies, or differ only outside their content.
     fn has_same_content(&mut self, one: &Outline, other: &Outline) -> Result<bool> {
         let (one, other) = (self.bytes(one)?, self.bytes(other)?);
         if one == other {
@@ -163,14 +164,15 @@ impl<'a> Records<'a> {
     }
 }
 
-/// Calls without results after which the conversation went on, and results without calls.
+/// Reports tool calls without a result after which the conversation continues, and results without
+/// a call.
 fn unanswered(outlines: &[Outline], tree: &Tree) -> Vec<Flaw> {
     let mut open: KeyMap<usize> = KeyMap::default();
     let mut lone: Vec<(EntryKey, &Outline)> = Vec::new();
     for (at, outline) in outlines.iter().enumerate() {
         open.extend(outline.calls().iter().map(|call| (*call, at)));
         for call in &outline.results {
-            // A result without an id may be of a call that has one.
+            // A result without an id may belong to a call that has one.
             let unnamed = outline.facts.contains(&Fact::UnnamedAnswer(*call));
             if open.remove(call).is_none() && !unnamed {
                 lone.push((*call, outline));
@@ -178,12 +180,12 @@ fn unanswered(outlines: &[Outline], tree: &Tree) -> Vec<Flaw> {
         }
     }
     let mut flaws = Vec::new();
-    // Lines are not in causal order, and either side may stand there twice.
+    // Lines are not in causal order, and both calls and results may be repeated.
     if !lone.is_empty() {
         let calls = outlines.iter().flat_map(Outline::calls);
         let calls: KeySet = calls.copied().collect();
         for (call, outline) in lone.into_iter().filter(|(call, _)| !calls.contains(call)) {
-            let detail = "it answers a tool call that is not in this file";
+            let detail = "result of a tool call that is not in this file";
             flaws.push(RecordLocation::new(outline).flaw(FlawKind::LoneResult, detail));
             open.remove(&call);
         }
@@ -196,13 +198,13 @@ fn unanswered(outlines: &[Outline], tree: &Tree) -> Vec<Flaw> {
     }
     let dangling: BTreeSet<usize> = open.into_values().collect();
     for outline in dangling.into_iter().filter_map(|at| outlines.get(at)) {
-        let detail = "a tool call without a result, and yet the conversation went on";
+        let detail = "tool call without a result, though the conversation continues";
         flaws.push(RecordLocation::new(outline).flaw(FlawKind::DanglingCall, detail));
     }
     flaws
 }
 
-/// Entries that are older than what they hang from; told once, at the first.
+/// Reports entries that are older than their parent, once, at the first.
 fn out_of_order(outlines: &[Outline], parents: &[Option<usize>]) -> Option<Flaw> {
     let early = |(outline, parent): (&'_ Outline, &Option<usize>)| {
         let before = outlines.get((*parent)?)?.time?;
@@ -213,18 +215,18 @@ fn out_of_order(outlines: &[Outline], parents: &[Option<usize>]) -> Option<Flaw>
     let mut found = pairs.filter_map(|pair| Some((pair.0, early(pair)?)));
     let (first, by) = found.next()?;
     let detail = match found.count() {
-        0 => format!("{by:#} older than what it hangs from"),
-        more => format!("{by:#} older than what it hangs from, and {more} more like it"),
+        0 => format!("{by:#} older than its parent"),
+        more => format!("{by:#} older than its parent, and {more} more like it"),
     };
     Some(RecordLocation::new(first).flaw(FlawKind::OutOfOrder, detail))
 }
 
-/// Conversations that begin anew within the log; told once, at the second beginning.
+/// Reports several conversations that start in one log, once, at the second start.
 fn several_roots(outlines: &[Outline], tree: &Tree) -> Option<Flaw> {
     if tree.conversations.len() < 2 {
         return None;
     }
-    // What hangs from nothing because its parent is lost is told as that.
+    // An entry without a parent because its parent is lost is reported separately.
     let of_itself = |at: usize| outlines.get(at).filter(|one| one.link == Link::None);
     let firsts: Vec<&Outline> = tree
         .first_entries()
@@ -239,9 +241,9 @@ fn several_roots(outlines: &[Outline], tree: &Tree) -> Option<Flaw> {
     Some(RecordLocation::new(second).flaw(FlawKind::SeveralRoots, detail))
 }
 
-/// Records that name another session than the file does; told once, at the first.
+/// Reports records that name another session than the file does, once, at the first.
 fn foreign_records(file: &RootFile, outlines: &[Outline]) -> Option<Flaw> {
-    // Where sessions share a log, that is how they are told apart.
+    // In a log shared by sessions, the name is what distinguishes them.
     let own = file
         .artifact
         .session
@@ -267,7 +269,7 @@ fn foreign_records(file: &RootFile, outlines: &[Outline]) -> Option<Flaw> {
     Some(RecordLocation::new(first).flaw(FlawKind::ForeignLines, detail))
 }
 
-/// Notes what the checks across files want to know.
+/// Collects data for the checks across files.
 fn collect_traces(outlines: &[Outline], traces: &mut LogTraces<'_>) {
     let layout = traces.root.layout;
     let folder = traces.file.artifact.folder.as_deref();

@@ -1,11 +1,12 @@
-//! Checks: what is wrong with which file.
+//! Checks files for damage and inconsistencies.
 //!
-//! Four depths, one file each: single lines and documents (`read`), how the entries of one log hang
-//! together (`log`, and `resume` for what the agent's own program would leave out), what files say of
-//! each other (`across`, `companion`, and `unknown` for those that no layout knows), and the machine that they lie on ([`environment()`]). Reports; changes nothing.
+//! Four levels: single lines and documents (`line`); the links between entries of one log (`log`,
+//! and `resume` for entries that the agent's own program would omit); references between files
+//! (`cross_file`, `companion`, and `unknown` for files unknown to every layout); and the
+//! environment ([`environment()`]). Only reports; changes nothing.
 //!
-//! Logs are read in parallel and each once. What is kept of a log for the checks across files is
-//! small: eight bytes for each id, and the names of files and directories that it speaks of.
+//! Logs are read in parallel, each once. The data retained of a log for the checks across files is
+//! small: eight bytes per id, and the names of files and directories that it refers to.
 
 mod archived;
 mod companion;
@@ -28,40 +29,41 @@ use crate::archive::Archive;
 use crate::error::{Error, Result};
 use crate::model::{ArtifactKind, Flaw, FlawKind, Severity, Span};
 use crate::store::{Inventory, ReadFailures, Root, RootFile, SessionFiles, StaleSessionList};
+use crate::text::pluralize;
 
 pub(crate) use cross_file::rows_without_log;
 pub use environment::environment;
 use line::LogTraces;
 
-/// What a check found in one file.
+/// Findings of a check in one file.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct FileReport {
-    /// The file, or the directory that the findings are about.
+    /// The file or directory.
     #[serde(serialize_with = "lossy_path")]
     pub path: PathBuf,
-    /// Its content was read. If not, it is a directory or was only looked at from outside.
+    /// Whether its content was read. Otherwise it is a directory, or only its metadata was checked.
     pub read: bool,
-    /// Lines that are not blank; 1 for a document.
+    /// Number of lines that are not blank; 1 for a document.
     pub lines: u64,
-    /// Those of them that could be read.
+    /// Number of these that are valid.
     pub valid: u64,
     /// Its length.
     pub bytes: u64,
-    /// What is wrong, in file order.
+    /// The flaws, in file order.
     pub flaws: Vec<Flaw>,
-    /// Kinds that `annals repair` mends elsewhere, but not in this file.
+    /// Kinds that `annals repair` repairs elsewhere, but not in this file.
     #[serde(skip)]
     pub unrepairable: BTreeSet<FlawKind>,
 }
 
-/// Serialises a path whose name need not be UTF-8.
+/// Serialises a path that may not be UTF-8.
 fn lossy_path<S: Serializer>(path: &Path, serializer: S) -> std::result::Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
 }
 
 impl FileReport {
-    /// Something to say about a path without having read it.
+    /// Creates a report about a path that was not read.
     fn with_flaw(path: &Path, flaw: Flaw) -> Self {
         FileReport {
             path: path.to_owned(),
@@ -74,19 +76,20 @@ impl FileReport {
         }
     }
 
-    /// Whether `annals repair` mends a flaw of that kind in this file.
+    /// Returns whether `annals repair` repairs a flaw of this kind in this file.
     pub fn fixable(&self, kind: FlawKind) -> bool {
         self.is_rebuilt(kind) || (kind.fixable() && !self.unrepairable.contains(&kind))
     }
 
-    /// Whether the file is derived from logs and will be made from them again, whatever is in it.
+    /// Returns whether the file is derived from logs and will be rebuilt from them, whatever it
+    /// contains.
     fn is_rebuilt(&self, kind: FlawKind) -> bool {
         let is_document = matches!(kind, FlawKind::BadDocument | FlawKind::BadJson);
         let mut kinds = self.flaws.iter().map(|flaw| flaw.kind);
         is_document && kinds.any(|kind| kind == FlawKind::StaleIndex)
     }
 
-    /// What to do about a flaw of that kind in this file, in one line.
+    /// Returns one line of advice about a flaw of this kind in this file.
     pub fn advice(&self, kind: FlawKind) -> &'static str {
         if self.is_rebuilt(kind) {
             return FlawKind::StaleIndex.advice();
@@ -96,27 +99,29 @@ impl FileReport {
         }
         match kind {
             FlawKind::BadHeader => {
-                "see whether it is the right file, and of a version that annals knows; annals changes no header that is there"
+                "check that it is the right file and a supported version; annals does not change an existing header"
+            }
+            FlawKind::UnfinishedRemoval => {
+                "compare it with the file that has its name, then rename it or move it out of the root"
             }
             kind if kind.is_link_flaw() => {
-                "nothing: every entry is read; where sessions share a file, annals relinks nothing"
+                "no action needed: every entry is read; annals does not relink entries in a shared log"
             }
             _ => FlawKind::BadDocument.advice(),
         }
     }
 
-    /// The first hundred characters of the line that a flaw is in, where it keeps the line from being
-    /// read as a record. If that cannot be read, it is reported to `failures`.
+    /// Returns the first 100 characters of the flawed line, if the flaw prevents reading it as a
+    /// record. Read errors are reported to `failures`.
     pub fn line_excerpt(&self, flaw: &Flaw, failures: &ReadFailures) -> Option<String> {
         const SHOWN: usize = 100;
         let wanted = flaw.kind.hides_record() || flaw.kind == FlawKind::UnknownType;
-        // Opening a pipe would wait for a writer.
         if !wanted {
             return None;
         }
         let file = crate::jsonl::open_to_read(&self.path);
         let file = failures.ok_io(&self.path, file)?;
-        // A character has four bytes at most.
+        // A character has at most four bytes.
         let len = flaw.span.len.min(4 * SHOWN as u64);
         let bytes = crate::jsonl::read_span(&file, flaw.span.offset, len);
         let bytes = failures.ok_io(&self.path, bytes)?;
@@ -124,7 +129,7 @@ impl FileReport {
         Some(text.trim_end().chars().take(SHOWN).collect())
     }
 
-    /// How bad the worst of it is.
+    /// Returns the worst severity.
     pub fn worst(&self) -> Option<Severity> {
         self.flaws.iter().map(|flaw| flaw.kind.severity()).min()
     }
@@ -135,8 +140,8 @@ pub fn file(root: &Root, file: &RootFile) -> Result<Vec<FileReport>> {
     line::examine(root, file).map(|(reports, _)| reports)
 }
 
-/// Checks the files of one session, and whether those that its records name are there, or in the
-/// archive.
+/// Checks the files of one session, and whether the files that its records name exist in the root
+/// or in the archive.
 pub fn session(
     inventory: &Inventory,
     files: &SessionFiles,
@@ -153,8 +158,8 @@ pub fn session(
     })
 }
 
-/// Checks every file that has a schema, and what files say of each other; `progress` hears of bytes
-/// done and bytes in all. What the archive has is told as that, and not as lost.
+/// Checks every file that has a schema, and references between files. Calls `progress` with the
+/// bytes done and in total. Missing files that are in the archive are reported as such.
 pub fn all(
     inventory: &Inventory,
     archive: Option<&Archive>,
@@ -190,14 +195,14 @@ pub fn all(
     })
 }
 
-/// A file that was read, or could not be.
+/// A file and the result of reading it.
 type Read<'a> = (&'a RootFile, Result<(Vec<FileReport>, LogTraces<'a>)>);
 
 fn examine<'a>(root: &'a Root, file: &'a RootFile) -> Read<'a> {
     (file, line::examine(root, file))
 }
 
-/// Puts together what the files gave, and adds what can be told of all of them.
+/// Merges the results of all files, and adds the checks across files.
 fn gather(
     read: Vec<Read<'_>>,
     across: impl FnOnce(&[LogTraces<'_>]) -> Vec<FileReport>,
@@ -224,7 +229,7 @@ fn gather(
     failed.chain(whole.into_values().map(Ok)).collect()
 }
 
-/// Puts together what the sessions of one file gave.
+/// Merges the reports of several sessions about one file.
 fn merge(whole: &mut BTreeMap<PathBuf, FileReport>, report: FileReport) {
     match whole.entry(report.path.clone()) {
         Entry::Vacant(slot) => {
@@ -243,18 +248,17 @@ fn merge(whole: &mut BTreeMap<PathBuf, FileReport>, report: FileReport) {
     }
 }
 
-/// What a check says of an index that is behind its logs. Of what the index itself holds, only its
-/// length is told.
+/// Reports an index that is behind its logs. Of the index itself, only the length is reported.
 pub fn stale_session_list(register: &StaleSessionList) -> FileReport {
     let length = std::fs::metadata(&register.path).map(|metadata| metadata.len());
-    let detail = format!("{}; `annals repair` mends it", register.detail);
+    let detail = format!("{}; `annals repair` fixes it", register.detail);
     FileReport {
         bytes: length.unwrap_or(0),
         ..FileReport::with_flaw(&register.path, whole_file(register.flaw_kind(), detail))
     }
 }
 
-/// A flaw of a file as a whole, or of a directory.
+/// Creates a flaw of a whole file or directory.
 fn whole_file(kind: FlawKind, detail: impl Into<String>) -> Flaw {
     Flaw {
         kind,
@@ -264,7 +268,7 @@ fn whole_file(kind: FlawKind, detail: impl Into<String>) -> Flaw {
     }
 }
 
-/// Files whose content we can be right or wrong about.
+/// Returns whether files of this kind have a schema to check.
 pub fn has_schema(kind: ArtifactKind) -> bool {
     kind.is_log()
         || matches!(
@@ -276,10 +280,4 @@ pub fn has_schema(kind: ArtifactKind) -> bool {
                 | ArtifactKind::TitleFile
                 | ArtifactKind::Register
         )
-}
-
-/// `1 line`, `2 lines`.
-fn pluralize(number: usize, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {noun}{plural}")
 }

@@ -1,14 +1,15 @@
-//! What the agent's own program would leave out if it resumed a session.
+//! Finds messages that the agent's own program would omit when it resumes a session.
 //!
-//! It goes on from [`Tree::resume_entry`] and leaves out what follows that. From there it goes to the parent
-//! and so on, and ends where a parent is not there or stands in a line that it cannot read: everything
-//! before is silently lost. Newer versions bridge a gap if the record before is at most five seconds older,
-//! older ones never do. They end at types that they do not know as well; those may be a newer client's, so
-//! that is no damage. A log whose last message has no time they do not find at all. (All found by
-//! experiment: tools/resume-oracle.)
+//! A client starts at [`Tree::resume_entry`] and omits everything after it. From there it follows
+//! the parents and stops at a parent that is missing or in an unreadable line: everything before is
+//! silently lost. Newer clients bridge a gap if the previous record is at most five seconds older;
+//! older ones never do. Clients also stop at unknown types; those may be from a newer client, so
+//! that is no damage. They do not find a log whose last message has no time. (Found by experiment:
+//! tools/resume-oracle.)
 //!
-//! Client 2.0.77 differs in three ways: it goes on from the newest entry whatever `last-prompt` names, it ends
-//! at records of progress, and of parallel calls it reads those on one chain of parents only.
+//! Client 2.0.77 differs in three ways: it starts at the newest entry, whatever `last-prompt`
+//! names; it stops at progress records; and of parallel calls it reads only those on one chain of
+//! parents.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -19,7 +20,7 @@ use crate::tree::Tree;
 use super::line::RecordLocation;
 use super::pluralize;
 
-/// What clients would leave out of a log.
+/// Returns the flaws that make clients omit messages of a log.
 pub(super) fn unresumable(scan: &LogScan, tree: &Tree, parents: &[Option<usize>]) -> Vec<Flaw> {
     let outlines = &scan.outlines;
     if let Some(flaw) = untimed(outlines) {
@@ -34,41 +35,42 @@ pub(super) fn unresumable(scan: &LogScan, tree: &Tree, parents: &[Option<usize>]
     flaws
 }
 
-/// A log in which clients find no conversation, because its last message has no time.
+/// Reports a log in which clients find no conversation, because its last message has no time.
 fn untimed(outlines: &[Outline]) -> Option<Flaw> {
     let first = outlines.iter().find(|outline| outline.kind.is_message())?;
     if outlines.iter().all(|outline| outline.time.is_none()) {
-        let detail = "no record has a time, so that the client finds no conversation";
+        let detail = "no record has a time, so the client finds no conversation";
         return Some(RecordLocation::new(first).flaw(FlawKind::Unresumable, detail));
     }
     let last = outlines
         .iter()
         .rfind(|one| is_prompt_or_reply(one) && !one.sidechain);
     let last = last.filter(|last| last.key.is_some() && last.time.is_none())?;
-    let detail = "the last message has no time, so that newer clients find no conversation";
+    let detail = "the last message has no time, so newer clients find no conversation";
     Some(RecordLocation::new(last).flaw(FlawKind::Unresumable, detail))
 }
 
-/// A prompt, a reply or a result: what a client sends. It skips those without an id, which is reported as that.
+/// Returns whether the entry is a prompt, a reply or a result, which clients send. Clients skip
+/// entries without an id, which is reported separately.
 fn is_prompt_or_reply(outline: &Outline) -> bool {
     matches!(outline.kind, OutlineKind::User | OutlineKind::Assistant) && !outline.lacks_id()
 }
 
-/// What follows the entry from which clients go on.
+/// Reports messages after the entry at which clients resume.
 fn omitted_after(outlines: &[Outline], tree: &Tree, parents: &[Option<usize>]) -> Option<Flaw> {
     let start = tree.resume_entry?;
     let after = tree.after_resume(parents);
     let lost = after.iter().filter_map(|&at| outlines.get(at));
     let lost = lost.filter(|outline| is_prompt_or_reply(outline)).count();
     let detail = format!(
-        "a client that resumes goes on from here and leaves out {} after it",
+        "a client that resumes continues from here and omits {} after it",
         pluralize(lost, "message"),
     );
     let start = outlines.get(start).filter(|_| lost > 0)?;
     Some(RecordLocation::new(start).flaw(FlawKind::Unresumable, detail))
 }
 
-/// What client 2.0.77 would leave out of what newer clients send.
+/// Reports messages that newer clients send but client 2.0.77 omits.
 fn omitted_by_older_client(
     outlines: &[Outline],
     tree: &Tree,
@@ -92,24 +94,28 @@ fn omitted_by_older_client(
     let first = lost.first()?;
     let elsewhere = !path.contains(&start);
     let (at, why) = match ends {
-        _ if elsewhere => (start, "it goes on from the newest entry, which is this one"),
+        _ if elsewhere => (
+            start,
+            "it continues from the newest entry, which is this one",
+        ),
         Some(at) if lost.iter().any(|lost| *lost < at) => {
-            (at, "it does not read what this hangs from")
+            (at, "it does not read the parent of this entry")
         }
-        _ if tree.continues_after(start) => {
-            (start, "it goes on from the newest entry, which is this one")
-        }
-        _ => (*first, "of parallel calls it reads one chain"),
+        _ if tree.continues_after(start) => (
+            start,
+            "it continues from the newest entry, which is this one",
+        ),
+        _ => (*first, "it reads only one chain of parallel calls"),
     };
     let detail = format!(
-        "client 2.0.77 leaves out {} that newer clients send: {why}",
+        "client 2.0.77 omits {} that newer clients send: {why}",
         pluralize(lost.len(), "message"),
     );
     Some(RecordLocation::new(outlines.get(at)?).flaw(FlawKind::OlderClient, detail))
 }
 
-/// The entry from which client 2.0.77 goes on: the first of those with the newest time. Of entries with one
-/// id, the last counts.
+/// Returns the entry at which client 2.0.77 resumes: the first with the newest time. Of entries
+/// with the same id, only the last counts.
 fn newest_entry(outlines: &[Outline]) -> Option<usize> {
     let keys = outlines.iter().enumerate();
     let last: KeyMap<usize> = keys.filter_map(|(at, one)| Some((one.key?, at))).collect();
@@ -128,15 +134,15 @@ fn newest_entry(outlines: &[Outline]) -> Option<usize> {
     newest.map(|(_, at)| at)
 }
 
-/// Whether client 2.0.77 does not know the type of an entry.
+/// Returns whether client 2.0.77 does not know the type of an entry.
 fn is_unknown(outline: &Outline) -> bool {
     let unknown =
         |fact: &Fact| matches!(fact, Fact::UnlinkedType | Fact::Untyped | Fact::NewerType);
     outline.facts.iter().any(unknown)
 }
 
-/// The entries from one up to where client 2.0.77 stops, and the last of them if what that hangs from is
-/// of a type that it does not know.
+/// Returns the entries from `start` up to where client 2.0.77 stops, and the last of them if it
+/// stops because the parent has an unknown type.
 fn parent_chain(
     outlines: &[Outline],
     parents: &[Option<usize>],
@@ -162,13 +168,13 @@ fn parent_chain(
     }
 }
 
-/// What would be left out of a log before the entry at which clients get no further.
+/// Reports messages before the entry at which clients stop.
 fn omitted_before(scan: &LogScan, tree: &Tree, parents: &[Option<usize>]) -> Option<Flaw> {
     let outlines = &scan.outlines;
     let reader = ClientReader::new(scan, tree)?;
     let conversation = tree.conversations.get(tree.resume?)?;
     let path = tree.path(conversation);
-    // From the end to where the client gets no further.
+    // Walk from the end to where the client stops.
     let mut at = conversation.tip;
     let mut reached = None;
     let kind = loop {
@@ -191,7 +197,7 @@ fn omitted_before(scan: &LogScan, tree: &Tree, parents: &[Option<usize>]) -> Opt
     let (before, after) = path.split_at_checked(start)?;
     let kept = after.iter().filter(says).count();
     let mut lost = before.iter().filter(says).count();
-    // A lost parent was all that tied the beginning of the path to what stands before it.
+    // The lost parent was the only link from the start of the path to the messages before it.
     let begins = path.first().and_then(|&at| Some((at, outlines.get(at)?)));
     if let Some((at, first)) = begins
         && matches!(first.link, Link::Parent(_))
@@ -199,13 +205,13 @@ fn omitted_before(scan: &LogScan, tree: &Tree, parents: &[Option<usize>]) -> Opt
         lost += earlier_messages(outlines, &path, at);
     }
     let detail = format!(
-        "a client that resumes here reads {} and may leave out {lost} before: it cannot read what this hangs from",
+        "a client that resumes here reads {} and may omit {lost} before: it cannot read the parent of this entry",
         pluralize(kept, "message"),
     );
     (lost > 0).then(|| RecordLocation::new(goes_on).flaw(kind, detail))
 }
 
-/// The messages of the main agent that stand before an entry and are not on its path.
+/// Counts the messages of the main agent before an entry that are not on its path.
 fn earlier_messages(outlines: &[Outline], path: &[usize], entry: usize) -> usize {
     let path: HashSet<usize> = path.iter().copied().collect();
     let before = outlines.iter().enumerate().take(entry);
@@ -216,14 +222,14 @@ fn earlier_messages(outlines: &[Outline], path: &[usize], entry: usize) -> usize
     lost.count()
 }
 
-/// Which entries the client can read.
+/// Decides which entries the client can read.
 struct ClientReader {
-    /// Lines that are damaged as a whole, though we can salvage records from them.
+    /// Lines that the client cannot read, though annals can salvage records from them.
     damaged: BTreeSet<(u16, u64)>,
 }
 
 impl ClientReader {
-    /// `None` if nothing is wrong with the log.
+    /// Returns `None` if nothing is wrong with the log.
     fn new(scan: &LogScan, tree: &Tree) -> Option<Self> {
         let hides = |flaw: &&Flaw| flaw.kind.hides_record();
         let damaged = scan.flaws.iter().filter(hides);
@@ -237,7 +243,7 @@ impl ClientReader {
         (orphans || !damaged.is_empty() || strange()).then_some(ClientReader { damaged })
     }
 
-    /// What keeps the client from reading an entry, if anything does.
+    /// Returns why the client cannot read an entry, if it cannot.
     fn unreadable_reason(&self, outline: &Outline) -> Option<FlawKind> {
         if self.damaged.contains(&(outline.volume, outline.span.line)) {
             return Some(FlawKind::Dropped);

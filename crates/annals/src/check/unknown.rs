@@ -1,8 +1,9 @@
-//! Files of a root that no layout of that root knows.
+//! Reports files of a root that no layout of that root knows.
 //!
-//! Nobody reads them, so a log under an unexpected name would go unnoticed. In the directories that a
-//! layout enters, each such file is reported. Any other directory is reported as one, unless a layout
-//! expects it. Links that readers do not follow, and what is no regular file, are reported for the same reason.
+//! They are never read, so a log under an unexpected name would go unnoticed. In directories that a
+//! layout enters, each such file is reported. Any other directory is reported as a whole, unless a
+//! layout expects it. Symbolic links that are not followed, files that are not regular, and files that
+//! a removal renamed are reported for the same reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,19 +11,20 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::jsonl::{self, open_to_read};
+use crate::jsonl::open_to_read;
 use crate::layout::{LAYOUTS, Layout};
 use crate::model::{Artifact, ArtifactKind, FlawKind, SessionId};
-use crate::store::{Inventory, ReadFailures};
+use crate::removal_name::RemovalName;
+use crate::store::{Inventory, ReadFailures, list_of_damaged_copy};
 
 use super::{FileReport, pluralize, whole_file};
 
-/// How many files of a root are named; of the others only their number is reported.
+/// Maximum number of files reported by name per root; the rest are only counted.
 const NAMED: usize = 100;
 
-const NOT_REGULAR: &str = "not a regular file: annals does not read from it";
+const NOT_REGULAR: &str = "not a regular file; annals does not read it";
 
-/// How many files of a directory that no layout enters are counted.
+/// Maximum number of files counted in a directory that no layout enters.
 const COUNTED: usize = 10_000;
 
 /// Reports the files of all roots that no layout of their root knows.
@@ -50,9 +52,9 @@ pub(super) fn check(inventory: &Inventory) -> Vec<FileReport> {
         }
         let rest: Vec<&Unknown> = files.values().skip(NAMED).collect();
         if let Some(kind) = rest.iter().map(|unknown| unknown.kind()).min() {
-            let more = rest.iter().map(|unknown| unknown.files).sum();
+            let more: usize = rest.iter().map(|unknown| unknown.files).sum();
             let detail = format!(
-                "{} that no layout of this root knows",
+                "{} unknown to the layouts of this root",
                 pluralize(more, "more file")
             );
             reports.push(FileReport::with_flaw(root, whole_file(kind, detail)));
@@ -60,10 +62,31 @@ pub(super) fn check(inventory: &Inventory) -> Vec<FileReport> {
     }
     reports.extend(links(inventory));
     reports.extend(not_regular(inventory));
+    reports.extend(unfinished_removals(inventory));
     reports
 }
 
-/// Reports pipes, devices and sockets in the places of files that would be read.
+/// Reports files with names that a removal gave them.
+fn unfinished_removals(inventory: &Inventory) -> Vec<FileReport> {
+    let found = inventory.errors.iter().filter_map(|trouble| match trouble {
+        Error::UnfinishedRemoval { path, why } => Some((path, why)),
+        _ => None,
+    });
+    // One directory may be a root of several layouts.
+    let found: BTreeMap<&PathBuf, &String> = found.collect();
+    let about = |(path, why): (&PathBuf, &String)| {
+        let kind = FlawKind::UnfinishedRemoval;
+        let mut report = FileReport::with_flaw(path, whole_file(kind, why.clone()));
+        let name = path.file_name().and_then(RemovalName::parse);
+        if !name.is_some_and(RemovalName::is_restorable) {
+            report.unrepairable.insert(kind);
+        }
+        report
+    };
+    found.into_iter().map(about).collect()
+}
+
+/// Reports FIFOs, devices and sockets in place of files that would be read.
 fn not_regular(inventory: &Inventory) -> Vec<FileReport> {
     let paths = inventory.errors.iter().filter_map(|trouble| match trouble {
         Error::NotRegular { path } => Some(path),
@@ -77,7 +100,7 @@ fn not_regular(inventory: &Inventory) -> Vec<FileReport> {
     reports.collect()
 }
 
-/// Reports the links that readers did not follow, and settings that are one.
+/// Reports symbolic links that were not followed, and settings that are a symbolic link.
 fn links(inventory: &Inventory) -> Vec<FileReport> {
     let mut found: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
     for trouble in &inventory.errors {
@@ -99,20 +122,14 @@ fn links(inventory: &Inventory) -> Vec<FileReport> {
         }
     }
     let about = |(path, target): (&PathBuf, &PathBuf)| {
-        let detail = format!(
-            "a symbolic link to {}: nothing behind it is read",
-            target.display()
-        );
+        let detail = format!("symbolic link to {}; not followed", target.display());
         FileReport::with_flaw(path, whole_file(FlawKind::UnreadLink, detail))
     };
     let mut reports: Vec<FileReport> = found.iter().take(NAMED).map(about).collect();
     if let Some(more @ 1..) = found.len().checked_sub(NAMED)
         && let Some((path, _)) = found.last_key_value()
     {
-        let detail = format!(
-            "{} that are not followed",
-            pluralize(more, "more symbolic link")
-        );
+        let detail = format!("{} not followed", pluralize(more, "more symbolic link"));
         let flaw = whole_file(FlawKind::UnreadLink, detail);
         reports.push(FileReport::with_flaw(path, flaw));
     }
@@ -121,13 +138,13 @@ fn links(inventory: &Inventory) -> Vec<FileReport> {
 
 /// A file that no layout knows, or a directory of such files.
 struct Unknown {
-    /// How many files.
+    /// Number of files.
     files: usize,
-    /// More files were there than are counted.
+    /// There are more files than were counted.
     more: bool,
-    /// A log, by its name, or else any of the files, where a directory has several.
+    /// For a directory with several files: a log by its name, or else any file.
     example: PathBuf,
-    /// A conversation may be in it: it is a log by its name, or lies where a layout keeps its files.
+    /// It may contain a conversation: it is named like a log, or is in a directory of a layout.
     may_be_read: bool,
 }
 
@@ -141,7 +158,7 @@ impl Unknown {
         }
     }
 
-    /// Counts the files of a directory, and gives back what to report: the only file, or the directory.
+    /// Counts the files of a directory. Returns what to report: the only file, or the directory.
     fn directory(top: PathBuf, failures: &ReadFailures) -> Option<(PathBuf, Self)> {
         let mut unknown = Unknown {
             files: 0,
@@ -189,16 +206,16 @@ impl Unknown {
         if let Some(layout) = layout_of(root, &self.example) {
             let name = layout.name();
             return format!(
-                "{more}{files} that are not read here, such as {example} of the layout {name}; `--root {name}:PATH` reads it"
+                "{more}{files} not read here, such as {example} of layout {name}; `--root {name}:PATH` reads it"
             );
         }
         format!(
-            "{more}{files} that no layout knows, such as {example}: annals neither lists nor archives them"
+            "{more}{files} unknown to every layout, such as {example}; annals neither lists nor archives them"
         )
     }
 }
 
-/// The layout that would read a file as a log.
+/// Returns the layout that would read a file as a log.
 fn layout_of(root: &Path, path: &Path) -> Option<&'static dyn Layout> {
     let relative = path.strip_prefix(root).ok()?;
     let reads = |layout: &&&'static dyn Layout| {
@@ -212,8 +229,8 @@ fn is_log(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "jsonl")
 }
 
-/// Goes through the directories that the layouts of a root enter. Links are not followed: what they
-/// lead to belongs to somebody else.
+/// Walks the directories that the layouts of a root enter. Does not follow symbolic links, whose
+/// targets are outside the root's responsibility.
 fn unknown_files(
     top: &Path,
     layouts: &[&'static dyn Layout],
@@ -240,8 +257,6 @@ fn unknown_files(
                 if is_log && !target.is_some_and(|it| it.is_file() || it.is_dir()) {
                     found.insert(path, Unknown::file(true));
                 }
-            } else if jsonl::is_removed(&entry.file_name()) {
-                found.insert(path, Unknown::file(true));
             } else if (is_unknown(layouts, relative) || is_misplaced(layouts, relative))
                 && !is_noise(&path, failures)
             {
@@ -259,6 +274,14 @@ fn is_unknown(layouts: &[&'static dyn Layout], relative: &Path) -> bool {
     !layouts.iter().any(is_known)
 }
 
+fn is_session_list(layouts: &[&'static dyn Layout], relative: &Path) -> bool {
+    let is_list = |layout: &&dyn Layout| {
+        let artifact = layout.classify(relative);
+        artifact.is_some_and(|artifact| artifact.kind == ArtifactKind::Register)
+    };
+    layouts.iter().any(is_list)
+}
+
 fn is_misplaced(layouts: &[&'static dyn Layout], relative: &Path) -> bool {
     let is_read = |layout: &&dyn Layout| {
         layout.classify(relative).is_some() && !layout.is_misplaced(relative)
@@ -267,7 +290,7 @@ fn is_misplaced(layouts: &[&'static dyn Layout], relative: &Path) -> bool {
     layouts.iter().any(is_misplaced) && !layouts.iter().any(is_read)
 }
 
-/// Unfinished files of annals, locks, and what file managers leave behind.
+/// Returns whether a file is a temporary file of annals, a lock, or left by a file manager.
 fn is_noise(path: &Path, failures: &ReadFailures) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| {
@@ -277,7 +300,7 @@ fn is_noise(path: &Path, failures: &ReadFailures) -> bool {
     })
 }
 
-/// Whether a file begins with a record, as no lock does.
+/// Returns whether a file begins with a record, as no lock file does.
 fn holds_records(path: &Path, failures: &ReadFailures) -> bool {
     let mut head = Vec::new();
     let read = open_to_read(path).and_then(|file| file.take(4096).read_to_end(&mut head));
@@ -288,7 +311,7 @@ fn holds_records(path: &Path, failures: &ReadFailures) -> bool {
         && names_record.iter().any(|name| head.contains(name))
 }
 
-/// Says what is wrong with the name of a log that would be read under another name.
+/// Returns why the name of a log prevents it from being read, if it does.
 fn id_fault(relative: &Path, layouts: &[&'static dyn Layout]) -> Option<&'static str> {
     let stem = relative.file_name()?.to_str()?.strip_suffix(".jsonl")?;
     let named = relative.with_file_name("x.jsonl");
@@ -302,7 +325,7 @@ fn id_fault(relative: &Path, layouts: &[&'static dyn Layout]) -> Option<&'static
     }
 }
 
-/// Says why annals does not read a file, and names the layout that would.
+/// Describes why annals does not read a file, and names the layout that would.
 fn detail(
     root: &Path,
     path: &Path,
@@ -310,32 +333,32 @@ fn detail(
     failures: &ReadFailures,
 ) -> String {
     match failures.target_metadata(path) {
-        None => return "a link that leads to no file: nothing can be read from it".to_owned(),
+        None => return "symbolic link whose target cannot be read".to_owned(),
         Some(it) if !it.is_file() => {
             return NOT_REGULAR.to_owned();
         }
         Some(_) => {}
     }
-    if let Some(name) = path.file_name().filter(|name| jsonl::is_removed(name)) {
-        return match jsonl::name_before_removal(name) {
-            Some(name) => format!(
-                "annals was stopped while it removed {name}; `annals repair --apply` puts the file back"
-            ),
-            None => "annals was stopped while it removed this file, whose name was too long to be kept; rename it to put it back".to_owned(),
-        };
-    }
     let relative = path.strip_prefix(root).unwrap_or(path);
     if is_misplaced(layouts, relative) {
-        return "its program keeps no such file there: annals keeps it with its session and does not read it".to_owned();
+        return "its program writes no such file here; annals keeps it with its session but does not read it".to_owned();
+    }
+    let list = list_of_damaged_copy(relative);
+    if let Some(list) = list.filter(|list| is_session_list(layouts, list)) {
+        let name = list.file_name().unwrap_or_default().display();
+        return format!(
+            "original of a damaged {name} that annals rebuilt; \
+             add what {name} lacks from it, then remove it"
+        );
     }
     if let Some(why) = id_fault(relative, layouts) {
-        return format!("no session can have this name: {why}; rename the file to read it");
+        return format!("invalid session name: {why}; rename the file to read it");
     }
     match layout_of(root, path) {
         Some(layout) => format!(
-            "a file of the layout {name}, which is not read here; `--root {name}:PATH` reads it",
+            "file of layout {name}, which is not read here; `--root {name}:PATH` reads it",
             name = layout.name(),
         ),
-        None => "no layout knows such a file: annals neither lists nor archives it".to_owned(),
+        None => "unknown to every layout; annals neither lists nor archives it".to_owned(),
     }
 }

@@ -1,22 +1,24 @@
-//! What a conversion finds in the archive alone, which it neither leaves out unasked nor takes for a source.
+//! Data that is only in the archive. A conversion neither leaves it out silently nor reads it as a
+//! source.
 
 use crate::archive::ROOT_ID;
 use crate::error::{Error, Result};
 use crate::store::{Inventory, Root, RootFile, SessionFiles};
+use crate::text::pluralize;
 
-/// What is in the archive alone.
+/// Counts of data that is only in the archive.
 pub(super) struct ArchivedOnly {
-    /// Whole sessions, and files of others.
+    /// Number of whole sessions, and of files of other sessions.
     sessions: usize,
     files: usize,
-    /// What is named to have the first of it back.
+    /// The id that restores the first of them.
     first: Option<String>,
-    /// The options with which that comes back.
+    /// The options for restoring it.
     options: String,
 }
 
 impl ArchivedOnly {
-    /// What is so of some sessions, and of what belongs to none.
+    /// Counts what is only in the archive, of some sessions and of files that belong to no session.
     pub(super) fn new(sessions: &[SessionFiles], inventory: &Inventory) -> Self {
         let mut found = ArchivedOnly {
             sessions: 0,
@@ -41,7 +43,7 @@ impl ArchivedOnly {
         found.files += others.len();
         if found.first.is_none() && !others.is_empty() {
             found.first = Some(ROOT_ID.to_owned());
-            // Configuration comes back only if it is named.
+            // Configuration is restored only if it is named.
             let steering = others.iter().filter(|it| it.1.artifact.is_configuration());
             for (root, file) in steering {
                 let within = file.path.strip_prefix(&root.path).unwrap_or(&file.path);
@@ -52,7 +54,7 @@ impl ArchivedOnly {
         found
     }
 
-    /// `1 session and 2 files`.
+    /// Returns a text such as `1 session and 2 files`.
     fn count_text(&self) -> String {
         let told = [(self.sessions, "session"), (self.files, "file")];
         let told = told.into_iter().filter(|(number, _)| *number > 0);
@@ -60,20 +62,20 @@ impl ArchivedOnly {
         told.join(" and ")
     }
 
-    /// What is told if it is left out.
+    /// Returns the text for the report if it is left out.
     pub(super) fn description(&self) -> Option<String> {
         self.first.as_ref()?;
         let counted = self.count_text();
-        Some(format!("{counted} that can be found only in the archive"))
+        Some(format!("{counted} only in the archive"))
     }
 
-    /// Refuses to leave it out unasked.
+    /// Refuses to leave it out silently.
     pub(super) fn refuse(&self, root: &Root) -> Result<()> {
         let Some(first) = &self.first else {
             return Ok(());
         };
         Err(Error::refused(format!(
-            "of {}, {} can be found only in the archive; {} puts back the first, `annals archive --list` names all, and --without-archived goes on without",
+            "{}: {} only in the archive; {} restores the first, `annals archive --list` lists all, --without-archived leaves them out",
             root.path.display(),
             self.count_text(),
             crate::text::quoted_command("annals restore", first, &self.options),
@@ -81,7 +83,7 @@ impl ArchivedOnly {
     }
 }
 
-/// The sessions as they are without what is in the archive alone.
+/// Returns the sessions without what is only in the archive.
 pub(super) fn without_archived(sessions: &[SessionFiles]) -> Vec<SessionFiles> {
     let roots = Root::dedupe(sessions.iter().map(|it| Root::clone(&it.root)).collect());
     let there = Inventory::scan(&roots).sessions;
@@ -99,10 +101,4 @@ pub(super) fn without_archived(sessions: &[SessionFiles]) -> Vec<SessionFiles> {
         }
     });
     now.collect()
-}
-
-/// `1 file`, `2 files`.
-fn pluralize(number: usize, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {noun}{plural}")
 }

@@ -1,4 +1,4 @@
-//! From a session's entries to the lines of another layout.
+//! Encodes the entries of a session as lines of another layout.
 
 mod agent;
 mod beside;
@@ -34,27 +34,27 @@ use super::staging::{StagedFile, StagingDir};
 use super::summary::{MEMBER_PREFIX, artifact_label, body_kind, lost_members, update_row};
 use super::{Counts, SessionOutcome, TargetIds, later_changes, restore};
 
-/// Where sessions go.
+/// Target of a conversion.
 pub(super) struct Target<'a> {
     pub(super) root: &'a Root,
     pub(super) writer: &'static dyn Writer,
     pub(super) zone: &'a TimeZone,
     pub(super) stage: &'a StagingDir,
-    /// Whether the source is kept beside what it became.
+    /// Whether origins are stored.
     pub(super) origin: bool,
-    /// How many records of each session lie in each shared log already.
+    /// Number of records of each session that are already in each shared log.
     pub(super) existing_records: &'a HashMap<(PathBuf, SessionId), usize>,
-    /// What the sessions are called.
+    /// Session ids in the target.
     pub(super) ids: &'a TargetIds,
-    /// What origins may bring back.
+    /// Selects the files that origins may restore.
     pub(super) restore_filter: RestoreFilter<'a>,
 }
 
-/// What is to be converted of a session.
+/// The part of a session to convert.
 pub(super) enum SessionPart<'a> {
     /// Everything.
     Whole,
-    /// The entries of the main log on one path, by their outlines.
+    /// Entries of the main log on one path, by outline index.
     Path(&'a HashSet<usize>),
 }
 
@@ -86,22 +86,22 @@ pub(super) fn session(
     work.finish()
 }
 
-/// A log of the target that is being filled.
+/// A log of the target that is being written.
 struct TargetLog {
     head: AppendState,
-    /// A register lists it.
+    /// The log has a row in a session list.
     listed: bool,
-    /// Tokens of a response that no entry of the target has told yet.
+    /// Tokens of a response that are not yet in an entry of the target.
     pending_usage: Option<(String, Usage)>,
-    /// The last entry that a reader takes for the one before: of the main conversation, and of the
-    /// traffic beside it by the agent whose it is.
+    /// The last entry that a reader takes as the previous one: of the main conversation, and of
+    /// each sidechain by its agent.
     last: HashMap<Option<Option<AgentId>>, EntryId>,
     /// The reply that the next entry may continue.
     reply: OpenReply,
 }
 
 impl TargetLog {
-    /// Remembers the tokens of a part of a reply that the target has no words for.
+    /// Saves the tokens of a part of a reply that the target cannot represent.
     fn save_usage(&mut self, change: &Change) {
         if let Change::Append(drafts) = change
             && let Some(Body::Message(message)) = drafts.first().map(|draft| &draft.body)
@@ -111,7 +111,7 @@ impl TargetLog {
         }
     }
 
-    /// Gives them to the next part of the same reply.
+    /// Adds the saved tokens to the next part of the same reply.
     fn apply_usage(&mut self, body: &mut Body) {
         if let Body::Message(message) = body
             && let Some((response, usage)) = &self.pending_usage
@@ -128,7 +128,7 @@ struct SessionEncoder<'a> {
     session: &'a Session,
     part: &'a SessionPart<'a>,
     head: AppendState,
-    /// The main log's path within the target.
+    /// Path of the main log within the target.
     main: PathBuf,
     shared: bool,
     started: Timestamp,
@@ -137,13 +137,13 @@ struct SessionEncoder<'a> {
     made_ids: u64,
     counts: Counts,
     title: Option<String>,
-    /// What each log says to its register.
+    /// Session list update of each log.
     rows: HashMap<Artifact, RowUpdate>,
 }
 
 enum OutputLog {
     File(StagedFile),
-    /// Lines for a log that other sessions lie in too.
+    /// Lines for a log shared with other sessions.
     Shared(Vec<Vec<u8>>),
 }
 
@@ -155,7 +155,7 @@ impl<'a> SessionEncoder<'a> {
     ) -> Result<Self> {
         let info = session.info(None);
         let started = info.started.or(info.updated).unwrap_or_default();
-        // A directory that no one told has no name; what its folder is called is not its path.
+        // If no entry records the directory, only the folder's name is known, which is not a path.
         let path = &info.project.path;
         let whole = path.starts_with('/') || path.contains(":\\");
         let cwd = match whole && !info.project.guessed {
@@ -204,7 +204,7 @@ impl<'a> SessionEncoder<'a> {
         Ok(work)
     }
 
-    /// What there is to say about a session that an earlier run has converted.
+    /// Returns the outcome of a session that an earlier run has converted.
     fn already_converted(self) -> Result<SessionOutcome> {
         let target = self.target;
         let mut logs = vec![(self.head.log.clone(), None)];
@@ -239,7 +239,7 @@ impl<'a> SessionEncoder<'a> {
         })
     }
 
-    /// The same ids whenever the same session is converted.
+    /// Runs `work` with ids that are the same whenever the same session is converted.
     fn with_context<T>(
         &mut self,
         now: Timestamp,
@@ -253,6 +253,7 @@ impl<'a> SessionEncoder<'a> {
         };
         work(&mut PlanContext {
             now,
+            limit: None,
             zone: self.target.zone.clone(),
             new_id: &mut fresh,
         })
@@ -263,7 +264,7 @@ impl<'a> SessionEncoder<'a> {
         self.with_context(now, |stamp| writer.plan(head, change, stamp))
     }
 
-    /// Begins the file of origins and the logs.
+    /// Creates the origin file and the logs.
     fn begin_files(&mut self) -> Result<()> {
         let files: Vec<&RootFile> = self.sources();
         let mut listed = Vec::new();
@@ -292,13 +293,13 @@ impl<'a> SessionEncoder<'a> {
             }
         }
         self.write_edits(begin.edits, GENERATED)?;
-        // A session without a single line is still there.
+        // A session without any lines still gets a main log.
         let main = self.main.clone();
         self.output(&main)?;
         Ok(())
     }
 
-    /// Where the file of origins lies.
+    /// Returns the path of the origin file.
     fn origin_path(&self) -> PathBuf {
         self.target.root.layout.path_for(&Artifact {
             kind: ArtifactKind::Origin,
@@ -309,19 +310,19 @@ impl<'a> SessionEncoder<'a> {
         })
     }
 
-    /// Why what an earlier run made of the session is not what this one would make of it.
+    /// Returns why an earlier conversion of the session differs from what this run would write.
     fn difference(&self) -> Result<Option<&'static str>> {
         let path = self.target.root.path.join(self.origin_path());
         let found = jsonl::metadata_if_exists(&path)?;
         if !found.is_some_and(|it| it.is_file()) {
             return Ok(match self.target.origin && !self.shared {
-                true => Some("it was converted without its origin"),
+                true => Some("converted without its origin"),
                 false => None,
             });
         }
         let header = restore::read_header(&path)?;
         if header.partial != matches!(self.part, SessionPart::Path(_)) {
-            return Ok(Some("another part of it was converted"));
+            return Ok(Some("a different part was converted"));
         }
         let mut now = Vec::new();
         for file in self.sources() {
@@ -332,10 +333,10 @@ impl<'a> SessionEncoder<'a> {
             sizes.collect()
         };
         let same = sizes(&header.files) == sizes(&now);
-        Ok((!same).then_some("its source has changed since"))
+        Ok((!same).then_some("the source has changed since"))
     }
 
-    /// All files of the session, in the order of their numbers.
+    /// Returns all files of the session, in the order of their numbers.
     fn sources(&self) -> Vec<&'a RootFile> {
         let files = &self.session.files;
         let logs = files.logs().flat_map(RootFile::volumes);
@@ -426,7 +427,7 @@ impl<'a> SessionEncoder<'a> {
             if lines.is_empty() && record.is_blank() {
                 self.counts.add_unconverted("blank line");
             }
-            // Of what is lost whole, the parts need no telling.
+            // If the whole record is lost, its members are not counted.
             for member in unread.iter().filter(|_| !lines.is_empty()) {
                 self.counts
                     .add_unconverted(&format!("{MEMBER_PREFIX}{member}"));
@@ -435,8 +436,8 @@ impl<'a> SessionEncoder<'a> {
         })
     }
 
-    /// The lines that an entry becomes, with the files they go to. None if the target has no words
-    /// for it.
+    /// Returns the lines that an entry becomes, with their files; none if the target cannot
+    /// represent it.
     fn encode_entry(
         &mut self,
         entry: Entry,
@@ -506,7 +507,7 @@ impl<'a> SessionEncoder<'a> {
         let change = Change::Append(vec![draft]);
         let plan = match self.plan(&pen.head, &change, now) {
             Ok(plan) => plan,
-            Err(Error::Refused(_)) => {
+            Err(error) if error.is_refusal() => {
                 refused.extend(key.filter(|_| chained));
                 pen.save_usage(&change);
                 self.counts.add_unconverted(&what);
@@ -520,7 +521,7 @@ impl<'a> SessionEncoder<'a> {
         if chained {
             pen.reply.wrote(plan.added.last().cloned(), response);
         }
-        // What a sub-agent's log is called is not what the session is.
+        // The title of a sub-agent's log is not the title of the session.
         if let Some(title) = plan.title
             && pen.head.agent.is_none()
         {
@@ -534,8 +535,8 @@ impl<'a> SessionEncoder<'a> {
                     let row = self.rows.entry(pen.head.log.clone()).or_default();
                     update_row(row, plan.added.len(), draft, time);
                     if pen.head.agent.is_some() {
-                        // Nobody types to a sub-agent: who reads its log finds no prompt in it, and
-                        // a register that is made again must say the same.
+                        // Nobody types to a sub-agent: a reader finds no prompt in its log, and a
+                        // rebuilt session list must be the same.
                         row.prompt = None;
                     }
                 }
@@ -554,7 +555,7 @@ impl<'a> SessionEncoder<'a> {
         Ok(lines)
     }
 
-    /// Writes what became of one line of the source.
+    /// Writes the lines converted from one line of the source.
     fn write_converted(
         &mut self,
         lines: Vec<(PathBuf, Vec<u8>)>,
@@ -563,7 +564,7 @@ impl<'a> SessionEncoder<'a> {
         sound: bool,
     ) -> Result<()> {
         let inline = line.bytes.len() <= MAX_INLINE && !line.oversize;
-        // What would be too long for readers stands beside the log, and only there.
+        // A line that is too long for readers is stored only in the origin file.
         let room = jsonl::MAX_LINE - if inline { line.bytes.len() * 2 } else { 0 } - 1024;
         let mut lines = lines;
         if lines.iter().any(|(_, text)| text.len() > room) {
@@ -589,7 +590,7 @@ impl<'a> SessionEncoder<'a> {
         }
     }
 
-    /// Makes edits that stand for no line of the source.
+    /// Applies edits that correspond to no line of the source.
     fn write_edits(&mut self, edits: Vec<Edit>, origin: &[u8]) -> Result<()> {
         for edit in edits {
             match edit {
@@ -615,7 +616,7 @@ impl<'a> SessionEncoder<'a> {
     fn put(&mut self, path: &Path, line: Vec<u8>) -> Result<()> {
         if line.len() >= jsonl::MAX_LINE {
             return Err(Error::refused(format!(
-                "a record of {} MB is longer than the {} MB that readers take",
+                "a record of {} MB exceeds the limit of {} MB",
                 line.len() >> 20,
                 jsonl::MAX_LINE >> 20
             )));
@@ -634,7 +635,7 @@ impl<'a> SessionEncoder<'a> {
         if !self.out.contains_key(path) {
             let Some(meaning) = target.root.layout.classify(path) else {
                 return Err(Error::refused(format!(
-                    "{} is no place for a file of the layout {}",
+                    "{} is not a valid path in the layout {}",
                     path.display(),
                     target.root.layout.name()
                 )));
@@ -647,10 +648,10 @@ impl<'a> SessionEncoder<'a> {
         }
         self.out
             .get_mut(path)
-            .ok_or_else(|| Error::refused("a file was lost"))
+            .ok_or_else(|| Error::refused("the output file is missing"))
     }
 
-    /// Gives all files their names, the main log last: once it is there, the session is done.
+    /// Renames all files into place, the main log last: once it exists, the session is complete.
     fn finish(mut self) -> Result<SessionOutcome> {
         let rows = self.take_rows();
         if let Some(mut origin) = self.origin.take() {
@@ -661,7 +662,7 @@ impl<'a> SessionEncoder<'a> {
                 origin.put_line(&to_json(&given)?)?;
             }
             if !self.shared {
-                // Without its main log it is what a run left that was cut off.
+                // Without the main log, an existing origin file was left by an interrupted run.
                 self.target.stage.remove_existing(&origin)?;
             }
             self.target.stage.commit(origin)?;
@@ -682,7 +683,7 @@ impl<'a> SessionEncoder<'a> {
         })
     }
 
-    /// What the logs say to their registers.
+    /// Returns the session list updates of the logs.
     fn take_rows(&mut self) -> Vec<RowUpdate> {
         let mut rows = std::mem::take(&mut self.rows);
         let row = rows.entry(self.head.log.clone()).or_default();
@@ -696,7 +697,8 @@ impl<'a> SessionEncoder<'a> {
         rows.collect()
     }
 
-    /// The title that the register will have for the session; `None` if there is no register.
+    /// Returns the title that the session list will have for the session; `None` if there is no
+    /// list.
     fn listed_title(&self, rows: &[RowUpdate]) -> Result<Option<Option<String>>> {
         let Some(register) = self.target.writer.session_list(&self.head.log) else {
             return Ok(None);
@@ -739,7 +741,7 @@ impl<'a> SessionEncoder<'a> {
             }
             OutputLog::Shared(lines) => {
                 let whole = self.target.root.path.join(path);
-                // An earlier conversion that was cut off wrote the beginning of them.
+                // An interrupted conversion has already written the first lines.
                 let key = (whole.clone(), self.head.session.clone());
                 let there = self
                     .target
@@ -754,7 +756,7 @@ impl<'a> SessionEncoder<'a> {
     }
 }
 
-/// The first model that a log names, for replies before it that name none.
+/// Returns the first model in a log, for earlier replies that name none.
 fn first_model(outlines: &[Outline]) -> Option<String> {
     let replies = outlines.iter().filter_map(|outline| outline.reply.as_ref());
     let mut models = replies.filter_map(|reply| reply.model.as_deref());

@@ -1,4 +1,4 @@
-//! What was done to a converted session since, which goes along when it is converted back.
+//! Changes made to a converted session, which are carried over when it is converted back.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,28 +15,28 @@ use crate::tree::IdIndex;
 
 use super::origin::{Header, ListedTitle, TitleMember};
 
-/// How far up an ancestor is looked for that the other layout has too.
+/// Maximum number of ancestors that are tried as parents in the other layout.
 const MAX_ANCESTORS: usize = 64;
 
-/// What was done to one session.
+/// Changes to one session.
 #[derive(Debug, Default)]
 pub(super) struct LaterChanges {
-    /// Its entries, by the sub-agent in whose log they stand.
+    /// Added entries, by the agent that owns the log.
     pub(super) agents: Vec<AgentChanges>,
-    /// The main agent's todos, if they are others now.
+    /// The main agent's todos, if they changed.
     pub(super) todos: Option<Vec<Todo>>,
-    /// A title that was given.
+    /// A new title.
     pub(super) title: Option<String>,
 }
 
 #[derive(Debug)]
 pub(super) struct AgentChanges {
-    /// The sub-agent; `None` means the main agent.
+    /// The sub-agent; `None` for the main agent.
     spawn: Option<Spawn>,
     entries: Vec<AddedEntry>,
 }
 
-/// An entry, and the ids above it, the nearest first.
+/// An entry and the ids of its ancestors, nearest first.
 #[derive(Debug)]
 struct AddedEntry {
     draft: Draft,
@@ -49,7 +49,7 @@ impl LaterChanges {
     }
 }
 
-/// The main agent's todos as a conversion gives them, in a form that can be compared.
+/// Returns a digest of the main agent's todos, for comparison.
 pub(super) fn todos_digest(session: &Session) -> Result<Option<String>> {
     let json = main_todos(session)?.and_then(|list| serde_json::to_vec(&list).ok());
     Ok(json.map(|json| {
@@ -61,7 +61,7 @@ pub(super) fn todos_digest(session: &Session) -> Result<Option<String>> {
 
 fn main_todos(session: &Session) -> Result<Option<Vec<Todo>>> {
     let lists = match session.todos() {
-        Err(Error::Refused(_)) => return Ok(None),
+        Err(error) if error.is_refusal() => return Ok(None),
         lists => lists?,
     };
     let mut main = lists
@@ -70,7 +70,7 @@ fn main_todos(session: &Session) -> Result<Option<Vec<Todo>>> {
     Ok(main.next_back().map(|(_, list)| list))
 }
 
-/// Finds what is new. `fresh` has the offsets of records without an origin, by log and volume.
+/// Finds the changes. `fresh` has the byte offsets of records without an origin, by volume path.
 pub(super) fn find_changes(
     writer: &dyn Writer,
     files: &SessionFiles,
@@ -105,7 +105,7 @@ pub(super) fn find_changes(
     Ok(since)
 }
 
-/// What the register was told by the conversion.
+/// Returns the title that the conversion wrote to the session list.
 fn listed_title(files: &SessionFiles) -> Result<Option<TitleMember>> {
     let mut beside = files.attachments.iter();
     let Some(origin) = beside.find(|file| file.artifact.kind == ArtifactKind::Origin) else {
@@ -205,8 +205,8 @@ fn ancestor_ids(outlines: &[Outline], ids: &IdIndex, mut at: usize) -> Vec<Entry
     above
 }
 
-/// Writes what was done since to sessions that were restored; gives back how many entries, and which
-/// sessions failed.
+/// Writes the changes to restored sessions. Returns the number of entries, and the sessions that
+/// failed.
 pub(super) fn write_changes(
     root: &Root,
     writer: &dyn Writer,
@@ -276,7 +276,8 @@ fn write_session(
     Ok(added)
 }
 
-/// Adds an entry under the nearest of its ancestors that the log has. `false` if it is there already.
+/// Appends an entry below its nearest ancestor in the log. Returns `false` if the entry already
+/// exists.
 fn append_entry(
     writer: &dyn Writer,
     log: &crate::store::SessionWriter,
@@ -296,8 +297,8 @@ fn append_entry(
             Err(Error::NotFound { .. }) if parent.is_some() => {
                 tried.extend(parent.cloned());
             }
-            // A second run finds it there.
-            Err(Error::Refused(why)) if why.contains("in the session already") => break false,
+            // An earlier run has already added it.
+            Err(Error::Exists(_)) => break false,
             done => {
                 done?;
                 break true;

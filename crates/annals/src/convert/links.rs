@@ -1,11 +1,11 @@
-//! How the entries of a log hang together, as far as a target has words for them.
+//! Parent links of the entries of a log, limited to what a target can represent.
 
 use std::collections::HashSet;
 
 use crate::model::{Entry, EntryId, EntryKey, Fact, Outline, OutlineKind};
 use crate::tree::IdIndex;
 
-/// The entries of one log, and above each the nearest that says something.
+/// The entries of one log, each with its nearest ancestor that is a message or a compaction.
 pub(super) struct Links<'a> {
     outlines: &'a [Outline],
     above: Vec<Option<usize>>,
@@ -21,7 +21,7 @@ impl<'a> Links<'a> {
                 outline.kind.is_message() || outline.kind == OutlineKind::Compaction
             })
         };
-        // Each chain of entries that say nothing is walked once: those on it share what is above it.
+        // Each chain of other entries is walked once: all of them have the same ancestor.
         let mut above: Vec<Option<Option<usize>>> = vec![None; outlines.len()];
         let mut walked = Vec::new();
         for start in 0..outlines.len() {
@@ -33,7 +33,7 @@ impl<'a> Links<'a> {
                 walked.push(at);
                 match parent(at) {
                     Some(next) if says(next) => break Some(next),
-                    // A ring says nothing above itself.
+                    // A cycle has no such ancestor.
                     Some(next) if walked.contains(&next) && walked.len() < 64 => break None,
                     Some(next) if walked.len() <= outlines.len() => at = next,
                     _ => break None,
@@ -52,7 +52,7 @@ impl<'a> Links<'a> {
         }
     }
 
-    /// The outline of an entry.
+    /// Returns the outline index of an entry.
     pub(super) fn outline_index(&self, volume: usize, entry: &Entry) -> Option<usize> {
         let wanted = (volume, entry.span.offset);
         let place = |outline: &Outline| (usize::from(outline.volume), outline.span.offset);
@@ -61,13 +61,13 @@ impl<'a> Links<'a> {
         (place(found) == wanted).then_some(at)
     }
 
-    /// Whether a later entry of the same id takes the place of this one.
+    /// Returns whether a later entry with the same id replaces this one.
     pub(super) fn is_replaced(&self, at: usize) -> bool {
         self.ids.is_replaced(self.outlines, at)
     }
 
-    /// The id of an entry, made unique within the log if an earlier entry has the same: a target may
-    /// show only one entry of an id.
+    /// Returns the id of an entry, made unique if an earlier entry in the log has the same id: a
+    /// target may show only one entry per id.
     pub(super) fn unique_id(&self, at: usize, id: EntryId) -> EntryId {
         let facts = self.outlines.get(at).map(|outline| &outline.facts);
         match facts.is_some_and(|facts| facts.contains(&Fact::RepeatedId)) {
@@ -76,13 +76,14 @@ impl<'a> Links<'a> {
         }
     }
 
-    /// What an entry hangs from in the target: the nearest above it that the target has words for.
+    /// Returns the parent of an entry in the target: its nearest ancestor that the target can
+    /// represent.
     pub(super) fn parent(&self, at: usize, refused: &HashSet<EntryKey>) -> Option<EntryId> {
         let (at, above) = self.above(at, refused)?;
         Some(self.unique_id(at, above.id()?))
     }
 
-    /// The entry that the compaction above an entry continues, if it hangs from one.
+    /// Returns the entry that a compaction continues, if the parent of this entry is a compaction.
     pub(super) fn continued_entry(
         &self,
         at: usize,

@@ -1,12 +1,12 @@
-//! Converting sessions from one layout to another, and back without loss.
+//! Conversion of sessions from one layout to another, and back without loss.
 //!
-//! Every entry becomes what the target's layout says in its own words, through the same writer that
-//! appends. What the target cannot say goes along as its origin, from which the source can be
-//! restored byte for byte; see `origin.rs`. A session becomes whole files that get their names last of
-//! all, the main log after everything else, so a conversion that is cut off can simply be run again.
+//! Every entry is written with the writer of the target layout, the one that appends. What the
+//! target cannot represent is stored as its origin, from which the source can be restored byte for
+//! byte; see `origin.rs`. The files of a session are renamed into place at the end, the main log
+//! last, so an interrupted conversion can be run again.
 //!
-//! Origins are part of the source, so whoever made that chose what they say. They bring back logs and
-//! other conversation data; configuration only if the user names it (`allowed.rs`).
+//! Origins are part of the source, so the author of the source controls them. They restore logs and
+//! other conversation data; configuration only if the user names it (`restore_filter.rs`).
 
 mod archived;
 mod encode;
@@ -33,6 +33,7 @@ use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::layout::{RowUpdate, Writer};
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
+use crate::removal_name::is_removed;
 use crate::store::{
     FolderHints, Inventory, Root, RootFile, Session, SessionFiles, update_session_lists,
 };
@@ -44,30 +45,30 @@ use restore::SharedLines;
 use restore_filter::RestoreFilter;
 use staging::StagingDir;
 
-/// What is to be converted.
+/// What to convert.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ConvertSelection {
-    /// Everything that lies in a root, also what belongs to no session.
+    /// All files in a root, including files that belong to no session.
     Root(Root),
-    /// Some sessions, each with everything that belongs to it.
+    /// Sessions, each with all of its files.
     Sessions(Vec<SessionFiles>),
     /// One path through a session's main log.
     Conversation {
         /// The session.
         files: Box<SessionFiles>,
-        /// Its entries, by the indexes of their outlines.
+        /// Its entries, by outline index.
         path: Vec<usize>,
     },
 }
 
-/// How it is converted.
+/// Options for a conversion.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConvertOptions {
-    /// Keep what the target cannot say, so that the source can be restored.
+    /// Store what the target cannot represent, so that the source can be restored.
     pub origin: bool,
-    /// The zone whose days count where logs are named after days.
+    /// Time zone for logs that are named after days.
     pub zone: TimeZone,
 }
 
@@ -80,24 +81,24 @@ impl Default for ConvertOptions {
     }
 }
 
-/// What a conversion comes to, before anything is done.
+/// A planned conversion.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConvertPlan {
-    /// The sessions.
+    /// Sessions to convert.
     pub sessions: Vec<SessionFiles>,
-    /// Those of them that came from the target's layout, and go back to what they were.
+    /// Number of sessions that came from the target's layout and are restored.
     pub restores: usize,
-    /// The bytes of all files.
+    /// Total size of the files, in bytes.
     pub bytes: u64,
     /// Files that belong to no session.
     pub others: Vec<PathBuf>,
-    /// What cannot go along, and why.
+    /// What cannot be converted, and why.
     pub left_out: Vec<String>,
-    /// Files of the target that come back from origins and are not logs, by their paths within it.
+    /// Files that are restored from origins and are not logs, by path in the target.
     pub documents: Vec<PathBuf>,
-    /// Files and directories that origins name and that are no conversation data: these stay in the
-    /// origins, unless [`restore_also`](Self::restore_also) names them.
+    /// Files and directories in origins that are not conversation data. They are not restored
+    /// unless [`restore_also`](Self::restore_also) names them.
     pub withheld: Vec<PathBuf>,
     named: Vec<PathBuf>,
     source: Option<Root>,
@@ -106,33 +107,33 @@ pub struct ConvertPlan {
     dirs: Vec<String>,
 }
 
-/// What a conversion has done.
+/// Result of a conversion.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ConvertReport {
     /// Sessions that were converted or restored.
     pub sessions: usize,
-    /// Sessions that were there already, from an earlier conversion.
+    /// Sessions that an earlier run has already converted.
     pub already_converted: usize,
-    /// Files that were restored.
+    /// Restored files.
     pub restored: usize,
-    /// Entries, todos and titles that were added to them: what was done since they were converted.
+    /// Entries, todos and titles added to restored sessions: changes made since the conversion.
     pub added: u64,
-    /// What the target says, by kind.
+    /// Converted items, by kind.
     pub converted: BTreeMap<String, u64>,
-    /// What the target has no words for, by kind: kept as origins, or left out without them.
+    /// Items that the target cannot represent, by kind: stored as origins, or lost without them.
     pub unconverted: BTreeMap<String, u64>,
-    /// Files that came back shorter or longer than they were: some of their lines are damaged.
+    /// Restored files with a wrong length: some of their lines are damaged.
     pub damaged: Vec<PathBuf>,
-    /// Files that were not restored because others of that name are there.
+    /// Files that were not restored because their paths exist.
     pub existing_files: Vec<PathBuf>,
-    /// Sessions that were there already but are not what this run would make of them, and why.
+    /// Existing sessions that differ from what this run would write, and why.
     pub differing: Vec<(String, &'static str)>,
     /// Sessions that could not be converted, and why.
     pub failed: Vec<(String, String)>,
 }
 
-/// What became of one session.
+/// Outcome of one session.
 #[derive(Default)]
 struct SessionOutcome {
     id: Option<SessionId>,
@@ -141,16 +142,16 @@ struct SessionOutcome {
     files: usize,
     existing_files: Vec<PathBuf>,
     damaged: Vec<PathBuf>,
-    /// What its logs say to their registers.
+    /// Updates for the session lists.
     rows: Vec<RowUpdate>,
     counts: Counts,
-    /// What was done after the conversion that is being undone.
+    /// Changes made after the conversion that is being undone.
     later_changes: later_changes::LaterChanges,
-    /// Why what is there already is not what this run would make.
+    /// Why the existing session differs from what this run would write.
     difference: Option<&'static str>,
 }
 
-/// How many entries of each kind.
+/// Number of entries of each kind.
 #[derive(Default)]
 struct Counts {
     converted: BTreeMap<String, u64>,
@@ -176,10 +177,10 @@ fn add_one(counts: &mut BTreeMap<String, u64>, kind: &str) {
     }
 }
 
-/// Looks at what is to be converted and at where it is to go. Changes nothing.
+/// Plans a conversion. Changes nothing.
 ///
-/// What the archive alone has of a whole root is refused like what it has of one session: it would be
-/// left out, and no one would hear of it.
+/// Refuses a root or a session with files that exist only in the archive: they would be left out
+/// silently.
 pub fn plan(
     selection: ConvertSelection,
     into: Root,
@@ -188,7 +189,7 @@ pub fn plan(
     make_plan(selection, into, archive, false)
 }
 
-/// The same, but what the archive alone has is left out, and counted among what is left.
+/// Same as [`plan`], but leaves out what exists only in the archive and lists it in `left_out`.
 pub fn plan_without_archived(
     selection: ConvertSelection,
     into: Root,
@@ -239,7 +240,7 @@ fn make_plan(
                 }
             }
             plan.sessions = inventory.sessions;
-            // What only a session list names goes along with that list.
+            // Sessions that exist only in a session list are converted with that list.
             plan.sessions.retain(|files| !files.is_unwritten());
             plan.source = Some(root);
         }
@@ -269,19 +270,19 @@ fn make_plan(
 }
 
 impl ConvertPlan {
-    /// The target.
+    /// Returns the target.
     pub fn target(&self) -> &Root {
         &self.target
     }
 
-    /// Has what is [`withheld`](Self::withheld) at these paths restored too, with all below them. Refuses a path
+    /// Also restores the [`withheld`](Self::withheld) files at or below these paths. Refuses a path
     /// that no origin names.
     pub fn restore_also(&mut self, named: &[PathBuf]) -> Result<()> {
         for path in named {
             let below = |held: &PathBuf| !path.as_os_str().is_empty() && held.starts_with(path);
             if !self.withheld.iter().chain(&self.documents).any(below) {
                 return Err(Error::refused(format!(
-                    "no file that would be restored is named {}",
+                    "no file to restore is named {}",
                     path.display()
                 )));
             }
@@ -310,7 +311,7 @@ impl ConvertPlan {
         for root in self.sources() {
             if root.layout.name() == self.target.layout.name() {
                 return Err(Error::refused(format!(
-                    "{} is of the layout {} already; copy its files instead",
+                    "{} already has the layout {}; copy its files instead",
                     root.path.display(),
                     root.layout.name()
                 )));
@@ -318,7 +319,7 @@ impl ConvertPlan {
             let from = resolve_path(&root.path);
             if into.starts_with(&from) || from.starts_with(&into) {
                 return Err(Error::refused(format!(
-                    "{} and {} lie within each other; name a target elsewhere",
+                    "{} and {} overlap; choose another target",
                     self.target.path.display(),
                     root.path.display()
                 )));
@@ -327,7 +328,7 @@ impl ConvertPlan {
         Ok(())
     }
 
-    /// Looks at all files, and at what lies in the target.
+    /// Collects all files and checks the target.
     fn scan(&mut self) -> Result<()> {
         let mut known: HashSet<PathBuf> = HashSet::new();
         for files in &self.sessions {
@@ -372,18 +373,21 @@ impl ConvertPlan {
                 } else if kind.is_symlink() {
                     let target = std::fs::read_link(&path).unwrap_or_default();
                     self.left_out.push(format!(
-                        "{}: a symbolic link to {}, which is not followed",
+                        "{}: symbolic link to {}, not followed",
                         within.display(),
                         target.display()
                     ));
                 } else if !kind.is_file() {
-                    let text = format!("{}: no regular file", within.display());
+                    let text = format!("{}: not a regular file", within.display());
                     self.left_out.push(text);
                 } else if within.to_str().is_none() {
-                    let text = format!("{}: its name is not UTF-8", within.display());
+                    let text = format!("{}: file name is not UTF-8", within.display());
+                    self.left_out.push(text);
+                } else if is_removed(within) {
+                    let text = format!("{}: annals is removing it", within.display());
                     self.left_out.push(text);
                 } else if within == Path::new(".credentials.json") {
-                    let text = format!("{}: secrets stay where they are", within.display());
+                    let text = format!("{}: contains secrets, not converted", within.display());
                     self.left_out.push(text);
                 } else if !known.contains(&path) {
                     self.bytes += entry.metadata().map_err(failed)?.len();
@@ -401,7 +405,7 @@ impl ConvertPlan {
         Ok(())
     }
 
-    /// A target may hold what an earlier run of the same conversion put there, and nothing else.
+    /// Checks that the target holds only results of an earlier run of the same conversion.
     fn check_target(&self) -> Result<()> {
         let into = &self.target.path;
         let names = match std::fs::read_dir(into) {
@@ -414,11 +418,11 @@ impl ConvertPlan {
             let within = PathBuf::from(name.file_name());
             let layout = self.target.layout;
             let known = layout.may_hold_files(&within) || layout.classify(&within).is_some();
-            // What a run leaves that was killed while it wrote a document.
+            // Left by a run that was killed while it wrote a document.
             let left = within == Path::new(staging::DIR_NAME) || jsonl::is_temp(&within);
             if !known && !left {
                 return Err(Error::refused(format!(
-                    "{} is not empty: it holds {}, which is nothing of the layout {}; name an empty directory",
+                    "{} is not empty: it contains {}, which is not part of the layout {}; choose an empty directory",
                     into.display(),
                     within.display(),
                     layout.name()
@@ -439,9 +443,9 @@ impl ConvertPlan {
         let ours: HashSet<String> = ours.iter().map(|id| folded(id)).collect();
         let is_ours = |files: &&SessionFiles| {
             let id = folded(files.id.as_str());
-            // Where a name begins with the time, the rest of it is the id.
+            // In a name that begins with a time, the id follows the time.
             let rest = id.get(TIME_LEN..).and_then(|rest| rest.strip_prefix('-'));
-            // A shared log that was made and not written to is what a cut-off run leaves.
+            // An empty shared log was left by an interrupted run.
             files.log_bytes() == 0
                 || ours.contains(&id)
                 || rest.is_some_and(|rest| ours.contains(rest))
@@ -449,7 +453,7 @@ impl ConvertPlan {
         match inventory.sessions.iter().find(|files| !is_ours(files)) {
             None => Ok(()),
             Some(files) => Err(Error::refused(format!(
-                "{} is not empty: it holds session {}, which is not part of this conversion; name an empty directory",
+                "{} is not empty: it contains session {}, which is not part of this conversion; choose an empty directory",
                 into.display(),
                 files.id
             ))),
@@ -457,15 +461,15 @@ impl ConvertPlan {
     }
 }
 
-/// The length of a time in the name of a folder, such as `2026-03-26T01-32-20-418Z`.
+/// Length of a time in a folder name, such as `2026-03-26T01-32-20-418Z`.
 const TIME_LEN: usize = 24;
 
-/// An id as the most careless of layouts writes it into a name.
+/// Returns an id in the most lossy form that a layout writes into a name.
 fn folded(id: &str) -> String {
     id.to_lowercase().replace('.', "-")
 }
 
-/// Converts; `progress` hears of bytes done and bytes in all.
+/// Runs a conversion. Calls `progress` with the bytes done and the total.
 pub fn run(
     plan: &ConvertPlan,
     options: &ConvertOptions,
@@ -473,7 +477,7 @@ pub fn run(
 ) -> Result<ConvertReport> {
     let root = &plan.target;
     let Some(writer) = root.layout.writer() else {
-        return Err(Error::refused("the target cannot be written"));
+        return Err(Error::refused("the layout of the target is read-only"));
     };
     let stage = StagingDir::open(root)?;
     let there = shared_record_counts(root);
@@ -504,7 +508,7 @@ pub fn run(
         }
     }
     let homes = ProjectDirs::new(&plan.sessions);
-    // Largest first, so that no thread is left alone with a giant at the end.
+    // Largest first, so that no thread is left with a large session at the end.
     forward.sort_by_key(|files| std::cmp::Reverse(files.log_bytes()));
     let convert = |files: &&SessionFiles| {
         let settled = (|| {
@@ -520,7 +524,7 @@ pub fn run(
         step(files.bytes());
         (files.id.to_string(), settled)
     };
-    // Sessions that share a log must come in the same order in each run.
+    // Sessions that share a log must have the same order in each run.
     let shares = uses_shared_logs(writer, &target);
     let settled: Vec<(String, Result<SessionOutcome>)> = match shares {
         true => {
@@ -586,7 +590,7 @@ pub fn run(
     Ok(report)
 }
 
-/// What the registers of the target must hear.
+/// Updates for the session lists of the target.
 type Rows = Vec<RowUpdate>;
 
 fn row_key(row: &RowUpdate) -> Option<(&SessionId, Option<&AgentId>)> {
@@ -628,11 +632,11 @@ fn add_counts(sum: &mut BTreeMap<String, u64>, more: BTreeMap<String, u64>) {
     }
 }
 
-/// Fails if something could not be looked at. Links and what is no regular file are no part of the root: each
-/// is left out and reported.
+/// Fails if a file could not be read, or is being removed. Links and special files are not part of the
+/// root: they are left out and reported.
 fn refuse_errors(inventory: &mut Inventory, root: &Root) -> Result<()> {
     for trouble in inventory.errors.drain(..) {
-        match trouble.is_no_file() {
+        match trouble.is_no_file() && !trouble.path().is_some_and(is_removed) {
             true => root.failures.report(trouble),
             false => return Err(trouble),
         }
@@ -640,7 +644,7 @@ fn refuse_errors(inventory: &mut Inventory, root: &Root) -> Result<()> {
     Ok(())
 }
 
-/// What belongs to no session: kept as origins, or restored from them.
+/// Converts files that belong to no session: stores them as origins, or restores them from origins.
 fn convert_other_files(
     target: &Target<'_>,
     plan: &ConvertPlan,
@@ -657,7 +661,7 @@ fn convert_other_files(
         let within = path.strip_prefix(&source.path).unwrap_or(path);
         source.layout.classify(within).map(|artifact| artifact.kind)
     };
-    // Where all sessions go back to what they were, registers list nothing of their own.
+    // If all sessions are restored, the session lists have no content of their own.
     let all_go_back = plan.restores > 0 && plan.restores == plan.sessions.len();
     let goes_back = header.is_some() || all_go_back;
     let mut kept = plan.others.clone();
@@ -673,7 +677,8 @@ fn convert_other_files(
     if !target.origin || (goes_back && kept.is_empty()) {
         return Ok(settled);
     }
-    // Written even if there is nothing to keep: it says that the target has no files of its own.
+    // Written even if there is nothing to store: it marks the session lists of the target as
+    // derived.
     let listed = kept.iter();
     let listed = listed.map(|path| other_files::source_file(source, path));
     let mut header = Header::new(source.layout.name(), None, listed.collect::<Result<_>>()?);
@@ -691,7 +696,7 @@ fn convert_other_files(
     Ok(settled)
 }
 
-/// How many records of each session lie in the shared logs of a target.
+/// Returns the number of records of each session in the shared logs of a target.
 fn shared_record_counts(root: &Root) -> HashMap<(PathBuf, SessionId), usize> {
     let inventory = Inventory::scan(std::slice::from_ref(root));
     let mut there = HashMap::new();
@@ -704,7 +709,7 @@ fn shared_record_counts(root: &Root) -> HashMap<(PathBuf, SessionId), usize> {
                 };
                 let mut records: usize = 0;
                 let scan = crate::store::outline_with(root, &alone, &mut |_, _, _| records += 1);
-                // A line that a cut-off run left half written does not count.
+                // A line torn by an interrupted run does not count.
                 let hidden = scan.map_or(records, |scan| {
                     let hidden = scan.flaws.iter().filter(|flaw| flaw.kind.hides_record());
                     hidden.count()
@@ -718,10 +723,10 @@ fn shared_record_counts(root: &Root) -> HashMap<(PathBuf, SessionId), usize> {
     there
 }
 
-/// What sessions are called in the target. Two of one id, in different folders of the source, may
-/// come to lie in one.
+/// Session ids in the target. Two sessions with the same id, in different folders of the source,
+/// may get the same folder there.
 struct TargetIds {
-    /// Of each id the second session, the third and so on, by their logs.
+    /// Number of each session that repeats an id (2, 3 and so on), by the path of its log.
     duplicates: HashMap<PathBuf, usize>,
 }
 
@@ -747,11 +752,12 @@ impl TargetIds {
     }
 }
 
-/// Whether the target's layout puts several sessions into one log.
+/// Returns whether the target's layout stores several sessions in one log.
 fn uses_shared_logs(writer: &dyn Writer, target: &Target<'_>) -> bool {
     let mut fresh = String::new;
     let mut stamp = crate::layout::PlanContext {
         now: jiff::Timestamp::UNIX_EPOCH,
+        limit: None,
         zone: target.zone.clone(),
         new_id: &mut fresh,
     };
@@ -761,7 +767,7 @@ fn uses_shared_logs(writer: &dyn Writer, target: &Target<'_>) -> bool {
     artifact.is_ok_and(|artifact| artifact.kind == ArtifactKind::SharedLog)
 }
 
-/// What sessions take from others of their folder: their directories.
+/// Project directories that sessions take from other sessions in their folder.
 struct ProjectDirs<'a> {
     folders: HashMap<FolderKey, Vec<&'a SessionFiles>>,
     known: Mutex<HashMap<FolderKey, Option<String>>>,
@@ -801,7 +807,7 @@ impl<'a> ProjectDirs<'a> {
 
 fn resolve_path(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    // The nearest directory above that exists tells where it really is.
+    // The nearest existing ancestor determines the real path.
     for above in absolute.ancestors() {
         if let Ok(real) = std::fs::canonicalize(above) {
             let rest = absolute.strip_prefix(above).unwrap_or(Path::new(""));

@@ -1,4 +1,4 @@
-//! Files that go along whole.
+//! Files that are stored whole.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::store::Root;
 use super::origin::{self, LineEnd, MAX_PIECE, SourceFile, SourcePosition};
 use super::staging::StagedFile;
 
-/// Carries a whole file.
+/// Writes a whole file to an origin file.
 pub(super) fn write_whole_file(beside: &mut StagedFile, path: &Path, number: usize) -> Result<()> {
     use std::io::Read as _;
     let failed = |error| Error::io("read", path, error);
@@ -35,13 +35,13 @@ pub(super) fn write_whole_file(beside: &mut StagedFile, path: &Path, number: usi
     }
 }
 
-/// What the source knows of a file beside its content.
+/// Returns the metadata of a source file.
 pub(super) fn source_file(root: &Root, path: &Path) -> Result<SourceFile> {
     use std::os::unix::fs::MetadataExt as _;
     let within = path.strip_prefix(&root.path).unwrap_or(path);
     let spelled = origin::path_text(within).ok_or_else(|| {
         Error::refused(format!(
-            "{} is not UTF-8 and cannot be kept",
+            "{}: file name is not UTF-8, so it cannot be stored",
             path.display()
         ))
     })?;

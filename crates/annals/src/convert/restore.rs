@@ -1,4 +1,4 @@
-//! Back to where a session came from: its origins give the source again, byte for byte.
+//! Restores the source of a session from its origins, byte for byte.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
@@ -17,28 +17,27 @@ use super::origin::{self, Header, RecordOrigin, SourcePosition};
 use super::staging::StagedFile;
 use super::{SessionOutcome, later_changes};
 
-/// What a restored file may be to anyone at most, whatever its origin says: what the user may do with
-/// any new file of annals.
+/// Maximum mode of a restored file, whatever its origin says: the mode of any new file of annals.
 const MAX_MODE: u32 = 0o600;
 
-/// Lines of shared logs, by path and number: they come from several sessions.
+/// Lines of shared logs, by path, line number and piece. They come from several sessions.
 pub(super) type SharedLines = BTreeMap<PathBuf, BTreeMap<(u64, usize), Vec<u8>>>;
 
-/// The origins of a session, if it was converted from that layout. A file that is none is carried
-/// along like any other.
+/// Returns the origin header of a session, if it was converted from that layout. A file that is not
+/// a valid origin file is treated like any other.
 pub(super) fn session_header(layout: &str, files: &SessionFiles) -> Result<Option<Header>> {
     let mut beside = files.attachments.iter();
     let file = beside.find(|file| file.artifact.kind == ArtifactKind::Origin);
     file.map_or(Ok(None), |file| read_header_of_layout(layout, &file.path))
 }
 
-/// The origins of what belongs to no session, if the root was converted from that layout.
+/// Returns the origin header of a root, if it was converted from that layout.
 pub(super) fn root_header(layout: &str, root: &Root) -> Result<Option<Header>> {
     read_header_of_layout(layout, &root.path.join(ORIGIN_FILE))
 }
 
-/// The header of a file of origins, if there is one and it is of that layout. One that cannot be read
-/// is an error: without it, a session would be converted again that is to be restored.
+/// Returns the header of an origin file, if it exists and is of that layout. A file that cannot be
+/// read is an error: otherwise a session to be restored would be converted again.
 fn read_header_of_layout(layout: &str, path: &Path) -> Result<Option<Header>> {
     match read_header(path) {
         Ok(header) => Ok((header.layout == layout).then_some(header)),
@@ -94,7 +93,7 @@ pub(super) fn restore_session(
     Ok(settled)
 }
 
-/// Restores what a root's own file of origins holds.
+/// Restores the files in a root's own origin file.
 pub(super) fn restore_root(
     target: &Target<'_>,
     path: &Path,
@@ -123,7 +122,7 @@ fn write_files(
     for (number, source) in header.files.iter().enumerate() {
         let Some(within) = origin::safe_path(&source.path) else {
             return Err(Error::refused(format!(
-                "`{}` leads out of its root, so it is not restored",
+                "`{}` is outside of its root; not restored",
                 source.path
             )));
         };
@@ -154,7 +153,7 @@ fn write_files(
                 None => Ok(()),
             }
         })?;
-        // A file in which nothing stood.
+        // The file is empty.
         let mut out = match out {
             Some(out) => out,
             None if header.partial => continue,
@@ -173,7 +172,7 @@ fn write_files(
     Ok(settled)
 }
 
-/// Hands over the lines of one file in their order.
+/// Passes on the lines of one file in order.
 fn each_line_of_file(
     number: usize,
     streams: &mut [OriginReader],
@@ -203,17 +202,17 @@ fn each_line_of_file(
     }
 }
 
-/// The origins in one file, in the order of their spots.
+/// Reads the origins in one file, in the order of their positions.
 struct OriginReader {
     path: PathBuf,
     file: File,
     lines: Scanner<Take<File>>,
-    /// What of the file is still to be read, where several sessions lie in it.
+    /// Byte ranges still to be read, if several sessions share the file.
     ranges: VecDeque<Range<u64>>,
-    /// Reads the records of a log, which have the origins in them; a file of origins needs none.
+    /// Decodes the records of a log, which contain the origins; `None` for an origin file.
     decoder: Option<Box<dyn Decoder>>,
     next: Option<(SourcePosition, Vec<u8>)>,
-    /// The offsets of records that were written after the conversion.
+    /// Byte offsets of records that were written after the conversion.
     added_offsets: Vec<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What the origins of a source may bring back.
+//! Selects the files that origins may restore.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,18 +12,18 @@ use super::origin::{self, Header};
 pub(super) struct RestoreFilter<'a> {
     /// The layout of the target.
     pub(super) layout: &'static dyn Layout,
-    /// What the user named, each with all below it.
+    /// Paths that the user named, each with everything below it.
     pub(super) named: &'a [PathBuf],
 }
 
 impl RestoreFilter<'_> {
-    /// Whether a file may be written.
+    /// Returns whether a file may be written.
     pub(super) fn allows_file(&self, within: &Path) -> bool {
         let artifact = self.layout.classify(within);
         artifact.is_some_and(|artifact| artifact.is_conversation_data()) || self.is_named(within)
     }
 
-    /// Whether an empty directory may be made.
+    /// Returns whether an empty directory may be created.
     pub(super) fn allows_dir(&self, within: &Path) -> bool {
         self.layout.may_hold_files(within) || self.is_named(within)
     }
@@ -32,7 +32,7 @@ impl RestoreFilter<'_> {
         self.named.iter().any(|named| within.starts_with(named))
     }
 
-    /// The files that would be written and are no logs, and all that would be held back.
+    /// Returns the files to write that are not logs, and everything that is withheld.
     pub(super) fn partition_files(&self, headers: &[Header]) -> (Vec<PathBuf>, Vec<PathBuf>) {
         let (mut documents, mut held) = (BTreeSet::new(), BTreeSet::new());
         for header in headers {

@@ -1,4 +1,4 @@
-//! The lines of a source, to the last byte.
+//! Reads the lines of a source, byte for byte.
 
 use std::fs::File;
 use std::io::{Read, Seek as _, SeekFrom};
@@ -14,7 +14,7 @@ use super::origin::{LineEnd, MAX_PIECE};
 
 /// A line of the source.
 pub(super) struct SourceLine<'a> {
-    /// Its bytes with a byte order mark, without what ends it; of an oversize line the beginning.
+    /// Bytes with a byte order mark, without the line ending; only the start of an oversize line.
     pub(super) bytes: std::borrow::Cow<'a, [u8]>,
     text: &'a [u8],
     span: Span,
@@ -35,7 +35,7 @@ impl SourceLine<'_> {
         }
     }
 
-    /// The line in pieces that fit into a record, each with what stood after it.
+    /// Passes on the line in pieces that fit into a record, each with the line ending after it.
     pub(super) fn pieces(&self, mut put: impl FnMut(&[u8], LineEnd) -> Result<()>) -> Result<()> {
         if !self.oversize && self.bytes.len() <= MAX_PIECE {
             return put(&self.bytes, self.end);
@@ -53,7 +53,7 @@ impl SourceLine<'_> {
     }
 }
 
-/// Hands the lines of one volume of a log that are its session's to `visit`.
+/// Passes the lines of one log volume that belong to the session to `visit`.
 pub(super) fn each_line(
     file: &RootFile,
     mut visit: impl FnMut(SourceLine<'_>) -> Result<()>,

@@ -1,9 +1,9 @@
-//! Where files are before they have their names: those of a conversion, or of a restored session.
+//! Staging directory for files of a conversion or of a restored session.
 //!
-//! Files are written in a directory of their own within the target and get their names when they are
-//! whole and durable, some hundreds at a time or all at the end: one sync of the file system costs
-//! little more than one of a single file. A conversion that is cut off leaves whole files and that
-//! directory, which the next one clears away.
+//! Files are written to a directory within the target. They are renamed into place when they are
+//! complete and durable, some hundreds at a time or all at the end: one sync of the file system
+//! costs little more than one of a single file. An interrupted conversion leaves complete files and
+//! that directory, which the next one removes.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::store::Root;
 
-/// The directory's name.
+/// Name of the staging directory.
 pub(crate) const DIR_NAME: &str = ".annals-convert";
 
 #[derive(Debug)]
@@ -27,26 +27,26 @@ pub(crate) struct StagingDir {
     root: Root,
     dir: PathBuf,
     commit_mode: CommitMode,
-    /// Directories that were made for it, the outermost first.
+    /// Directories created for the target, outermost first.
     created_dirs: Vec<PathBuf>,
     /// Held until the conversion is done.
     _lock: File,
     next: AtomicU64,
     pending: Mutex<Vec<PendingFile>>,
-    /// Files that did not get their names, because others have them.
+    /// Files that were not renamed because their paths exist.
     taken: Mutex<Vec<PathBuf>>,
-    /// Directories that got new names in them and are yet to be synced.
+    /// Directories with new names that are not synced yet.
     touched: Mutex<BTreeSet<PathBuf>>,
 }
 
 impl StagingDir {
-    /// Prepares a target; what an earlier conversion left behind goes. Refuses a target that another
+    /// Prepares a target and removes what an earlier conversion left. Refuses a target that another
     /// conversion is writing to.
     pub(crate) fn open(root: &Root) -> Result<Self> {
         StagingDir::with_name(root, DIR_NAME, "conversion", CommitMode::Batched)
     }
 
-    /// The same under another name, for another kind of work.
+    /// Same as [`open`](Self::open), with another name, for another kind of work.
     pub(crate) fn with_name(
         root: &Root,
         name: &str,
@@ -55,7 +55,7 @@ impl StagingDir {
     ) -> Result<Self> {
         let mut made: Vec<PathBuf> = Vec::new();
         for dir in root.path.ancestors() {
-            // Above a relative path is the current directory.
+            // The parent of a relative path is the current directory.
             if dir.as_os_str().is_empty() || jsonl::exists(dir)? {
                 break;
             }
@@ -71,7 +71,7 @@ impl StagingDir {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
                 return Err(Error::refused(format!(
-                    "another {work} is writing to {}; wait until it is done",
+                    "another {work} is writing to {}; wait until it finishes",
                     root.path.display()
                 )));
             }
@@ -96,17 +96,17 @@ impl StagingDir {
         })
     }
 
-    /// Clears the stage away with all that has no name yet, and the target if it was made for it.
+    /// Removes the staging directory with its files, and the target if it was created for it.
     pub(crate) fn abandon(self) {
-        // What is left is cleared by the next one.
+        // Remaining files are removed by the next run.
         let _ = fs::remove_dir_all(&self.dir);
         for dir in self.created_dirs.iter().rev() {
-            // One that has something in it by now stays.
+            // Fails if the directory is not empty, as intended.
             let _ = fs::remove_dir(dir);
         }
     }
 
-    /// Begins a file that is to lie at `within` the target.
+    /// Creates a file that will be renamed to `within` in the target.
     pub(crate) fn file(&self, within: &Path) -> Result<StagedFile> {
         let to = self.root.path.join(within);
         self.root.ensure_inside(&to)?;
@@ -125,7 +125,7 @@ impl StagingDir {
         })
     }
 
-    /// Takes away what stands where a file is to lie.
+    /// Unlinks the file at the path of a staged file.
     pub(crate) fn remove_existing(&self, staged: &StagedFile) -> Result<()> {
         match fs::remove_file(&staged.to) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -135,14 +135,14 @@ impl StagingDir {
         }
     }
 
-    /// Gives a file its name, once it and those before it are durable. `false` if one of that name is
-    /// there already.
+    /// Renames a file once it and the files before it are durable. Returns `false` if its path
+    /// already exists.
     pub(crate) fn commit(&self, staged: StagedFile) -> Result<bool> {
         self.enqueue(staged, false)
     }
 
-    /// The same for the file that says that all others are there: it gets its name once theirs are
-    /// durable.
+    /// Same as [`commit`](Self::commit), for the file that marks all others as complete: it is
+    /// renamed once their names are durable.
     pub(crate) fn commit_last(&self, staged: StagedFile) -> Result<bool> {
         self.enqueue(staged, true)
     }
@@ -179,9 +179,8 @@ impl StagingDir {
         Ok(true)
     }
 
-    /// Syncs the files that wait for their names, and gives them out in their order, but for those
-    /// that come last: these get theirs once all other names are synced too. Of two renames a file
-    /// system may keep the later one only.
+    /// Syncs the pending files and renames them in order. The files marked `last` follow once all
+    /// other names are synced too: of two renames, a file system may keep only the later one.
     fn commit_pending(&self, waiting: &mut Vec<PendingFile>) -> Result<()> {
         self.sync()?;
         let (last, others): (Vec<_>, Vec<_>) = waiting.drain(..).partition(|file| file.last);
@@ -212,8 +211,8 @@ impl StagingDir {
         Ok(())
     }
 
-    /// Gives out the last names, makes all of them durable and clears the stage away. Gives back the
-    /// files whose names were taken meanwhile.
+    /// Renames the remaining files, makes all names durable and removes the staging directory.
+    /// Returns the files whose paths were taken in the meantime.
     pub(crate) fn close(self) -> Result<Vec<PathBuf>> {
         self.commit_pending(&mut lock(&self.pending))?;
         for dir in lock(&self.touched).iter() {
@@ -225,24 +224,24 @@ impl StagingDir {
     }
 }
 
-/// When staged files get their names.
+/// When staged files are renamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommitMode {
-    /// Some hundreds at a time, in their order: each is whole by itself.
+    /// Some hundreds at a time, in order: each is complete by itself.
     Batched,
-    /// When all are there: only all of them are a whole.
+    /// All at the end: they are complete only together.
     AtEnd,
 }
 
-/// How many files wait for one sync.
+/// Number of files per sync.
 const BATCH: usize = 512;
 
-/// A whole file that is to get its name.
+/// A complete file that is not renamed yet.
 #[derive(Debug)]
 struct PendingFile {
     temp: PathBuf,
     to: PathBuf,
-    /// It says that all others are there.
+    /// It marks all others as complete.
     last: bool,
 }
 
@@ -250,14 +249,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gives a file a new name, unless it is taken.
+/// Renames a file. Returns `false` if the new path exists.
 fn rename_new(temp: &Path, to: &Path) -> Result<bool> {
     let failed = |error| Error::io("create", to, error);
     let cwd = rustix::fs::CWD;
     match rustix::fs::renameat_with(cwd, temp, cwd, to, rustix::fs::RenameFlags::NOREPLACE) {
         Ok(()) => return Ok(true),
         Err(Errno::EXIST) => {}
-        // Not every file system can refuse to replace.
+        // Not every file system supports `NOREPLACE`.
         Err(Errno::INVAL | Errno::NOSYS) => match fs::hard_link(temp, to) {
             Ok(()) => {
                 fs::remove_file(temp).map_err(failed)?;
@@ -272,7 +271,7 @@ fn rename_new(temp: &Path, to: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// A file that has no name yet.
+/// A file in the staging directory.
 #[derive(Debug)]
 pub(crate) struct StagedFile {
     temp: PathBuf,
@@ -284,7 +283,7 @@ pub(crate) struct StagedFile {
 }
 
 impl StagedFile {
-    /// How many bytes it has.
+    /// Returns the number of bytes written.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
@@ -296,18 +295,18 @@ impl StagedFile {
             .map_err(|error| Error::io("write", &self.to, error))
     }
 
-    /// The file, to be given what belongs to it beside its content.
+    /// Returns the file, for setting its metadata.
     pub(crate) fn file(&self) -> &File {
         self.out.get_ref()
     }
 
-    /// Adds a line.
+    /// Appends a line.
     pub(crate) fn put_line(&mut self, bytes: &[u8]) -> Result<()> {
         self.put(bytes)?;
         self.put(b"\n")
     }
 
-    /// What the file was like before.
+    /// Sets the mode and the modification time of the original file.
     pub(crate) fn set_metadata(&mut self, mode: u32, mtime: i64) {
         self.mode = Some(mode);
         let since = std::time::Duration::from_nanos(mtime.unsigned_abs());
@@ -352,7 +351,7 @@ mod tests {
         stage.commit_last(whole(&stage, "main.jsonl")).unwrap();
         stage.commit(whole(&stage, "first.jsonl")).unwrap();
         stage.commit(whole(&stage, "taken/origin.jsonl")).unwrap();
-        // No directory can be made where a file lies.
+        // A directory cannot be created at the path of a file.
         fs::write(dir.path().join("taken"), b"").unwrap();
         stage.close().unwrap_err();
         assert!(dir.path().join("first.jsonl").exists());

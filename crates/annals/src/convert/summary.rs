@@ -1,4 +1,4 @@
-//! What a report and a register hear of a conversion.
+//! Counts for the report, rows for the session list.
 
 use jiff::Timestamp;
 
@@ -6,10 +6,10 @@ use crate::layout::{Decoded, Layout, Record, RowUpdate, title_prefix};
 use crate::model::{ArtifactKind, Block, Body, Draft, Entry, Role};
 use crate::store::RootFile;
 
-/// How the report tells members of records from kinds of records.
+/// Prefix that distinguishes members of records from kinds of records in the report.
 pub(super) const MEMBER_PREFIX: &str = "member ";
 
-/// The members of a record that no entry tells of: without origins they are lost.
+/// Returns the members of a record that affect no entry: without origins they are lost.
 pub(super) fn lost_members(
     layout: &dyn Layout,
     file: &RootFile,
@@ -45,7 +45,7 @@ pub(super) fn lost_members(
     lost
 }
 
-/// What an entry is, in a word or two.
+/// Returns the kind of an entry, for the report.
 pub(super) fn body_kind(body: &Body) -> String {
     match body {
         Body::Resume { .. } => "resume point",
@@ -62,7 +62,7 @@ pub(super) fn body_kind(body: &Body) -> String {
     .to_owned()
 }
 
-/// What a file is, in a word or two.
+/// Returns the kind of a file, for the report.
 pub(super) fn artifact_label(kind: ArtifactKind) -> &'static str {
     match kind {
         ArtifactKind::AgentMeta => "sub-agent's description",
@@ -74,7 +74,7 @@ pub(super) fn artifact_label(kind: ArtifactKind) -> &'static str {
     }
 }
 
-/// Tells a register what a log says now.
+/// Updates a session list row with an entry of its log.
 pub(super) fn update_row(
     row: &mut RowUpdate,
     entries: usize,

@@ -1,4 +1,4 @@
-//! Five-hour billing blocks: how fast the current one fills, and what it will come to.
+//! Five-hour billing blocks, with burn rate and projection.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -6,58 +6,58 @@ use crate::model::Money;
 
 use super::{Charge, PriceFn, Tally};
 
-/// How long a block lasts.
+/// Length of a block.
 pub const BLOCK_LENGTH: SignedDuration = SignedDuration::from_hours(5);
 
-/// A stretch of five hours from the full hour (UTC) of its first response on.
+/// Five-hour period that starts at the full hour (UTC) of its first response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BillingBlock {
-    /// The full hour before its first response.
+    /// Full hour of the first response.
     pub start: Timestamp,
-    /// Five hours later; a response at this moment begins another block.
+    /// End of the block, exclusive: five hours after `start`.
     pub end: Timestamp,
-    /// Its first response.
+    /// Time of the first response.
     pub first: Timestamp,
-    /// Its last response.
+    /// Time of the last response.
     pub last: Timestamp,
-    /// What its responses come to.
+    /// Sum of its responses.
     pub tally: Tally,
 }
 
-/// How fast something is used.
+/// Rate of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BurnRate {
-    /// Tokens of all kinds in a minute.
+    /// Tokens of all kinds per minute.
     pub tokens_per_minute: u64,
-    /// Money in an hour.
+    /// Cost per hour.
     pub cost_per_hour: Money,
 }
 
-/// What something will come to.
+/// Expected total at the end of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Projection {
     /// Tokens of all kinds.
     pub tokens: u64,
-    /// What those with a price will cost.
+    /// Cost of the tokens that have a price.
     pub cost: Money,
 }
 
 impl BillingBlock {
-    /// Whether it is running.
+    /// Returns true if `now` is within the block.
     pub fn is_active(&self, now: Timestamp) -> bool {
         self.start <= now && now < self.end
     }
 
-    /// The time until its end; none if it is over.
+    /// Returns the time until the end of the block; zero if it is over.
     pub fn remaining(&self, now: Timestamp) -> SignedDuration {
         self.end.duration_since(now).max(SignedDuration::ZERO)
     }
 
-    /// How fast it has been used since its first response: up to now while it runs, else up to its
-    /// last.
+    /// Returns the average rate since the first response: up to `now` for an active block, else up
+    /// to the last response.
     pub fn burn_rate(&self, now: Timestamp) -> BurnRate {
         BurnRate {
             tokens_per_minute: self.tokens_in(60_000, now),
@@ -65,7 +65,7 @@ impl BillingBlock {
         }
     }
 
-    /// What it will come to if it goes on like that from now to its end.
+    /// Returns the expected total at the end of the block if the burn rate stays the same.
     pub fn projection(&self, now: Timestamp) -> Projection {
         let left = self.remaining(now).as_millis();
         Projection {
@@ -86,9 +86,9 @@ impl BillingBlock {
         Money::from_pico(self.scaled(self.tally.cost.pico(), millis, now))
     }
 
-    /// So much of an amount as falls to `millis`, rounded half up.
+    /// Scales an amount from the time used so far to `millis`, rounded half up.
     fn scaled(&self, amount: i128, millis: i128, now: Timestamp) -> i128 {
-        // The pace of a few seconds says nothing about hours.
+        // The rate over a few seconds does not predict hours.
         const LEAST: SignedDuration = SignedDuration::from_mins(5);
         let until = if self.is_active(now) { now } else { self.last };
         let took = until.duration_since(self.first).max(LEAST).as_millis();
@@ -97,7 +97,7 @@ impl BillingBlock {
     }
 }
 
-/// The blocks of some responses, the oldest first. Responses without a time are in none.
+/// Returns the blocks of some charges, oldest first. Charges without a time are ignored.
 pub fn blocks(charges: &[Charge], price: PriceFn<'_>) -> Vec<BillingBlock> {
     let mut blocks: Vec<BillingBlock> =
         block_starts(charges.iter().filter_map(|charge| charge.time))
@@ -123,7 +123,7 @@ pub fn blocks(charges: &[Charge], price: PriceFn<'_>) -> Vec<BillingBlock> {
     blocks
 }
 
-/// When blocks begin, given when responses came.
+/// Returns the starts of the blocks for these response times.
 pub(super) fn block_starts(times: impl Iterator<Item = Timestamp>) -> Vec<Timestamp> {
     let mut times: Vec<Timestamp> = times.collect();
     times.sort_unstable();
@@ -136,7 +136,7 @@ pub(super) fn block_starts(times: impl Iterator<Item = Timestamp>) -> Vec<Timest
     starts
 }
 
-/// When a block ends that begins then.
+/// Returns the end of a block that starts at `start`.
 pub(super) fn block_end(start: Timestamp) -> Timestamp {
     start.checked_add(BLOCK_LENGTH).unwrap_or(Timestamp::MAX)
 }
@@ -157,7 +157,7 @@ mod tests {
         charge
     }
 
-    /// A thousandth of a dollar a token.
+    /// Returns a price of $0.001 per token.
     fn price(charge: &Charge) -> Option<Money> {
         Some(Money::from_pico(1_000_000_000) * charge.usage.output)
     }
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(found[0].remaining(now).as_mins(), 180);
         let comes = found[0].projection(now);
         assert_eq!((comes.tokens, comes.cost.to_string()), (3000, "3".into()));
-        // Once it is over, the time that it was used counts.
+        // After the end, only the time up to the last response counts.
         let later: Timestamp = "2026-11-15T20:00:00Z".parse().unwrap();
         assert_eq!(found[0].burn_rate(later).tokens_per_minute, 20);
     }

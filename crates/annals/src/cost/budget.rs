@@ -1,4 +1,4 @@
-//! Budgets: how much of what may be spent in a day, a week or a month is gone.
+//! Budgets per day, week or month.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -7,40 +7,40 @@ use crate::model::Money;
 
 use super::{Charge, Period, PriceFn, Tally, Unit};
 
-/// What may be spent in each day, week or month.
+/// Spending limit per calendar period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Budget {
-    /// In each of these.
+    /// Period.
     pub unit: Unit,
-    /// So much.
+    /// Limit per period.
     pub limit: Money,
 }
 
-/// How much of a budget is gone.
+/// Use of a budget in the current period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BudgetUsage {
     /// The budget.
     pub budget: Budget,
-    /// The present day, week or month.
+    /// Current period.
     pub period: Period,
-    /// What was used in it.
+    /// Usage and cost in the period so far.
     pub tally: Tally,
-    /// What it will come to at its end at this pace.
+    /// Expected cost at the end of the period at the same rate.
     pub projected: Money,
 }
 
 impl Budget {
-    /// From how many hundredths on people want to hear of it.
+    /// Percentage from which users are warned.
     pub const WARN_PERCENT: u64 = 80;
 
-    /// So much in each of these.
+    /// Creates a budget.
     pub fn new(unit: Unit, limit: Money) -> Self {
         Budget { unit, limit }
     }
 
-    /// How much of it is gone now.
+    /// Returns the use of the budget at `now`.
     pub fn usage(
         self,
         charges: &[Charge],
@@ -67,19 +67,19 @@ impl Budget {
 }
 
 impl BudgetUsage {
-    /// How many whole hundredths of it are gone.
+    /// Returns the used percentage, rounded down.
     pub fn percent(&self) -> u64 {
         let limit = self.budget.limit.pico().max(1);
         let percent = self.tally.cost.pico().saturating_mul(100) / limit;
         u64::try_from(percent.max(0)).unwrap_or(u64::MAX)
     }
 
-    /// More than all of it is gone.
+    /// Returns true if the cost exceeds the limit.
     pub fn is_exceeded(&self) -> bool {
         self.tally.cost > self.budget.limit
     }
 
-    /// So much of it is gone that people want to hear of it.
+    /// Returns true if the used percentage reaches [`Budget::WARN_PERCENT`].
     pub fn is_near_limit(&self) -> bool {
         self.percent() >= Budget::WARN_PERCENT
     }

@@ -10,30 +10,30 @@ use jiff::{SignedDuration, Timestamp, ToSpan as _, Zoned};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unit {
-    /// An hour of the clock.
+    /// Hour of the clock.
     Hour,
-    /// From midnight to midnight: 23 or 25 hours where the clocks change.
+    /// Day from midnight to midnight: 23 or 25 hours where the clocks change.
     Day,
-    /// From Monday to Sunday, as ISO 8601 counts weeks.
+    /// ISO 8601 week, from Monday to Sunday.
     Week,
-    /// A month.
+    /// Calendar month.
     Month,
 }
 
-/// A stretch of the calendar.
+/// Calendar period: an hour, day, week or month.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Period {
-    /// Its name: `2026-11-15 14:00`, `2026-11-15`, `2026-W46`, `2026-11`.
+    /// Name: `2026-11-15 14:00`, `2026-11-15`, `2026-W46`, `2026-11`.
     pub key: String,
-    /// Its first moment.
+    /// First moment of the period.
     pub start: Timestamp,
-    /// The first moment after it.
+    /// First moment after the period.
     pub end: Timestamp,
 }
 
 impl Period {
-    /// The stretch that holds a moment.
+    /// Returns the period that contains a time.
     pub fn containing(time: Timestamp, unit: Unit, zone: &TimeZone) -> Self {
         let local = time.to_zoned(zone.clone());
         let day = local.date();
@@ -61,13 +61,14 @@ impl Period {
         }
     }
 
-    /// How long it is.
+    /// Returns the length of the period.
     pub fn length(&self) -> SignedDuration {
         self.end.duration_since(self.start)
     }
 }
 
-/// Where clocks go back, one name means two hours; these say which.
+/// Returns the hour of a time. Where clocks go back, the key contains the UTC offset to tell the
+/// two hours apart.
 fn hour(local: &Zoned, zone: &TimeZone) -> Period {
     let time = local.timestamp();
     let past = i64::from(local.minute()) * 60_000_000_000
@@ -77,7 +78,7 @@ fn hour(local: &Zoned, zone: &TimeZone) -> Period {
     let start = start.unwrap_or(Timestamp::MIN);
     let end = start.checked_add(SignedDuration::from_hours(1));
     let end = end.unwrap_or(Timestamp::MAX);
-    // Clocks may change within an hour, if by half of one.
+    // Clocks may change within an hour, if by half an hour.
     let since = time.checked_add(SignedDuration::from_nanos(1));
     let before = since
         .ok()
@@ -101,13 +102,14 @@ fn midnight(day: Option<Date>, zone: &TimeZone) -> Option<Timestamp> {
     Some(start.timestamp())
 }
 
-/// Numbers the periods of many moments. Looks each up in the zone's rules once, not once a moment.
+/// Numbers the periods of many times. Evaluates the zone's rules once per period, not once per
+/// time.
 #[derive(Debug)]
 pub(super) struct Calendar {
     zone: TimeZone,
     unit: Unit,
     periods: Vec<Period>,
-    /// The end and the number of each stretch, by its start.
+    /// End and number of each period, by its start.
     ranges: BTreeMap<Timestamp, (Timestamp, u32)>,
     named: HashMap<String, u32>,
     last: Option<(Timestamp, Timestamp, u32)>,
@@ -125,7 +127,7 @@ impl Calendar {
         }
     }
 
-    /// The number of the period that holds a moment.
+    /// Returns the number of the period that contains a time.
     pub(super) fn number(&mut self, time: Timestamp) -> u32 {
         let holds = |start: Timestamp, end: Timestamp| start <= time && time < end;
         if let Some((start, end, number)) = self.last
@@ -201,7 +203,7 @@ mod tests {
                 25,
             ),
             ("2026-11-01T12:00:00Z", "America/Havana", "2026-11-01", 25),
-            // A day that the island left out.
+            // A date that Samoa skipped.
             ("2011-12-30T09:59:59Z", "Pacific/Apia", "2011-12-29", 24),
             ("2011-12-30T10:00:00Z", "Pacific/Apia", "2011-12-31", 24),
         ] {

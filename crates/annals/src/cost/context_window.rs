@@ -1,37 +1,37 @@
-//! How full a context window is.
+//! Fill level of a context window.
 
 use crate::model::Usage;
 
 use super::{Charge, Prices};
 
-/// How full the context window was after a response.
+/// Fill level of the context window after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ContextFill {
-    /// What was in it: all that the model was given, and its answer.
+    /// Tokens in the window: all input of the model, and its output.
     pub tokens: u64,
-    /// How much fits, where that is known.
+    /// Size of the window, if known.
     pub window: Option<u64>,
 }
 
 impl ContextFill {
-    /// What a response left in a window; `None` if no tokens are told.
+    /// Returns the fill level after a response; `None` if there are no token counts.
     ///
-    /// A window that is smaller than what was in it is not the one that was used: some models can be asked for a
-    /// larger one, and logs do not tell.
+    /// A window smaller than its content is ignored: some models offer a larger window on request,
+    /// and logs do not record that.
     pub fn new(usage: &Usage, window: Option<u64>) -> Option<Self> {
         let tokens = usage.context().saturating_add(usage.output);
         let window = window.filter(|window| *window >= tokens);
         (tokens > 0).then_some(ContextFill { tokens, window })
     }
 
-    /// The part of the window that is used, from 0 to 1.
+    /// Returns the used part of the window, from 0 to 1.
     pub fn share(&self) -> Option<f64> {
         let window = self.window.filter(|window| *window > 0)?;
         Some(self.tokens as f64 / window as f64)
     }
 
-    /// The same in hundredths, rounded half up.
+    /// Returns the used part of the window in percent, rounded half up.
     pub fn percent(&self) -> Option<u64> {
         let window = self.window.filter(|window| *window > 0)?;
         let hundredths = (u128::from(self.tokens) * 200 / u128::from(window)).div_ceil(2);
@@ -40,7 +40,7 @@ impl ContextFill {
 }
 
 impl Prices {
-    /// How full the context window was after a response.
+    /// Returns the fill level of the context window after a response.
     pub fn context_fill(&self, charge: &Charge) -> Option<ContextFill> {
         let model = charge.source.model.as_deref();
         let window = model.and_then(|model| self.context_window(model));

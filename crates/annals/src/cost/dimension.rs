@@ -1,38 +1,40 @@
-//! By what a report may be broken down.
+//! Dimensions by which a report can be broken down.
 
-/// Something that responses are told apart by.
+/// Property by which responses are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Dimension {
-    /// The hour, in the reader's zone.
+    /// Hour, in the user's time zone.
     Hour,
-    /// The day, in the reader's zone.
+    /// Day, in the user's time zone.
     Day,
-    /// The ISO week, in the reader's zone.
+    /// ISO week, in the user's time zone.
     Week,
-    /// The month, in the reader's zone.
+    /// Month, in the user's time zone.
     Month,
-    /// The five-hour billing block.
+    /// Five-hour billing block.
     Block,
-    /// The session that pays.
+    /// Session that pays.
     Session,
-    /// The directory that the session is about.
+    /// Project directory of the session.
     Project,
-    /// The model that answered.
+    /// Model that answered.
     Model,
-    /// The agent that was answered: the main one, or a sub-agent.
+    /// Kind of agent that received the response: the main agent, or a kind of sub-agent.
     Agent,
-    /// The conversation within the session.
+    /// Agent that received the response: the main agent or a sub-agent.
+    AgentId,
+    /// Conversation within the session.
     Branch,
-    /// The git branch that was checked out.
+    /// Git branch that was checked out.
     GitBranch,
-    /// The layout that tells of it.
+    /// Layout of the log.
     Layout,
 }
 
 impl Dimension {
-    /// All of them.
-    pub const ALL: [Dimension; 12] = [
+    /// All dimensions.
+    pub const ALL: [Dimension; 13] = [
         Dimension::Hour,
         Dimension::Day,
         Dimension::Week,
@@ -42,12 +44,13 @@ impl Dimension {
         Dimension::Project,
         Dimension::Model,
         Dimension::Agent,
+        Dimension::AgentId,
         Dimension::Branch,
         Dimension::GitBranch,
         Dimension::Layout,
     ];
 
-    /// Its name as an argument.
+    /// Returns the name used in arguments.
     pub fn name(self) -> &'static str {
         match self {
             Dimension::Hour => "hour",
@@ -59,21 +62,23 @@ impl Dimension {
             Dimension::Project => "project",
             Dimension::Model => "model",
             Dimension::Agent => "agent",
+            Dimension::AgentId => "agent-id",
             Dimension::Branch => "branch",
             Dimension::GitBranch => "git-branch",
             Dimension::Layout => "layout",
         }
     }
 
-    /// Its name as a member of JSON and a column of CSV.
+    /// Returns the name used as a JSON key and CSV column.
     pub fn member(self) -> &'static str {
         match self {
+            Dimension::AgentId => "agent_id",
             Dimension::GitBranch => "git_branch",
             other => other.name(),
         }
     }
 
-    /// The dimension of that name, or of its plural or adverb: `days`, `daily`.
+    /// Returns the dimension with this name, or its plural or adverb: `days`, `daily`.
     pub fn by_name(name: &str) -> Option<Self> {
         let name = match name {
             "hourly" => "hour",
@@ -88,7 +93,7 @@ impl Dimension {
             .find(|one| one.name() == name || one.member() == name)
     }
 
-    /// It says when, so that its rows have an order of their own.
+    /// Returns true if the dimension is a period, so that its rows are sorted by time.
     pub fn is_time(self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! Where each response is told of first.
+//! Finds the first charge of each response.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -7,7 +7,8 @@ use hashbrown::hash_table::Entry;
 
 use crate::model::ResponseKey;
 
-/// Places by the responses that stand there. Only places are held: the names stand in the charges.
+/// Hash table of charge positions by response key. Only positions are stored; the keys are in the
+/// charges.
 #[derive(Clone, Debug)]
 pub(super) struct FirstSeen {
     table: HashTable<u32>,
@@ -21,7 +22,7 @@ impl Default for FirstSeen {
 }
 
 impl FirstSeen {
-    /// With room for so many.
+    /// Creates a table with room for `count` entries.
     pub(super) fn with_capacity(count: usize) -> Self {
         FirstSeen {
             table: HashTable::with_capacity(count),
@@ -29,8 +30,8 @@ impl FirstSeen {
         }
     }
 
-    /// The place where the response was told of before; else this is that place from now on.
-    /// `name` says which response stands at a place.
+    /// Returns the position where the response was seen first; if there is none, records `at`.
+    /// `name` returns the response key at a position.
     pub(super) fn find_or_insert(
         &mut self,
         at: usize,
@@ -53,8 +54,8 @@ impl FirstSeen {
     }
 }
 
-/// A hash of a key, which mostly is a digest already. The seed keeps those who choose ids from
-/// choosing hashes.
+/// Hashes a key, which mostly is a digest already. The random seed prevents hash collisions by
+/// chosen ids.
 fn hash(key: ResponseKey, [one, other]: [u64; 2]) -> u64 {
     let [high, low] = key.message.halves();
     let fold = |a: u64, b: u64| {

@@ -1,4 +1,5 @@
-//! Dimensions at work: each numbers the values it meets, so that rows are told apart by numbers.
+//! Grouping of charges by one dimension: maps each value to a number, so that rows are compared by
+//! numbers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,8 +8,11 @@ use jiff::Timestamp;
 
 use super::block;
 use super::calendar::{Calendar, Unit};
-use super::report::{ABSENT, BranchFn, Texts};
+use super::report::{ABSENT, AgentKindFn, BranchFn, Texts};
 use super::{Charge, Dimension, Ledger, ReportOptions, RowPart};
+
+/// Name of the main agent in reports.
+const MAIN_AGENT: &str = "main";
 
 pub(super) struct Grouping<'a> {
     dimension: Dimension,
@@ -17,18 +21,26 @@ pub(super) struct Grouping<'a> {
 
 enum Kind<'a> {
     Calendar(Calendar),
-    /// When blocks begin.
+    /// Start times of the blocks.
     Blocks(Vec<Timestamp>),
-    /// The sessions themselves.
+    /// Sessions; the number is the index of the account.
     Accounts(&'a Ledger),
-    /// What sessions share, by session.
+    /// Values of the session's account (project or layout), by session.
     Shared {
         texts: Texts,
         of: Vec<u32>,
         labels: Vec<Arc<str>>,
     },
     Texts(Texts, fn(&Charge) -> Option<&Arc<str>>),
+    /// Agents by id, and the name of the main agent.
     Agents(Texts, Arc<str>),
+    /// Agents by kind, and the names of the main agent and of sub-agents without a kind.
+    AgentKinds {
+        kind: Option<AgentKindFn<'a>>,
+        texts: Texts,
+        main: Arc<str>,
+        other: Arc<str>,
+    },
     Branches {
         branch: Option<BranchFn<'a>>,
         texts: Texts,
@@ -49,7 +61,7 @@ impl<'a> Grouping<'a> {
             Dimension::Day => calendar(Unit::Day),
             Dimension::Week => calendar(Unit::Week),
             Dimension::Month => calendar(Unit::Month),
-            // A block begins with the first response to anyone, whether it is asked for or not.
+            // Blocks depend on all responses of the ledger, even those that the report filters out.
             Dimension::Block => {
                 let times = ledger.charges.iter().filter_map(|charge| charge.time);
                 Kind::Blocks(block::block_starts(times))
@@ -68,7 +80,13 @@ impl<'a> Grouping<'a> {
             }
             Dimension::Model => texts(|charge| charge.source.model.as_ref()),
             Dimension::GitBranch => texts(|charge| charge.source.git_branch.as_ref()),
-            Dimension::Agent => Kind::Agents(Texts::default(), "main".into()),
+            Dimension::Agent => Kind::AgentKinds {
+                kind: options.agent_kind,
+                texts: Texts::default(),
+                main: MAIN_AGENT.into(),
+                other: "sub-agent".into(),
+            },
+            Dimension::AgentId => Kind::Agents(Texts::default(), MAIN_AGENT.into()),
             Dimension::Branch => Kind::Branches {
                 branch: options.branch,
                 texts: Texts::default(),
@@ -98,6 +116,18 @@ impl<'a> Grouping<'a> {
             Kind::Agents(texts, main) => {
                 texts.number(Some(charge.source.agent.as_ref().unwrap_or(main)))
             }
+            Kind::AgentKinds {
+                kind,
+                texts,
+                main,
+                other,
+            } => {
+                if charge.source.agent.is_none() {
+                    return texts.number(Some(main));
+                }
+                let kind = kind.and_then(|kind| kind(charge));
+                texts.number(Some(kind.as_ref().unwrap_or(other)))
+            }
             Kind::Branches {
                 branch,
                 texts,
@@ -121,6 +151,7 @@ impl<'a> Grouping<'a> {
             value: None,
             label: None,
             period: None,
+            account: None,
         };
         match &self.kind {
             Kind::Calendar(calendar) => {
@@ -139,12 +170,13 @@ impl<'a> Grouping<'a> {
                 let account = ledger.accounts.get(number as usize);
                 part.value = account.map(|account| account.session.as_str().into());
                 part.label = account.map(|account| account.project.name().into());
+                part.account = account.map(|_| number as usize);
             }
             Kind::Shared { texts, labels, .. } => {
                 part.value = texts.get(number).cloned();
                 part.label = labels.get(number as usize).cloned();
             }
-            Kind::Texts(texts, _) | Kind::Agents(texts, _) => {
+            Kind::Texts(texts, _) | Kind::Agents(texts, _) | Kind::AgentKinds { texts, .. } => {
                 part.value = texts.get(number).cloned();
             }
             Kind::Branches { texts, labels, .. } => {

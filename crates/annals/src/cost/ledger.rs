@@ -11,48 +11,48 @@ use crate::model::{BillingTerms, EntryKey, Money, Project, ResponseKey, SessionI
 
 use super::first_seen::FirstSeen;
 
-/// One response of a model, and whose it was.
+/// One response of a model, and the session that pays for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Charge {
-    /// Which response; one without a name is counted for itself.
+    /// Key of the response; without a key, each charge counts separately.
     pub response: Option<ResponseKey>,
-    /// When it came.
+    /// Time of the response.
     pub time: Option<Timestamp>,
-    /// Its tokens; none where the log told only a price.
+    /// Tokens; zero if the log records only a cost.
     pub usage: Usage,
-    /// Who answered whom, and how.
+    /// Model, agent and terms of the response.
     pub source: Arc<ChargeSource>,
-    /// What the log itself says it cost; few logs do.
+    /// Cost recorded in the log; few logs have it.
     pub recorded: Option<Box<Money>>,
-    /// The log says that it is a copy from another session.
+    /// True if the log marks the response as a copy from another session.
     pub copied: bool,
-    /// The session that pays: an index into [`Ledger::accounts`].
+    /// Index of the paying session in [`Ledger::accounts`].
     pub account: usize,
 }
 
-/// What most responses of a log have in common: one source serves them all.
+/// Properties that most responses of a log have in common, shared by them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChargeSource {
-    /// The model as the log names it.
+    /// Model name as in the log.
     pub model: Option<Arc<str>>,
-    /// On which terms it answered.
+    /// Billing terms.
     pub terms: BillingTerms,
-    /// The sub-agent that it answered; `None` is the main agent.
+    /// Sub-agent that received the response; `None` is the main agent.
     pub agent: Option<Arc<str>>,
-    /// The git branch that was checked out.
+    /// Git branch that was checked out.
     pub git_branch: Option<Arc<str>>,
 }
 
 impl Charge {
-    /// A charge of which nothing is known but who pays.
+    /// Creates an empty charge of an account.
     pub fn new(account: usize) -> Self {
         static UNKNOWN: LazyLock<Arc<ChargeSource>> = LazyLock::new(Arc::default);
         Charge::with_source(&UNKNOWN, account)
     }
 
-    /// A charge of which nothing else is known.
+    /// Creates an empty charge of an account and a source.
     pub(crate) fn with_source(source: &Arc<ChargeSource>, account: usize) -> Self {
         Charge {
             response: None,
@@ -65,12 +65,12 @@ impl Charge {
         }
     }
 
-    /// Its source, to be changed for this charge alone.
+    /// Returns the source for changes that affect only this charge.
     pub fn source_mut(&mut self) -> &mut ChargeSource {
         Arc::make_mut(&mut self.source)
     }
 
-    /// Takes in another record of the same response from the same log.
+    /// Merges another record of the same response.
     pub(crate) fn merge(&mut self, other: &Charge) {
         let before = self.usage;
         self.usage.keep_larger(&other.usage);
@@ -80,7 +80,7 @@ impl Charge {
                 self.source_mut().terms = terms;
             }
         }
-        // A record that leaves out the request does not know the response's whole name.
+        // A key without a request is incomplete.
         let vague = |key: ResponseKey| key.request == 0;
         if self.response.is_none_or(vague) && !other.response.is_none_or(vague) {
             self.response = other.response;
@@ -96,30 +96,30 @@ impl Charge {
     }
 }
 
-/// A session that pays.
+/// Session that pays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Account {
-    /// The layout's name.
+    /// Name of the layout.
     pub layout: &'static str,
-    /// The root it lies in.
+    /// Root of the session.
     pub root: PathBuf,
-    /// The session.
+    /// Session id.
     pub session: SessionId,
-    /// The file that stands for it.
+    /// Main file of the session.
     pub file: PathBuf,
-    /// The directory it is about.
+    /// Project directory.
     pub project: Project,
-    /// Other directories in which it got answers.
+    /// Other directories in which it received responses.
     pub other_directories: Vec<String>,
     /// Other names of its project, such as that of a workspace.
     pub aliases: Vec<String>,
-    /// The time of its first response.
+    /// Time of its first response.
     pub started: Option<Timestamp>,
 }
 
 impl Account {
-    /// The account of a session of which no more is known.
+    /// Creates an account with only these fields set.
     pub fn new(layout: &'static str, root: impl Into<PathBuf>, session: SessionId) -> Self {
         Account {
             layout,
@@ -138,8 +138,8 @@ impl Account {
 }
 
 impl Account {
-    /// Whether a person who types `wanted` may mean the session's project, under its present directory
-    /// or an earlier one.
+    /// Returns true if `wanted` may name the session's project, by its current directory or an
+    /// earlier one.
     pub fn matches_project(&self, wanted: &str) -> bool {
         let earlier = self.other_directories.iter().map(|path| Project {
             path: path.clone(),
@@ -153,20 +153,21 @@ impl Account {
     }
 }
 
-/// Every response once, with the session that pays for it.
+/// All responses, each once, with the sessions that pay for them.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Ledger {
-    /// The sessions.
+    /// Paying sessions.
     pub accounts: Vec<Account>,
-    /// The responses, in no order.
+    /// Charges, in no particular order.
     pub charges: Vec<Charge>,
-    /// How many records of models are damaged, or told counts that cannot be: what they spent is in no sum.
+    /// Number of records that are damaged or have impossible token counts; their usage is in no
+    /// sum.
     pub uncounted: u64,
 }
 
 impl Ledger {
-    /// A ledger of responses that were already counted once each.
+    /// Creates a ledger from charges without duplicates.
     pub fn new(accounts: Vec<Account>, charges: Vec<Charge>) -> Self {
         Ledger {
             accounts,
@@ -175,24 +176,25 @@ impl Ledger {
         }
     }
 
-    /// When the first and the last response came.
+    /// Returns the times of the first and the last response.
     pub fn span(&self) -> Option<(Timestamp, Timestamp)> {
         let times = || self.charges.iter().filter_map(|charge| charge.time);
         Some((times().min()?, times().max()?))
     }
 
-    /// Counts each response once: at its largest, and to the session that had it first.
+    /// Counts each response once, with its largest usage, for the session that had it first.
     ///
-    /// Forks and resumed sessions repeat what went before them. A record that says that it is a copy
-    /// never pays if another does not say so; else the session pays that was the first to go on by
-    /// itself, or that never did because the other is all of it and more.
+    /// Forks and resumed sessions repeat earlier responses. A record marked as a copy pays only if
+    /// all records of the response are. Otherwise the earliest record pays. On a tie, the session
+    /// pays that has no response of its own (the other one contains all of it), or whose first own
+    /// response is earliest.
     pub fn dedupe(accounts: Vec<Account>, mut charges: Vec<Charge>) -> Self {
         let copies = copies(&charges);
         if copies.is_empty() {
             return Ledger::new(accounts, charges);
         }
         let own = first_unique_response(accounts.len(), &charges, &copies);
-        // Who pays is settled before anything is put together: that changes what they are ranked by.
+        // Choose payers before merging, because merging changes the fields that `rank` compares.
         let mut payers: BTreeMap<usize, usize> = BTreeMap::new();
         for &(at, first) in &copies {
             let payer = payers.entry(first).or_insert(first);
@@ -204,8 +206,8 @@ impl Ledger {
         for (first, payer) in payers {
             charges.swap(first, payer);
         }
-        // In the order in which they would pay: what a record lacks comes from the next of them, in
-        // whichever order logs were read.
+        // Merge in rank order, so that the result does not depend on the order in which logs were
+        // read: a missing field comes from the next record in rank.
         let mut order = copies.clone();
         order.sort_by_key(|(_, first)| *first);
         for several in order.chunk_by_mut(|(_, one), (_, other)| one == other) {
@@ -219,7 +221,7 @@ impl Ledger {
                 charge.merge(copy);
             }
         }
-        // From the end, so that those which take their places are none of them.
+        // From the end, so that `swap_remove` never moves another copy.
         for &(at, _) in copies.iter().rev() {
             charges.swap_remove(at);
         }
@@ -227,7 +229,8 @@ impl Ledger {
     }
 }
 
-/// The charges of responses that another charge before them tells of, and where that one is; in order.
+/// Returns the charges that repeat an earlier one, as pairs (charge, first charge of the response),
+/// in order.
 fn copies(charges: &[Charge]) -> Vec<(usize, usize)> {
     let mut copies = Vec::new();
     let mut known = FirstSeen::with_capacity(charges.len());
@@ -245,8 +248,8 @@ fn copies(charges: &[Charge]) -> Vec<(usize, usize)> {
     if vague.is_empty() {
         return copies;
     }
-    // A record that names no request joins a response to that message which does.
-    // Of several, to the one with the lowest number, so that the order of logs does not matter.
+    // A record without a request id belongs to a response of the same message that has one. If
+    // there are several, take the lowest request, so that the order of logs does not matter.
     let mut messages: HashMap<EntryKey, (u64, usize)> = HashMap::new();
     for (at, charge) in charges.iter().enumerate() {
         if let Some(key) = charge.response.filter(|key| key.request != 0) {
@@ -264,7 +267,7 @@ fn copies(charges: &[Charge]) -> Vec<(usize, usize)> {
     copies
 }
 
-/// When each session had a response that no other has.
+/// Returns the time of the first response that no other session has, for each session.
 fn first_unique_response(
     accounts: usize,
     charges: &[Charge],
@@ -296,7 +299,7 @@ fn first_unique_response(
     began
 }
 
-/// Who pays for a response that several tell of: the lowest.
+/// Returns the rank of a charge among the records of a response; the lowest pays.
 fn rank<'a>(
     charge: &'a Charge,
     accounts: &'a [Account],
@@ -305,7 +308,7 @@ fn rank<'a>(
     let account = accounts.get(charge.account);
     let began = own.get(charge.account).copied().flatten();
     let started = account.and_then(|account| account.started);
-    // A sub-agent's log may repeat what the main agent said before it.
+    // A sub-agent's log may repeat what the main agent received before it.
     let aside = charge.source.agent.as_deref();
     let name = account.map(|account| (&account.session, &account.file));
     (
@@ -318,7 +321,7 @@ fn rank<'a>(
     )
 }
 
-/// For comparisons in which an unknown time is the latest.
+/// Treats an unknown time as the latest.
 fn late(time: Option<Timestamp>) -> Timestamp {
     time.unwrap_or(Timestamp::MAX)
 }

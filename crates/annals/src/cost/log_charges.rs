@@ -11,54 +11,54 @@ use crate::model::{Fact, Outline, OutlineKind, SYNTHETIC, SessionId};
 use super::first_seen::FirstSeen;
 use super::{Charge, ChargeSource};
 
-/// Collects the charges of one log from its outlines, in their order.
+/// Collector of the charges of one log, from its outlines in order.
 ///
-/// Whose they are is left open: several sessions may lie in one log, and some logs tell only inside
-/// which session they belong to.
+/// It does not assign them to sessions: a log may hold several sessions, and some logs name their
+/// session only in their records.
 #[derive(Clone, Debug, Default)]
 pub struct LogCharges {
-    /// Each response once, and the session that its record names.
+    /// Each response once, with the session that its record names.
     pub(crate) charges: Vec<(Charge, Option<Arc<str>>)>,
     first_seen: FirstSeen,
-    /// The working directories in which a model answered, by when it did so last.
+    /// Working directories in which a model answered, with the order of the last answer in each.
     directories: HashMap<(DirectoryOwner, Arc<str>), usize>,
-    /// How often one was named.
+    /// Counter for that order.
     moves: usize,
-    /// A model answered, and nobody went anywhere since.
+    /// True if a model answered since the last change of directory or session.
     cwd_unchanged: bool,
-    /// The working directory that each of them named last.
+    /// Current working directory of each owner.
     pub(crate) cwd: HashMap<DirectoryOwner, Arc<str>>,
-    /// Several sessions lie in the log.
+    /// True if the log holds several sessions.
     pub(crate) shared: bool,
-    /// How many records are damaged, or told counts that cannot be.
+    /// Number of records that are damaged or have impossible token counts.
     pub(crate) uncounted: u64,
-    /// The session named first.
+    /// First session named.
     pub(crate) first: Option<Arc<str>>,
-    /// The session named last.
+    /// Last session named.
     pub(crate) session: Option<Arc<str>>,
-    /// The branch named last.
+    /// Last git branch named.
     pub(crate) git_branch: Option<Arc<str>>,
-    /// What the log begins with.
+    /// Start of the log.
     pub(crate) start: Option<LogStart>,
-    /// The time of its newest record.
+    /// Time of the newest record.
     pub(crate) latest: Option<Timestamp>,
-    /// What the newest reply came to.
+    /// Charge of the newest reply.
     last: Option<Charge>,
 }
 
-/// Who went into a directory: a session, where several lie in a log.
+/// Owner of a working directory: a session, if the log holds several.
 pub(crate) type DirectoryOwner = Option<Arc<str>>;
 
-/// What a log begins with.
+/// Start of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogStart {
-    /// It goes on with what another log began.
+    /// True if the first record continues another log.
     pub(crate) continues_other_log: bool,
     pub(crate) time: Option<Timestamp>,
 }
 
 impl LogCharges {
-    /// Takes in the next record.
+    /// Adds the next record.
     pub fn add(&mut self, outline: &Outline) {
         if self.start.is_none() {
             self.start = Some(LogStart {
@@ -94,7 +94,7 @@ impl LogCharges {
             }
         }
         let Some(reply) = &outline.reply else { return };
-        // The client's own error messages are nobody's reply.
+        // The client's own error messages are not replies of a model.
         if reply.model.as_deref() == Some(SYNTHETIC) {
             return;
         }
@@ -127,7 +127,8 @@ impl LogCharges {
         self.push_charge();
     }
 
-    /// Takes in a reply that is the one before it but for this; without one there is none.
+    /// Adds a reply that repeats the previous one except for the fields of `again`. Does nothing if
+    /// there is no previous reply.
     pub fn add_delta(&mut self, again: &ReplyDelta) {
         let Some(charge) = &mut self.last else { return };
         self.latest = self.latest.max(again.time);
@@ -137,18 +138,19 @@ impl LogCharges {
         self.push_charge();
     }
 
-    /// Whose the record is that was read last.
+    /// Returns the owner of the last record.
     fn owner(&self) -> DirectoryOwner {
         self.session.clone().filter(|_| self.shared)
     }
 
-    /// Names a directory after all others.
+    /// Adds a directory as the most recent one.
     pub(crate) fn add_directory(&mut self, owner: DirectoryOwner, path: Arc<str>) {
         self.moves += 1;
         self.directories.insert((owner, path), self.moves);
     }
 
-    /// The working directories in which a model answered, the newest last, and whose they were.
+    /// Returns the working directories in which a model answered, most recent last, with their
+    /// owners.
     pub(crate) fn directories(&self) -> Vec<&(DirectoryOwner, Arc<str>)> {
         let named = self.directories.iter().map(|(path, when)| (when, path));
         let mut named: Vec<(&usize, &(DirectoryOwner, Arc<str>))> = named.collect();
@@ -156,7 +158,7 @@ impl LogCharges {
         named.into_iter().map(|(_, path)| path).collect()
     }
 
-    /// The time of its newest charge.
+    /// Returns the time of the newest charge.
     pub(crate) fn latest_charge(&self) -> Option<Timestamp> {
         self.charges
             .iter()
@@ -164,7 +166,7 @@ impl LogCharges {
             .max()
     }
 
-    /// Gets ready to go on with charges that were collected before.
+    /// Rebuilds the duplicate table of a stored collection, so that more records can be added.
     pub(crate) fn resume(mut self) -> Self {
         self.first_seen = FirstSeen::with_capacity(self.charges.len());
         for at in 0..self.charges.len() {
@@ -173,17 +175,17 @@ impl LogCharges {
         self
     }
 
-    /// The place before this one where the response is that stands here.
+    /// Returns the earlier position of the response at `at`, if it is a duplicate.
     fn earlier_duplicate(&mut self, at: usize) -> Option<usize> {
         let charges = &self.charges;
         let name = |at: usize| charges.get(at).and_then(|(charge, _)| charge.response);
         self.first_seen.find_or_insert(at, name(at)?, name)
     }
 
-    /// Enters the newest reply.
+    /// Adds the charge of the newest reply, merged with earlier records of the same response.
     fn push_charge(&mut self) {
         let Some(charge) = &self.last else { return };
-        // The records of a response mostly follow each other.
+        // The records of a response are mostly consecutive.
         if let Some((last, _)) = self.charges.last_mut()
             && charge.response.is_some()
             && last.response == charge.response
@@ -200,9 +202,10 @@ impl LogCharges {
         }
     }
 
-    /// The charges of a log, for the session with that number.
+    /// Returns the charges of the log, assigned to an account.
     ///
-    /// Where the log is `only` one session's, records that name another are copies.
+    /// If the log belongs to `only` one session, records that name another one are marked as
+    /// copies.
     pub fn charges(self, account: usize, only: Option<&SessionId>) -> impl Iterator<Item = Charge> {
         self.charges.into_iter().map(move |(mut charge, named)| {
             let foreign =
@@ -214,7 +217,7 @@ impl LogCharges {
     }
 }
 
-/// A text, or the last one if that is the same.
+/// Returns `text`; shares the last one if it is the same.
 fn reuse_text(last: &Option<Arc<str>>, text: Option<&str>) -> Option<Arc<str>> {
     let same = last.as_ref().filter(|last| Some(&***last) == text);
     same.cloned().or_else(|| text.map(Arc::from))

@@ -1,7 +1,8 @@
-//! What it cost: every response once, at the prices of its day, to the pico-dollar.
+//! Cost accounting: every response counted once, at the prices of its day, exact to the
+//! pico-dollar.
 //!
-//! A [`Ledger`] knows which responses there were and whose they are, whatever layout told of them. Prices turn its
-//! charges into money, a [`CostReport`] adds that up. Nothing in here reads files.
+//! A [`Ledger`] holds the responses of all layouts and the sessions that pay for them. [`Prices`]
+//! turn charges into money, and a [`CostReport`] adds them up. Nothing in this module reads files.
 //!
 //! ```
 //! # use annals::cost::{Charge, CostReport, Dimension, Ledger, PriceMode, Prices, ReportOptions};
@@ -43,7 +44,7 @@ pub use log_charges::LogCharges;
 pub(crate) use log_charges::{DirectoryOwner, LogStart};
 pub use prices::{PriceMode, Prices};
 pub use report::{
-    BranchFn, BranchName, CostReport, ModelTally, PriceFn, ReportOptions, ReportRow, RowPart, Sort,
-    Unpriced,
+    AgentKindFn, BranchFn, BranchName, CostReport, ModelTally, PriceFn, ReportOptions, ReportRow,
+    RowPart, Sort, Unpriced,
 };
 pub use tally::Tally;

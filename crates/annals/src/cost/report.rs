@@ -1,4 +1,4 @@
-//! Reports: what responses come to, by day, by model, by whatever is asked for.
+//! Cost reports: sums of responses by day, model or other dimensions.
 
 mod sums;
 
@@ -15,24 +15,27 @@ use super::{BillingBlock, Charge, Dimension, Ledger, Tally};
 use sums::Sums;
 pub(super) use sums::{ABSENT, Texts};
 
-/// Says what a response cost; `None` if it has no price.
+/// Returns the cost of a response; `None` if it has no price.
 pub type PriceFn<'a> = &'a dyn Fn(&Charge) -> Option<Money>;
 
-/// Says which conversation a response belongs to.
+/// Returns the conversation of a response.
 pub type BranchFn<'a> = &'a dyn Fn(&Charge) -> Option<BranchName>;
 
-/// A conversation as reports name it.
+/// Returns the kind of the sub-agent that received a response.
+pub type AgentKindFn<'a> = &'a dyn Fn(&Charge) -> Option<Arc<str>>;
+
+/// Name of a conversation in reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BranchName {
     /// `SESSION@LEAF`.
     pub key: Arc<str>,
-    /// Its title, or the prompt that it begins with.
+    /// Title, or the first prompt.
     pub label: Option<Arc<str>>,
 }
 
 impl BranchName {
-    /// A conversation without a title.
+    /// Creates a name without a title.
     pub fn new(key: impl Into<Arc<str>>) -> Self {
         BranchName {
             key: key.into(),
@@ -41,32 +44,34 @@ impl BranchName {
     }
 }
 
-/// What goes into a report, and in which order it comes.
+/// Filter, order and prices of a report.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ReportOptions<'a> {
-    /// Whose days, weeks and months they are.
+    /// Time zone of the calendar periods.
     pub zone: TimeZone,
-    /// Not before this.
+    /// Earliest time, inclusive.
     pub since: Option<Timestamp>,
-    /// Not after this.
+    /// Latest time, inclusive.
     pub until: Option<Timestamp>,
-    /// What responses cost.
+    /// Price function.
     pub price: PriceFn<'a>,
-    /// Which conversations they belong to; needed only to tell those apart.
+    /// Conversation function; needed only to group by branch.
     pub branch: Option<BranchFn<'a>>,
-    /// Which responses count, besides their time.
+    /// Kind of a sub-agent; needed only to group by agent.
+    pub agent_kind: Option<AgentKindFn<'a>>,
+    /// Filter of responses, in addition to the time.
     pub filter: Option<&'a dyn Fn(&Charge) -> bool>,
-    /// The order of the rows. Left open, it is by time where the first dimension says when, else by cost.
+    /// Row order. By default by time if the first dimension is a period, else by cost.
     pub sort: Option<Sort>,
-    /// The other way round.
+    /// Reverses the row order.
     pub reverse: bool,
-    /// Only so many rows, the largest by what they are sorted by, or by cost.
+    /// Maximum number of rows: the largest by the sort value, or by cost.
     pub top: Option<usize>,
 }
 
 impl<'a> ReportOptions<'a> {
-    /// Everything, priced like that.
+    /// Creates options that include all responses.
     pub fn new(zone: TimeZone, price: PriceFn<'a>) -> Self {
         ReportOptions {
             zone,
@@ -74,6 +79,7 @@ impl<'a> ReportOptions<'a> {
             until: None,
             price,
             branch: None,
+            agent_kind: None,
             filter: None,
             sort: None,
             reverse: false,
@@ -81,7 +87,7 @@ impl<'a> ReportOptions<'a> {
         }
     }
 
-    /// Whether a response counts. Where a time is asked for, one that has none does not.
+    /// Returns true if a response is included. With a time limit, a response without a time is not.
     pub fn includes(&self, charge: &Charge) -> bool {
         let since = self.since;
         let since = since.is_none_or(|since| charge.time.is_some_and(|time| time >= since));
@@ -91,94 +97,96 @@ impl<'a> ReportOptions<'a> {
     }
 }
 
-/// The order of rows.
+/// Row order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Sort {
-    /// By what they are about: the oldest first, or by name.
+    /// By key: oldest first, or by name.
     Key,
-    /// The most expensive first.
+    /// Highest cost first.
     Cost,
-    /// The most tokens first.
+    /// Most tokens first.
     Tokens,
-    /// The most requests first.
+    /// Most requests first.
     Requests,
 }
 
-/// What responses come to, row by row.
+/// Cost report.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CostReport {
-    /// What tells the rows apart.
+    /// Dimensions of the rows.
     pub by: Vec<Dimension>,
-    /// The rows, in the order asked for.
+    /// Rows, in the requested order.
     pub rows: Vec<ReportRow>,
-    /// All rows together, those left out included.
+    /// Sum of all rows, including those left out.
     pub total: Tally,
-    /// The rows beyond those asked for: how many, and what they come to.
+    /// Number and sum of the rows left out by [`ReportOptions::top`].
     pub left_out: Option<(usize, Tally)>,
-    /// The models that had requests without a price; the most tokens first.
+    /// Models that had requests without a price, most tokens first.
     pub unpriced: Vec<Unpriced>,
-    /// The first response that counts.
+    /// Time of the first response included.
     pub first: Option<Timestamp>,
-    /// The last one.
+    /// Time of the last response included.
     pub last: Option<Timestamp>,
 }
 
-/// One row of a report.
+/// Row of a report.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ReportRow {
-    /// What it is about: one part for each dimension.
+    /// Values of the row, one per dimension.
     pub parts: Vec<RowPart>,
-    /// What it comes to.
+    /// Sum of the row.
     pub tally: Tally,
-    /// The same by model, the most expensive first.
+    /// Sums by model, highest cost first.
     pub models: Vec<ModelTally>,
-    /// Its first response.
+    /// Time of the first response.
     pub first: Option<Timestamp>,
-    /// Its last response.
+    /// Time of the last response.
     pub last: Option<Timestamp>,
 }
 
-/// What a row is about, in one dimension.
+/// Value of a row in one dimension.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RowPart {
-    /// The dimension.
+    /// Dimension.
     pub dimension: Dimension,
-    /// Its value; `None` if the log does not tell it.
+    /// Value; `None` if the log does not have it.
     pub value: Option<Arc<str>>,
-    /// Words for people, where the value is not.
+    /// Readable name, where the value is not readable.
     pub label: Option<Arc<str>>,
-    /// From when to when it lasts, if it says when; the end is not part of it.
+    /// Start and end of the period (end exclusive), if the dimension is a time.
     pub period: Option<(Timestamp, Timestamp)>,
+    /// Index in [`Ledger::accounts`], if the dimension is the session.
+    pub account: Option<usize>,
 }
 
-/// What the responses of one model come to.
+/// Sum of the responses of one model.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ModelTally {
-    /// The model; `None` if the log names none.
+    /// Model; `None` if the log names none.
     pub model: Option<Arc<str>>,
-    /// What they come to.
+    /// Sum of the responses.
     pub tally: Tally,
 }
 
-/// A model that had requests without a price.
+/// Model that had requests without a price.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unpriced {
-    /// The model; `None` if the log names none.
+    /// Model; `None` if the log names none.
     pub model: Option<Arc<str>>,
-    /// How many requests have no price.
+    /// Number of requests without a price.
     pub requests: u64,
-    /// Their tokens.
+    /// Tokens of those requests.
     pub tokens: u64,
 }
 
 impl RowPart {
-    /// The value, or a word for its absence.
+    /// Returns the value, or a placeholder if it is missing.
     pub fn key(&self) -> &str {
         let absent = match self.dimension {
             dimension if dimension.is_time() => "undated",
@@ -190,18 +198,18 @@ impl RowPart {
 }
 
 impl ReportRow {
-    /// Its name: the keys of its parts.
+    /// Returns the name of the row: the keys of its parts.
     pub fn key(&self) -> String {
         let parts: Vec<&str> = self.parts.iter().map(RowPart::key).collect();
         parts.join(" · ")
     }
 
-    /// Its part in a dimension.
+    /// Returns the part for a dimension.
     pub fn part(&self, dimension: Dimension) -> Option<&RowPart> {
         self.parts.iter().find(|part| part.dimension == dimension)
     }
 
-    /// Its billing block, with the responses of this row alone.
+    /// Returns the billing block of the row, with only the responses of this row.
     pub fn block(&self) -> Option<BillingBlock> {
         let (start, end) = self.part(Dimension::Block)?.period?;
         Some(BillingBlock {
@@ -215,7 +223,7 @@ impl ReportRow {
 }
 
 impl CostReport {
-    /// Sums up the responses of a ledger. Without dimensions all of them are one row.
+    /// Sums the responses of a ledger. Without dimensions there is one row.
     pub fn new(ledger: &Ledger, by: &[Dimension], options: &ReportOptions<'_>) -> Self {
         let axes = by.iter();
         let axes = axes.map(|&dimension| Grouping::new(dimension, ledger, options));
@@ -239,7 +247,7 @@ impl CostReport {
     }
 }
 
-/// By what rows are compared. Keys have no size, so there the cost decides.
+/// Sort value of a row. For `Sort::Key` it is the cost, which decides what `top` keeps.
 fn size(tally: &Tally, sort: Sort) -> (i128, i128) {
     let tokens = i128::from(tally.tokens());
     match sort {
@@ -249,7 +257,7 @@ fn size(tally: &Tally, sort: Sort) -> (i128, i128) {
     }
 }
 
-/// The order of the keys; what is not told comes last.
+/// Sort key of a row; missing values are last.
 fn order(parts: &[RowPart]) -> Vec<(bool, Option<Timestamp>, Arc<str>)> {
     let parts = parts.iter().map(|part| {
         (

@@ -1,29 +1,29 @@
-//! Sums.
+//! Sums of usage and cost.
 
 use crate::model::{Money, Usage};
 
 use super::{Charge, PriceFn};
 
-/// What some responses come to.
+/// Sum of some responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
-    /// How many there are.
+    /// Number of responses.
     pub requests: u64,
-    /// Their tokens.
+    /// Tokens.
     pub usage: Usage,
-    /// What those with a price cost.
+    /// Cost of the responses that have a price.
     pub cost: Money,
-    /// How many have no price.
+    /// Number of responses without a price.
     pub unpriced: u64,
-    /// The tokens of those without a price.
+    /// Tokens of the responses without a price.
     pub unpriced_tokens: u64,
-    /// How many could not be added because a counter would have overflowed; they count nowhere else.
+    /// Number of responses left out of all other fields because a counter would overflow.
     pub overflowed: u64,
 }
 
 impl Tally {
-    /// What some responses come to at these prices.
+    /// Sums some charges at these prices.
     pub fn from_charges<'a>(
         charges: impl IntoIterator<Item = &'a Charge>,
         price: PriceFn<'_>,
@@ -35,7 +35,7 @@ impl Tally {
         tally
     }
 
-    /// Takes in one response.
+    /// Adds one response.
     pub fn add(&mut self, usage: &Usage, cost: Option<Money>) {
         if self.usage.add(usage).is_err() {
             self.overflowed += 1;
@@ -51,7 +51,7 @@ impl Tally {
         }
     }
 
-    /// Takes away one response that was taken in before.
+    /// Subtracts one response that was added before.
     pub(crate) fn subtract(&mut self, usage: &Usage, cost: Option<Money>) {
         self.usage.subtract(usage);
         self.requests = self.requests.saturating_sub(1);
@@ -64,7 +64,7 @@ impl Tally {
         }
     }
 
-    /// Takes in another sum.
+    /// Adds another sum.
     pub fn merge(&mut self, other: &Tally) {
         self.overflowed += other.overflowed;
         if self.usage.add(&other.usage).is_err() {
@@ -77,12 +77,13 @@ impl Tally {
         self.unpriced_tokens = self.unpriced_tokens.saturating_add(other.unpriced_tokens);
     }
 
-    /// What the priced ones cost; `None` if there are responses and none has a price.
+    /// Returns the cost of the priced responses; `None` if there are responses but none has a
+    /// price.
     pub fn priced(&self) -> Option<Money> {
         (self.requests == 0 || self.unpriced < self.requests).then_some(self.cost)
     }
 
-    /// All tokens together.
+    /// Returns the number of tokens of all kinds.
     pub fn tokens(&self) -> u64 {
         self.usage.total()
     }

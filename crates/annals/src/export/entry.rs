@@ -1,10 +1,9 @@
-//! One entry as JSON, whole: what is written here reads back as an equal entry, but for its span and for whether
-//! its id was made from that.
+//! One entry as JSON, lossless: an entry that is written and read back is equal, except for its
+//! span and for whether its id was derived from the span.
 //!
-//! Members are named as `annals show --json` names them. A member that says nothing is left out. JSON
-//! that an entry carries (a tool's arguments, an opaque block) stands in the document as it is
-//! spelled; where that cannot be, because it is broken or runs over lines, its text stands in
-//! `input_text` or `json_text`.
+//! Members have the same names as in `annals show --json`. Empty members are omitted. JSON inside
+//! an entry (a tool's arguments, an opaque block) is embedded verbatim. If it is invalid or
+//! contains line breaks, its text is stored in `input_text` or `json_text` instead.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
+use crate::json::describe_json_error;
 use crate::model::{
     AgentId, Block, BlockMembers, Body, Entry, EntryContext, EntryId, FileBackup, FileChange,
     FlawKind, Members, Message, Role, Span, TitleSource, Todo, Usage,
@@ -28,7 +28,7 @@ pub fn write_entry(entry: &Entry, out: &mut dyn Write) -> io::Result<()> {
 /// Reads an entry that [`write_entry`] wrote.
 pub fn read_entry(json: &str) -> Result<Entry> {
     let row: EntryJson<'_> =
-        serde_json::from_str(json).map_err(|error| Error::refused(error.to_string()))?;
+        serde_json::from_str(json).map_err(|error| Error::refused(describe_json_error(&error)))?;
     row.entry().map_err(Error::Refused)
 }
 
@@ -39,7 +39,7 @@ pub(super) fn write_json(value: &impl Serialize, out: &mut dyn Write) -> io::Res
 
 type Text<'a> = Cow<'a, str>;
 
-/// A struct of members that may all be missing.
+/// Defines a struct whose members are all optional.
 macro_rules! members {
     ($(#[$doc:meta])* struct $name:ident<$life:lifetime> { $($(#[$attr:meta])* $member:ident: $kind:ty,)* }) => {
         $(#[$doc])*
@@ -123,11 +123,12 @@ members! {
     }
 }
 
-/// Why a row is no entry.
+/// Reason why a row is not a valid entry.
 type Fault = String;
 
 impl<'a> EntryJson<'a> {
-    /// Takes an entry apart. Nothing is left out: a new member of the model does not compile here.
+    /// Converts an entry. The patterns are exhaustive, so a new field of the model does not compile
+    /// here.
     pub(super) fn new(entry: &'a Entry) -> Self {
         let Entry {
             span: _,
@@ -176,7 +177,7 @@ impl<'a> EntryJson<'a> {
         row
     }
 
-    /// Says that it is a line of a stream.
+    /// Marks the row as an entry in JSON lines.
     pub(super) fn with_line_type(mut self) -> Self {
         self.line = Some("entry".into());
         self
@@ -251,7 +252,7 @@ impl<'a> EntryJson<'a> {
                 self.description = text(description);
                 self.call = text(call);
             }
-            // It lies in documents, and no log holds one.
+            // A session list is stored in a document, never in a log.
             Body::SessionList(_) => {}
             Body::Opaque { kind, flaw } => {
                 self.subtype = text(kind);
@@ -291,7 +292,7 @@ impl<'a> EntryJson<'a> {
         self.stored = text(stored);
     }
 
-    /// Puts the entry together again.
+    /// Converts the row back to an entry.
     pub(super) fn entry(mut self) -> Result<Entry, Fault> {
         let block_members = self.block_members();
         let body = self.body()?;
@@ -327,7 +328,7 @@ impl<'a> EntryJson<'a> {
 
     fn body(&mut self) -> Result<Body, Fault> {
         let kind = require(self.kind.take(), "an entry", "kind")?;
-        let what = || format!("an entry of the kind {kind}");
+        let what = || format!("an entry of kind {kind}");
         let mut text = || require(self.text.take(), &what(), "text");
         Ok(match &*kind {
             "message" => Body::Message(self.message()?),
@@ -389,7 +390,7 @@ impl<'a> EntryJson<'a> {
                 kind: owned(self.subtype.take()),
                 flaw: self.flaw,
             },
-            _ => return Err(format!("there is no kind of entry called `{kind}`")),
+            _ => return Err(format!("unknown entry kind `{kind}`")),
         })
     }
 
@@ -457,7 +458,7 @@ impl<'a> BlockJson<'a> {
 
     fn block(self) -> Result<Block, Fault> {
         let kind = require(self.kind, "a block", "kind")?;
-        let what = format!("a block of the kind {kind}");
+        let what = format!("a block of kind {kind}");
         Ok(match &*kind {
             "text" => Block::Text(require(self.text, &what, "text")?),
             "thinking" => Block::Thinking {
@@ -487,7 +488,7 @@ impl<'a> BlockJson<'a> {
                 kind: require(self.name, &what, "name")?,
                 json: raw_or_text(self.json, self.json_text, &what, "json")?,
             },
-            _ => return Err(format!("there is no kind of block called `{kind}`")),
+            _ => return Err(format!("unknown block kind `{kind}`")),
         })
     }
 }
@@ -500,13 +501,13 @@ fn owned(text: Option<Text<'_>>) -> Option<String> {
     text.map(Cow::into_owned)
 }
 
-/// A flag that is not set is left out.
+/// Returns `None` for an unset flag, so that it is omitted.
 fn set(flag: bool) -> Option<bool> {
     flag.then_some(true)
 }
 
-/// JSON as it is spelled, or its text where it cannot stand in a line. `null` would read back as
-/// nothing.
+/// Returns JSON verbatim, or as text if it is invalid or contains line breaks. `null` becomes text,
+/// because it would read back as a missing member.
 fn raw(json: &str) -> (Option<Cow<'_, RawValue>>, Option<Text<'_>>) {
     match serde_json::from_str::<&RawValue>(json) {
         Ok(raw) if raw.get() == json && json != "null" && !json.contains(['\n', '\r']) => {
@@ -536,7 +537,7 @@ fn missing(what: &str, name: &str) -> Fault {
     format!("{what} needs `{name}`")
 }
 
-/// Members as JSON. One whose value cannot stand in a line of JSON becomes its text.
+/// Encodes members as JSON. A value that is invalid or contains line breaks becomes a string.
 fn encode_members<'a>(
     members: impl Iterator<Item = (&'a String, &'a String)>,
 ) -> BTreeMap<Text<'a>, Cow<'a, RawValue>> {
@@ -632,13 +633,13 @@ mod tests {
     fn read_entry_error_names_the_missing_member() {
         for (json, why) in [
             ("{}", "an entry needs `kind`"),
-            (r#"{"kind":"song"}"#, "no kind of entry called `song`"),
+            (r#"{"kind":"song"}"#, "unknown entry kind `song`"),
             (r#"{"kind":"message"}"#, "a message needs `blocks`"),
             (
                 r#"{"kind":"message","role":"user","blocks":[{"kind":"text"}]}"#,
-                "a block of the kind text needs `text`",
+                "a block of kind text needs `text`",
             ),
-            (r#"{"kind":"tag"}"#, "an entry of the kind tag needs `text`"),
+            (r#"{"kind":"tag"}"#, "an entry of kind tag needs `text`"),
             (r#"{"kind":"tag","text":"a","agent":"../x"}"#, "an agent id"),
         ] {
             let error = read_entry(json).unwrap_err().to_string();

@@ -1,11 +1,11 @@
-//! Sessions as one HTML file that needs nothing else.
+//! Sessions as one self-contained HTML file.
 //!
-//! The file asks for nothing from outside, and its policy forbids it: no address is fetched, and only
-//! the style and the script of this module run, known by their digests. It can be read without the
-//! script, which only opens and closes what is folded.
+//! The file loads nothing, and its Content-Security-Policy forbids all requests. Only the style and
+//! the script of this module are allowed, by digest. The file is readable without the script, which
+//! only opens and closes folded blocks and filters messages.
 //!
-//! All text goes through [`escape`], and anchors are made of numbers, so nothing from a log can become
-//! markup, an attribute or an anchor.
+//! All text is escaped (see [`escape`]), and anchors consist of numbers or of an id without special
+//! characters after a prefix, so no text of a log can become markup, an attribute or another anchor.
 
 mod markdown;
 
@@ -15,13 +15,13 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use sha2::Digest as _;
 
-use crate::model::{Block, Body, Message, TodoStatus};
-use crate::text::{LineBreaks, visible};
+use crate::model::{Block, Body, Message, TextEdit, TodoStatus};
+use crate::text::{LineBreaks, strip_ansi, terminal_text, visible};
 
 use super::Cover;
 use super::format::{
-    MAX_MARKDOWN, arguments, decoded_len, entry_anchor, format_time, group_thousands, pluralize,
-    section_anchor, token_summary,
+    CallParts, MAX_MARKDOWN, decoded_len, diff_lines, entry_anchor, first_line, format_time,
+    group_thousands, pluralize, section_anchor, token_summary,
 };
 use super::reading_order::{self, Heading, Section, SectionKind, SessionHeader, ShownEntry};
 
@@ -31,7 +31,7 @@ pub(super) use markdown::safe_url;
 const STYLE: &str = include_str!("html/style.css");
 const SCRIPT: &str = include_str!("html/script.js");
 
-/// Begins the file, with what stands in front of several sessions.
+/// Writes the head of the file and the cover. Without a cover, the page writes the head.
 pub(super) fn begin(cover: Option<&Cover>, out: &mut dyn Write) -> io::Result<()> {
     let Some(cover) = cover else { return Ok(()) };
     write_head(&cover.title, out)?;
@@ -73,10 +73,10 @@ fn write_head(title: &str, out: &mut dyn Write) -> io::Result<()> {
 pub(super) struct Page<'a> {
     out: &'a mut dyn Write,
     zone: &'a TimeZone,
-    /// Other sessions may stand around it, and the file was begun.
+    /// The cover and the head of the file are already written; there may be other sessions.
     has_cover: bool,
     has_sections: bool,
-    /// A message is open.
+    /// An `<article>` is open.
     is_message_open: bool,
 }
 
@@ -105,7 +105,12 @@ impl<'a> Page<'a> {
         }
     }
 
-    fn heading(&mut self, heading: &Heading<'_>) -> io::Result<()> {
+    fn heading(
+        &mut self,
+        heading: &Heading<'_>,
+        about: &SessionHeader,
+        said: &ShownEntry<'_>,
+    ) -> io::Result<()> {
         self.close_message()?;
         self.is_message_open = true;
         let speaker = heading.speaker;
@@ -118,7 +123,13 @@ impl<'a> Page<'a> {
             let time = self.time(time);
             write!(self.out, " <small>{time}</small>")?;
         }
-        writeln!(self.out, "</h3>")
+        let anchor = entry_anchor(about, said.anchor);
+        write!(self.out, " <a class=\"address\" href=\"#{anchor}\"")?;
+        if let Some(id) = &said.entry.id {
+            let message = escape(&format!("{}@{id}", about.id));
+            write!(self.out, " title=\"{message}\"")?;
+        }
+        writeln!(self.out, ">#</a></h3>")
     }
 
     fn block(&mut self, block: &Block, said: &ShownEntry<'_>) -> io::Result<()> {
@@ -156,19 +167,20 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Writes what was said.
+    /// Writes message text, as Markdown unless it is too long.
     fn text(&mut self, text: &str) -> io::Result<()> {
+        let text = strip_ansi(text);
         write!(self.out, "<div class=\"text\">")?;
         match text.len() > MAX_MARKDOWN {
-            true => self.code(text)?,
-            false => write!(self.out, "{}", render_markdown(text))?,
+            true => self.code(&text)?,
+            false => write!(self.out, "{}", render_markdown(&text))?,
         }
         write!(self.out, "</div>")
     }
 
-    /// Writes a text as it is, piece by piece.
+    /// Writes text verbatim in a `<pre>`, in pieces.
     fn code(&mut self, text: &str) -> io::Result<()> {
-        // The first line break after the tag would be swallowed.
+        // HTML parsers drop the first line break after the tag.
         writeln!(self.out, "<pre>")?;
         for piece in pieces(text.trim_end_matches('\n')) {
             write!(self.out, "{}", escape_block(piece))?;
@@ -177,21 +189,43 @@ impl<'a> Page<'a> {
     }
 
     fn call(&mut self, name: &str, input: &str) -> io::Result<()> {
-        let arguments = arguments(input);
-        let hint = arguments.first().map(|(_, text)| first_line(text));
+        let parts = CallParts::new(name, input);
         write!(
             self.out,
-            "<details class=\"tool\"><summary><b>{}</b> <code>{}</code></summary>",
-            escape(name),
-            escape(&hint.unwrap_or_default())
+            "<details class=\"tool\"><summary><b>{}</b>",
+            escape(name)
         )?;
-        for (name, text) in arguments {
+        if let Some(subject) = &parts.subject {
+            write!(self.out, " <code>{}</code>", escape(subject))?;
+        }
+        if let Some(description) = &parts.description {
+            write!(self.out, " <small>{}</small>", escape(description))?;
+        }
+        write!(self.out, "</summary>")?;
+        for edit in &parts.edits {
+            self.diff(edit)?;
+        }
+        for (name, text) in parts.arguments {
             if !name.is_empty() {
                 write!(self.out, "<h4>{}</h4>", escape(&name))?;
             }
             self.code(&text)?;
         }
         writeln!(self.out, "</details>")
+    }
+
+    /// Writes the lines of an edit, each with its sign.
+    fn diff(&mut self, edit: &TextEdit<'_>) -> io::Result<()> {
+        writeln!(self.out, "<pre class=\"diff\">")?;
+        for (sign, line) in diff_lines(&edit.old, &edit.new) {
+            let line = escape_block(line);
+            match sign {
+                '-' => writeln!(self.out, "<del>- {line}</del>")?,
+                '+' => writeln!(self.out, "<ins>+ {line}</ins>")?,
+                _ => writeln!(self.out, "  {line}")?,
+            }
+        }
+        write!(self.out, "</pre>")
     }
 
     fn result(
@@ -204,7 +238,7 @@ impl<'a> Page<'a> {
         let class = if is_error { "result failed" } else { "result" };
         let what = if is_error { "Error" } else { "Result" };
         let text = output.iter().find_map(|block| match block {
-            Block::Text(text) => Some(first_line(text)),
+            Block::Text(text) => Some(first_line(&terminal_text(text))),
             _ => None,
         });
         let of = tool.map(|tool| format!(" of {}", escape(tool)));
@@ -218,10 +252,10 @@ impl<'a> Page<'a> {
         for block in output {
             match block {
                 Block::Text(text) => {
-                    self.code(text)?;
+                    self.code(&terminal_text(text))?;
                     writeln!(self.out)?;
                 }
-                // A picture says more unfolded.
+                // Images are shown unfolded, below the result.
                 Block::Image { .. } => pictures.push(block),
                 other => self.block(other, said)?,
             }
@@ -237,13 +271,13 @@ impl<'a> Page<'a> {
         if is_safe_image(media_type, data) {
             return writeln!(
                 self.out,
-                "<p><img alt=\"A picture, {size} bytes\" src=\"data:{media_type};base64,{data}\"></p>"
+                "<p><img alt=\"Image, {size} bytes\" src=\"data:{media_type};base64,{data}\"></p>"
             );
         }
         let media_type = escape(media_type);
         writeln!(
             self.out,
-            "<p class=\"aside\">A picture that is not shown: {media_type}, {size} bytes</p>"
+            "<p class=\"aside\">Image not shown: {media_type}, {size} bytes</p>"
         )
     }
 
@@ -271,8 +305,8 @@ impl<'a> Page<'a> {
         if let Some(tag) = &about.tag {
             write!(self.out, "<li class=\"tag\">{}</li>", escape(tag))?;
         }
-        if about.flaws > 0 {
-            let flaws = pluralize(about.flaws as u64, "flaw");
+        if about.flaws.worst().is_some() {
+            let flaws = about.flaws;
             write!(self.out, "<li class=\"failed\">{flaws} in its logs</li>")?;
         }
         let id = about.leaf.iter().map(|leaf| format!("@{leaf}"));
@@ -296,9 +330,23 @@ impl<'a> Page<'a> {
         Ok(())
     }
 
-    /// The conversations and sub-agents of a session; a branch stands below what it parts from.
+    /// Writes links to the conversations and sub-agents of a session and to their prompts; branches
+    /// are indented.
     fn outline(&mut self, about: &SessionHeader, sections: &[Section]) -> io::Result<()> {
-        writeln!(self.out, "<nav class=\"outline\"><ol>")?;
+        /// Maximum number of prompts that are listed unfolded.
+        const MOST: usize = 200;
+        let prompts: usize = sections.iter().map(|one| one.prompts.len()).sum();
+        let folded = prompts > MOST;
+        match sections {
+            [] => return Ok(()),
+            [section] if section.prompts.is_empty() => return Ok(()),
+            [section] => {
+                write!(self.out, "<nav class=\"outline\">")?;
+                self.prompts(about, section, folded)?;
+                return writeln!(self.out, "</nav>");
+            }
+            _ => writeln!(self.out, "<nav class=\"outline\"><ol>")?,
+        }
         for section in sections {
             let class = match section.kind {
                 SectionKind::Conversation { .. } if section.branch_point.is_none() => "",
@@ -307,16 +355,44 @@ impl<'a> Page<'a> {
             };
             write!(self.out, "<li{class}>")?;
             self.link(about, section)?;
+            // The title of a section with one prompt is that prompt.
+            if section.prompts.len() > 1 {
+                self.prompts(about, section, folded)?;
+            }
             writeln!(self.out, "</li>")?;
         }
         writeln!(self.out, "</ol></nav>")
+    }
+
+    /// Writes links to the prompts of a section.
+    fn prompts(
+        &mut self,
+        about: &SessionHeader,
+        section: &Section,
+        folded: bool,
+    ) -> io::Result<()> {
+        if folded {
+            let count = pluralize(section.prompts.len() as u64, "prompt");
+            write!(self.out, "<details><summary>{count}</summary>")?;
+        }
+        writeln!(self.out, "<ol>")?;
+        for prompt in &section.prompts {
+            let anchor = entry_anchor(about, prompt.anchor);
+            let text = escape(&prompt.text);
+            writeln!(self.out, "<li><a href=\"#{anchor}\">{text}</a></li>")?;
+        }
+        write!(self.out, "</ol>")?;
+        match folded {
+            true => write!(self.out, "</details>"),
+            false => Ok(()),
+        }
     }
 
     fn link(&mut self, about: &SessionHeader, section: &Section) -> io::Result<()> {
         let anchor = section_anchor(about, section);
         let messages = pluralize(section.messages as u64, "message");
         let resumes = matches!(section.kind, SectionKind::Conversation { resumes: true });
-        let mark = if resumes { " · goes on here" } else { "" };
+        let mark = if resumes { " · resumes here" } else { "" };
         write!(
             self.out,
             "<a href=\"#{anchor}\">{}</a> <small>{messages}{mark}</small>",
@@ -326,6 +402,10 @@ impl<'a> Page<'a> {
 }
 
 impl reading_order::Page for Page<'_> {
+    fn lists_prompts(&self) -> bool {
+        true
+    }
+
     fn begin(&mut self, about: &SessionHeader, sections: &[Section]) -> io::Result<()> {
         self.has_sections = sections.len() > 1;
         let title = escape(&about.title);
@@ -338,9 +418,7 @@ impl reading_order::Page for Page<'_> {
         }
         self.facts(about)?;
         writeln!(self.out, "</header>")?;
-        if self.has_sections {
-            self.outline(about, sections)?;
-        }
+        self.outline(about, sections)?;
         match self.has_cover {
             true => Ok(()),
             false => writeln!(self.out, "<main>"),
@@ -377,7 +455,7 @@ impl reading_order::Page for Page<'_> {
             let place = place.unwrap_or_else(|| section_anchor(about, before));
             writeln!(
                 self.out,
-                "<p class=\"aside\">Parts from <a href=\"#{place}\">here</a> in “{}”</p>",
+                "<p class=\"aside\">Branches from <a href=\"#{place}\">here</a> in “{}”</p>",
                 escape(&before.title)
             )?;
         }
@@ -393,7 +471,7 @@ impl reading_order::Page for Page<'_> {
 
     fn entry(&mut self, about: &SessionHeader, said: &ShownEntry<'_>) -> io::Result<()> {
         if let Some(heading) = &said.heading {
-            self.heading(heading)?;
+            self.heading(heading, about, said)?;
         }
         let anchor = entry_anchor(about, said.anchor);
         writeln!(self.out, "<div id=\"{anchor}\">")?;
@@ -405,14 +483,14 @@ impl reading_order::Page for Page<'_> {
                 if let Some(path) = stored {
                     writeln!(
                         self.out,
-                        "<p class=\"aside\">The whole output was kept in <code>{}</code></p>",
+                        "<p class=\"aside\">Full output saved in <code>{}</code></p>",
                         escape(path)
                     )?;
                 }
             }
             _ => writeln!(
                 self.out,
-                "<p class=\"aside\">From here on the agent saw the summary below instead of what came before.</p>"
+                "<p class=\"aside\">From here on, the agent sees the summary below instead of the earlier messages.</p>"
             )?,
         }
         for agent in &said.agents {
@@ -427,7 +505,7 @@ impl reading_order::Page for Page<'_> {
         self.close_message()?;
         writeln!(
             self.out,
-            "<nav class=\"fork\"><p>Here the conversation parts. It goes on below, and in</p><ul>"
+            "<nav class=\"fork\"><p>The conversation branches here. It continues below and in</p><ul>"
         )?;
         for fork in forks {
             write!(self.out, "<li>")?;
@@ -447,12 +525,12 @@ impl reading_order::Page for Page<'_> {
     }
 }
 
-/// A text on one line in which no character means anything to HTML, in attributes too.
+/// Escapes text for HTML content and attributes, on one line.
 fn escape(text: &str) -> String {
     escape_markup(&visible(text.trim(), LineBreaks::Spaces))
 }
 
-/// The same for several lines.
+/// Escapes text for HTML content, with line breaks.
 fn escape_block(text: &str) -> String {
     escape_markup(&visible(text, LineBreaks::Preserved))
 }
@@ -472,8 +550,8 @@ fn escape_markup(text: &str) -> String {
     out
 }
 
-/// Cuts a text where what stands before and after does not depend on each other: behind a line's end
-/// or a space, where there is one.
+/// Splits text into pieces that can be escaped independently: after a line break or a space, if
+/// there is one.
 fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
     const LONGEST: usize = 64 << 10;
     std::iter::from_fn(move || {
@@ -492,14 +570,7 @@ fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The beginning of a text, for what is folded.
-fn first_line(text: &str) -> String {
-    const LONGEST: usize = 120;
-    let line = text.trim().lines().next().unwrap_or_default();
-    line.chars().take(LONGEST).collect()
-}
-
-/// A picture that browsers show without running anything.
+/// Returns whether the data is base64 of an image type that browsers show without running anything.
 fn is_safe_image(media_type: &str, data: &str) -> bool {
     let known = ["image/png", "image/jpeg", "image/gif", "image/webp"];
     let body = data.trim_end_matches('=');
@@ -511,7 +582,7 @@ fn is_safe_image(media_type: &str, data: &str) -> bool {
         && body.bytes().all(base64)
 }
 
-/// The digest by which a policy knows a style or a script.
+/// Returns the digest that allows a style or script in the Content-Security-Policy.
 fn csp_digest(text: &str) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digest = sha2::Sha256::digest(text.as_bytes());

@@ -1,8 +1,8 @@
-//! What was exported as JSON, back into a root.
+//! Import of JSON exports into a root.
 //!
-//! [`ExportFile`] reads, [`Importer`] writes. An archive is read whole and checked before anything is
-//! written, and then once more, one session at a time: a bad line costs nothing but a message, and a
-//! long file no more memory than its longest session.
+//! [`ExportFile`] reads, [`Importer`] writes. An export is read and checked as a whole before
+//! anything is written, so a bad line only causes an error. It is then read again, one session at a
+//! time: memory is bounded by the longest session.
 
 mod continuation;
 mod export_file;
@@ -27,68 +27,69 @@ use self::write_session::write_session;
 
 pub use export_file::{ExportContents, ExportFile, ExportedAgent, ExportedLog, ExportedSession};
 
-/// How sessions are imported.
+/// Options for an import.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ImportOptions {
-    /// Give every session a fresh id.
+    /// Give every session a new id.
     pub fresh_ids: bool,
-    /// How they are written.
+    /// Options for writing.
     pub write: WriteOptions,
 }
 
-/// What became of a session.
+/// Result of importing a session.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Imported {
-    /// The session it was.
+    /// The session id in the export.
     pub source_id: String,
-    /// The session it is now.
+    /// The session id in the root.
     pub session: SessionId,
-    /// Its log.
+    /// Path of the log.
     pub path: PathBuf,
-    /// Entries that were taken over.
+    /// Number of imported entries.
     pub entries: u64,
-    /// Sub-agents that were taken over.
+    /// Number of imported sub-agents.
     pub agents: u64,
-    /// What the layout has no place for, by kind: an entry's, or `agent`, `root` (an entry that began
-    /// anew and now follows the one before it), `project` (no entry told it), `member` (of a record).
+    /// What the layout cannot hold, by kind: an entry's kind, or `agent`, `root` (an entry without
+    /// a parent that now follows the previous one), `project` (no entry records it), `member` (of a
+    /// record).
     pub left_out: BTreeMap<&'static str, u64>,
-    /// Todo lists that existed already and have other todos. They were left as they are.
+    /// Existing todo lists with other todos. They are left unchanged.
     pub existing: Vec<PathBuf>,
-    /// An earlier run of the same import had written it all, and nothing was done.
+    /// An earlier run of the same import had written all of it; nothing was done.
     pub already_imported: bool,
-    /// What an earlier run of the same import had written of it went to the trash.
+    /// What an earlier run of the same import had written was moved to the trash.
     pub replaced: bool,
-    /// What an earlier run of the same import had written of it stays, and the rest went behind it.
+    /// What an earlier run of the same import had written is kept, and the rest was appended.
     pub continued: bool,
 }
 
-/// Writes sessions of an archive into a root.
+/// Writes exported sessions into a root.
 #[derive(Debug)]
 pub struct Importer<'a> {
     store: &'a Store,
     root: Root,
     options: ImportOptions,
     taken: HashMap<SessionId, PathBuf>,
-    /// What was begun and done; `None` where no state directory could keep it.
+    /// Progress of the import; `None` without a state directory.
     journal: Option<Journal>,
-    /// What an earlier run left, by the numbers of sessions in the archive.
+    /// Sessions of an earlier run, by their number in the export.
     left: HashMap<usize, Left>,
     /// The number of the next session.
     next: usize,
 }
 
-/// What an earlier run of the same import left of a session.
+/// A session that an earlier run of the same import wrote.
 #[derive(Debug)]
 enum Left {
-    /// All of it.
+    /// Complete.
     Whole(SessionId, PathBuf),
-    /// Some of it.
+    /// Incomplete.
     Part(Box<SessionFiles>),
 }
 
 impl<'a> Importer<'a> {
-    /// Looks which sessions are there already, in any root of the store and in `root`.
+    /// Collects the ids of existing sessions, in all roots of the store and in `root`.
     pub fn new(store: &'a Store, root: Root, options: ImportOptions) -> Result<Self> {
         if root.layout.writer().is_none() {
             return Err(Error::refused(format!(
@@ -110,9 +111,9 @@ impl<'a> Importer<'a> {
         })
     }
 
-    /// Refuses sessions that cannot all be imported, before the first one is. Finds what an earlier run of
-    /// the same import left, if it was cut off: what is done stays done, and what it only began is made
-    /// anew. Who does not ask for this imports without remembering.
+    /// Refuses sessions that cannot all be imported, before the first one is. Finds what an
+    /// interrupted run of the same import left: complete sessions are kept, incomplete ones are
+    /// written again or completed. Without this call, the import keeps no journal.
     pub fn check(&mut self, contents: &ExportContents) -> Result<()> {
         self.journal = match self.store.state_dir() {
             None => None,
@@ -127,7 +128,7 @@ impl<'a> Importer<'a> {
         let mut seen = HashSet::new();
         let sessions = contents.sessions.iter();
         let began = contents.began.iter().copied();
-        // Whoever made the list may not know all times.
+        // A list made by another caller may not have all times.
         let sessions = sessions.zip(began.chain(std::iter::repeat(None)));
         let sessions = sessions.enumerate();
         for (number, (id, began)) in sessions.filter(|_| !self.options.fresh_ids) {
@@ -139,15 +140,15 @@ impl<'a> Importer<'a> {
             }
             if !seen.insert(named) {
                 return Err(Error::refused(format!(
-                    "there are two sessions {id} in the archive"
+                    "the export contains session {id} twice"
                 )));
             }
         }
         Ok(())
     }
 
-    /// Looks what there is of the sessions that an earlier run of the same import began. What is not its
-    /// own, or gone, is as if it had never been begun.
+    /// Finds the sessions that an earlier run of the same import began. A session that is missing
+    /// or not its own is treated as not begun.
     fn find_left(&mut self, sessions: usize) -> Result<()> {
         let Some(journal) = &self.journal else {
             return Ok(());
@@ -176,7 +177,7 @@ impl<'a> Importer<'a> {
                 SessionProgress::CreatedLog(made) => {
                     own(made).map(|files| Left::Part(Box::new(files.clone())))
                 }
-                // It was cut off before it could tell which log is its own: nothing was said in that.
+                // Interrupted before the journal recorded the log: no messages are in it yet.
                 SessionProgress::Begun(id) => match find(id, None) {
                     Some(files) if is_silent(files)? => Some(Left::Part(Box::new(files.clone()))),
                     _ => None,
@@ -187,42 +188,42 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    /// All sessions are imported: there is nothing left that a second run could go on with.
+    /// Ends the import and removes the journal: a second run would have nothing to resume.
     pub fn finish(&mut self) -> Result<()> {
         self.journal.take().map_or(Ok(()), Journal::close)
     }
 
-    /// Refuses a session that is there already, by the id that was asked for or the one it would get.
+    /// Refuses a session that already exists, under the requested id or the id it would get.
     fn check_free(&self, ids: &[&SessionId]) -> Result<()> {
         let taken = ids.iter().find_map(|id| Some((id, self.taken.get(*id)?)));
         match taken {
             None => Ok(()),
             Some((id, path)) => Err(Error::refused(format!(
-                "there is a session {id} already: {}",
+                "session {id} already exists: {}",
                 path.display()
             ))),
         }
     }
 
-    /// The id that a session would get. What forbids to begin it is told when it is begun.
+    /// Returns the id that a session would get. Errors are reported when the session is created.
     fn named(&self, new: &NewSession, now: Option<Timestamp>) -> SessionId {
         let named = self.store.planned_id(&self.root, new, now);
         named.unwrap_or_else(|_| new.id.clone())
     }
 
-    /// A session begins when its first entry was written, not now.
+    /// Returns the start time of a session: the time of its first entry, not the current time.
     fn now(&self, began: Option<Timestamp>) -> Option<Timestamp> {
         began.or(self.options.write.now)
     }
 
-    /// A session's id as the layout takes it.
+    /// Returns a session id that is valid in the layout.
     fn fitting(&self, id: &str) -> Result<SessionId> {
         let writer = self.root.layout.writer();
         let fits = writer.map(|writer| writer.valid_id(id));
         SessionId::new(fits.as_deref().unwrap_or(id))
     }
 
-    /// Writes one session; they come in the order of the archive.
+    /// Writes one session. Sessions must be passed in the order of the export.
     pub fn session(&mut self, kept: ExportedSession) -> Result<Imported> {
         let number = self.next;
         self.next += 1;
@@ -261,7 +262,7 @@ impl<'a> Importer<'a> {
         let mut imported = Imported::new(&kept, writer.session(), writer.path());
         imported.replaced = replaced;
         write_session(&writer, kept, new.title, &mut imported)?;
-        // What closing it tells a register is part of it.
+        // Closing the writer updates the session list, which is part of the session.
         drop(writer);
         if let Some(journal) = &mut self.journal {
             journal.record_done(number)?;
@@ -269,7 +270,7 @@ impl<'a> Importer<'a> {
         Ok(imported)
     }
 
-    /// How a session begins, and when.
+    /// Returns the parameters of a new session, with its start time.
     fn new_session(&self, kept: &ExportedSession, id: SessionId) -> (NewSession, WriteOptions) {
         let cwd = directory(kept).unwrap_or_else(|| "/".to_owned());
         let mut new = NewSession::new(id, cwd);
@@ -297,7 +298,7 @@ impl<'a> Importer<'a> {
         (new, write)
     }
 
-    /// Writes the rest of a session behind what an earlier run wrote of it.
+    /// Appends the rest of a session to what an earlier run wrote.
     fn go_on(
         &mut self,
         number: usize,
@@ -325,7 +326,7 @@ impl<'a> Importer<'a> {
         imported.continued = true;
         write_session(&writer, kept, new.title, &mut imported)?;
         drop(writer);
-        // Others may have written to the log since, this import among them.
+        // The log may have changed since, also by this import.
         let there = as_it_is(&self.root, files).ok_or_else(refused)?;
         let whole = Store::new(vec![root]).inventory().sessions;
         let whole = whole.into_iter().find(|it| it.id == files.id);
@@ -344,14 +345,14 @@ impl<'a> Importer<'a> {
     }
 }
 
-/// A session of a root as it is now.
+/// Returns the current files of a session.
 fn as_it_is(root: &Root, files: &SessionFiles) -> Option<SessionFiles> {
     let sessions = Store::new(vec![root.clone()]).inventory().sessions;
     let same = |it: &SessionFiles| it.id == files.id && it.main_path() == files.main_path();
     sessions.into_iter().find(same)
 }
 
-/// The directory that a session was at work in, as far as it is told.
+/// Returns the working directory of a session, if recorded.
 fn directory(kept: &ExportedSession) -> Option<String> {
     let mut entries = kept.logs.iter().flat_map(|log| &log.entries);
     let project = kept.project.clone();
@@ -375,7 +376,7 @@ impl Imported {
     }
 }
 
-/// Whether nothing was ever said in a session.
+/// Returns whether a session has no messages.
 fn is_silent(files: &SessionFiles) -> Result<bool> {
     let session = Session::read(files.clone())?;
     Ok(session.messages(&MessageFilter::default())?.is_empty())

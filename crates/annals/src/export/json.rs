@@ -1,15 +1,17 @@
 //! Sessions as JSON and as JSON lines.
 //!
 //! ```text
-//! JSON    {"annals":1,"sessions":[{…,"logs":[{…,"entries":[{…},…]},…]},…]}
+//! JSON    {"annals":1,"sessions":[{…,"logs":[{…,"entries":[{…},…]},…]},…],"problems":[{…},…]}
 //! lines   {"type":"session","annals":1,…}      a session; its main agent's entries follow
 //!         {"type":"entry",…}
 //!         {"type":"agent",…}                   a sub-agent; its entries follow
 //!         {"type":"entry",…}
+//!         {"type":"problem",…}                 something that could not be read; at the end
 //! ```
 //!
-//! The first log of a session is its main agent's and has no `agent`. Sub-agents that stand in
-//! another agent's log get a log of their own here, with `strand`.
+//! Without problems there is no such member or line. A document is valid even if a log could not be read
+//! to its end. The first log of a session is its main agent's and has no `agent`. Sub-agents whose entries are
+//! in another agent's log get their own log here, with `strand`.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -18,7 +20,7 @@ use std::io::{self, Write};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::{Block, Body, EntryKey, TitleSource, Todo, Usage};
 use crate::store::{Agent, Call, Session};
 
@@ -31,7 +33,7 @@ use super::write_error;
 /// The version of the document's shape. A reader refuses a later one.
 pub(super) const VERSION: u32 = 1;
 
-/// What is known about a session beside its entries.
+/// Session metadata, without the entries.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct SessionHead {
@@ -41,7 +43,7 @@ pub(super) struct SessionHead {
     pub(super) annals: Option<u32>,
     pub(super) layout: String,
     pub(super) id: String,
-    /// The directory it is about; missing where no entry tells it.
+    /// The project directory; missing if no entry records it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) project: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,16 +63,16 @@ pub(super) struct SessionHead {
     pub(super) todos: Vec<TodoList>,
 }
 
-/// What one agent has to do.
+/// Todo list of one agent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct TodoList {
-    /// The agent, or the session for its main agent.
+    /// The agent id, or the session id for the main agent.
     pub(super) agent: String,
     pub(super) todos: Vec<Todo>,
 }
 
-/// What is known about an agent beside its entries. The main agent has no members.
+/// Agent metadata, without the entries. The main agent has no members.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct AgentHead {
@@ -85,9 +87,38 @@ pub(super) struct AgentHead {
     /// The tool call that spawned it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) call: Option<String>,
-    /// Its entries stood in another agent's log.
+    /// Its entries are in another agent's log.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) strand: bool,
+}
+
+/// Something that could not be read, so that an export is incomplete.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExportProblem {
+    /// The file or directory, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Why it could not be read.
+    pub error: String,
+}
+
+impl From<&Error> for ExportProblem {
+    fn from(error: &Error) -> Self {
+        ExportProblem {
+            path: error.path().map(|path| path.display().to_string()),
+            error: error.to_string(),
+        }
+    }
+}
+
+/// A problem as a line of its own.
+#[derive(Serialize)]
+struct ProblemLine<'a> {
+    #[serde(rename = "type")]
+    line: &'static str,
+    #[serde(flatten)]
+    problem: &'a ExportProblem,
 }
 
 /// Begins a document.
@@ -96,16 +127,31 @@ pub(super) fn begin(out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Ends a document.
-pub(super) fn end(out: &mut dyn Write) -> io::Result<()> {
-    out.write_all(b"\n]}\n")
+pub(super) fn end(problems: &[ExportProblem], out: &mut dyn Write) -> io::Result<()> {
+    out.write_all(b"\n]")?;
+    if !problems.is_empty() {
+        out.write_all(b",\"problems\":")?;
+        write_json(&problems, out)?;
+    }
+    out.write_all(b"}\n")
 }
 
-/// Writes sessions.
+/// Ends JSON lines.
+pub(super) fn end_lines(problems: &[ExportProblem], out: &mut dyn Write) -> io::Result<()> {
+    for problem in problems {
+        let line = "problem";
+        write_json(&ProblemLine { line, problem }, out)?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+/// Writes sessions as one JSON document or as JSON lines.
 pub(super) struct JsonWriter<'a> {
     out: &'a mut dyn Write,
     /// JSON lines instead of one document.
     lines: bool,
-    /// The session's place in the document.
+    /// Index of the session in the document.
     number: usize,
 }
 
@@ -122,6 +168,17 @@ impl<'a> JsonWriter<'a> {
     ) -> Result<()> {
         let head = self.session_head(session, redactor.as_deref_mut())?;
         self.open_session(&head).map_err(write_error)?;
+        let written = self.write_logs(session, part, redactor);
+        let closed = self.close();
+        written.and(closed)
+    }
+
+    fn write_logs(
+        &mut self,
+        session: &Session,
+        part: &ExportPart,
+        mut redactor: Option<&mut Redactor>,
+    ) -> Result<()> {
         let mut logs = 0;
         if session.main_log().is_some() {
             let entries = main_entries(session, part);
@@ -147,10 +204,16 @@ impl<'a> JsonWriter<'a> {
             )?;
             logs += 1;
         }
-        if self.lines {
-            return Ok(());
+        Ok(())
+    }
+
+    /// Closes the list and the object that [`Self::open`] opened. Also after an error, so that the
+    /// document stays valid.
+    fn close(&mut self) -> Result<()> {
+        match self.lines {
+            true => Ok(()),
+            false => self.out.write_all(b"]}").map_err(write_error),
         }
-        self.out.write_all(b"]}").map_err(write_error)
     }
 
     fn session_head(
@@ -203,7 +266,7 @@ impl<'a> JsonWriter<'a> {
         self.open(head, "logs")
     }
 
-    /// Writes an object whose last member is a list that is still open.
+    /// Writes an object whose last member is a list, and leaves the list open.
     fn open(&mut self, head: &impl Serialize, list: &str) -> io::Result<()> {
         let object = serde_json::to_string(head)?;
         let members = object.strip_suffix('}').unwrap_or(&object);
@@ -223,7 +286,7 @@ impl<'a> JsonWriter<'a> {
         self.open_log(agent, number).map_err(write_error)?;
         let mut redactor = redactor;
         let mut first = true;
-        session.each_entry_of_log(log, entries, |mut entry| {
+        let read = session.each_entry_of_log(log, entries, |mut entry| {
             if let Some(redactor) = redactor.as_deref_mut() {
                 redactor.mask_entry(&mut entry);
             }
@@ -231,11 +294,9 @@ impl<'a> JsonWriter<'a> {
                 .map_err(write_error)?;
             first = false;
             Ok(true)
-        })?;
-        match self.lines {
-            true => Ok(()),
-            false => self.out.write_all(b"]}").map_err(write_error),
-        }
+        });
+        let closed = self.close();
+        read.and(closed)
     }
 
     fn open_log(&mut self, agent: Option<AgentHead>, number: usize) -> io::Result<()> {
@@ -280,7 +341,7 @@ fn agent_entries(session: &Session, agent: &Agent) -> Vec<usize> {
     }
 }
 
-/// The entries of a log that belong to no sub-agent beside its own, in file order.
+/// Returns the entries of a log that belong to no sidechain, in file order.
 fn own_entries(session: &Session, log: usize) -> Vec<usize> {
     let Some((_, scan, tree)) = session.log(log) else {
         return Vec::new();
@@ -304,7 +365,7 @@ fn agent_head(session: &Session, agent: &Agent) -> Result<AgentHead> {
     })
 }
 
-/// The id of a call, which trees know by its key only.
+/// Returns the id of a call; trees store only its key.
 fn call_id(session: &Session, call: Call) -> Result<Option<String>> {
     let mut found = None;
     session.each_entry_of_log(call.log, &[call.entry], |entry| {

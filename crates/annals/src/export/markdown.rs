@@ -1,8 +1,8 @@
 //! Sessions as Markdown.
 //!
-//! What people and models said stays Markdown, tamed: its headings stand below ours, and raw HTML,
-//! pictures from elsewhere, odd links and open fences lose their force. Everything else stands in
-//! fences and code spans that are longer than any run of backticks inside.
+//! Messages stay Markdown, sanitized: their headings are lowered below ours, and raw HTML, remote
+//! images, unsafe links and open fences are neutralized. Everything else is put into fences and
+//! code spans that are longer than any run of backticks inside.
 
 mod sanitize;
 
@@ -11,18 +11,18 @@ use std::io::{self, Write};
 use jiff::tz::TimeZone;
 
 use crate::model::{Block, Body, Message, TodoStatus};
-use crate::text::{LineBreaks, visible};
+use crate::text::{LineBreaks, strip_ansi, terminal_text, visible};
 
 use super::Cover;
 use super::format::{
-    arguments, decoded_len, entry_anchor, format_time, group_thousands, pluralize, section_anchor,
-    token_summary,
+    CallParts, decoded_len, diff_lines, entry_anchor, format_time, group_thousands, pluralize,
+    section_anchor, token_summary,
 };
 use super::reading_order::{self, Heading, Section, SectionKind, SessionHeader, ShownEntry};
 
 use sanitize::sanitize;
 
-/// Writes what stands in front of several sessions.
+/// Writes the cover of a document with several sessions.
 pub(super) fn begin(cover: Option<&Cover>, out: &mut dyn Write) -> io::Result<()> {
     let Some(cover) = cover else { return Ok(()) };
     writeln!(out, "# {}\n", escape_line(&cover.title))?;
@@ -36,9 +36,9 @@ pub(super) fn begin(cover: Option<&Cover>, out: &mut dyn Write) -> io::Result<()
 pub(super) struct Page<'a> {
     out: &'a mut dyn Write,
     zone: &'a TimeZone,
-    /// Other sessions may stand around it.
+    /// The document has a cover; there may be other sessions.
     has_cover: bool,
-    /// It has more than one section.
+    /// The session has more than one section.
     has_sections: bool,
 }
 
@@ -62,7 +62,10 @@ impl<'a> Page<'a> {
     fn block(&mut self, block: &Block, said: &ShownEntry<'_>) -> io::Result<()> {
         match block {
             Block::Text(text) if text.trim().is_empty() => Ok(()),
-            Block::Text(text) => writeln!(self.out, "\n{}", sanitize(text).trim_end()),
+            Block::Text(text) => {
+                let text = sanitize(&strip_ansi(text));
+                writeln!(self.out, "\n{}", text.trim_end())
+            }
             Block::Thinking { text, .. } if text.trim().is_empty() => Ok(()),
             Block::Thinking { text, .. } => {
                 writeln!(self.out, "\n> **Thinking**\n>")?;
@@ -84,7 +87,7 @@ impl<'a> Page<'a> {
                 }
                 for block in output {
                     match block {
-                        Block::Text(text) => self.fenced(text, "")?,
+                        Block::Text(text) => self.fenced(&terminal_text(text), "")?,
                         other => self.block(other, said)?,
                     }
                 }
@@ -92,7 +95,7 @@ impl<'a> Page<'a> {
             }
             Block::Image { media_type, data } => writeln!(
                 self.out,
-                "\n*A picture: {}, {} bytes*",
+                "\n*Image: {}, {} bytes*",
                 escape_line(media_type),
                 group_thousands(decoded_len(data))
             ),
@@ -105,11 +108,24 @@ impl<'a> Page<'a> {
 
     fn call(&mut self, name: &str, input: &str) -> io::Result<()> {
         const SHORT: usize = 100;
-        writeln!(self.out, "\n**Call** of {}", code_span(name))?;
+        let parts = CallParts::new(name, input);
+        write!(self.out, "\n**Call** of {}", code_span(name))?;
+        match &parts.subject {
+            Some(subject) => writeln!(self.out, ": {}", code_span(subject))?,
+            None => writeln!(self.out)?,
+        }
+        for edit in &parts.edits {
+            let lines = diff_lines(&edit.old, &edit.new);
+            let lines = lines.iter().map(|(sign, line)| format!("{sign}{line}\n"));
+            self.fenced(&lines.collect::<String>(), "diff")?;
+        }
+        // The subject was shown whole.
+        let is_subject = |text: &str| parts.subject.as_deref() == Some(text);
+        let arguments = parts.arguments.into_iter();
+        let arguments = arguments.filter(|(_, text)| !is_subject(text));
         let short = |text: &str| text.len() <= SHORT && !text.contains('\n');
-        let (inline, blocks): (Vec<_>, Vec<_>) = arguments(input)
-            .into_iter()
-            .partition(|(name, text)| short(text) && !name.is_empty());
+        let (inline, blocks): (Vec<_>, Vec<_>) =
+            arguments.partition(|(name, text)| short(text) && !name.is_empty());
         if !inline.is_empty() {
             writeln!(self.out)?;
         }
@@ -177,9 +193,8 @@ impl reading_order::Page for Page<'_> {
         let mut size = vec![pluralize(about.messages, "message")];
         size.extend(token_summary(about));
         writeln!(self.out, "- Size: {}", size.join(", "))?;
-        if about.flaws > 0 {
-            let flaws = pluralize(about.flaws as u64, "flaw");
-            writeln!(self.out, "- Damage: {flaws} in its logs")?;
+        if about.flaws.worst().is_some() {
+            writeln!(self.out, "- Damage: {} in its logs", about.flaws)?;
         }
         for note in &about.notes {
             writeln!(self.out, "- Note: {}", escape_line(note))?;
@@ -219,7 +234,7 @@ impl reading_order::Page for Page<'_> {
             let place = from.entry.map(|entry| entry_anchor(about, entry));
             writeln!(
                 self.out,
-                "\n*Parts from [{}](#{anchor}) [after this](#{}).*",
+                "\n*Branches from [{}](#{anchor}) [after this](#{}).*",
                 before.number + 1,
                 place.unwrap_or(anchor.clone())
             )?;
@@ -245,16 +260,12 @@ impl reading_order::Page for Page<'_> {
                     self.block(block, said)?;
                 }
                 if let Some(path) = stored {
-                    writeln!(
-                        self.out,
-                        "\n*The whole output was kept in {}.*",
-                        code_span(path)
-                    )?;
+                    writeln!(self.out, "\n*Full output saved in {}.*", code_span(path))?;
                 }
             }
             _ => writeln!(
                 self.out,
-                "\n*From here on the agent saw the summary below instead of what came before.*"
+                "\n*From here on, the agent sees the summary below instead of the earlier messages.*"
             )?,
         }
         for agent in &said.agents {
@@ -269,7 +280,7 @@ impl reading_order::Page for Page<'_> {
     fn forks(&mut self, about: &SessionHeader, forks: &[&Section]) -> io::Result<()> {
         writeln!(
             self.out,
-            "\n> **Here the conversation parts.** It goes on below, and in"
+            "\n> **The conversation branches here.** It continues below and in"
         )?;
         for fork in forks {
             let anchor = section_anchor(about, fork);
@@ -302,12 +313,12 @@ fn label(section: &Section) -> String {
 
 fn resume_mark(section: &Section) -> &'static str {
     match section.kind {
-        SectionKind::Conversation { resumes: true } => " · goes on here",
+        SectionKind::Conversation { resumes: true } => " · resumes here",
         _ => "",
     }
 }
 
-/// A text on one line in which no character means anything to Markdown.
+/// Escapes text for Markdown, on one line.
 fn escape_line(text: &str) -> String {
     let text = visible(text.trim(), LineBreaks::Spaces);
     let mut out = String::with_capacity(text.len() + 8);
@@ -316,7 +327,7 @@ fn escape_line(text: &str) -> String {
     while let Some(c) = chars.next() {
         let inside = before.is_alphanumeric() && chars.peek().is_some_and(|c| c.is_alphanumeric());
         let means = match c {
-            // Between letters it is a letter.
+            // Literal between letters or digits.
             '_' => !inside,
             '\\' | '`' | '*' | '[' | ']' | '<' | '>' | '#' | '|' | '~' | '!' | '&' => true,
             _ => false,
@@ -330,7 +341,7 @@ fn escape_line(text: &str) -> String {
     out
 }
 
-/// A text on one line as code.
+/// Returns text as a code span, on one line.
 fn code_span(text: &str) -> String {
     let text = visible(text, LineBreaks::Spaces);
     let ticks = "`".repeat(longest_run(&text) + 1);
@@ -342,7 +353,7 @@ fn code_span(text: &str) -> String {
     format!("{ticks}{pad}{text}{pad}{ticks}")
 }
 
-/// The longest run of backticks.
+/// Returns the length of the longest run of backticks.
 fn longest_run(text: &str) -> usize {
     let runs = text.split(|c| c != '`');
     runs.map(str::len).max().unwrap_or(0)

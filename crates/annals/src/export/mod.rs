@@ -1,13 +1,14 @@
-//! Sessions for other places: Markdown and HTML to read, JSON and JSON lines to keep and to import.
+//! Export of sessions: Markdown and HTML to read, JSON and JSON lines to store and to import.
 //!
-//! Markdown and HTML follow the tree: one section per conversation, which begins where it parts from
-//! another, and one per sub-agent. JSON follows the logs: every entry with everything the model knows
-//! of it, so that [`ExportFile`] reads back what was exported and [`Importer`] writes it into any root
-//! whose layout can be written.
+//! Markdown and HTML follow the tree: one section per conversation, which begins at its branch
+//! point, and one per sub-agent. JSON follows the logs and has every entry with all fields of the
+//! model. [`ExportFile`] reads it back, and [`Importer`] writes it into any root with a writable
+//! layout.
 //!
-//! Everything here goes to a writer, piece by piece. No file is made and nothing is printed. Text
-//! from logs is hostile until shown otherwise: in Markdown and HTML it can neither become markup of
-//! the document nor hide, and nothing in them makes a reader's program talk to a network.
+//! Output goes to a writer, piece by piece. This module creates no files and prints nothing. Text
+//! from logs is treated as hostile: in Markdown and HTML it can neither become markup of the
+//! document nor hide, and a viewer makes no network requests. Complete control sequences of
+//! terminals are removed from messages and tool output after secrets are masked.
 
 mod entry;
 mod format;
@@ -33,24 +34,26 @@ pub use import::{
     ExportContents, ExportFile, ExportedAgent, ExportedLog, ExportedSession, ImportOptions,
     Imported, Importer,
 };
+pub use json::ExportProblem;
 pub use reading_order::ExportPart;
 pub use redact::{MaskedSecrets, Redactor};
+use title::{MAX_HEADING_CHARS, shorten_masked};
 
-/// What an export is written as.
+/// Format of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Markdown, for people.
     Markdown,
-    /// One HTML file that needs nothing else, for people.
+    /// One self-contained HTML file, for people.
     Html,
     /// One JSON document.
     Json,
-    /// JSON lines: the same, one object a line.
+    /// JSON lines: the same data, one object per line.
     Jsonl,
 }
 
 impl Format {
-    /// The format that a file's name stands for.
+    /// Returns the format for the extension of a file name.
     pub fn from_path(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();
         match ending.as_str() {
@@ -62,7 +65,7 @@ impl Format {
         }
     }
 
-    /// How the names of its files end.
+    /// Returns the file name extension.
     pub fn extension(self) -> &'static str {
         match self {
             Format::Markdown => "md",
@@ -72,7 +75,7 @@ impl Format {
         }
     }
 
-    /// It is made for people, who pass it on.
+    /// Returns whether the format is made for people, who may share it.
     pub fn is_human_readable(self) -> bool {
         matches!(self, Format::Markdown | Format::Html)
     }
@@ -89,20 +92,20 @@ impl fmt::Display for Format {
     }
 }
 
-/// How an export is written.
+/// Options for an export.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ExportOptions {
     /// The format.
     pub format: Format,
-    /// Mask secrets.
+    /// Whether secrets are masked.
     pub redact: bool,
-    /// The zone in which people read times; JSON has them in UTC.
+    /// Time zone for Markdown and HTML; JSON uses UTC.
     pub zone: TimeZone,
 }
 
 impl ExportOptions {
-    /// Times in UTC, and secrets masked in what people pass on.
+    /// Creates options with times in UTC. Secrets are masked in formats made for people.
     pub fn new(format: Format) -> Self {
         ExportOptions {
             format,
@@ -111,25 +114,25 @@ impl ExportOptions {
         }
     }
 
-    /// Says whether secrets are masked.
+    /// Sets whether secrets are masked.
     pub fn redact(mut self, redact: bool) -> Self {
         self.redact = redact;
         self
     }
 
-    /// Says in which zone people read times.
+    /// Sets the time zone for Markdown and HTML.
     pub fn zone(mut self, zone: TimeZone) -> Self {
         self.zone = zone;
         self
     }
 }
 
-/// What stands in front of several sessions; of one, its own title does.
+/// Front matter of a document with several sessions. A single session has only its own title.
 #[derive(Clone, Debug, Default)]
 pub struct Cover {
-    /// What they have in common.
+    /// Title of the document.
     pub title: String,
-    /// What each is called, in the order in which they will come.
+    /// Titles of the sessions, in the order in which they are written.
     pub sessions: Vec<String>,
 }
 
@@ -158,6 +161,7 @@ pub struct Exporter<'a> {
     has_cover: bool,
     /// Sessions written so far.
     sessions: usize,
+    problems: Vec<ExportProblem>,
 }
 
 impl<'a> Exporter<'a> {
@@ -174,6 +178,7 @@ impl<'a> Exporter<'a> {
             redactor,
             has_cover: cover.is_some(),
             sessions: 0,
+            problems: Vec::new(),
         };
         let cover = cover.map(|cover| exporter.masked_cover(cover));
         let begun = match exporter.options.format {
@@ -186,7 +191,13 @@ impl<'a> Exporter<'a> {
         Ok(exporter)
     }
 
-    /// Writes one session, or a part of it.
+    /// Adds something that could not be read to the end of JSON and JSON lines.
+    pub fn add_problem(&mut self, problem: ExportProblem) {
+        self.problems.push(problem);
+    }
+
+    /// Writes one session, or a part of it. After an error, [`Self::finish`] still ends a valid JSON
+    /// document, in which the rest of the session is missing.
     pub fn session(&mut self, session: &Session, part: &ExportPart) -> Result<()> {
         let number = self.sessions;
         self.sessions += 1;
@@ -207,12 +218,13 @@ impl<'a> Exporter<'a> {
         }
     }
 
-    /// Ends the document, and tells what was masked.
+    /// Ends the document and returns what was masked.
     pub fn finish(self) -> Result<MaskedSecrets> {
         let ended = match self.options.format {
             Format::Html => html::end(self.out),
-            Format::Json => json::end(self.out),
-            Format::Markdown | Format::Jsonl => Ok(()),
+            Format::Json => json::end(&self.problems, self.out),
+            Format::Jsonl => json::end_lines(&self.problems, self.out),
+            Format::Markdown => Ok(()),
         };
         ended.and_then(|()| self.out.flush()).map_err(write_error)?;
         let masked = self.redactor.map(|redactor| redactor.masked().clone());
@@ -226,7 +238,11 @@ impl<'a> Exporter<'a> {
         };
         Cover {
             title: mask(&cover.title),
-            sessions: cover.sessions.iter().map(|title| mask(title)).collect(),
+            sessions: cover
+                .sessions
+                .iter()
+                .map(|title| shorten_masked(&mask(title), MAX_HEADING_CHARS))
+                .collect(),
         }
     }
 }

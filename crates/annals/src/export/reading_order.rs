@@ -1,34 +1,40 @@
 //! The order in which people read a session.
 //!
-//! The conversation that would be resumed comes first and whole. Every other one is a section that
-//! begins where it parts from one before it, so that no entry comes twice. Sub-agents follow, each in
-//! sections of its own. Pages are told what to write; how it looks is theirs.
+//! The conversation that would be resumed comes first and is complete. Every other conversation is
+//! a section that begins where it branches off an earlier one, so that no entry appears twice.
+//! The result of a call directly follows the call. Sub-agents follow, each in its own sections. This
+//! module selects what is written; a `Page` formats it.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::io;
 
 use jiff::Timestamp;
 
 use crate::error::Result;
-use crate::model::{Block, Body, Entry, Fact, Message, OutlineKind, Role, Span, Todo, Usage};
-use crate::store::{Agent, Session};
-use crate::tree::{Segment, Tree, shorten};
+use crate::model::{
+    Block, Body, Entry, Fact, FlawCounts, KeySet, Message, Outline, OutlineKind, Role, Span, Todo,
+    Usage,
+};
+use crate::store::{Agent, Session, results_under_calls};
+use crate::tree::{Segment, Tree, one_line};
 
+use super::format::message_address;
 use super::redact::Redactor;
-use super::title::mask_title;
+use super::title::{MAX_HEADING_CHARS, heading, shorten_masked};
 use super::write_error;
 
-/// What of a session is exported.
+/// The part of a session to export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExportPart {
-    /// All its branches and sub-agents.
+    /// All branches and sub-agents.
     Whole,
-    /// Some entries of the main log, in their order, and the sub-agents that they called.
+    /// Entries of the main log, in order, and the sub-agents that they called.
     Path(Vec<usize>),
 }
 
 impl ExportPart {
-    /// The conversation that ends at a message, or what leads to an inner one.
+    /// Returns the conversation that ends at a message, or the path to an inner message.
     pub fn for_message(session: &Session, message: &str) -> Result<Self> {
         let entry = session.find_entry(message)?;
         let path = session.tree().and_then(|tree| {
@@ -45,12 +51,12 @@ impl ExportPart {
     }
 }
 
-/// What is known about a session as a whole.
+/// Session metadata, for the head of a page.
 pub(super) struct SessionHeader {
-    /// Its place in the document, from 0.
+    /// Index of the session in the document, from 0.
     pub(super) number: usize,
     pub(super) id: String,
-    /// The message at which the part ends, if it is not the whole session.
+    /// The message at which the exported path ends; `None` for a whole session.
     pub(super) leaf: Option<String>,
     pub(super) title: String,
     pub(super) tag: Option<String>,
@@ -60,35 +66,45 @@ pub(super) struct SessionHeader {
     pub(super) updated: Option<Timestamp>,
     pub(super) messages: u64,
     pub(super) usage: Usage,
-    pub(super) flaws: usize,
-    /// What people remarked on it.
+    pub(super) flaws: FlawCounts,
+    /// Notes on the session.
     pub(super) notes: Vec<String>,
-    /// What each agent has to do.
+    /// Todo list of each agent.
     pub(super) todos: Vec<(String, Vec<Todo>)>,
+    /// Anchors of the messages that have an address.
+    pub(super) addresses: HashMap<Anchor, String>,
 }
 
-/// A stretch of one log that is read in one go.
+/// Entries of one log that are shown together, along one branch.
 pub(super) struct Section {
-    /// Its place among the sections of its session, from 0.
+    /// Index among the sections of the session, from 0.
     pub(super) number: usize,
     pub(super) kind: SectionKind,
-    /// What it is called.
     pub(super) title: String,
     pub(super) messages: usize,
-    /// Where it parts from an earlier section.
+    /// The point at which it branches off an earlier section.
     pub(super) branch_point: Option<BranchPoint>,
     /// The entry whose call spawned the sub-agent.
     pub(super) caller: Option<Anchor>,
+    /// The prompts in it, if the page lists them.
+    pub(super) prompts: Vec<PromptLink>,
     log: usize,
     runs: Vec<EntryRun>,
 }
 
-/// Whose words a section holds.
+/// A prompt in the outline of a page.
+pub(super) struct PromptLink {
+    pub(super) anchor: Anchor,
+    /// Its beginning, on one line.
+    pub(super) text: String,
+}
+
+/// Kind of a section.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SectionKind {
     /// A conversation of the main agent.
     Conversation {
-        /// The agent program would go on here.
+        /// The agent program would resume here.
         resumes: bool,
     },
     /// A sub-agent.
@@ -97,7 +113,7 @@ pub(super) enum SectionKind {
     AgentBranch,
 }
 
-/// The place where two branches part.
+/// The point at which two branches diverge.
 #[derive(Clone, Copy)]
 pub(super) struct BranchPoint {
     pub(super) section: usize,
@@ -105,7 +121,7 @@ pub(super) struct BranchPoint {
     pub(super) entry: Option<Anchor>,
 }
 
-/// Names an entry within its session: its log and its place there.
+/// Identifies an entry within its session: its log and its index there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Anchor {
     pub(super) log: usize,
@@ -114,33 +130,37 @@ pub(super) struct Anchor {
 
 struct EntryRun {
     entries: Vec<usize>,
-    /// The sections that begin after it, beside the one that goes on.
+    /// The sections that branch off after it, without the one that continues.
     forks: Vec<usize>,
 }
 
-/// Something said, with what a page must know to show it.
+/// An entry with the context that a page needs to show it.
 pub(super) struct ShownEntry<'a> {
     pub(super) anchor: Anchor,
     pub(super) entry: &'a Entry,
-    /// Who speaks; `None` if the one before goes on.
+    /// The speaker; `None` if the previous speaker continues.
     pub(super) heading: Option<Heading<'a>>,
-    /// Something in the document points here.
+    /// The document has a link to this entry.
     pub(super) linked: bool,
-    /// The sub-agents that it called.
+    /// The sections of the sub-agents that it called.
     pub(super) agents: Vec<&'a Section>,
-    /// The tools of the calls made so far, by the call.
+    /// Tool names of the calls so far, by call id.
     pub(super) tools: &'a HashMap<String, String>,
 }
 
-/// Who speaks, and when.
+/// Speaker and time of a message.
 pub(super) struct Heading<'a> {
     pub(super) speaker: &'static str,
     pub(super) model: Option<&'a str>,
     pub(super) time: Option<Timestamp>,
 }
 
-/// What shows a session.
+/// Output format for a session.
 pub(super) trait Page {
+    /// Returns whether the page lists the prompts of each section.
+    fn lists_prompts(&self) -> bool {
+        false
+    }
     fn begin(&mut self, about: &SessionHeader, sections: &[Section]) -> io::Result<()>;
     fn section(
         &mut self,
@@ -149,13 +169,13 @@ pub(super) trait Page {
         sections: &[Section],
     ) -> io::Result<()>;
     fn entry(&mut self, about: &SessionHeader, said: &ShownEntry<'_>) -> io::Result<()>;
-    /// Other branches begin here.
+    /// Lists the branches that begin here.
     fn forks(&mut self, about: &SessionHeader, forks: &[&Section]) -> io::Result<()>;
     fn end_section(&mut self) -> io::Result<()>;
     fn end(&mut self) -> io::Result<()>;
 }
 
-/// Reads a session to a page.
+/// Writes a session to a page.
 pub(super) fn write_page(
     session: &Session,
     part: &ExportPart,
@@ -169,12 +189,19 @@ pub(super) fn write_page(
         let leaf = path.last().and_then(|&at| session.entry_id(at));
         about.leaf = leaf.map(|id| id.to_string());
         about.messages = sections.iter().map(|one| one.messages as u64).sum();
-        // What is known is what the whole session used.
+        // The known usage is that of the whole session.
         about.usage = Usage::default();
     }
-    if let Some(redactor) = redactor.as_deref_mut() {
+    for section in &mut sections {
+        let redactor = redactor.as_deref_mut();
+        section.title = heading(session, section.log, &section.title, redactor)?;
+    }
+    about.addresses = addresses(session, number, &sections);
+    if page.lists_prompts() {
+        // A redactor of its own: masks are counted where the prompts are shown in full.
+        let mut redactor = redactor.as_ref().map(|_| Redactor::new()).transpose()?;
         for section in &mut sections {
-            section.title = mask_title(session, section.log, &section.title, redactor)?;
+            section.prompts = prompts(session, section, redactor.as_mut());
         }
     }
     let callers = sections_by_caller(&sections);
@@ -227,6 +254,7 @@ impl SectionReader<'_> {
         };
         let said = |at: &usize| scan.outlines.get(*at).is_some_and(|one| is_shown(one.kind));
         let shown: Vec<usize> = stretch.entries.iter().copied().filter(said).collect();
+        let shown = results_under_calls(&scan.outlines, &shown);
         let index: HashMap<Span, usize> = shown
             .iter()
             .filter_map(|&at| Some((scan.outlines.get(at)?.span, at)))
@@ -274,7 +302,8 @@ impl SectionReader<'_> {
         page.entry(self.about, &said)
     }
 
-    /// The lines of one reply and the results of its calls share a heading.
+    /// Returns the heading of an entry. The lines of one reply and the results of its calls share
+    /// one.
     fn heading<'e>(&mut self, entry: &'e Entry) -> Option<Heading<'e>> {
         let Body::Message(message) = &entry.body else {
             self.speaker = None;
@@ -322,7 +351,7 @@ fn is_shown(kind: OutlineKind) -> bool {
 fn session_header(
     session: &Session,
     number: usize,
-    redactor: Option<&mut Redactor>,
+    mut redactor: Option<&mut Redactor>,
 ) -> Result<SessionHeader> {
     let info = session.info(None);
     let mut notes = Vec::new();
@@ -339,6 +368,7 @@ fn session_header(
             Ok(true)
         })?;
     }
+    let flaws = info.flaw_counts();
     let mut about = SessionHeader {
         number,
         id: info.id.to_string(),
@@ -353,12 +383,13 @@ fn session_header(
         updated: info.updated,
         messages: info.messages,
         usage: info.usage,
-        flaws: info.flaws,
+        flaws,
         notes,
         todos: session.todos()?,
+        addresses: HashMap::new(),
     };
+    about.title = heading(session, 0, &about.title, redactor.as_deref_mut())?;
     if let Some(redactor) = redactor {
-        about.title = mask_title(session, 0, &about.title, redactor)?;
         let texts = [&mut about.project].into_iter();
         for text in texts.chain(&mut about.tag).chain(&mut about.notes) {
             *text = redactor.mask_text(text).into_owned();
@@ -370,7 +401,7 @@ fn session_header(
     Ok(about)
 }
 
-/// The sections of a session, those of the main log first.
+/// Returns the sections of a session, main log first.
 fn sections(session: &Session, part: &ExportPart) -> Vec<Section> {
     let mut sections = Vec::new();
     match part {
@@ -385,7 +416,8 @@ fn sections(session: &Session, part: &ExportPart) -> Vec<Section> {
         }
     }
     for at in selected_agents(session, part) {
-        if let Some(agent) = session.agents.get(at) {
+        let agent = session.agents.get(at);
+        if let Some(agent) = agent.filter(|agent| !agent.warm_up) {
             agent_sections(session, agent, &mut sections);
         }
     }
@@ -404,7 +436,7 @@ fn message_count(session: &Session, section: &Section) -> usize {
     outlines.filter(|one| one.kind.is_message()).count()
 }
 
-/// The sub-agents that are read: all, or those that were called on the way, at any depth.
+/// Returns the sub-agents to export: all, or the ones called along the path, at any depth.
 pub(super) fn selected_agents(session: &Session, part: &ExportPart) -> Vec<usize> {
     let all = 0..session.agents.len();
     let ExportPart::Path(path) = part else {
@@ -413,7 +445,7 @@ pub(super) fn selected_agents(session: &Session, part: &ExportPart) -> Vec<usize
     let path: HashSet<usize> = path.iter().copied().collect();
     let mut wanted: Vec<usize> = Vec::new();
     let mut logs: HashSet<usize> = HashSet::new();
-    // Each turn adds the agents that those found so far have called.
+    // Each round adds the agents called by the agents found so far.
     loop {
         let called = |at: &usize| {
             let agent = session.agents.get(*at);
@@ -442,7 +474,7 @@ pub(super) fn selected_agents(session: &Session, part: &ExportPart) -> Vec<usize
     wanted
 }
 
-/// One section per conversation of the main log.
+/// Adds one section per conversation of the main log.
 fn conversation_sections(session: &Session, sections: &mut Vec<Section>) {
     let conversations = session.conversations();
     let grown = branch_sections(session, 0, sections.len());
@@ -534,13 +566,14 @@ fn push_section(
         messages: 0,
         branch_point: None,
         caller: None,
+        prompts: Vec::new(),
         log,
         runs: stretches.collect(),
     });
 }
 
-/// Follows the limbs of a tree: each section goes on along one branch and leaves the others to
-/// sections that follow. Gives each with the conversation at its end.
+/// Splits a tree into sections: each follows one branch and leaves the others to later sections.
+/// Returns each section with the conversation at its end.
 fn branch_sections(session: &Session, log: usize, base: usize) -> Vec<(Section, Option<usize>)> {
     let Some((_, scan, tree)) = session.log(log) else {
         return Vec::new();
@@ -553,7 +586,7 @@ fn branch_sections(session: &Session, log: usize, base: usize) -> Vec<(Section, 
     };
     let (children, roots) = child_limbs(&limbs);
     let resumed = resumed_limbs(tree, &limbs);
-    // The branch that would be resumed goes on; else the newest.
+    // Continues with the branch that would be resumed, else with the newest.
     let choose = |from: &[usize]| -> Option<usize> {
         let found = from.iter().copied().find(|limb| resumed.contains(limb));
         found.or_else(|| from.last().copied())
@@ -601,6 +634,7 @@ fn branch_sections(session: &Session, log: usize, base: usize) -> Vec<(Section, 
             messages: 0,
             branch_point: from,
             caller: None,
+            prompts: Vec::new(),
             log,
             runs: stretches,
         };
@@ -609,10 +643,11 @@ fn branch_sections(session: &Session, log: usize, base: usize) -> Vec<(Section, 
     grown
 }
 
-/// The limbs below each limb, and those below none, without those that lead to no conversation.
+/// Returns the child segments of each segment and the roots, without segments that lead to no
+/// conversation.
 fn child_limbs(limbs: &[Segment]) -> (HashMap<usize, Vec<usize>>, Vec<usize>) {
     let mut alive: HashSet<usize> = HashSet::new();
-    // Limbs come after their parents, so this goes from the leaves up.
+    // Segments come after their parents, so this walks from the leaves up.
     for (at, limb) in limbs.iter().enumerate().rev() {
         if limb.conversation.is_some() || alive.contains(&at) {
             alive.insert(at);
@@ -634,7 +669,7 @@ fn child_limbs(limbs: &[Segment]) -> (HashMap<usize, Vec<usize>>, Vec<usize>) {
     (children, roots)
 }
 
-/// The limbs on the way to where the agent program would go on.
+/// Returns the segments on the path to the resumed conversation.
 fn resumed_limbs(tree: &Tree, limbs: &[Segment]) -> HashSet<usize> {
     let is_end = |limb: &Segment| tree.resume.is_some() && limb.conversation == tree.resume;
     let mut way = HashSet::new();
@@ -645,13 +680,65 @@ fn resumed_limbs(tree: &Tree, limbs: &[Segment]) -> HashSet<usize> {
     way
 }
 
+/// Returns the addresses of the shown entries. If several have the same id, only the first one has
+/// an address.
+fn addresses(session: &Session, number: usize, sections: &[Section]) -> HashMap<Anchor, String> {
+    let mut taken = KeySet::default();
+    let mut addresses = HashMap::new();
+    for section in sections {
+        for (anchor, outline) in shown_outlines(session, section) {
+            let is_first = outline.key.is_some_and(|key| taken.insert(key));
+            let id = outline.id().filter(|_| is_first);
+            let address = id.and_then(|id| message_address(number, id.as_str()));
+            addresses.extend(address.map(|address| (anchor, address)));
+        }
+    }
+    addresses
+}
+
+/// Returns links to the prompts of a section, masked if there is a redactor.
+fn prompts(
+    session: &Session,
+    section: &Section,
+    mut redactor: Option<&mut Redactor>,
+) -> Vec<PromptLink> {
+    let mut links = Vec::new();
+    for (anchor, outline) in shown_outlines(session, section) {
+        let Some(prompt) = outline.prompt() else {
+            continue;
+        };
+        let text = match redactor.as_deref_mut() {
+            Some(redactor) => redactor.mask_text(prompt),
+            None => Cow::Borrowed(prompt),
+        };
+        let text = shorten_masked(&text, MAX_HEADING_CHARS);
+        links.push(PromptLink { anchor, text });
+    }
+    links
+}
+
+/// Iterates over the outlines of the shown entries of a section, in the order of the log.
+fn shown_outlines<'a>(
+    session: &'a Session,
+    section: &'a Section,
+) -> impl Iterator<Item = (Anchor, &'a Outline)> {
+    let log = section.log;
+    let scan = session.log(log).map(|(_, scan, _)| scan);
+    let entries = section.runs.iter().flat_map(|one| &one.entries);
+    let outlines = entries.filter_map(move |&entry| {
+        let outline = scan?.outlines.get(entry)?;
+        Some((Anchor { log, entry }, outline))
+    });
+    outlines.filter(|(_, outline)| is_shown(outline.kind))
+}
+
 fn first_prompt(session: &Session, section: &Section) -> Option<String> {
     let (_, scan, _) = session.log(section.log)?;
     let mut entries = section.runs.iter().flat_map(|one| &one.entries);
-    entries.find_map(|&at| scan.outlines.get(at)?.prompt().map(shorten))
+    entries.find_map(|&at| scan.outlines.get(at)?.prompt().map(one_line))
 }
 
-/// The sections of sub-agents, by the entry that called them.
+/// Returns the sections of sub-agents by the entry that called them.
 fn sections_by_caller(sections: &[Section]) -> HashMap<Anchor, Vec<usize>> {
     let mut callers: HashMap<Anchor, Vec<usize>> = HashMap::new();
     for section in sections {

@@ -1,10 +1,10 @@
 //! Masks secrets: keys, tokens, passwords.
 //!
-//! A secret becomes `[redacted:RULE]`; where its first characters are public (`ghp_`), they stay in
-//! front. Rules are data: `rules.rs` has what is known by its shape, `context.rs` what is known by what
-//! stands around it. `plain.rs` removes escapes before they are asked, and `find.rs` asks them. A secret
-//! is found in one text; one that is split over two texts is not. Text that will be cut is masked
-//! before. Mail addresses, ids, signatures and pictures stay.
+//! A secret becomes `[redacted:RULE]`; public leading characters (`ghp_`) are kept in front. Rules
+//! are data: `rules.rs` has secrets with a known shape, `context.rs` secrets recognized by their
+//! context. `unescape.rs` removes escapes and `find.rs` applies the rules. A secret that is split
+//! over two texts is not found. Text that will be truncated is masked first. Mail addresses, ids,
+//! signatures and images are not masked.
 
 mod check;
 mod context;
@@ -27,7 +27,7 @@ use context::HEADERS;
 use find::{Finder, Secret};
 use unescape::{Escapes, UnescapedText};
 
-/// The rules, which are the same for all.
+/// The compiled rules, shared by all redactors.
 static FINDER: LazyLock<std::result::Result<Finder, String>> = LazyLock::new(Finder::new);
 
 /// Masks secrets and counts them.
@@ -38,25 +38,25 @@ pub struct Redactor {
     masked: MaskedSecrets,
 }
 
-/// What was masked.
+/// Counts of masked secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MaskedSecrets {
-    /// Different secrets, by rule.
+    /// Distinct secrets, by rule.
     pub secrets: BTreeMap<&'static str, usize>,
-    /// Places where one stood.
+    /// Number of places where a secret was masked.
     pub places: usize,
 }
 
 impl MaskedSecrets {
-    /// Different secrets of all rules.
+    /// Returns the number of distinct secrets.
     pub fn total(&self) -> usize {
         self.secrets.values().sum()
     }
 }
 
 impl Redactor {
-    /// Prepares the rules.
+    /// Creates a redactor.
     pub fn new() -> Result<Self> {
         let finder = FINDER.as_ref();
         Ok(Redactor {
@@ -66,7 +66,7 @@ impl Redactor {
         })
     }
 
-    /// What was masked so far.
+    /// Returns the counts so far.
     pub fn masked(&self) -> &MaskedSecrets {
         &self.masked
     }
@@ -89,8 +89,8 @@ impl Redactor {
         Cow::Owned(out)
     }
 
-    /// Masks the secrets in the strings of a JSON text, whatever their escapes, and leaves everything
-    /// else as it is spelled. A member that is named like a secret is one.
+    /// Masks the secrets in the strings of a JSON text, whatever their escapes. Everything else is
+    /// unchanged. A member's name can mark its value as a secret.
     pub fn mask_json<'a>(&mut self, json: &'a str) -> Cow<'a, str> {
         if serde_json::from_str::<serde::de::IgnoredAny>(json).is_err() {
             return self.mask_text(json);
@@ -99,7 +99,7 @@ impl Redactor {
         let mut done = 0;
         // The name of the member whose value comes next.
         let mut name: Option<String> = None;
-        // What a member `name` says that the member `value` behind it holds.
+        // Value of a member `name`, which names the member `value` after it.
         let mut named: Option<String> = None;
         for literal in (Literals { json, at: 0 }) {
             let spelled = json.get(literal.clone()).unwrap_or_default();
@@ -135,7 +135,7 @@ impl Redactor {
         Cow::Owned(out)
     }
 
-    /// Masks the text of a member, by its own shape or by the member's name.
+    /// Masks the value of a member, by its shape or by the member's name.
     fn mask_member(&mut self, name: &str, text: &str) -> String {
         if HEADERS
             .iter()
@@ -173,7 +173,7 @@ impl Redactor {
     }
 }
 
-/// The string literals of a JSON text that is known to be sound.
+/// Iterator over the string literals of a valid JSON text.
 struct Literals<'a> {
     json: &'a str,
     at: usize,

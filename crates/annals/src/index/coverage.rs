@@ -1,4 +1,4 @@
-//! Of which files the words are known, and how far.
+//! Tracks which files have their text indexed, and up to which byte offset.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -13,14 +13,14 @@ use super::fingerprint::Fingerprint;
 use super::sessions::is_same;
 use super::text_store::{self, TextMark};
 
-/// The files of one root in which words stand.
+/// Files of one root whose text is searched.
 pub(super) struct RootTexts<'a> {
     pub(super) root: &'a Root,
     pub(super) files: Vec<&'a RootFile>,
 }
 
 impl<'a> RootTexts<'a> {
-    /// Each file once, however many sessions share it.
+    /// Lists each file once, even if several sessions share it.
     pub(super) fn from_inventory(inventory: &'a Inventory) -> Vec<Self> {
         let mut roots: Vec<RootTexts<'a>> = Vec::new();
         let mut shared: HashSet<&Path> = HashSet::new();
@@ -47,25 +47,25 @@ impl<'a> RootTexts<'a> {
         roots
     }
 
-    /// The state in which the files are.
+    /// Fingerprint of the current state of the files.
     pub(super) fn fingerprint(&self) -> Fingerprint {
         Fingerprint::from_files(&self.root.path, self.files.iter().copied())
     }
 }
 
-/// Of which files the words are known, and how far.
+/// Files whose text is indexed, and up to which offset.
 #[derive(Default)]
 pub(super) struct Coverage {
-    /// The roots of which all files are as they were when all their words were known, by number.
+    /// Fully indexed roots whose files are unchanged since, by number.
     whole: HashMap<i64, Root>,
-    /// Files, with their numbers and how far they are known.
+    /// Files that are unchanged up to their mark: text number and mark.
     files: ByFile<(i64, TextMark)>,
-    /// Files that are not what they were.
+    /// Outdated marks: the file changed before the marked offset, or its companion changed.
     changed: ByFile<TextMark>,
 }
 
-/// Something of each of some files. They are told apart by their inodes first, because paths are long,
-/// and several may lead to one file.
+/// Map keyed by file. The inode is compared first because paths are long; hard links share an
+/// inode, so the path is compared too.
 struct ByFile<T>(HashMap<u64, Vec<(OsString, T)>>);
 
 impl<T> Default for ByFile<T> {
@@ -87,8 +87,8 @@ impl<T> ByFile<T> {
 }
 
 impl Coverage {
-    /// Finds out about the files of a root; tells whether nothing is left to be read of them but last
-    /// lines that are not whole.
+    /// Adds the files of a root. Returns true if all their text is indexed, except for unterminated
+    /// last lines.
     pub(super) fn add(
         &mut self,
         database: &rusqlite::Connection,
@@ -117,8 +117,8 @@ impl Coverage {
         Ok(false)
     }
 
-    /// Takes in a root that is as it was when all its words were known but those of some last lines;
-    /// tells the paths of the files of those.
+    /// Adds an unchanged root whose text is all indexed except for unterminated last lines. Returns
+    /// the paths of the files with such a line.
     pub(super) fn add_whole(
         &mut self,
         database: &rusqlite::Connection,
@@ -131,8 +131,7 @@ impl Coverage {
         names.map(|name| name.map(|(_, path)| path)).collect()
     }
 
-    /// Finds out how far a file of a root that is as it was is known, and tells the number of its root
-    /// and its path there.
+    /// Loads the mark of a text. Returns the number of its root and its path in the root.
     pub(super) fn name(
         &mut self,
         database: &rusqlite::Connection,
@@ -147,13 +146,13 @@ impl Coverage {
         Ok((number, path))
     }
 
-    /// What is known of a file, or was of one that is not what it was.
+    /// Returns the valid mark of a file, and its valid or outdated mark.
     pub(super) fn mark(&self, file: &RootFile) -> (Option<&TextMark>, Option<&TextMark>) {
         let known = self.files.get(file).map(|(_, mark)| mark);
         (known, known.or_else(|| self.changed.get(file)))
     }
 
-    /// The number of a file, and how far it is known.
+    /// Returns the text number of a file, and the offset up to which it is indexed.
     pub(super) fn get(&self, root: &Root, file: &RootFile) -> (Option<i64>, u64) {
         match self.files.get(file) {
             Some((text, mark)) => (Some(*text), mark.cursor.offset),
@@ -163,7 +162,7 @@ impl Coverage {
     }
 }
 
-/// Whether a file is as it was up to where it was read.
+/// Returns true if the file is unchanged up to the offset of the mark.
 fn is_unchanged(file: &RootFile, mark: &TextMark) -> bool {
     if !file.is_companion_unchanged(mark.companion.as_ref(), &mark.id) {
         return false;

@@ -1,4 +1,4 @@
-//! The catalogue's database: how it is opened, and the roots of which it knows.
+//! The index database: connection setup, schema version, and the table of roots.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -8,26 +8,26 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior, params};
 
-use crate::error::Error;
+use crate::error::{Error, IndexProblem};
 use crate::store::usage_collector::DirTimes;
 use crate::store::{Root, RootFile};
 
 use super::{root_cache, sessions, text_store, usage};
 
-/// What the database holds, and how: another number means another meaning.
+/// Schema version.
 ///
-/// It must change with the tables, with how sheets are spelled, and with what decoders say.
-const VERSION: i32 = 14;
+/// Increment it when the tables, the encoding of rows or the output of decoders changes.
+const VERSION: i32 = 15;
 
-/// The name of the database. Programs of other versions have others beside it.
+/// File name of the database. Other versions use other files in the same directory.
 pub(super) fn name() -> String {
     format!("catalogue-{VERSION}.db")
 }
 
-/// How long another process may take to write.
+/// Time to wait for a lock held by another process.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The tables of each part of the catalogue.
+/// Schema of each part of the index.
 const TABLES: [&str; 5] = [
     ROOTS,
     usage::TABLES,
@@ -51,7 +51,7 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// A file's path within its root.
+/// Returns the path of a file relative to its root.
 pub(super) fn within<'a>(root: &Root, file: &'a RootFile) -> &'a [u8] {
     let path = file.path.as_os_str().as_bytes();
     let inside = path.strip_prefix(root.path.as_os_str().as_bytes());
@@ -59,12 +59,12 @@ pub(super) fn within<'a>(root: &Root, file: &'a RootFile) -> &'a [u8] {
     inside.strip_prefix(b"/").unwrap_or(inside)
 }
 
-/// The number of a root, if anything is known of it.
+/// Returns the number of a root, if it is in the index.
 pub(super) fn number_of(database: &Connection, root: &Root) -> rusqlite::Result<Option<i64>> {
     let path = absolute(&root.path);
     let name = params![root.layout.name(), path.as_os_str().as_bytes()];
     let select = "SELECT id FROM root WHERE layout = ?1 AND path = ?2";
-    // Several parts of the catalogue ask.
+    // Called by several parts of the index.
     let mut select = database.prepare_cached(select)?;
     select.query_row(name, |row| row.get(0)).optional()
 }
@@ -77,15 +77,15 @@ pub(super) fn new_number(database: &Connection, root: &Root) -> rusqlite::Result
     database.query_row(insert, name, |row| row.get(0))
 }
 
-/// The last look at all files of a root.
+/// Last scan of all files of a root.
 pub(super) struct RootScan {
-    /// When it was, in milliseconds since 1970.
+    /// Time of the scan, in milliseconds since 1970.
     pub(super) at: i64,
-    /// Where something new would show.
+    /// Mtimes of the directories in which new logs would appear.
     pub(super) places: DirTimes,
 }
 
-/// When all files of a root were last looked at; `None` if they never were.
+/// Returns the last scan of all files of a root; `None` if there was none.
 pub(super) fn last_scan(database: &Connection, root: &Root) -> rusqlite::Result<Option<RootScan>> {
     let path = absolute(&root.path);
     let name = params![root.layout.name(), path.as_os_str().as_bytes()];
@@ -101,7 +101,7 @@ pub(super) fn last_scan(database: &Connection, root: &Root) -> rusqlite::Result<
     }))
 }
 
-/// Takes note that all files of a root were looked at.
+/// Saves the scan of all files of a root.
 pub(super) fn save_scan(
     database: &Connection,
     root: &Root,
@@ -114,9 +114,9 @@ pub(super) fn save_scan(
     database.execute(update, values).map(|_| ())
 }
 
-/// Why a database is not taken as it is.
+/// Reason why a database cannot be opened.
 pub(super) enum OpenError {
-    /// Another one must be made in its place.
+    /// The database must be replaced.
     Unusable(String),
     Failed(rusqlite::Error),
 }
@@ -136,17 +136,17 @@ impl OpenError {
             OpenError::Unusable(why) => why,
             OpenError::Failed(error) => format!("cannot be opened ({error})"),
         };
-        Error::refused(format!("the catalogue {} {why}", path.display()))
+        super::location::refusal(path, IndexProblem::Unopenable, why)
     }
 }
 
-/// Whether all of a database can be read.
+/// Returns true if SQLite's quick check finds no damage.
 pub(super) fn is_sound(database: &Connection) -> bool {
     let check = database.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
     check.is_ok_and(|told| told == "ok")
 }
 
-/// Whether something was not written because nothing can be.
+/// Returns true if a write failed because the database is read-only.
 pub(super) fn is_read_only(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(rusqlite::ErrorCode::ReadOnly)
 }
@@ -158,7 +158,7 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     match error {
         SqliteFailure(failure, _) => {
-            // A table that is not there is an unknown error to SQLite.
+            // SQLite reports a missing table as an unknown error.
             let known = [DatabaseCorrupt, NotADatabase, rusqlite::ErrorCode::Unknown];
             known.contains(&failure.code)
         }
@@ -167,9 +167,9 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     }
 }
 
-/// Opens a database, or makes it.
+/// Opens a database; creates it if missing.
 ///
-/// SQLite itself waits for others that write, but not for those that are making the database.
+/// SQLite's busy timeout does not cover the creation of a database, so that is retried here.
 pub(super) fn connect(path: &Path) -> std::result::Result<Connection, OpenError> {
     const PAUSE: Duration = Duration::from_millis(5);
     let began = Instant::now();
@@ -189,14 +189,14 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(code, Some(DatabaseBusy | DatabaseLocked))
 }
 
-/// Opens a database that cannot be written, as it is.
+/// Opens a database that cannot be written.
 pub(super) fn connect_to_read(path: &Path) -> std::result::Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let database = if beside(path, "-wal").exists() {
-        // What it holds counts. SQLite reads it where all it needs for that lies there too.
+        // The WAL may hold committed pages. SQLite can read it if the `-shm` file exists too.
         Connection::open_with_flags(path, flags)?
     } else {
-        // Readers make files beside a database, unless nothing can change it.
+        // Without `immutable`, even a reader creates files next to the database.
         let flags = flags | OpenFlags::SQLITE_OPEN_URI;
         Connection::open_with_flags(immutable(path), flags)?
     };
@@ -205,11 +205,11 @@ pub(super) fn connect_to_read(path: &Path) -> std::result::Result<Connection, Op
     stay_prepared(&database)?;
     match database.query_row("PRAGMA user_version", [], |row| row.get(0))? {
         VERSION => Ok(database),
-        _ => Err(OpenError::Unusable("is not finished".to_owned())),
+        _ => Err(OpenError::Unusable("is incomplete".to_owned())),
     }
 }
 
-/// How SQLite is told that nothing changes a database while it is read.
+/// Returns the URI that opens a database as immutable.
 fn immutable(path: &Path) -> String {
     use std::fmt::Write as _;
     let mut uri = "file://".to_owned();
@@ -225,7 +225,7 @@ fn immutable(path: &Path) -> String {
     uri + "?immutable=1"
 }
 
-/// What SQLite keeps beside a database.
+/// Returns the path of a file that SQLite keeps next to a database.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut beside = path.as_os_str().to_owned();
     beside.push(ending);
@@ -233,7 +233,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 }
 
 fn connect_once(path: &Path) -> std::result::Result<Connection, OpenError> {
-    // For nobody else to read; what SQLite puts beside it gets the same mode.
+    // Not readable by other users; SQLite gives the same mode to the files it creates next to it.
     let mut options = fs::OpenOptions::new();
     let _ = options
         .write(true)
@@ -244,10 +244,10 @@ fn connect_once(path: &Path) -> std::result::Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut database = Connection::open_with_flags(path, flags)?;
     database.busy_timeout(BUSY_TIMEOUT)?;
-    // It writes nowhere but where it lies.
+    // SQLite must write no temporary files in other directories.
     database.pragma_update(None, "temp_store", "MEMORY")?;
     stay_prepared(&database)?;
-    // A power cut may cost the last commits, not more.
+    // A power loss may cost the last commits, but does not corrupt the database.
     database.pragma_update(None, "synchronous", "NORMAL")?;
     let version = |database: &Connection| {
         database.query_row("PRAGMA user_version", [], |row| row.get::<_, i32>(0))
@@ -255,9 +255,9 @@ fn connect_once(path: &Path) -> std::result::Result<Connection, OpenError> {
     if version(&database)? == VERSION {
         return Ok(database);
     }
-    // Rows of most files then stand in one piece.
+    // The row of most files then fits in one page.
     database.pragma_update(None, "page_size", 16_384)?;
-    // Readers then never wait for writers.
+    // In WAL mode readers never wait for writers.
     database.pragma_update(None, "journal_mode", "WAL")?;
     let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     match version(&change)? {
@@ -267,7 +267,7 @@ fn connect_once(path: &Path) -> std::result::Result<Connection, OpenError> {
             change.pragma_update(None, "user_version", VERSION)?;
         }
         other => {
-            let why = format!("has the version {other} inside, which its name does not say");
+            let why = format!("has version {other}, which does not match its file name");
             return Err(OpenError::Unusable(why));
         }
     }
@@ -275,14 +275,14 @@ fn connect_once(path: &Path) -> std::result::Result<Connection, OpenError> {
     Ok(database)
 }
 
-/// Plans of queries depend on no values: statements that are used again would be prepared anew for each.
+/// Enables the query planner stability guarantee: otherwise a cached statement is prepared again
+/// for new parameter values.
 fn stay_prepared(database: &Connection) -> rusqlite::Result<()> {
     let config = rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG;
     database.set_db_config(config, true).map(|_| ())
 }
 
-/// Asks something with few pages kept in memory: to read one again from the system's memory costs less than
-/// to use memory that was not used before.
+/// Runs `ask` with a 512 KiB page cache (page faults cost more than re-reads).
 pub(super) fn with_small_cache<T>(
     database: &mut Connection,
     ask: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
@@ -291,25 +291,25 @@ pub(super) fn with_small_cache<T>(
     let usual: i32 = database.pragma_query_value(None, "cache_size", |row| row.get(0))?;
     database.pragma_update(None, "cache_size", LITTLE)?;
     let answer = ask(database);
-    // If it stays small, only time is lost.
+    // A cache that stays small only costs time.
     let _ = database.pragma_update(None, "cache_size", usual);
     answer
 }
 
-/// Makes room for what a large commit changes: pages that are written twice cost more than memory.
+/// Enlarges the page cache for a large commit: writing pages twice costs more than the memory.
 pub(super) fn grow_cache(database: &Connection) -> rusqlite::Result<()> {
     database.pragma_update(None, "cache_size", -4_096)
 }
 
-/// Moves a database out of the way, with what SQLite keeps beside it.
+/// Renames a database and deletes its `-wal` and `-shm` files.
 pub(super) fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
-    // One is kept, to be looked at.
+    // Only the last one is kept, for inspection.
     let mut to = path.as_os_str().to_owned();
     to.push(".unusable");
     let to = PathBuf::from(to);
     fs::rename(path, &to)?;
     for ending in ["-wal", "-shm"] {
-        // Without its database it means nothing, and would be taken for the next one's.
+        // It is useless without its database, and SQLite would apply it to the next one.
         match fs::remove_file(beside(path, ending)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -322,7 +322,7 @@ pub(super) fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
 mod tests {
     use super::*;
 
-    /// Whatever its path holds; what is read so leaves nothing beside it.
+    /// Any path works, and reading creates no files next to the database.
     #[test]
     fn database_opens_in_read_only_directory() {
         let dir = tempfile::tempdir().unwrap();
@@ -339,7 +339,7 @@ mod tests {
         assert!(is_read_only(&written), "{written}");
     }
 
-    /// What others have written so far and not yet put into it counts too.
+    /// Committed pages that are still in the WAL are visible.
     #[test]
     fn read_only_connection_sees_uncheckpointed_writes() {
         let dir = tempfile::tempdir().unwrap();

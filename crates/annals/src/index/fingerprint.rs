@@ -1,4 +1,4 @@
-//! Numbers that tell whether something is what it was.
+//! Fingerprints of files and checksums of stored data.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -6,13 +6,12 @@ use std::path::Path;
 use crate::jsonl::FileId;
 use crate::store::{RootFile, SessionFiles};
 
-/// All that a session's answers depend on, in sixteen bytes: which files it has, and what was done
-/// to them last.
+/// 128-bit hash of everything that a session's rows depend on: its files and their last changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fingerprint([u64; 2]);
 
 impl Fingerprint {
-    /// The stamp of a session as it was found.
+    /// Fingerprint of a session as listed.
     pub(super) fn from_session(files: &SessionFiles) -> Self {
         let mut mixer = FingerprintHasher::default();
         mixer.word(u64::from(files.shared));
@@ -20,28 +19,28 @@ impl Fingerprint {
         for file in files.files().chain(unwritten) {
             mixer.file(&files.root.path, file);
         }
-        // Few layouts have registers; what they tell is short.
+        // Few layouts have session lists, and their rows are short.
         for about in &files.list_rows {
             mixer.bytes(format!("{about:?}").as_bytes());
         }
         Fingerprint(mixer.0)
     }
 
-    /// The stamp of some files of a root as they were found.
+    /// Fingerprint of some files of a root as listed.
     pub(super) fn from_files<'a>(root: &Path, files: impl Iterator<Item = &'a RootFile>) -> Self {
         let mut mixer = FingerprintHasher::default();
         files.for_each(|file| mixer.file(root, file));
         Fingerprint(mixer.0)
     }
 
-    /// What seals what is told of something with a name.
+    /// Checksum salt for the row called `name`.
     pub(super) fn from_bytes(name: &[u8]) -> Self {
         let mut mixer = FingerprintHasher::default();
         mixer.bytes(name);
         Fingerprint(mixer.0)
     }
 
-    /// What seals the rows of a block.
+    /// Checksum salt for a block.
     pub(super) fn from_block(id: i64) -> Self {
         let mut mixer = FingerprintHasher::default();
         mixer.word(id as u64);
@@ -54,14 +53,14 @@ impl Fingerprint {
     }
 }
 
-/// Puts what is kept under a seal: damage is then known, and so is what stands in another's place.
+/// Appends a checksum. The salt also detects data stored under the wrong key.
 pub(super) fn add_checksum(stamp: Fingerprint, mut bytes: Vec<u8>) -> Vec<u8> {
     let sum = sum(stamp, &bytes);
     bytes.extend_from_slice(&sum.to_le_bytes());
     bytes
 }
 
-/// What is under a seal that is whole.
+/// Returns the data without its checksum, if the checksum is correct.
 pub(super) fn verify_checksum(stamp: Fingerprint, sealed: &[u8]) -> Option<&[u8]> {
     let (bytes, told) = sealed.split_last_chunk()?;
     (u64::from_le_bytes(*told) == sum(stamp, bytes)).then_some(bytes)
@@ -74,8 +73,8 @@ fn sum(stamp: Fingerprint, bytes: &[u8]) -> u64 {
     one ^ other
 }
 
-/// Mixes words so that no two of a history's many states come out alike. It is quick, and nobody
-/// gains by a clash: times and inodes are not for anyone to choose.
+/// Fast hash, not cryptographic. Collisions between the states of a history must be unlikely;
+/// nobody can choose times and inodes to provoke one.
 struct FingerprintHasher([u64; 2]);
 
 impl Default for FingerprintHasher {
@@ -116,7 +115,7 @@ impl FingerprintHasher {
             let within = path.strip_prefix(root.as_os_str().as_bytes());
             self.bytes(within.unwrap_or(path));
             self.id(&volume.id);
-            // What it says is part of the log's records.
+            // The companion file is part of the log's records.
             if let Some(companion) = volume.companion_id() {
                 self.id(&companion);
             }
@@ -130,12 +129,12 @@ impl FingerprintHasher {
                 }
             }
         }
-        // Where one log ends and the next begins.
+        // Separates one log from the next.
         self.word(file.earlier.len() as u64);
     }
 
     fn id(&mut self, id: &FileId) {
-        // Nanoseconds since 1970 fit in a word for centuries.
+        // Nanoseconds since 1970 fit in 64 bits for centuries.
         let (mtime, ctime) = (id.mtime_ns as u64, id.ctime_ns as u64);
         for word in [id.dev, id.ino, id.len, mtime, ctime] {
             self.word(word);

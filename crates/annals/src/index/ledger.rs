@@ -1,4 +1,4 @@
-//! The ledger, from what the catalogue knows and from what was added to logs since.
+//! Builds the ledger from the index and from the bytes appended to logs since.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::database::{BUSY_TIMEOUT, RootScan, last_scan, save_scan, with_small_c
 use super::usage::{delete, load, recent, write};
 
 impl Index {
-    /// Who spent what. Only what was added to logs since the last time is read.
+    /// Returns the ledger of a store. Reads only what was appended to logs since the last call.
     pub fn ledger(
         &mut self,
         store: &Store,
@@ -26,8 +26,8 @@ impl Index {
         books.ledger()
     }
 
-    /// Tells those who ask often that all logs were just looked at, if they were not told lately and
-    /// nobody has to wait for it.
+    /// Records that all logs were just scanned, which saves [`recent`](Self::recent) a scan.
+    /// Skipped if recorded in the last minute or if the database is locked.
     fn spare_others(&mut self, store: &Store, books: &UsageCollector<'_>) {
         const LATELY: i64 = 60_000;
         let now = Timestamp::now().as_millisecond();
@@ -51,7 +51,7 @@ impl Index {
         let mut books = self.with_root_cache(|memory| UsageCollector::find_logs(store, memory));
         let mut gone = Vec::new();
         for (number, root) in store.roots().iter().enumerate() {
-            // All rows are read once.
+            // Each row is read once, so a large page cache does not help.
             let recalled = with_small_cache(&mut self.database, |database| {
                 load(database, root, number, &mut books, &mut gone, changed_only)
             });
@@ -62,7 +62,7 @@ impl Index {
             }
         }
         self.read_rest(&mut books, progress);
-        // What was not found is gone, if all could be looked at.
+        // A log that was not found no longer exists, if the whole store could be listed.
         if books.errors.is_empty()
             && let Err(error) = delete(&mut self.database, &gone)
         {
@@ -71,7 +71,7 @@ impl Index {
         books
     }
 
-    /// Reads what is not known, and keeps it.
+    /// Reads the logs that are not in the index, and saves them.
     fn read_rest(&mut self, books: &mut UsageCollector<'_>, progress: &(dyn Fn(u64, u64) + Sync)) {
         let mut failure = None;
         let database = &mut self.database;
@@ -86,20 +86,21 @@ impl Index {
         }
     }
 
-    /// Who spent what since some time, and all that one session spent, for those who ask often.
+    /// Returns the charges since some time and all charges of one session; fast enough for frequent
+    /// polling.
     ///
-    /// The logs of that session, and all in which something was spent since then, are read as they
-    /// are now. Whether there are new ones is told by the directories in which those would appear, so
-    /// that not all files need be looked at. That is done once in a while, by this or by
-    /// [`ledger`](Self::ledger). Until then two things may be missing: what is added to a log that
-    /// lay still since then, unless it is that session's, and logs in directories that held none when
-    /// they were last looked into.
+    /// Reads the current state of the logs of that session and of all logs with charges since then.
+    /// New logs are detected by the mtimes of the directories in which they would appear, so not
+    /// every file is checked. A full check runs once per [`max_age`](RecentQuery::max_age), by this
+    /// method or by [`ledger`](Self::ledger). Until then two things may be missing: appends to a
+    /// log of another session without charges since then, and logs in directories that had none at
+    /// the last check.
     pub fn recent(
         &mut self,
         store: &Store,
         asked: &RecentQuery<'_>,
     ) -> (LedgerWithSession, Vec<Error>) {
-        // Nobody who asks often waits for others.
+        // A polling caller must not wait for other processes.
         const SHORT: Duration = Duration::from_millis(20);
         let _ = self.database.busy_timeout(SHORT);
         let now = asked.now.as_millisecond();
@@ -115,7 +116,7 @@ impl Index {
         if !known {
             let told = self.warnings.len();
             let mut books = self.read_all(store, &|_, _| {}, true);
-            // What was not kept cannot be asked for.
+            // Data that was not saved cannot be queried below.
             if self.warnings.len() > told {
                 return self.all(store, asked);
             }
@@ -139,7 +140,7 @@ impl Index {
                     return self.all(store, asked);
                 }
             };
-            // The session's own files, known or not, and those that are known.
+            // The session's own files, indexed or not, and the recent indexed files.
             let mut own = log.map(|log| log.files(root)).unwrap_or_default();
             for (path, tab) in rows {
                 let path = root.path.join(path);
@@ -157,29 +158,29 @@ impl Index {
         books.ledger_with_session(asked.session)
     }
 
-    /// All there is, for those who asked for less.
+    /// Returns the complete ledger, as a fallback.
     fn all(&mut self, store: &Store, asked: &RecentQuery<'_>) -> (LedgerWithSession, Vec<Error>) {
         let books = self.read_all(store, &|_, _| {}, false);
         books.ledger_with_session(asked.session)
     }
 }
 
-/// What is asked for by those who ask often.
+/// Query for [`Index::recent`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RecentQuery<'a> {
-    /// The time it is.
+    /// Current time.
     pub now: Timestamp,
-    /// Responses since then are wanted; older ones may be among the answers.
+    /// Start of the wanted period; older charges may be returned too.
     pub since: Timestamp,
-    /// The log of a session of which all responses are wanted.
+    /// Log of a session whose charges are all wanted.
     pub session: Option<&'a Path>,
-    /// All logs are looked at again if this time has passed since they were.
+    /// Age of the last full check after which all logs are checked again.
     pub max_age: Duration,
 }
 
 impl<'a> RecentQuery<'a> {
-    /// Responses since some time.
+    /// Returns a query for the charges since `since`.
     pub fn new(now: Timestamp, since: Timestamp) -> Self {
         RecentQuery {
             now,
@@ -189,7 +190,7 @@ impl<'a> RecentQuery<'a> {
         }
     }
 
-    /// All responses of the session with that log as well.
+    /// Adds all charges of the session with this log.
     pub fn session(mut self, log: Option<&'a Path>) -> Self {
         self.session = log;
         self

@@ -1,10 +1,10 @@
-//! Lists, from what the catalogue knows; only sessions to which something was done are read.
+//! Lists sessions and conversations from the index; only changed sessions are read.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::cost::{PriceFn, Tally};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::EntryKey;
 use crate::store::conversations::Conversations;
 use crate::store::session_summary::{self, SessionSummary};
@@ -18,7 +18,7 @@ use super::session_codec::{self, Names};
 use super::sessions::{NewRow, RowState, SortedSessions, StoredRow, load, write};
 
 impl Index {
-    /// Sums up every session, as [`Store::sessions`] does.
+    /// Summarizes every session, like [`Store::sessions`].
     pub fn sessions(
         &mut self,
         store: &Store,
@@ -30,7 +30,18 @@ impl Index {
         session_summary::make_infos(&all, facts, &store.retention_days(inventory))
     }
 
-    /// The conversations of some sessions, as [`Store::conversations`] tells them.
+    /// Saves the rows of sessions that are new or have changed. Returns read errors.
+    pub fn update_sessions(
+        &mut self,
+        store: &Store,
+        inventory: &Inventory,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Vec<Error> {
+        let updated = self.gather(store, inventory, progress, &mut Updating);
+        updated.into_iter().filter_map(Result::err).collect()
+    }
+
+    /// Returns the conversations of some sessions, like [`Store::conversations`].
     pub fn conversations(
         &mut self,
         store: &Store,
@@ -77,8 +88,7 @@ impl Index {
         rows.collect()
     }
 
-    /// Takes what is known of sessions that are as they were, reads the others, and keeps what was
-    /// read.
+    /// Collects the stored rows of unchanged sessions, reads the others, and saves what was read.
     pub(super) fn gather<G: RowCollector>(
         &mut self,
         store: &Store,
@@ -103,7 +113,7 @@ impl Index {
             });
             let unknown = |(at, _): &&(usize, &SessionFiles)| matches!(found.get(*at), Some(None));
             let work: Vec<(usize, &SessionFiles)> = sorted.all().filter(unknown).copied().collect();
-            // What was not found is gone, if all could be looked at.
+            // A session that was not found no longer exists, if the whole store could be listed.
             let all_seen = inventory.is_complete();
             let mut keep = Keep {
                 catalogue: self,
@@ -120,7 +130,7 @@ impl Index {
                 keep.write(&[], &gone);
             }
         }
-        // A store may be asked about others' sessions.
+        // The inventory may contain sessions of roots outside the store.
         let others = all.iter().zip(&mut found).enumerate();
         for (at, (files, slot)) in others.filter(|(_, (_, slot))| slot.is_none()) {
             let reading = Session::read(files.clone()).map(|session| SessionReading::new(&session));
@@ -130,23 +140,35 @@ impl Index {
     }
 }
 
-/// What a list makes of its sessions, one after the other, so that it holds no more of each than it
-/// shows.
+/// Collector of session rows, one at a time, so that a list holds only what it shows.
 pub(super) trait RowCollector {
-    /// What it makes of one.
+    /// Result for one session.
     type Told;
 
-    /// It asks for conversations, too.
+    /// Conversations are needed too.
     const TALKS: bool = false;
 
-    /// Takes the row of a session that is as it was; one that it cannot read is a miss.
+    /// Takes the stored row of an unchanged session; `None` if it cannot be decoded (a cache miss).
     fn known(&mut self, at: usize, row: &StoredRow<'_>) -> Option<Self::Told>;
 
-    /// Takes a session that was read just now.
+    /// Takes a session that was read now.
     fn read(&mut self, at: usize, reading: SessionReading) -> Self::Told;
 }
 
-/// What is known of every session.
+/// Collects nothing; reading saves the rows.
+struct Updating;
+
+impl RowCollector for Updating {
+    type Told = ();
+
+    fn known(&mut self, _: usize, _: &StoredRow<'_>) -> Option<()> {
+        Some(())
+    }
+
+    fn read(&mut self, _: usize, _: SessionReading) {}
+}
+
+/// Collects the summary of every session.
 #[derive(Default)]
 struct All {
     names: Names,
@@ -164,7 +186,8 @@ impl RowCollector for All {
     }
 }
 
-/// The conversations of some sessions. Any log may hold summaries of them.
+/// Collects the conversations of some sessions, and the summaries in all logs, which may refer to
+/// them.
 struct Conversing {
     is_wanted: Vec<bool>,
     names: Names,
@@ -200,18 +223,18 @@ impl RowCollector for Conversing {
     }
 }
 
-/// Reads sessions of a root and keeps what was read.
+/// Reader of sessions of a root that saves what it read.
 struct Keep<'a> {
     catalogue: &'a mut Index,
     sorted: &'a SortedSessions<'a>,
     all_seen: bool,
-    /// Something could not be kept.
+    /// A row could not be saved.
     failed: bool,
 }
 
 impl Keep<'_> {
-    /// Reads sessions, some at a time. Each portion is kept before the next is begun, so that who is
-    /// interrupted goes on there.
+    /// Reads sessions in portions. Each portion is saved before the next, so an interrupted listing
+    /// resumes there.
     fn read(
         &mut self,
         work: &[(usize, &SessionFiles)],
@@ -249,7 +272,7 @@ impl Keep<'_> {
     }
 
     fn write(&mut self, fresh: &[NewRow<'_>], tidy: &[usize]) {
-        // Where one portion cannot be kept, the next cannot either.
+        // If one portion cannot be saved, the next cannot either.
         if self.failed {
             return;
         }
@@ -261,17 +284,17 @@ impl Keep<'_> {
     }
 }
 
-/// What was read of a session, and how it is kept.
+/// Data of a session that was read, and its encoded rows.
 pub(super) struct SessionReading {
     pub(super) facts: SessionSummary,
     talks: Conversations,
     stamp: Fingerprint,
-    /// Its row and its conversations, spelled.
+    /// Encoded session row and conversations; `None` if they must not be stored.
     rows: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl SessionReading {
-    /// Its row, if it has one.
+    /// Returns the encoded row, if there is one.
     pub(super) fn row(&self) -> Option<&[u8]> {
         self.rows.as_ref().map(|(facts, _)| facts.as_slice())
     }
@@ -288,7 +311,7 @@ impl SessionReading {
                 session_codec::encode_conversations(&talks, &facts)?,
             ))
         };
-        // What could not be read now may be readable when nothing about it has changed.
+        // Not stored if incomplete: a failed read may succeed later without a change of the file.
         SessionReading {
             rows: session.complete.then(spelled).flatten(),
             facts,
@@ -298,7 +321,7 @@ impl SessionReading {
     }
 }
 
-/// How many sessions are read before what was read is kept.
+/// Returns the number of sessions to read before saving.
 fn portion(work: &[(usize, &SessionFiles)]) -> usize {
     const BYTES: u64 = 96 << 20;
     const SESSIONS: usize = 4_096;
@@ -311,8 +334,8 @@ fn portion(work: &[(usize, &SessionFiles)]) -> usize {
     work.iter().take(SESSIONS).take_while(more).count()
 }
 
-/// Whether whatever is done to a session's files from `now` on changes their times. Clocks of file
-/// systems tick slowly, and what is done twice within a tick looks as if it were done once.
+/// Returns true if any change to the session's files from `now` on changes their times. File system
+/// clocks are coarse: two changes within one tick may have the same time.
 fn is_stable(files: &SessionFiles, now: SystemTime) -> bool {
     const TICK: Duration = Duration::from_millis(20);
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();

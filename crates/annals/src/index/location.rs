@@ -1,46 +1,46 @@
-//! Where the catalogue lies, and whether that is a safe place to write to.
+//! Location of the index, and checks that it is safe to write there.
 //!
-//! A state directory may lie where others can write, such as below `/tmp`. What another user put
-//! there (a directory, or a link to some file of ours) is never written through.
+//! A state directory may be in a place where others can write, such as `/tmp`. A directory or a
+//! symbolic link that another user put there is never written through.
 
 use std::fs::{self, Metadata};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, IndexProblem, Result};
 use crate::jsonl;
 
 use super::database;
 
-/// What the names of all catalogues begin with, whatever their version.
+/// Prefix of all index file names, of any version.
 const NAME_PREFIX: &str = "catalogue-";
 
-/// A file of a catalogue.
+/// File of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IndexFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// How large it is.
+    /// Size in bytes.
     pub bytes: u64,
-    /// What it is.
+    /// Kind of the file.
     pub kind: IndexFileKind,
 }
 
-/// What a file of a catalogue is.
+/// Kind of an index file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IndexFileKind {
-    /// The catalogue of this version, or what its database keeps beside it.
+    /// Database of this version, or its `-wal` or `-shm` file.
     Own,
-    /// That of a program of another version.
+    /// Index of another version.
     OtherVersion,
-    /// One that could not be used, and was set aside.
+    /// Unusable database that was renamed.
     SetAside,
 }
 
-/// The version of the catalogue's form, which its name tells.
+/// Returns the schema version, parsed from the file name.
 pub(super) fn version() -> u32 {
     let name = database::name();
     let version = name.strip_prefix(NAME_PREFIX);
@@ -50,11 +50,13 @@ pub(super) fn version() -> u32 {
         .unwrap_or(0)
 }
 
-/// The database of a state directory, which is made if need be. Refuses a place that is not ours.
+/// Returns the database path of a state directory; creates the directory. Refuses one that is not
+/// ours.
 pub(super) fn prepare(state: &Path) -> Result<PathBuf> {
     refuse_obstacle(state)?;
-    // Durably, though the catalogue needs it not: what is moved there must not be lost with its name.
-    // One that is there is made so by those who move something: looking must not wait for a disk.
+    // Created durably. The index does not need it, but files moved here must survive a crash. An
+    // existing directory is synced by the code that moves files: opening the index must not wait
+    // for the disk.
     if !state.is_dir() {
         jsonl::ensure_dir(state)?;
     }
@@ -62,16 +64,16 @@ pub(super) fn prepare(state: &Path) -> Result<PathBuf> {
     Ok(state.join(database::name()))
 }
 
-/// The database of a state directory, if there is one.
+/// Returns the database path of a state directory, if the database exists.
 pub(super) fn existing(state: &Path) -> Result<Option<PathBuf>> {
     let path = state.join(database::name());
     match fs::symlink_metadata(&path) {
         Ok(_) => check(state).map(|()| Some(path)),
         Err(error) if is_absent(&error) => {
-            // There is none, and there cannot be any.
+            // There is no index; fail if none can be created.
             refuse_obstacle(state)?;
             match is_read_only(state) {
-                true => Err(refusal(state, "is read-only")),
+                true => Err(read_only(state)),
                 false => Ok(None),
             }
         }
@@ -79,7 +81,7 @@ pub(super) fn existing(state: &Path) -> Result<Option<PathBuf>> {
     }
 }
 
-/// Whether we can write nothing in a state directory.
+/// Returns true if the state directory is not writable.
 pub(super) fn is_read_only(state: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     use rustix::io::Errno;
@@ -87,49 +89,71 @@ pub(super) fn is_read_only(state: &Path) -> bool {
     matches!(asked, Err(Errno::ROFS | Errno::ACCESS | Errno::PERM))
 }
 
-/// The error of a place that cannot be used as it is.
-pub(super) fn refusal(path: &Path, why: &str) -> Error {
-    let path = path.display();
-    Error::refused(format!("the catalogue is not used, because {path} {why}"))
+/// Error for a state directory that is read-only.
+pub(super) fn read_only(state: &Path) -> Error {
+    refusal(state, IndexProblem::ReadOnly, "is read-only")
 }
 
-/// Refuses a state directory that can neither be there nor be made, because of what lies there.
+/// Error for a path that cannot be used.
+pub(super) fn refusal(path: &Path, problem: IndexProblem, why: impl Into<String>) -> Error {
+    Error::Index {
+        path: path.to_owned(),
+        problem,
+        why: why.into(),
+    }
+}
+
+/// Refuses a state directory that cannot exist or be created because of another file in its path.
 fn refuse_obstacle(state: &Path) -> Result<()> {
     for place in state.ancestors() {
-        // What is not there, or cannot be looked at, is told of by whoever tries to make it.
+        // A missing or inaccessible path is reported when the directory is created.
         let Ok(found) = fs::symlink_metadata(place) else {
             continue;
         };
         return match fs::metadata(place) {
-            Err(error) if found.is_symlink() && is_absent(&error) => {
-                Err(refusal(place, "is a symbolic link that leads nowhere"))
+            Err(error) if found.is_symlink() && is_absent(&error) => Err(refusal(
+                place,
+                IndexProblem::Obstacle,
+                "is a dangling symbolic link",
+            )),
+            Ok(found) if !found.is_dir() => {
+                Err(refusal(place, IndexProblem::Obstacle, "is not a directory"))
             }
-            Ok(found) if !found.is_dir() => Err(refusal(place, "is no directory")),
             _ => Ok(()),
         };
     }
     Ok(())
 }
 
-/// Makes sure that nobody else decides where we write.
+/// Ensures that no other user controls where we write.
 fn check(state: &Path) -> Result<()> {
     let failed = |path: &Path, error| Error::io("stat", path, error);
-    let refuse = |path: &Path, why: &str| Err(refusal(path, why));
-    // A link of one's own to another disk is fine.
+    let refuse = |path: &Path, problem, why: &str| Err(refusal(path, problem, why));
+    // The user's own link to another disk is allowed.
     let link = fs::symlink_metadata(state).map_err(|error| failed(state, error))?;
     if link.is_symlink() && !is_ours(&link) {
-        return refuse(state, "is a symbolic link of another user");
+        return refuse(
+            state,
+            IndexProblem::OtherUser,
+            "is a symbolic link of another user",
+        );
     }
     let dir = fs::metadata(state).map_err(|error| failed(state, error))?;
     if !is_ours(&dir) {
-        return refuse(state, "belongs to another user");
+        return refuse(state, IndexProblem::OtherUser, "belongs to another user");
     }
     for ending in ["", "-wal", "-shm"] {
         let path = state.join(database::name() + ending);
         match fs::symlink_metadata(&path) {
-            Ok(found) if found.is_symlink() => return refuse(&path, "is a symbolic link"),
-            Ok(found) if !found.is_file() => return refuse(&path, "is no file"),
-            Ok(found) if !is_ours(&found) => return refuse(&path, "belongs to another user"),
+            Ok(found) if found.is_symlink() => {
+                return refuse(&path, IndexProblem::Obstacle, "is a symbolic link");
+            }
+            Ok(found) if !found.is_file() => {
+                return refuse(&path, IndexProblem::Obstacle, "is not a regular file");
+            }
+            Ok(found) if !is_ours(&found) => {
+                return refuse(&path, IndexProblem::OtherUser, "belongs to another user");
+            }
             Ok(_) => {}
             Err(error) if is_absent(&error) => {}
             Err(error) => return Err(failed(&path, error)),
@@ -146,7 +170,7 @@ fn is_absent(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// The files of all catalogues of a state directory, in the order of their names.
+/// Lists all index files of a state directory, sorted by name.
 pub(super) fn files(state: &Path) -> Result<Vec<IndexFile>> {
     let failed = |error| Error::io("read", state, error);
     let entries = match fs::read_dir(state) {
@@ -158,7 +182,7 @@ pub(super) fn files(state: &Path) -> Result<Vec<IndexFile>> {
     for entry in entries {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
-        // Of the file itself, wherever it leads.
+        // Metadata of the entry itself; links are not followed.
         if let Some(kind) = name.to_str().and_then(kind)
             && let Ok(metadata) = entry.metadata()
             && !metadata.is_dir()
@@ -174,7 +198,7 @@ pub(super) fn files(state: &Path) -> Result<Vec<IndexFile>> {
     Ok(found)
 }
 
-/// What a file of the state directory is, by its name.
+/// Returns the kind of a file of the state directory, by its name.
 fn kind(name: &str) -> Option<IndexFileKind> {
     let (version, ending) = name.strip_prefix(NAME_PREFIX)?.split_once(".db")?;
     let numbered = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
@@ -189,13 +213,13 @@ fn kind(name: &str) -> Option<IndexFileKind> {
     }
 }
 
-/// Deletes the files of all catalogues, and tells which they were.
+/// Deletes all index files and returns them.
 pub(super) fn delete(state: &Path) -> Result<Vec<IndexFile>> {
     let found = files(state)?;
     if !found.is_empty() {
         check(state)?;
     }
-    // The databases first: what lies beside them means nothing without them.
+    // Databases first: the other files are useless without them.
     let mut order: Vec<&IndexFile> = found.iter().collect();
     order.sort_by_key(|file| file.path.extension().is_none_or(|ending| ending != "db"));
     for file in order {

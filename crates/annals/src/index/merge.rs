@@ -1,4 +1,4 @@
-//! Merging segments of words, so that few must be looked into.
+//! Merges segments, so that a lookup reads few of them.
 
 use std::collections::HashMap;
 
@@ -10,12 +10,12 @@ use super::text_store::{
     Segment, add_segment, damaged, decode_block, decode_range, range_ids, segments,
 };
 
-/// So many segments of about one size are merged into one, so that few must be looked into and every
-/// word is written a few times at most.
+/// Number of segments of similar size that are merged into one. Keeps lookups short, and rewrites
+/// each token only a few times.
 const MERGED: usize = 8;
 
-/// Merges segments where there are many of about one size, and those that hold mostly documents that
-/// are gone.
+/// Merges segments of similar size where there are many, and rewrites segments whose documents are
+/// mostly deleted.
 pub(super) fn tidy(database: &Connection) -> rusqlite::Result<()> {
     loop {
         let mut tiers: HashMap<u32, Vec<Segment>> = HashMap::new();
@@ -56,13 +56,13 @@ fn drop_segment(database: &Connection, segment: i64) -> rusqlite::Result<()> {
     delete.execute(range_ids(segment)).map(|_| ())
 }
 
-/// Makes one segment of several, without the documents that are gone.
+/// Merges segments into one, without deleted documents.
 pub(super) fn merge(database: &Connection, segments: &[Segment]) -> rusqlite::Result<()> {
     let mut stretches = Vec::new();
     let mut cursors = Vec::new();
     let mut next = 0;
     for (segment, documents) in segments {
-        // The new number of each document that is still there.
+        // New number of each document that is not deleted.
         let mut numbers = vec![None; *documents as usize];
         let mut query = database.prepare_cached(
             "SELECT id, documents, text, spans FROM stretch WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
@@ -98,7 +98,7 @@ pub(super) fn merge(database: &Connection, segments: &[Segment]) -> rusqlite::Re
     Ok(())
 }
 
-/// The next token of several segments, with its documents in all of them.
+/// Returns the next token of several segments, with its documents in all of them.
 fn merged(cursors: &mut [MergeCursor<'_>]) -> rusqlite::Result<Option<(Token, Vec<u32>)>> {
     loop {
         let heads = cursors.iter().filter_map(|cursor| cursor.pending.last());
@@ -118,19 +118,19 @@ fn merged(cursors: &mut [MergeCursor<'_>]) -> rusqlite::Result<Option<(Token, Ve
     }
 }
 
-/// Goes through the tokens of a segment that is merged.
+/// Cursor over the tokens of a segment being merged.
 struct MergeCursor<'a> {
     database: &'a Connection,
     segment: i64,
     numbers: Vec<Option<u32>>,
-    /// The key of the next block; `None` if there is none.
+    /// Key of the next block; `None` at the end.
     next: Option<Vec<u8>>,
-    /// What is left of the block before it, the next token last.
+    /// Unread tokens of the current block, in reverse order.
     pending: Vec<(Token, Vec<u32>)>,
 }
 
 impl MergeCursor<'_> {
-    /// Reads the next block if nothing is left of the one before.
+    /// Reads the next block if the current one is used up.
     fn fill(&mut self) -> rusqlite::Result<()> {
         if !self.pending.is_empty() {
             return Ok(());
@@ -144,7 +144,7 @@ impl MergeCursor<'_> {
         let mut rows = query.query(params![self.segment, key])?;
         let row = rows.next()?.ok_or_else(damaged)?;
         let block = decode_block(self.segment, row)?;
-        // They come in their order, so this ends.
+        // Keys strictly ascend, so this terminates.
         if !block.next.is_empty() && block.next <= key.as_slice() {
             return Err(damaged());
         }

@@ -1,13 +1,14 @@
-//! The catalogue: what was read of files before, so that it need not be read again.
+//! Disposable cache of data read from log files, so that unchanged files are not read again.
 //!
-//! It is derived and disposable. What it knows of a file is used only if nothing was done to the file
-//! since, or if it grew and the bytes before its old end are the same; so answers are the same
-//! without it, and deleting it costs time and nothing else. (A file that grew and was also changed
-//! in place, more than 4 KiB before its old end, is not noticed. No agent does that.)
+//! Cached data of a file is used only if the file is unchanged, or has grown and the bytes before
+//! its old end are the same. Every answer is the same without the index; deleting it costs only
+//! time. (A file that grew and was also changed in place, more than 4 KiB before its old end, is
+//! not detected. No agent does that.)
 
 mod coverage;
 mod database;
 mod fingerprint;
+mod labels;
 mod ledger;
 mod listing;
 mod location;
@@ -22,6 +23,7 @@ mod session_codec;
 mod sessions;
 mod sources;
 mod status;
+mod stored;
 mod text_store;
 mod text_update;
 mod unchanged_roots;
@@ -32,4 +34,5 @@ pub use ledger::RecentQuery;
 pub use location::{IndexFile, IndexFileKind};
 pub use open::{Index, Warning};
 pub use status::{IndexStatus, PartStatus, RootStatus};
+pub use stored::StoredSession;
 pub use unchanged_roots::StoreSearch;

@@ -1,7 +1,8 @@
-//! The most recent sessions, without rows of all the others.
+//! Returns the most recent sessions without decoding all rows.
 //!
-//! Which they are takes a glance at every row. What others tell of them (summaries of their
-//! conversations, who pays for a response that several repeat) takes the rows of those that do.
+//! Selecting them decodes a few fields of every row. Other rows are decoded in full only if they
+//! affect a selected session: they summarize its conversations, or repeat its responses (which
+//! decides which session is charged).
 
 use std::collections::HashMap;
 
@@ -14,15 +15,15 @@ use super::listing::{RowCollector, SessionReading};
 use super::session_codec::{self, Names, RowSummary};
 use super::sessions::StoredRow;
 
-/// What is known of a session.
+/// Data about a session.
 enum Known {
-    /// A row, by its bytes among all of them.
+    /// Row, as a byte range of all rows.
     Row(std::ops::Range<usize>, RowSummary),
-    /// It was read just now, and has no row.
+    /// Session that was read now and has no row.
     SessionSummary(Box<SessionSummary>),
 }
 
-/// The rows of all sessions as they are spelled, which is a fraction of what they tell.
+/// Encoded rows of all sessions, which are much smaller than decoded ones.
 struct Glances {
     rows: Vec<u8>,
     copies: RepeatedResponses,
@@ -56,7 +57,7 @@ impl RowCollector for Glances {
 }
 
 impl Index {
-    /// The most recent sessions, as [`Store::newest_sessions`] tells them.
+    /// Returns the most recent sessions, like [`Store::newest_sessions`].
     pub fn newest_sessions(
         &mut self,
         store: &Store,
@@ -81,11 +82,11 @@ impl Index {
         for at in &chosen {
             shown.get_mut(*at).into_iter().for_each(|is| *is = true);
         }
-        // Any neighbour may know the directory of a session that does not tell its own.
+        // A session without its own directory may get it from any session in the same folder.
         let mut guessed = chosen.iter().filter_map(|at| known(*at));
         let all_count = guessed.any(Known::guessed);
         let mut failed = Vec::new();
-        // Where the rows of those that are shown stand among those that count.
+        // Positions of the selected sessions in `sessions`.
         let mut places: HashMap<usize, usize> = HashMap::with_capacity(chosen.len());
         let (mut sessions, mut facts): (Vec<&SessionFiles>, Vec<Result<SessionSummary>>) =
             Default::default();

@@ -1,4 +1,4 @@
-//! The catalogue itself: opened, and begun anew where it turns out to be damaged.
+//! Opens the index, and recreates it if it is damaged.
 
 use std::path::{Path, PathBuf};
 
@@ -11,31 +11,31 @@ use super::database::{
 };
 use super::location::{self, IndexFile};
 
-/// What was read of files before.
+/// Open index database.
 #[derive(Debug)]
 pub struct Index {
     pub(super) database: Connection,
     pub(super) warnings: Vec<Warning>,
-    /// Nothing can be written to it.
+    /// True if the database cannot be written.
     read_only: bool,
-    /// The last search found logs whose words are not all known.
+    /// True if the last search found logs whose text is not fully indexed.
     pub(super) text_outdated: bool,
 }
 
-/// Something about the catalogue that a person may want to know; no answer depends on it.
+/// Problem with the index that a user may want to see; no answer depends on it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Warning {
-    /// The file could not be used as it was, and was moved out of the way.
+    /// The database was unusable and was renamed.
     SetAside {
-        /// Where it is now.
+        /// New path of the file.
         to: PathBuf,
-        /// What was wrong.
+        /// Reason.
         why: String,
     },
-    /// What was read could not be kept, so it will be read again.
+    /// Data could not be saved, so it will be read again.
     SaveFailed {
-        /// What went wrong.
+        /// Reason.
         why: String,
     },
 }
@@ -45,13 +45,13 @@ impl std::fmt::Display for Warning {
         match self {
             Warning::SetAside { to, why } => write!(
                 f,
-                "the catalogue {why}; it was moved to {} and is made anew",
+                "the index {why}; it was moved to {} and will be rebuilt",
                 to.display()
             ),
             Warning::SaveFailed { why } => {
                 write!(
                     f,
-                    "the catalogue could not be written ({why}); nothing but time is lost"
+                    "the index could not be saved ({why}); results are complete, only slower"
                 )
             }
         }
@@ -59,32 +59,31 @@ impl std::fmt::Display for Warning {
 }
 
 impl Index {
-    /// Opens the catalogue of a state directory; makes it if there is none.
+    /// Opens the index of a state directory; creates it if missing.
     ///
-    /// One that is damaged is moved out of the way. Programs of other versions have others. A place
-    /// that belongs to another user is refused. One in a place where nothing can be written is read as it
-    /// is.
+    /// A damaged database is renamed. Each format version has its own file. A directory that
+    /// belongs to another user is refused. An index in a read-only directory is opened read-only.
     pub fn open(state: &Path) -> Result<Self> {
         Index::at(location::prepare(state)?)
     }
 
-    /// Opens the catalogue of a state directory, if there is one.
+    /// Opens the index of a state directory, if it exists.
     pub fn open_existing(state: &Path) -> Result<Option<Self>> {
         location::existing(state)?.map(Index::at).transpose()
     }
 
-    /// Where the catalogue of a state directory lies, or would.
+    /// Returns the path of the index in a state directory, whether or not it exists.
     pub fn path(state: &Path) -> PathBuf {
         state.join(name())
     }
 
-    /// The files of all catalogues of a state directory: that of this version, others', and those
-    /// that were set aside.
+    /// Lists all index files of a state directory: those of this version, of other versions, and
+    /// files set aside as unusable.
     pub fn files(state: &Path) -> Result<Vec<IndexFile>> {
         location::files(state)
     }
 
-    /// Deletes all of them, and tells which they were. Nothing but time is lost.
+    /// Deletes all index files and returns them. Only time is lost.
     pub fn delete(state: &Path) -> Result<Vec<IndexFile>> {
         location::delete(state)
     }
@@ -106,7 +105,7 @@ impl Index {
             }
             Err(refusal) => return Err(refusal.error(&path)),
         };
-        // SQLite reads a file that it may not write.
+        // SQLite falls back to read-only if the file is not writable.
         let read_only = database.is_readonly("main").unwrap_or(false);
         Ok(Index {
             database,
@@ -116,23 +115,22 @@ impl Index {
         })
     }
 
-    /// Opens a catalogue where nothing can be written.
+    /// Opens an index in a read-only directory.
     fn open_read_only(state: &Path, path: &Path) -> Result<Self> {
-        let useless = |_| location::refusal(state, "is read-only");
         Ok(Index {
-            database: connect_to_read(path).map_err(useless)?,
+            database: connect_to_read(path).map_err(|_| location::read_only(state))?,
             warnings: Vec::new(),
             read_only: true,
             text_outdated: false,
         })
     }
 
-    /// Whether nothing can be written to it: what it knows can be asked for, and it learns nothing.
+    /// Returns true if the index can be queried but not updated.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// What a person may want to know, once.
+    /// Returns the pending warnings and clears them.
     pub fn take_warnings(&mut self) -> Vec<Warning> {
         std::mem::take(&mut self.warnings)
     }
@@ -149,7 +147,7 @@ impl Index {
         }
     }
 
-    /// Begins with an empty catalogue where this one turns out to be damaged.
+    /// Replaces the index with an empty one if `error` shows that it is damaged.
     pub(super) fn recreate(&mut self, error: &rusqlite::Error) {
         let Some(path) = self.database.path().map(PathBuf::from) else {
             return self.save_failed(error);
@@ -158,7 +156,7 @@ impl Index {
             return self.save_failed(error);
         }
         let why = error.to_string();
-        // Another process may have made a new one meanwhile.
+        // Another process may have recreated it already.
         if let Ok(database) = connect(&path)
             && is_sound(&database)
         {

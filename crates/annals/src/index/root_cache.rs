@@ -1,5 +1,5 @@
-//! What is known of roots from before, as the catalogue keeps it: whose logs are where only their
-//! contents tell, whose the stretches of shared logs are, what directories held, and what all of a root was.
+//! Cached results of walking roots, one blob per root and kind: owners of logs that only their
+//! contents name, session slices of shared logs, directory listings, and root snapshots.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::Index;
 use super::database::{BUSY_TIMEOUT, new_number, number_of};
 use super::fingerprint::{Fingerprint, add_checksum, verify_checksum};
 
-/// All that is known of a root in one piece: it is asked for as a whole.
+/// One blob per root, because it is always read as a whole.
 pub(super) const TABLES: &str = "
     CREATE TABLE owners (
         root INTEGER PRIMARY KEY,
@@ -37,17 +37,17 @@ pub(super) const TABLES: &str = "
     );
 ";
 
-/// A log: device, inode, length, when it was changed, and when anything about it was.
+/// Owner of a log: device, inode, length, mtime, ctime, session id.
 type Spelled = (u64, u64, u64, i64, i64, Option<String>);
 
 impl Index {
-    /// Everything that lies in the roots of a store, and what is archived of them: the same as
+    /// Returns all sessions in the roots of a store, archived ones included. Same result as
     /// [`Store::inventory`].
     pub fn inventory(&mut self, store: &Store) -> Inventory {
         self.with_root_cache(|memory| store.inventory_with_cache(memory))
     }
 
-    /// Goes through roots with what is known of them, and remembers what was not.
+    /// Walks roots with the cached results, and saves new ones.
     pub(super) fn with_root_cache<T>(
         &mut self,
         go_through: impl FnOnce(&mut WalkCache<'_>) -> T,
@@ -58,7 +58,7 @@ impl Index {
         let nothing =
             learnt.owners.is_empty() && learnt.slices.is_empty() && learnt.dirs.is_empty();
         if !nothing && !self.is_read_only() {
-            // Nobody waits for this; another time will do.
+            // Do not wait for a lock: a later walk can save them.
             let _ = self.database.busy_timeout(Duration::ZERO);
             for (root, owned) in learnt.owners {
                 let _ = save_blob(&self.database, "owners", &root, encode(owned));
@@ -92,7 +92,7 @@ impl CacheSource for Connection {
 
 pub(super) fn load_blob(database: &Connection, table: &str, root: &Root) -> Option<Vec<u8>> {
     let number = number_of(database, root).ok()??;
-    // Some are large; so they are in memory once.
+    // Blobs can be large; incremental I/O holds one copy in memory.
     let mut blob = database
         .blob_open(rusqlite::MAIN_DB, table, "told", number, true)
         .ok()?;
@@ -146,7 +146,8 @@ pub(super) fn save_blob(
     database.execute(&insert, params![number, told]).map(|_| ())
 }
 
-/// Clocks of file systems are coarse: what changed just now may change again at the same time.
+/// File system clocks are coarse: a file changed within the last tick may change again without a
+/// new ctime.
 fn is_stable(id: &FileId, now: i64) -> bool {
     const TICK: i64 = 100_000_000;
     id.ctime_ns < now - TICK

@@ -1,15 +1,15 @@
-//! Bytes of rows: numbers of seven bits to a byte, and what is made of them.
+//! Primitives of the row encoding: varints, byte strings, times, keys.
 
 use jiff::Timestamp;
 
 use crate::model::EntryKey;
 
-/// A row that is being spelled.
+/// Row being encoded.
 #[derive(Default)]
 pub(super) struct RowWriter(pub(super) Vec<u8>);
 
 impl RowWriter {
-    /// One that most rows fit into: they are spelled by the hundred thousand.
+    /// Creates a writer with room for most rows; they are encoded by the hundred thousand.
     pub(super) fn with_capacity() -> Self {
         RowWriter(Vec::with_capacity(256))
     }
@@ -18,7 +18,7 @@ impl RowWriter {
         self.0.push(byte);
     }
 
-    /// Seven bits to a byte, the lowest first; the highest bit says that more follow.
+    /// Appends a varint: seven bits per byte, lowest first; the high bit means that more follow.
     pub(super) fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.0.push(number as u8 | 0x80);
@@ -55,7 +55,7 @@ impl RowWriter {
     }
 }
 
-/// A row that is being read. Nothing that is not there is made up.
+/// Row being decoded. Every method returns `None` at the end of the data.
 #[derive(Clone, Copy)]
 pub(super) struct RowReader<'a>(pub(super) &'a [u8]);
 
@@ -86,7 +86,8 @@ impl<'a> RowReader<'a> {
         usize::try_from(self.number()?).ok()
     }
 
-    /// How many things follow that each take some bytes: never more than there is room for.
+    /// Reads the length of a list whose items take at least `least` bytes each; `None` if it
+    /// exceeds the remaining data.
     pub(super) fn list(&mut self, least: usize) -> Option<usize> {
         let count = self.count()?;
         (count.checked_mul(least)? <= self.0.len()).then_some(count)
@@ -119,7 +120,7 @@ impl<'a> RowReader<'a> {
         Some(keys.iter().map(|key| EntryKey::from_bytes(*key)).collect())
     }
 
-    /// Passes over numbers.
+    /// Skips numbers.
     pub(super) fn skip_numbers(&mut self, count: usize) -> Option<()> {
         for _ in 0..count {
             let end = self.0.iter().position(|byte| *byte < 0x80)?;
@@ -128,7 +129,7 @@ impl<'a> RowReader<'a> {
         Some(())
     }
 
-    /// Passes over a list of texts.
+    /// Skips a list of texts.
     pub(super) fn skip_texts(&mut self) -> Option<()> {
         for _ in 0..self.list(1)? {
             self.bytes()?;
@@ -136,7 +137,7 @@ impl<'a> RowReader<'a> {
         Some(())
     }
 
-    /// What may be missing but not wrong.
+    /// Decodes a field if `is`; the outer `None` means damage.
     pub(super) fn optional<T>(
         &mut self,
         is: bool,

@@ -1,4 +1,4 @@
-//! Search with what the catalogue knows of words.
+//! Search with the full-text index.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -17,23 +17,24 @@ use super::database::with_small_cache;
 use super::segment::Documents;
 use super::text_store;
 
-/// A word of so many bytes is in most records.
+/// Words of up to this many bytes occur in most records.
 const SHORT: usize = 3;
 
-/// So many records are looked at sooner than a common word is looked up.
+/// Up to this many candidates, checking the records is faster than looking up a common word.
 const FEW: u32 = 512;
 
-/// So many pieces of a file are read one by one.
+/// Up to this many spans of a file are read one by one.
 const PIECES: usize = 16;
 
-/// Records that may be what is wanted, by the numbers of their texts.
+/// Spans of records that may match, by text number.
 pub(super) type Candidates = HashMap<i64, Vec<Span>>;
 
 impl Index {
-    /// Looks for something in all sessions of an inventory.
+    /// Searches all sessions of an inventory.
     ///
-    /// What was added to logs since [`index_text`](Self::index_text) is read, and so is all of them if the
-    /// query has no words. The answer is that of [`Store::search`](crate::store::Store::search).
+    /// Text appended to logs since [`index_text`](Self::index_text) is scanned; all logs are
+    /// scanned if the query has no words. Results are the same as those of
+    /// [`Store::search`](crate::store::Store::search).
     pub fn search(&mut self, inventory: &Inventory, query: &Query) -> Result<SearchResults> {
         let hunt = SearchRun::new(inventory, query)?;
         self.text_outdated = true;
@@ -45,12 +46,12 @@ impl Index {
         Ok(hunt.run(plans.unwrap_or_else(all)))
     }
 
-    /// Whether there may be more to [`index_text`](Self::index_text) than the last search knew of.
+    /// Returns true if the last search found text that [`index_text`](Self::index_text) would add.
     pub fn needs_text_update(&self) -> bool {
         self.text_outdated
     }
 
-    /// Where looking is worthwhile; `None` if that is everywhere.
+    /// Returns the parts of each source to scan; `None` to scan everything.
     fn plans(
         &mut self,
         hunt: &SearchRun<'_>,
@@ -66,7 +67,7 @@ impl Index {
     }
 }
 
-/// Whether an index can tell anything about what is wanted.
+/// Returns true if the index can narrow the search.
 pub(super) fn can_use_index(matcher: &Matcher) -> bool {
     let narrowed = matcher.narrow(
         &mut |term| wanted(term).map(|_| ()),
@@ -76,15 +77,14 @@ pub(super) fn can_use_index(matcher: &Matcher) -> bool {
     narrowed.is_some()
 }
 
-/// Where looking is worthwhile, by what stands in the catalogue; `behind` tells whether there is more to
-/// learn.
+/// Computes the parts of each source to scan. Sets `behind` if not all text is indexed.
 fn plan(
     database: &mut Connection,
     hunt: &SearchRun<'_>,
     inventory: &Inventory,
     behind: &mut bool,
 ) -> rusqlite::Result<Option<Vec<ScanPlan>>> {
-    // One state of the database, whatever others do meanwhile.
+    // One snapshot of the database, unaffected by other processes.
     let database = database.transaction()?;
     let mut covered = Coverage::default();
     let mut known = true;
@@ -101,7 +101,7 @@ fn plan(
     Ok(Some(plans(hunt, &covered, &worth)))
 }
 
-/// The records that may be what is wanted, by the numbers of their texts; `None` if that cannot be told.
+/// Returns the records that may match, by text number; `None` if the index cannot narrow the query.
 pub(super) fn candidates(
     database: &Connection,
     matcher: &Matcher,
@@ -112,8 +112,8 @@ pub(super) fn candidates(
         let mut look_up = |term: &Term| -> Option<Documents> {
             let mut all: Option<Documents> = None;
             for lookup in wanted(term)? {
-                // Where little is left, short words, which are in most records, would take more
-                // than they save: what is found is looked at anyway.
+                // Short words occur in most records. With few candidates left, looking them up
+                // costs more than it saves, because candidates are checked anyway.
                 let enough = if lookup.token().len() <= SHORT {
                     FEW
                 } else {
@@ -152,18 +152,18 @@ pub(super) fn candidates(
     Ok(Some(worth))
 }
 
-/// What must be looked at in each source.
+/// Returns the parts to scan in each source.
 pub(super) fn plans(hunt: &SearchRun<'_>, covered: &Coverage, worth: &Candidates) -> Vec<ScanPlan> {
     let plans = hunt.sources.iter().map(|source| {
         let (text, from) = covered.get(&source.files.root, source.file);
         let spans = text.and_then(|text| worth.get(&text));
         let spans = spans.into_iter().flatten();
-        // What lies beyond is looked at anyway.
+        // Everything beyond `from` is scanned anyway.
         let spans = spans.filter(|span| span.end() <= from && source.owns(span.offset));
         let mut spans: Vec<Span> = spans.copied().collect();
         spans.sort_unstable();
         spans.dedup();
-        // To read most of a file in many pieces costs more than to read it.
+        // Reading most of a file in many pieces costs more than reading it whole.
         let bytes: u64 = spans.iter().map(|span| span.len).sum();
         match spans.len() > PIECES && bytes > from / 2 {
             true => ScanPlan::ALL,
@@ -173,7 +173,7 @@ pub(super) fn plans(hunt: &SearchRun<'_>, covered: &Coverage, worth: &Candidates
     plans.collect()
 }
 
-/// What an index must have of a text in which a term stands; `None` if it can tell nothing.
+/// Returns the index lookups that a matching text must satisfy; `None` if there are none.
 fn wanted(term: &Term) -> Option<Vec<Lookup>> {
     let TermKind::Literal { open_start, .. } = term.kind else {
         return None;
@@ -182,7 +182,7 @@ fn wanted(term: &Term) -> Option<Vec<Lookup>> {
     for (number, word) in term.text.split_whitespace().enumerate() {
         found.append(&mut lookups(word, number > 0 || !open_start));
     }
-    // The longest are mostly the rarest.
+    // The longest words tend to be the rarest.
     found.sort_by_key(|lookup| Reverse(lookup.token().len()));
     (!found.is_empty()).then_some(found)
 }

@@ -1,33 +1,33 @@
-//! Words and the documents they stand in: how they are collected, and how they are spelled.
+//! Inverted index segments: collects tokens, and encodes and decodes them.
 //!
-//! A document is a record of a log. A segment numbers its documents from 0 and lists, for every
-//! token, those in which it stands; tokens are sorted, so that beginnings are found too. Segments are never
-//! changed: new documents make new ones, and several are merged into one when there are many.
+//! A document is a record of a log. A segment numbers its documents from 0 and maps each token to
+//! the documents that contain it. Tokens are sorted, so prefixes can be looked up too. Segments are
+//! immutable: new documents create new segments, and many small ones are merged into one.
 
 use hashbrown::HashTable;
 
 use crate::search::tokenizer::Token;
 
-/// A block of tokens holds about so many bytes. One is read to look up a token, and four fill a page of
-/// the database.
+/// Approximate size of a block of tokens, in bytes. A lookup reads one block; four blocks fill a
+/// database page.
 const BLOCK: usize = 3_800;
 
-/// The tokens of documents that are being read.
+/// Collector of the tokens of documents being read.
 #[derive(Default)]
 pub(super) struct TokenCollector {
-    /// Numbers of tokens, found by the token.
+    /// Token numbers, hashed by token.
     numbers: HashTable<u32>,
     tokens: Vec<Token>,
-    /// The last document of each token.
+    /// Last document of each token, by token number.
     last: Vec<u32>,
-    /// Which token stands in which document, in the order of documents.
+    /// Pairs of token number and document, in document order.
     pairs: Vec<(u32, u32)>,
-    /// How many documents there are.
+    /// Number of documents.
     pub(super) documents: u32,
 }
 
 impl TokenCollector {
-    /// Takes note that a token stands in the document that is being read.
+    /// Records that the current document contains `token`.
     pub(super) fn add(&mut self, token: Token) {
         let tokens = &self.tokens;
         let is_it = |number: &u32| tokens.get(*number as usize) == Some(&token);
@@ -55,12 +55,12 @@ impl TokenCollector {
         }
     }
 
-    /// Ends the document.
+    /// Ends the current document.
     pub(super) fn end_document(&mut self) {
         self.documents += 1;
     }
 
-    /// The tokens in their order, each with its documents.
+    /// Returns the tokens in sorted order, each with its documents.
     pub(super) fn sorted(mut self) -> Vec<(Token, Vec<u32>)> {
         let mut lists: Vec<Vec<u32>> = vec![Vec::new(); self.tokens.len()];
         for (number, document) in std::mem::take(&mut self.pairs) {
@@ -81,7 +81,7 @@ fn hash(token: Token) -> u64 {
     sum ^ (sum >> 32)
 }
 
-/// Spells tokens in blocks.
+/// Encoder of sorted tokens into blocks.
 #[derive(Default)]
 pub(super) struct Blocks {
     first: Token,
@@ -90,8 +90,8 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Adds a token, which must come after those before, with its documents. Gives a block when it
-    /// is full: its first token and its bytes.
+    /// Adds a token and its documents. Tokens must be added in sorted order. Returns the previous
+    /// block once it is full: its first token and its bytes.
     pub(super) fn add(&mut self, token: Token, documents: &[u32]) -> Option<(Token, Vec<u8>)> {
         let full = match self.bytes.len() >= BLOCK {
             true => self.take(),
@@ -125,14 +125,15 @@ impl Blocks {
         full
     }
 
-    /// The block so far.
+    /// Returns the unfinished block, if it is not empty.
     pub(super) fn take(&mut self) -> Option<(Token, Vec<u8>)> {
         let bytes = std::mem::take(&mut self.bytes);
         (!bytes.is_empty()).then_some((self.first, bytes))
     }
 }
 
-/// Reads a block: tokens in their order, with the bytes of their lists. Ends where a block is damaged.
+/// Iterator over the tokens of an encoded block and their document lists. Stops where the block is
+/// damaged.
 pub(super) struct Block<'a> {
     rest: &'a [u8],
     last: [u8; 24],
@@ -169,7 +170,7 @@ impl<'a> Iterator for Block<'a> {
     }
 }
 
-/// The documents of a token.
+/// Iterator over the documents of a token.
 pub(super) struct DocumentList<'a> {
     rest: &'a [u8],
     last: u32,
@@ -185,7 +186,7 @@ impl Iterator for DocumentList<'_> {
     }
 }
 
-/// Adds a number in as few bytes as it takes.
+/// Appends a number as a varint (LEB128).
 pub(super) fn put_varint(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
@@ -194,7 +195,7 @@ pub(super) fn put_varint(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// Takes a number off.
+/// Reads a varint and advances `bytes` past it.
 pub(super) fn get_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
@@ -208,12 +209,12 @@ pub(super) fn get_varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// A set of documents.
+/// Set of documents, as a bitmap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Documents(Vec<u64>);
 
 impl Documents {
-    /// None of so many.
+    /// Returns the empty set, with room for `count` documents.
     pub(super) fn none(count: u32) -> Self {
         Documents(vec![0; (count as usize).div_ceil(64)])
     }
@@ -236,12 +237,12 @@ impl Documents {
         self
     }
 
-    /// How many there are.
+    /// Returns the number of documents in the set.
     pub(super) fn count(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Those in it, in their order.
+    /// Returns the documents in ascending order.
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().enumerate().flat_map(|(at, word)| {
             let mut left = *word;
@@ -292,7 +293,7 @@ mod tests {
                 (token("two"), vec![0, 1]),
             ]
         );
-        // Whatever stands in the database, nothing panics.
+        // No bytes in the database may cause a panic.
         for at in 0..bytes.len() {
             Block::new(&bytes[..at]).for_each(|(_, list)| assert!(list.count() <= bytes.len()));
             let mut changed = bytes.clone();

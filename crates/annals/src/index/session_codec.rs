@@ -1,10 +1,10 @@
-//! How what was read of a session is spelled in the catalogue.
+//! Encoding of session rows.
 //!
-//! All rows of a history are read whenever sessions are listed, so reading one must cost next to
-//! nothing: what is rare stands behind one bit, and names that rows share are held once.
+//! All rows of a history are read whenever sessions are listed, so decoding must be fast: rare
+//! fields are behind one flag bit, and names that rows share are allocated once.
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -69,10 +69,11 @@ mod is {
     pub(super) const ODD: u8 = 64;
 }
 
-/// Spells what a session's files tell.
+/// Encodes the summary of a session.
 pub(super) fn encode(facts: &SessionSummary) -> Option<Vec<u8>> {
     let odd = !(facts.other_directories.is_empty()
         && facts.agent_names.is_empty()
+        && facts.agent_kinds.is_empty()
         && facts.attributes.is_empty()
         && facts.flaw_kinds.is_empty()
         && facts.summaries.is_empty()
@@ -100,6 +101,8 @@ pub(super) fn encode(facts: &SessionSummary) -> Option<Vec<u8>> {
     if odd {
         put_texts(&mut row, &facts.other_directories);
         put_texts(&mut row, &facts.agent_names);
+        put_texts(&mut row, facts.agent_kinds.keys());
+        put_texts(&mut row, facts.agent_kinds.values());
         row.count(facts.flaw_kinds.len());
         for (kind, count) in &facts.flaw_kinds {
             row.byte(number_of(&FLAWS, *kind)?);
@@ -134,9 +137,32 @@ pub(super) fn encode(facts: &SessionSummary) -> Option<Vec<u8>> {
     Some(row.0)
 }
 
-/// Reads them back; `None` if it is no such spelling.
+/// Decodes a session summary; `None` if the bytes are damaged.
 pub(super) fn decode(bytes: &[u8], names: &mut Names) -> Option<SessionSummary> {
     let mut row = RowReader(bytes);
+    let mut facts = decode_facts(&mut row, names)?;
+    let names = names.of(&mut row)?;
+    for _ in 0..row.count()? {
+        let name = name(names, row.number()?)??;
+        facts.models.insert((*name).to_owned());
+    }
+    let count = row.list(10)?;
+    facts.charges.reserve_exact(count);
+    let mut sources = Sources::default();
+    for _ in 0..count {
+        let charge = charge(&mut row, names, &mut sources)?;
+        facts.charges.push(charge);
+    }
+    Some(facts)
+}
+
+/// Decodes a session summary without its models and charges, which take most of a row.
+pub(super) fn decode_without_charges(bytes: &[u8], names: &mut Names) -> Option<SessionSummary> {
+    decode_facts(&mut RowReader(bytes), names)
+}
+
+/// Decodes the fields before the models and the charges.
+fn decode_facts(row: &mut RowReader<'_>, names: &mut Names) -> Option<SessionSummary> {
     let flags = row.byte()?;
     let is = |bit: u8| flags & bit != 0;
     let state = *STATES.get(usize::from(row.byte()?))?;
@@ -157,6 +183,7 @@ pub(super) fn decode(bytes: &[u8], names: &mut Names) -> Option<SessionSummary> 
         conversations: row.count()?,
         agents: row.count()?,
         agent_names: Default::default(),
+        agent_kinds: Default::default(),
         flaw_kinds: Default::default(),
         models: Default::default(),
         charges: Vec::new(),
@@ -167,8 +194,9 @@ pub(super) fn decode(bytes: &[u8], names: &mut Names) -> Option<SessionSummary> 
         folder_directories: Vec::new(),
     };
     if is(is::ODD) {
-        facts.other_directories = texts(&mut row)?;
-        facts.agent_names = texts(&mut row)?;
+        facts.other_directories = texts(row)?;
+        facts.agent_names = texts(row)?;
+        facts.agent_kinds = pairs(row)?;
         for _ in 0..row.count()? {
             let kind = *FLAWS.get(usize::from(row.byte()?))?;
             facts.flaw_kinds.insert(kind, row.count()?);
@@ -177,75 +205,41 @@ pub(super) fn decode(bytes: &[u8], names: &mut Names) -> Option<SessionSummary> 
             let leaf = EntryKey::from_bytes(row.array()?);
             facts.summaries.push((leaf, row.text()?.into()));
         }
-        facts.folder_directories = texts::<Vec<String>>(&mut row)?
+        facts.folder_directories = texts::<Vec<String>>(row)?
             .into_iter()
             .map(Into::into)
             .collect();
-        let attributes: Vec<String> = texts(&mut row)?;
-        let values: Vec<String> = texts(&mut row)?;
-        facts.attributes = attributes.into_iter().zip(values).collect();
+        facts.attributes = pairs(row)?;
     }
     for _ in 0..row.count()? {
         let day = day(i32::from_le_bytes(row.array()?))?;
         facts.messages_by_day.insert(day, row.number()?);
     }
     facts.untitled_keys = row.keys()?;
-    let names = names.of(&mut row)?;
-    for _ in 0..row.count()? {
-        let name = name(names, row.number()?)??;
-        facts.models.insert((*name).to_owned());
-    }
-    let count = row.list(10)?;
-    facts.charges.reserve_exact(count);
-    let mut sources = Sources::default();
-    for _ in 0..count {
-        let charge = charge(&mut row, names, &mut sources)?;
-        facts.charges.push(charge);
-    }
     Some(facts)
 }
 
-/// What must be known of every session before a few of them are listed.
+/// Fields of a row that are needed to select the sessions to list.
 pub(super) struct RowSummary {
-    /// Its directory is that of its neighbours, if they know.
+    /// The project directory is taken from sessions in the same folder, if one of them has it.
     pub(super) guessed: bool,
     pub(super) updated: Option<Timestamp>,
-    /// It tells of other sessions' conversations.
+    /// The session has summaries of other sessions' conversations.
     pub(super) summaries: bool,
 }
 
-/// Reads no more than that, and tells the messages of its responses. Nothing is made that takes
-/// memory: most rows are not looked at again.
+/// Decodes only these fields, and passes the message key of each response to `message`. Allocates
+/// nothing, because most rows are not needed again.
 pub(super) fn decode_summary(
     bytes: &[u8],
     mut message: impl FnMut(EntryKey),
 ) -> Option<RowSummary> {
-    const TIME: usize = 12;
     let mut row = RowReader(bytes);
-    let flags = row.byte()?;
+    let (flags, updated) = skip_head(&mut row)?;
     let is = |bit: u8| flags & bit != 0;
-    row.byte()?;
-    row.bytes()?;
-    if is(is::TITLED) {
-        row.byte()?;
-        row.bytes()?;
-    }
-    if is(is::TAGGED) {
-        row.bytes()?;
-    }
-    if is(is::STARTED) {
-        row.raw(TIME)?;
-    }
-    let updated = row.optional(is(is::UPDATED), RowReader::time)?;
-    row.skip_numbers(4)?;
     let mut summaries = false;
     if is(is::ODD) {
-        row.skip_texts()?;
-        row.skip_texts()?;
-        for _ in 0..row.count()? {
-            row.byte()?;
-            row.skip_numbers(1)?;
-        }
+        skip_lists(&mut row)?;
         for _ in 0..row.count()? {
             summaries = true;
             row.raw(16)?;
@@ -287,10 +281,63 @@ pub(super) fn decode_summary(
     })
 }
 
+/// Decodes only the summaries of other sessions' conversations. Allocates nothing else.
+pub(super) fn decode_summaries(bytes: &[u8]) -> Option<Vec<(EntryKey, Box<str>)>> {
+    let mut row = RowReader(bytes);
+    let (flags, _) = skip_head(&mut row)?;
+    if flags & is::ODD == 0 {
+        return Some(Vec::new());
+    }
+    skip_lists(&mut row)?;
+    let count = row.list(16)?;
+    let summaries = (0..count).map(|_| {
+        let leaf = EntryKey::from_bytes(row.array()?);
+        Some((leaf, row.text()?.into()))
+    });
+    summaries.collect()
+}
+
+/// Size of a time in bytes.
+const TIME: usize = 12;
+
+/// Skips the fields that every row has, up to the rare lists. Returns the flags and the time of the
+/// newest entry.
+fn skip_head(row: &mut RowReader<'_>) -> Option<(u8, Option<Timestamp>)> {
+    let flags = row.byte()?;
+    let is = |bit: u8| flags & bit != 0;
+    row.byte()?;
+    row.bytes()?;
+    if is(is::TITLED) {
+        row.byte()?;
+        row.bytes()?;
+    }
+    if is(is::TAGGED) {
+        row.bytes()?;
+    }
+    if is(is::STARTED) {
+        row.raw(TIME)?;
+    }
+    let updated = row.optional(is(is::UPDATED), RowReader::time)?;
+    row.skip_numbers(4)?;
+    Some((flags, updated))
+}
+
+/// Skips the rare lists before the summaries: directories, names and kinds of agents, flaws.
+fn skip_lists(row: &mut RowReader<'_>) -> Option<()> {
+    for _ in 0..4 {
+        row.skip_texts()?;
+    }
+    for _ in 0..row.count()? {
+        row.byte()?;
+        row.skip_numbers(1)?;
+    }
+    Some(())
+}
+
 /// Bits of a conversation's first byte.
 mod talk_is {
     pub(super) const TITLED: u8 = 1;
-    /// It is called what the session is called.
+    /// Its title is that of the session.
     pub(super) const SAME_TITLE: u8 = 2;
     pub(super) const OPEN: u8 = 4;
     pub(super) const BRANCHED: u8 = 8;
@@ -301,12 +348,13 @@ mod talk_is {
     pub(super) const UUID: u8 = 128;
 }
 
-/// How the keys of a limb are told.
+/// Encodings of the keys of a segment.
 const NO_KEYS: u8 = 0;
 const THE_WANTED: u8 = 1;
 const KEYS: u8 = 2;
 
-/// Spells the conversations of a session, beside what else is told of it: most are all of it.
+/// Encodes the conversations of a session, relative to its summary: most conversations span the
+/// whole session.
 pub(super) fn encode_conversations(
     talks: &Conversations,
     facts: &SessionSummary,
@@ -354,7 +402,7 @@ pub(super) fn encode_conversations(
     Some(row.0)
 }
 
-/// Spells the responses of a limb: runs of those that the session's row tells, then its own.
+/// Encodes the charges of a segment: runs of charges of the session's row, then the remaining ones.
 fn put_limb(row: &mut RowWriter, limb: &ConversationSegment, known: &Places<'_>) -> Option<()> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     let mut left = limb.charges.as_slice();
@@ -381,7 +429,7 @@ fn put_limb(row: &mut RowWriter, limb: &ConversationSegment, known: &Places<'_>)
     Some(())
 }
 
-/// Reads them back; `None` if it is no such spelling.
+/// Decodes conversations; `None` if the bytes are damaged.
 pub(super) fn decode_conversations(
     bytes: &[u8],
     facts: &SessionSummary,
@@ -440,7 +488,7 @@ pub(super) fn decode_conversations(
     Some(talks)
 }
 
-/// Where a session's row tells of responses.
+/// Lookup of charges in the session's row.
 struct Places<'a> {
     charges: &'a [Charge],
     named: OnceCell<HashMap<ResponseKey, usize>>,
@@ -460,7 +508,7 @@ impl<'a> Places<'a> {
         named.collect()
     }
 
-    /// Where a response is told of in the same words; most likely at `next`.
+    /// Returns the index of an identical charge; tries `next` first.
     fn find(&self, charge: &Charge, next: usize) -> Option<usize> {
         let is_it = |at: usize| {
             let known = self.charges.get(at);
@@ -476,7 +524,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Names that many rows share, each held once.
+/// Names that many rows share, each allocated once.
 #[derive(Default)]
 pub(super) struct Names {
     known: Vec<Arc<str>>,
@@ -485,8 +533,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The name of a project. Most rows are of the same one as the row before, which is known to be
-    /// text.
+    /// Returns a project path. Most rows have that of the previous row, which is known to be UTF-8.
     fn project(&mut self, bytes: &[u8]) -> Option<&str> {
         if self.project.as_bytes() != bytes {
             self.project.clear();
@@ -495,9 +542,9 @@ impl Names {
         Some(&self.project)
     }
 
-    /// The names of a row.
+    /// Decodes the name table of a row.
     fn of(&mut self, row: &mut RowReader<'_>) -> Option<&[Arc<str>]> {
-        // Models and branches are few; what there are many of is not shared.
+        // Models and branches are few; beyond this limit names are not shared.
         const MOST: usize = 32;
         self.row.clear();
         for _ in 0..row.list(1)? {
@@ -519,7 +566,7 @@ impl Names {
     }
 }
 
-/// Names by number, from 1 on; 0 is none.
+/// Name table being built. Numbers start at 1; 0 is no name.
 #[derive(Default)]
 struct Numbers<'a> {
     list: Vec<&'a str>,
@@ -529,7 +576,7 @@ struct Numbers<'a> {
 impl<'a> Numbers<'a> {
     fn of(&mut self, name: Option<&'a str>) -> u64 {
         let Some(name) = name else { return 0 };
-        // Mostly there are few.
+        // A linear search is fastest for the usual few names.
         let few = self.list.iter().take(8);
         if let Some(at) = few.into_iter().position(|known| *known == name) {
             return at as u64 + 1;
@@ -545,7 +592,7 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// A number without a name would be damage.
+/// Returns the name with a number; `None` (damage) if there is no such name.
 fn name(names: &[Arc<str>], number: u64) -> Option<Option<Arc<str>>> {
     match usize::try_from(number).ok()?.checked_sub(1) {
         None => Some(None),
@@ -553,7 +600,7 @@ fn name(names: &[Arc<str>], number: u64) -> Option<Option<Arc<str>>> {
     }
 }
 
-/// Bits of a response's first byte; its pace stands above them.
+/// Bits of a charge's first byte; the service tier is stored above them.
 mod charge_is {
     pub(super) const NAMED: u8 = 1;
     pub(super) const TIMED: u8 = 2;
@@ -563,7 +610,7 @@ mod charge_is {
     pub(super) const PACE: u8 = 32;
 }
 
-/// Spells responses; at least ten bytes each.
+/// Encodes charges; at least ten bytes each.
 fn charges_row<'a>(charges: &'a [Charge], names: &mut Numbers<'a>) -> Option<Vec<u8>> {
     let mut row = RowWriter::with_capacity();
     row.count(charges.len());
@@ -640,6 +687,13 @@ fn put_texts<'a, T: AsRef<str> + 'a>(row: &mut RowWriter, texts: impl IntoIterat
 fn texts<T: FromIterator<String>>(row: &mut RowReader<'_>) -> Option<T> {
     let count = row.list(1)?;
     (0..count).map(|_| row.text().map(str::to_owned)).collect()
+}
+
+/// Decodes a list of names and a list of their values.
+fn pairs(row: &mut RowReader<'_>) -> Option<BTreeMap<String, String>> {
+    let names: Vec<String> = texts(row)?;
+    let values: Vec<String> = texts(row)?;
+    Some(names.into_iter().zip(values).collect())
 }
 
 fn number_of<T: PartialEq>(all: &[T], one: T) -> Option<u8> {

@@ -1,15 +1,16 @@
-//! What sessions and their conversations are, as the catalogue keeps it.
+//! Storage of session and conversation rows.
 //!
-//! Rows lie in blocks, so that a hundred thousand of them cost next to nothing to be looked through.
-//! A block holds the sessions of a root whose ids have the same hash, in the order of their names:
+//! Rows are grouped in blocks, so that scanning 100,000 of them is fast. A block holds the sessions
+//! of a root whose ids have the same hash, sorted by name:
 //!
 //! ```text
 //! facts: { name, stamp (16 bytes), bytes of its logs, what its files tell }*, seal (8 bytes)
 //! talks: { what its conversations are }*, seal (8 bytes)
 //! ```
 //!
-//! Each of these is a length and so many bytes, but for the stamp and the numbers. What
-//! conversations are is asked for less often, and stands apart.
+//! `stamp` is the fingerprint, `seal` the checksum. Each other field is a length and its bytes; the
+//! size of the logs is a varint. Conversations are needed less often, so they have their own
+//! column.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use super::database::{new_number, number_of};
 use super::fingerprint::{Fingerprint, add_checksum, verify_checksum};
 use super::row_bytes::{RowReader, RowWriter};
 
-/// A block's number is that of its root, and that of its ids.
+/// The id of a block is computed from the number of its root and the hash of its session ids.
 pub(super) const TABLES: &str = "
     CREATE TABLE session (
         id INTEGER PRIMARY KEY,
@@ -31,20 +32,20 @@ pub(super) const TABLES: &str = "
     );
 ";
 
-/// How many blocks a root has.
+/// Number of blocks per root.
 const BLOCKS: usize = 256;
 
-/// The sessions of a root, by block and in the order of their names, with their places in a list.
+/// Sessions of a root by block, sorted by name, each with its position in the list.
 pub(super) struct SortedSessions<'a> {
     pub(super) root: &'a Root,
     blocks: Vec<Vec<(usize, &'a SessionFiles)>>,
 }
 
 impl<'a> SortedSessions<'a> {
-    /// Sorts those of some sessions that lie in a root.
+    /// Sorts the sessions that belong to `root`.
     pub(super) fn new(root: &'a Root, sessions: &'a [SessionFiles]) -> Self {
         let mut blocks = vec![Vec::new(); BLOCKS];
-        // Sessions of one root stand together.
+        // Sessions of one root are adjacent in the list.
         let mut last: Option<(&Arc<Root>, bool)> = None;
         for (at, files) in sessions.iter().enumerate() {
             let ours = match last {
@@ -64,24 +65,25 @@ impl<'a> SortedSessions<'a> {
         SortedSessions { root, blocks }
     }
 
-    /// All of them.
+    /// Returns all sessions of the root.
     pub(super) fn all(&self) -> impl Iterator<Item = &(usize, &'a SessionFiles)> {
         self.blocks.iter().flatten()
     }
 }
 
-/// Whether two are one root. A directory may be a root of several layouts.
+/// Returns true if two roots are the same. A directory may be a root of several layouts.
 pub(super) fn is_same(one: &Root, other: &Root) -> bool {
     one.path.as_os_str() == other.path.as_os_str() && one.layout.name() == other.layout.name()
 }
 
-/// By what sessions of a root are told apart: two folders may hold a session of one id.
-fn name(files: &SessionFiles) -> (&[u8], Option<&[u8]>) {
+/// Returns the key of a session in its root: id and folder, because two folders may hold the same
+/// id.
+pub(super) fn name(files: &SessionFiles) -> (&[u8], Option<&[u8]>) {
     let folder = files.folder().map(str::as_bytes);
     (files.id.as_str().as_bytes(), folder)
 }
 
-/// No id has a NUL in it.
+/// Splits a stored name at its NUL into id and folder. No id contains a NUL.
 fn parts(name: &[u8]) -> (&[u8], Option<&[u8]>) {
     match memchr::memchr(0, name).and_then(|at| name.split_at_checked(at)) {
         Some((id, folder)) => (id, folder.get(1..)),
@@ -91,7 +93,7 @@ fn parts(name: &[u8]) -> (&[u8], Option<&[u8]>) {
 
 fn block_of(files: &SessionFiles) -> usize {
     let id = files.id.as_str().as_bytes();
-    // The end of an id differs where its beginning may be a time.
+    // The end of an id is more random: its start may be a timestamp.
     let end = match id.last_chunk::<8>() {
         Some(end) => u64::from_le_bytes(*end),
         None => id.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
@@ -99,18 +101,30 @@ fn block_of(files: &SessionFiles) -> usize {
     (end.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % BLOCKS
 }
 
-/// What is kept of a session.
+/// Stored row of a session.
 pub(super) struct StoredRow<'a> {
     name: &'a [u8],
     stamp: [u8; 16],
-    /// The bytes of its logs.
+    /// Size of its logs in bytes.
     bytes: u64,
     pub(super) facts: &'a [u8],
-    /// Empty if it was not asked for.
+    /// Empty if not requested.
     pub(super) talks: &'a [u8],
 }
 
-/// A row to keep.
+impl<'a> StoredRow<'a> {
+    /// Returns the session's id and its folder.
+    pub(super) fn session(&self) -> (&'a [u8], Option<&'a [u8]>) {
+        parts(self.name)
+    }
+
+    /// Returns true if the session's files are unchanged since the row was stored.
+    pub(super) fn is_current(&self, files: &SessionFiles) -> bool {
+        self.stamp == Fingerprint::from_session(files).to_bytes()
+    }
+}
+
+/// Row to store.
 pub(super) struct NewRow<'a> {
     pub(super) files: &'a SessionFiles,
     pub(super) stamp: Fingerprint,
@@ -118,16 +132,16 @@ pub(super) struct NewRow<'a> {
     pub(super) talks: &'a [u8],
 }
 
-/// What became of a row's session.
+/// State of a stored row relative to the session's files.
 pub(super) enum RowState<'a> {
-    /// It is as it was.
+    /// The files are unchanged.
     Same(StoredRow<'a>),
-    /// Something was done to its files.
+    /// The files changed.
     Changed,
 }
 
-/// Tells of each session of which something is known whether it is as it was. Gives the blocks with
-/// sessions that are not there any more.
+/// Calls `met` for each session that has a stored row. Returns the blocks with rows of sessions
+/// that no longer exist.
 pub(super) fn load(
     database: &Connection,
     sorted: &SortedSessions<'_>,
@@ -148,7 +162,7 @@ pub(super) fn load(
         let block = (id - number(root, 0)) as usize;
         let facts = row.get_ref(1)?.as_blob()?;
         let talks = row.get_ref(2)?.as_blob_or_null()?;
-        // A block that is damaged is a miss; it is made anew with what is read in its place.
+        // A damaged block is a cache miss; it is rewritten when its sessions are saved.
         let Some(entries) = entries(id, facts, talks) else {
             continue;
         };
@@ -171,8 +185,7 @@ pub(super) fn load(
                 missing = true;
                 continue;
             };
-            let same = entry.stamp == Fingerprint::from_session(files).to_bytes();
-            let what = match same {
+            let what = match entry.is_current(files) {
                 true => RowState::Same(entry),
                 false => RowState::Changed,
             };
@@ -185,8 +198,52 @@ pub(super) fn load(
     Ok(gone)
 }
 
-/// Keeps what was read of sessions of a root, and forgets those that are gone from the blocks that
-/// are written, and from others.
+/// Calls `take` with the id of each session that has a stored row in a root, and the row. Its files
+/// may have changed since, or no longer exist.
+pub(super) fn load_unchecked(
+    database: &Connection,
+    root: &Root,
+    mut take: impl FnMut(&[u8], StoredRow<'_>),
+) -> rusqlite::Result<()> {
+    let Some(root) = number_of(database, root)? else {
+        return Ok(());
+    };
+    let select = "SELECT id, facts FROM session WHERE id BETWEEN ?1 AND ?2";
+    let mut query = database.prepare(select)?;
+    let mut rows = query.query([number(root, 0), number(root, BLOCKS - 1)])?;
+    while let Some(row) = rows.next()? {
+        let id: i64 = row.get(0)?;
+        let facts = row.get_ref(1)?.as_blob()?;
+        for entry in entries(id, facts, None).unwrap_or_default() {
+            take(parts(entry.name).0, entry);
+        }
+    }
+    Ok(())
+}
+
+/// Calls `met` for each stored row of a root, current or not.
+pub(super) fn each_row(
+    database: &Connection,
+    root: &Root,
+    mut met: impl FnMut(&StoredRow<'_>),
+) -> rusqlite::Result<()> {
+    let Some(root) = number_of(database, root)? else {
+        return Ok(());
+    };
+    let mut query = database.prepare("SELECT id, facts FROM session WHERE id BETWEEN ?1 AND ?2")?;
+    let mut rows = query.query([number(root, 0), number(root, BLOCKS - 1)])?;
+    while let Some(row) = rows.next()? {
+        let facts = row.get_ref(1)?.as_blob()?;
+        // A damaged block is a cache miss.
+        for entry in entries(row.get(0)?, facts, None).iter().flatten() {
+            met(entry);
+        }
+    }
+    Ok(())
+}
+
+/// Saves new rows of a root. If `all_seen`, removes rows of sessions that no longer exist from the
+/// blocks written and from those in `tidy`.
 pub(super) fn write(
     database: &mut Connection,
     sorted: &SortedSessions<'_>,
@@ -214,7 +271,7 @@ pub(super) fn write(
         let mut insert = change.prepare("INSERT OR REPLACE INTO session VALUES (?1, ?2, ?3)")?;
         for block in touched {
             let id = number(root, block);
-            // Others may have written meanwhile.
+            // Another process may have written the block since it was loaded.
             let old: Option<(Vec<u8>, Vec<u8>)> = select
                 .query_row([id], |row| Ok((row.get(0)?, row.get(1)?)))
                 .optional()?;
@@ -243,7 +300,7 @@ pub(super) fn write(
     change.commit()
 }
 
-/// Spells a block: what stays of the old rows, and the new ones. Both are in order.
+/// Encodes a block from the remaining old rows and the new ones. Both are sorted.
 fn merge<'a>(
     id: i64,
     old: impl Iterator<Item = StoredRow<'a>>,
@@ -268,7 +325,7 @@ fn merge<'a>(
     )
 }
 
-/// A block that is being spelled.
+/// Block being encoded.
 #[derive(Default)]
 struct Block {
     facts: RowWriter,
@@ -301,7 +358,7 @@ impl Block {
     }
 }
 
-/// The rows of a block; `None` if it is damaged.
+/// Returns the rows of a block; `None` if it is damaged.
 fn entries<'a>(id: i64, facts: &'a [u8], talks: Option<&'a [u8]>) -> Option<Vec<StoredRow<'a>>> {
     let salt = Fingerprint::from_block(id);
     let mut facts = RowReader(verify_checksum(salt, facts)?);
@@ -325,7 +382,7 @@ fn entries<'a>(id: i64, facts: &'a [u8], talks: Option<&'a [u8]>) -> Option<Vec<
     Some(entries)
 }
 
-/// The number of a block.
+/// Returns the id of a block.
 fn number(root: i64, block: usize) -> i64 {
     root * BLOCKS as i64 + block as i64
 }

@@ -1,17 +1,17 @@
-//! Sources of charges, each made once for all rows that follow each other and have it.
+//! Charge sources of decoded rows; consecutive rows with the same source share one.
 
 use std::sync::Arc;
 
 use crate::cost::ChargeSource;
 use crate::model::BillingTerms;
 
-/// The source of the row before: the numbers of its texts, its terms, and the source.
+/// Source of the previous row, with the numbers of its texts and its billing terms.
 #[derive(Debug, Default)]
 pub(super) struct Sources(Option<([u32; 3], BillingTerms, Arc<ChargeSource>)>);
 
 impl Sources {
-    /// The source with these terms and texts: the model, the agent and the git branch, by their
-    /// numbers. `text` finds one that may be missing, but not be damaged.
+    /// Returns the source with these terms and texts (numbers of the model, the agent and the git
+    /// branch). `text` returns `None` for damage, `Some(None)` for no text.
     pub(super) fn get(
         &mut self,
         numbers: [u32; 3],

@@ -1,4 +1,4 @@
-//! What the catalogue knows, beside what there is; and all of it brought up to date.
+//! Reports how much of a store is indexed, and updates all parts of the index.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,47 +16,47 @@ use super::location;
 use super::sessions::{self, RowState, SortedSessions, is_same};
 use super::text_store;
 
-/// What a catalogue knows.
+/// Contents of an index.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct IndexStatus {
-    /// The version of its form.
+    /// Schema version.
     pub version: u32,
-    /// What it knows of each root.
+    /// Status of each root.
     pub roots: Vec<RootStatus>,
 }
 
-/// What a catalogue knows of a root.
+/// Index status of a root.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RootStatus {
-    /// The layout's name.
+    /// Name of the layout.
     pub layout: &'static str,
-    /// The root.
+    /// Path of the root.
     pub path: PathBuf,
-    /// How many logs it has.
+    /// Number of logs.
     pub files: usize,
-    /// How many sessions they are of.
+    /// Number of sessions in those logs.
     pub sessions: usize,
-    /// The bytes of those logs.
+    /// Size of those logs in bytes.
     pub bytes: u64,
-    /// What is known of them.
+    /// Status of each part of the index.
     pub parts: Vec<PartStatus>,
 }
 
-/// One of the things that a catalogue knows.
+/// Status of one part of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PartStatus {
-    /// What it is about.
+    /// Name of the part.
     pub name: &'static str,
-    /// How many logs or sessions are as they were when they were read.
+    /// Number of logs or sessions that are unchanged since they were read.
     pub current: usize,
-    /// How many have changed since.
+    /// Number that changed since.
     pub stale: usize,
-    /// How many there are.
+    /// Number of logs or sessions in total.
     pub total: usize,
-    /// The bytes of logs that need not be read again.
+    /// Size in bytes of the logs that need not be read again.
     pub bytes: u64,
 }
 
@@ -71,7 +71,7 @@ impl PartStatus {
         }
     }
 
-    /// How many were never read.
+    /// Returns the number that was never read.
     pub fn missing(&self) -> usize {
         self.total.saturating_sub(self.current + self.stale)
     }
@@ -87,18 +87,17 @@ impl PartStatus {
     }
 }
 
-/// What each part tells of a root.
+/// Computes the status of one part for a root.
 type PartCheck = fn(&Connection, &Root, &Inventory) -> rusqlite::Result<PartStatus>;
 
-/// The parts of the catalogue.
+/// Parts of the index.
 const PARTS: [PartCheck; 3] = [usage, sessions, words];
 
 impl Index {
-    /// What it knows, beside what there is. Nothing is read but names, times and lengths.
+    /// Compares the index with the store. Reads no file contents.
     pub fn status(&self, store: &Store, inventory: &Inventory) -> Result<IndexStatus> {
-        let failed = |error: rusqlite::Error| {
-            Error::refused(format!("the catalogue cannot be read ({error})"))
-        };
+        let failed =
+            |error: rusqlite::Error| Error::refused(format!("the index cannot be read ({error})"));
         let mut roots = Vec::new();
         for root in store.roots() {
             let parts = PARTS
@@ -118,10 +117,10 @@ impl Index {
         Ok(IndexStatus { version, roots })
     }
 
-    /// Brings all parts up to date. `progress` hears of the part, of bytes done and of bytes in all;
-    /// who is interrupted goes on where it was the next time.
+    /// Updates all parts of the index. `progress` receives the part, the bytes done and the total.
+    /// An interrupted update resumes where it stopped.
     ///
-    /// Gives what could not be read.
+    /// Returns read errors.
     pub fn update(
         &mut self,
         store: &Store,
@@ -139,7 +138,7 @@ impl Index {
     }
 }
 
-/// What logs spent: a row for each log.
+/// Status of the charges: a row for each log.
 fn usage(
     database: &Connection,
     root: &Root,
@@ -170,7 +169,7 @@ fn usage(
     Ok(part)
 }
 
-/// What sessions and conversations are: a row for each session.
+/// Status of the session rows: a row for each session.
 fn sessions(
     database: &Connection,
     root: &Root,
@@ -184,7 +183,7 @@ fn sessions(
     Ok(part)
 }
 
-/// The words of logs and notes.
+/// Status of the full-text index of logs and notes.
 fn words(
     database: &Connection,
     root: &Root,
@@ -206,7 +205,7 @@ fn words(
     Ok(part)
 }
 
-/// The logs of a root that hold conversations, each once, by their paths within it.
+/// Returns the conversation logs of a root, each once, by their path within it.
 fn logs<'a>(root: &Root, inventory: &'a Inventory) -> BTreeMap<&'a [u8], FileId> {
     let sessions = inventory.sessions.iter();
     let sessions = sessions.filter(|files| is_same(&files.root, root));

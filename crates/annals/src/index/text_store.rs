@@ -1,7 +1,7 @@
-//! The words of logs, as the catalogue keeps them: which tokens stand in which records.
+//! Storage of the full-text index: which tokens occur in which records.
 //!
-//! It only says where looking is worthwhile. All of it is under seals, because a token that damage
-//! hides would be a hit that nobody sees.
+//! It only selects candidates; the records themselves are always checked. Everything has a
+//! checksum, because a token lost to damage would be a hit missed without notice.
 
 use std::collections::HashMap;
 
@@ -47,20 +47,20 @@ pub(super) const TABLES: &str = "
     CREATE INDEX first_word ON word (segment, first);
 ";
 
-/// How far the words of a file are known.
+/// Range of a file whose text is indexed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TextMark {
-    /// What the file was when it was read.
+    /// Identity of the file when it was read.
     pub(super) id: FileId,
-    /// What its companion was, if it had one.
+    /// Identity of its companion file, if it had one.
     pub(super) companion: Option<FileId>,
-    /// How far it was read: to the end of its last whole line.
+    /// End of the last complete line that was read.
     pub(super) cursor: Cursor,
-    /// How many lines that is.
+    /// Number of lines up to there.
     pub(super) lines: u64,
 }
 
-/// A mark as it is spelled.
+/// Serialized form of a mark.
 #[derive(Serialize, Deserialize)]
 struct Spelled {
     file: FileIdParts,
@@ -107,13 +107,13 @@ impl TextMark {
     }
 }
 
-/// What stands there cannot be what was written.
+/// Error for data that fails its checksum or is inconsistent.
 pub(super) fn damaged() -> rusqlite::Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-    rusqlite::Error::SqliteFailure(code, Some("a sum is wrong".to_owned()))
+    rusqlite::Error::SqliteFailure(code, Some("checksum mismatch".to_owned()))
 }
 
-/// Puts what is kept of a segment under a seal; what is of none has the number 0.
+/// Appends a checksum salted with the number of the segment; 0 for data of no segment.
 fn seal(segment: i64, bytes: Vec<u8>) -> Vec<u8> {
     fingerprint::add_checksum(Fingerprint::from_block(segment), bytes)
 }
@@ -122,7 +122,7 @@ fn unseal(segment: i64, bytes: &[u8]) -> rusqlite::Result<&[u8]> {
     fingerprint::verify_checksum(Fingerprint::from_block(segment), bytes).ok_or_else(damaged)
 }
 
-/// What is known of the files of a root, by their paths within it.
+/// Returns the marks of all files of a root, by their path within it.
 pub(super) fn marks(
     database: &Connection,
     root: i64,
@@ -138,7 +138,7 @@ pub(super) fn marks(
     Ok(found)
 }
 
-/// What is known of a file of a root.
+/// Returns the mark of a file of a root.
 pub(super) fn mark_of(
     database: &Connection,
     root: i64,
@@ -152,7 +152,7 @@ pub(super) fn mark_of(
         .transpose()
 }
 
-/// What is known of one file: the number of its root, its path there, and how far it is known.
+/// Returns the mark of a text, with the number of its root and its path in the root.
 pub(super) fn mark(
     database: &Connection,
     text: i64,
@@ -169,7 +169,7 @@ pub(super) fn mark(
     }
 }
 
-/// Takes note how far a file is known.
+/// Saves the mark of a file and returns its text number.
 pub(super) fn set_mark(
     database: &Connection,
     root: i64,
@@ -183,8 +183,8 @@ pub(super) fn set_mark(
     insert.query_row(params![root, path, mark.encode(path)?], |row| row.get(0))
 }
 
-/// The state in which all files of a root were when all their words were known, and the files of
-/// which the last line was not whole then.
+/// Returns the fingerprint of a root when all its text was indexed, and the files whose last line
+/// was unterminated then.
 pub(super) fn coverage(
     database: &Connection,
     root: i64,
@@ -204,8 +204,8 @@ pub(super) fn coverage(
     Ok(row)
 }
 
-/// Takes note that not all words of a root are known, before that is so: who is interrupted must not
-/// leave behind that they were.
+/// Marks a root as not fully indexed. Must be called before its text changes, so that an
+/// interruption cannot leave a false claim behind.
 pub(super) fn uncover(database: &Connection, root: i64) -> rusqlite::Result<()> {
     let mut delete = database.prepare_cached("DELETE FROM coverage WHERE root = ?1")?;
     delete.execute([root]).map(|_| ())
@@ -225,7 +225,7 @@ pub(super) fn set_coverage(
     insert.execute(params![root, seal(0, bytes)]).map(|_| ())
 }
 
-/// A segment: its number, and how many documents it has.
+/// Segment: its number and its document count.
 pub(super) type Segment = (i64, u32);
 
 pub(super) fn segments(database: &Connection) -> rusqlite::Result<Vec<Segment>> {
@@ -241,7 +241,7 @@ pub(super) fn segments(database: &Connection) -> rusqlite::Result<Vec<Segment>> 
     Ok(found)
 }
 
-/// The documents of a segment that have what is looked up.
+/// Returns the documents of a segment that match a lookup.
 pub(super) fn look_up(
     database: &Connection,
     segment: Segment,
@@ -252,7 +252,7 @@ pub(super) fn look_up(
         Lookup::Exact(token) => (token, false),
         Lookup::Prefix(token) => (token, true),
     };
-    // The block that the token would stand in, and those after it.
+    // The block that would contain the token, then the blocks after it.
     let mut query = database.prepare_cached(
         "SELECT first, block FROM word WHERE segment = ?1 AND first <= ?2
          ORDER BY first DESC LIMIT 1",
@@ -266,7 +266,7 @@ pub(super) fn look_up(
             return Err(damaged());
         }
         let block = decode_block(segment.0, row)?;
-        // Each names the next one: a block that is not there is not passed over.
+        // Each block names the next one, so a missing block is detected.
         let next = block.next.to_vec();
         for (other, list) in block.words {
             let fits = other == token || (begins && other.starts_with(token));
@@ -283,7 +283,7 @@ pub(super) fn look_up(
         if next_token > token && !(begins && next_token.starts_with(token)) {
             return Ok(found);
         }
-        // They come in their order, so this ends.
+        // Keys strictly ascend, so this terminates.
         if row.get_ref(0)?.as_blob()? >= next.as_slice() {
             return Err(damaged());
         }
@@ -291,14 +291,14 @@ pub(super) fn look_up(
     }
 }
 
-/// A block as it was kept.
+/// Block as stored.
 pub(super) struct StoredBlock<'a> {
-    /// The first token of the block after it; nothing if it is the last.
+    /// First token of the next block; empty for the last one.
     pub(super) next: &'a [u8],
     pub(super) words: Block<'a>,
 }
 
-/// Spells a block: the key under which it is found, that of the next one, and its words.
+/// Encodes a block: its own key, the key of the next block, and its tokens.
 fn encode_block(segment: i64, key: &[u8], next: &[u8], words: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(words.len() + 64);
     for key in [key, next] {
@@ -309,7 +309,7 @@ fn encode_block(segment: i64, key: &[u8], next: &[u8], words: &[u8]) -> Vec<u8> 
     seal(segment, bytes)
 }
 
-/// Reads a row of `first, block`.
+/// Decodes a row of `first, block`.
 pub(super) fn decode_block<'a>(
     segment: i64,
     row: &'a rusqlite::Row<'_>,
@@ -332,13 +332,13 @@ pub(super) fn decode_block<'a>(
     }
 }
 
-/// A token as a key of the database, where keys are compared byte by byte.
+/// Returns the database key of a token; SQLite compares keys byte by byte.
 fn name(token: Token) -> Vec<u8> {
     let bytes = token.to_bytes();
     bytes.get(..token.len()).unwrap_or_default().to_vec()
 }
 
-/// Where documents of a segment lie: the numbers of their files, and their places in them.
+/// Returns the locations of documents of a segment: text numbers and spans.
 pub(super) fn places(
     database: &Connection,
     segment: i64,
@@ -364,7 +364,7 @@ pub(super) fn places(
                 if document - first >= next.documents {
                     return Err(damaged());
                 }
-                // A document that is gone has no place.
+                // A deleted document has no location.
                 let Some(text) = next.text else { continue };
                 let next = (first, next.spans);
                 let span = inside(&next);
@@ -380,17 +380,17 @@ pub(super) fn places(
     Ok(found)
 }
 
-/// The number of a stretch in the database: those of one segment stand together, in their order.
+/// Id of a document range. Ranges of one segment are adjacent and in order.
 fn range_id(segment: i64, first: u32) -> i64 {
     (segment << 32) | i64::from(first)
 }
 
-/// The first and the last number that a stretch of a segment may have.
+/// First and last possible id of a range of a segment.
 pub(super) fn range_ids(segment: i64) -> [i64; 2] {
     [range_id(segment, 0), range_id(segment, u32::MAX)]
 }
 
-/// Spells a stretch: which documents it is of, of which file, and where they lie.
+/// Encodes a range: first document, document count, text number, and spans.
 fn encode_range(segment: i64, first: u32, stretch: &DocumentRange) -> Vec<u8> {
     let mut bytes = Vec::new();
     put_varint(&mut bytes, first.into());
@@ -406,7 +406,7 @@ fn encode_range(segment: i64, first: u32, stretch: &DocumentRange) -> Vec<u8> {
     seal(segment, bytes)
 }
 
-/// Reads a row of `id, documents, text, spans`.
+/// Decodes a row of `id, documents, text, spans`.
 pub(super) fn decode_range(
     segment: i64,
     row: &rusqlite::Row<'_>,
@@ -442,13 +442,13 @@ pub(super) fn decode_range(
     Ok((first, stretch))
 }
 
-/// Documents that lie in one file, in their order.
+/// Consecutive documents of one file.
 pub(super) struct DocumentRange {
-    /// The number of the file; `None` if they are gone, or of no use.
+    /// Text number; `None` if the documents were deleted or are not usable.
     pub(super) text: Option<i64>,
-    /// How many there are.
+    /// Number of documents.
     pub(super) documents: u32,
-    /// Where they lie, unless they are gone.
+    /// Locations of the documents; empty if deleted.
     pub(super) spans: Vec<Span>,
 }
 
@@ -461,7 +461,7 @@ impl DocumentRange {
         }
     }
 
-    /// The same in parts that are kept together.
+    /// Splits the range into parts of at most [`TOGETHER`] documents.
     fn parts(&self) -> impl Iterator<Item = DocumentRange> {
         let gone = match self.text {
             None => (self.documents > 0).then_some(self.documents),
@@ -478,10 +478,10 @@ impl DocumentRange {
     }
 }
 
-/// A stretch has at most so many documents, so that little is read to find one of them.
+/// Maximum number of documents in a stored range; small, so that a lookup reads little.
 const TOGETHER: usize = 128;
 
-/// Keeps a segment. `words` are in their order.
+/// Saves a segment. `words` must be sorted.
 pub(super) fn add_segment(
     database: &Connection,
     stretches: &[DocumentRange],
@@ -508,7 +508,7 @@ pub(super) fn add_segment(
     }
     let mut insert =
         database.prepare_cached("INSERT INTO word (segment, first, block) VALUES (?1, ?2, ?3)")?;
-    // What comes before all tokens is looked for in the first block too.
+    // The first block has an empty key, so it is also found for tokens before its first one.
     let mut key = Vec::new();
     let mut keep = |(_, words): (Token, Vec<u8>), next: Vec<u8>| {
         let block = encode_block(segment, &key, &next, &words);
@@ -533,7 +533,7 @@ pub(super) fn add_segment(
     database.execute(update, params![segment, size]).map(|_| ())
 }
 
-/// Forgets the documents of a file.
+/// Marks the documents of a file as deleted.
 pub(super) fn delete_documents(database: &Connection, text: i64) -> rusqlite::Result<()> {
     let mut query = database
         .prepare_cached("SELECT id, documents, text, spans FROM stretch WHERE text = ?1")?;
@@ -557,7 +557,7 @@ pub(super) fn delete_documents(database: &Connection, text: i64) -> rusqlite::Re
     Ok(())
 }
 
-/// Forgets a file.
+/// Removes a file and its documents.
 pub(super) fn delete(database: &Connection, text: i64) -> rusqlite::Result<()> {
     delete_documents(database, text)?;
     let mut delete = database.prepare_cached("DELETE FROM text WHERE id = ?1")?;

@@ -1,4 +1,4 @@
-//! How the catalogue learns the words of logs.
+//! Updates the full-text index.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -25,17 +25,17 @@ use super::merge;
 use super::segment::TokenCollector;
 use super::text_store::{self, DocumentRange, TextMark};
 
-/// So many bytes of logs are read before their words are kept.
+/// Number of log bytes read before their tokens are saved.
 const PORTION: u64 = 64 << 20;
 
-/// Less than this is read by one thread.
+/// Inputs smaller than this are read by one thread.
 const ALONE: u64 = 1 << 20;
 
 impl Index {
-    /// Learns the words of what was added to logs since the last time.
+    /// Indexes the text appended to logs since the last call.
     ///
-    /// They are kept some at a time, so one who is stopped goes on where they were. `progress` hears of bytes
-    /// done and bytes in all; nothing more is read once `stop` says so.
+    /// Text is saved in portions, so an interrupted update resumes where it stopped. `progress`
+    /// receives the bytes done and the total; reading ends when `stop` returns true.
     pub fn index_text(
         &mut self,
         inventory: &Inventory,
@@ -93,7 +93,7 @@ impl Index {
                 stop,
             );
             for learnt in &read {
-                // What is longer than a portion goes on in the next one.
+                // A file longer than a portion is continued in the next one.
                 let more = learnt.files.iter().filter_map(|(file, _, outcome)| {
                     let mark = outcome.as_ref().ok().filter(|read| read.more)?.mark;
                     Some(Unread {
@@ -116,7 +116,7 @@ impl Index {
         Ok(())
     }
 
-    /// Forgets the words of files that are gone.
+    /// Removes the text of files that no longer exist.
     fn forget_gone(&mut self, texts: &RootTexts<'_>) -> rusqlite::Result<()> {
         let Some(root) = number_of(&self.database, texts.root)? else {
             return Ok(());
@@ -124,7 +124,7 @@ impl Index {
         let files = texts.files.iter();
         let there: HashSet<&[u8]> = files.map(|file| within(texts.root, file)).collect();
         let known = text_store::marks(&self.database, root)?.into_iter();
-        // An inventory may have been narrowed to some sessions.
+        // The inventory may have been filtered to some sessions.
         let is_there = |path: &[u8]| {
             let path = texts.root.path.join(OsStr::from_bytes(path));
             path.symlink_metadata().is_ok()
@@ -158,9 +158,9 @@ impl Index {
                 let read = match outcome {
                     Ok(read) => read,
                     Err(error) => {
-                        // Its documents have numbers all the same.
+                        // Its documents already have numbers in the segment.
                         stretches.push(DocumentRange::new(None, spans));
-                        // A file that vanished or was cut meanwhile is read the next time.
+                        // A file that was removed or truncated meanwhile is read next time.
                         if !is_passing(&error) {
                             troubles.push(error);
                         }
@@ -170,7 +170,7 @@ impl Index {
                 let root = new_number(&change, file.root)?;
                 let path = within(file.root, file.file);
                 let known = text_store::mark_of(&change, root, path)?;
-                // Another process may have learnt the same meanwhile.
+                // Another process may have indexed the same text meanwhile.
                 if known.map(|mark| mark.cursor) != file.before {
                     stretches.push(DocumentRange::new(None, spans));
                     continue;
@@ -215,22 +215,22 @@ impl Index {
     }
 }
 
-/// Whether an error only says that a file was removed or cut while it was read.
+/// Returns true if the file was removed or truncated while it was read.
 fn is_passing(error: &Error) -> bool {
     use ErrorKind::{NotFound, UnexpectedEof};
     matches!(error, Error::Io { source, .. } if matches!(source.kind(), NotFound | UnexpectedEof))
 }
 
-/// A file whose words are not all known.
+/// File whose text is not fully indexed.
 #[derive(Clone, Copy)]
 struct Unread<'a> {
     root: &'a Root,
     file: &'a RootFile,
-    /// It is known up to here.
+    /// Byte offset up to which it is indexed.
     from: u64,
-    /// So many lines that is.
+    /// Number of lines up to `from`.
     lines: u64,
-    /// How far it was known before, whether that is of use or not.
+    /// Cursor of its stored mark, whether still valid or not.
     before: Option<Cursor>,
 }
 
@@ -240,7 +240,7 @@ impl Unread<'_> {
     }
 }
 
-/// What must be read of the files of a root.
+/// Returns the unindexed parts of the files of a root.
 fn unread<'a>(covered: &Coverage, texts: &RootTexts<'a>) -> Vec<Unread<'a>> {
     let files = texts.files.iter();
     let unread = files.map(|file| {
@@ -256,17 +256,17 @@ fn unread<'a>(covered: &Coverage, texts: &RootTexts<'a>) -> Vec<Unread<'a>> {
     unread.filter(|unread| unread.bytes() > 0).collect()
 }
 
-/// Words of several files.
+/// Tokens of several files.
 struct IndexedText<'a> {
     words: TokenCollector,
-    /// What was read of each file, and where its documents lie, even if reading failed after them.
+    /// Spans of the documents of each file, complete up to the point where reading failed.
     files: Vec<(Unread<'a>, Vec<Span>, Result<ReadWords>)>,
 }
 
-/// What was read of one file.
+/// Result of reading one file.
 struct ReadWords {
     mark: TextMark,
-    /// There is more than fits into a portion.
+    /// The file has more text than fits in a portion.
     more: bool,
 }
 
@@ -281,7 +281,7 @@ fn read_portion<'a>(
         true => 1,
         false => rayon::current_num_threads().max(1),
     };
-    // Shares of about the same size: the largest to whoever has least.
+    // Shares of about the same size: the largest file goes to the smallest share.
     portion.sort_by_key(|unread| Reverse(unread.bytes()));
     let mut shares: Vec<(u64, Vec<Unread<'a>>)> = Vec::new();
     shares.resize_with(threads.min(portion.len()).max(1), Default::default);
@@ -315,7 +315,7 @@ fn read_portion<'a>(
     }
 }
 
-/// Reads the words of what is not known of a file, as far as it has whole lines.
+/// Collects the tokens of the unindexed part of a file, up to its last complete line.
 fn read_words(
     unread: &Unread<'_>,
     words: &mut TokenCollector,
@@ -324,7 +324,7 @@ fn read_words(
     let file = unread.file;
     let failed = |error| Error::io("read", &file.path, error);
     let handle = file.open()?;
-    // No further than it went when it was found: that is the state of which is taken note.
+    // Not beyond the length at listing time: that is the state recorded in the mark.
     let within = RangeReader::between(&handle, unread.from, unread.from + unread.bytes());
     let mut lines = Scanner::from_offset(within, unread.from, unread.lines + 1);
     let mut decoder = unread.root.decoder(file);

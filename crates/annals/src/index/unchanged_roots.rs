@@ -1,4 +1,4 @@
-//! Search where roots lie still: nothing is made of sessions in which nothing can be.
+//! Fast search in unchanged roots: builds only the sessions that have candidates.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -19,20 +19,20 @@ use super::search::{Candidates, can_use_index, candidates, plans};
 use super::sessions::is_same;
 use super::text_store;
 
-/// What was found in a store.
+/// Result of a search in a store.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct StoreSearch {
-    /// All sessions in which something was found, and all others with their ids.
+    /// Sessions with hits, and all other sessions with the same ids.
     pub inventory: Inventory,
-    /// What was found.
+    /// Search results.
     pub found: SearchResults,
-    /// What roots held, where the inventory does not tell of all.
+    /// Snapshots of the roots, if the inventory is not complete.
     unchanged_roots: Vec<Vec<u8>>,
 }
 
 impl StoreSearch {
-    /// What was found in an inventory of everything.
+    /// Creates the result of a search in a complete inventory.
     pub fn new(inventory: Inventory, found: SearchResults) -> Self {
         StoreSearch {
             inventory,
@@ -41,7 +41,7 @@ impl StoreSearch {
         }
     }
 
-    /// The ids of all sessions there are.
+    /// Returns the ids of all sessions in the store.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         let stills = self
             .unchanged_roots
@@ -55,10 +55,10 @@ impl StoreSearch {
 }
 
 impl Index {
-    /// Looks for something in all sessions of a store.
+    /// Searches all sessions of a store.
     ///
-    /// The answer is that of a [`search`](Self::search) in an [`inventory`](Self::inventory). Where nothing
-    /// was done to any file of the roots since all their words were learnt, it comes sooner.
+    /// Same result as [`search`](Self::search) on an [`inventory`](Self::inventory), but faster if
+    /// no file of the roots changed since their text was indexed.
     pub fn search_all(&mut self, store: &Store, query: &Query) -> Result<StoreSearch> {
         let matcher = Matcher::new(&query.expr)?;
         let can_be_still =
@@ -84,12 +84,12 @@ impl Index {
         Ok(StoreSearch::new(inventory, found))
     }
 
-    /// Remembers roots of which all words are known, for as long as they lie still.
+    /// Saves snapshots of fully indexed roots, which are valid until the roots change.
     pub(super) fn save_unchanged_roots(&self, roots: &[Root], inventory: &Inventory) {
         if self.is_read_only() || !inventory.is_complete() {
             return;
         }
-        // Nobody waits for this; another time will do.
+        // Do not wait for a lock: a later search can save them.
         let _ = self.database.busy_timeout(Duration::ZERO);
         let all = RootTexts::from_inventory(inventory);
         for root in roots {
@@ -107,7 +107,8 @@ impl Index {
     }
 }
 
-/// Whether it matters what lies beside a session: the project of one that names none is that of others.
+/// Returns true if the query depends on other sessions: a session without a project takes it from
+/// others in its folder.
 fn asks_neighbours(wanted: &Expr) -> bool {
     match wanted {
         Expr::All(parts) | Expr::Any(parts) => parts.iter().any(asks_neighbours),
@@ -117,7 +118,7 @@ fn asks_neighbours(wanted: &Expr) -> bool {
     }
 }
 
-/// Whether nothing of the roots is in the archive.
+/// Returns true if the archive has no session of these roots.
 fn none_kept(store: &Store) -> bool {
     let Ok(archive) = store.archive() else {
         return true;
@@ -130,18 +131,18 @@ fn none_kept(store: &Store) -> bool {
     })
 }
 
-/// The state of a root without any words.
+/// Fingerprint of a root without any text.
 fn state_of_nothing(root: &Root) -> Fingerprint {
     Fingerprint::from_files(&root.path, std::iter::empty())
 }
 
-/// What is told of a root: the state in which all its words were known, and what it held then.
+/// Decodes a stored snapshot: the fingerprint when all text was indexed, and the root's contents.
 fn still_of(told: &[u8]) -> Option<([u8; 16], RootSnapshot<'_>)> {
     let (state, still) = told.split_first_chunk()?;
     Some((*state, RootSnapshot::decode(still)?))
 }
 
-/// What there is to look at.
+/// Everything needed to run a search on unchanged roots.
 struct Ready {
     inventory: Inventory,
     covered: Coverage,
@@ -162,13 +163,13 @@ impl Ready {
     }
 }
 
-/// Finds the sessions in which something may be, if all roots lie still.
+/// Finds the sessions that may match; `None` if a root changed or the index cannot be used.
 fn ready(
     database: &mut Connection,
     store: &Store,
     matcher: &Matcher,
 ) -> rusqlite::Result<Option<Ready>> {
-    // One state of the database, whatever others do meanwhile.
+    // One snapshot of the database, unaffected by other processes.
     let database = &*database.transaction()?;
     let mut covered = Coverage::default();
     let mut told_of = Vec::new();
@@ -208,10 +209,10 @@ fn ready(
     }))
 }
 
-/// A root: its number, what is told of it, and the paths of its files that matter.
+/// Root: its number, its stored snapshot, and the paths of its candidate files.
 type ToldOf<'a> = (i64, &'a Root, Vec<u8>, Vec<Vec<u8>>);
 
-/// The sessions that have some files, and all others with their ids.
+/// Builds an inventory of the sessions that own candidate files, and of others with the same ids.
 fn inventory_of(database: &Connection, told_of: &[ToldOf<'_>]) -> Option<Inventory> {
     let mut wanted = HashSet::new();
     for (_, _, told, paths) in told_of {

@@ -1,4 +1,4 @@
-//! What logs spent, as the catalogue keeps it: a row for each file.
+//! Storage of the charges of logs: one row per file.
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;
@@ -39,15 +39,15 @@ pub(super) const TABLES: &str = "
     CREATE INDEX owner ON file (root, session);
 ";
 
-/// What is asked of every file. Later columns are long, and are read only where they are wanted.
+/// Columns read for every file. The last one is long, and is read only where needed.
 const COLUMNS: &str =
     "SELECT path, dev, ino, len, mtime, ctime, read, guard, whole, sum, spent FROM file";
 
-/// A file of which something is known, by the number of its root and its path within it.
+/// Key of a stored file: the number of its root and its path within it.
 pub(super) type Name = (i64, Vec<u8>);
 
-/// Tells logs what was read of them before, or of those only that changed since. Both come in the
-/// order of their paths.
+/// Loads stored charges of a root into the collector; with `changed_only`, only those of files that
+/// changed since. Rows and logs are both sorted by path.
 pub(super) fn load(
     database: &Connection,
     root: &Root,
@@ -84,7 +84,7 @@ pub(super) fn load(
     Ok(())
 }
 
-/// Tells a log what was read of it before.
+/// Loads the stored charges of one log.
 fn remember(row: &Row<'_>, at: usize, books: &mut UsageCollector<'_>) -> rusqlite::Result<()> {
     let Some((known, spelled)) = known_of(row)? else {
         return Ok(());
@@ -101,14 +101,14 @@ fn remember(row: &Row<'_>, at: usize, books: &mut UsageCollector<'_>) -> rusqlit
     Ok(())
 }
 
-/// Whether a file is what it was when it was read to its end.
+/// Returns true if a file was read to its end and is unchanged since.
 fn is_same(row: &Row<'_>, id: &FileId) -> bool {
     let known = id_of(row).is_ok_and(|known| known.untouched(id));
     known && row.get(8).unwrap_or(false)
 }
 
 fn id_of(row: &Row<'_>) -> rusqlite::Result<FileId> {
-    // The numbers are unsigned; SQLite's are not.
+    // SQLite integers are signed; these numbers are unsigned.
     let number = |at: usize| row.get::<_, i64>(at).map(|number| number as u64);
     Ok(FileId {
         dev: number(1)?,
@@ -119,7 +119,7 @@ fn id_of(row: &Row<'_>) -> rusqlite::Result<FileId> {
     })
 }
 
-/// By which a row that was damaged is known.
+/// Checksum of a row.
 fn sum(id: &FileId, cursor: &Cursor, whole: bool, spent: &[u8]) -> i64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(FACTOR).rotate_left(29);
@@ -145,7 +145,7 @@ fn sum(id: &FileId, cursor: &Cursor, whole: bool, spent: &[u8]) -> i64 {
     all.fold(FACTOR, mix) as i64
 }
 
-/// What is known of a file beside what it spent.
+/// Stored state of a file, without its charges.
 struct Known {
     id: FileId,
     cursor: Cursor,
@@ -163,7 +163,7 @@ impl Known {
     }
 }
 
-/// What a row says; one in which a bit was turned is as good as none.
+/// Decodes a row; a row with a wrong checksum is ignored.
 fn known_of<'a>(row: &'a Row<'_>) -> rusqlite::Result<Option<(Known, EncodedCharges<'a>)>> {
     let id = id_of(row)?;
     let mut guard = [0; 16];
@@ -190,7 +190,7 @@ fn tab_of(row: &Row<'_>) -> rusqlite::Result<Option<LogUsage>> {
     Ok(known.and_then(|(known, spelled)| Some(known.with(spelled.log_charges()?))))
 }
 
-/// Keeps what was read.
+/// Saves the charges of logs.
 pub(super) fn write(
     database: &mut Connection,
     fresh: &[(&Root, &RootFile, &LogUsage)],
@@ -198,20 +198,20 @@ pub(super) fn write(
     if fresh.is_empty() {
         return Ok(());
     }
-    // A few rows fit as it is.
+    // A few rows fit in the default cache.
     if fresh.len() > 50 {
         grow_cache(database)?;
     }
     let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     {
-        // To replace in one statement, SQLite would first copy every page that it touches.
+        // For a REPLACE, SQLite would first copy every page that it touches.
         let mut delete = change.prepare("DELETE FROM file WHERE root = ?1 AND path = ?2")?;
         let mut insert = change.prepare(
             "INSERT INTO file VALUES
                  (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
         )?;
         let mut last: Option<(&Root, i64)> = None;
-        // In the order of the table, which then grows at its end.
+        // In table order, so that the table grows at its end.
         let mut fresh: Vec<&(&Root, &RootFile, &LogUsage)> = fresh.iter().collect();
         fresh.sort_unstable_by_key(|(_, file, _)| file.path.as_os_str());
         for (root, file, tab) in fresh {
@@ -223,11 +223,11 @@ pub(super) fn write(
             let Some(spent) = usage_codec::encode(&tab.charges) else {
                 continue;
             };
-            // The session that the path names, or the log itself.
+            // The session named by the path, or by the log itself.
             let named = file.artifact.session.as_ref().map(SessionId::as_str);
             let session = named.or(tab.charges.first.as_deref());
             let latest = tab.charges.latest_charge().map(Timestamp::as_millisecond);
-            // One that spent nothing yet may be about to: its last change stands for that.
+            // A log without charges may get some soon, so its mtime is used instead.
             let latest = latest.unwrap_or(tab.id.mtime_ns / 1_000_000);
             let sum = sum(&tab.id, &tab.cursor, tab.no_later_usage, &spent);
             let values = params![
@@ -258,13 +258,13 @@ pub(super) fn write(
     change.commit()
 }
 
-/// Whether there is such a row already.
+/// Returns true if the row already exists.
 fn is_known(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
 }
 
-/// What is known of files of a root in which something happened since some time, or that are a
-/// session's: their paths within the root, and their tabs.
+/// Returns the stored usage of files with charges since some time and of all files of a session,
+/// with their paths within the root.
 pub(super) fn recent(
     database: &Connection,
     root: &Root,
@@ -288,7 +288,7 @@ pub(super) fn recent(
     let Some(session) = session else {
         return Ok(found);
     };
-    // Left to itself SQLite would go through everything that is older.
+    // Without the hint SQLite would scan all older rows.
     let mut query = database.prepare(&format!(
         "{COLUMNS} INDEXED BY owner WHERE root = ?1 AND session = ?2 AND latest < ?3"
     ))?;
@@ -299,7 +299,7 @@ pub(super) fn recent(
     Ok(found)
 }
 
-/// Forgets files that are gone.
+/// Removes the rows of files that no longer exist.
 pub(super) fn delete(database: &mut Connection, gone: &[Name]) -> rusqlite::Result<()> {
     if gone.is_empty() {
         return Ok(());

@@ -1,6 +1,6 @@
-//! How a sheet is spelled in the catalogue: what is rare first, then a row of numbers for each charge.
+//! Encoding of the charges of a log: rare fields first, then a row of numbers per charge.
 //!
-//! All rows of a history are read whenever a ledger is made, so they must cost next to nothing.
+//! All rows of a history are read whenever a ledger is built, so decoding must be fast.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::cost::{Charge, ChargeSource, DirectoryOwner, LogCharges, LogStart};
 use crate::model::{BillingTerms, EntryKey, Money, ResponseKey, ServiceTier, SessionId, Usage};
 use crate::store::usage_collector::StoredUsage;
 
-/// What stands before the rows.
+/// Header before the rows.
 #[derive(Serialize, Deserialize)]
 struct Head<'a> {
     #[serde(borrow)]
@@ -27,13 +27,13 @@ struct Head<'a> {
     opening: Option<(bool, Option<(i64, i32)>)>,
     latest: Option<(i64, i32)>,
     origins: Vec<Origin>,
-    /// How many rows follow.
+    /// Number of rows that follow.
     rows: usize,
-    /// What logs say that single responses cost, by the number of the row.
+    /// Costs recorded in the log, by row number.
     recorded: Vec<(u32, i128)>,
 }
 
-/// Where rows come from: a source, and the session that they name.
+/// Source of rows, and the session that they name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Origin {
     model: Option<u32>,
@@ -48,12 +48,12 @@ struct Origin {
 const NAMED: u8 = 1;
 const COPIED: u8 = 2;
 const TIMED: u8 = 4;
-/// The time is told in full, else by the milliseconds since the row before.
+/// The time is stored in full; otherwise as milliseconds since the previous row.
 const FINE: u8 = 8;
 
 const MILLISECOND: i32 = 1_000_000;
 
-/// Spells a sheet.
+/// Encodes the charges of a log.
 pub(super) fn encode(sheet: &LogCharges) -> Option<Vec<u8>> {
     let mut texts = Texts::default();
     let mut rows = Rows(Vec::with_capacity(sheet.charges.len() * SHORTEST * 5 / 4));
@@ -124,20 +124,20 @@ pub(super) fn encode(sheet: &LogCharges) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// A sheet as it is spelled, of which rows are read when they are wanted.
+/// Encoded charges whose rows are decoded on demand.
 pub(super) struct EncodedCharges<'a> {
     head: Head<'a>,
     rows: &'a [u8],
 }
 
 impl<'a> EncodedCharges<'a> {
-    /// `None` if it is no such spelling.
+    /// Decodes the header; `None` if it is damaged.
     pub(super) fn decode_header(bytes: &'a [u8]) -> Option<Self> {
         let (head, rows) = postcard::take_from_bytes(bytes).ok()?;
         Some(EncodedCharges { head, rows })
     }
 
-    /// The sheet with all that is in it.
+    /// Decodes everything.
     pub(super) fn log_charges(&self) -> Option<LogCharges> {
         let head = &self.head;
         let mut names = Names::of(head);
@@ -162,7 +162,7 @@ impl<'a> EncodedCharges<'a> {
             let owner = names.get(owner)?;
             sheet.cwd.insert(owner, names.get(Some(path))??);
         }
-        // A guess that saves most of the growing.
+        // An estimate that avoids most reallocations.
         sheet.charges.reserve(self.rows.len() / SHORTEST);
         let origins = self.origins(&mut names, &ChargeSource::default(), |session, names| {
             names.get(session)
@@ -184,8 +184,8 @@ impl<'a> EncodedCharges<'a> {
         Some(sheet)
     }
 
-    /// The sources of rows, with something made of the session that they name. Logs that follow each
-    /// other have much in common, so texts are taken from another source if it has them.
+    /// Returns the sources of rows, each with a value that `of` derives from their session. Texts
+    /// are shared with `other` where equal, because consecutive logs have much in common.
     fn origins<T>(
         &self,
         names: &mut Names<'_>,
@@ -207,7 +207,7 @@ impl<'a> EncodedCharges<'a> {
         made.collect()
     }
 
-    /// A text of the head; a number without one would be damage.
+    /// Returns a text of the header; `None` (damage) if there is none with this number.
     fn text(&self, number: u32) -> Option<&'a str> {
         self.head.texts.get(number as usize).copied()
     }
@@ -244,7 +244,7 @@ impl StoredUsage for EncodedCharges<'_> {
         let mut rows = Fields::of(self.rows);
         while !rows.rest.is_empty() {
             let (flags, (source, foreign)) = rows.begin(&origins)?;
-            // Where it stays: a charge is long, and there are many.
+            // Built in place, because a charge is large and there are many.
             to.push(Charge::with_source(source, account));
             let charge = to.last_mut()?;
             rows.read(flags, charge)?;
@@ -261,10 +261,10 @@ impl StoredUsage for EncodedCharges<'_> {
     }
 }
 
-/// A row has at least about so many bytes.
+/// Approximate minimum size of a row in bytes.
 const SHORTEST: usize = 36;
 
-/// The texts of a head, each made when it is first asked for.
+/// Texts of a header, each allocated at first use.
 struct Names<'a> {
     texts: &'a [&'a str],
     made: Vec<Option<Arc<str>>>,
@@ -278,12 +278,12 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// A number without a text would be damage.
+    /// Returns a text; the outer `None` means that the number is invalid (damage).
     fn get(&mut self, number: Option<u32>) -> Option<Option<Arc<str>>> {
         self.get_or(number, &None)
     }
 
-    /// The same, or another text that is alike.
+    /// Like `get`, but shares `other` if it is the same text.
     fn get_or(
         &mut self,
         number: Option<u32>,
@@ -302,11 +302,11 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Rows that are being spelled.
+/// Rows being encoded.
 struct Rows(Vec<u8>);
 
 impl Rows {
-    /// Seven bits to a byte, the lowest first; the highest bit says that more follow.
+    /// Appends a varint: seven bits per byte, lowest first; the high bit means that more follow.
     fn put(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.0.push(number as u8 | 0x80);
@@ -316,10 +316,10 @@ impl Rows {
     }
 }
 
-/// Rows that are being read.
+/// Rows being decoded.
 struct Fields<'a> {
     rest: &'a [u8],
-    /// The time of the row before, in milliseconds since 1970.
+    /// Time of the previous row, in milliseconds since 1970.
     before: i64,
 }
 
@@ -334,14 +334,14 @@ impl<'a> Fields<'a> {
         Some(*field)
     }
 
-    /// Begins with the next row: what kind it is, and where it comes from.
+    /// Starts the next row; returns its flags and its origin.
     fn begin<'o, T>(&mut self, origins: &'o [T]) -> Option<(u8, &'o T)> {
         let [flags] = self.take()?;
         let origin = usize::try_from(self.number()?).ok()?;
         Some((flags, origins.get(origin)?))
     }
 
-    /// Reads the rest of a row into a charge.
+    /// Decodes the rest of a row into a charge.
     fn read(&mut self, flags: u8, charge: &mut Charge) -> Option<()> {
         if flags & NAMED != 0 {
             charge.response = Some(ResponseKey {
@@ -367,7 +367,7 @@ impl<'a> Fields<'a> {
     }
 
     fn number(&mut self) -> Option<u64> {
-        // Most have one byte.
+        // Most numbers take one byte.
         if let Some((first @ ..0x80, rest)) = self.rest.split_first() {
             self.rest = rest;
             return Some(u64::from(*first));
@@ -384,7 +384,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A number near zero as a small one without a sign.
+/// Zigzag encoding: maps numbers near zero to small unsigned numbers.
 fn zigzag(number: i64) -> u64 {
     (number << 1 ^ number >> 63) as u64
 }
@@ -393,7 +393,7 @@ fn unzigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
-/// A time that may be missing but not wrong.
+/// Decodes an optional time; the outer `None` means an invalid time.
 fn whole(parts: Option<(i64, i32)>) -> Option<Option<Timestamp>> {
     match parts {
         None => Some(None),
@@ -409,7 +409,7 @@ fn time((second, nanosecond): (i64, i32)) -> Option<Timestamp> {
     Timestamp::new(second, nanosecond).ok()
 }
 
-/// Texts by number, each once.
+/// Text table being built, without duplicates.
 #[derive(Default)]
 struct Texts<'a> {
     list: Vec<&'a str>,
@@ -437,12 +437,12 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// Origins by number, each once.
+/// Origin table being built, without duplicates.
 #[derive(Default)]
 struct Origins<'a> {
     list: Vec<Origin>,
     numbers: HashMap<Origin, u64>,
-    /// That of the row before, which most rows have too.
+    /// Origin of the previous row, which most rows share.
     last: Option<Known<'a>>,
 }
 
@@ -561,7 +561,7 @@ mod tests {
         assert_eq!((read.first, read.latest), (sheet().first, sheet().latest));
     }
 
-    /// Whatever stands in the database, nothing panics, and no row is made up of half of one.
+    /// Damaged bytes never cause a panic, and a truncated row is not decoded.
     #[test]
     fn damaged_log_charges_never_panic() {
         let spelled = encode(&sheet()).unwrap();

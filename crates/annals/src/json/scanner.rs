@@ -1,11 +1,11 @@
-//! A reader for records that are as they should be, which is nearly all of them.
+//! Fast reader for well-formed records, which are nearly all.
 //!
-//! Most bytes of a log are long texts that an outline skips. This reader passes over them in blocks
-//! and copies nothing. It is as strict as serde: control characters, bad
-//! escapes, bad numbers and anything after the value end it. It never says what is wrong: it gives
-//! up, and the record is read again by serde, whose word on damage counts. It gives up on odd but
-//! good records too: escaped keys, numbers in the place of objects, deep nesting. So what it does
-//! read must be what serde would have read, and a test holds it to that.
+//! Most bytes of a log are long texts that an outline skips. This reader skips them in blocks and
+//! copies nothing. It is as strict as serde: it rejects control characters, bad escapes, bad
+//! numbers and anything after the value. It reports no errors: it gives up, and serde reads the
+//! record again and decides on damage. It also gives up on unusual but valid records: escaped keys,
+//! numbers in place of objects, deep nesting. Whatever it reads must equal what serde reads; a test
+//! checks this.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use super::{Flag, Raw, Text, decode_string};
 /// Deeper nesting is left to serde.
 const MAX_DEPTH: u32 = 120;
 
-/// Reads a whole text; `None` gives up.
+/// Reads a whole text; `None` if it gives up.
 pub(crate) fn parse<'a, T: FromScanner<'a>>(text: &'a str) -> Option<T> {
     let mut walk = JsonScanner::new(text);
     walk.skip_space();
@@ -23,9 +23,9 @@ pub(crate) fn parse<'a, T: FromScanner<'a>>(text: &'a str) -> Option<T> {
     walk.is_done().then_some(value)
 }
 
-/// What can be read fast. The walk stands on the value's first byte and ends after its last.
+/// A value that the scanner can read. The scanner starts at its first byte and ends after its last.
 pub(crate) trait FromScanner<'a>: Sized {
-    /// Reads a value; `None` gives up.
+    /// Reads a value; `None` if it gives up.
     fn from_scanner(walk: &mut JsonScanner<'a>) -> Option<Self>;
 }
 
@@ -57,32 +57,32 @@ impl<'a> FromScanner<'a> for Flag {
     }
 }
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Debug)]
 pub(crate) struct JsonScanner<'a> {
     text: &'a str,
     at: usize,
-    /// There is no control character anywhere, so strings need not be looked through for any.
+    /// Whether the text has no control characters, so that strings need not be searched for any.
     clean: bool,
 }
 
 impl<'a> JsonScanner<'a> {
-    /// At the beginning of a text.
+    /// Starts at the beginning of a text.
     pub(super) fn new(text: &'a str) -> Self {
         JsonScanner {
             text,
             at: 0,
-            // The least byte of a text takes half the time of a look at each.
+            // Computing the minimum byte takes half the time of testing each byte.
             clean: text.bytes().fold(u8::MAX, u8::min) >= 0x20,
         }
     }
 
-    /// At the end of the text.
+    /// Whether the end of the text is reached.
     pub(super) fn is_done(&self) -> bool {
         self.at == self.text.len()
     }
 
-    /// Goes on behind `spelled`, if that is what comes next.
+    /// Skips `spelled`, if the text continues with it.
     pub(super) fn skip_literal_text(&mut self, spelled: &str) -> Option<()> {
         let rest = self.text.as_bytes().get(self.at..)?;
         rest.starts_with(spelled.as_bytes()).then_some(())?;
@@ -90,7 +90,7 @@ impl<'a> JsonScanner<'a> {
         Some(())
     }
 
-    /// The byte here.
+    /// The byte at the current position.
     pub(crate) fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
@@ -107,9 +107,9 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    /// Takes `byte` if it comes next, space aside.
+    /// Consumes `byte` and the space before it, if it comes next.
     fn take_byte(&mut self, byte: u8) -> bool {
-        // Programs write no space.
+        // Programs write no space before it.
         if self.peek() == Some(byte) {
             self.at += 1;
             return true;
@@ -120,7 +120,7 @@ impl<'a> JsonScanner<'a> {
         here
     }
 
-    /// Reads an object's members: `member` gets each key and stands on the value.
+    /// Reads an object's members: calls `member` with each key, at the start of its value.
     pub(crate) fn object(
         &mut self,
         mut member: impl FnMut(&'a str, &mut Self) -> Option<()>,
@@ -141,7 +141,7 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    /// Reads an array's elements: `element` stands on each.
+    /// Reads an array's elements: calls `element` at the start of each.
     pub(crate) fn array(&mut self, mut element: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         self.take_byte(b'[').then_some(())?;
         if self.take_byte(b']') {
@@ -156,7 +156,7 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    /// Reads a value, and tells how it is spelled.
+    /// Reads a value and returns it with its JSON text.
     pub(crate) fn with_text<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Option<T>,
@@ -166,8 +166,8 @@ impl<'a> JsonScanner<'a> {
         Some((self.text.get(start..self.at)?, value))
     }
 
-    /// Skips a value that stands where an object or a list of blocks could; gives up on numbers,
-    /// which serde may find too large.
+    /// Skips a value in place of an object or a list of blocks; gives up on numbers, which may be
+    /// too large for serde.
     pub(crate) fn skip_other(&mut self) -> Option<()> {
         match self.peek()? {
             b'-' | b'0'..=b'9' => None,
@@ -175,7 +175,7 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    /// Skips the value of a key that is not known; gives up if the key is spelled with escapes.
+    /// Skips the value of an unknown key; gives up if the key contains escapes.
     pub(crate) fn skip_unknown(&mut self, key: &str) -> Option<()> {
         (!key.contains('\\')).then_some(())?;
         self.skip()
@@ -183,7 +183,7 @@ impl<'a> JsonScanner<'a> {
 
     /// Skips any value.
     fn skip(&mut self) -> Option<()> {
-        // One bit for each open bracket, the innermost lowest: set for an object.
+        // One bit per open bracket, innermost lowest: set for an object.
         let (mut open, mut depth) = (0u128, 0);
         loop {
             let bracket = match self.peek()? {
@@ -205,7 +205,7 @@ impl<'a> JsonScanner<'a> {
                     continue;
                 }
             }
-            // A value ended here, and maybe what it is in.
+            // A value ended here, and possibly its containers.
             loop {
                 if depth == 0 {
                     return Some(());
@@ -224,7 +224,7 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    /// Goes to the next value of an object or an array.
+    /// Advances to the next value of an object or array.
     fn enter(&mut self, object: bool) -> Option<()> {
         self.skip_space();
         if object {
@@ -268,19 +268,19 @@ impl<'a> JsonScanner<'a> {
         self.at - start
     }
 
-    /// Reads a string: its text with the quotes.
+    /// Reads a string; returns its text with the quotes.
     fn string(&mut self) -> Option<&'a str> {
         self.string_with_escape_flag().map(|(text, _)| text)
     }
 
-    /// The same, and whether it is known to have no escapes.
+    /// Reads a string; also returns whether it is known to have no escapes.
     fn string_with_escape_flag(&mut self) -> Option<(&'a str, bool)> {
         let start = self.at;
         let plain = self.skip_string()?;
         Some((self.text.get(start..self.at)?, plain))
     }
 
-    /// Skips a string, and tells whether it is known to have no escapes.
+    /// Skips a string; returns whether it is known to have no escapes.
     fn skip_string(&mut self) -> Option<bool> {
         (self.next()? == b'"').then_some(())?;
         let bytes = self.text.as_bytes();
@@ -300,8 +300,8 @@ impl<'a> JsonScanner<'a> {
     }
 }
 
-/// Where the first quote or backslash is. Most strings are keys and short values, so they end before
-/// one could find out what the machine has to search with; this is what all of its kind have.
+/// Index of the first quote or backslash. Most strings are short keys and values, for which
+/// detecting CPU features would cost more than it saves; every x86-64 has SSE2.
 #[cfg(target_arch = "x86_64")]
 fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
     memchr::arch::x86_64::sse2::memchr::Two::new(b'"', b'\\')?.find(bytes)
@@ -312,19 +312,19 @@ fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
     memchr::memchr2(b'"', b'\\', bytes)
 }
 
-/// Where the string ends whose first byte is at `at`.
+/// Offset of the closing quote of the string whose content starts at `at`.
 ///
-/// Blocks in which nothing is rare are passed over without a look at single bytes. The others are
-/// gone through mark by mark, and so is the first one, because most strings end in it.
+/// Blocks without rare bytes are skipped without testing single bytes. Other blocks are processed
+/// mark by mark. So is the first one, because most strings end in it.
 fn string_end<const CLEAN: bool>(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
-        // Here, `at` is the first byte of no escape but maybe of one.
+        // `at` is not inside an escape, but an escape may begin here.
         let mut marks = special_bytes(bytes.get(at..)?);
         let mut next = at + BLOCK;
         while marks != 0 {
             let bit = marks.trailing_zeros() as usize;
             let here = at + bit;
-            // Past the end of the text, blocks are filled up with NULs.
+            // Past the end of the text, blocks are padded with NULs.
             match bytes.get(here)? {
                 b'\\' => {}
                 b'"' => return Some(here),
@@ -342,7 +342,7 @@ fn string_end<const CLEAN: bool>(bytes: &[u8], mut at: usize) -> Option<usize> {
             marks &= u32::MAX.checked_shl((bit + width) as u32).unwrap_or(0);
         }
         at = next;
-        // A backslash before `at` ends an escape; `is_common` would take it for the start of one.
+        // A backslash before `at` ends an escape; `is_common` would treat it as the start of one.
         if bytes.get(at - 1) == Some(&b'\\') {
             continue;
         }
@@ -360,8 +360,8 @@ fn string_end<const CLEAN: bool>(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Whether a block is all text and the most common escapes. It begins with the byte before it. In a
-/// clean text there is no control character to look for.
+/// Whether a block has only text and the most common escapes. The block starts with the byte before
+/// it. A clean text has no control characters to search for.
 fn is_common<const CLEAN: bool>(block: &[u8; COMMON + 1]) -> bool {
     let (before, bytes) = (block.first_chunk::<COMMON>(), block.last_chunk::<COMMON>());
     let (Some(before), Some(bytes)) = (before, bytes) else {
@@ -378,11 +378,11 @@ fn is_common<const CLEAN: bool>(block: &[u8; COMMON + 1]) -> bool {
     !rare
 }
 
-/// In smaller blocks fewer of them hold something rare.
+/// Smaller blocks are less likely to contain a rare byte.
 const COMMON: usize = 16;
 const BLOCK: usize = 32;
 
-/// One bit for each of the first bytes that is a quote, a backslash or a control character.
+/// One bit for each of the first `BLOCK` bytes that is a quote, backslash or control character.
 fn special_bytes(bytes: &[u8]) -> u32 {
     match bytes.first_chunk::<BLOCK>() {
         Some(block) => special_bytes_of_block(block),
@@ -397,14 +397,14 @@ fn special_bytes(bytes: &[u8]) -> u32 {
     }
 }
 
-/// Written so that compilers make vector instructions of it, without asking for them.
+/// Written so that compilers vectorise it without intrinsics.
 fn special_bytes_of_block(block: &[u8; BLOCK]) -> u32 {
     let mut found = [0; BLOCK];
     for (found, &byte) in found.iter_mut().zip(block) {
         let special = (byte == b'"') | (byte == b'\\') | (byte < 0x20);
         *found = if special { u8::MAX } else { 0 };
     }
-    // Gathers the highest bit of each of eight bytes in the highest byte of their product.
+    // Gathers the highest bit of each of eight bytes into the highest byte of the product.
     let (words, _) = found.as_chunks::<8>();
     let gather = |marks, (at, word): (usize, &[u8; 8])| {
         let bits = u64::from_le_bytes(*word) & 0x8080_8080_8080_8080;
@@ -425,12 +425,12 @@ mod tests {
         struct Outer<'a> { "t" => t: Text<'a>, "f" => f: Flag, "r" => r: Raw<'a>, "in" => inner: Inner<'a>, }
     }
 
-    /// What the fast reader reads, serde reads alike.
+    /// Checks that serde reads the same as the scanner.
     fn check(text: &str) -> bool {
         let Some(fast) = parse::<Outer<'_>>(text) else {
             return false;
         };
-        // Serde's word on lone surrogates is left to the record's reader, which mends them.
+        // Serde rejects lone surrogates; the record's reader replaces them.
         let mended = super::super::replace_lone_surrogates(text);
         let slow =
             serde_json::from_str::<Outer<'_>>(text).or_else(|_| serde_json::from_str(&mended));
@@ -488,7 +488,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Long enough for every way through blocks, with escapes across their borders.
+        /// Long enough for every path through blocks, with escapes across block boundaries.
         #[test]
         fn scanner_accepts_every_string_that_serde_accepts(
             inside in "(a{9}|b{31}|\\\\n|\\\\\\\\|\\\\\"|\\\\u00e9|\\\\|\"|u|n|é|\t){0,80}"

@@ -1,26 +1,27 @@
-//! Reads a text by another one that was read before it.
+//! Reads a record by comparison with an earlier one.
 //!
-//! A program spells its records alike: those of one session have the same members in the same order,
-//! and most values too. A text that differs from another only in the values of some members says
-//! what that one says but for these values, so the rest of it need only be compared.
+//! A program writes similar records: those of one session have the same members in the same order,
+//! and most values are equal too. A text that differs from an earlier one only in some values needs
+//! only these parsed; the rest is compared.
 
 use super::Raw;
 use super::scanner::{FromScanner as _, JsonScanner};
 
-/// A text without the values in which others may differ from it.
+/// A text without the values in which other texts may differ from it.
 #[derive(Debug)]
 pub(crate) struct Template<K> {
     rest: Box<str>,
-    /// Where in `rest` each value is left out, and what it is.
+    /// Offset in `rest` and name of each omitted value.
     gaps: Box<[(usize, K)]>,
 }
 
 impl<K: Copy> Template<K> {
-    /// Of JSON, and of values in it: slices of the text, none of which lies in another.
+    /// Creates a template from JSON and values in it, which must be non-overlapping slices of the
+    /// text.
     pub(crate) fn new(text: &str, values: &[(K, Raw<'_>)]) -> Option<Self> {
         let mut spans: Vec<(usize, usize, K)> = Vec::new();
         for (name, value) in values {
-            // A raw value is a slice of the text, so its address tells where it stands.
+            // A raw value is a slice of the text, so its address gives the offset.
             let Some(value) = value.0 else { continue };
             let start = (value.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
             spans.push((start, start + value.len(), *name));
@@ -42,8 +43,8 @@ impl<K: Copy> Template<K> {
         })
     }
 
-    /// Gives the values of a text that has any in the same places; `None` if it differs elsewhere, if
-    /// one of them is no JSON, or if `give` does not take it.
+    /// Calls `give` with the values of a text that matches the template. Returns `None` if the text
+    /// differs elsewhere, if a value is not JSON, or if `give` rejects it.
     pub(crate) fn extract<'a>(
         &self,
         text: &'a str,
@@ -100,7 +101,7 @@ mod tests {
         assert!(read(FIRST).is_some());
     }
 
-    /// Whatever a mould reads, the reader reads, and finds the same.
+    /// Whatever a template reads, the scanner reads too, with the same result.
     #[test]
     fn template_agrees_with_scanner_or_gives_up_on_changed_byte() {
         let (mut read_by_mould, mut tried) = (0, 0);

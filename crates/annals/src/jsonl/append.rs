@@ -1,10 +1,10 @@
 //! Appends records to a log so that an acknowledged one is never lost.
 //!
-//! Owns the order of an append: lock → seal → one `write` → read back → unlock → sync. Logs whose
-//! own programs lock a file beside them are written under that lock too: see `lock_file.rs`. Bytes that
-//! stand in the log are never changed: a torn tail becomes a line of its own, and a record that a
-//! foreign writer spoiled is appended again. Does not create directories and does not know what a
-//! record says.
+//! Implements the order of an append: lock → seal → one `write` → read back → unlock → sync. Logs
+//! whose own programs lock a separate lock file are written under that lock too: see
+//! `lock_file.rs`. Bytes in the log are never changed: a torn tail becomes its own line, and a
+//! record that a foreign writer damaged is appended again. Creates no directories and does not
+//! parse records.
 
 use std::fmt;
 use std::fs::File;
@@ -26,28 +26,28 @@ use super::write_batch::write_batch;
 use super::write_io::{SystemIo, WriteIo};
 use crate::{Error, Result};
 
-/// What an acknowledgement stands for.
+/// The guarantee of an acknowledged append.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Handed to the kernel: survives the death of the process.
+    /// Written to the kernel: survives the end of the process.
     Os,
-    /// Synced: survives the loss of power, on storage that honours flush.
+    /// Synced: survives a power failure, on storage that honours flush.
     #[default]
     Disk,
 }
 
-/// How a log is opened for appending.
+/// Options for opening a log.
 #[derive(Clone, Copy, Debug)]
 pub struct AppendOptions {
-    /// What an acknowledgement stands for.
+    /// The guarantee of an acknowledged append.
     pub durability: Durability,
-    /// How long to wait for another process's lock before [`Error::Busy`].
+    /// Time to wait for another process's lock before [`Error::Busy`].
     pub lock_wait: Duration,
-    /// Whether to make the file.
+    /// Whether to create the file.
     pub create: Create,
     /// Whether to write on a network file system, where neither locks nor `O_APPEND` are reliable.
     pub network: bool,
-    /// Whether the log's own program locks `FILE.lock` and may replace the log by a copy.
+    /// Whether the log's own program locks `FILE.lock` and may replace the log with a copy.
     pub lock_file: bool,
 }
 
@@ -63,16 +63,16 @@ impl Default for AppendOptions {
     }
 }
 
-/// Where an acknowledged record stands.
+/// The byte range of an acknowledged record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// The offset of its first byte, which is preceded by a `\n` or the start of the file.
+    /// Offset of its first byte, which is preceded by a `\n` or the start of the file.
     pub offset: u64,
-    /// The offset after its `\n`.
+    /// Offset after its `\n`.
     pub end: u64,
 }
 
-/// A log open for appending, shared freely between threads.
+/// A log open for appending; can be shared between threads.
 pub struct Log {
     path: PathBuf,
     options: AppendOptions,
@@ -84,8 +84,8 @@ pub struct Log {
 }
 
 struct Writer {
-    /// Replaced when the path comes to name another inode; who has written through the old one
-    /// still syncs the old one.
+    /// Replaced when the path names another inode; writers through the old one still sync the old
+    /// one.
     open: Arc<OpenFile>,
     batch: Batch,
 }
@@ -110,30 +110,33 @@ impl Log {
         })
     }
 
-    /// Where the log was opened.
+    /// The path at which the log was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Appends one record, given without or with its final `\n`, and returns once it is as
-    /// durable as the log's [`Durability`] says.
+    /// Appends one record, with or without its final `\n`, and returns once it has the log's
+    /// [`Durability`].
     ///
-    /// After an error the record was not accepted; it may still stand in the log, whole or torn.
+    /// On error the record was not accepted, but may still be in the log, whole or torn.
     pub fn append(&self, record: &[u8]) -> Result<Appended> {
-        single(self.commit(|_, _, batch| batch.push(record)))
+        single(self.commit(|_, _, batch| batch.push(record), |_, _, _| Ok(())))
     }
 
     /// Appends several records in one `write`.
     pub fn append_all<R: AsRef<[u8]>>(&self, records: &[R]) -> Result<Vec<Appended>> {
-        self.commit(|_, _, batch| {
-            records
-                .iter()
-                .try_for_each(|record| batch.push(record.as_ref()))
-        })
+        self.commit(
+            |_, _, batch| {
+                records
+                    .iter()
+                    .try_for_each(|record| batch.push(record.as_ref()))
+            },
+            |_, _, _| Ok(()),
+        )
     }
 
-    /// Appends a record that `make` decides on under the lock, where it sees the length of the log
-    /// and can read what was added since it last looked.
+    /// Appends a record that `make` builds under the lock, from the length of the log and the file,
+    /// in which it can read what was added since its last read.
     ///
     /// `make` must not use this log itself; it may seek in the file. If it fails, nothing is
     /// written.
@@ -141,7 +144,10 @@ impl Log {
         &self,
         make: impl FnOnce(u64, &File) -> Result<Vec<u8>>,
     ) -> Result<Appended> {
-        single(self.commit(|end, file, batch| batch.push(&make(end, file)?)))
+        single(self.commit(
+            |end, file, batch| batch.push(&make(end, file)?),
+            |_, _, _| Ok(()),
+        ))
     }
 
     /// Like [`append_with`](Self::append_with), for any number of records in one `write`.
@@ -149,14 +155,32 @@ impl Log {
         &self,
         make: impl FnOnce(u64, &File) -> Result<Vec<Vec<u8>>>,
     ) -> Result<Vec<Appended>> {
-        self.commit(|end, file, batch| {
-            make(end, file)?
-                .iter()
-                .try_for_each(|record| batch.push(record))
-        })
+        self.append_all_tracked(|end, file| Ok((make(end, file)?, ())), |_, _, _| Ok(()))
     }
 
-    /// Runs `look` while no annals process appends; it must not use this log itself.
+    /// Like [`append_all_with`](Self::append_all_with), for records about which another file says
+    /// something by their offset.
+    ///
+    /// `make` returns the records and a state. `moved` gets that state, and the length of the log
+    /// before the records, whenever another program makes that length differ from the one that
+    /// `make` got: before the records are written to a log that replaced theirs, or after they
+    /// were found elsewhere. It runs under the lock, as `make` does.
+    pub(crate) fn append_all_tracked<S>(
+        &self,
+        make: impl FnOnce(u64, &File) -> Result<(Vec<Vec<u8>>, S)>,
+        moved: impl FnMut(&mut S, u64, &File) -> Result<()>,
+    ) -> Result<Vec<Appended>> {
+        self.commit(
+            |end, file, batch| {
+                let (records, state) = make(end, file)?;
+                records.iter().try_for_each(|record| batch.push(record))?;
+                Ok(state)
+            },
+            moved,
+        )
+    }
+
+    /// Runs `look` while no annals process appends; `look` must not use this log itself.
     pub fn with_lock<T>(&self, look: impl FnOnce(&File) -> Result<T>) -> Result<T> {
         let patience = Deadline::new(self.options.lock_wait);
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -164,9 +188,10 @@ impl Log {
         self.with_file_lock(&mut writer, patience, |open, _, _| look(&open.file))
     }
 
-    fn commit(
+    fn commit<S>(
         &self,
-        fill: impl FnOnce(u64, &File, &mut Batch) -> Result<()>,
+        fill: impl FnOnce(u64, &File, &mut Batch) -> Result<S>,
+        mut moved: impl FnMut(&mut S, u64, &File) -> Result<()>,
     ) -> Result<Vec<Appended>> {
         let patience = Deadline::new(self.options.lock_wait);
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -175,22 +200,29 @@ impl Log {
         }
         let lock_file = self.lock_file(patience)?;
         if lock_file.is_some() {
-            // What is written while a copy is made may have to be written again.
+            // Records written while a copy is being made may have to be written again.
             lock_file::wait_for_copies(&self.path, patience)?;
         }
-        let (mut open, mut start) =
+        let (mut open, mut start, mut state) =
             self.with_file_lock(&mut writer, patience, |open, end, batch| {
                 batch.clear();
-                fill(end, &open.file, batch)?;
+                let mut state = fill(end, &open.file, batch)?;
                 let start = match batch.is_empty() {
                     true => end,
-                    false => write_batch(&*self.io, &open.file, &self.path, batch)?,
+                    false => self.write(&open.file, end, batch, |start| {
+                        moved(&mut state, start, &open.file)
+                    })?,
                 };
-                Ok((Arc::clone(open), start))
+                Ok((Arc::clone(open), start, state))
             })?;
         if let Some(lock_file) = lock_file.filter(|_| !writer.batch.is_empty()) {
-            (open, start) =
-                self.ensure_not_replaced(lock_file, &mut writer, patience, open, start)?;
+            (open, start) = self.ensure_not_replaced(
+                lock_file,
+                &mut writer,
+                patience,
+                (open, start),
+                &mut |end, file| moved(&mut state, end, file),
+            )?;
         }
         let at = |within: usize| start + within as u64;
         let spans = writer.batch.spans().map(|span| Appended {
@@ -210,6 +242,23 @@ impl Log {
         Ok(appended)
     }
 
+    /// Writes the batch to a log of length `end` and returns its offset. `moved` gets the offset if
+    /// another program wrote in between.
+    fn write(
+        &self,
+        file: &File,
+        end: u64,
+        batch: &Batch,
+        moved: impl FnOnce(u64) -> Result<()>,
+    ) -> Result<u64> {
+        let expected = next_offset(file, end);
+        let start = write_batch(&*self.io, file, &self.path, batch)?;
+        if start != expected {
+            moved(start)?;
+        }
+        Ok(start)
+    }
+
     fn lock_file(&self, patience: Deadline) -> Result<Option<LockFile>> {
         let wanted = self.options.lock_file;
         wanted
@@ -217,18 +266,18 @@ impl Log {
             .transpose()
     }
 
-    /// Makes sure that no copy of the log which lacks the batch can take its place, and appends the
-    /// batch again where one did. Returns the file that the batch stands in, and where.
+    /// Ensures that no copy of the log without the batch can replace the log, and appends the batch
+    /// again if one did. Takes and returns the file that holds the batch, and the offset.
     fn ensure_not_replaced(
         &self,
         mut lock_file: LockFile,
         writer: &mut Writer,
         patience: Deadline,
-        mut open: Arc<OpenFile>,
-        mut start: u64,
+        (mut open, mut start): (Arc<OpenFile>, u64),
+        moved: &mut dyn FnMut(u64, &File) -> Result<()>,
     ) -> Result<(Arc<OpenFile>, u64)> {
         loop {
-            // Copies first: one that takes the log's place in between is seen by the name.
+            // Copies first: a copy that replaces the log in between is detected by its inode.
             let copied = lock_file::is_being_copied(&self.path)?;
             let held = open.file.metadata();
             let held = held.map_err(|e| Error::io("stat", &self.path, e))?;
@@ -238,11 +287,19 @@ impl Log {
             drop(lock_file);
             lock_file::wait_for_copies(&self.path, patience)?;
             lock_file = LockFile::acquire(&self.path, patience)?;
-            (open, start) = self.with_file_lock(writer, patience, |open, _, batch| {
+            (open, start) = self.with_file_lock(writer, patience, |open, end, batch| {
                 let failed = |error| Error::io("read", &self.path, error);
-                let start = match find_lines(&open.file, start, batch.lines()).map_err(failed)? {
-                    Some(start) => start,
-                    None => write_batch(&*self.io, &open.file, &self.path, batch)?,
+                let found = find_lines(&open.file, start, batch.lines()).map_err(failed)?;
+                let start = match found {
+                    Some(found) if found == start => start,
+                    Some(found) => {
+                        moved(found, &open.file)?;
+                        found
+                    }
+                    None => {
+                        moved(end, &open.file)?;
+                        self.write(&open.file, end, batch, |start| moved(start, &open.file))?
+                    }
                 };
                 Ok((Arc::clone(open), start))
             })?;
@@ -313,8 +370,17 @@ impl fmt::Debug for Log {
     }
 }
 
-/// Where some lines stand in a log that was replaced: where they stood before, if it is a copy, or
-/// near its end, if lines before them were left out.
+/// Returns the offset of the next record of a log of length `end`: a torn last line is sealed first.
+pub(crate) fn next_offset(log: &File, end: u64) -> u64 {
+    let last = end.checked_sub(1).map(|at| read_span(log, at, 1));
+    match last {
+        Some(Ok(last)) if last != b"\n" => end + 1,
+        _ => end,
+    }
+}
+
+/// Finds lines in a log that was replaced: at the same offset if it is a copy, or near its end if
+/// earlier lines were dropped.
 fn find_lines(log: &File, start: u64, lines: &[u8]) -> io::Result<Option<u64>> {
     const REACH: u64 = 8 << 20;
     let len = lines.len() as u64;

@@ -1,4 +1,4 @@
-//! The bytes of one append: whole lines, ready to be handed over in a single `write`.
+//! The bytes of one append: whole lines, ready for a single `write`.
 
 use std::ops::Range;
 
@@ -6,14 +6,14 @@ use memchr::memchr;
 
 use crate::{Error, Result};
 
-/// A batch's memory is kept for the next one up to this size.
+/// The largest buffer that is retained for the next batch.
 const MAX_RETAINED: usize = 1 << 20;
 
-/// Records joined to lines, with a `\n` in front for the case that a torn tail must be sealed.
+/// Records joined to lines, with a leading `\n` in case a torn tail must be sealed.
 #[derive(Debug)]
 pub(super) struct Batch {
     bytes: Vec<u8>,
-    /// Where each line ends, counted from the first line's start.
+    /// End of each line, relative to the start of the first line.
     ends: Vec<usize>,
 }
 
@@ -41,7 +41,7 @@ impl Batch {
         }
         if let Some(at) = memchr(b'\n', record) {
             return Err(Error::refused(format!(
-                "a record must be one line, but byte {at} of it is a line feed"
+                "a record must be one line, but it has a line feed at byte {at}"
             )));
         }
         self.bytes.reserve(record.len() + 1);
@@ -55,17 +55,17 @@ impl Batch {
         self.ends.is_empty()
     }
 
-    /// The lines, to follow a `\n` or the start of the file.
+    /// The lines, to be written after a `\n` or at the start of the file.
     pub(super) fn lines(&self) -> &[u8] {
         self.bytes.get(1..).unwrap_or_default()
     }
 
-    /// The lines, to follow a torn tail.
+    /// The lines, to be written after a torn tail.
     pub(super) fn lines_with_leading_newline(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The place of each line within [`lines`](Self::lines).
+    /// Byte range of each line within [`lines`](Self::lines).
     pub(super) fn spans(&self) -> impl Iterator<Item = Range<usize>> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| start..*end)

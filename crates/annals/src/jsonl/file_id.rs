@@ -1,7 +1,7 @@
-//! Which file this is, and whether it is still the one that was read.
+//! File identity, and detection of changes since a file was read.
 //!
-//! Foreign writers replace files, shrink them and sometimes rewrite a tail in place, so neither a
-//! path nor a length is enough to resume from.
+//! Foreign writers replace files, shrink them and sometimes rewrite a tail in place, so a path and
+//! a length are not enough to resume from.
 
 use std::fs::Metadata;
 use std::io;
@@ -16,28 +16,28 @@ use crate::error::{Error, Result};
 
 const GUARD_LEN: u64 = 4 << 10;
 
-/// What tells that a file has not changed since it was looked at.
+/// Identity and change times of a file.
 ///
-/// Two are equal if the file has not been written to; it may have been renamed or given other rights.
+/// Two are equal if the file was not written to; it may have been renamed or have another mode.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileId {
     /// The device.
     pub dev: u64,
-    /// The inode on it.
+    /// The inode.
     pub ino: u64,
     /// The length in bytes.
     pub len: u64,
-    /// The time of the last change, in nanoseconds since 1970.
+    /// The modification time, in nanoseconds since 1970.
     pub mtime_ns: i64,
-    /// The time at which anything about it was changed last, which nobody can set.
+    /// The inode change time, which cannot be set.
     pub ctime_ns: i64,
 }
 
-/// Whether `path` names the file that `held` describes, itself and not through a link. `false` if
-/// nothing has that name.
+/// Whether `path` names the file that `held` describes, without following a link. Returns `false`
+/// if the path does not exist.
 ///
-/// Other errors are returned: whoever opens the file again until it is the one with that name would
-/// never end.
+/// Other errors are returned: a caller that reopens the file until the path names it would loop
+/// forever.
 pub(crate) fn is_at_path(path: &Path, held: &Metadata) -> Result<bool> {
     match path.symlink_metadata() {
         Ok(named) => Ok((named.dev(), named.ino()) == (held.dev(), held.ino())),
@@ -54,16 +54,16 @@ impl PartialEq for FileId {
 
 impl Eq for FileId {}
 
-/// A [`FileId`] as it is stored: device, inode, length, and both times.
+/// A [`FileId`] as stored: device, inode, length, and both times.
 pub(crate) type FileIdParts = (u64, u64, u64, i64, i64);
 
 impl FileId {
-    /// Its parts, to be stored.
+    /// The fields, to be stored.
     pub(crate) fn parts(&self) -> FileIdParts {
         (self.dev, self.ino, self.len, self.mtime_ns, self.ctime_ns)
     }
 
-    /// The id that has these parts.
+    /// Creates the id from its fields.
     pub(crate) fn from_parts((dev, ino, len, mtime_ns, ctime_ns): FileIdParts) -> Self {
         FileId {
             dev,
@@ -74,12 +74,12 @@ impl FileId {
         }
     }
 
-    /// Whether nothing at all was done to the file, not even its times set back.
+    /// Whether the file was not touched at all, including its metadata.
     pub fn untouched(&self, other: &FileId) -> bool {
         self == other && self.ctime_ns == other.ctime_ns
     }
 
-    /// The same of what the system itself tells.
+    /// Creates the id from the system's `stat`.
     #[allow(
         clippy::unnecessary_cast,
         reason = "the types are others on other systems"
@@ -94,7 +94,7 @@ impl FileId {
         }
     }
 
-    /// Whether both are the same file, changed or not.
+    /// Whether both are the same inode, changed or not.
     pub fn same_file(&self, other: &FileId) -> bool {
         (self.dev, self.ino) == (other.dev, other.ino)
     }
@@ -112,8 +112,8 @@ impl From<&Metadata> for FileId {
     }
 }
 
-/// Nanoseconds since 1970, as far as a word goes: from 1677 to 2262. Times beyond can be set, and mean
-/// nothing.
+/// Nanoseconds since 1970, saturated to the range of `i64` (1677 to 2262). Times beyond can be set,
+/// but are meaningless.
 fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
     let whole = seconds.saturating_mul(1_000_000_000);
     whole.saturating_add(nanoseconds)
@@ -124,11 +124,11 @@ fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
 pub struct Cursor {
     /// The device.
     pub dev: u64,
-    /// The inode on it.
+    /// The inode.
     pub ino: u64,
-    /// How far the file has been read.
+    /// The offset up to which the file was read.
     pub offset: u64,
-    /// A hash of the 4 KiB before `offset`, or of all there is if that is less.
+    /// A hash of the 4 KiB before `offset`, or of fewer bytes at the start of the file.
     pub guard: [u8; 16],
 }
 
@@ -138,7 +138,7 @@ impl Cursor {
         Self::with_id(&file.id()?, file, offset)
     }
 
-    /// The same for a file of which it is known which one it is.
+    /// Like [`new`](Self::new), with a known file id.
     pub(crate) fn with_id(id: &FileId, file: &impl ReadAt, offset: u64) -> io::Result<Self> {
         Ok(Self {
             dev: id.dev,
@@ -148,8 +148,8 @@ impl Cursor {
         })
     }
 
-    /// Whether `file` is the file that was marked and everything before the mark can be trusted
-    /// to be what was read; if not, the reader starts again from the front.
+    /// Whether `file` is the same file and unchanged before the offset. If not, the reader must
+    /// start from the beginning.
     pub fn is_valid(&self, file: &impl ReadAt) -> io::Result<bool> {
         let id = file.id()?;
         if (id.dev, id.ino) != (self.dev, self.ino) {
@@ -158,11 +158,11 @@ impl Cursor {
         self.continues_in(file)
     }
 
-    /// Whether `file` says before the mark what was marked, be it that file or a copy of it.
+    /// Whether the content of `file` before the offset matches; the file may be a copy.
     pub fn continues_in(&self, file: &impl ReadAt) -> io::Result<bool> {
         match guard(file, self.offset) {
             Ok(guard) => Ok(guard == self.guard),
-            // It is shorter than it was.
+            // The file has shrunk.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
             Err(error) => Err(error),
         }

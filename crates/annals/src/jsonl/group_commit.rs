@@ -1,11 +1,11 @@
-//! One sync for many appends.
+//! Group commit: one sync for many appends.
 //!
-//! Whoever has written takes a ticket. The first to need a sync leads a round that covers every
-//! ticket given out before it began; those that come later wait for the next round, which one of
-//! them leads. An append on its own leads at once and never blocks.
+//! Each writer takes a ticket. The first writer that needs a sync leads a round that covers every
+//! ticket issued before it began. Later writers wait for the next round, which one of them leads. A
+//! single append leads at once and never blocks.
 //!
-//! A round that fails ends the group: after an `fsync` error the kernel says "OK" on the next try
-//! while the data is gone, so no later round could be believed.
+//! A failed round poisons the group: after an `fsync` error the kernel reports success on the next
+//! call although the data is lost, so no later round could be trusted.
 
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,8 +14,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 #[derive(Debug, Default)]
 pub(super) struct GroupCommit {
     state: Mutex<State>,
-    /// Those who wait for a round stand at its parity, so that the end of one round wakes the
-    /// covered and one leader, and nobody in vain.
+    /// Waiters for a round use the condvar of its parity, so that the end of a round wakes only the
+    /// covered waiters and one new leader.
     waiting: [Condvar; 2],
 }
 
@@ -23,18 +23,18 @@ pub(super) struct GroupCommit {
 struct State {
     written: u64,
     synced: u64,
-    /// The number of the round that runs, or ran last, and the last ticket it covers.
+    /// The number of the current or last round, and the last ticket it covers.
     round: u64,
     covers: u64,
     leading: bool,
     failed: Option<Option<i32>>,
 }
 
-/// Proof that a write happened, to be exchanged for its durability.
+/// Proof of a write that is not yet durable.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ticket(u64);
 
-/// Why a ticket could not be made durable.
+/// Reason why a ticket could not be made durable.
 #[derive(Debug)]
 pub(super) enum SyncError {
     /// The sync that covered it failed.
@@ -44,14 +44,14 @@ pub(super) enum SyncError {
 }
 
 impl GroupCommit {
-    /// Hands out the ticket of a write that has just been completed.
+    /// Issues the ticket of a completed write.
     pub(super) fn ticket(&self) -> Ticket {
         let mut state = self.state();
         state.written += 1;
         Ticket(state.written)
     }
 
-    /// Returns once the write is durable, through our own `sync` or another caller's.
+    /// Returns once the write is durable, through this `sync` or another caller's.
     pub(super) fn wait(
         &self,
         Ticket(ticket): Ticket,
@@ -171,7 +171,7 @@ mod tests {
         }
     }
 
-    /// Waits for threads that might sleep forever.
+    /// Joins threads that might sleep forever.
     fn all_end(threads: impl Iterator<Item = thread::JoinHandle<()>>) {
         let (done, is_done) = channel();
         let threads: Vec<_> = threads.collect();
@@ -254,12 +254,12 @@ mod tests {
                 })
             };
             let others: Vec<_> = covered.into_iter().chain(late).map(wait).collect();
-            // So that most of them sleep by then; whoever does not has it easier.
+            // Gives most of them time to sleep; the rest is an easier case.
             (0..50).for_each(|_| thread::yield_now());
             release.send(()).unwrap();
             all_end(others.into_iter().chain([lead]));
             assert_eq!(syncs.load(Ordering::Relaxed), 2, "{turn}");
-            // What is durable is not synced again.
+            // A durable ticket is not synced again.
             let never = || -> io::Result<()> { panic!("synced twice") };
             group.wait(late[2], never).unwrap();
         }

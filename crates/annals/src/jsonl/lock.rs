@@ -1,11 +1,12 @@
 //! Mutual exclusion between annals processes.
 //!
-//! The lock is `flock` on the log's own inode: there is no lock file, so nothing is ever unlinked
-//! and no second holder can get in through a new inode of the same name. It is advisory: what
-//! this library promises does not depend on foreign writers taking it. It belongs to an open file
-//! description, so threads that share one must exclude each other by other means.
+//! The lock is `flock` on the log's own inode. There is no lock file, so nothing is unlinked and no
+//! second holder can lock a new inode of the same name. It is advisory: the guarantees of this
+//! library do not depend on foreign writers taking it. It belongs to an open file description, so
+//! threads that share one must exclude each other by other means.
 
 use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::thread;
@@ -18,10 +19,10 @@ use crate::{Error, Result};
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 const LAST_PAUSE: Duration = Duration::from_millis(5);
 
-/// Opens a lock file, creates it if it does not exist, and locks it; `None` if another process holds
-/// the lock.
+/// Opens a lock file, creates it if it does not exist, and locks it. Returns `None` if another
+/// process holds the lock.
 ///
-/// Neither follows a symbolic link in its place nor waits for a pipe.
+/// Does not follow a symbolic link and does not block on a pipe.
 pub(crate) fn try_lock_path(path: &Path) -> Result<Option<File>> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new()
@@ -32,12 +33,25 @@ pub(crate) fn try_lock_path(path: &Path) -> Result<Option<File>> {
         .mode(0o600)
         .custom_flags(flags.bits().cast_signed())
         .open(path)
-        .map_err(|error| Error::io("open", path, error))?;
+        .map_err(|error| open_error(path, error))?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => Err(Error::io("lock", path, error)),
     }
+}
+
+fn open_error(path: &Path, error: io::Error) -> Error {
+    let kind = path.symlink_metadata().ok().map(|found| found.file_type());
+    let what = match kind {
+        Some(kind) if kind.is_dir() => "a directory",
+        Some(kind) if kind.is_symlink() => "a symbolic link",
+        _ => return Error::io("open", path, error),
+    };
+    Error::refused(format!(
+        "{} is {what}, but must be a lock file; remove it or move it away, then try again",
+        path.display()
+    ))
 }
 
 /// A held lock; released when dropped.
@@ -46,7 +60,7 @@ pub(super) struct Lock<'a> {
     file: &'a File,
 }
 
-/// How long a caller is willing to wait, counted from the moment it asked.
+/// The time that a caller is willing to wait, from when it asked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline {
     since: Instant,
@@ -56,8 +70,8 @@ pub(super) struct Deadline {
 impl<'a> Lock<'a> {
     /// Takes the lock of `file`, which was opened at `path`.
     ///
-    /// Polls, because a blocking `flock` cannot be given a limit without signals. At least one
-    /// attempt is made however little patience is left.
+    /// Polls, because a blocking `flock` has no timeout without signals. Makes at least one
+    /// attempt, even after the deadline.
     pub(super) fn acquire(file: &'a File, path: &Path, patience: Deadline) -> Result<Self> {
         let mut pauses = Backoff::default();
         loop {
@@ -75,12 +89,12 @@ impl<'a> Lock<'a> {
 
 impl Drop for Lock<'_> {
     fn drop(&mut self) {
-        // An unlock can only fail on a descriptor that is not open; closing it unlocks as well.
+        // `unlock` fails only on a descriptor that is not open; closing unlocks too.
         let _ = self.file.unlock();
     }
 }
 
-/// The pauses between attempts, each longer than the one before.
+/// Increasing pauses between attempts.
 #[derive(Debug)]
 pub(super) struct Backoff {
     next: Duration,
@@ -93,7 +107,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Sleeps until the next attempt; `false` if no patience is left.
+    /// Sleeps until the next attempt; `false` after the deadline.
     pub(super) fn pause(&mut self, patience: Deadline) -> bool {
         let left = patience.remaining();
         if left.is_zero() {

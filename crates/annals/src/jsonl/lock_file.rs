@@ -1,21 +1,21 @@
 //! The lock file of agent programs that lock `FILE.lock` before they write `FILE`.
 //!
 //! Such a program opens the lock file, takes an exclusive `flock` on it, and then either appends to
-//! the log or copies the log, adds a record to the copy and renames the copy over the log. After
-//! that it releases the lock and removes the lock file.
+//! the log or copies the log, adds a record to the copy and renames the copy over the log. Then it
+//! releases the lock and removes the lock file.
 //!
-//! Taking the same lock is not enough. Because the lock file is removed after the lock was
-//! released, two processes can hold locks of two inodes of that name at the same time, and a copy
-//! that was begun before our write can take the log's place after it. So a write counts only if,
-//! once it stands in the log,
+//! Taking the same lock is not enough. The lock file is removed after the lock is released, so two
+//! processes can hold locks on two inodes of that name, and a copy begun before our write can
+//! replace the log after it. A write therefore counts only if, once it is in the log,
 //!
-//! - the lock that was held is still the one that the name leads to,
-//! - the log is still the file that was written to, and
-//! - no copy of it is being made: whoever begins one later copies our record too.
+//! - the path of the lock file still names the inode whose lock is held,
+//! - the path of the log still names the file that was written to, and
+//! - no copy of it is being made: a copy begun later includes our record.
 //!
-//! Otherwise the lock is taken again, and the record is looked for in the file that the name leads
-//! to by then. annals never removes a lock file while its log is there.
+//! Otherwise the lock is taken again, and the record is searched for in the file that the path
+//! then names. annals never removes a lock file while its log exists.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,15 +26,16 @@ use super::lock::{Backoff, Deadline, try_lock_path};
 use super::presence::{is_absence, metadata_if_exists};
 use super::replace::{LOCK_WAIT, is_temp};
 use super::{FileId, ensure_not_open};
+use crate::removal_name::RemovalName;
 use crate::{Error, Result};
 
-/// The ending that a log's lock file has.
+/// File name suffix of a log's lock file.
 pub(crate) const LOCK_SUFFIX: &str = ".lock";
 
-/// A copy that was written to so recently is taken to be in the making.
+/// A copy written to within this time is assumed to be in progress.
 const COPY_ACTIVE: Duration = Duration::from_secs(1);
 
-/// A copy that is older than this was left behind by a program that died.
+/// A copy older than this was left by a program that died.
 const COPY_STALE: Duration = Duration::from_secs(600);
 
 /// The held lock of a log's lock file; released when dropped.
@@ -45,7 +46,7 @@ pub(super) struct LockFile {
 }
 
 impl LockFile {
-    /// Takes the lock of the lock file of the log at `log`, and makes that file if need be.
+    /// Takes the lock of the lock file of `log`; creates the file if needed.
     pub(super) fn acquire(log: &Path, patience: Deadline) -> Result<Self> {
         let path = lock_path(log);
         let mut pauses = Backoff::default();
@@ -60,14 +61,14 @@ impl LockFile {
                 file,
                 path: path.clone(),
             };
-            // The process that held it before may have removed it meanwhile.
+            // The previous holder may have removed the file meanwhile.
             if lock.is_current()? {
                 return Ok(lock);
             }
         }
     }
 
-    /// Whether the name still leads to the file whose lock is held.
+    /// Whether the path still names the file whose lock is held.
     pub(super) fn is_current(&self) -> Result<bool> {
         let held = self.file.metadata();
         is_at_path(
@@ -77,20 +78,20 @@ impl LockFile {
     }
 }
 
-/// The lock file of a log.
+/// The path of a log's lock file.
 pub(crate) fn lock_path(log: &Path) -> PathBuf {
     let mut name = log.as_os_str().to_owned();
     name.push(LOCK_SUFFIX);
     name.into()
 }
 
-/// Waits until no copy of the log at `log` is being made.
+/// Waits until no copy of `log` is being made.
 pub(super) fn wait_for_copies(log: &Path, patience: Deadline) -> Result<()> {
     let mut pauses = Backoff::default();
     while let Some(copy) = find_copy(log)? {
         if !pauses.pause(patience) {
             return Err(Error::refused(format!(
-                "another program is replacing {} by {}; try again when it is done",
+                "another program is replacing {} with {}; try again when it is done",
                 log.display(),
                 copy.display()
             )));
@@ -99,16 +100,16 @@ pub(super) fn wait_for_copies(log: &Path, patience: Deadline) -> Result<()> {
     Ok(())
 }
 
-/// Whether a program may be making a copy of the log, to rename it over the log.
+/// Whether a program may be making a copy of the log to rename over it.
 pub(super) fn is_being_copied(log: &Path) -> Result<bool> {
     Ok(find_copy(log)?.is_some())
 }
 
-/// The copy of a log that a program may be making, to rename it over the log.
+/// Finds a copy of the log that a program may be making to rename over it.
 ///
-/// A copy lies in the log's directory under a hidden or temporary name, or one that begins with the
-/// log's own. It is complete when it is renamed, so one that was neither written to for a while nor
-/// is open in any process was left behind.
+/// A copy is in the log's directory under a hidden or temporary name, or one that begins with the
+/// log's name. It is complete when it is renamed, so a copy that was not written to recently and is
+/// not open in any process was left behind.
 fn find_copy(log: &Path) -> Result<Option<PathBuf>> {
     let dir = super::replace::parent(log);
     let failed = |error| Error::io("read", dir, error);
@@ -117,10 +118,12 @@ fn find_copy(log: &Path) -> Result<Option<PathBuf>> {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if !may_be_copy(&name, &own) || is_temp(Path::new(&*name)) {
+        let is_ours =
+            is_temp(Path::new(&*name)) || RemovalName::parse(OsStr::new(&*name)).is_some();
+        if !may_be_copy(&name, &own) || is_ours {
             continue;
         }
-        // What is gone by now was renamed, and is no longer being made.
+        // A file that no longer exists was renamed and is complete.
         let Some(metadata) = metadata_if_exists(&entry.path())? else {
             continue;
         };
@@ -141,14 +144,14 @@ fn may_be_copy(name: &str, log: &str) -> bool {
     beside || name.starts_with('.') || name.contains("tmp")
 }
 
-/// Runs `work` under the lock of the lock file of a log that need not be there.
+/// Runs `work` under the lock of the lock file of a log, which need not exist.
 pub(crate) fn hold<T>(log: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let _lock = LockFile::acquire(log, Deadline::new(LOCK_WAIT))?;
     work()
 }
 
-/// Removes the lock file of a log that is gone. The caller holds its lock, or knows that nobody
-/// writes to the log any more.
+/// Removes the lock file of a log that no longer exists. The caller must hold its lock or ensure
+/// that no program writes to the log.
 pub(crate) fn remove(log: &Path) -> io::Result<()> {
     match log.symlink_metadata() {
         Ok(_) => return Ok(()),
@@ -193,6 +196,24 @@ mod tests {
         assert!(!lock.is_current().unwrap());
         let other = LockFile::acquire(&log, patience()).unwrap();
         assert!(other.is_current().unwrap() && !lock.is_current().unwrap());
+    }
+
+    #[test]
+    fn lock_file_of_another_kind_is_refused_with_a_way_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("a.jsonl");
+        let refused = || {
+            let lock = LockFile::acquire(&log, Deadline::new(Duration::ZERO));
+            lock.unwrap_err().to_string()
+        };
+        fs::create_dir(lock_path(&log)).unwrap();
+        let told = refused();
+        assert!(told.contains("a.jsonl.lock is a directory"), "{told}");
+        assert!(told.contains("move it away"), "{told}");
+        fs::remove_dir(lock_path(&log)).unwrap();
+        std::os::unix::fs::symlink("nowhere", lock_path(&log)).unwrap();
+        assert!(refused().contains("is a symbolic link"));
+        assert!(!dir.path().join("nowhere").exists());
     }
 
     #[test]

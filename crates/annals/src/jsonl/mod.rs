@@ -1,12 +1,11 @@
-//! Lines in files: reading them in both directions, appending them so that none is lost,
-//! replacing small documents whole, and moving files.
+//! Lines in files: reads them in both directions, appends them without loss, replaces small
+//! documents atomically, and moves files.
 //!
-//! Owns every file operation of the write path and its promises: one `write` per record, torn
-//! tails sealed, locks that are never unlinked, syncs that are never retried. Knows nothing of
-//! JSON, layouts or sessions: a line is bytes, and what they mean is decided elsewhere. A log is
-//! never renamed over, truncated or deleted here; only documents given to [`replace()`] are, and
-//! what [`move_file()`] has brought to another place leaves its old one. The exception is
-//! [`rewrite()`], by which a damaged log is mended.
+//! Implements every file operation of the write path and its guarantees: one `write` per record,
+//! torn tails sealed, locks that are never unlinked, syncs that are never retried. Independent of
+//! JSON, layouts and sessions: a line is bytes. A log is never renamed over, truncated or deleted
+//! here. Exceptions: documents passed to [`replace()`], the source of [`move_file()`], and
+//! [`rewrite()`], which puts a repaired log in place of a damaged one.
 
 mod append;
 mod batch;
@@ -28,19 +27,20 @@ mod tail;
 mod write_batch;
 mod write_io;
 
+pub(crate) use append::next_offset;
 pub use append::{AppendOptions, Appended, Durability, Log};
 pub use file_id::{Cursor, FileId};
 pub(crate) use file_id::{FileIdParts, is_at_path};
 pub(crate) use lock::try_lock_path;
 pub use move_file::move_file;
-pub(crate) use move_file::rename_dir;
+pub(crate) use move_file::{have_same_content, rename_dir};
 pub use open::Create;
 pub(crate) use open::is_remote;
 pub use open_files::{OpenFileHolder, ensure_not_open};
 pub(crate) use presence::{exists, is_absence, metadata_if_exists};
 pub use read_at::{OpenLog, RangeReader, ReadAt};
 pub(crate) use read_at::{open_to_read, read_document};
-pub(crate) use remove::{Removal, is_removed, name_before_removal, put_back_removed};
+pub(crate) use remove::{Removal, put_back_file, put_back_removed};
 pub use replace::{
     Digest, clear_temp, create_new, create_with, ensure_dir, replace, with_document_lock,
 };

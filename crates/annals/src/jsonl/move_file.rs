@@ -2,9 +2,10 @@
 //!
 //! Nothing is ever moved over a file that is there. On one file system a move is one rename. On two
 //! the copy grows under a temporary name of mode 0600, is synced, and gets its name, mode and time
-//! only when it is whole; the old file goes last, and only if it is still what was copied. Who is
-//! killed in between leaves the old file, a temporary one that the next move clears away, or two
-//! equal files of which the next move takes the old one away.
+//! only when it is whole. The old file is removed last, and only if it is still what was copied and no
+//! program has it open for writing. If that fails, the copy is removed only if the old file still has a
+//! name. A process that is killed in between leaves the old file, a temporary file that the next move
+//! removes, or two equal files of which the next move removes the old one.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read as _, Seek as _};
@@ -78,22 +79,33 @@ fn copy_and_remove(from: &Path, to: &Path) -> Result<()> {
             true
         }
     };
-    let settled = dir
+    let removed = dir
         .sync_all()
         .map_err(|e| Error::io("sync", parent(to), e))
-        // As late as possible: foreign writers take no lock.
-        .and_then(|()| removal.unlink());
-    if let Err(error) = settled {
-        if made {
-            let _ = fs::remove_file(to);
+        // As late as possible: other programs take no lock.
+        .and_then(|()| Removal::wait_until_closed(std::iter::once((from, &looked))))
+        .and_then(|()| removal.rename_away())
+        .and_then(|()| {
+            let settled = Removal::ensure_final(std::iter::once(&removal));
+            let removed = settled.and_then(|()| removal.unlink());
+            removed.map_err(|error| removal.put_back(error))
+        });
+    match removed {
+        Err(error) if made => Err(remove_copy(&removal, to, error)),
+        removed => removed,
+    }
+}
+
+/// Removes the copy after a failed move. Keeps it if the original has none of its names. Returns the
+/// error that the caller reports.
+fn remove_copy(removal: &Removal, copy: &Path, error: Error) -> Error {
+    match removal.current_path() {
+        Some(_) => {
+            let _ = fs::remove_file(copy);
+            error
         }
-        return Err(error);
+        None => Error::refused(format!("{error}; its content is in {}", copy.display())),
     }
-    if !Removal::written_after_unlink(std::iter::once(&removal))?.is_empty() {
-        // Someone appended to the old file until it had no name; the copy is all that is left of it.
-        removal.copy_again(to)?;
-    }
-    Ok(())
 }
 
 /// A copy of a file beside `to`, which it does not have the name of yet.
@@ -121,6 +133,16 @@ fn ensure_unchanged(path: &Path, looked: &FileId) -> Result<()> {
     Err(Error::Changed {
         path: path.to_owned(),
     })
+}
+
+/// Returns whether two files exist and have the same content.
+pub(crate) fn have_same_content(one: &Path, other: &Path) -> Result<bool> {
+    match (open_document(one)?, open_document(other)?) {
+        (Some((file, _)), Some((second, _))) => {
+            same_content(&file, &second).map_err(|e| Error::io("read", one, e))
+        }
+        _ => Ok(false),
+    }
 }
 
 fn same_content(one: &File, other: &File) -> io::Result<bool> {
@@ -155,9 +177,91 @@ mod tests {
             assert_eq!(fs::read_to_string(&to).unwrap(), other);
         }
         fs::write(&to, "those").unwrap();
+        assert!(have_same_content(&from, &to).unwrap());
+        assert!(!have_same_content(&from, &dir.path().join("none")).unwrap());
         move_file(&from, &to).unwrap();
         assert!(!from.exists());
         assert_eq!(fs::read_to_string(&to).unwrap(), "those");
+    }
+
+    /// Later writes of the program would go to a file without a name.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_that_a_program_keeps_open_is_not_copied_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::write(&from, "those").unwrap();
+        let file = File::options().append(true).open(&from).unwrap();
+        let mut holder = std::process::Command::new("sleep")
+            .arg("60")
+            .stdout(file)
+            .spawn()
+            .unwrap();
+        let error = copy_and_remove(&from, &to).unwrap_err();
+        assert!(matches!(error, Error::Held { .. }), "{error}");
+        assert!(from.exists() && !to.exists());
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        copy_and_remove(&from, &to).unwrap();
+        assert!(!from.exists() && to.exists());
+    }
+
+    /// A program that appends by path would create another file.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn file_that_a_program_keeps_open_has_its_name_all_the_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::write(&from, "those").unwrap();
+        let does =
+            r#"exec 3>>"$1"; echo ready; while [ -e "$1" ]; do sleep 0.01; done; echo new >> "$1""#;
+        let mut holder = std::process::Command::new("sh")
+            .args(["-c", does, "sh"])
+            .arg(&from)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = [0; 6];
+        holder
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut ready)
+            .unwrap();
+        let error = copy_and_remove(&from, &to).unwrap_err();
+        assert!(matches!(error, Error::Held { .. }), "{error}");
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        assert_eq!(fs::read_to_string(&from).unwrap(), "those");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    /// Another program may have removed the original meanwhile.
+    #[test]
+    fn copy_stays_unless_the_original_has_a_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::write(&from, "those").unwrap();
+        fs::write(&to, "those").unwrap();
+        let file = File::open(&from).unwrap();
+        let id = FileId::from(&file.metadata().unwrap());
+        let removal = Removal::from_file(&from, &file, id).unwrap();
+        let fail = || Error::Changed { path: from.clone() };
+        fs::remove_file(&from).unwrap();
+        // Another file of that name is not the original.
+        fs::write(&from, "other").unwrap();
+        let error = remove_copy(&removal, &to, fail()).to_string();
+        assert!(error.contains(to.to_str().unwrap()), "{error}");
+        assert_eq!(fs::read_to_string(&to).unwrap(), "those");
+        fs::write(&to, "other").unwrap();
+        let file = File::open(&from).unwrap();
+        let id = FileId::from(&file.metadata().unwrap());
+        let removal = Removal::from_file(&from, &file, id).unwrap();
+        assert!(matches!(
+            remove_copy(&removal, &to, fail()),
+            Error::Changed { .. }
+        ));
+        assert!(from.exists() && !to.exists());
     }
 
     #[test]

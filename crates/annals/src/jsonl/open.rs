@@ -1,4 +1,4 @@
-//! Opens a log for appending, or says why it will not.
+//! Opens a log for appending, or reports why it cannot.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,17 +12,17 @@ use rustix::io::Errno;
 use super::group_commit::GroupCommit;
 use crate::{Error, Result};
 
-/// Whether opening may make the file.
+/// Whether opening may create the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Create {
-    /// The log must be there.
+    /// The log must exist.
     #[default]
     Never,
-    /// The log must not be there yet; it is made with mode 0600.
+    /// The log must not exist yet; it is created with mode 0600.
     New,
 }
 
-/// One open inode and the syncs that are owed to it.
+/// An open inode and its pending syncs.
 #[derive(Debug)]
 pub(super) struct OpenFile {
     pub(super) file: File,
@@ -33,7 +33,8 @@ pub(super) struct OpenFile {
 
 impl OpenFile {
     pub(super) fn new(path: &Path, create: Create, network: bool) -> Result<Self> {
-        // A path that names a pipe or a terminal must neither block us nor become ours.
+        // A path that names a pipe or a terminal must not block the process or become its
+        // controlling terminal.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = OpenOptions::new()
             .read(true)
@@ -43,10 +44,10 @@ impl OpenFile {
             .custom_flags(flags.bits().cast_signed())
             .open(path)
             .map_err(|source| match (Errno::from_io_error(&source), create) {
-                (Some(Errno::LOOP), _) => refused(
-                    path,
-                    "is a symbolic link; annals writes only to the file itself",
-                ),
+                (Some(Errno::LOOP), _) => Error::ThroughLink {
+                    path: path.to_owned(),
+                    why: "is a symbolic link; annals writes only to the file itself".to_owned(),
+                },
                 (_, Create::New) => Error::io("create", path, source),
                 (_, Create::Never) => Error::io("open", path, source),
             })?;
@@ -72,7 +73,7 @@ fn refused(path: &Path, why: &str) -> Error {
     Error::refused(format!("{} {why}", path.display()))
 }
 
-/// Whether a file, or a directory, lies on a network file system.
+/// Whether a file or directory is on a network file system.
 #[cfg(target_os = "linux")]
 pub(crate) fn is_remote(file: &File) -> io::Result<bool> {
     let kind = rustix::fs::fstatfs(file)?.f_type;

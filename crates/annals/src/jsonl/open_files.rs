@@ -51,18 +51,18 @@ pub fn ensure_not_open<'a>(files: impl IntoIterator<Item = (&'a Path, &'a FileId
         Some((path, holder)) => Err(Error::Held {
             path: path.to_owned(),
             holder: holder.clone(),
+            can_insist: true,
         }),
     }
 }
 
-/// The files of some that another program has open for writing right now.
-pub(super) fn files_open_elsewhere<'a>(files: &[&'a FileId]) -> Vec<&'a FileId> {
-    if files.is_empty() {
-        return Vec::new();
-    }
-    let open = system::open_for_writing();
-    let held = |id: &&&FileId| open.contains_key(&(id.dev, id.ino));
-    files.iter().filter(held).copied().collect()
+/// Returns the first of the files that another program has open for writing right now, and the program.
+pub(super) fn find_holder<'a>(
+    files: impl IntoIterator<Item = (&'a Path, &'a FileId)>,
+) -> Option<(&'a Path, OpenFileHolder)> {
+    let mut open = system::open_for_writing();
+    let mut files = files.into_iter();
+    files.find_map(|(path, id)| Some((path, open.remove(&(id.dev, id.ino))?)))
 }
 
 /// What was open for writing, by device and inode.

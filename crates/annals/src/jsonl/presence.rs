@@ -1,7 +1,8 @@
-//! Tells a path at which nothing lies from one that could not be looked at.
+//! Distinguishes a path that does not exist from one that cannot be accessed.
 //!
-//! `Path::exists` and `symlink_metadata().is_ok()` answer "no" for both. Whoever removes, replaces, skips or
-//! reports something because a file is gone asks here, and fails where the system could not tell.
+//! `Path::exists` and `symlink_metadata().is_ok()` return false for both. Code that removes,
+//! replaces, skips or reports something because a file does not exist uses these functions, which
+//! return other errors.
 
 use std::fs::Metadata;
 use std::io;
@@ -9,7 +10,7 @@ use std::path::Path;
 
 use crate::{Error, Result};
 
-/// Returns the metadata of what lies at a path, of a link itself; `None` if nothing lies there.
+/// Returns the metadata of a path without following links; `None` if it does not exist.
 pub(crate) fn metadata_if_exists(path: &Path) -> Result<Option<Metadata>> {
     match path.symlink_metadata() {
         Ok(metadata) => Ok(Some(metadata)),
@@ -18,12 +19,12 @@ pub(crate) fn metadata_if_exists(path: &Path) -> Result<Option<Metadata>> {
     }
 }
 
-/// Whether anything lies at a path, be it a link that leads nowhere.
+/// Whether a path exists, including a dangling link.
 pub(crate) fn exists(path: &Path) -> Result<bool> {
     Ok(metadata_if_exists(path)?.is_some())
 }
 
-/// Whether the system says that there is no such file.
+/// Whether the error means that the file does not exist.
 pub(crate) fn is_absence(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! Bytes that are read by their place, wherever they lie: in a file, or kept in another form.
+//! Positioned reads from a file, or from another storage such as the archive.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -10,20 +10,20 @@ use rustix::io::Errno;
 
 use super::FileId;
 
-/// What can be read from any place in it, without a position that readers would share.
+/// Bytes that can be read at any offset, without a shared position.
 pub trait ReadAt: std::fmt::Debug + Send + Sync {
-    /// Which file they are, as it is now.
+    /// The current identity of the file.
     fn id(&self) -> io::Result<FileId>;
 
-    /// Reads some of those at `offset`; none at the end.
+    /// Reads some bytes at `offset`; zero at the end.
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// How many there are.
+    /// The number of bytes.
     fn size(&self) -> io::Result<u64> {
         Ok(self.id()?.len)
     }
 
-    /// Reads as many as there is room for, or as there are; tells how many.
+    /// Fills the buffer, or reads to the end; returns the number of bytes.
     fn fill_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut filled = 0;
         loop {
@@ -40,7 +40,7 @@ pub trait ReadAt: std::fmt::Debug + Send + Sync {
         }
     }
 
-    /// Reads as many as there is room for, or fails.
+    /// Fills the buffer, or fails.
     fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
         match self.fill_at(into, offset)? == into.len() {
             true => Ok(()),
@@ -69,12 +69,12 @@ impl<B: ReadAt + ?Sized> ReadAt for &B {
     }
 }
 
-/// A log that is open for reading.
+/// A log open for reading.
 #[derive(Clone, Debug)]
 pub enum OpenLog {
     /// A file.
     Plain(Arc<File>),
-    /// One that is kept in another form.
+    /// A log in another storage.
     Archived(Arc<dyn ReadAt>),
 }
 
@@ -87,8 +87,8 @@ impl OpenLog {
 
 /// Opens a file of a root for reading.
 ///
-/// Its name must be its own: what a link leads to may lie anywhere. A pipe, a device or a socket that came
-/// into its place is refused, and does not make the reader wait.
+/// Links are refused: their target may be outside the root. A pipe, device or socket in its place
+/// is refused without blocking.
 pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -98,12 +98,12 @@ pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
         .open(path)
         .map_err(|error| match Errno::from_io_error(&error) {
             Some(Errno::LOOP) => io::Error::other("it is a symbolic link, which is not followed"),
-            // A socket, or a device that is not there.
+            // A socket, or a device that does not exist.
             Some(Errno::NXIO) => io::Error::other(NOT_REGULAR),
             _ => error,
         })?;
     let kind = file.metadata()?.file_type();
-    // Whoever reads a directory is told that it is one.
+    // Reading a directory returns its own error.
     match kind.is_file() || kind.is_dir() {
         true => Ok(file),
         false => Err(io::Error::other(NOT_REGULAR)),
@@ -135,19 +135,19 @@ impl ReadAt for OpenLog {
     }
 }
 
-/// Reads bytes in order, up to an end.
+/// Reads bytes in order, up to an end offset.
 #[derive(Debug)]
 pub struct RangeReader<B> {
     bytes: B,
     at: u64,
-    /// Where it ends, if not with the bytes.
+    /// End offset, if it is before the end of the bytes.
     end: Option<u64>,
-    /// How many bytes there were, as far as is known.
+    /// The last known number of bytes.
     known_len: Option<u64>,
 }
 
 impl<B: ReadAt> RangeReader<B> {
-    /// Reads from `offset` on, as long as there is more.
+    /// Reads from `offset` to the end of the bytes.
     pub fn from_offset(bytes: B, offset: u64) -> Self {
         RangeReader {
             bytes,
@@ -167,19 +167,19 @@ impl<B: ReadAt> RangeReader<B> {
         }
     }
 
-    /// Takes for the end what is reached with a short read at `known` bytes or behind them, without
-    /// another read to see that there is nothing.
+    /// Treats a short read that ends at or after `known` as the end, without another read to
+    /// confirm it.
     pub fn with_known_len(mut self, known: u64) -> Self {
         self.known_len = Some(known);
         self
     }
 
-    /// Where it stands.
+    /// The current offset.
     pub fn offset(&self) -> u64 {
         self.at
     }
 
-    /// What it reads from.
+    /// The underlying bytes.
     pub fn bytes(&self) -> &B {
         &self.bytes
     }
@@ -237,7 +237,7 @@ mod tests {
             })
         }
 
-        /// One byte at a time, as no file does.
+        /// Reads one byte at a time, as no file does.
         fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
             let byte = self.0.get(offset as usize);
             Ok(byte.zip(into.first_mut()).map_or(0, |(byte, into)| {
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!((&into, (&&bytes).size().unwrap()), (b"ello", 5));
     }
 
-    /// Gives all there is, and counts how often it was asked.
+    /// Returns all bytes, and counts the reads.
     #[derive(Debug)]
     struct CountedReads(&'static [u8], AtomicU32);
 
@@ -300,7 +300,8 @@ mod tests {
 
     #[test]
     fn reader_stops_at_known_length_without_extra_read() {
-        // As long as it was, longer, and shorter; the last may go on behind a hole in the reading.
+        // The same length, a smaller and a larger one; in the last case the file may continue after
+        // a gap.
         for (known, asked) in [(5, 1), (3, 1), (9, 2)] {
             let bytes = CountedReads(b"hello", AtomicU32::new(0));
             let mut reader = RangeReader::from_offset(&bytes, 0).with_known_len(known);
@@ -309,7 +310,7 @@ mod tests {
             assert_eq!(reader.read(&mut into).unwrap(), 0);
             assert_eq!(bytes.1.load(Ordering::Relaxed), asked, "{known}");
         }
-        // A whole buffer may be followed by more.
+        // A full buffer may be followed by more.
         let bytes = CountedReads(b"hello", AtomicU32::new(0));
         let mut reader = RangeReader::from_offset(&bytes, 0).with_known_len(2);
         assert_eq!(reader.read(&mut [0; 4]).unwrap(), 4);

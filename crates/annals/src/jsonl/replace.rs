@@ -1,11 +1,11 @@
-//! Replaces small documents whole: indexes, todos, settings.
+//! Replaces small documents atomically: indexes, todos, settings.
 //!
-//! A reader sees the old document or the new one, never a part; a crash leaves one of them. Logs
-//! do not come here: they are only appended to.
+//! A reader sees the old document or the new one, never a part, even after a crash. Logs are not
+//! replaced: they are only appended to.
 //!
-//! The lock is `flock` on the directory that holds the document. The document itself cannot carry
-//! it, because each replacement gives it a new inode; a sidecar would be one more file in a tree
-//! that belongs to another program. The directory is there anyway and is never unlinked by us.
+//! The lock is `flock` on the directory of the document. The document itself cannot carry it,
+//! because each replacement has a new inode. A separate lock file would be one more file in a tree
+//! that belongs to another program. The directory always exists and annals never unlinks it.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
@@ -46,16 +46,16 @@ impl Digest {
     }
 }
 
-/// Replaces the document at `path`, or makes it with mode 0600.
+/// Replaces the document at `path`, or creates it with mode 0600.
 ///
-/// With `expect`, only if it still has that digest; otherwise [`Error::Changed`], also when it is
-/// gone. An existing document keeps its mode, and its owner where we may give it. A symbolic link
-/// is refused: the rename would put a file in its place and leave its target as it was.
+/// With `expect`, replaces it only if it still has that digest; otherwise, or if it does not exist,
+/// returns [`Error::Changed`]. An existing document keeps its mode, and its owner if permitted. A
+/// symbolic link is refused: the rename would replace the link and leave its target unchanged.
 pub fn replace(path: &Path, bytes: &[u8], expect: Option<&Digest>) -> Result<()> {
     with_document_lock(path, || replace_if(path, bytes, expect))
 }
 
-/// Replaces the document at `path` for one who holds its lock (see [`with_document_lock`]).
+/// Replaces the document at `path`. The caller must hold its lock (see [`with_document_lock`]).
 pub(crate) fn replace_locked(path: &Path, bytes: &[u8]) -> Result<()> {
     replace_if(path, bytes, None)
 }
@@ -79,14 +79,14 @@ fn replace_if(path: &Path, bytes: &[u8], expect: Option<&Digest>) -> Result<()> 
     sync_parent(path).map_err(|e| Error::io("sync", parent(path), e))
 }
 
-/// Makes a document that must not be there yet, with mode 0600.
+/// Creates a document that must not exist yet, with mode 0600.
 ///
-/// It appears with its content: a crash cannot leave an empty or half-written one behind.
+/// It appears with its content: a crash cannot leave an empty or partial one.
 pub fn create_new(path: &Path, bytes: &[u8]) -> Result<()> {
     create_with(path, |put| put(bytes))
 }
 
-/// Like [`create_new`], for content that is handed over piece by piece.
+/// Like [`create_new`], for content that is written in pieces.
 pub fn create_with(
     path: &Path,
     fill: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>,
@@ -106,14 +106,15 @@ pub fn create_with(
         .map_err(|e| Error::io("sync", parent(path), e))
 }
 
-/// Runs `work` while no annals process replaces the document at `path`; it must not do so itself.
+/// Runs `work` while no annals process replaces the document at `path`; `work` must not replace it
+/// either.
 pub fn with_document_lock<T>(path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let dir = open_dir(path)?;
     let _lock = Lock::acquire(&dir, parent(path), Deadline::new(LOCK_WAIT))?;
     work()
 }
 
-/// Takes away what a killed process left beside `path` of a file that was to get that name.
+/// Removes the temporary file for `path` that a killed process left.
 pub fn clear_temp(path: &Path) -> Result<()> {
     let temp = parent(path).join(temp_name(path));
     if !exists(&temp)? {
@@ -127,10 +128,10 @@ pub fn clear_temp(path: &Path) -> Result<()> {
     })
 }
 
-/// Makes a directory and those above it that are missing, with mode 0700, durably.
+/// Creates a directory and its missing parents with mode 0700, durably.
 ///
-/// The name of one that is there already is made durable too: whoever made it may have been killed
-/// before that.
+/// The name of an existing directory is made durable too: its creator may have been killed before
+/// that.
 pub fn ensure_dir(path: &Path) -> Result<()> {
     if path.is_dir() {
         return sync_dir_name(path);
@@ -141,7 +142,8 @@ pub fn ensure_dir(path: &Path) -> Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => {
             sync_parent(path).map_err(|error| {
-                // Or the next one takes it for safe; it stays if another process uses it by now.
+                // Otherwise the next process would assume it durable; it remains if another process
+                // already uses it.
                 let _ = fs::remove_dir(path);
                 Error::io("sync", parent(path), error)
             })?;
@@ -156,20 +158,20 @@ pub fn ensure_dir(path: &Path) -> Result<()> {
     }
 }
 
-/// The directories whose names are known to be durable.
+/// Directories whose names are known to be durable.
 fn synced_dirs() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     static SETTLED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     SETTLED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes the name of a directory durable that was found, once in the life of the process.
+/// Makes the name of an existing directory durable, once per process.
 fn sync_dir_name(path: &Path) -> Result<()> {
     if synced_dirs().contains(path) {
         return Ok(());
     }
     match sync_parent(path) {
         Ok(()) => {}
-        // One that cannot be opened, or that nothing can be written to, is not where we made it.
+        // annals did not create one whose parent cannot be opened or is read-only.
         Err(error)
             if matches!(
                 error.kind(),
@@ -208,7 +210,10 @@ pub(super) fn open_document(path: &Path) -> Result<Option<(File, Metadata)>> {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
-            return Err(refused("is a symbolic link; annals replaces only files"));
+            return Err(Error::ThroughLink {
+                path: path.to_owned(),
+                why: "is a symbolic link; annals replaces only regular files".to_owned(),
+            });
         }
         Err(error) => return Err(Error::io("open", path, error)),
     };
@@ -226,7 +231,7 @@ fn read(mut file: File, path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes and syncs a new file beside `path`; it goes away unless it is persisted.
+/// Writes and syncs a temporary file next to `path`; it is removed unless persisted.
 fn write_temp(path: &Path, bytes: &[u8], old: Option<&Metadata>) -> Result<NamedTempFile> {
     let failed = |source| write_error(path, source);
     let mut temp = make_temp(path).map_err(failed)?;
@@ -238,10 +243,10 @@ fn write_temp(path: &Path, bytes: &[u8], old: Option<&Metadata>) -> Result<Named
     Ok(temp)
 }
 
-/// Makes an empty file beside `path` with mode 0600; it goes away unless it is persisted.
+/// Creates an empty file next to `path` with mode 0600; it is removed unless persisted.
 ///
-/// Its name depends on the document alone and it is made only under the lock, so one that is
-/// already there was left by a killed process, and is cleared away.
+/// Its name depends only on the document and it is created only under the lock. An existing one was
+/// therefore left by a killed process, and is removed.
 pub(super) fn make_temp(path: &Path) -> io::Result<NamedTempFile> {
     let name = temp_name(path);
     let make = || {
@@ -260,15 +265,15 @@ pub(super) fn make_temp(path: &Path) -> io::Result<NamedTempFile> {
     })
 }
 
-/// Gives a new file the mode of the old one, and its owner where we may.
+/// Copies the mode of the old file, and its owner if permitted.
 pub(super) fn copy_mode_and_owner(file: &File, old: &Metadata) -> io::Result<()> {
-    // Only root may give a file away; for others the new owner is who writes, as ever.
+    // Only root may change the owner; for others the owner is the writing user.
     let _ = fchown(file, Some(old.uid()), Some(old.gid()));
     file.set_permissions(Permissions::from_mode(old.mode() & 0o777))
 }
 
-/// Whether a name is one that documents have before they are whole. A killed writer leaves it, and the
-/// next one of that document takes it.
+/// Whether a name is that of a temporary file of a document. A killed writer leaves it, and the
+/// next writer of the document reuses the name.
 pub(crate) fn is_temp(name: &Path) -> bool {
     let name = name.to_str().unwrap_or_default();
     let tag = name.strip_prefix(".annals-");
@@ -324,7 +329,7 @@ mod tests {
         lock.lock().unwrap();
         std::thread::scope(|scope| {
             let clearing = scope.spawn(|| clear_temp(&path));
-            // By then it waits for the lock; if not, it finds nothing to clear.
+            // By then it waits for the lock; if not, it finds nothing to remove.
             std::thread::sleep(std::time::Duration::from_millis(100));
             fs::remove_file(&left).unwrap();
             lock.unlock().unwrap();

@@ -1,9 +1,9 @@
-//! Puts a mended log in the place of a damaged one.
+//! Puts a repaired log in place of a damaged one.
 //!
-//! The one exception to the rule that logs are only appended to, for repairs alone: who calls it
-//! keeps a durable copy of the old log first and holds its lock. The new one grows under a temporary
-//! name, is synced, and takes the name only if the old one is still what was looked at. It keeps the
-//! old one's owner and, unless others are given, its mode and time.
+//! The one exception to the rule that logs are only appended to, for repairs alone. The caller must
+//! save a durable copy of the old log first and hold its lock. The new log is written under a
+//! temporary name, synced, and renamed only if the old one is unchanged since it was read. It keeps
+//! the owner and, unless another is given, the mode.
 
 use std::fs::{File, FileTimes, Permissions};
 use std::io::{BufWriter, Write as _};
@@ -17,11 +17,11 @@ use super::replace::{LOCK_WAIT, copy_mode_and_owner, make_temp, open_dir, open_d
 use super::write_batch::write_error;
 use crate::{Error, Result};
 
-/// Replaces the log at `path`, which must be untouched since it was `looked` at, by what `fill` hands
-/// over piece by piece, with the time `modified` and the mode `mode` if they are given. The file has
-/// them before it takes the name: afterwards another process may already have moved it.
+/// Replaces the log at `path`, which must be untouched since `looked`, with the pieces that `fill`
+/// writes. Sets the time `modified` and the mode `mode`, if given, before the rename: afterwards
+/// another process may already have moved the file.
 ///
-/// Gives the replaced file, through which one can see what was written to it too late.
+/// Returns the replaced file, in which the caller can see writes that came too late.
 pub fn rewrite(
     path: &Path,
     looked: &FileId,
@@ -54,7 +54,7 @@ pub fn rewrite(
         temp.as_file().set_times(times).map_err(failed)?;
     }
     temp.as_file().sync_all().map_err(failed)?;
-    // As late as possible: foreign writers take no lock.
+    // As late as possible: foreign writers do not take the lock.
     let now = path
         .symlink_metadata()
         .map_err(|e| Error::io("stat", path, e))?;

@@ -1,47 +1,47 @@
-//! Reads a log forwards, line by line, out of one buffer.
+//! Reads a log forwards, line by line, through one buffer.
 //!
-//! Owns the splitting of bytes into lines and the bound on memory. Yields every line, blank and
-//! damaged ones too: the spans of the lines concatenate to the input. Does not decode, skips only
-//! what it is told to, does not know whether an unterminated last line is pending or torn.
+//! Splits bytes into lines and bounds the memory. Yields every line, including blank and damaged
+//! ones: the spans of the lines concatenate to the input. Does not decode, skips lines only on
+//! request, and does not distinguish a pending from a torn last line.
 
 use std::io::{self, Read, Seek};
 use std::ops::Range;
 
 use memchr::{memchr, memrchr};
 
-/// The longest line that is kept in memory whole, unless the caller says otherwise.
+/// The longest line that is held in memory whole, by default.
 pub const MAX_LINE: usize = 64 << 20;
 
-/// How much of an oversize line is shown.
+/// How much of an oversize line is returned.
 pub const OVERSIZE_HEAD: usize = 4 << 10;
 
 const CAPACITY: usize = 128 << 10;
 const GROWTH: usize = 1 << 20;
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// How a line ends on disk.
+/// The terminator of a line on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineEnding {
     /// `\n`
     Lf,
     /// `\r\n`
     CrLf,
-    /// The file ends first.
+    /// None, at the end of the file.
     None,
 }
 
-/// One line and the span it takes in its file.
+/// One line and its span in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// Where the span begins.
+    /// Offset of the span.
     pub offset: u64,
-    /// Which line it is, from 1.
+    /// Line number, from 1.
     pub number: u64,
     /// The content: no terminator, no byte order mark; only its head if `oversize`.
     pub bytes: &'a [u8],
     /// The length of the span on disk, terminator and byte order mark included.
     pub len: u64,
-    /// How the span ends.
+    /// The terminator.
     pub ending: LineEnding,
     /// Whether the span starts with a UTF-8 byte order mark; only at offset 0.
     pub bom: bool,
@@ -56,19 +56,19 @@ pub struct Scanner<R> {
     buffer: Vec<u8>,
     /// The unread part of `buffer`.
     unread: Range<usize>,
-    /// No `\n` stands in `unread` before this index.
+    /// There is no `\n` in `unread` before this index.
     searched: usize,
     offset: u64,
     number: u64,
     max_line: usize,
-    /// Where reading goes back to the start of the buffer, however large a long line has made it: the
-    /// bytes that are used again and again stay in the processor's cache.
+    /// The position at which reading returns to the start of the buffer, even if a long line has
+    /// enlarged it. This keeps the reused bytes in the CPU cache.
     window: usize,
     skip: Option<Skip>,
     ended: bool,
 }
 
-/// An oversize line whose end was not reached yet; its head stands at the start of the buffer.
+/// An oversize line whose end is not yet reached; its head is at the start of the buffer.
 #[derive(Clone, Copy, Debug)]
 struct Skip {
     len: u64,
@@ -78,11 +78,11 @@ struct Skip {
 impl<R: Read> Scanner<R> {
     /// Reads from the start of a file.
     pub fn new(reader: R) -> Self {
-        // Room for two reads: what is left of a line at the end of one need not be moved.
+        // Room for two reads, so that the rest of a line at the end of one need not be moved.
         Self::with_capacity_and_cap(reader, 2 * CAPACITY, MAX_LINE)
     }
 
-    /// Starts with a buffer of `capacity` and keeps lines of up to `max_line` bytes whole.
+    /// Starts with a buffer of `capacity` bytes and holds lines of up to `max_line` bytes whole.
     pub fn with_capacity_and_cap(reader: R, capacity: usize, max_line: usize) -> Self {
         let capacity = capacity.max(1);
         Self {
@@ -99,21 +99,20 @@ impl<R: Read> Scanner<R> {
         }
     }
 
-    /// Resumes where an earlier read stopped: `reader` stands at `offset`, which is the start of
-    /// line `number`.
+    /// Resumes an earlier read: `reader` must be at `offset`, the start of line `number`.
     pub fn from_offset(reader: R, offset: u64, number: u64) -> Self {
         let mut scanner = Self::new(reader);
         scanner.seek(offset, number);
         scanner
     }
 
-    /// Turns to the start of another file and keeps the buffer, which is what makes reading
-    /// thousands of small files cheap.
+    /// Restarts with another file and reuses the buffer, which makes reading thousands of small
+    /// files cheap.
     pub fn reset(&mut self, reader: R) {
         self.reset_to(reader, 0, 1);
     }
 
-    /// Like [`reset`](Self::reset), to where an earlier read stopped.
+    /// Like [`reset`](Self::reset), at an offset where an earlier read stopped.
     pub fn reset_to(&mut self, reader: R, offset: u64, number: u64) {
         self.reader = reader;
         self.seek(offset, number);
@@ -128,19 +127,19 @@ impl<R: Read> Scanner<R> {
         self.ended = false;
     }
 
-    /// Where the next line begins.
+    /// Offset of the next line.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// What it reads from.
+    /// The underlying reader.
     pub fn reader(&self) -> &R {
         &self.reader
     }
 
-    /// Gives the next line, or nothing at the end of the input.
+    /// Returns the next line, or `None` at the end of the input.
     ///
-    /// After an error the same line can be asked for again: nothing read so far is dropped.
+    /// After an error the call can be repeated: nothing read so far is lost.
     #[expect(
         clippy::should_implement_trait,
         reason = "it lends, which `Iterator` cannot"
@@ -230,7 +229,7 @@ impl<R: Read> Scanner<R> {
         }
     }
 
-    /// Makes sure that at least one byte of the buffer is free behind `unread`.
+    /// Ensures at least one free byte in the buffer after `unread`.
     fn make_room(&mut self) {
         let head = head_len(self.max_line);
         if let Some(skip) = &mut self.skip {
@@ -248,13 +247,13 @@ impl<R: Read> Scanner<R> {
             self.buffer.copy_within(start..start + head, 0);
             self.set_unread(head..head);
         } else if self.unread.start > 0 && self.unread.end > self.window - self.window / 4 {
-            // Once for each line at most: then it stands at the start.
+            // At most once per line: then it is at the start.
             self.buffer.copy_within(self.unread.clone(), 0);
             self.set_unread(0..self.unread.len());
         }
         if self.unread.end == self.buffer.len() {
             let enough = self.max_line.saturating_add(1);
-            // Doubling, but not far beyond the longest line: most of it would never be used.
+            // Doubles, but not far beyond the longest line: most of it would never be used.
             let len = self.buffer.len();
             let more = len.min((len / 4).max(GROWTH));
             let len = len
@@ -272,7 +271,7 @@ impl<R: Read> Scanner<R> {
     }
 
     fn fill(&mut self) -> io::Result<()> {
-        // Once a long line has grown the buffer, reads still stay small enough for the cache.
+        // After a long line has enlarged the buffer, reads remain small enough for the cache.
         let end = self.unread.end;
         let limit = self.buffer.len().min(end.saturating_add(CAPACITY));
         let free = self.buffer.get_mut(end..limit).unwrap_or_default();
@@ -289,21 +288,22 @@ impl<R: Read> Scanner<R> {
 }
 
 impl<R: Read + Seek> Scanner<R> {
-    /// Gives the next line in which `find` finds something; the lines before it are not even split,
-    /// so their number is unknown and the line's is 0.
+    /// Returns the next line in which `find` finds a mark. The lines before it are not split, so
+    /// the line number is unknown and set to 0.
     ///
-    /// `find` gets pieces of the input that may begin and end within lines, and says where in them
-    /// the first mark is. Marks are at most `longest` bytes long and hold no line ending. A line above
-    /// the cap that is longer than what is held at once is given whatever it holds. At the end of the input, [`offset`](Self::offset) is
-    /// where an unterminated line without a mark begins. After an error it begins with the line anew.
+    /// `find` is called with pieces of the input that may begin and end within lines, and returns
+    /// the index of the first mark. Marks are at most `longest` bytes long and contain no line
+    /// ending. A line that exceeds both the cap and the buffer is returned with or without a mark.
+    /// At the end of the input, [`offset`](Self::offset) is the start of an unterminated line
+    /// without a mark. After an error the next call starts with the same line.
     pub fn next_where(
         &mut self,
         find: impl Fn(&[u8]) -> Option<usize>,
         longest: usize,
     ) -> io::Result<Option<Line<'_>>> {
-        // Where the cap is no longer than the buffer there is nothing to gain.
+        // With a cap below the buffer size there is nothing to gain.
         let lets_go = longest <= self.window / 2 && self.max_line >= self.window;
-        // How much of the unread bytes is known to hold no beginning of a mark.
+        // Number of unread bytes known to contain no start of a mark.
         let mut passed = 0;
         while self.skip.is_none() {
             let from = self.unread.start + passed;
@@ -339,8 +339,9 @@ impl<R: Read + Seek> Scanner<R> {
         found.map(|line| line.map(|line| Line { number: 0, ..line }))
     }
 
-    /// Goes through a long line that has no mark so far, without keeping it: most have none. Then
-    /// stands behind it, or at its beginning if it is to be given, or if the input ends (`None`).
+    /// Searches a long line that has no mark so far without storing it: most have none. Afterwards
+    /// the position is after the line (`false`), or at its start if it is to be returned (`true`)
+    /// or the input ends (`None`).
     fn search_long_line(
         &mut self,
         find: &impl Fn(&[u8]) -> Option<usize>,
@@ -378,7 +379,7 @@ impl<R: Read + Seek> Scanner<R> {
         outcome
     }
 
-    /// Passes over whole lines.
+    /// Skips whole lines.
     fn skip_lines(&mut self, bytes: usize) {
         self.unread.start += bytes;
         self.offset += bytes as u64;
@@ -386,7 +387,7 @@ impl<R: Read + Seek> Scanner<R> {
 }
 
 impl LineEnding {
-    /// The number of bytes of the terminator.
+    /// Length of the terminator in bytes.
     #[expect(
         clippy::len_without_is_empty,
         reason = "a terminator is not a collection"

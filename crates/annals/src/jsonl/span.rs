@@ -1,15 +1,15 @@
-//! Reads one record again by its span.
+//! Reads one record by its span.
 
 use std::io;
 
 use super::ReadAt;
 
-/// Reads exactly the `len` bytes at `offset`, wherever they lie.
+/// Reads exactly the `len` bytes at `offset`.
 ///
-/// A span that reaches past the end of the file is an error before much is allocated, so a stale or
-/// hostile length costs nothing.
+/// A span past the end of the file is an error before much is allocated, so a stale or hostile
+/// length costs nothing.
 pub fn read_span(bytes: &(impl ReadAt + ?Sized), offset: u64, len: u64) -> io::Result<Vec<u8>> {
-    // Most records are short, and reading them tells as well whether they are there.
+    // Most records are short; reading them checks that they exist.
     const SHORT: u64 = 64 << 10;
     let end = offset.checked_add(len);
     let fits = end.is_some_and(|end| match (1..=SHORT).contains(&len) {

@@ -1,8 +1,8 @@
 //! Reads a log backwards, line by line, from its end.
 //!
-//! Owns the same splitting as [`Scanner`](super::Scanner), in the other direction, for callers
-//! that need the newest lines of a large log. Reads no block before a line needs it, and gives no
-//! line numbers: those are known only from the front.
+//! Splits lines like [`Scanner`](super::Scanner), in the other direction, for callers that need the
+//! newest lines of a large log. Reads blocks only when a line needs them, and yields no line
+//! numbers: those are known only from the start of the file.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -13,16 +13,16 @@ use super::scan::{LineEnding, MAX_LINE, head_len, slice, split_bom, split_ending
 const FIRST_BLOCK: usize = 64 << 10;
 const LAST_BLOCK: usize = 1 << 20;
 
-/// One line and the span it takes in its file.
+/// One line and its span in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TailLine<'a> {
-    /// Where the span begins.
+    /// Offset of the span.
     pub offset: u64,
     /// The content: no terminator, no byte order mark; only its head if `oversize`.
     pub bytes: &'a [u8],
     /// The length of the span on disk, terminator and byte order mark included.
     pub len: u64,
-    /// How the span ends.
+    /// The terminator.
     pub ending: LineEnding,
     /// Whether the span is longer than the cap, so that `bytes` is only its head.
     pub oversize: bool,
@@ -37,29 +37,29 @@ pub struct TailReader<R> {
     low: usize,
     high: usize,
     offset: u64,
-    /// Where the line that is being looked for ends in the file.
+    /// End offset in the file of the line being searched.
     line_end: u64,
-    /// The ending and nothing else of an oversize line whose later part was let go.
+    /// The ending of an oversize line whose later part was discarded.
     skip: Option<LineEnding>,
-    /// No `\n` stands in the held bytes from here on, but for the line's own terminator.
+    /// There is no `\n` in the held bytes from here on, except the line's own terminator.
     searched: usize,
     block: usize,
     max_line: usize,
 }
 
 impl<R: Read + Seek> TailReader<R> {
-    /// Reads from the present end of a file.
+    /// Reads from the current end of a file.
     pub fn new(reader: R) -> io::Result<Self> {
         Self::with_cap(reader, FIRST_BLOCK, MAX_LINE)
     }
 
-    /// Starts with blocks of `block` bytes and keeps lines of up to `max_line` bytes whole.
+    /// Starts with blocks of `block` bytes and holds lines of up to `max_line` bytes whole.
     pub fn with_cap(mut reader: R, block: usize, max_line: usize) -> io::Result<Self> {
         let end = reader.seek(SeekFrom::End(0))?;
         Ok(Self::before(reader, end, block, max_line))
     }
 
-    /// Reads from the end of the line before `end`, where a line begins.
+    /// Reads backwards from `end`, which must be the start of a line.
     pub fn ending_at(reader: R, end: u64) -> Self {
         Self::before(reader, end, FIRST_BLOCK, MAX_LINE)
     }
@@ -79,13 +79,13 @@ impl<R: Read + Seek> TailReader<R> {
         }
     }
 
-    /// Gives the line before the one given last, or nothing at the start of the file.
+    /// Returns the line before the last one returned, or `None` at the start of the file.
     pub fn prev(&mut self) -> io::Result<Option<TailLine<'_>>> {
         if self.line_end == 0 {
             return Ok(None);
         }
         loop {
-            // The last held byte is the line's own terminator, unless it was let go.
+            // The last held byte is the line's own terminator, unless it was discarded.
             let own = usize::from(self.skip.is_none());
             let until = self.searched.min(self.high.saturating_sub(own));
             let fresh = slice(&self.buffer, self.low..until);
@@ -131,8 +131,8 @@ impl<R: Read + Seek> TailReader<R> {
         }
     }
 
-    /// Forgets all but the earliest bytes of a line that has grown over the cap: its head may
-    /// yet reach into them.
+    /// Discards all but the first held bytes of a line that exceeds the cap: its head may extend
+    /// into them.
     fn discard_line_end(&mut self) {
         let held = slice(&self.buffer, self.low..self.high);
         if self.skip.is_none() {
@@ -162,7 +162,7 @@ impl<R: Read + Seek> TailReader<R> {
         Ok(())
     }
 
-    /// Makes sure that `block` bytes of the buffer are free before the held ones.
+    /// Ensures `block` free bytes in the buffer before the held ones.
     fn make_room(&mut self, block: usize) {
         if self.low >= block {
             return;
@@ -170,8 +170,8 @@ impl<R: Read + Seek> TailReader<R> {
         let held = self.high - self.low;
         let len = self.buffer.len();
         if len - held < block {
-            // At least doubling keeps the copying linear in the length of the line. A line above the
-            // cap is let go, so no more than that and two blocks are ever needed.
+            // Doubling keeps the copying linear in the length of the line. The end of a line above
+            // the cap is discarded, so the cap and two blocks are always enough.
             let most = self.max_line.saturating_add(2 * block);
             let len = (2 * len).min(most).max(held + block);
             self.buffer.resize(len, 0);

@@ -1,7 +1,7 @@
-//! Puts a batch at the end of a log as whole lines, and makes sure that it stands there.
+//! Appends a batch to a log as whole lines, and verifies it.
 //!
-//! Runs under the lock, yet trusts nothing that only the lock would guarantee: foreign writers do
-//! not take it.
+//! Runs under the lock, but relies on nothing that only the lock would guarantee: foreign writers
+//! do not take it.
 
 use std::fs::File;
 use std::io::{self, Seek as _};
@@ -12,10 +12,10 @@ use super::read_at::ReadAt as _;
 use super::write_io::WriteIo;
 use crate::{Error, Result};
 
-/// How often a batch is written before we give up on a log that changes under it.
+/// Number of attempts to write a batch to a log that another program is changing.
 const ATTEMPTS: usize = 4;
 
-/// Writes the batch to where it stands as whole lines, and tells where that is.
+/// Writes the batch as whole lines and returns its offset.
 pub(super) fn write_batch(
     device: &dyn WriteIo,
     file: &File,
@@ -24,8 +24,8 @@ pub(super) fn write_batch(
 ) -> Result<u64> {
     let lines = batch.lines();
     for attempt in 0..ATTEMPTS {
-        // A look at the last byte can come too late each time beside a busy foreign writer. From
-        // the second attempt on our own `\n` goes first, at the price of a blank line.
+        // With a busy foreign writer the last byte can change after each check. From the second
+        // attempt on, our own `\n` is written first, at the cost of a blank line.
         let whole =
             attempt == 0 && ends_with_newline(file).map_err(|e| Error::io("read", path, e))?;
         write_all(
@@ -38,8 +38,8 @@ pub(super) fn write_batch(
             },
         )
         .map_err(|source| write_error(path, source))?;
-        // After an appending write the descriptor stands behind what it wrote, wherever foreign
-        // writers have pushed that.
+        // After an append the file position is after the written bytes, even if foreign writers
+        // have moved the end of the file.
         let end = { file }
             .stream_position()
             .map_err(|e| Error::io("seek in", path, e))?;
@@ -48,7 +48,7 @@ pub(super) fn write_batch(
             return Ok(start);
         }
     }
-    let why = "another program keeps changing what we write";
+    let why = "another program keeps changing the appended records";
     Err(Error::io("append to", path, io::Error::other(why)))
 }
 
@@ -68,7 +68,7 @@ fn write_all(device: &dyn WriteIo, file: &File, bytes: &[u8]) -> io::Result<()> 
             Err(error) => error,
         };
         if last != b'\n' {
-            // One byte may fit where the record did not. If not, the next append seals.
+            // One byte may fit where the record did not. If not, the next append seals the tail.
             let _ = device.write(file, b"\n");
         }
         return Err(error);
@@ -87,17 +87,17 @@ pub(crate) fn write_error(path: &Path, source: io::Error) -> Error {
     }
 }
 
-/// Whether the file is empty or ends with a whole line.
+/// Whether the file is empty or ends with a terminated line.
 fn ends_with_newline(file: &File) -> io::Result<bool> {
     let Some(last) = file.metadata()?.len().checked_sub(1) else {
         return Ok(true);
     };
     let mut byte = [0];
-    // Nothing there means that it shrank meanwhile; the read-back tells.
+    // A read of nothing means that the file has shrunk; reading back detects that.
     Ok(file.read_at(&mut byte, last)? == 0 || byte == *b"\n")
 }
 
-/// Whether exactly `lines` stand at `start`, after a `\n` or at the start of the file.
+/// Whether exactly `lines` are at `start`, after a `\n` or at the start of the file.
 fn is_written_at(file: &File, start: u64, lines: &[u8]) -> io::Result<bool> {
     let mut block = [0; 8 << 10];
     let mut at = start.saturating_sub(1);

@@ -1,21 +1,20 @@
-//! The two calls whose failures decide whether a record is kept, behind one seam.
+//! The two system calls that decide whether a record is durable, behind a trait.
 //!
-//! Exists so that tests can shorten, tear and fail them at every byte; the program only ever uses
-//! [`SystemIo`].
+//! Tests shorten, tear and fail them at every byte; the program uses only [`SystemIo`].
 
 use std::fs::File;
 use std::io::{self, Write as _};
 
 /// Writes to and syncs an open log.
 pub(super) trait WriteIo: Send + Sync {
-    /// One `write`, as long or as short as it turns out.
+    /// One `write`, which may be short.
     fn write(&self, file: &File, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Makes everything written so far survive a power loss.
+    /// Makes everything written so far durable.
     fn sync(&self, file: &File) -> io::Result<()>;
 }
 
-/// The operating system.
+/// Calls the operating system.
 #[derive(Debug)]
 pub(super) struct SystemIo;
 

@@ -1,14 +1,14 @@
-//! Remarks on a session in a log of their own, for layouts whose messages leave no room for them.
+//! Annotations of a session in a separate log, for layouts whose messages have no place for them.
 //!
 //! ```text
 //! {"type":"note","id":…,"createdAt":<ms>,"author":…,"content":…}
-//! {"type":"tag","createdAt":<ms>,"tag":…}            an empty one takes it back
+//! {"type":"tag","createdAt":<ms>,"tag":…}            an empty tag removes it
 //! {"type":"title","createdAt":<ms>,"title":…,"source":"custom"|"ai"}
 //! {"type":"summary","createdAt":<ms>,"summary":…,"leaf":…}
 //! ```
 //!
-//! The notes are those of clog; the others are annals' own, and a program that does not know them
-//! has no reason to read them.
+//! The format of notes is clog's. The other types are annals' own, and programs that do not know
+//! them have no reason to read them.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -36,7 +36,7 @@ object! {
     }
 }
 
-/// Reads remarks.
+/// Decoder for annotations.
 #[derive(Debug)]
 pub(crate) struct AnnotationDecoder;
 
@@ -82,7 +82,7 @@ impl Annotation<'_> {
     }
 }
 
-/// Tells a remark from an object that is only a part of one.
+/// Returns whether an object is an annotation and not part of one.
 fn is_record(object: &str) -> bool {
     serde_json::from_str::<Annotation<'_>>(object)
         .is_ok_and(|remark| remark.kind.non_empty().is_some() && remark.created.is_some())
@@ -161,7 +161,7 @@ struct AnnotationOut<'a> {
     leaf: Option<&'a str>,
 }
 
-/// The line of a remark and its id; `None` if the draft is no remark.
+/// Encodes an annotation and returns its id; `None` if the draft is of another kind.
 pub(crate) fn encode(
     draft: &Draft,
     stamp: &mut PlanContext<'_>,
@@ -203,7 +203,7 @@ pub(crate) fn encode(
                 TitleSource::Custom => "custom",
                 TitleSource::Ai => "ai",
                 TitleSource::Summary | TitleSource::Prompt => {
-                    return Err(Error::refused("only a person or a model gives titles"));
+                    return Err(Error::refused("a title must come from a person or a model"));
                 }
             });
         }

@@ -1,7 +1,6 @@
-//! A message's content: a string, or blocks in the words of the model's interface.
+//! Message content: a string, or blocks in the format of the model API.
 //!
-//! Several layouts keep messages this way, so this is one place for reading it at both depths and
-//! for writing it.
+//! Outlines, decodes and encodes it for several layouts.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,8 +11,9 @@ use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
 use crate::json::scanner::{FromScanner, JsonScanner};
-use crate::json::{self, Flag, Pairs, Raw, Text, object};
+use crate::json::{self, Flag, Pairs, Raw, Text, describe_json_error, object};
 use crate::model::{Block, BlockMembers, Delegation, Draft, EntryKey, RawBlocks, Role};
+use crate::text::truncate_chars;
 
 object! {
     struct Part<'a> {
@@ -58,44 +58,46 @@ object! {
     }
 }
 
-/// No one hands a sub-agent more text than this.
+/// Upper bound for the prompt of a sub-agent, in bytes.
 const MAX_TASK_LEN: usize = 100_000;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
-    /// There is a text or a list of blocks, whatever they say.
+    /// There is a string or a list of blocks, whatever their content.
     pub(crate) present: bool,
-    /// How a person's text begins, if there is any.
+    /// Beginning of a person's text, if there is any.
     pub(crate) prompt: Option<Box<str>>,
-    /// The tool calls made.
+    /// Keys of the tool calls made.
     pub(crate) calls: Vec<EntryKey>,
-    /// The tool calls answered.
+    /// Keys of the tool calls answered.
     pub(crate) answers: Vec<EntryKey>,
     /// There are tool results.
     pub(crate) results: bool,
-    /// The whole text, by which a sub-agent's first message finds the call it came from.
+    /// The whole text, to match a sub-agent's first message with the call that spawned it.
     pub(crate) full_text: Option<Box<str>>,
-    /// Calls that hand a prompt to a sub-agent.
+    /// Calls that delegate a prompt to a sub-agent.
     pub(crate) delegations: Vec<Delegation>,
-    /// Calls without an id, which do not stand in `calls`.
+    /// Calls without an id, which are not in `calls`.
     pub(crate) unnamed_calls: Vec<CallWithoutId>,
-    /// Results without an id, which do not stand in `answers`.
+    /// Results without an id, which are not in `answers`.
     pub(crate) unnamed_answers: Vec<CallWithoutId>,
+    /// There are results with an empty id, which are not in `answers`.
+    pub(crate) has_empty_answers: bool,
 }
 
 /// A call or a result without an id.
 #[derive(Clone, Debug)]
 pub(crate) struct CallWithoutId {
-    /// Its place among all the calls, or all the results, of the message.
+    /// Position among all calls, or all results, of the message.
     pub(crate) position: usize,
     /// The tool, if it is named.
     pub(crate) tool: Box<str>,
-    /// The work that the call hands to a sub-agent.
+    /// The work that the call delegates to a sub-agent.
     pub(crate) delegation: Option<Delegation>,
 }
 
 impl CallWithoutId {
-    /// Puts keys of their own for some that have none among those that have one.
+    /// Inserts the keys made for calls without an id at their positions among the others.
     pub(crate) fn merge(
         named: &[EntryKey],
         unnamed: impl Iterator<Item = (usize, EntryKey)>,
@@ -111,16 +113,17 @@ impl CallWithoutId {
     }
 }
 
-/// What a call without an id is called before its tool, where nothing else tells it from others.
+/// Prefix, before the tool's name, of the id of a call that has none and is not identified
+/// otherwise.
 pub(crate) const UNNAMED_CALL_PREFIX: &str = "call:";
 
-/// What a result that names no call says that it answers: a call of its tool, or of any tool if it names
-/// none. Whoever reads the log in order knows which call that is.
+/// Returns the call id for a result without one: a call of its tool, or of any tool if it names
+/// none. Reading the log in order resolves it to the actual call.
 pub(crate) fn unnamed_answer(tool: &str) -> String {
     format!("{UNNAMED_CALL_PREFIX}{tool}")
 }
 
-/// The name of a call without an id: that of its record, and its place among the calls in it.
+/// Returns an id for a call without one: the record's id and the call's position in the record.
 pub(crate) fn unnamed_call_id(record: &str, at: usize) -> String {
     match at {
         0 => record.to_owned(),
@@ -140,7 +143,7 @@ impl Content {
         }
     }
 
-    /// There are tool calls.
+    /// Returns whether there are tool calls.
     pub(crate) fn makes_calls(&self) -> bool {
         !self.calls.is_empty() || !self.unnamed_calls.is_empty()
     }
@@ -156,7 +159,7 @@ impl Content {
                         return;
                     }
                     let name = part.name.or_empty();
-                    // The key is the caller's to give.
+                    // The caller sets the key.
                     let delegation = delegation(EntryKey::from_text(""), name, part.input);
                     self.unnamed_calls.push(CallWithoutId {
                         position: self.calls.len() + self.unnamed_calls.len(),
@@ -172,7 +175,7 @@ impl Content {
             Some("tool_result") => {
                 self.results = true;
                 match part.answers.get() {
-                    Some("") => {}
+                    Some("") => self.has_empty_answers = true,
                     Some(call) => self.answers.push(EntryKey::from_text(call)),
                     None => self.unnamed_answers.push(CallWithoutId {
                         position: self.answers.len() + self.unnamed_answers.len(),
@@ -186,7 +189,7 @@ impl Content {
     }
 }
 
-/// The work that a call hands to a sub-agent, if that is what it does.
+/// Returns the work that a call delegates to a sub-agent, if it is such a call.
 pub(crate) fn delegation(call: EntryKey, name: &str, input: Raw<'_>) -> Option<Delegation> {
     if !matches!(name, "Task" | "Agent") {
         return None;
@@ -270,7 +273,7 @@ impl<'de> Visitor<'de> for Parts {
     }
 }
 
-/// Texts that the client itself puts in the user's place.
+/// Returns whether a user message is text inserted by the client itself.
 pub(crate) fn is_client_text(text: &str) -> bool {
     const OPENINGS: [&str; 9] = [
         "<command-name>",
@@ -287,38 +290,37 @@ pub(crate) fn is_client_text(text: &str) -> bool {
     text.is_empty() || OPENINGS.iter().any(|opening| text.starts_with(opening))
 }
 
-/// How a person's text begins; `None` if it is the client's.
+/// Returns the beginning of a person's text; `None` if the client wrote it.
 fn prompt(text: Raw<'_>) -> Option<Box<str>> {
-    let start = text.prefix(TITLE_PREFIX_LEN)?;
-    // One that begins with a page of space says only later whose it is.
-    let start = match start.trim_start().len() < TITLE_PREFIX_LEN / 2 {
+    let start = text.prefix(MAX_TITLE_CHARS)?;
+    // After much leading white space the prefix is too short to decide.
+    let start = match start.trim_start().len() < DECISIVE_LEN {
         true => text.text()?,
         false => start,
     };
     (!is_client_text(&start)).then(|| title_prefix(&start))
 }
 
-/// How many characters titles are made of.
-const TITLE_PREFIX_LEN: usize = 200;
+/// Maximum length of a title, in characters.
+pub(crate) const MAX_TITLE_CHARS: usize = 1000;
 
-/// The leading characters that titles are made of.
+/// Number of bytes that show whether a client wrote a text.
+const DECISIVE_LEN: usize = 100;
+
+/// Returns a text, or its leading characters with `…` if it is too long for a title.
 pub(crate) fn title_prefix(text: &str) -> Box<str> {
-    if text.len() <= TITLE_PREFIX_LEN {
-        return text.into();
+    match text.len() <= MAX_TITLE_CHARS {
+        true => text.into(),
+        false => truncate_chars(text.trim_start(), MAX_TITLE_CHARS).into(),
     }
-    let end = text
-        .char_indices()
-        .nth(TITLE_PREFIX_LEN)
-        .map_or(text.len(), |(at, _)| at);
-    text.get(..end).unwrap_or(text).into()
 }
 
-/// A message's content: a string is one text block.
+/// Decodes a message's content. A string is one text block.
 pub(crate) fn blocks(content: Raw<'_>) -> Vec<Block> {
     match content.text() {
         Some(text) => vec![Block::Text(text.into_owned())],
         None if content.is_list() => content.list().into_iter().map(block).collect(),
-        // Neither a text nor a list: kept as it is.
+        // Neither a string nor a list: kept as opaque JSON.
         None => {
             let json = content.0.filter(|json| *json != "null");
             let block = |json: &str| Block::Opaque {
@@ -330,7 +332,7 @@ pub(crate) fn blocks(content: Raw<'_>) -> Vec<Block> {
     }
 }
 
-/// The same with the members that a [`Block`] has no place for, read in one go with what it stands in.
+/// Blocks and the members that a [`Block`] has no field for, decoded in one pass by the scanner.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Blocks {
     pub(crate) blocks: Vec<Block>,
@@ -372,7 +374,7 @@ impl<'de> Deserialize<'de> for Blocks {
     }
 }
 
-/// The members of the blocks of a message's content that a [`Block`] has no place for.
+/// Returns the members of content blocks that a [`Block`] has no field for.
 pub(crate) fn block_members(content: Raw<'_>) -> BlockMembers {
     if !content.is_list() {
         return BlockMembers::new();
@@ -385,8 +387,9 @@ pub(crate) fn block_members(content: Raw<'_>) -> BlockMembers {
     blocks.filter(|(_, members)| !members.is_empty()).collect()
 }
 
-/// The members of a block of that type that a [`Block`] has no place for. A part of a result that has such
-/// members makes the whole content of the result one, and so does an image that is not embedded its source.
+/// Returns the members of a block that a [`Block`] has no field for. They include the whole
+/// `content` of a tool result if any part has such members, and the `source` of an image that is
+/// not embedded.
 fn further_members(raw: Raw<'_>, kind: &str) -> BTreeMap<String, String> {
     let known: &[&str] = match kind {
         "text" => &["type", "text"],
@@ -394,7 +397,7 @@ fn further_members(raw: Raw<'_>, kind: &str) -> BTreeMap<String, String> {
         "tool_use" => &["type", "id", "name", "input"],
         "tool_result" => &["type", "tool_use_id", "is_error"],
         "image" => &["type"],
-        // It is kept as JSON.
+        // Opaque blocks are kept as JSON.
         _ => return BTreeMap::new(),
     };
     let is_further = |(name, value): &(Cow<'_, str>, Raw<'_>)| match (kind, &**name) {
@@ -409,7 +412,8 @@ fn further_members(raw: Raw<'_>, kind: &str) -> BTreeMap<String, String> {
     owned.collect()
 }
 
-/// Whether a part of a result has members that a [`Block`] has no place for. A result in a result is opaque.
+/// Returns whether a part of a tool result has members that a [`Block`] has no field for. A result
+/// nested in a result is opaque.
 fn has_further_parts(content: Raw<'_>) -> bool {
     content.is_list()
         && content.list().into_iter().any(|raw| {
@@ -419,7 +423,7 @@ fn has_further_parts(content: Raw<'_>) -> bool {
         })
 }
 
-/// Whether the source of an image is the image itself, and says nothing that a [`Block`] has no place for.
+/// Returns whether an image's source embeds the data and has no members that a [`Block`] lacks.
 fn is_embedded(source: Raw<'_>) -> bool {
     let pairs: Pairs<'_> = source.parse();
     pairs.0.iter().all(|(name, value)| match &**name {
@@ -429,7 +433,7 @@ fn is_embedded(source: Raw<'_>) -> bool {
     })
 }
 
-/// The JSON of the blocks that have further members, for a [`Draft`].
+/// Returns the JSON of the blocks that have additional members, for a [`Draft`].
 pub(crate) fn raw_blocks(blocks: &[Block], members: &BlockMembers) -> Result<RawBlocks> {
     let mut found = RawBlocks::new();
     for (at, members) in members {
@@ -484,7 +488,7 @@ fn decode_block(raw: Raw<'_>, part: &Part<'_>) -> Block {
     }
 }
 
-/// A result's parts; some programs write them as one text beside the block's type.
+/// Decodes the parts of a tool result. Some programs write them as one `text` member of the block.
 fn result_output(part: &Part<'_>) -> Vec<Block> {
     match (part.content.is_some(), part.text.get()) {
         (false, Some(text)) => vec![Block::Text(text.to_owned())],
@@ -492,8 +496,8 @@ fn result_output(part: &Part<'_>) -> Vec<Block> {
     }
 }
 
-/// The parts of a result whose record says of which call it is: blocks of results stand for their own
-/// parts.
+/// Decodes the parts of a tool result whose record names the call. Nested result blocks are
+/// replaced by their parts.
 pub(crate) fn flatten_outputs(content: Raw<'_>) -> Vec<Block> {
     if !content.is_list() {
         return outputs(content);
@@ -508,7 +512,7 @@ pub(crate) fn flatten_outputs(content: Raw<'_>) -> Vec<Block> {
     parts.collect()
 }
 
-/// A result's parts. A result inside a result has no meaning and stays opaque, so depth is bounded.
+/// Decodes the parts of a tool result. A nested result stays opaque, so the depth is bounded.
 pub(crate) fn outputs(content: Raw<'_>) -> Vec<Block> {
     if let Some(text) = content.text() {
         return vec![Block::Text(text.into_owned())];
@@ -526,7 +530,7 @@ pub(crate) fn outputs(content: Raw<'_>) -> Vec<Block> {
     content.list().into_iter().map(flat).collect()
 }
 
-/// A prompt is written as a string, anything else as blocks.
+/// Encodes content: a prompt as a string, anything else as blocks.
 pub(crate) fn content_json(role: Role, part: GivenBlocks<'_>) -> Result<Box<RawValue>> {
     let json = match part.blocks {
         [Block::Text(text)] if role == Role::User && !part.has_raw() => json::quote(text),
@@ -540,17 +544,17 @@ pub(crate) fn blocks_json(blocks: &[Block]) -> Result<String> {
     Ok(format!("[{}]", parts.join(",")))
 }
 
-/// Blocks of a draft's message, and the JSON of those that were given with further members.
+/// Blocks of a draft's message, and the JSON of those with additional members.
 #[derive(Clone, Copy)]
 pub(crate) struct GivenBlocks<'a> {
     pub(crate) blocks: &'a [Block],
     raw: &'a RawBlocks,
-    /// The place of the first of them in the message.
+    /// Position of the first block in the message.
     first: usize,
 }
 
 impl<'a> GivenBlocks<'a> {
-    /// `blocks` begin at `first` in the draft's message.
+    /// `blocks` start at index `first` in the draft's message.
     pub(crate) fn new(draft: &'a Draft, blocks: &'a [Block], first: usize) -> Self {
         GivenBlocks {
             blocks,
@@ -559,30 +563,35 @@ impl<'a> GivenBlocks<'a> {
         }
     }
 
-    /// The tool that the first of them, a result, was given with.
+    /// Returns the tool name given with the first block, a tool result.
     pub(crate) fn tool(self) -> Option<String> {
         let part: PartSummary<'_> = serde_json::from_str(self.raw.get(&self.first)?).ok()?;
         part.name.non_empty().map(str::to_owned)
     }
 
-    /// Whether any of them has members that a [`Block`] has no place for.
+    /// Returns a member of the first block that a [`Block`] has no field for.
+    pub(crate) fn member(self, name: &str) -> Option<&'a str> {
+        json::member(self.raw.get(&self.first)?, name)
+    }
+
+    /// Returns whether any block has members that a [`Block`] has no field for.
     pub(crate) fn has_raw(self) -> bool {
         let end = self.first.saturating_add(self.blocks.len());
         self.raw.range(self.first..end).next().is_some()
     }
 
-    /// The blocks as a JSON list, if any of them has such members.
+    /// Returns the blocks as a JSON list, if any has such members.
     pub(crate) fn raw_json(self) -> Result<Option<Box<RawValue>>> {
         let json = self.has_raw().then(|| self.json()).transpose()?;
         json.map(raw).transpose()
     }
 
-    /// The blocks as a JSON list.
+    /// Returns the blocks as a JSON list.
     pub(crate) fn json(self) -> Result<String> {
         Ok(format!("[{}]", self.each_json()?.join(",")))
     }
 
-    /// The JSON of each block.
+    /// Returns the JSON of each block.
     pub(crate) fn each_json(self) -> Result<Vec<String>> {
         let blocks = self.blocks.iter().enumerate();
         let json = |(at, block)| match self.raw.get(&self.first.saturating_add(at)) {
@@ -632,7 +641,7 @@ fn block_json(block: &Block) -> Result<String> {
     })
 }
 
-/// A result's parts: one text is written as a string.
+/// Encodes the parts of a tool result. A single text becomes a string.
 pub(crate) fn output_json(output: &[Block]) -> Result<String> {
     if let [Block::Text(text)] = output {
         return Ok(json::quote(text));
@@ -641,18 +650,18 @@ pub(crate) fn output_json(output: &[Block]) -> Result<String> {
         .iter()
         .any(|block| matches!(block, Block::ToolResult { .. }))
     {
-        return Err(Error::refused("a tool result cannot hold a tool result"));
+        return Err(Error::refused("a tool result cannot contain a tool result"));
     }
     blocks_json(output)
 }
 
-/// Given JSON on one line. White space between tokens is all that a line break can be in it.
+/// Returns JSON on one line. Line breaks in valid JSON are only white space between tokens.
 pub(crate) fn one_line(json: &str) -> Result<String> {
     serde_json::from_str::<serde::de::IgnoredAny>(json)
-        .map_err(|error| Error::refused(format!("a block's JSON is broken: {error}")))?;
+        .map_err(|error| Error::refused(format!("a block is {}", describe_json_error(&error))))?;
     Ok(json.trim().replace(['\n', '\r'], " "))
 }
 
 pub(crate) fn raw(json: String) -> Result<Box<RawValue>> {
-    RawValue::from_string(json).map_err(|error| Error::refused(error.to_string()))
+    RawValue::from_string(json).map_err(|error| Error::refused(describe_json_error(&error)))
 }

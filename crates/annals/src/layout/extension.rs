@@ -1,9 +1,8 @@
-//! What a layout's own words cannot say, in ours: the member `annals` of a record.
+//! The member `annals` of a record: what a layout's own format cannot express.
 //!
-//! Chorus, clog and the orchestrator have no links between messages, no thinking with its seal, no
-//! split of cache writes. What a writer must say beyond the layout's words goes into this one member,
-//! which other programs skip, and only as much of it as is needed. Readers put it over what the
-//! record says otherwise.
+//! Chorus, clog and the orchestrator have no links between messages, no thinking signatures and no
+//! split of cache writes. A writer stores what the format cannot express in this one member, which
+//! other programs skip, and no more than needed. Its values override the rest of the record.
 //!
 //! ```text
 //! {"id":…,"parent":…|null,"agent":…,"sidechain":true,"program":…,"cwd":…,"branch":…,"version":…,
@@ -12,7 +11,7 @@
 //!  "human":bool,"meta":true,"compact":true,"api_error":true,"spawned":…,"stored":…,"time":…}
 //! ```
 //!
-//! Without `parent` a record hangs from the one before it; with `null` it hangs from nothing.
+//! Without `parent`, the parent is the previous record; `null` means no parent.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -59,24 +58,25 @@ object! {
 }
 
 impl Extension<'_> {
-    /// The exact time of a record that has only milliseconds. It does not count if those were changed.
+    /// Returns the exact time of a record that has only milliseconds. It is ignored if the record's
+    /// time was changed since.
     pub(crate) fn exact_time(&self, time: Option<Timestamp>) -> Option<Timestamp> {
         let exact = usage_fields::decode_time(self.time);
         let exact = exact.filter(|exact| Some(usage_fields::truncate_to_millis(*exact)) == time);
         exact.or(time)
     }
 
-    /// What the record hangs from.
+    /// Returns the record's link to its parent.
     pub(crate) fn link(&self) -> Link {
         match (self.parent.0, self.parent.text()) {
             (_, Some(parent)) if !parent.is_empty() => Link::Parent(EntryKey::from_text(&parent)),
             (Some("null"), _) => Link::None,
-            // Anything else says as much as nothing.
+            // Any other value counts as absent.
             _ => Link::Previous,
         }
     }
 
-    /// Puts it over what an entry says in the layout's own words.
+    /// Overrides the fields of an entry.
     pub(crate) fn apply_to_entry(&self, entry: &mut Entry) {
         let owned = |text: &Text<'_>| text.or_empty().to_owned();
         if let Some(id) = self.id.non_empty() {
@@ -170,7 +170,7 @@ impl Extension<'_> {
         }
     }
 
-    /// Puts it over what an outline says, its link included. A decoder calls this last.
+    /// Overrides the fields of an outline, including its link. A decoder calls this last.
     pub(crate) fn apply_to_outline(&self, outline: &mut Outline) {
         outline.link = self.link();
         if let Some(id) = self.id.non_empty() {
@@ -270,7 +270,7 @@ impl Extension<'_> {
     }
 }
 
-/// Gives an outline its id.
+/// Sets the id of an outline.
 pub(crate) fn set_outline_id(outline: &mut Outline, id: &str) {
     outline.key = Some(EntryKey::from_text(id));
     outline.facts.retain(|fact| !matches!(fact, Fact::Id(_)));
@@ -279,12 +279,12 @@ pub(crate) fn set_outline_id(outline: &mut Outline, id: &str) {
     }
 }
 
-/// What is written of it.
+/// The member as written.
 #[derive(Default, Serialize)]
 pub(crate) struct ExtensionOut<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) id: Option<&'a str>,
-    /// `Some(None)` hangs it from nothing.
+    /// `Some(None)` means no parent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) parent: Option<Option<&'a str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -333,12 +333,12 @@ pub(crate) struct ExtensionOut<'a> {
     pub(crate) spawned: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) stored: Option<&'a str>,
-    /// Only where the record's own time has no place for it.
+    /// Only set if the record's own time is less precise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) time: Option<String>,
 }
 
-/// A time that milliseconds do not tell exactly.
+/// Formats a time that is more precise than milliseconds; `None` if it is not.
 pub(crate) fn sub_millisecond_time(time: Timestamp) -> Option<String> {
     (time != usage_fields::truncate_to_millis(time)).then(|| usage_fields::format_time(time))
 }

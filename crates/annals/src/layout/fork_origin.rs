@@ -1,4 +1,4 @@
-//! Copies that forks made of records: a reply and its copies are one response.
+//! Records copied by forks: a reply and its copies are one response.
 
 use crate::json::{Raw, Text, object};
 use crate::model::{EntryKey, Outline, ResponseKey};
@@ -6,7 +6,7 @@ use crate::model::{EntryKey, Outline, ResponseKey};
 use super::usage_fields::decode_time;
 
 object! {
-    /// What a copy says of the record that it was made from, in any layout's words.
+    /// Reference of a copy to its original, with the member names of all layouts.
     struct Origin<'a> {
         "id" => id: Text<'a>,
         "messageUuid" => uuid: Text<'a>,
@@ -30,8 +30,8 @@ impl<'a> Origin<'a> {
     }
 }
 
-/// Names the response of a reply that tells its tokens but not which response it is. It is named
-/// after its record, and a copy of that like the record itself, so that both count once.
+/// Sets the response of a reply that has usage but no response id. The key is derived from the
+/// record's id, and for a copy from the original's, so that both count once.
 pub(super) fn set_response_key(outline: &mut Outline, scope: &str, forked_from: Raw<'_>) {
     let (Some(key), Some(reply)) = (outline.key, &mut outline.reply) else {
         return;
@@ -42,14 +42,14 @@ pub(super) fn set_response_key(outline: &mut Outline, scope: &str, forked_from: 
     }
     let origin: Origin<'_> = forked_from.parse();
     let record = origin.key().unwrap_or(key).to_uuid();
-    // Ids that are places in a file are only unique with the time.
+    // Ids that are offsets in a file are only unique together with the time.
     let time = decode_time(origin.time()).or(outline.time);
     let time = time.map(|time| time.to_string()).unwrap_or_default();
     reply.response = Some(ResponseKey::new(&format!("{scope}/{record}"), &time));
 }
 
-/// What a copy must say of the time of its original, as a member behind others: nothing, unless it
-/// has another one, or is a copy of a copy that has.
+/// Returns the JSON member, with a leading comma, that stores the original's time in a copy. Empty
+/// unless the copy's time differs, or the copy is of a copy whose time does.
 pub(super) fn origin_time_member(
     name: &str,
     own: Raw<'_>,

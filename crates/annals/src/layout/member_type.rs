@@ -1,5 +1,4 @@
-//! What members a record must have so that the layout's own program reads it: for records that callers
-//! make themselves.
+//! Required members of caller-supplied records, so that the layout's program can read them.
 
 use std::borrow::Cow;
 
@@ -8,26 +7,26 @@ use crate::text::{LineBreaks, visible};
 
 use super::usage_fields::decode_time;
 
-/// What a member must be.
+/// Type of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemberType {
-    /// A text, which may be empty.
+    /// A string, which may be empty.
     Text,
-    /// A text that is not empty.
+    /// A non-empty string.
     Name,
-    /// A time as text, in ISO 8601.
+    /// A time as an ISO 8601 string.
     Time,
-    /// A time as a number of milliseconds.
+    /// A time in milliseconds.
     Milliseconds,
-    /// A text, or a list of blocks.
+    /// A string, or a list of blocks.
     Content,
     /// An object.
     Object,
-    /// One of some words.
+    /// One of these strings.
     OneOf(&'static [&'static str]),
-    /// A whole number that is not negative.
+    /// A non-negative integer.
     Count,
-    /// A number that is not negative.
+    /// A non-negative number.
     Number,
 }
 
@@ -54,20 +53,20 @@ impl MemberType {
 
     fn name(self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
-            MemberType::Text => "a text",
-            MemberType::Name => "a text that is not empty",
+            MemberType::Text => "a string",
+            MemberType::Name => "a non-empty string",
             MemberType::Time => "a time like \"2026-03-01T12:00:00.000Z\"",
             MemberType::Milliseconds => "a time in milliseconds since 1970",
-            MemberType::Content => "a text or a list of blocks, each with a `type`",
+            MemberType::Content => "a string or a list of blocks, each with a `type`",
             MemberType::Object => "an object",
             MemberType::OneOf(words) => return Cow::Owned(format!("one of {}", words.join(", "))),
-            MemberType::Count => "a whole number that is not negative",
-            MemberType::Number => "a number that is not negative",
+            MemberType::Count => "a non-negative integer",
+            MemberType::Number => "a non-negative number",
         })
     }
 }
 
-/// Refuses a record that lacks one of these members, or has one of another shape.
+/// Rejects a record that lacks one of these members, or has one of another type.
 pub(crate) fn check_required(record: &str, members: &[(&str, MemberType)]) -> Result<(), String> {
     members.iter().try_for_each(|(name, shape)| {
         match json::member(record, name).filter(|raw| *raw != "null") {
@@ -77,7 +76,7 @@ pub(crate) fn check_required(record: &str, members: &[(&str, MemberType)]) -> Re
     })
 }
 
-/// Refuses a record in which one of these members has another shape.
+/// Rejects a record in which one of these members has another type.
 pub(crate) fn check_optional(record: &str, members: &[(&str, MemberType)]) -> Result<(), String> {
     members.iter().try_for_each(|(name, shape)| {
         match json::member(record, name).filter(|raw| *raw != "null") {
@@ -93,7 +92,7 @@ fn check(name: &str, raw: &str, shape: MemberType) -> Result<(), String> {
         false => {
             let shown: String = raw.chars().take(40).collect();
             let shown = visible(&shown, LineBreaks::Spaces);
-            Err(format!("`{name}` is {shown}, and must be {}", shape.name()))
+            Err(format!("`{name}` is {shown}; expected {}", shape.name()))
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Layouts: trees of files and the schema of their lines.
 //!
-//! A layout describes, the store acts. Nothing in this module touches the file system: paths go in
-//! and meanings come out, bytes go in and entries come out, changes go in and edits come out.
-//! Adding a layout means one module, one folder of fixtures and one line in [`LAYOUTS`].
+//! A layout describes, the store acts. Nothing in this module touches the file system: it maps
+//! paths to artifacts, bytes to entries, and changes to edits. Adding a layout takes one module,
+//! one folder of fixtures and one line in [`LAYOUTS`].
 
 mod annotations;
 pub mod chorus;
@@ -32,7 +32,9 @@ use crate::model::{Artifact, Entry, Flaw, FlawKind, Outline, Project, ResponseKe
 pub use chorus::Chorus;
 pub use claude_code::ClaudeCode;
 pub use clog::Clog;
-pub(crate) use content::{UNNAMED_CALL_PREFIX, raw_blocks, title_prefix, unnamed_call_id};
+pub(crate) use content::{
+    MAX_TITLE_CHARS, UNNAMED_CALL_PREFIX, raw_blocks, title_prefix, unnamed_call_id,
+};
 pub use orchestrator::Orchestrator;
 pub use record::Record;
 pub use repair::{PartialLinks, RepairRules};
@@ -44,18 +46,19 @@ pub use write::{
 };
 pub(crate) use write::{calls_of_unknown_tools, is_model};
 
-/// Every layout there is. Adding one touches this line and its own module.
+/// All layouts. Adding one touches this line and its own module.
 pub static LAYOUTS: &[&dyn Layout] = &[&ClaudeCode, &Chorus, &Clog, &Orchestrator];
 
-/// The file that says what a converted session or root was before.
+/// Name of the file that records what a session or root was converted from.
 pub(crate) const ORIGIN_FILE: &str = "annals-origin.jsonl";
 
-/// The line of a log in whose place a record stands that only the log's companion has.
+/// Log line that marks the position of a record stored only in the log's companion file.
 pub(crate) const BLANK_LINE: &[u8] = b" ";
 
-/// The names that a path consists of; `None` if it leads anywhere but down.
+/// Returns the components of a relative path; `None` for absolute paths, `..`, a leading `.`, and
+/// paths that are not UTF-8.
 pub(crate) fn path_parts(path: &Path) -> Option<Vec<&str>> {
-    // Nearly all paths are plain; only others must be taken apart with care.
+    // Fast path: nearly all paths contain only plain names.
     let text = path.to_str()?;
     let plain: Vec<&str> = text.split('/').collect();
     if !plain.iter().any(|part| matches!(*part, "" | "." | "..")) {
@@ -68,17 +71,17 @@ pub(crate) fn path_parts(path: &Path) -> Option<Vec<&str>> {
     path.components().map(name).collect()
 }
 
-/// What parts a session's name from that of its sub-agent, in layouts that know no sub-agents: the
-/// sub-agent's log is that of a session of such a name.
+/// Separator between session id and sub-agent id in layouts without sub-agents, where a sub-agent's
+/// log is that of a session with such a name.
 pub(crate) const AGENT_SEPARATOR: &str = "--agent-";
 
-/// The layout of that name.
+/// Returns the layout with the given name.
 pub fn by_name(name: &str) -> Option<&'static dyn Layout> {
     LAYOUTS.iter().copied().find(|layout| layout.name() == name)
 }
 
-/// Whether the sessions of a directory lie in a project's folder by the layout's own rule. Several
-/// directories may share a folder, so this counts only where no record names one.
+/// Returns whether the layout would store sessions of `directory` in the project's folder. Several
+/// directories may map to one folder, so this only counts where no record names a directory.
 pub(crate) fn is_folder_of(layout: &str, project: &Project, directory: &str) -> bool {
     let is_absolute = directory.starts_with('/') || directory.contains(":\\");
     if !project.guessed || !is_absolute {
@@ -94,53 +97,54 @@ pub(crate) fn is_folder_of(layout: &str, project: &Project, directory: &str) -> 
 
 /// A tree of files and the schema of their lines.
 pub trait Layout: Sync {
-    /// Its name in flags and JSON.
+    /// Name in flags and JSON.
     fn name(&self) -> &'static str;
 
-    /// Where it lies by default, whatever the current directory.
+    /// Default roots, independent of the current directory.
     fn roots(&self, env: &Env) -> Vec<PathBuf>;
 
-    /// The name of its directory within a project, if that is where it lies. It is looked for in the
-    /// current directory and in those above it.
+    /// Name of the layout's directory within a project, if it has one. It is searched for in the
+    /// current directory and its ancestors.
     fn project_dir(&self) -> Option<&'static str> {
         None
     }
 
-    /// Whether a directory with these names in it looks like a root of this layout.
+    /// Returns whether a directory with these entries looks like a root of this layout.
     fn matches_root(&self, names: &[&str]) -> bool;
 
-    /// Whether a directory of the root can hold anything of interest.
+    /// Returns whether a directory of the root can contain files of interest.
     fn may_hold_files(&self, dir: &Path) -> bool;
 
-    /// Whether the log of a conversation can lie in a directory of the root, or below it.
+    /// Returns whether a directory of the root can contain conversation logs, directly or below it.
     fn may_hold_logs(&self, dir: &Path) -> bool {
         self.may_hold_files(dir)
     }
 
-    /// What a file of the root means, by its path alone; `None` for foreign files.
+    /// Classifies a file of the root by its path alone; `None` for foreign files, and for files that
+    /// annals is removing.
     fn classify(&self, path: &Path) -> Option<Artifact>;
 
-    /// Whether its own program keeps such a file, or such a directory that is not entered, although
-    /// it has no meaning here.
+    /// Returns whether the file, or a directory that is not scanned, belongs to the layout's
+    /// program although it is not an artifact.
     fn is_program_file(&self, path: &Path) -> bool {
         let _ = path;
         false
     }
 
-    /// Whether a file is kept with its session, but lies where its own program puts no such file, so
-    /// that nothing reads it.
+    /// Returns whether a file is stored with its session but in a place where the layout's program
+    /// puts no such file, so nothing reads it.
     fn is_misplaced(&self, path: &Path) -> bool {
         let _ = path;
         false
     }
 
-    /// What a list of its sessions tells of each beyond what all layouts do, by name.
+    /// Names of the session attributes that only this layout has.
     fn attributes(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Why its own program would not read a record of a log, or not as one of that log: the kind of
-    /// flaw, and what is wrong. `first` is the log's first record.
+    /// Returns why the layout's program would reject a record, or not accept it as part of this
+    /// log: the kind of flaw and a description. `first` is the log's first record.
     fn record_fault(
         &self,
         log: &Artifact,
@@ -151,178 +155,189 @@ pub trait Layout: Sync {
         None
     }
 
-    /// The files that its own program always keeps with the log of a session.
+    /// Files that the layout's program always keeps with a session log.
     fn required_files(&self, log: &Artifact) -> Vec<Artifact> {
         let _ = log;
         Vec::new()
     }
 
-    /// The path of an artifact: the inverse of [`Layout::classify`].
+    /// Returns the path of an artifact: the inverse of [`Layout::classify`].
     fn path_for(&self, artifact: &Artifact) -> PathBuf;
 
-    /// The folder that sessions of a directory share; `None` if the layout has no such folders.
+    /// Returns the folder that sessions of a directory share; `None` if the layout has no such
+    /// folders.
     ///
     /// Several directories may share one, so a folder is never decoded.
     fn folder(&self, directory: &str) -> Option<String>;
 
-    /// An absolute directory as its own program spells it, where that program keeps links in it; `None`
-    /// for a layout whose program resolves links.
+    /// Returns an absolute directory as the layout's program writes it, if that program keeps
+    /// symbolic links; `None` if the program resolves them.
     fn spelled_directory(&self, directory: &str) -> Option<String> {
         let _ = directory;
         None
     }
 
-    /// The log that a text names by itself, such as a project's directory and a day, whether it is
-    /// there or not.
+    /// Returns the log that a text names without a lookup, such as a project's directory and a day,
+    /// whether or not it exists.
     fn log_from_name(&self, text: &str) -> Option<Artifact> {
         let _ = text;
         None
     }
 
-    /// Why a text that looks like such a name is none.
+    /// Returns why a text that looks like such a name is invalid.
     fn log_name_fault(&self, text: &str) -> Option<String> {
         let _ = text;
         None
     }
 
-    /// After how many days its own program deletes sessions, unless its settings say otherwise.
+    /// Number of days after which the layout's program deletes sessions, unless its settings
+    /// differ.
     fn retention_days(&self) -> Option<u64>;
 
-    /// Whether those days count from the time of the session's file. If not, they count from the
-    /// newest entry.
+    /// Returns whether those days count from the modification time of the session's file. If not,
+    /// they count from the newest entry.
     fn expires_by_mtime(&self) -> bool {
         true
     }
 
-    /// Whether a session is as old as its log's file, and not as its newest entry: where its own
-    /// program's clean-up says so.
+    /// Returns whether a session's age is that of its log file instead of its newest entry, as in
+    /// the clean-up of the layout's program.
     fn ages_by_file(&self) -> bool {
         false
     }
 
-    /// Whether its own program locks `FILE.lock` while it writes the log `FILE`, and may replace the
-    /// log by a copy under that lock.
+    /// Returns whether the layout's program locks `FILE.lock` while it writes the log `FILE`, and
+    /// may replace the log by a copy under that lock.
     fn has_lock_files(&self) -> bool {
         false
     }
 
-    /// Whether its own program finds a conversation by following links from its end, so that it loses
-    /// all that stands before a link that is broken.
+    /// Returns whether the layout's program reads a conversation by following parent links from its
+    /// end. Such a program loses everything before a broken link.
     fn follows_parent_links(&self) -> bool {
         false
     }
 
-    /// Finds what a record of a log has in it that spent anything, so that others need not be looked
-    /// at; `None` where every record must be.
+    /// Pattern contained in every record that has usage, so that other records can be skipped;
+    /// `None` if every record must be read.
     fn usage_needle(&self) -> Option<Needle> {
         None
     }
 
-    /// The log of the run of its own program that started at a time, by each name that it may have, the
-    /// usual one first; none where programs log their runs elsewhere.
+    /// Returns the possible log files of the program run that started at a time, the usual name
+    /// first. Empty if the program logs its runs elsewhere.
     fn run_logs(&self, started: Timestamp) -> Vec<Artifact> {
         let _ = started;
         Vec::new()
     }
 
-    /// Reads the records of such a file.
+    /// Returns a decoder for the records of a file.
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder>;
 
-    /// The file beside a log in which annals says what the layout's own program would not take in
-    /// the log.
+    /// Returns the companion file of a log, which stores what the layout's program would not accept
+    /// in the log itself.
     fn companion(&self, log: &Artifact) -> Option<Artifact> {
         let _ = log;
         None
     }
 
-    /// Writes such roots; `None` for a layout that is only read.
+    /// Returns the writer; `None` for a read-only layout.
     fn writer(&self) -> Option<&dyn Writer>;
 
-    /// Mends the lines of its logs.
+    /// Returns the rules for repairing lines of its logs.
     fn repair_rules(&self) -> &dyn RepairRules {
         &repair::ExtensionRepair
     }
 }
 
-/// Turns the records of one file into entries. Total: any bytes give entries and flaws, never an error.
+/// Decodes the records of one file into entries. Total: any bytes give entries and flaws, never an
+/// error.
 ///
-/// A decoder sees records in file order and may remember what went before to save work. What it
-/// says must not depend on that: single records are read again, and logs are read from their end.
-/// So a layout whose records do not name their parents says [`Link::Previous`](crate::model::Link).
+/// A decoder gets records in file order and may cache state to save work. Its output must not
+/// depend on that state: single records are read again, and logs are read from their end. So a
+/// layout whose records do not name their parents uses [`Link::Previous`](crate::model::Link).
 pub trait Decoder: Send {
-    /// The skeletons of the record's entries.
+    /// Outlines the record's entries.
     fn outline(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>);
 
-    /// The skeletons of the entries that spent something, with what a ledger wants to know of them:
-    /// the reply without its calls, the time, whose they are, and facts about where they were made.
+    /// Outlines only the entries that have usage, with what a ledger needs: the reply without its
+    /// calls, time, agent, and facts such as session and directory.
     ///
-    /// Others may be left out, and what is given is no more than [`outline`](Self::outline) gives.
+    /// Other entries may be omitted. The result contains nothing that [`outline`](Self::outline)
+    /// does not.
     fn outline_usage(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>) {
         self.outline(record, out);
     }
 
-    /// The same of a record that says what the one before it said that [`spending`](Self::outline_usage)
-    /// read, but for what is told here; `None` where it says more, or where that is not known.
+    /// Returns the delta of a record whose usage outline differs from the last one by
+    /// [`outline_usage`](Self::outline_usage) only in the fields of [`ReplyDelta`]; `None` if it
+    /// may differ in more.
     fn reply_delta(&mut self, record: &Record<'_>) -> Option<ReplyDelta> {
         let _ = record;
         None
     }
 
-    /// The record's entries with everything they say.
+    /// Decodes the record's entries in full.
     fn decode(&mut self, record: &Record<'_>, out: &mut Decoded<Entry>);
 
-    /// Tells a whole record from an object that is only a part of one. Asked only where a damaged line
-    /// is searched for records.
+    /// Returns whether an object is a whole record and not part of one. Only used to search a
+    /// damaged line for records.
     fn is_record(&self, object: &str) -> bool {
         let _ = object;
         false
     }
 
-    /// What a record holds besides, that nobody said and somebody may look for: JSON texts such as
-    /// what a tool did to a file, of which the model saw only a word.
+    /// Passes searchable JSON of the record that is in no entry to `give`, such as the full outcome
+    /// of a file edit, of which the model saw only a word.
     fn extra_text(&mut self, record: &Record<'_>, give: &mut dyn FnMut(&str)) {
         let _ = (record, give);
     }
 
-    /// The record with all that is said of it elsewhere; `None` where that is the record itself.
+    /// Returns the record with its companion data merged in; `None` if it has none.
     fn full_record(&mut self, record: &Record<'_>) -> Option<Vec<u8>> {
         let _ = record;
         None
     }
 
-    /// Whether something is said of its records elsewhere, so that their bytes are not all of it.
+    /// Returns whether companion data exists, so that the bytes of its records are incomplete.
     fn has_companion_data(&self) -> bool {
+        false
+    }
+
+    /// Looks for the lines of all companion data, in case the log was rewritten. Returns whether
+    /// records may decode differently now.
+    fn bind_companion(&mut self) -> bool {
         false
     }
 }
 
-/// In what a reply differs from the one before it, where that is all.
+/// Difference between a reply and the previous one, if they differ in nothing else.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ReplyDelta {
-    /// The response that it is part of.
+    /// The response that the reply is part of.
     pub response: Option<ResponseKey>,
-    /// When it came.
+    /// Time of the reply.
     pub time: Option<Timestamp>,
-    /// Its tokens.
+    /// Token counts.
     pub usage: Usage,
 }
 
-/// Finds something in bytes that may be cut anywhere.
+/// Pattern search over bytes that may be cut at any point.
 #[derive(Clone, Copy, Debug)]
 pub struct Needle {
-    /// Where the first one begins.
+    /// Returns the offset of the first match.
     pub find: fn(&[u8]) -> Option<usize>,
-    /// How many bytes of one must be there for it to be found.
+    /// Maximum length of a match in bytes.
     pub max_len: usize,
 }
 
-/// Where a decoder puts what it finds.
+/// Output of a decoder.
 #[derive(Debug)]
 pub struct Decoded<T> {
-    /// What was read.
+    /// Decoded items.
     pub items: Vec<T>,
-    /// What is wrong.
+    /// Damage found.
     pub flaws: Vec<Flaw>,
 }
 
@@ -336,7 +351,7 @@ impl<T> Default for Decoded<T> {
 }
 
 impl<T> Decoded<T> {
-    /// Notes damage.
+    /// Records a flaw.
     pub fn add_flaw(&mut self, kind: FlawKind, span: Span, detail: impl Into<String>) {
         self.flaws.push(Flaw {
             kind,
@@ -347,7 +362,7 @@ impl<T> Decoded<T> {
     }
 }
 
-/// What layouts may know of the machine. The library reads no environment variable itself.
+/// Environment passed to layouts. The library itself reads no environment variables.
 #[derive(Clone, Debug, Default)]
 pub struct Env {
     /// The user's home directory.

@@ -1,4 +1,4 @@
-//! Files whose content means nothing to us beyond its bytes.
+//! Decoders for files that are stored but not interpreted.
 
 use serde::de::IgnoredAny;
 
@@ -6,7 +6,7 @@ use crate::model::{Body, Entry, Outline};
 
 use super::{Decoded, Decoder, Record};
 
-/// Reads every record as opaque.
+/// Decodes every record as opaque.
 #[derive(Debug)]
 pub(crate) struct OpaqueDecoder;
 
@@ -28,7 +28,7 @@ impl Decoder for OpaqueDecoder {
     }
 }
 
-/// Reads objects that mean nothing by themselves, and reports what is none.
+/// Decodes objects as opaque, and reports records that are not objects.
 #[derive(Debug)]
 pub(crate) struct ObjectDecoder;
 

@@ -1,11 +1,12 @@
-//! Records as every layout of lines sees them: text, or a reason why not.
+//! Records of line-based layouts: parsing to text and objects, and diagnosis of damage.
 
 use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 
-use crate::json;
+use crate::json::{self, describe_json_error};
 use crate::model::{FlawKind, Span};
+use crate::text::pluralize;
 
 use super::Decoded;
 use super::salvage::{is_nested_value, whole_objects};
@@ -13,25 +14,25 @@ use super::salvage::{is_nested_value, whole_objects};
 /// The exact bytes of one line, or of one document.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// Where it lies.
+    /// Position in the file.
     pub span: Span,
     /// Its bytes, without the line ending.
     pub bytes: &'a [u8],
-    /// A line ending follows, or it is a whole document.
+    /// A line ending follows, or the record is a whole document.
     pub terminated: bool,
-    /// `bytes` is only the beginning of a line above the reader's cap.
+    /// `bytes` is only the beginning of a line above the reader's size limit.
     pub oversize: bool,
 }
 
 impl<'a> Record<'a> {
-    /// Nothing but white space.
+    /// Returns whether the record is empty or all white space.
     pub fn is_blank(&self) -> bool {
         self.bytes.iter().all(u8::is_ascii_whitespace)
     }
 
-    /// Reads a document's object; what keeps it from being one goes to `sink`.
+    /// Parses a document's object. Damage is reported to `sink`.
     ///
-    /// `read` gets text that is valid UTF-8. Blank records give nothing and are no flaw.
+    /// `read` gets valid UTF-8. Blank records give nothing and are no flaw.
     pub(crate) fn object<T, S>(
         &self,
         sink: &mut Decoded<S>,
@@ -40,11 +41,11 @@ impl<'a> Record<'a> {
         self.object_or_pieces(sink, |_| false, read).ok()
     }
 
-    /// Reads a line's object. If damage keeps it from being one, that goes to `sink`, and the whole
-    /// records within the line are what is left of it: two that were glued together, one behind a
-    /// torn one or behind NULs. Each has a span of its own, so that it can be read alone.
+    /// Parses a line's object. If the line is damaged, reports that to `sink` and returns the whole
+    /// records within the line: two that were glued together, or one after a torn record or NULs.
+    /// Each has its own span, so that it can be read alone.
     ///
-    /// `is_record` tells a record of the layout from any other object.
+    /// `is_record` distinguishes a record of the layout from any other object.
     pub(crate) fn object_or_pieces<T, S>(
         &self,
         sink: &mut Decoded<S>,
@@ -55,7 +56,7 @@ impl<'a> Record<'a> {
             return Err(Vec::new());
         }
         if self.oversize {
-            let detail = format!("{} bytes; longer than the reader's cap", self.span.len);
+            let detail = format!("{} bytes; exceeds the reader's line limit", self.span.len);
             sink.add_flaw(FlawKind::Oversize, self.span, detail);
             return Err(Vec::new());
         }
@@ -72,7 +73,8 @@ impl<'a> Record<'a> {
                 return Ok(object);
             }
             Ok(_) => (FlawKind::NotAnObject, "JSON, but not an object".to_owned()),
-            // A lone surrogate in a key or a text, a number beyond all bounds: JSON all the same.
+            // Valid JSON nonetheless: a lone surrogate in a key or string, or a number out of
+            // range.
             Err(error) if serde_json::from_str::<IgnoredAny>(&text).is_ok() => {
                 match read(&json::sanitize(&text)) {
                     Ok(_) if !starts_object(&text) => {
@@ -84,12 +86,15 @@ impl<'a> Record<'a> {
                         }
                         return Ok(object);
                     }
-                    Err(_) => (FlawKind::BadJson, format!("{error}")),
+                    Err(_) => (FlawKind::BadJson, describe_json_error(&error)),
                 }
             }
             Err(error) if !self.terminated && error.is_eof() => (
                 FlawKind::TornTail,
-                format!("the last {} bytes are not a whole record", self.bytes.len()),
+                format!(
+                    "an incomplete record of {} at the end",
+                    pluralize(self.bytes.len(), "byte")
+                ),
             ),
             Err(error) => {
                 pieces = self.pieces(is_record);
@@ -102,7 +107,7 @@ impl<'a> Record<'a> {
 
     fn pieces(&self, is_record: impl Fn(&str) -> bool) -> Vec<Record<'a>> {
         let bytes: &'a [u8] = self.bytes;
-        // A byte order mark is in the span but not in the bytes.
+        // The span includes a byte order mark, the bytes do not.
         let beyond = self.span.len.saturating_sub(bytes.len() as u64);
         let mark = if self.span.offset == 0 && beyond >= 3 {
             3
@@ -131,22 +136,22 @@ impl<'a> Record<'a> {
     fn diagnose(&self, pieces: &[Record<'_>], error: &serde_json::Error) -> (FlawKind, String) {
         let nuls = memchr::memchr_iter(0, self.bytes).count();
         if nuls > 0 {
-            return (FlawKind::NulRun, format!("{nuls} NUL bytes"));
+            return (FlawKind::NulRun, pluralize(nuls, "NUL byte"));
         }
         let mut values = serde_json::Deserializer::from_slice(self.bytes).into_iter::<IgnoredAny>();
         if let Some(Ok(_)) = values.next() {
             let at = values.byte_offset();
             return (
                 FlawKind::Glued,
-                format!("a record ends at column {at} and more follows"),
+                format!("the record ends at column {at}, but more data follows"),
             );
         }
         if pieces.is_empty() {
-            return (FlawKind::BadJson, format!("{error}"));
+            return (FlawKind::BadJson, describe_json_error(error));
         }
         (
             FlawKind::Glued,
-            "a torn record with a whole one glued to it".to_owned(),
+            "a torn record followed by a whole one on the same line".to_owned(),
         )
     }
 }

@@ -1,8 +1,8 @@
-//! Replies of layouts that give each part of a reply a record of its own and no id to the reply.
+//! Reply ids for layouts that write each part of a reply as its own record without a reply id.
 //!
-//! Where they are written to a layout whose records of one reply share an id ([`Writer::reply_id`]), the
-//! parts get the same one: with several ids a client takes them for several replies, and misses the
-//! results of all calls but the last.
+//! In a layout whose records of one reply share an id ([`Writer::reply_id`]), the parts get the
+//! same id. With different ids a client takes them for several replies, and misses the results of
+//! all calls but the last.
 
 use crate::model::{Body, EntryId, Role};
 
@@ -11,15 +11,15 @@ use super::Writer;
 /// The reply that the next part may continue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpenReply {
-    /// The last entry of it, and its id.
+    /// Its last entry, and the reply's id.
     last: Option<(EntryId, String)>,
 }
 
 impl OpenReply {
-    /// Gives a reply without an id that of the reply it continues, or a fresh one; returns it. `parent` is
-    /// the entry that it follows.
+    /// Sets the id of a reply that has none: the id of the reply it continues, or a fresh one.
+    /// Returns the id. `parent` is the parent of the entry.
     ///
-    /// What has tokens of its own is a reply of its own: a ledger counts each id once.
+    /// A part with usage of its own starts a new reply, because a ledger counts each id once.
     pub(crate) fn give_id(
         &self,
         writer: &dyn Writer,
@@ -43,7 +43,7 @@ impl OpenReply {
         message.response.clone()
     }
 
-    /// Takes note of the entry that was written last, and of the id that its reply was given.
+    /// Records the last written entry and the id assigned to its reply.
     pub(crate) fn wrote(&mut self, entry: Option<EntryId>, given: Option<String>) {
         self.last = entry.zip(given);
     }

@@ -1,31 +1,31 @@
-//! What can be saved of a line that is not one record.
+//! Recovers records from a damaged line.
 //!
-//! The rule, in this order:
+//! The rules, in this order:
 //!
-//! 1. NUL bytes are taken out: they are what a file system leaves of blocks that were never written.
+//! 1. NUL bytes are removed: file systems leave them for blocks that were never written.
 //! 2. If the rest is one object, it is the record.
-//! 3. Otherwise every whole object in it that the layout takes for a record is one, the earliest
-//!    first and none within another: two that were glued together, one behind a torn one.
-//! 4. Everything else is nobody's, and goes into quarantine.
+//! 3. Otherwise every whole object that the layout accepts as a record is one, earliest first and
+//!    none nested in another: two glued together, or one after a torn record.
+//! 4. Everything else goes into quarantine.
 //!
-//! Pure, and bounded: a line is gone over a fixed number of times whatever stands in it.
+//! Pure, and bounded: a line is scanned a fixed number of times whatever its content.
 
 use std::ops::Range;
 
 use serde::de::IgnoredAny;
 
-/// A stretch of a damaged line.
+/// A range of a damaged line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where in the line it lies.
+    /// Byte range in the line.
     pub range: Range<usize>,
-    /// The record that it holds, without NULs; `None` for what is nobody's.
+    /// The record it contains, without NULs; `None` for the rest.
     pub record: Option<Vec<u8>>,
 }
 
-/// Takes a damaged line apart. The pieces follow each other and cover the line.
+/// Splits a damaged line into consecutive pieces that cover it.
 ///
-/// `is_record` tells a record of the layout from any other object.
+/// `is_record` distinguishes a record of the layout from any other object.
 pub fn salvage(line: &[u8], is_record: impl Fn(&[u8]) -> bool) -> Vec<Piece> {
     let stripped = Stripped::new(line);
     let bytes = stripped.bytes.as_slice();
@@ -57,7 +57,7 @@ pub fn salvage(line: &[u8], is_record: impl Fn(&[u8]) -> bool) -> Vec<Piece> {
     pieces
 }
 
-/// Where the records lie in a line without NULs.
+/// Returns the ranges of the records in a line without NULs.
 fn records(bytes: &[u8], is_record: impl Fn(&[u8]) -> bool) -> Vec<Range<usize>> {
     let solid = |byte: &u8| !byte.is_ascii_whitespace();
     let start = bytes.iter().position(solid).unwrap_or(bytes.len());
@@ -73,10 +73,10 @@ fn records(bytes: &[u8], is_record: impl Fn(&[u8]) -> bool) -> Vec<Range<usize>>
     found
 }
 
-/// A line without its NULs, and where the rest of it stood.
+/// A line without its NULs, and the original offsets of the rest.
 struct Stripped {
     bytes: Vec<u8>,
-    /// The stretches that were kept: where each begins here, and where in the line.
+    /// Runs of kept bytes: the start of each in `bytes`, and in the line.
     runs: Vec<(usize, usize)>,
 }
 
@@ -97,7 +97,7 @@ impl Stripped {
         stripped
     }
 
-    /// Where a stretch of the rest lies in the line, NULs within it included.
+    /// Maps a range of `bytes` to the line, including NULs within it.
     fn source_range(&self, within: &Range<usize>) -> Range<usize> {
         let back = |at: usize| {
             let run = self.runs.partition_point(|(start, _)| *start <= at);
@@ -111,16 +111,16 @@ impl Stripped {
     }
 }
 
-/// Where whole objects lie in bytes that are not JSON, none within another; earliest first.
+/// Returns the ranges of whole objects in bytes that are not JSON, earliest first and none nested.
 ///
-/// The bytes need not be text: a record may be torn within a character.
+/// The bytes need not be UTF-8: a record may be torn within a character.
 pub(crate) fn whole_objects(bytes: &[u8]) -> Vec<Range<usize>> {
-    /// How often the bytes may be gone over. Every object that a torn record left open costs one
-    /// pass, and only a line made to be slow leaves more of them open than this.
+    /// Maximum number of passes over the bytes. Every object left open by a torn record costs one
+    /// pass; only a maliciously crafted line has more.
     const PASSES: usize = 16;
-    /// Short lines may be gone over more often, since that costs nothing.
+    /// Minimum budget in bytes: short lines are cheap to scan more often.
     const CHEAP: usize = 1 << 20;
-    /// What a beginning costs in itself, as bytes.
+    /// Fixed cost of an attempt, in bytes.
     const ATTEMPT: usize = 32;
     let mut left = bytes.len().saturating_mul(PASSES).max(CHEAP);
     let mut found = Vec::new();
@@ -139,7 +139,7 @@ pub(crate) fn whole_objects(bytes: &[u8]) -> Vec<Range<usize>> {
             }
             Some(Err(error)) => {
                 at = start + 1;
-                // A column counts from the last line ending, and only documents have any.
+                // Columns count from the last line ending, and only documents contain any.
                 if error.line() > 1 {
                     rest.len()
                 } else {
@@ -153,7 +153,7 @@ pub(crate) fn whole_objects(bytes: &[u8]) -> Vec<Range<usize>> {
     found
 }
 
-/// The next `{` that a key follows.
+/// Returns the offset of the next `{` followed by a key.
 fn next_object(bytes: &[u8], from: usize) -> Option<usize> {
     let rest = bytes.get(from..)?;
     memchr::memchr_iter(b'{', rest)
@@ -164,8 +164,8 @@ fn next_object(bytes: &[u8], from: usize) -> Option<usize> {
         .map(|at| from + at)
 }
 
-/// Whether an object stands where a value must and goes on as after a value: what holds it was
-/// torn elsewhere, and nobody wrote it as a record.
+/// Returns whether an object is in the position of a JSON value and followed by what may follow
+/// one. Then it is part of a torn object and was not written as a record.
 pub(super) fn is_nested_value(bytes: &[u8], within: &Range<usize>) -> bool {
     let solid = |byte: &&u8| !byte.is_ascii_whitespace();
     let before = bytes.get(..within.start).unwrap_or_default();

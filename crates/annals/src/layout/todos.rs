@@ -1,4 +1,4 @@
-//! Todos: a document that is a list, as several layouts keep it.
+//! Todos: a JSON list, used by several layouts.
 
 use crate::json::{Raw, Text, object};
 use crate::model::{Body, Entry, FlawKind, Outline, Todo, TodoStatus};
@@ -16,7 +16,7 @@ object! {
     }
 }
 
-/// Reads a document of todos.
+/// Decoder for todo documents.
 #[derive(Debug)]
 pub(crate) struct TodosDecoder;
 
@@ -43,7 +43,7 @@ impl Decoder for TodosDecoder {
     }
 }
 
-/// The list of a document.
+/// Decodes a todo document.
 pub(crate) fn decode_todos(record: &Record<'_>, out: &mut Decoded<Entry>) -> Option<Body> {
     let text = String::from_utf8_lossy(record.bytes);
     let raw: Option<Raw<'_>> = serde_json::from_str(&text).ok();
@@ -61,7 +61,7 @@ pub(crate) fn decode_todos(record: &Record<'_>, out: &mut Decoded<Entry>) -> Opt
     }
 }
 
-/// One item, in the words of a todo or of a task.
+/// Decodes one item, with the member names of a todo or of a task.
 pub(crate) fn decode_todo(item: &Item<'_>) -> Todo {
     let text = item
         .content

@@ -1,4 +1,4 @@
-//! Members that several layouts spell alike: times and token counts.
+//! Times and token counts, in the formats that several layouts share.
 
 use jiff::Timestamp;
 
@@ -37,10 +37,10 @@ object! {
     }
 }
 
-/// How many counts there are.
+/// Number of token counts in a usage object.
 pub(crate) const COUNT_FIELDS: usize = 7;
 
-/// Token counts with the names that they have in a record.
+/// Token counts with their member names in a record.
 pub(crate) struct RawCounts<'a> {
     pub(crate) input: (&'a str, Raw<'a>),
     pub(crate) output: (&'a str, Raw<'a>),
@@ -50,16 +50,16 @@ pub(crate) struct RawCounts<'a> {
     pub(crate) server: ServerToolFields<'a>,
 }
 
-/// What a reply says about its tokens.
+/// Usage of a reply.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReplyUsage {
     pub(crate) usage: Option<Usage>,
     pub(crate) terms: BillingTerms,
-    /// What is wrong with the counts.
+    /// Description of invalid counts.
     pub(crate) fault: Option<String>,
 }
 
-/// What a reply says about its tokens in the words of the model's interface.
+/// Decodes the usage of a reply in the format of the model API.
 pub(crate) fn decode_reply_usage(raw: Raw<'_>) -> ReplyUsage {
     match decode_object(raw) {
         Ok(tokens) => reply_usage(&tokens),
@@ -72,7 +72,7 @@ pub(crate) fn decode_reply_usage(raw: Raw<'_>) -> ReplyUsage {
 
 fn reply_usage(tokens: &UsageFields<'_>) -> ReplyUsage {
     let terms = BillingTerms {
-        // What was asked for says less than what was done: `speed` stands beside a tier.
+        // `speed` takes precedence over the tier: it is what was delivered, not what was requested.
         tier: [&tokens.speed, &tokens.tier]
             .into_iter()
             .filter_map(|name| ServiceTier::by_name(name.get()?))
@@ -95,16 +95,16 @@ fn reply_usage(tokens: &UsageFields<'_>) -> ReplyUsage {
     }
 }
 
-/// What a reply says about its tokens, as it is spelled.
+/// Raw usage of a reply.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RawUsage<'a> {
     tokens: UsageFields<'a>,
-    /// What stands in their place, or has not been read.
+    /// A value that is not an object, or was not scanned.
     other: Raw<'a>,
 }
 
 impl<'a> RawUsage<'a> {
-    /// What it says.
+    /// Decodes the usage.
     pub(crate) fn decode(&self) -> ReplyUsage {
         match self.other.0 {
             None => reply_usage(&self.tokens),
@@ -112,7 +112,7 @@ impl<'a> RawUsage<'a> {
         }
     }
 
-    /// The counts, as far as they have been read.
+    /// Returns the counts that the scanner found.
     pub(crate) fn counts(&self) -> [Raw<'a>; COUNT_FIELDS] {
         let tokens = &self.tokens;
         [
@@ -127,7 +127,7 @@ impl<'a> RawUsage<'a> {
     }
 }
 
-/// Read where it stands: to skip an object first would cost as much again.
+/// Scans in place: skipping the object first would cost as much again.
 impl<'a> FromScanner<'a> for RawUsage<'a> {
     fn from_scanner(walk: &mut JsonScanner<'a>) -> Option<Self> {
         let mut told = RawUsage::default();
@@ -148,20 +148,20 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawUsage<'a> {
     }
 }
 
-/// Its tokens alone, and what is wrong with their counts. A count that cannot be is left out.
+/// Decodes token counts, and describes invalid ones, which are omitted.
 pub(crate) fn decode_usage(raw: Raw<'_>) -> (Option<Usage>, Option<String>) {
     let spent = decode_reply_usage(raw);
     (spent.usage, spent.fault)
 }
 
-/// A million dollars.
+/// One million dollars.
 const MAX_PLAUSIBLE_COST: Money = Money::from_pico(1_000_000_000_000_000_000);
 
-/// What a program says that a reply cost, and what is wrong with that.
+/// Decodes the cost that a program recorded for a reply, and describes an invalid value.
 pub(crate) fn recorded_cost(name: &str, raw: Raw<'_>) -> (Option<Money>, Option<String>) {
     match raw.0.filter(|_| raw.is_some()) {
         None => (None, None),
-        // No single response costs a million.
+        // No single response costs a million dollars.
         Some(text) => {
             match Money::parse(text).filter(|cost| (Money::ZERO..MAX_PLAUSIBLE_COST).contains(cost))
             {
@@ -172,7 +172,7 @@ pub(crate) fn recorded_cost(name: &str, raw: Raw<'_>) -> (Option<Money>, Option<
     }
 }
 
-/// The same for other names.
+/// Decodes token counts with other member names, and describes invalid ones.
 pub(crate) fn decode_counts<'a, T: Deserialize<'a> + FromScanner<'a> + Default>(
     raw: Raw<'a>,
     counts: impl FnOnce(T) -> RawCounts<'a>,
@@ -183,7 +183,7 @@ pub(crate) fn decode_counts<'a, T: Deserialize<'a> + FromScanner<'a> + Default>(
     }
 }
 
-/// Reads an object; `Err` says that it is none.
+/// Parses an object; `Err` if the value is something else.
 fn decode_object<'a, T: Deserialize<'a> + FromScanner<'a> + Default>(
     raw: Raw<'a>,
 ) -> Result<T, String> {
@@ -194,7 +194,7 @@ fn decode_object<'a, T: Deserialize<'a> + FromScanner<'a> + Default>(
     Ok(read.unwrap_or_else(|| raw.parse()))
 }
 
-/// A count, if it is told; `None` if it cannot be.
+/// Decodes an optional count; `None` if it is invalid.
 pub(crate) fn decode_count(raw: Raw<'_>) -> Option<Option<u64>> {
     let count = raw.count().ok()?;
     count
@@ -202,7 +202,7 @@ pub(crate) fn decode_count(raw: Raw<'_>) -> Option<Option<u64>> {
         .then_some(count)
 }
 
-/// Counts that cannot be are left out and told.
+/// Converts raw counts to usage. Invalid counts are omitted and described.
 fn usage_from_counts(counts: RawCounts<'_>) -> (Option<Usage>, Option<String>) {
     let mut faults: Vec<String> = Vec::new();
     let mut count = |(name, raw): (&str, Raw<'_>)| {
@@ -224,14 +224,15 @@ fn usage_from_counts(counts: RawCounts<'_>) -> (Option<Usage>, Option<String>) {
     (usage_from_array(counts), fault)
 }
 
-/// Counts in the order of [`RawUsage::counts`]; `None` if none of them is told.
+/// Returns the usage for counts in the order of [`RawUsage::counts`]; `None` if all are absent.
 pub(crate) fn usage_from_array(counts: [Option<u64>; COUNT_FIELDS]) -> Option<Usage> {
     if counts.iter().all(Option::is_none) {
         return None;
     }
     let [input, output, read, write, short, long, searches] = counts;
     let (short, long) = (short.unwrap_or_default(), long.unwrap_or_default());
-    // What no part of the split covers lived for five minutes, as all cache writes did when lines did not split them.
+    // The part of the total that the split does not cover is five-minute cache writes, as all were
+    // before lines had the split.
     let split = short.saturating_add(long);
     let rest = write.unwrap_or_default().saturating_sub(split);
     let short = short.saturating_add(rest);
@@ -249,7 +250,7 @@ fn shown(raw: Raw<'_>) -> String {
     raw.0.unwrap_or_default().chars().take(40).collect()
 }
 
-/// A time as RFC 3339 text or as milliseconds since 1970.
+/// Decodes a time: an RFC 3339 string, or milliseconds since 1970.
 pub(crate) fn decode_time(raw: Raw<'_>) -> Option<Timestamp> {
     match raw.text() {
         Some(text) => text.parse().ok(),
@@ -257,8 +258,8 @@ pub(crate) fn decode_time(raw: Raw<'_>) -> Option<Timestamp> {
     }
 }
 
-/// Spells a time as RFC 3339 text: with milliseconds, as most programs do, and with more digits only
-/// if the time has them.
+/// Formats a time as RFC 3339 with milliseconds, as most programs do, and more digits only if
+/// needed.
 pub(crate) fn format_time(time: Timestamp) -> String {
     match time == truncate_to_millis(time) {
         true => format!("{time:.3}"),
@@ -266,23 +267,23 @@ pub(crate) fn format_time(time: Timestamp) -> String {
     }
 }
 
-/// A time without what is finer than a millisecond.
+/// Truncates a time to milliseconds.
 pub(crate) fn truncate_to_millis(time: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
 }
 
-/// Reads times: most are told in the minute of the one before, and spelled as that one was.
+/// Parser of times with a cache: most times share the minute and format of the previous one.
 #[derive(Debug, Default)]
 pub(crate) struct TimeParser {
-    /// How a minute is spelled, and its first millisecond since 1970.
+    /// Prefix up to the minute, and the minute's start in milliseconds since 1970.
     minute: Option<([u8; MINUTE], i64)>,
 }
 
-/// How long the beginning is that times of one minute have in common.
+/// Length of the prefix that all times of a minute share.
 const MINUTE: usize = "\"2026-03-02T09:00:".len();
 
 impl TimeParser {
-    /// A time as [`decode_time`] reads it.
+    /// Parses a time with the same result as [`decode_time`].
     pub(crate) fn parse(&mut self, raw: Raw<'_>) -> Option<Timestamp> {
         let spelled = raw.0.and_then(|raw| raw.as_bytes().split_first_chunk());
         let spelled = spelled.and_then(|(minute, rest)| Some((minute, within_minute(rest)?)));
@@ -300,7 +301,7 @@ impl TimeParser {
     }
 }
 
-/// The milliseconds of `59.123Z"`, as most programs spell them; of another spelling nothing is told.
+/// Parses `59.123Z"` to milliseconds; `None` for any other format.
 fn within_minute(rest: &[u8]) -> Option<i64> {
     let [tens, ones, b'.', fraction @ .., b'Z', b'"'] = rest else {
         return None;
@@ -311,11 +312,11 @@ fn within_minute(rest: &[u8]) -> Option<i64> {
         let digit = digit.is_ascii_digit().then(|| i64::from(digit - b'0'))?;
         Some(number * 10 + digit)
     })?;
-    // A sixtieth second is for those to judge who know of leap seconds.
+    // Leap seconds are left to the full parser.
     (number < 60_000).then_some(number)
 }
 
-/// The member of a draft with what its usage says beyond counts.
+/// Draft member with the parts of usage that are not counts.
 pub(crate) const USAGE_MEMBER: &str = "usage";
 
 object! {
@@ -334,8 +335,8 @@ object! {
     }
 }
 
-/// The members of a usage object that are no counts, as a JSON object; `None` if they say no more than
-/// their absence.
+/// Returns the members of a usage object that are not counts, as a JSON object; `None` if all have
+/// their default values.
 pub(crate) fn extra_usage_members(usage: Raw<'_>) -> Option<String> {
     let terms: UsageTerms<'_> = usage.parse_fast();
     let mut told: Vec<String> = Vec::new();
@@ -363,14 +364,14 @@ pub(crate) fn extra_usage_members(usage: Raw<'_>) -> Option<String> {
     (!told.is_empty()).then(|| format!("{{{}}}", told.join(",")))
 }
 
-/// What a draft's usage says beyond counts, as a JSON object.
+/// Returns the parts of a draft's usage that are not counts, as a JSON object.
 pub(crate) fn draft_usage_members(members: &Members) -> Option<&str> {
     let mut members = members.iter();
     let terms = members.find(|(name, _)| name == USAGE_MEMBER);
     terms.map(|(_, json)| json.as_str())
 }
 
-/// A usage object in the words of the model's interface, with members that are no counts.
+/// Encodes a usage object in the format of the model API, with members that are not counts.
 pub(crate) fn usage_json(usage: &Usage, terms: Option<&str>) -> Result<Box<RawValue>> {
     let failed = |error: serde_json::Error| Error::refused(error.to_string());
     let counts = serde_json::to_string(&UsageOut::new(usage)).map_err(failed)?;
@@ -386,7 +387,7 @@ pub(crate) fn usage_json(usage: &Usage, terms: Option<&str>) -> Result<Box<RawVa
     RawValue::from_string(whole).map_err(failed)
 }
 
-/// Tokens of a response in the words of the model's interface.
+/// Usage of a response in the format of the model API.
 #[derive(Serialize)]
 pub(crate) struct UsageOut {
     pub(crate) input_tokens: u64,
@@ -434,7 +435,7 @@ impl UsageOut {
 mod tests {
     use super::*;
 
-    /// Five-minute and one-hour cache writes of a usage object.
+    /// Returns the five-minute and one-hour cache writes of a usage object.
     fn cache_writes(json: &str) -> (u64, u64) {
         let (usage, fault) = decode_usage(Raw(Some(json)));
         assert_eq!(fault, None, "{json}");
@@ -442,7 +443,7 @@ mod tests {
         (usage.cache_write_5m, usage.cache_write_1h)
     }
 
-    /// Whatever was read before, and whatever follows.
+    /// The result must not depend on which times were parsed before.
     #[test]
     fn time_parser_agrees_with_stateless_parsing() {
         let times = [
@@ -487,7 +488,7 @@ mod tests {
             ("100", "40", "60", (40, 60)),
             ("100", "0", "0", (100, 0)),
             ("100", "null", "null", (100, 0)),
-            // A split that says more than the sum is believed.
+            // A split that exceeds the total is trusted.
             ("100", "80", "70", (80, 70)),
             ("0", "5", "6", (5, 6)),
             ("null", "5", "6", (5, 6)),

@@ -1,4 +1,4 @@
-//! Writing: changes go in, edits come out.
+//! Planning writes: maps changes to edits.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -15,15 +15,16 @@ use crate::model::{
     SYNTHETIC, SessionId, Todo, Usage,
 };
 
-/// Turns changes into edits. Pure: the store gives it what it must know and does what it says.
+/// Maps changes to edits. Pure: the store passes in what it needs and applies the result.
 pub trait Writer: Sync {
-    /// Where a new session's log goes. Its session is what the layout makes of the wanted id.
+    /// Returns the log of a new session. The layout may derive the session's id from the requested
+    /// one.
     fn new_session_log(&self, new: &NewSession, stamp: &mut PlanContext<'_>) -> Result<Artifact>;
 
-    /// Where a new sub-agent's log goes.
+    /// Returns the log of a new sub-agent.
     fn new_agent_log(&self, head: &AppendState, agent: &AgentId) -> Result<Artifact>;
 
-    /// The edits that make the change, in the order in which a crash does least harm.
+    /// Plans the edits of a change, in the order in which a crash does the least harm.
     fn plan(
         &self,
         head: &AppendState,
@@ -31,20 +32,20 @@ pub trait Writer: Sync {
         stamp: &mut PlanContext<'_>,
     ) -> Result<EditPlan>;
 
-    /// The members of a draft that only this layout knows: see [`Draft::members`]. A draft with any
-    /// other is refused before anything is written.
+    /// Draft members that only this layout has: see [`Draft::members`]. A draft with any other
+    /// member is rejected before anything is written.
     fn draft_members(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Whether an entry that says `body` may have that one of the [`members`](Self::draft_members).
+    /// Returns whether an entry with this body may have the given [member](Self::draft_members).
     fn has_place_for(&self, body: &Body, member: &str) -> bool {
         let _ = (body, member);
         true
     }
 
-    /// Gives drafts that are added to a log what its own program wants in them, or refuses them. Not
-    /// asked for entries that are converted, which stay what they are.
+    /// Completes drafts with what the layout's program requires, or rejects them. Not called for
+    /// converted entries, which stay unchanged.
     fn complete_drafts<'d>(
         &self,
         _: &AppendState,
@@ -53,45 +54,45 @@ pub trait Writer: Sync {
         Ok(Cow::Borrowed(drafts))
     }
 
-    /// A new id for a reply that has none, where all records of one reply share it. `None` where records
-    /// name no reply.
+    /// Returns a new id for a reply without one, in layouts where all records of a reply share an
+    /// id. `None` where records do not name their reply.
     fn reply_id(&self, _fresh: &mut dyn FnMut() -> String) -> Option<String> {
         None
     }
 
-    /// Whether what begins a session says its title ([`AppendState::TITLE`]). If not, the store adds the
-    /// title afterwards.
+    /// Returns whether the first record of a session contains its title ([`AppendState::TITLE`]).
+    /// If not, the store adds the title afterwards.
     fn title_in_header(&self) -> bool {
         false
     }
 
-    /// Whether the title of a session is in the session list and not in its log. Such a session has
-    /// its title ([`AppendState::TITLE`]) from the moment it is listed.
+    /// Returns whether a session's title is stored in the session list instead of its log. Such a
+    /// session has its title ([`AppendState::TITLE`]) as soon as it is listed.
     fn title_in_session_list(&self) -> bool {
         false
     }
 
-    /// The members that a new session may be given: see [`NewSession::members`]. They stand in
-    /// [`AppendState::writer_state`] when it begins.
+    /// Members that a new session may have: see [`NewSession::members`]. They are in
+    /// [`AppendState::writer_state`] when the session begins.
     fn session_members(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Refuses a record of the caller's own making that the layout's program would not take, or not
-    /// for one of the log that goes on at `head`.
+    /// Rejects a caller-supplied record that the layout's program would not accept, or not as part
+    /// of the log that `head` describes.
     fn check_record(&self, head: &AppendState, record: &str) -> std::result::Result<(), String> {
         let _ = (head, record);
         Ok(())
     }
 
-    /// Parts a record into the line that the layout's own program takes, and the object of members
-    /// that goes to the log's companion.
+    /// Splits a record into the log line that the layout's program accepts and an object of members
+    /// for the log's companion file.
     fn split_record(&self, record: &[u8]) -> Result<(Vec<u8>, Option<String>)> {
         Ok((record.to_vec(), None))
     }
 
-    /// The line that adds something to the list of what people typed ([`Body::TypedPrompt`]), and the list's
-    /// place; `None` where the layout keeps no such list.
+    /// Returns the artifact of the prompt history and the line that appends a typed prompt
+    /// ([`Body::TypedPrompt`]) to it; `None` if the layout has no prompt history.
     fn prompt_history_line(
         &self,
         typed: &Draft,
@@ -101,12 +102,18 @@ pub trait Writer: Sync {
         Ok(None)
     }
 
-    /// Whether its records of results name the tool that was called.
+    /// Returns whether each record must be later than the one before, because the layout's program
+    /// orders records by time.
+    fn needs_rising_times(&self) -> bool {
+        false
+    }
+
+    /// Returns whether tool result records name the tool.
     fn results_name_tools(&self) -> bool {
         false
     }
 
-    /// An id of another layout in a form that this layout's program takes for one of its own.
+    /// Converts an id of another layout to one that this layout's program accepts.
     fn valid_id(&self, id: &str) -> String {
         match id.contains(super::AGENT_SEPARATOR) {
             true => EntryKey::from_text(id).derived_uuid(),
@@ -114,57 +121,57 @@ pub trait Writer: Sync {
         }
     }
 
-    /// What any text that names a session becomes in a path, where the layout's logs hold the text
-    /// itself; `None` where an id must be fit for a path.
+    /// Converts any text that names a session to its form in a path, if logs of the layout store
+    /// the exact text; `None` if ids must be valid in paths.
     fn path_name(&self, id: &str) -> Option<String> {
         let _ = id;
         None
     }
 
-    /// The name by which the layout's own records refer to a session, where that is another than its
-    /// id.
+    /// Returns the name by which records refer to a session, if it differs from the session's id.
     fn conversation_id(&self, session: &SessionId) -> Option<String> {
         let _ = session;
         None
     }
 
-    /// Those of the session members that a fork keeps.
+    /// Session members that a fork keeps.
     fn fork_members(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Copies one record into a fork: the same bytes but for the names that must change.
+    /// Copies a record into a fork, unchanged except for ids that must differ.
     fn copy_record(&self, record: &[u8], graft: &ForkEdit<'_>) -> Result<Vec<u8>>;
 
-    /// The register that lists a log, where the layout keeps one.
+    /// Returns the session list that contains a log, if the layout has session lists.
     fn session_list(&self, log: &Artifact) -> Option<Artifact> {
         let _ = log;
         None
     }
 
-    /// The folder that new sessions of a directory go to, by what the root's register tells.
+    /// Returns the folder for new sessions of a directory, according to the root's configuration.
     fn default_folder(&self, told: &[ListRow], directory: &str) -> Option<String> {
         let _ = (told, directory);
         None
     }
 
-    /// What keeps its program from reading the root's own register, if it has these bytes.
+    /// Returns why the layout's program cannot read the root's configuration, if these are its
+    /// bytes.
     fn register_damage(&self, bytes: &[u8]) -> Option<String> {
         let _ = bytes;
         None
     }
 
-    /// The root's own register with the folders of some new logs told in it. `None` if it tells them
-    /// already, if the layout has no such register, or if this one cannot be read.
+    /// Returns the root's configuration with the folders of new logs added. `None` if it already
+    /// lists them, the layout has no such file, or the file cannot be parsed.
     fn register_folders(&self, old: Option<&[u8]>, rows: &[RowUpdate]) -> Option<Vec<u8>> {
         let _ = (old, rows);
         None
     }
 
-    /// Brings a register up to date with what some logs say.
+    /// Updates a session list from its logs.
     ///
-    /// With `whole`, the rows are those of all logs that the register should list. A register that is
-    /// missing or damaged can only be made from all of them.
+    /// With `whole`, the rows are those of all logs that the list should contain. A missing or
+    /// damaged list can only be rebuilt from all of them.
     fn update_session_list(
         &self,
         register: &Artifact,
@@ -176,20 +183,21 @@ pub trait Writer: Sync {
         Ok(ListUpdate::Unchanged)
     }
 
-    /// Refuses a value that a member of a session cannot have: see [`Writer::session_members`].
+    /// Rejects an invalid value of a session member: see [`Writer::session_members`].
     fn check_session_member(&self, name: &str, json: &str) -> Result<()> {
         let _ = (name, json);
         Ok(())
     }
 
-    /// Whether a register says nothing at all, so that it may go with the last log it listed.
+    /// Returns whether a session list is empty, so that it can be removed with the last log it
+    /// listed.
     fn is_session_list_empty(&self, register: &Artifact, bytes: &[u8]) -> bool {
         let _ = (register, bytes);
         false
     }
 }
 
-/// What a log says to its register.
+/// Update of a log's row in its session list.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RowUpdate {
@@ -199,117 +207,115 @@ pub struct RowUpdate {
     pub started: Option<Timestamp>,
     /// The time of its newest message.
     pub updated: Option<Timestamp>,
-    /// How many messages it has.
+    /// Number of messages.
     pub messages: u64,
-    /// How the first prompt begins.
+    /// Beginning of the first prompt.
     pub prompt: Option<String>,
-    /// Something answered.
+    /// Whether anything answered the first prompt.
     pub answered: bool,
-    /// What the sub-agent whose log it is was made for.
+    /// Purpose of the sub-agent, if the log is a sub-agent's.
     pub purpose: Option<String>,
     /// A title to set.
     pub title: Option<String>,
-    /// A title to set if the row has none.
+    /// A title to set only if the row has none.
     pub first_title: Option<String>,
-    /// The session of another program that the newest message names, for a row that is made anew.
+    /// Session of another program named by the newest message, for a new row.
     pub session_id: Option<String>,
-    /// Members of the row to set, as JSON texts; [`Writer::session_members`] lists their names.
+    /// Members of the row to set, as JSON; [`Writer::session_members`] lists their names.
     pub members: Members,
-    /// The session's working directory and git branch, where a new one is listed.
+    /// Working directory, for a new row.
     pub cwd: Option<String>,
-    /// The git branch.
+    /// Git branch, for a new row.
     pub git_branch: Option<String>,
-    /// The log is gone, and its row goes too.
+    /// The log was removed, so its row is removed too.
     pub removed: bool,
-    /// The row as it was when the log went, in the register's own words, to be put back.
+    /// Exact text of the row when its log was removed, to be restored.
     pub restored_text: Option<String>,
 }
 
-/// What became of a register.
+/// Result of updating a session list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListUpdate {
-    /// It says all that already.
+    /// The list is up to date.
     Unchanged,
-    /// It has new content.
+    /// The list has new content.
     Changed {
-        /// The content.
+        /// The new content.
         bytes: Vec<u8>,
-        /// The old content could not be read whole: it is set aside, never overwritten.
+        /// The old content could not be parsed completely: it must be set aside, never overwritten.
         damaged: bool,
-        /// The rows that were taken out, in the register's own words.
+        /// Exact text of the removed rows.
         removed: Vec<String>,
     },
-    /// It is missing or damaged: the rows of all its logs are needed.
+    /// The list is missing or damaged: the rows of all its logs are needed.
     NeedsAllRows,
 }
 
-/// How a record is copied into a fork.
+/// Edits to make while copying a record into a fork.
 #[derive(Clone, Copy, Debug)]
 pub struct ForkEdit<'a> {
-    /// The session it comes from.
+    /// The source session.
     pub from: &'a SessionId,
-    /// The session it goes to.
+    /// The fork's session.
     pub to: &'a SessionId,
-    /// The id that was asked for that session; another one where the layout names logs by its own
-    /// rule.
+    /// The id requested for the fork; differs from `to` if the layout names logs by its own rule.
     pub requested_id: &'a SessionId,
-    /// Its id.
+    /// The record's id.
     pub id: &'a EntryId,
-    /// What it hangs from in the fork.
+    /// The record's parent in the fork.
     pub parent: ForkParent<'a>,
-    /// A later time than its own, where a reader would otherwise go on from another entry.
+    /// A later time than the record's own, if a reader would otherwise resume from another entry.
     pub time: Option<Timestamp>,
 }
 
-/// What a copied record hangs from.
+/// Parent of a copied record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForkParent<'a> {
-    /// What it hung from before.
+    /// The same parent as before.
     Keep,
-    /// Nothing: what it hung from is not in the fork.
+    /// No parent: the old one is not in the fork.
     None,
-    /// The entry before it, where a chain replaces parallel branches.
+    /// The previous entry, where a chain replaces parallel branches.
     Entry(&'a EntryId),
 }
 
-/// A session that is to be.
+/// A session to be created.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NewSession {
     /// Its id.
     pub id: SessionId,
-    /// The exact id that was asked for, where the layout keeps it inside the log (see
-    /// [`Writer::path_name`]).
+    /// The exact id requested, if the layout stores it inside the log (see [`Writer::path_name`]).
     pub requested_id: Option<String>,
-    /// The working directory it is about, absolute.
+    /// The absolute working directory.
     pub cwd: String,
     /// The git branch checked out there.
     pub git_branch: Option<String>,
-    /// The log that it is copied from, whose folder it shares.
+    /// The log it is copied from. Both share a folder.
     pub copied_from: Option<Artifact>,
-    /// The folder it goes to, where a register has one for its directory.
+    /// The folder for its log, if the root's configuration has one for its directory.
     pub folder: Option<String>,
-    /// The id was made up, so that the layout may give the session another one.
+    /// The id was generated, so the layout may replace it.
     pub unnamed: bool,
-    /// No other session had the id when the caller looked at all of them: only sessions that began since
-    /// are looked for.
+    /// The caller checked all existing sessions and none had this id, so only sessions created
+    /// since are checked.
     pub(crate) unused: bool,
-    /// Its title, where the layout has a place for it in what begins a session. Elsewhere the
-    /// store writes it after the session has begun.
+    /// The title, for layouts that store it in a session's first record. For others the store
+    /// writes it once the session has begun.
     pub title: Option<String>,
-    /// Members of what begins a session that only its layout knows, such as a channel;
+    /// Members of a session's first record that only its layout has, such as a channel;
     /// [`Writer::session_members`] lists their names.
     pub members: Members,
 }
 
 impl AppendState {
-    /// The word for the id that was asked for when a session begins: the layout may make another of it.
+    /// Key of the requested id when a session begins. The layout may derive another id from it.
     pub const REQUESTED_ID: &'static str = "id";
 
-    /// The word for the title that a session is given when it begins.
+    /// Key of a new session's title.
     pub const TITLE: &'static str = "title";
 
-    /// The head of a log of which nothing is known yet.
+    /// State of a log about which nothing is known yet.
     pub fn new(session: SessionId, log: Artifact) -> Self {
         AppendState {
             session,
@@ -335,14 +341,14 @@ impl AppendState {
         }
     }
 
-    /// Takes in where the writer of an entry was at work.
+    /// Updates directory, branch and version from an entry's context.
     pub(crate) fn set_context(&mut self, place: EntryContext) {
         self.cwd = place.cwd.or(self.cwd.take());
         self.git_branch = place.git_branch.or(self.git_branch.take());
         self.version = place.version.or(self.version.take());
     }
 
-    /// Takes in what later messages refer to: open calls, and the response that may go on.
+    /// Updates what later messages refer to: open calls, and the response that may continue.
     pub(crate) fn add_message(&mut self, body: &Body) {
         const MOST: usize = 64;
         let Body::Message(message) = body else {
@@ -367,14 +373,14 @@ impl AppendState {
         }
     }
 
-    /// Takes in the model of a reply, if it names one.
+    /// Records the model of a reply, if it is a real model name.
     pub(crate) fn set_model(&mut self, model: &str) {
         if is_model(model) {
             self.model = Some(model.to_owned());
         }
     }
 
-    /// Takes in what a response's tokens amount to.
+    /// Records the total usage of a response.
     pub(crate) fn add_response(&mut self, response: &str, mut usage: Usage) {
         const MOST: usize = 16;
         let known = self
@@ -391,7 +397,7 @@ impl AppendState {
 }
 
 impl NewSession {
-    /// A session about a directory, of which no more is known.
+    /// A session for a directory, with nothing else set.
     pub fn new(id: SessionId, cwd: impl Into<String>) -> Self {
         NewSession {
             id,
@@ -407,7 +413,7 @@ impl NewSession {
         }
     }
 
-    /// A session about a directory, under a fresh id or one that the layout gives it.
+    /// A session for a directory, with a generated id that the layout may replace.
     pub fn unnamed(cwd: impl Into<String>) -> Result<Self> {
         let id = SessionId::new(&uuid::Uuid::new_v4().to_string())?;
         Ok(NewSession {
@@ -416,12 +422,12 @@ impl NewSession {
         })
     }
 
-    /// A session that a person gave a name: any text, where the layout takes that.
+    /// A session named by a person: any text, if the layout accepts that.
     pub fn named(writer: &dyn Writer, name: &str, cwd: impl Into<String>) -> Result<Self> {
         let id = SessionId::new(name);
         let thread = writer.path_name(name);
         match (id, thread) {
-            // One that says when it began is the whole id.
+            // A name with a start time is a complete id.
             (Ok(id), thread) if id.name() != name => Ok(NewSession {
                 requested_id: thread.map(|_| name.to_owned()),
                 ..NewSession::new(id, cwd)
@@ -437,33 +443,33 @@ impl NewSession {
         }
     }
 
-    /// Says which git branch is checked out.
+    /// Sets the git branch.
     pub fn git_branch(mut self, branch: impl Into<String>) -> Self {
         self.git_branch = Some(branch.into());
         self
     }
 
-    /// Gives it a title.
+    /// Sets the title.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// Adds a member that only its layout knows, as JSON text.
+    /// Adds a member that only its layout has, as JSON.
     pub fn member(mut self, name: impl Into<String>, json: impl Into<String>) -> Self {
         self.members.push((name.into(), json.into()));
         self
     }
 
-    /// Says which folder it goes to.
+    /// Sets the folder.
     pub fn folder(mut self, folder: impl Into<String>) -> Self {
         self.folder = Some(folder.into());
         self
     }
 }
 
-/// The calls that results among some drafts answer, where neither the drafts nor the end of the log tell
-/// which tool was called.
+/// Returns the ids of calls answered by the drafts whose tool is named neither in the drafts nor
+/// near the end of the log.
 pub(crate) fn calls_of_unknown_tools(head: &AppendState, drafts: &[Draft]) -> BTreeSet<String> {
     let mut known: HashSet<&str> = head.open_calls.iter().map(|(id, _)| id.as_str()).collect();
     let mut unknown = BTreeSet::new();
@@ -490,18 +496,18 @@ pub(crate) fn calls_of_unknown_tools(head: &AppendState, drafts: &[Draft]) -> BT
     unknown
 }
 
-/// Whether a reply's model names one: the agent program's own replies do not, nor does the word that
-/// earlier versions of annals wrote where none was known.
+/// Returns whether a reply's model is a real name. It is not in replies of the agent program
+/// itself, nor is the placeholder that earlier versions of annals wrote for an unknown model.
 pub(crate) fn is_model(name: &str) -> bool {
     !matches!(name, "" | SYNTHETIC | "unknown")
 }
 
-/// Refuses a name that nobody could type again.
+/// Rejects a name that is empty, too long or contains control characters.
 fn check_name(name: &str) -> Result<()> {
     const MAX: usize = 200;
     let why = match name {
         name if name.trim().is_empty() => "it is empty",
-        name if name.chars().any(char::is_control) => "it holds control characters",
+        name if name.chars().any(char::is_control) => "it contains control characters",
         name if name.len() > MAX => "it is longer than 200 bytes",
         _ => return Ok(()),
     };
@@ -512,7 +518,7 @@ fn check_name(name: &str) -> Result<()> {
     })
 }
 
-/// What a writer must know about the end of a log.
+/// State of the end of a log, as needed by a writer.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct AppendState {
@@ -520,49 +526,50 @@ pub struct AppendState {
     pub session: SessionId,
     /// The sub-agent whose log this is.
     pub agent: Option<AgentId>,
-    /// Where the log lies within its root.
+    /// The log.
     pub log: Artifact,
-    /// The entry that the next one hangs from.
+    /// Parent of the next entry.
     pub leaf: Option<EntryId>,
-    /// The entry that the compaction at `leaf` continues, as long as no summary follows that.
+    /// The entry that the compaction at `leaf` continues, until a summary follows the compaction.
     pub continues: Option<EntryId>,
-    /// The last message of the log, which a layout without links takes for the parent of the next.
+    /// The last message of the log, which is the implicit parent of the next in layouts without
+    /// links.
     pub last_message: Option<EntryId>,
-    /// The time of the newest entry: the next one must not seem older.
+    /// Time of the newest entry; the next one must not be older.
     pub time: Option<Timestamp>,
-    /// The time of the newest note: the next one must not seem older either.
+    /// Time of the newest note; the next one must not be older.
     pub note_time: Option<Timestamp>,
-    /// The model that answered last, for replies that do not say which one did.
+    /// Model of the last reply, for replies that name none.
     pub model: Option<String>,
     /// The working directory.
     pub cwd: Option<String>,
     /// The git branch.
     pub git_branch: Option<String>,
-    /// The version of the agent program that wrote last.
+    /// Version of the agent program that wrote the last record.
     pub version: Option<String>,
-    /// The last thing a person asked.
+    /// The last prompt of a person.
     pub prompt: Option<String>,
-    /// Every reader will go on at this leaf. If not, a change must say so in the log.
+    /// All readers resume at this leaf. If false, a change must write that to the log.
     pub resumes_at_leaf: bool,
-    /// Where in the log's file the next record will stand.
+    /// Offset of the next record in the log file.
     pub end: u64,
-    /// The last record of the log's file is this session's, where several sessions share it.
+    /// In a log shared by several sessions, the last record is this session's.
     pub last_record_is_own: bool,
-    /// What the log's records say that the layout's writer needs again, by name.
+    /// Values from the log's records that the layout's writer needs, by name.
     pub writer_state: BTreeMap<String, String>,
-    /// The tool calls near the end of the log that nothing has answered: their ids and their tools.
+    /// Ids and tools of the unanswered tool calls near the end of the log.
     pub open_calls: Vec<(String, String)>,
-    /// The newest responses and their tokens, as far as the log tells them: they may go on.
+    /// Ids and usage of the newest responses, as far as known; further records may continue them.
     pub recent_responses: Vec<(String, Usage)>,
-    /// Documents that belong to the session and repeat what its log says.
+    /// Other files of the session that exist.
     pub attachments: Vec<Artifact>,
 }
 
-/// An intent.
+/// A change to a session.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Change {
-    /// Begins a session: writes down what its first message will need.
+    /// Begins a session and records what its first message needs.
     Begin,
     /// Begins a session whose first entries are copied from another.
     Fork {
@@ -571,35 +578,35 @@ pub enum Change {
     },
     /// Adds entries.
     Append(Vec<Draft>),
-    /// Replaces what the agent sees of the conversation so far by a summary.
+    /// Replaces the conversation so far, as the agent sees it, by a summary.
     Compact {
         /// The summary.
         summary: String,
-        /// Tokens in the context before, if known.
+        /// Number of tokens in the context before, if known.
         tokens: Option<u64>,
     },
     /// Replaces an agent's todos.
     SetTodos(Vec<Todo>),
-    /// Begins a sub-agent's log.
+    /// Creates a sub-agent's log.
     Spawn(Spawn),
 }
 
-/// A sub-agent that is to be.
+/// A sub-agent to be created.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Spawn {
     /// Its id.
     pub agent: AgentId,
-    /// Its kind, such as `Explore`.
+    /// Its type, such as `Explore`.
     pub kind: String,
-    /// What it is for, in a few words.
+    /// Its purpose, in a few words.
     pub description: String,
     /// The tool call that spawned it.
     pub call: Option<String>,
 }
 
 impl Spawn {
-    /// A sub-agent of a kind, such as `Explore`, and what it is for.
+    /// A sub-agent of a type, such as `Explore`, with its purpose.
     pub fn new(agent: AgentId, kind: impl Into<String>, description: impl Into<String>) -> Self {
         Spawn {
             agent,
@@ -609,7 +616,7 @@ impl Spawn {
         }
     }
 
-    /// Says which tool call spawned it.
+    /// Sets the tool call that spawned it.
     pub fn call(mut self, call: impl Into<String>) -> Self {
         self.call = Some(call.into());
         self
@@ -620,28 +627,28 @@ impl Spawn {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Edit {
-    /// Adds whole lines to a log, in one write. The log is made if it is not there.
+    /// Appends whole lines to a log in one write. The log is created if missing.
     Append {
         /// The log.
         path: PathBuf,
         /// The lines, without their endings.
         lines: Vec<Vec<u8>>,
     },
-    /// Sets members of a document that is an object, and leaves the others as they are.
+    /// Sets members of a JSON object document and keeps all others.
     SetMembers {
-        /// The document; it is made if it is not there.
+        /// The document, created if missing.
         path: PathBuf,
         /// Names and JSON values.
         members: Vec<(String, String)>,
     },
-    /// Makes a document, which must not exist with other content.
+    /// Creates a document, which must not exist with other content.
     Create {
         /// The document.
         path: PathBuf,
         /// Its content.
         bytes: Vec<u8>,
     },
-    /// Puts a whole document in the place of another or of none.
+    /// Replaces or creates a document.
     Replace {
         /// The document.
         path: PathBuf,
@@ -650,10 +657,10 @@ pub enum Edit {
     },
 }
 
-/// The name by which our own entries say who wrote them.
+/// Program name in entries written by annals.
 pub const PROGRAM: &str = "annals";
 
-/// What a change comes to.
+/// Planned edits of a change.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EditPlan {
@@ -661,31 +668,35 @@ pub struct EditPlan {
     pub edits: Vec<Edit>,
     /// The ids of the entries that they add, in order.
     pub added: Vec<EntryId>,
-    /// The entry that the next one hangs from, if the change moves it.
+    /// Parent of the next entry, if the change moves it.
     pub leaf: Option<EntryId>,
-    /// The time of the newest entry, where that is another than was asked for.
+    /// Time of the newest entry, if it differs from the requested one.
     pub time: Option<Timestamp>,
-    /// A title for the session, where it is the register that keeps titles.
+    /// A title for the session, if the session list stores titles.
     pub title: Option<String>,
-    /// Records for the log's companion that have no line in the log.
+    /// Records for the log's companion file that have no line in the log.
     pub companion: Vec<String>,
-    /// What the log says from now on that the writer will need again: see [`AppendState::writer_state`].
+    /// Values that the writer needs from now on: see [`AppendState::writer_state`].
     pub writer_state: BTreeMap<String, String>,
 }
 
-/// The time and the source of ids, given from outside so that plans can be repeated in tests.
+/// Clock and id source, passed in so that tests can repeat plans.
 pub struct PlanContext<'a> {
-    /// Now.
+    /// Time of the first record without one.
     pub now: Timestamp,
-    /// The zone whose days count.
+    /// Time that later records without one must not exceed, as far as the records before them
+    /// allow; `None` if there is no limit.
+    pub limit: Option<Timestamp>,
+    /// Time zone that determines the day.
     pub zone: TimeZone,
-    /// Gives a fresh id.
+    /// Returns a fresh id.
     pub new_id: &'a mut dyn FnMut() -> String,
 }
 
 impl PlanContext<'_> {
-    /// The time of the next record: as given, else now to the millisecond, but later than the newest
-    /// so far, which it then is.
+    /// Returns the time of the next record and updates `newest`. It is `given`, or else now in
+    /// milliseconds, but at least one millisecond after `newest`. From the limit on, it is the time
+    /// of the previous record.
     pub(crate) fn next_time(
         &self,
         newest: &mut Option<Timestamp>,
@@ -693,8 +704,11 @@ impl PlanContext<'_> {
     ) -> Timestamp {
         let millisecond = jiff::SignedDuration::from_millis(1);
         let after = newest.and_then(|time| time.checked_add(millisecond).ok());
-        let now = || truncate_to_millis(after.map_or(self.now, |after| after.max(self.now)));
-        let time = given.unwrap_or_else(now);
+        let now = truncate_to_millis(after.map_or(self.now, |after| after.max(self.now)));
+        let time = given.unwrap_or(match (*newest, self.limit) {
+            (Some(newest), Some(limit)) if now > limit => newest.max(truncate_to_millis(limit)),
+            _ => now,
+        });
         *newest = Some(newest.map_or(time, |newest| newest.max(time)));
         time
     }

@@ -1,26 +1,27 @@
-//! What a file means.
+//! The meaning of a file, derived from its path.
 
 use super::{AgentId, SessionId};
 
-/// What one file of a root means, as far as its path tells.
+/// The meaning of one file of a root, derived from its path.
 ///
-/// An artifact says everything its path says, so that a layout can build the path back from it.
+/// An artifact holds everything that the path encodes, so that a layout can rebuild the path from
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Artifact {
-    /// What kind of file.
+    /// The kind of file.
     pub kind: ArtifactKind,
     /// The folder that groups sessions of one project, in the layout's own encoding.
     pub folder: Option<String>,
-    /// The session it belongs to, where the path tells.
+    /// The session it belongs to, if the path names one.
     pub session: Option<SessionId>,
-    /// The agent it belongs to, where the path tells.
+    /// The agent it belongs to, if the path names one.
     pub agent: Option<AgentId>,
-    /// What else the path says: a version, a run, a file name.
+    /// The rest of the path: a version, a run, a file name.
     pub name: Option<String>,
 }
 
 impl Artifact {
-    /// An artifact of which only the kind is known.
+    /// Creates an artifact with only a kind.
     pub fn new(kind: ArtifactKind) -> Self {
         Artifact {
             kind,
@@ -33,24 +34,24 @@ impl Artifact {
 }
 
 impl Artifact {
-    /// Whether the file records what was said and done in conversations, and steers no program.
+    /// Whether the file only records conversations and configures no program.
     ///
-    /// Only such files are written from a source that someone else may have made: a root that is
-    /// converted, or a pack from elsewhere. Settings could name commands to run, and what means nothing
-    /// to us could do anything: Claude Code runs what lies in `session-env` as shell scripts.
+    /// Only such files are written from an untrusted source: a converted root or a pack from
+    /// elsewhere. Settings can name commands to run, and uninterpreted files can do anything:
+    /// Claude Code runs the files in `session-env` as shell scripts.
     pub fn is_conversation_data(&self) -> bool {
         use ArtifactKind as K;
         match self.kind {
             K::SessionLog | K::SharedLog | K::AgentLog | K::AgentMeta => true,
             K::Todos | K::Task | K::FileVersion | K::ToolResult | K::History | K::Plan => true,
             K::TitleFile | K::Notes | K::RunLog | K::Companion | K::Origin => true,
-            // That of a folder lists its logs; that of a root is the configuration of its program.
+            // A folder's session list names its logs; a root's is the configuration of its program.
             K::Register => self.folder.is_some(),
             K::Settings | K::State | K::SessionState | K::Index => false,
         }
     }
 
-    /// Whether the file steers the agent program beyond single sessions.
+    /// Whether the file configures the agent program beyond single sessions.
     pub fn is_configuration(&self) -> bool {
         match self.kind {
             ArtifactKind::Settings | ArtifactKind::State => true,
@@ -59,7 +60,7 @@ impl Artifact {
         }
     }
 
-    /// Whether the log is a sub-agent's.
+    /// Whether the file is a sub-agent's log.
     pub fn is_agent_log(&self) -> bool {
         match self.kind {
             ArtifactKind::AgentLog => true,
@@ -76,12 +77,12 @@ impl Artifact {
 pub enum ArtifactKind {
     /// The log of a session's main agent.
     SessionLog,
-    /// A log of several sessions, told apart by what its records name. Its own session is that of
-    /// the records that name none.
+    /// A log of several sessions; each record names its session. Records that name none belong to
+    /// the session of the artifact.
     SharedLog,
     /// The log of a sub-agent.
     AgentLog,
-    /// What is known about a sub-agent beside its log.
+    /// Metadata of a sub-agent, stored outside its log.
     AgentMeta,
     /// An agent's todos, one document.
     Todos,
@@ -91,34 +92,35 @@ pub enum ArtifactKind {
     FileVersion,
     /// Output of a tool that was too long for the log.
     ToolResult,
-    /// What a person typed, across sessions.
+    /// Prompts that a person typed, across sessions.
     History,
     /// Settings of the agent program.
     Settings,
     /// A plan.
     Plan,
-    /// A derived list that can be rebuilt and is never trusted.
+    /// A derived list that can be rebuilt and is never relied on.
     Index,
-    /// A session's title beside its log.
+    /// A session's title, stored in a file next to its log.
     TitleFile,
-    /// State of the agent program that belongs to a session and means nothing to us.
+    /// State of the agent program that belongs to a session and is not interpreted.
     SessionState,
-    /// Remarks on a session: notes, labels, titles, one per line, beside its log.
+    /// Notes, tags and titles of a session, one per line, in a file next to its log.
     Notes,
-    /// A document that tells of sessions what their logs do not, such as titles and directories.
+    /// A session list: titles, directories and other data that the logs do not hold.
     Register,
     /// State of the agent program that belongs to no session.
     State,
-    /// What the agent program printed while it ran.
+    /// Output of the agent program.
     RunLog,
-    /// What annals says of a log's records beside the log.
+    /// Companion file next to a log: data that annals adds to the log's records.
     Companion,
-    /// What a session, or a whole root, was converted from, as far as its own layout cannot say it.
+    /// The source that a session or a root was converted from, as far as the layout has no field
+    /// for it.
     Origin,
 }
 
 impl ArtifactKind {
-    /// A file of records, one per line, as opposed to a document.
+    /// Whether the file has one record per line, as opposed to a document.
     pub fn is_log(self) -> bool {
         matches!(
             self,
@@ -132,7 +134,7 @@ impl ArtifactKind {
         )
     }
 
-    /// A log that holds a conversation.
+    /// Whether the file is a log that holds a conversation.
     pub fn is_conversation(self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! What an entry says.
+//! The content of an entry.
 
 use std::collections::BTreeMap;
 
@@ -7,58 +7,58 @@ use serde::{Deserialize, Serialize};
 
 use super::{AgentId, EntryId, FlawKind, SessionId, Todo, Usage};
 
-/// What an entry says. A closed set; [`Body::Opaque`] is everything that is kept but not understood.
+/// The content of an entry. A closed set; records that are not understood are [`Body::Opaque`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Body {
-    /// Something said by a person, a model or a tool.
+    /// A message of a person, a model or a tool.
     Message(Message),
-    /// A short text that stands for a conversation, tied to the entry it ends at.
+    /// A short text that summarises a conversation, tied to its last entry.
     Summary {
         /// The text.
         text: String,
         /// The last entry it covers.
         leaf: Option<EntryId>,
     },
-    /// From here on the agent sees a summary instead of what came before.
+    /// A boundary from which the agent sees a summary instead of the earlier messages.
     Compaction {
-        /// What the layout says about it.
+        /// The layout's text about it.
         text: String,
     },
-    /// Something the agent program noted.
+    /// A message of the agent program itself.
     System {
-        /// Its kind, in the layout's own words.
+        /// Its kind, in the layout's spelling.
         subtype: String,
         /// Its text, if any.
         text: String,
     },
     /// Context that the agent program attached to a prompt.
     Attachment {
-        /// Its kind, in the layout's own words.
+        /// Its kind, in the layout's spelling.
         kind: String,
         /// Its text, if any.
         text: String,
     },
     /// The session's title from here on.
     Title {
-        /// The title; empty takes an earlier one back.
+        /// The title; empty withdraws the earlier one.
         text: String,
-        /// Who gave it.
+        /// The origin of the title.
         source: TitleSource,
     },
-    /// A label on the session; empty takes it back.
+    /// A label on the session; empty withdraws it.
     Tag {
         /// The label.
         text: String,
     },
-    /// A person's remark about the session.
+    /// A person's note on the session.
     Note {
-        /// Who wrote it.
+        /// The author.
         author: Option<String>,
-        /// The remark.
+        /// The text.
         text: String,
     },
-    /// The leaf at which the agent program will go on.
+    /// The leaf from which the agent program will resume.
     Resume {
         /// The leaf.
         leaf: EntryId,
@@ -67,51 +67,51 @@ pub enum Body {
     Todos(Vec<Todo>),
     /// Versions of files that were saved before the agent changed them.
     Files(FileChange),
-    /// What the agent program did with its queue of prompts that wait for their turn.
+    /// An operation on the agent program's queue of waiting prompts.
     Queue {
-        /// What was done, in the layout's own words: `enqueue`, `dequeue` …
+        /// The operation, in the layout's spelling: `enqueue`, `dequeue` …
         operation: String,
-        /// The prompt, where the record holds it.
+        /// The prompt, if the record holds it.
         text: String,
     },
-    /// Something a person typed, kept beside all sessions.
+    /// A prompt that a person typed, stored outside all sessions.
     TypedPrompt {
-        /// What was typed.
+        /// The text.
         text: String,
         /// The working directory.
         project: Option<String>,
-        /// The session it went to.
+        /// The session it was sent to.
         session: Option<String>,
-        /// More was pasted than is shown.
+        /// Whether more was pasted than is shown.
         pasted: bool,
     },
     /// Settings of the agent program.
     Settings {
-        /// After how many days it deletes old sessions.
+        /// The age in days at which it deletes old sessions.
         keep_days: Option<u64>,
     },
-    /// What is known about a sub-agent.
+    /// Metadata of a sub-agent.
     Agent {
         /// Its kind, such as `Explore`.
         kind: Option<String>,
-        /// What it is for.
+        /// Its task.
         description: Option<String>,
         /// The tool call that spawned it.
         call: Option<String>,
     },
-    /// What a document tells of sessions and of the folders they lie in.
+    /// Rows of a layout's session list.
     SessionList(Vec<ListRow>),
-    /// Kept byte for byte, not understood or not of interest.
+    /// A record that is stored byte for byte but not interpreted.
     Opaque {
-        /// Its type in the layout's own words, if it says one.
+        /// Its type in the layout's spelling, if it has one.
         kind: Option<String>,
-        /// Why it could not be read, if it is damaged.
+        /// The reason it could not be read, if it is damaged.
         flaw: Option<FlawKind>,
     },
 }
 
 impl Body {
-    /// The kind as JSON output and filters spell it.
+    /// The kind, as in JSON output and filters.
     pub fn kind(&self) -> &'static str {
         match self {
             Body::Message(_) => "message",
@@ -135,11 +135,11 @@ impl Body {
     }
 }
 
-/// What a document tells of a session or of a folder, beside their logs.
+/// A row of a layout's session list: data on a session or folder that their logs do not hold.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ListRow {
-    /// What it tells of.
+    /// The session or folder.
     pub subject: ListSubject,
     /// The title or the name.
     pub title: Option<String>,
@@ -147,20 +147,20 @@ pub struct ListRow {
     pub cwd: Option<String>,
     /// The git branch.
     pub git_branch: Option<String>,
-    /// When it began.
+    /// The start time.
     pub started: Option<Timestamp>,
-    /// When it was last written to.
+    /// The time of the last write.
     pub updated: Option<Timestamp>,
-    /// How many messages it has.
+    /// The number of messages.
     pub messages: Option<u64>,
-    /// What else a list of sessions tells, by name; see [`SessionInfo::attributes`].
+    /// Further attributes by name; see [`SessionInfo::attributes`].
     ///
     /// [`SessionInfo::attributes`]: crate::store::SessionInfo::attributes
     pub attributes: BTreeMap<String, String>,
 }
 
 impl ListRow {
-    /// Of which nothing is told yet.
+    /// Creates a row with only a subject.
     pub fn new(subject: ListSubject) -> Self {
         ListRow {
             subject,
@@ -175,22 +175,22 @@ impl ListRow {
     }
 }
 
-/// What a register tells of.
+/// The subject of a row of a session list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ListSubject {
-    /// A session of the register's folder.
+    /// A session of the list's folder.
     Session(SessionId),
-    /// A folder, and those below it.
+    /// A folder and its subfolders.
     Folder(String),
 }
 
-/// Who gave a title.
+/// The origin of a title.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum TitleSource {
-    /// Nobody: it is the first thing that was asked.
+    /// None given: the first prompt serves as the title.
     Prompt,
     /// A summary of this conversation.
     Summary,
@@ -200,43 +200,45 @@ pub enum TitleSource {
     Custom,
 }
 
-/// The model that answers where none was asked: the agent program itself, with an error.
+/// The model name on errors that the agent program writes in place of a model's reply.
 pub const SYNTHETIC: &str = "<synthetic>";
 
-/// Something said.
+/// A message.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Message {
-    /// By whom.
+    /// The role of its author.
     pub role: Role,
     /// Its parts.
     pub blocks: Vec<Block>,
-    /// A prompt that a person typed, as opposed to tool results, reminders and commands.
+    /// Whether it is a prompt that a person typed, as opposed to tool results, reminders and
+    /// commands.
     pub human: bool,
-    /// Written by the agent program in the user's name.
+    /// Whether the agent program wrote it in the user's name.
     pub meta: bool,
-    /// The summary that follows a compaction.
+    /// Whether it is the summary that follows a compaction.
     pub compact_summary: bool,
-    /// An error of the API, which the agent program wrote in a reply's place and does not send again.
+    /// Whether it is an API error, which the agent program wrote in place of a reply and does not
+    /// send again.
     pub api_error: bool,
-    /// The model that answered.
+    /// The model that replied.
     pub model: Option<String>,
     /// The response this is part of; several entries may share one.
     pub response: Option<String>,
     /// The request that the response answers.
     pub request: Option<String>,
-    /// Why the model stopped.
+    /// The model's stop reason.
     pub stop_reason: Option<String>,
-    /// Tokens of the whole response, as far as this entry knows.
+    /// Tokens of the whole response, as far as this entry has them.
     pub usage: Option<Usage>,
-    /// The sub-agent that did a call's work, where its result says so.
+    /// The sub-agent that did a call's work, if the result names it.
     pub spawned: Option<AgentId>,
-    /// The file that holds a tool's whole output where the record has only its beginning.
+    /// The file that holds a tool's whole output, if the record has only its beginning.
     pub stored: Option<String>,
 }
 
 impl Message {
-    /// A message of which only the words are known.
+    /// Creates a message with only a role and blocks.
     pub fn new(role: Role, blocks: Vec<Block>) -> Self {
         Message {
             role,
@@ -256,7 +258,7 @@ impl Message {
     }
 }
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -269,7 +271,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The role's name as layouts and flags spell it.
+    /// The role, as in layouts and flags.
     pub fn as_str(self) -> &'static str {
         match self {
             Role::User => "user",
@@ -287,9 +289,9 @@ pub enum Block {
     Text(String),
     /// The model's reasoning.
     Thinking {
-        /// The reasoning itself; empty where the model keeps it to itself.
+        /// The reasoning; empty if the model does not reveal it.
         text: String,
-        /// The vendor's seal, without which a model refuses to read its reasoning again.
+        /// The vendor's signature, without which a model rejects its own reasoning as input.
         signature: Option<String>,
     },
     /// A call of a tool.
@@ -298,28 +300,28 @@ pub enum Block {
         id: String,
         /// The tool.
         name: String,
-        /// The arguments, as the JSON text that stands in the record.
+        /// The arguments, as the JSON text of the record.
         input: String,
     },
-    /// What a tool gave back.
+    /// The result of a tool.
     ToolResult {
         /// The call it answers.
         call: String,
         /// Its parts.
         output: Vec<Block>,
-        /// The tool failed.
+        /// Whether the tool failed.
         is_error: bool,
     },
     /// A picture.
     Image {
         /// Its MIME type.
         media_type: String,
-        /// Its bytes in base64, or where they can be had.
+        /// Its bytes in base64, or their location.
         data: String,
     },
-    /// Kept, not understood.
+    /// A block that is stored but not interpreted.
     Opaque {
-        /// Its type in the layout's own words.
+        /// Its type, in the layout's spelling.
         kind: String,
         /// Its JSON text.
         json: String,
@@ -327,7 +329,7 @@ pub enum Block {
 }
 
 impl Block {
-    /// The text a reader would want to find this block by, results included.
+    /// Calls `visit` with the searchable texts of the block, results included.
     pub fn visit_texts<'a>(&'a self, visit: &mut dyn FnMut(&'a str)) {
         match self {
             Block::Text(text) | Block::Thinking { text, .. } => visit(text),
@@ -337,7 +339,7 @@ impl Block {
             }
             Block::ToolResult { output, .. } => {
                 for block in output {
-                    // Results hold only flat blocks, so this goes one level deep.
+                    // Results hold only flat blocks, so one level is enough.
                     if let Block::Text(text) = block {
                         visit(text);
                     }
@@ -348,7 +350,7 @@ impl Block {
         }
     }
 
-    /// The block's kind as JSON output and filters spell it.
+    /// The block's kind, as in JSON output and filters.
     pub fn kind(&self) -> &'static str {
         match self {
             Block::Text(_) => "text",
@@ -375,19 +377,19 @@ pub struct FileChange {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FileBackup {
-    /// The file, as the record spells it: absolute, or relative to `base`.
+    /// The file as in the record: absolute, or relative to `base`.
     pub path: String,
-    /// The directory that a relative path starts from.
+    /// The base directory of a relative path.
     pub base: Option<String>,
-    /// The version's number.
+    /// The version number.
     pub version: u64,
-    /// The name of the stored copy; `None` means that the file did not exist yet.
+    /// The name of the stored copy; `None` if the file did not exist yet.
     pub stored: Option<String>,
-    /// When it was saved.
+    /// The time of the copy.
     pub time: Option<Timestamp>,
-    /// What was done, where the layout says so (`create`, `edit` …) instead of storing a copy.
+    /// The operation (`create`, `edit` …), in layouts that record it instead of storing a copy.
     pub operation: Option<String>,
-    /// The beginning of what was changed, where the layout keeps that.
+    /// The beginning of the change, in layouts that record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snippet: Option<String>,
 }

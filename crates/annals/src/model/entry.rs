@@ -6,14 +6,14 @@ use jiff::Timestamp;
 
 use super::{AgentId, Body, EntryId};
 
-/// Where a record lies in its file; the bytes there are the truth, an entry is a view of them.
+/// Byte range of a record in its file. The bytes are authoritative; an entry is a view of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, serde::Serialize)]
 pub struct Span {
     /// Byte offset of the record's first byte.
     pub offset: u64,
     /// Length in bytes, line ending included.
     pub len: u64,
-    /// Line number, from 1; 0 where a file was read from its end and lines were not counted.
+    /// Line number, from 1; 0 if the file was read from its end and lines were not counted.
     pub line: u64,
 }
 
@@ -28,47 +28,47 @@ impl Span {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// Where the record lies.
+    /// The byte range of the record.
     pub span: Span,
     /// Its id, if the layout gives it one.
     pub id: Option<EntryId>,
-    /// Its record has no id, although its layout links records by ids: `id` is made from its offset, and no
-    /// other program can find it by that.
+    /// Whether the record has no id in a layout that links records by id. `id` is then made from
+    /// the offset, and no other program can find the entry by it.
     pub derived_id: bool,
     /// The entry it answers or continues. A compaction's is the last entry that it summarises.
     pub parent: Option<EntryId>,
-    /// When it was written, by the writer's clock.
+    /// The time it was written, by the writer's clock.
     pub time: Option<Timestamp>,
-    /// The session that the record itself names. The file decides where only one session lies in it.
+    /// The session that the record names. If the file holds only one session, the file decides.
     pub session: Option<String>,
-    /// Whose it is; `None` means the main agent.
+    /// The agent that it belongs to; `None` means the main agent.
     pub agent: Option<AgentId>,
-    /// Traffic beside the main conversation.
+    /// Whether it is traffic outside the main conversation.
     pub sidechain: bool,
-    /// The program that wrote it, in the layout's own words.
+    /// The program that wrote it, in the layout's spelling.
     pub program: Option<String>,
-    /// It was copied from another session, and not written where it stands.
+    /// Whether it was copied here from another session.
     pub copied: bool,
-    /// Where its writer was at work.
+    /// The writer's working context.
     pub context: EntryContext,
-    /// Members of the record that only its layout knows, in its own spelling.
+    /// Members of the record that are specific to its layout, in its spelling.
     pub members: Members,
-    /// Members of its message's blocks that a [`Block`](super::Block) has no place for.
+    /// Members of its message's blocks that [`Block`](super::Block) has no field for.
     pub block_members: BlockMembers,
-    /// What it says.
+    /// The content.
     pub body: Body,
 }
 
-/// Names and JSON texts of members of a record.
+/// Names and JSON texts of a record's members.
 pub type Members = Vec<(String, String)>;
 
-/// JSON texts of members of blocks by their names, by the place of the block in a message.
+/// JSON texts of block members by name, by index of the block in its message.
 pub type BlockMembers = BTreeMap<usize, BTreeMap<String, String>>;
 
-/// JSON texts of blocks, by their place in a message.
+/// JSON texts of blocks by index in their message.
 pub type RawBlocks = BTreeMap<usize, String>;
 
-/// Where the writer of an entry was at work.
+/// The working context of an entry's writer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EntryContext {
@@ -78,12 +78,12 @@ pub struct EntryContext {
     pub git_branch: Option<String>,
     /// The version of the agent program.
     pub version: Option<String>,
-    /// The way by which it came in or went out, such as `telegram`, in the layout's own words.
+    /// The channel by which it came in or went out, such as `telegram`, in the layout's spelling.
     pub channel: Option<String>,
 }
 
 impl Entry {
-    /// An entry of which only the place and the words are known.
+    /// Creates an entry with only a span and a body.
     pub fn new(span: Span, body: Body) -> Self {
         Entry {
             span,

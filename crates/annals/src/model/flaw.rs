@@ -1,52 +1,106 @@
 //! Damage as data.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::Span;
+use crate::text::pluralize;
 
-/// Something wrong with a record or with how records hang together. Reading goes on past it.
+/// Damage of a record or of the links between records. Reading continues past it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Flaw {
-    /// What kind of damage.
+    /// The kind of damage.
     pub kind: FlawKind,
-    /// Where.
+    /// The byte range.
     #[serde(flatten)]
     pub span: Span,
-    /// The volume of the log that it lies in, from 0.
+    /// The volume of the log, from 0.
     #[serde(skip)]
     pub volume: u16,
-    /// What exactly, for people.
+    /// The details, for people.
     pub detail: String,
 }
 
-/// How bad a flaw is. The worst comes first.
+/// Severity of a flaw, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Severity {
-    /// Something is lost, or hidden from who reads the log.
-    Damage,
-    /// Odd, but everything can be read; or something will be lost if nobody acts.
+    /// Something is lost, or readers of the log do not see it.
+    Error,
+    /// Odd, but everything can be read; or something will be lost unless someone acts.
     Warning,
-    /// Worth knowing.
+    /// Information only.
     Note,
 }
 
 impl Severity {
-    /// All of them, the worst first.
-    pub const ALL: &'static [Severity] = &[Severity::Damage, Severity::Warning, Severity::Note];
+    /// All severities, worst first.
+    pub const ALL: &'static [Severity] = &[Severity::Error, Severity::Warning, Severity::Note];
 
-    /// The severity as JSON output spells it.
+    /// The severity, as in JSON output.
     pub fn as_str(self) -> &'static str {
         match self {
-            Severity::Damage => "damage",
+            Severity::Error => "error",
             Severity::Warning => "warning",
             Severity::Note => "note",
         }
     }
 }
 
-/// One table of all kinds, so that none is without a name, a severity and advice.
+/// Number of errors and warnings. Notes are not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlawCounts {
+    /// Number of errors.
+    pub errors: usize,
+    /// Number of warnings.
+    pub warnings: usize,
+}
+
+impl FlawCounts {
+    /// Returns the severity of the worst.
+    pub fn worst(self) -> Option<Severity> {
+        match self {
+            FlawCounts {
+                errors: 0,
+                warnings: 0,
+            } => None,
+            FlawCounts { errors: 0, .. } => Some(Severity::Warning),
+            FlawCounts { .. } => Some(Severity::Error),
+        }
+    }
+}
+
+impl FromIterator<(FlawKind, usize)> for FlawCounts {
+    fn from_iter<T: IntoIterator<Item = (FlawKind, usize)>>(kinds: T) -> Self {
+        let mut counts = FlawCounts::default();
+        for (kind, count) in kinds {
+            match kind.severity() {
+                Severity::Error => counts.errors += count,
+                Severity::Warning => counts.warnings += count,
+                Severity::Note => {}
+            }
+        }
+        counts
+    }
+}
+
+/// `4 errors and 1 warning`, `1 warning`, `no errors`.
+impl fmt::Display for FlawCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let errors = pluralize(self.errors, "error");
+        let warnings = pluralize(self.warnings, "warning");
+        match (self.errors, self.warnings) {
+            (0, 0) => f.write_str("no errors"),
+            (0, _) => f.write_str(&warnings),
+            (_, 0) => f.write_str(&errors),
+            (_, _) => write!(f, "{errors} and {warnings}"),
+        }
+    }
+}
+
+/// One table of all kinds: each has a name, a severity and advice.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident $name:literal $severity:ident $fixable:ident $advice:literal;)*) => {
         /// The kinds of damage. docs/CHECKS.md explains each.
@@ -57,25 +111,25 @@ macro_rules! kinds {
         }
 
         impl FlawKind {
-            /// All of them.
+            /// All kinds.
             pub const ALL: &'static [FlawKind] = &[$(FlawKind::$kind),*];
 
-            /// The kind as JSON output and filters spell it.
+            /// The kind, as in JSON output and filters.
             pub fn as_str(self) -> &'static str {
                 match self { $(FlawKind::$kind => $name,)* }
             }
 
-            /// How bad it is.
+            /// The severity.
             pub fn severity(self) -> Severity {
                 match self { $(FlawKind::$kind => Severity::$severity,)* }
             }
 
-            /// Whether `annals repair` mends it.
+            /// Whether `annals repair` fixes it.
             pub fn fixable(self) -> bool {
                 match self { $(FlawKind::$kind => kinds!(@$fixable),)* }
             }
 
-            /// What to do about it, in one line.
+            /// Advice in one line.
             pub fn advice(self) -> &'static str {
                 match self { $(FlawKind::$kind => $advice,)* }
             }
@@ -86,163 +140,169 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// The last line has no line ending and is not whole: its writer was cut off, or is still writing.
+    /// The last line has no line ending and is incomplete: its writer was interrupted or is still
+    /// writing.
     TornTail "torn-tail" Warning kept
-        "nothing while its agent works; `annals repair` mends it once it is an hour old";
+        "nothing while its agent is running; `annals repair` fixes it once it is an hour old";
     /// A line is not JSON.
-    BadJson "bad-json" Damage fixable
-        "`annals repair` sets the line aside and relinks what hung from it";
+    BadJson "bad-json" Error fixable
+        "`annals repair` quarantines the line and relinks its children";
     /// A line is JSON but not an object.
-    NotAnObject "not-an-object" Damage fixable
-        "`annals repair` sets the line aside";
-    /// Two records stand on one line.
-    Glued "glued" Damage fixable
-        "`annals repair` puts each record on a line of its own";
-    /// NUL bytes stand where a record should be.
-    NulRun "nul-run" Damage fixable
-        "`annals repair` takes the NULs out and keeps what stands beside them";
+    NotAnObject "not-an-object" Error fixable
+        "`annals repair` quarantines the line";
+    /// Two records are on one line.
+    Glued "glued" Error fixable
+        "`annals repair` puts each record on its own line";
+    /// There are NUL bytes in place of a record.
+    NulRun "nul-run" Error fixable
+        "`annals repair` removes the NUL bytes and keeps the rest of the line";
     /// A line is not UTF-8.
-    BadUtf8 "bad-utf8" Damage kept
-        "nothing can be done: the characters are lost, all else is read";
-    /// A line is longer than the reader's cap and was not decoded.
+    BadUtf8 "bad-utf8" Error kept
+        "nothing: the invalid characters are lost, the rest is read";
+    /// A line is longer than the reader's limit and was not decoded.
     Oversize "oversize" Warning kept
-        "nothing: the line is kept as it is, but annals does not look into it";
-    /// An entry names a parent that is not there.
-    Orphan "orphan" Damage fixable
-        "`annals repair` hangs it from the message before";
-    /// Entries are each other's ancestors.
-    Cycle "cycle" Damage fixable
-        "`annals repair` cuts it; until then do not resume the session, some clients hang";
-    /// Two entries have one id. In what a check finds, one is a copy of the other.
+        "nothing: the line is kept unchanged, but annals does not decode it";
+    /// An entry names a parent that does not exist.
+    Orphan "orphan" Error fixable
+        "`annals repair` links it to the message before it";
+    /// Entries are ancestors of each other.
+    Cycle "cycle" Error fixable
+        "`annals repair` breaks it; until then do not resume the session, some clients hang";
+    /// Two entries have the same id. In the results of a check, one is a copy of the other.
     DuplicateId "duplicate-id" Note kept
-        "nothing: the later one says what the earlier one said";
+        "nothing: the later entry is a copy of the earlier one";
     /// A token count is negative, absurd or not a number.
     BadUsage "bad-usage" Warning kept
-        "nothing: the count is left out of what `annals cost` adds up";
+        "nothing: `annals cost` ignores the count";
     /// A file could not be read.
-    Unreadable "unreadable" Damage kept
-        "see to it that you may read the file, then check again";
+    Unreadable "unreadable" Error kept
+        "make the file readable, then check again";
     /// A document that should hold a list or an object holds something else.
-    BadDocument "bad-document" Damage kept
-        "restore the file from a backup; if there is none, keep a copy and mend it in an editor";
-    /// A derived document tells something else than the logs it was made from.
-    StaleIndex "stale-index" Damage fixable
-        "`annals repair` makes it from the logs again";
-    /// The first line does not say what the log is.
-    BadHeader "bad-header" Damage fixable
-        "`annals repair` writes the header that the log's name and records tell";
-    /// A record does not say of what type it is.
+    BadDocument "bad-document" Error kept
+        "restore the file from a backup; if there is none, keep a copy and fix it in an editor";
+    /// A derived document differs from the logs it was made from.
+    StaleIndex "stale-index" Error fixable
+        "`annals repair` rebuilds it from the logs";
+    /// The first line is not a valid header.
+    BadHeader "bad-header" Error fixable
+        "`annals repair` writes a header from the log's name and records";
+    /// A record has no type.
     NoType "no-type" Warning kept
-        "nothing: the record is kept, but no reader knows what it is";
-    /// A message has no id, although its layout links messages by ids.
+        "nothing: the record is kept, but no program can interpret it";
+    /// A message has no id in a layout that links messages by id.
     NoId "no-id" Warning kept
-        "nothing in annals, which shows the message where it stands; the client skips it";
-    /// A record has a type that its own program does not know.
+        "nothing for annals, which shows the message in place; the client skips it";
+    /// A record has a type that its own program does not support.
     UnknownType "unknown-type" Note kept
         "nothing: the record is kept, and its program skips it";
-    /// A record that its own program does not read, or not as it is meant.
+    /// A record that its own program does not read, or misreads.
     UnfitRecord "unfit-record" Warning kept
-        "nothing in annals, which shows what is there; for its own program correct the line in an editor";
-    /// A record names another conversation, thread, workspace or agent than the file that it lies in.
+        "nothing for annals, which shows the record; for its own program, correct the line in an editor";
+    /// A record names another conversation, thread, workspace or agent than its file.
     MismatchedId "mismatched-id" Warning kept
-        "annals goes by where it lies, its own program by the id: move it to where it belongs, or correct the id";
+        "annals uses its location, its own program the id: move it to where it belongs, or correct the id";
     /// The file begins with a byte order mark.
     Bom "bom" Note kept
-        "nothing: all readers skip it; an editor put it there";
+        "nothing: all readers skip it; an editor added it";
     /// Lines end in CR LF.
     Crlf "crlf" Note kept
-        "nothing: all readers take it; an editor or a transfer made it so";
-    /// Two entries with different content have one id; the earlier one is hidden.
-    CollidingId "colliding-id" Damage fixable
-        "`annals repair` gives the earlier one an id of its own";
-    /// Two messages with different content have one id, in a log without links; both are shown.
+        "nothing: all readers accept it; an editor or a file transfer converted it";
+    /// Two entries with different content have the same id; the earlier one is hidden.
+    CollidingId "colliding-id" Error fixable
+        "`annals repair` gives the earlier entry a new id";
+    /// Two messages with different content have the same id, in a log without links; both are
+    /// shown.
     RepeatedId "repeated-id" Warning kept
-        "nothing is hidden; name such a message by its line (SESSION@:LINE), its id means several";
-    /// A compaction goes on from an entry that is not in the file.
+        "nothing is hidden; name such a message by its line (SESSION@:LINE), because its id is ambiguous";
+    /// A compaction continues an entry that is not in the file.
     CutHistory "cut-history" Note kept
-        "nothing: what was compacted stands in another log, or was left out";
-    /// A tool was called, the conversation went on, and no result is there.
+        "nothing: the compacted entries are in another log, or were dropped";
+    /// A tool was called and the conversation continued, but there is no result.
     DanglingCall "dangling-call" Warning kept
-        "nothing: clients bypass the call, or write an error in the result's place";
-    /// A result answers a tool call that is not there.
+        "nothing: clients skip the call, or write an error as its result";
+    /// A result answers a tool call that does not exist.
     LoneResult "lone-result" Warning kept
-        "nothing, unless a damaged line beside it held the call: then `annals repair`";
+        "nothing, unless a damaged line nearby held the call: then `annals repair`";
     /// Records name another session than the file does.
     ForeignLines "foreign-lines" Note kept
-        "nothing: forks and resumed sessions have them; the file's name is the session";
-    /// The file is there and holds nothing.
+        "nothing: forks and resumed sessions have them; the file name identifies the session";
+    /// The file exists and is empty.
     EmptyFile "empty-file" Note kept
-        "nothing: some clients make one at every start; if it held more, look for a backup";
-    /// An entry is older than what it hangs from.
+        "nothing: some clients create one at every start; if it had content, look for a backup";
+    /// An entry is older than its parent.
     OutOfOrder "out-of-order" Warning kept
-        "nothing in annals, which goes by links; client 2.0 resumes at the newest time: see older-client";
-    /// Several conversations without a common beginning stand in one log.
+        "nothing for annals, which follows links; client 2.0 resumes at the newest time: see older-client";
+    /// One log holds several conversations without a common root.
     SeveralRoots "several-roots" Note kept
         "nothing: `annals tree` shows all; a client resumes only one of them";
     /// The agent's own program would leave out messages if it resumed the session.
-    Dropped "dropped" Damage fixable
+    Dropped "dropped" Error fixable
         "`annals repair` relinks them, so that the client reads the whole history again";
-    /// The agent's own program cannot resume all of the session, for what no repair changes.
+    /// The agent's own program cannot resume the whole session, for a reason that no repair
+    /// changes.
     Unresumable "unresumable" Warning kept
         "nothing is lost: `annals show` reads it all, and a newer client may too";
     /// An older version of the agent's own program would send less of the session than a newer one.
     OlderClient "older-client" Note kept
-        "nothing for newer clients; `annals fork` writes a session that older ones read whole";
-    /// Files of a session whose log is not there.
+        "nothing for newer clients; `annals fork` writes a session that older clients read completely";
+    /// Files of a session whose log does not exist.
     Stray "stray" Warning kept
         "restore the log from a backup; `annals repair` lists the files";
-    /// An entry of a log's companion is for a line that the log does not have.
+    /// A companion file has an entry for a line that the log does not have.
     UnmatchedEntry "unmatched-entry" Warning kept
-        "restore the log and its companion from one backup; the log is read without these entries";
-    /// The blank line that marked the place of a companion's record is gone from the log.
+        "restore the log and its companion file from one backup; the log is read without these entries";
+    /// The blank line that marked the position of a companion's record is missing from the log.
     MovedEntry "moved-entry" Note kept
-        "nothing: the record is read after the line that it came after";
-    /// A record names a file of its session that is not there.
+        "nothing: the record is read after the line it followed";
+    /// A record names a file of its session that does not exist.
     MissingFile "missing-file" Warning kept
-        "restore the file from a backup, or add a note where the notes are missing; the record itself is whole";
-    /// A file lies among those of a layout, and no layout knows it.
+        "restore the file from a backup, or add a note where the notes are missing; the record itself is intact";
+    /// An unrecognised file among the files of a layout.
     UnknownFile "unknown-file" Warning kept
-        "nothing if it is yours; if it is a log, rename it to what its program would call it";
-    /// A file of a root lies where its layout keeps nothing.
+        "nothing if it is yours; if it is a log, give it the name that its program would use";
+    /// A file in a place of the root where its layout has no files.
     ForeignFile "foreign-file" Note kept
-        "nothing if it is yours or its program's; if it is a log, move it to where its program looks";
-    /// A symbolic link leads out of the root, so what is behind it is not read.
+        "nothing if it is yours or its program's; if it is a log, move it to where its program reads logs";
+    /// A file has a name that annals gave it when it removed it; nothing reads it.
+    UnfinishedRemoval "unfinished-removal" Error fixable
+        "`annals repair --apply` restores the file";
+    /// A symbolic link points out of the root; its target is not read.
     UnreadLink "unread-link" Warning kept
-        "move what it leads to into the root, or name the link under `follow` in config.toml";
-    /// A register lists a session that has no log.
+        "move its target into the root, or add the link to `follow` in config.toml";
+    /// A session list names a session that has no log.
     RowWithoutLog "row-without-log" Warning kept
         "restore the log from a backup, or remove the conversation in its program";
-    /// A row of a register says something else than its log.
+    /// A row of a session list differs from its log.
     RowMismatch "row-mismatch" Warning kept
-        "remove the row in an editor while its program is closed: `annals repair` makes it from the log again";
-    /// Something of a session is in the archive, and no more where it was.
+        "remove the row in an editor while its program is closed: `annals repair` then rebuilds it from the log";
+    /// A part of a session exists only in the archive.
     OnlyArchived "only-archived" Note kept
         "nothing is lost: annals reads it from the archive; `annals restore` puts it back";
-    /// A list that nobody relies on names other sessions than there are.
+    /// A list that no program relies on names other sessions than exist.
     IndexDrift "index-drift" Note kept
-        "nothing: its program makes it anew, and annals never trusts it";
-    /// A summary names a leaf that no log has.
+        "nothing: its program rebuilds it, and annals does not rely on it";
+    /// A summary names a leaf that is in no log.
     LostLeaf "lost-leaf" Note kept
-        "nothing: what it sums up was deleted, most likely by its own program";
+        "nothing: the summarised conversation was deleted, most likely by its own program";
     /// Several files claim to be the log of one session.
     SharedId "shared-id" Warning kept
-        "name the log by its path where an id is asked for; see which of them is the copy";
-    /// Several directories have the same folder name, so that their sessions lie side by side.
+        "name the log by its path instead of its id; see which file is the copy";
+    /// Several directories encode to the same folder name, so that their sessions share a folder.
     SharedFolder "shared-folder" Note kept
-        "nothing: annals tells them apart by what their records say";
+        "nothing: annals distinguishes them by their records";
     /// Other users of the machine can read or change the logs.
     OpenMode "open-mode" Warning kept
-        "close it to others: chmod -R go-rwx on the path";
-    /// The root lies on a network file system, where appends can be lost.
+        "deny access to other users: chmod -R go-rwx on the path";
+    /// The root is on a network file system, where appends can be lost.
     Network "network" Warning kept
-        "move the root to a local disk; annals appends there only with a flag";
+        "move the root to a local disk; annals appends to a network disk only with a flag";
     /// The agent's own program will soon delete sessions.
     Expiring "expiring" Warning kept
-        "`annals archive` keeps them; or raise the days in the program's settings";
+        "archive them with `annals archive`, or raise the number of days in the program's settings";
 }
 
 impl FlawKind {
-    /// It is about how entries hang together, not about a line.
+    /// Whether it concerns the links between entries, not a single line.
     pub fn is_link_flaw(self) -> bool {
         matches!(
             self,
@@ -250,7 +310,7 @@ impl FlawKind {
         )
     }
 
-    /// The line itself cannot be read as a record.
+    /// Whether the line cannot be read as a record.
     pub fn hides_record(self) -> bool {
         matches!(
             self,
@@ -261,5 +321,35 @@ impl FlawKind {
                 | FlawKind::NulRun
                 | FlawKind::Oversize
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_name_errors_and_warnings_but_not_notes() {
+        let counts = |kinds: &[(FlawKind, usize)]| kinds.iter().copied().collect::<FlawCounts>();
+        let (error, warning) = (FlawKind::BadJson, FlawKind::TornTail);
+        for (kinds, text, worst) in [
+            (vec![], "no errors", None),
+            (vec![(FlawKind::Bom, 3)], "no errors", None),
+            (
+                vec![(warning, 1), (FlawKind::Crlf, 1)],
+                "1 warning",
+                Some(Severity::Warning),
+            ),
+            (vec![(error, 1)], "1 error", Some(Severity::Error)),
+            (
+                vec![(error, 2), (FlawKind::Glued, 2), (warning, 1)],
+                "4 errors and 1 warning",
+                Some(Severity::Error),
+            ),
+        ] {
+            let counts = counts(&kinds);
+            assert_eq!(counts.to_string(), text);
+            assert_eq!(counts.worst(), worst, "{text}");
+        }
     }
 }

@@ -1,5 +1,4 @@
-//! Ids: newtypes, so that a wrong one cannot be passed, and the rules that make those safe
-//! which become part of a path.
+//! Ids as newtypes, so that they cannot be confused, and the rules that make ids safe in paths.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -12,20 +11,21 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, Result};
 use crate::text::{LineBreaks, visible};
 
-/// Longest id in bytes that may become part of a file name. A file name has at most 255, and the names
-/// that are derived from an id (of packs, of deleted sessions) must fit too.
+/// Longest id in bytes that may become part of a file name. A file name has at most 255 bytes, and
+/// names derived from an id (of packs, of deleted sessions) must fit too.
 const MAX_PATH_ID: usize = 200;
 
-/// Longest message id in bytes that we write. `SESSION@MESSAGE` must fit into one argument of a command,
-/// which has at most 128 KiB on Linux.
+/// Longest message id in bytes that annals writes. `SESSION@MESSAGE` must fit into one command
+/// argument, which has at most 128 KiB on Linux.
 const MAX_WRITTEN_ID: usize = 64 << 10;
 
 macro_rules! path_id {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
         ///
-        /// Becomes part of a path and is typed and printed: any text of at most 200 bytes that does not
-        /// begin with a dot or a hyphen and has no path separator, control character or invisible character in it.
+        /// Becomes part of a path and is typed and printed: any text of at most 200 bytes that does
+        /// not begin with a dot or hyphen and contains no path separator, control character or
+        /// invisible character.
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(Arc<str>);
 
@@ -79,17 +79,17 @@ macro_rules! text_impls {
 }
 
 path_id! {
-    /// Names a session; the file name decides, never a field inside the file.
+    /// Id of a session. It comes from the file name, never from a field inside the file.
     SessionId, "a session id"
 }
 path_id! {
-    /// Names a sub-agent within a session.
+    /// Id of a sub-agent within a session.
     AgentId, "an agent id"
 }
 
 impl SessionId {
-    /// What a person would call it: the part behind the time at which it began, where its layout puts
-    /// that first (`2026-03-26T01-32-20-418Z-<name>`), else all of it.
+    /// The part after the start time in layouts that put the time first
+    /// (`2026-03-26T01-32-20-418Z-<name>`), else the whole id.
     pub fn name(&self) -> &str {
         const TIME: &[u8] = b"0000-00-00T00-00-00-000Z-";
         let fits = |(byte, like): (u8, &u8)| match like {
@@ -102,8 +102,8 @@ impl SessionId {
         }
     }
 
-    /// Whether it ends in this name behind a dash, letter case aside: a thread's id behind the time
-    /// at which the session began.
+    /// Whether it ends in a dash and this name, ignoring ASCII case: a thread's id after the start
+    /// time of the session.
     pub fn matches_name(&self, name: &str) -> bool {
         let id = self.as_str();
         let split = id.len().checked_sub(name.len());
@@ -114,7 +114,7 @@ impl SessionId {
     }
 }
 
-/// Names an entry within a session. Comes from file content and never becomes a path.
+/// Id of an entry within a session. Comes from file content and never becomes a path.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EntryId(Arc<str>);
 
@@ -129,8 +129,7 @@ impl EntryId {
         &self.0
     }
 
-    /// Checks an id that is about to be written. Readers take any; we write any that can be seen and
-    /// typed again.
+    /// Checks an id before it is written: it must be printable and typeable. Readers accept any id.
     pub fn check(&self) -> Result<()> {
         match written_fault(&self.0) {
             None => Ok(()),
@@ -142,7 +141,7 @@ impl EntryId {
         }
     }
 
-    /// The fixed-size form in which trees hold ids.
+    /// The fixed-size form for trees.
     pub fn key(&self) -> EntryKey {
         EntryKey::from_text(&self.0)
     }
@@ -152,8 +151,8 @@ text_impls!(EntryId);
 
 /// An id in sixteen bytes: a UUID's own bits, or a digest of any other text.
 ///
-/// Trees of a million messages hold keys instead of strings. Two different ids share a key only if
-/// someone breaks SHA-256 truncated to 128 bits.
+/// Trees of a million messages hold keys instead of strings. A collision of two ids requires
+/// breaking SHA-256 truncated to 128 bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct EntryKey([u64; 2]);
 
@@ -167,12 +166,12 @@ impl Hash for EntryKey {
 }
 
 impl EntryKey {
-    /// In halves, because a whole would be aligned to sixteen bytes and make all that holds it larger.
+    /// Stores halves, because a `u128` would align every containing type to sixteen bytes.
     fn new(bits: u128) -> Self {
         Self([(bits >> 64) as u64, bits as u64])
     }
 
-    /// Its bits, the higher ones first.
+    /// The bits, the higher half first.
     pub(crate) fn halves(self) -> [u64; 2] {
         self.0
     }
@@ -187,17 +186,17 @@ impl EntryKey {
         parse_uuid(text).map_or_else(|| Self::digest(text.as_bytes()), Self::new)
     }
 
-    /// Its sixteen bytes.
+    /// The key as sixteen bytes.
     pub fn to_bytes(self) -> [u8; 16] {
         self.bits().to_le_bytes()
     }
 
-    /// The key of those bytes.
+    /// The key from its sixteen bytes.
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Self::new(u128::from_le_bytes(bytes))
     }
 
-    /// The key of two texts taken together, for ids that have two parts.
+    /// The key of two texts, for ids that have two parts.
     pub fn from_pair(a: &str, b: &str) -> Self {
         let mut hash = Sha256::new();
         hash.update((a.len() as u64).to_le_bytes());
@@ -206,19 +205,19 @@ impl EntryKey {
         Self::fold(&hash.finalize())
     }
 
-    /// The canonical spelling of a key that is a UUID's bits; of a digest, a text that names nothing.
+    /// The canonical UUID of a key made from a UUID; for a digest, a UUID that refers to nothing.
     pub fn to_uuid(self) -> String {
         uuid::Uuid::from_u128(self.bits()).to_string()
     }
 
-    /// A well-formed UUID of our own making (version 8) that stands for the key.
+    /// A well-formed version 8 UUID derived from the key.
     pub fn derived_uuid(self) -> String {
         uuid::Builder::from_custom_bytes(self.bits().to_be_bytes())
             .into_uuid()
             .to_string()
     }
 
-    /// Whether [`EntryKey::to_uuid`] spells `text` back.
+    /// Whether [`EntryKey::to_uuid`] returns `text` again.
     pub fn is_canonical_uuid(text: &str) -> bool {
         parse_uuid(text).is_some()
     }
@@ -236,28 +235,28 @@ impl EntryKey {
     }
 }
 
-/// Names a response of a model: the message that it is, and the request that it answers.
+/// Id of a model's response: its message and the request that it answers.
 ///
-/// Some clients leave out the request. Such an entry is part of any response with that message.
+/// Some clients omit the request. Such an entry is part of any response with that message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[non_exhaustive]
 pub struct ResponseKey {
     /// The message.
     pub message: EntryKey,
-    /// Tells requests of one message apart; 0 where none is named.
+    /// Hash of the request's id; 0 if there is none.
     pub request: u64,
 }
 
 impl ResponseKey {
-    /// Whether both may be one response: one of them may leave out the request.
+    /// Whether both may be the same response: either may lack the request.
     pub fn matches(&self, other: &ResponseKey) -> bool {
         let open = self.request == 0 || other.request == 0;
         self.message == other.message && (open || self.request == other.request)
     }
 
-    /// The response with these ids; the request's may be empty.
+    /// Creates a key from ids; the request's id may be empty.
     pub fn new(message: &str, request: &str) -> Self {
-        // FNV-1a: the message's key has the strength, and it costs next to nothing.
+        // FNV-1a is cheap; the message's key provides the collision resistance.
         let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         let request = match request {
             "" => 0,
@@ -270,19 +269,20 @@ impl ResponseKey {
     }
 }
 
-/// One name for each response of a log, where some of its entries leave out the request.
+/// Assigns one key to each response of a log, although some of its entries omit the request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResponseResolver(HashMap<EntryKey, Vec<(u64, ResponseKey)>>);
 
 impl ResponseResolver {
-    /// The name of the response that the next entry is part of.
+    /// Returns the key of the response that the next entry is part of.
     pub(crate) fn resolve(&mut self, key: ResponseKey) -> ResponseKey {
         let known = self.0.entry(key.message).or_default();
         let mut names = known.iter();
         if let Some((_, name)) = names.find(|(request, _)| *request == key.request) {
             return *name;
         }
-        // An entry that names none belongs to what came first, and what comes next to it.
+        // An entry without a request joins the first response; a request after only such entries
+        // joins them.
         let first = known.first().map(|(_, name)| *name);
         let joins = key.request == 0 || known.iter().all(|(request, _)| *request == 0);
         let name = first.filter(|_| joins).unwrap_or(key);
@@ -291,9 +291,9 @@ impl ResponseResolver {
     }
 }
 
-/// Reads the canonical spelling only, so that a key stands for one text.
+/// Accepts only the canonical spelling, so that a key corresponds to one text.
 ///
-/// Every line of a log has some of these, so it looks at all digits before it judges them.
+/// Every log line has several, so all digits are converted first and validated once.
 fn parse_uuid(text: &str) -> Option<u128> {
     const ODD: u8 = 0xf0;
     let bytes: &[u8; 36] = text.as_bytes().try_into().ok()?;
@@ -318,7 +318,7 @@ fn parse_uuid(text: &str) -> Option<u128> {
     (dashes && odd & ODD == 0).then_some(u128::from(high) << 64 | u128::from(low))
 }
 
-/// What is wrong with an id that is to become part of a path.
+/// Returns the reason why an id cannot become part of a path.
 fn path_fault(text: &str) -> Option<&'static str> {
     // Nearly all ids are UUIDs.
     if is_plain(text) {
@@ -339,14 +339,14 @@ fn path_fault(text: &str) -> Option<&'static str> {
     if text.contains(['/', '\\']) {
         return Some("it contains a path separator");
     }
-    // Joiners and variation selectors are fine where writing needs them.
+    // Joiners and variation selectors are allowed where a script needs them.
     if visible(text, LineBreaks::Spaces) != text {
         return Some("it contains a control character or an invisible one");
     }
     None
 }
 
-/// What is wrong with a message id that is to be written into a record.
+/// Returns the reason why a message id cannot be written into a record.
 fn written_fault(text: &str) -> Option<&'static str> {
     if text.trim().is_empty() {
         return Some("it is empty");
@@ -360,10 +360,10 @@ fn written_fault(text: &str) -> Option<&'static str> {
     None
 }
 
-/// Whether an id has only letters, digits and marks that are safe anywhere.
+/// Whether an id has only ASCII letters, digits, `-`, `_` and `.`.
 fn is_plain(text: &str) -> bool {
     const MAX: usize = 128;
-    // Every byte is looked at, so that several are at once: each log has an id.
+    // No early exit, so that the compiler can vectorise the loop: each log has an id.
     let allowed = |b: u8| b.is_ascii_alphanumeric() | (b == b'-') | (b == b'_') | (b == b'.');
     let all = text.bytes().fold(true, |all, byte| all & allowed(byte));
     all && (1..=MAX).contains(&text.len()) && !text.starts_with(['.', '-'])

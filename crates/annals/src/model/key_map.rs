@@ -1,4 +1,4 @@
-//! Maps and sets of keys that hash little.
+//! Maps and sets of keys with a cheap hash.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -13,8 +13,8 @@ pub(crate) type KeySet = HashSet<EntryKey, KeyState>;
 
 /// Hashes keys with two multiplications.
 ///
-/// Their bits are random, or of a digest. But whoever makes a log can choose a UUID's, so each map has
-/// a secret of its own, without which nobody can choose ids that all fall into one place.
+/// Key bits are random or from a digest. The author of a log can choose UUIDs, so each map has its
+/// own secret, without which nobody can construct colliding ids.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyState(u64);
 
@@ -37,7 +37,7 @@ pub(crate) struct KeyHasher(u64);
 
 impl Hasher for KeyHasher {
     fn write_u64(&mut self, half: u64) {
-        // Any odd number with bits all over does; this one is of the golden ratio.
+        // Any odd constant with well-spread bits works; this one is from the golden ratio.
         let product = u128::from(self.0 ^ half) * 0x9e37_79b9_7f4a_7c15;
         self.0 = (product >> 64) as u64 ^ product as u64;
     }
@@ -69,9 +69,9 @@ mod tests {
                 low.insert(hash & 0xffff);
             }
         }
-        // Zero is the same whatever it is shifted by.
+        // Zero is the same for every shift.
         assert_eq!(hashes.len(), 5 * 1_023 + 1);
-        // Of so many balls in 65,536 boxes, some 190 meet another.
+        // Of this many keys in 65,536 buckets, about 190 collide.
         assert!(low.len() > 4_600, "{}", low.len());
     }
 }

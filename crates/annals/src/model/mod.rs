@@ -1,7 +1,7 @@
-//! The words of the field as types: what a record says, whatever layout it was written in.
+//! Types of the domain, independent of the layout that a record was written in.
 //!
-//! The model knows no file system, no layout and no clock. Everything that other modules pass
-//! around is defined here, so that reports see only the model.
+//! The model has no access to the file system, layouts or the clock. Types that modules exchange
+//! are defined here, so that reports depend only on the model.
 
 mod artifact;
 mod body;
@@ -14,6 +14,7 @@ mod money;
 mod outline;
 mod project;
 mod todo;
+mod tool;
 mod usage;
 
 pub use artifact::{Artifact, ArtifactKind};
@@ -23,7 +24,7 @@ pub use body::{
 };
 pub use draft::Draft;
 pub use entry::{BlockMembers, Entry, EntryContext, Members, RawBlocks, Span};
-pub use flaw::{Flaw, FlawKind, Severity};
+pub use flaw::{Flaw, FlawCounts, FlawKind, Severity};
 pub(crate) use id::ResponseResolver;
 pub use id::{AgentId, EntryId, EntryKey, ResponseKey, SessionId};
 pub(crate) use key_map::{KeyMap, KeySet};
@@ -31,4 +32,6 @@ pub use money::Money;
 pub use outline::{Delegation, Fact, Link, Outline, OutlineKind, Purpose, Reply};
 pub use project::Project;
 pub use todo::{Todo, TodoStatus};
+pub(crate) use tool::is_part_of_edits;
+pub use tool::{TextEdit, ToolCall, ToolKind};
 pub use usage::{BillingTerms, ServiceTier, Usage, UsageOverflow};

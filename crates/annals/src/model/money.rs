@@ -1,39 +1,40 @@
-//! Money, exact.
+//! Exact amounts of money.
 
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Mul, Neg, Sub};
 
-/// An amount in pico-dollars: a price of $0.30 for a million tokens is 300,000 of them for each.
+/// An amount in pico-dollars. A price of $0.30 per million tokens is 300,000 pico-dollars per
+/// token.
 ///
-/// Sums are exact; only what is shown is rounded.
+/// Sums are exact; only the display is rounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-// A ledger holds many charges, which would be larger with the alignment of 128 bits.
+// A ledger holds many charges, which would be larger with the alignment of `i128`.
 #[repr(Rust, packed(8))]
 pub struct Money(i128);
 
 impl Money {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Money = Money(0);
-    /// Digits behind the point.
+    /// Number of decimal places.
     const DIGITS: u32 = 12;
     /// Pico-dollars in a dollar.
     const DOLLAR: i128 = 10i128.pow(Self::DIGITS);
 
-    /// So many pico-dollars.
+    /// Creates an amount from pico-dollars.
     pub const fn from_pico(pico: i128) -> Self {
         Money(pico)
     }
 
-    /// In pico-dollars.
+    /// The amount in pico-dollars.
     pub const fn pico(self) -> i128 {
         self.0
     }
 
-    /// Reads a decimal number of dollars as JSON or people spell it: `0.25`, `3`, `1.5e-3`.
+    /// Parses a decimal number of dollars as in JSON or typed: `0.25`, `3`, `1.5e-3`.
     ///
-    /// Digits beyond pico-dollars are rounded half up. `None` if it is no number, or one so large
-    /// that no bill has it.
+    /// Digits beyond pico-dollars are rounded half up. Returns `None` for anything else and for
+    /// implausibly large numbers.
     pub fn parse(text: &str) -> Option<Self> {
         const LARGEST: usize = 15;
         let (negative, text) = match text.strip_prefix('-') {
@@ -73,8 +74,7 @@ impl Money {
         Some(Money(if negative { -pico } else { pico }))
     }
 
-    /// Rounded half up (away from zero) to so many digits behind the point, with all of them shown:
-    /// `0.11`.
+    /// Rounds half up (away from zero) to `digits` decimal places and prints all of them: `0.11`.
     pub fn rounded(self, digits: u32) -> String {
         let digits = digits.min(Self::DIGITS);
         let unit = 10i128.pow(Self::DIGITS - digits);
@@ -92,13 +92,13 @@ impl Money {
         }
     }
 
-    /// As a fraction of a dollar, for charts.
+    /// The amount in dollars as a float, for charts.
     pub fn dollars(self) -> f64 {
         self.0 as f64 / Self::DOLLAR as f64
     }
 }
 
-/// The exact amount in dollars, without zeros at its end: `0.10725`.
+/// The exact amount in dollars, without trailing zeros: `0.10725`.
 impl fmt::Display for Money {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exact = self.rounded(Self::DIGITS);
@@ -106,7 +106,7 @@ impl fmt::Display for Money {
     }
 }
 
-/// As a string, so that no reader makes a float of it.
+/// Serialized as a string, so that no reader parses it as a float.
 impl serde::Serialize for Money {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -140,11 +140,11 @@ impl Neg for Money {
     }
 }
 
-/// So many times the amount.
+/// Multiplies the amount; saturates.
 impl Mul<u64> for Money {
     type Output = Money;
     fn mul(self, count: u64) -> Money {
-        // Nearly all amounts are of one word, for which there is one instruction.
+        // Nearly all amounts fit one word, which takes one multiplication.
         Money(match u64::try_from(self.0) {
             Ok(pico) => {
                 let product = u128::from(pico) * u128::from(count);

@@ -1,8 +1,8 @@
-//! Outlines: what trees, lists and totals need of an entry, without its text.
+//! Outlines: the parts of an entry that trees, lists and totals need, without its text.
 //!
 //! Listing a gigabyte of history must not decode a gigabyte of text. A decoder therefore has two
-//! depths: [`Entry`](super::Entry), which is everything, and `Outline`, which is the links, the
-//! counts and the few short texts from which titles are made.
+//! depths: [`Entry`](super::Entry) is everything, and `Outline` is the links, the counts and the
+//! short texts from which titles are made.
 
 use std::sync::Arc;
 
@@ -16,33 +16,33 @@ use super::{
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Outline {
-    /// Where the record lies.
+    /// The byte range of the record.
     pub span: Span,
-    /// The volume of the log that it lies in, from 0: a log may go on in another file.
+    /// The volume of the log, from 0: a log may continue in another file.
     pub volume: u16,
-    /// What it is.
+    /// The kind of entry.
     pub kind: OutlineKind,
     /// Its id.
     pub key: Option<EntryKey>,
-    /// What it hangs from.
+    /// The link to its parent.
     pub link: Link,
-    /// When it was written.
+    /// The time it was written.
     pub time: Option<Timestamp>,
-    /// Whose it is; `None` means the main agent.
+    /// The agent that it belongs to; `None` means the main agent.
     pub agent: Option<AgentId>,
-    /// Traffic beside the main conversation.
+    /// Whether it is traffic outside the main conversation.
     pub sidechain: bool,
-    /// A prompt that a person typed.
+    /// Whether it is a prompt that a person typed.
     pub human: bool,
-    /// What a model's answer adds.
+    /// The data of a model's reply.
     pub reply: Option<Box<Reply>>,
     /// The tool calls that this entry answers.
     pub results: Vec<EntryKey>,
-    /// Short texts and what else is rare.
+    /// Short texts and rare attributes.
     pub facts: Vec<Fact>,
 }
 
-/// What an outlined entry is.
+/// The kind of an outlined entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OutlineKind {
@@ -59,12 +59,12 @@ pub enum OutlineKind {
 }
 
 impl OutlineKind {
-    /// Something was said.
+    /// Whether it is a message.
     pub fn is_message(self) -> bool {
         self.role().is_some()
     }
 
-    /// Who said it, if it is a message.
+    /// The role of a message.
     pub fn role(self) -> Option<Role> {
         match self {
             OutlineKind::User => Some(Role::User),
@@ -75,23 +75,23 @@ impl OutlineKind {
     }
 }
 
-/// What an entry hangs from.
+/// The link of an entry to its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Link {
-    /// Nothing: it begins a conversation, or takes no part in one.
+    /// No parent: it begins a conversation, or is not part of one.
     None,
-    /// The message before it in the log: what layouts without links mean. The store puts that
-    /// message's id in its place before anyone else sees it.
+    /// The message before it in the log, in layouts without links. The store replaces it with that
+    /// message's id before any other module sees it.
     Previous,
     /// Its parent.
     Parent(EntryKey),
-    /// The last entry that it summarises; that entry may have been left out of the file.
+    /// The last entry that it summarises; the file may lack that entry.
     Continues(EntryKey),
 }
 
 impl Link {
-    /// The entry that this one comes after.
+    /// The id of the entry before this one.
     pub fn key(self) -> Option<EntryKey> {
         match self {
             Link::None | Link::Previous => None,
@@ -100,7 +100,7 @@ impl Link {
     }
 }
 
-/// What a model's answer adds to an outline.
+/// The data of a model's reply.
 #[derive(Clone, Debug, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Reply {
@@ -108,13 +108,13 @@ pub struct Reply {
     pub response: Option<ResponseKey>,
     /// The model.
     pub model: Option<Arc<str>>,
-    /// Tokens of the whole response, as far as this entry knows.
+    /// Tokens of the whole response, as far as this entry has them.
     pub usage: Option<Usage>,
-    /// On which terms they were used.
+    /// The terms on which they were billed.
     pub terms: BillingTerms,
-    /// What the program that made the log says it cost.
+    /// The cost recorded by the program that wrote the log.
     pub recorded: Option<Money>,
-    /// The entry says itself that it is a copy of another session's.
+    /// Whether the entry is marked as a copy of another session's.
     pub copied: bool,
     /// The tool calls it makes.
     pub calls: Vec<EntryKey>,
@@ -124,9 +124,9 @@ pub struct Reply {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fact {
-    /// The entry's id, where its key cannot be spelled back.
+    /// The entry's id, if its key cannot be converted back to it.
     Id(EntryId),
-    /// The beginning of what a person typed.
+    /// The beginning of a prompt that a person typed.
     Prompt(Box<str>),
     /// The working directory from here on.
     Cwd(Box<str>),
@@ -134,85 +134,88 @@ pub enum Fact {
     GitBranch(Box<str>),
     /// The version of the agent program from here on.
     Version(Box<str>),
-    /// The session that the record itself names, where it is a new one.
+    /// The session that the record names, if it differs from the one before.
     Session(Box<str>),
     /// A title.
     Title(Box<str>, TitleSource),
     /// A short text for the conversation that ends at the leaf.
     Summary(Box<str>, Option<EntryKey>),
-    /// The session that the summary of the same entry names.
+    /// The session named by the summary of the same entry.
     SummarySession(Box<str>),
-    /// A label; empty takes it back.
+    /// A label; empty withdraws it.
     Tag(Box<str>),
-    /// Where the agent program will go on.
+    /// The entry from which the agent program will resume.
     Resume(EntryKey),
     /// A sub-agent did the work of these calls.
     Spawned(AgentId),
-    /// A call hands this prompt to a sub-agent.
+    /// A call passes this prompt to a sub-agent.
     Delegation(Box<Delegation>),
-    /// The whole text of a sub-agent's first message.
+    /// Key of the whole text of a sub-agent's first message.
     AgentPrompt(EntryKey),
-    /// What the agent whose log this is was made for.
+    /// The task of the agent whose log this is.
     Purpose(Box<Purpose>),
-    /// A name and a value that the layout's writer will need again, such as a thread's id.
+    /// A name and a value that the layout's writer needs, such as a thread's id.
     WriterState(Box<str>, Box<str>),
-    /// A name and a value that a list of sessions tells, such as a channel; the last one counts.
+    /// A name and a value for lists of sessions, such as a channel; the last one wins.
     Attribute(&'static str, Box<str>),
-    /// A call that has no id: the key of its tool, and the key that it goes by instead.
+    /// A call without an id: the key of its tool, and the key used instead of an id.
     UnnamedCall(EntryKey, EntryKey),
-    /// A result that names no call: the key of its tool, which stands among the results until the
-    /// store puts the call's key in its place.
+    /// A result that names no call: the key of its tool, which is listed among the results until
+    /// the store replaces it with the call's key.
     UnnamedAnswer(EntryKey),
     /// Versions of files were saved.
     Files,
-    /// Output too long for the log lies in a file of this name among the session's own.
+    /// The file name among the session's own files of output too long for the log.
     StoredOutput(Box<str>),
-    /// An earlier message of the log has the same id. Both count: records without links each have a
-    /// place of their own.
+    /// An earlier message of the log has the same id. Both count: records without links are
+    /// positioned by line.
     RepeatedId,
-    /// A message whose record has no id, although its layout links records by ids: its key is made from its
+    /// A message without an id in a layout that links records by id. Its key is made from the
     /// offset, and no other program can find it by that.
     NoId,
-    /// The record does not say of what type it is.
+    /// A tool result without the id of its call, in a layout whose results must have it.
+    NoCall,
+    /// The record has no type.
     Untyped,
-    /// Its own program knows no such type.
+    /// Its own program does not support this type.
     UnknownType(Box<str>),
-    /// It has an id, but is of a type that the agent's own program does not follow links through.
+    /// It has an id, but its type is one that the agent's own program does not follow links
+    /// through.
     UnlinkedType,
     /// Only newer versions of the agent's own program follow links through its type.
     NewerType,
-    /// A person's remark.
+    /// A person's note.
     Note(Box<str>),
 }
 
-/// A call that hands work to a sub-agent.
+/// A call that delegates work to a sub-agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Delegation {
     /// The call.
     pub call: EntryKey,
-    /// The prompt's whole text, if there is one.
+    /// Key of the prompt's whole text, if there is one.
     pub prompt: Option<EntryKey>,
     /// The kind of sub-agent asked for.
     pub kind: Option<Box<str>>,
-    /// What it is for.
+    /// Its task.
     pub description: Option<Box<str>>,
 }
 
-/// What a sub-agent was made for.
+/// The task of a sub-agent.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Purpose {
     /// Its kind, such as `Explore`.
     pub kind: Option<Box<str>>,
-    /// What it is for.
+    /// The description of the task.
     pub description: Option<Box<str>>,
     /// The tool call that spawned it.
     pub call: Option<EntryKey>,
 }
 
 impl Outline {
-    /// An outline of which only the place is known.
+    /// Creates an outline with only a span.
     pub fn new(span: Span) -> Self {
         Outline {
             span,
@@ -239,12 +242,12 @@ impl Outline {
         spelled.or_else(|| self.key.map(|key| EntryId::new(&key.to_uuid())))
     }
 
-    /// Whether it is a message whose record has no id: see [`Fact::NoId`].
+    /// Whether it is a message without an id; see [`Fact::NoId`].
     pub fn lacks_id(&self) -> bool {
         self.facts.contains(&Fact::NoId)
     }
 
-    /// The beginning of what a person typed.
+    /// The beginning of a prompt that a person typed.
     pub fn prompt(&self) -> Option<&str> {
         self.facts.iter().find_map(|fact| match fact {
             Fact::Prompt(text) => Some(&**text),

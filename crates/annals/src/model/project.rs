@@ -5,14 +5,14 @@ use std::path::Path;
 /// A working directory that sessions ran in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Project {
-    /// The directory, as the records spell it; a folder's name where no record tells.
+    /// The directory as in the records; a folder's name if no record has it.
     pub path: String,
-    /// No record tells the directory: `path` is only the name of a folder.
+    /// Whether `path` is only a folder's name, because no record has the directory.
     pub guessed: bool,
 }
 
 impl Project {
-    /// The last part of the path, by which people call it.
+    /// The last path component.
     pub fn name(&self) -> &str {
         let trimmed = self.path.trim_end_matches(['/', '\\']);
         let name = trimmed.rsplit(['/', '\\']).next().unwrap_or(trimmed);
@@ -23,7 +23,7 @@ impl Project {
         }
     }
 
-    /// A short name for scripts that no two directories share.
+    /// A short id for scripts: ten hex digits of a digest of the path.
     pub fn id(&self) -> String {
         use sha2::Digest as _;
         let digest = sha2::Sha256::digest(self.path.as_bytes());
@@ -31,8 +31,7 @@ impl Project {
         hex.collect()
     }
 
-    /// Whether a person who types `wanted` may mean this project: its path, its name, or a path
-    /// inside or around it that ends alike.
+    /// Whether `wanted` is the path, the name, or a suffix of the path of at least two components.
     pub fn matches(&self, wanted: &str) -> bool {
         let wanted = wanted.trim_end_matches('/');
         self.path == wanted

@@ -2,30 +2,30 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One thing to do.
+/// A todo.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Todo {
-    /// What is to be done.
+    /// The task.
     pub content: String,
-    /// How far it is.
+    /// The status.
     pub status: TodoStatus,
-    /// Its priority, in the layout's own words.
+    /// Its priority, in the layout's spelling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<String>,
-    /// What to show while it is being done.
+    /// The text to show while it is in progress.
     #[serde(
         default,
         rename = "activeForm",
         skip_serializing_if = "Option::is_none"
     )]
     pub active_form: Option<String>,
-    /// Its id, where the layout gives it one.
+    /// Its id, if the layout has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }
 
 impl Todo {
-    /// A todo that has not been started.
+    /// Creates a todo that has not been started.
     pub fn pending(content: impl Into<String>) -> Self {
         Todo {
             content: content.into(),
@@ -37,7 +37,7 @@ impl Todo {
     }
 }
 
-/// How far a todo is.
+/// The status of a todo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TodoStatus {
@@ -47,7 +47,7 @@ pub enum TodoStatus {
     InProgress,
     /// Done.
     Completed,
-    /// Given up, or a status that is not understood.
+    /// Cancelled, or an unknown status.
     #[serde(other)]
     Other,
 }

@@ -1,55 +1,55 @@
-//! Tokens.
+//! Token usage.
 
 use serde::{Deserialize, Serialize};
 
-/// Tokens of one response or of many.
+/// Tokens of one or more responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// Fresh input.
+    /// Uncached input.
     pub input: u64,
     /// Output, thinking included.
     pub output: u64,
-    /// Written to the five-minute cache.
+    /// Tokens written to the five-minute cache.
     pub cache_write_5m: u64,
-    /// Written to the one-hour cache.
+    /// Tokens written to the one-hour cache.
     pub cache_write_1h: u64,
-    /// Read from the cache.
+    /// Tokens read from the cache.
     pub cache_read: u64,
     /// Web searches, billed apiece.
     #[serde(skip_serializing_if = "is_zero")]
     pub web_searches: u64,
 }
 
-/// On which terms tokens were used.
+/// The terms on which tokens were billed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct BillingTerms {
-    /// How soon the answer was wanted.
+    /// The service tier.
     pub tier: ServiceTier,
-    /// It had to be made in the United States, for which some models cost more.
+    /// Whether inference was limited to the United States, for which some models cost more.
     pub us_only: bool,
 }
 
-/// How soon an answer was wanted, where that changes its price.
+/// The service tier of a response, which affects its price.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ServiceTier {
-    /// As usual.
+    /// The default.
     #[default]
     Standard,
-    /// Some time within a day.
+    /// Within a day.
     Batch,
-    /// When there is room.
+    /// When there is capacity.
     Flex,
-    /// Before others.
+    /// Ahead of other requests.
     Priority,
-    /// By a faster machine.
+    /// On faster hardware.
     Fast,
 }
 
 impl ServiceTier {
-    /// All of them.
+    /// All tiers.
     pub const ALL: [ServiceTier; 5] = [
         ServiceTier::Standard,
         ServiceTier::Batch,
@@ -69,18 +69,18 @@ impl ServiceTier {
         }
     }
 
-    /// The pace of that name.
+    /// Returns the tier of that name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|pace| pace.name() == name)
     }
 }
 
-/// A count that no honest response has.
+/// A counter overflowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsageOverflow;
 
 impl Usage {
-    /// Fresh input and output, and no cache.
+    /// Creates a usage of uncached input and output.
     pub fn new(input: u64, output: u64) -> Self {
         Usage {
             input,
@@ -95,12 +95,12 @@ impl Usage {
         self
     }
 
-    /// No single response can have this many tokens; a larger count is damage, not usage.
+    /// The most tokens that one response can have; a larger count is damage.
     pub const MAX_PLAUSIBLE: u64 = 1_000_000_000_000;
 
-    /// Adds, and tells whether a counter would have overflowed (it is then left as it was).
+    /// Adds `other`. On overflow of any counter nothing changes.
     pub fn add(&mut self, other: &Usage) -> Result<(), UsageOverflow> {
-        // Without a way out in the middle, all counters are added at once.
+        // No early exit, so that the compiler can add all counters at once.
         let mut sums = self.counters();
         let mut overflows = false;
         for (to, from) in sums.iter_mut().zip(other.counters()) {
@@ -115,18 +115,18 @@ impl Usage {
         Ok(())
     }
 
-    /// Keeps the larger of each counter: lines of one response repeat it while it grows.
+    /// Keeps the larger of each counter: the lines of one response repeat counts that grow.
     pub fn max_each(&mut self, other: &Usage) {
         for (to, from) in self.counters_mut().into_iter().zip(other.counters()) {
             *to = (*to).max(from);
         }
     }
 
-    /// Takes the other's counts if they are larger: of the lines that repeat a response, the one with
-    /// the most output tells what it came to.
+    /// Takes the other's counts if they are larger: of the lines that repeat a response, the one
+    /// with the most output has the final counts.
     ///
-    /// Counts are never mixed: one line may say of the same tokens that they were written to the
-    /// five-minute cache, and another to the one-hour cache.
+    /// Counts are never mixed: one line may count tokens as written to the five-minute cache that
+    /// another counts as written to the one-hour cache.
     pub fn keep_larger(&mut self, other: &Usage) {
         let rank = |usage: &Usage| (usage.output, usage.total(), usage.counters());
         if rank(other) > rank(self) {
@@ -134,12 +134,12 @@ impl Usage {
         }
     }
 
-    /// Takes away what was added before.
+    /// Subtracts what was added before; saturates.
     pub fn subtract(&mut self, other: &Usage) {
         *self = self.excess_over(other);
     }
 
-    /// By how much each counter is larger than in `other`.
+    /// Returns by how much each counter exceeds that of `other`.
     pub fn excess_over(&self, other: &Usage) -> Usage {
         let mut more = *self;
         for (to, from) in more.counters_mut().into_iter().zip(other.counters()) {
@@ -148,7 +148,7 @@ impl Usage {
         more
     }
 
-    /// All tokens together.
+    /// The sum of all tokens.
     pub fn total(&self) -> u64 {
         self.counters()
             .into_iter()
@@ -156,7 +156,7 @@ impl Usage {
             .fold(0, u64::saturating_add)
     }
 
-    /// Tokens that were in the context window when the response began.
+    /// Tokens in the context window when the response began.
     pub fn context(&self) -> u64 {
         [
             self.input,
@@ -168,12 +168,12 @@ impl Usage {
         .fold(0, u64::saturating_add)
     }
 
-    /// Nothing was used.
+    /// Whether all counters are zero.
     pub fn is_zero(&self) -> bool {
         *self == Usage::default()
     }
 
-    /// The counts in the order of the members.
+    /// The counters in field order.
     pub(crate) fn counters(&self) -> [u64; 6] {
         [
             self.input,
@@ -185,7 +185,7 @@ impl Usage {
         ]
     }
 
-    /// The usage with these counts.
+    /// Creates a usage from counters in field order.
     pub(crate) fn from_counters(counters: [u64; 6]) -> Self {
         let mut usage = Usage::default();
         let members = usage.counters_mut().into_iter();

@@ -1,10 +1,9 @@
-//! Mending files, and putting originals back.
+//! Applies and undoes repairs.
 //!
-//! The order, all of it under the log's lock: the original is copied and synced, what leaves it is
-//! listed and synced, the manifest is written and synced, and only then the mended log takes the
-//! damaged one's name, if that is still what was looked at. Who is killed in between leaves the log
-//! as it was and can run the repair again; who is killed after it has nothing left to do. A repair
-//! that fails leaves nothing in the quarantine.
+//! Under the log's lock: copy and sync the original, write and sync the removed bytes, write and
+//! sync the manifest, and only then rename the repaired log over the damaged one, if that is
+//! unchanged. If the process is killed before the rename, the log is unchanged and the repair can
+//! be run again; after it, nothing is left to do. A failed repair leaves nothing in the quarantine.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
@@ -18,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 use crate::error::{Error, Result};
 use crate::jsonl::{self, AppendOptions, FileId, Log, ReadAt as _};
 use crate::store::{Root, Store, is_plain_log};
+use crate::text::pluralize;
 
 use super::RepairPlan;
 use super::plan::OutputPart;
@@ -26,11 +26,11 @@ use super::quarantine::{
 };
 
 impl Store {
-    /// Mends a file. Its original is in the quarantine before anything changes.
+    /// Repairs a file. Its original is in the quarantine before anything changes.
     ///
-    /// Fails with [`Error::Changed`] if the file is not what the plan was made from; with
-    /// [`Error::Live`] or [`Error::Held`], unless `live`, if another program is writing to it or has it
-    /// open for writing.
+    /// Fails with [`Error::Changed`] if the file has changed since the plan; with [`Error::Live`]
+    /// or [`Error::Held`], unless `live`, if another program is writing to it or has it open for
+    /// writing.
     pub fn repair(&self, plan: &RepairPlan, live: bool, now: Timestamp) -> Result<QuarantinedFile> {
         if !live {
             plan.ensure_not_in_use()?;
@@ -56,8 +56,8 @@ impl Store {
             let old = match rewritten {
                 Ok(old) => old,
                 Err(error) => {
-                    // What never happened is not to be undone; if that fails too, the next sweep
-                    // takes it.
+                    // A repair that did not happen must not be undone. If the removal fails too,
+                    // the next sweep removes it.
                     if is_same_file(path, &metadata) {
                         let _ = self.remove_repair_folder(&kept.id);
                     }
@@ -69,14 +69,14 @@ impl Store {
         })
     }
 
-    /// Puts the original of a mended file back, byte for byte, with its mode and time. The original
-    /// leaves the quarantine.
+    /// Restores the original of a repaired file byte for byte, with its mode and time, and removes
+    /// it from the quarantine.
     ///
-    /// Refused if the file is neither what the repair made of it nor the original, and, unless `live`,
-    /// if another program has it open for writing.
+    /// Refuses if the file is neither the repaired file nor the original, and, unless `live`, if
+    /// another program has it open for writing.
     pub fn undo_repair(&self, kept: &QuarantinedFile, live: bool) -> Result<()> {
         let root = Root::new(&kept.layout, &kept.root)?;
-        // The manifest is ours, but a path in it must still not lead anywhere else.
+        // The manifest is written by annals, but its path must not lead out of the root.
         let sound = match kept.lone {
             true => is_plain_log(&kept.path),
             false => root.layout.classify(&kept.path).is_some(),
@@ -84,7 +84,7 @@ impl Store {
         let path = kept.file_path();
         if !sound {
             return Err(Error::refused(format!(
-                "{} is no place for a file of the layout {}",
+                "{} is not a valid path in layout {}",
                 path.display(),
                 kept.layout
             )));
@@ -109,7 +109,7 @@ impl Store {
             let told = hash(&source, length).map_err(|e| Error::io("read", &original, e))?;
             if told != kept.original.sha256 {
                 return Err(Error::refused(format!(
-                    "{} is not what was kept there, so it was not put back",
+                    "{} has changed since the repair, so it was not restored",
                     original.display()
                 )));
             }
@@ -135,19 +135,20 @@ impl Store {
         };
         Error::refused(match grown {
             true => format!(
-                "{} has grown by {} bytes since it was repaired, which putting the original back would lose; the original stays in {folder}",
+                "{} has grown by {} since the repair, and undoing would lose them; the original stays in {folder}",
                 path.display(),
-                len - kept.result.bytes,
+                pluralize(len - kept.result.bytes, "byte"),
             ),
             false => format!(
-                "{} is no longer what the repair made of it; the original stays in {folder}",
+                "{} has changed since the repair; the original stays in {folder}",
                 path.display(),
             ),
         })
     }
 }
 
-/// Asked as late as possible: the new file is written, and has no name yet.
+/// Refuses if another program has the file open, unless `live`. Checked as late as possible: the
+/// new file is written, but has no name yet.
 fn refuse_held(path: &Path, id: &FileId, live: bool) -> Result<()> {
     match live {
         true => Ok(()),
@@ -155,14 +156,14 @@ fn refuse_held(path: &Path, id: &FileId, live: bool) -> Result<()> {
     }
 }
 
-/// No other file has taken the name of one that was looked at.
+/// Returns whether the path still refers to the same file.
 fn is_same_file(path: &Path, looked: &fs::Metadata) -> bool {
     let now = path.symlink_metadata();
     now.is_ok_and(|now| (now.dev(), now.ino()) == (looked.dev(), looked.ino()))
 }
 
-/// Whether a repair was cut off before it changed anything, or undone by other hands: its file is the
-/// original.
+/// Returns whether the file is the original: the repair was interrupted before it changed anything,
+/// or was undone by other means.
 pub(super) fn was_not_applied(kept: &QuarantinedFile) -> Result<bool> {
     let path = kept.file_path();
     let same_length = |it: fs::Metadata| it.is_file() && it.len() == kept.original.bytes;
@@ -176,7 +177,7 @@ pub(super) fn was_not_applied(kept: &QuarantinedFile) -> Result<bool> {
     }
 }
 
-/// What a repair comes to.
+/// Describes a repair for its manifest.
 fn describe(
     plan: &RepairPlan,
     handle: &File,
@@ -230,7 +231,7 @@ fn describe(
     })
 }
 
-/// The name of a repair: what a person may know it by, and what tells it from every other.
+/// Returns the id of a repair: a readable name, and a unique hash.
 pub(super) fn repair_id(session: Option<&str>, path: &Path, original: &FileState) -> String {
     let mut sum = Sha256::new();
     sum.update(path.as_os_str().as_encoded_bytes());
@@ -246,7 +247,7 @@ pub(super) fn repair_id(session: Option<&str>, path: &Path, original: &FileState
         .to_owned()
 }
 
-/// Makes the original and what leaves it durable, and says so in the manifest.
+/// Syncs the original and the removed bytes to the quarantine, then writes the manifest.
 fn quarantine_original(
     plan: &RepairPlan,
     kept: &QuarantinedFile,
@@ -256,7 +257,7 @@ fn quarantine_original(
     jsonl::ensure_dir(folder)?;
     let original = folder.join(ORIGINAL);
     let same = match File::open(&original) {
-        // Of a run that was cut off.
+        // Left by an interrupted run.
         Ok(there) => hash(&there, u64::MAX).is_ok_and(|hash| hash == kept.original.sha256),
         Err(_) => false,
     };
@@ -285,7 +286,7 @@ fn quarantine_original(
     quarantine::write_document(&folder.join(MANIFEST), &manifest)
 }
 
-/// Hands over the mended file.
+/// Passes the repaired file to `put`.
 fn write_repaired(
     plan: &RepairPlan,
     old: &File,
@@ -297,7 +298,7 @@ fn write_repaired(
     })
 }
 
-/// Hands over a stretch of a file.
+/// Passes a range of a file to `put`.
 fn copy(
     file: &File,
     range: std::ops::Range<u64>,
@@ -323,8 +324,8 @@ fn copy(
     Ok(())
 }
 
-/// Saves what a foreign writer, who takes no lock, added to the old file in the moment in which the
-/// new one took its name.
+/// Appends lines that a foreign writer, which takes no lock, added to the old file while the new
+/// one was renamed over it.
 fn append_late_lines(path: &Path, old: &File, looked: u64) -> Result<()> {
     let len = old
         .metadata()
@@ -339,12 +340,12 @@ fn append_late_lines(path: &Path, old: &File, looked: u64) -> Result<()> {
         .split(|byte| *byte == b'\n')
         .filter(|line| !line.is_empty());
     let lines: Vec<&[u8]> = lines.collect();
-    // A handle of its own: the lock that is held is the old file's. A lock file is held as well.
+    // A separate handle: the lock held is that of the old file. The lock file, if any, is held too.
     Log::open(path, AppendOptions::default())?.append_all(&lines)?;
     Ok(())
 }
 
-/// The SHA-256 of a file's first bytes.
+/// Returns the SHA-256 of the first `len` bytes of a file.
 fn hash(mut file: &File, len: u64) -> io::Result<String> {
     file.seek(SeekFrom::Start(0))?;
     let mut sum = Sha256::new();

@@ -1,17 +1,17 @@
-//! Links that lead nowhere or in circles, and ids that hide entries.
+//! Repairs broken links, cycles and duplicate ids.
 //!
-//! The rule for an entry whose parent is lost, the first that applies:
+//! The new parent of an entry whose parent is lost, by the first rule that applies:
 //!
-//! 1. The summary behind a compaction begins a conversation: it stands for all that came before.
-//! 2. It hangs from what the lost entry hung from, where the remains of its line tell.
-//! 3. An alternative to an earlier entry that had the same parent hangs from where that one does, so
-//!    that the two stay alternatives. Results of tools and further lines of one response are none.
-//! 4. It hangs from the nearest earlier entry of the same chain (the main agent's, or one
-//!    sub-agent's) from which the layout's own program lets entries hang, or from what the remains of
-//!    a line between the two say they hung from. A writer appends, so that is where it stood.
-//! 5. If there is none, it begins a conversation.
+//! 1. The summary after a compaction starts a conversation: it replaces everything before it.
+//! 2. The parent of the lost entry, if the remains of its line contain it.
+//! 3. If an earlier entry had the same lost parent, that entry's new parent, so that the two stay
+//!    alternatives. Not for tool results and further lines of one response.
+//! 4. The nearest earlier entry of the same chain (the main agent's, or one sub-agent's) that the
+//!    layout's own program accepts as a parent; or the parent in the remains of a line between the
+//!    two. Writers append, so the lost parent was there.
+//! 5. Otherwise the entry starts a conversation.
 //!
-//! Of a cycle the link is taken that the tree ignores too; the rule is then the same without 2 and 3.
+//! In a cycle, the link that the tree ignores is replaced, by the same rules without 2 and 3.
 
 use std::collections::HashMap;
 
@@ -41,7 +41,7 @@ pub(super) fn repair_links(reading: &mut RepairReader<'_>, read: ReadSpan<'_>) -
         let link = reading.outlines.get(at).map(|outline| outline.link);
         match (flaw.kind, link) {
             (FlawKind::Cycle, _) => wrong.push((at, FlawKind::Cycle)),
-            // What a compaction sums up may have been left out of the file.
+            // The entries before a compaction may have been left out of the file.
             (FlawKind::Orphan, Some(Link::Parent(key)))
                 if !reading.unreadable_ids.contains(&key) =>
             {
@@ -61,20 +61,20 @@ pub(super) fn repair_links(reading: &mut RepairReader<'_>, read: ReadSpan<'_>) -
                 reading,
                 at,
                 kind,
-                "a line that cannot be looked into may be its parent",
+                "its parent may be a line that cannot be read",
             );
         }
         return Ok(());
     }
     let mut forest = ParentMap::new(&reading.outlines, &wrong);
     let chains = Chains::new(&reading.outlines);
-    // Lost entries and what they hung from.
+    // Parents of lost entries.
     let remains = reading.salvaged_links.iter().filter_map(|(_, remains)| {
         let (id, parent) = (remains.id.as_deref()?, remains.parent.as_deref()?);
         Some((EntryKey::from_text(id), EntryKey::from_text(parent)))
     });
     let remains: HashMap<EntryKey, EntryKey> = remains.collect();
-    // Where the first entry of each lost parent was put.
+    // New parent of the first entry of each lost parent.
     let mut homes: HashMap<EntryKey, Option<usize>> = HashMap::new();
     for (at, kind) in wrong {
         let home = match kind {
@@ -113,7 +113,7 @@ fn leave_unrepaired(reading: &mut RepairReader<'_>, at: usize, kind: FlawKind, w
     }
 }
 
-/// Gives an entry its new parent.
+/// Sets the new parent of an entry.
 fn set_parent(
     reading: &mut RepairReader<'_>,
     at: usize,
@@ -144,14 +144,14 @@ fn set_parent(
         _ => (Action::Relink, "its parent is lost"),
     };
     let detail = match line {
-        Some(line) => format!("{was}; it hangs from line {line} now"),
-        None => format!("{was}; it begins a conversation now"),
+        Some(line) => format!("{was}; its parent is now line {line}"),
+        None => format!("{was}; it now starts a conversation"),
     };
     reading.step(span, action, detail);
     Ok(())
 }
 
-/// Where an entry goes whose parent is lost.
+/// Finds the new parent of an entry whose parent is lost.
 fn find_parent(
     reading: &RepairReader<'_>,
     at: usize,
@@ -184,7 +184,7 @@ fn find_parent(
     Ok(home)
 }
 
-/// What a lost entry hung from, as the remains of lines tell.
+/// Finds the nearest existing ancestor of a lost entry from the remains of lines.
 fn salvaged_parent(
     remains: &HashMap<EntryKey, EntryKey>,
     lost: EntryKey,
@@ -202,13 +202,13 @@ fn salvaged_parent(
     None
 }
 
-/// How many entries of any kind before an entry are looked at for a parent, before only messages are.
+/// Number of preceding entries of any kind that are tried as a parent; beyond them, only messages.
 const NEAR: usize = 32;
 
-/// How many messages are.
+/// Number of messages that are tried.
 const FAR: usize = 4_096;
 
-/// The nearest earlier entry of the same chain that may be a parent.
+/// Returns the nearest earlier entry of the same chain that may be a parent.
 fn nearest_parent(
     reading: &RepairReader<'_>,
     at: usize,
@@ -220,7 +220,7 @@ fn nearest_parent(
         return Ok(None);
     };
     let before = outline.span.offset;
-    // The last line before it that could not be read, if that tells its parent and not its id.
+    // The last unreadable line before it, if its remains have a parent but no id.
     let lost = reading
         .salvaged_links
         .partition_point(|(offset, _)| *offset < before);
@@ -267,13 +267,13 @@ fn is_message_or_compaction(outline: &Outline) -> bool {
     outline.kind.is_message() || outline.kind == OutlineKind::Compaction
 }
 
-/// Which entries are whose, and what came before.
+/// Chains of entries: the main agent's, and one for each sub-agent.
 struct Chains {
-    /// For each entry, its chain.
+    /// The chain of each entry.
     chain: Vec<usize>,
-    /// For each entry, the last message of its chain before it.
+    /// The last message of its chain before each entry.
     before: Vec<Option<usize>>,
-    /// For each entry, whether an earlier one is of the same response.
+    /// Whether an earlier entry belongs to the same response, for each entry.
     continues_response: Vec<bool>,
 }
 
@@ -320,10 +320,10 @@ impl Chains {
     }
 }
 
-/// What hangs from what, as far as it is sound.
+/// Parents of entries, without broken links.
 struct ParentMap {
     by_key: HashMap<EntryKey, usize>,
-    /// For each entry, one above it; those above it are skipped once the root is known.
+    /// An ancestor of each entry; paths are shortened when a root is found.
     above: Vec<usize>,
 }
 
@@ -345,18 +345,18 @@ impl ParentMap {
         }
     }
 
-    /// The entry of that id: the last one.
+    /// Returns the last entry with this key.
     fn find(&self, key: EntryKey) -> Option<usize> {
         self.by_key.get(&key).copied()
     }
 
-    /// What an entry hangs from in the end.
+    /// Returns the root of an entry.
     fn root(&mut self, entry: usize) -> usize {
         let mut at = entry;
         while let Some(&up) = self.above.get(at)
             && up != at
         {
-            // Every second one is skipped the next time, so that a long way is gone only once.
+            // Path halving: skip every second entry the next time.
             let over = self.above.get(up).copied().unwrap_or(up);
             if let Some(slot) = self.above.get_mut(at) {
                 *slot = over;
@@ -373,12 +373,12 @@ impl ParentMap {
     }
 }
 
-/// Gives entries an id of their own that hide behind later ones and say something else.
+/// Gives a new id to entries that a later one with the same id but different content hides.
 ///
-/// What stands between two of one id means the earlier one, and so does the later itself.
+/// Links to the id between the two, and of the later entry itself, refer to the earlier one.
 fn separate_duplicates(reading: &mut RepairReader<'_>, read: ReadSpan<'_>) -> Result<()> {
     let mut last: HashMap<EntryKey, usize> = HashMap::new();
-    // Each entry of an id that comes again, and the next of that id.
+    // Each entry whose id is repeated, and the next entry with that id.
     let mut twins: Vec<(usize, usize)> = Vec::new();
     for (at, outline) in reading.outlines.iter().enumerate() {
         if let Some(key) = outline.key
@@ -410,7 +410,7 @@ fn separate_duplicates(reading: &mut RepairReader<'_>, read: ReadSpan<'_>) -> Re
         }
         let line = reading.outlines.get(newest).map_or(0, |one| one.span.line);
         let detail =
-            format!("line {line} has the same id and says something else; it is {fresh} now");
+            format!("line {line} has the same id but different content; its id is now {fresh}");
         reading.step(span, Action::NewId, detail);
         if let Some(outline) = reading.outlines.get_mut(earlier) {
             outline.key = Some(EntryKey::from_text(&fresh));
@@ -438,7 +438,7 @@ fn separate_duplicates(reading: &mut RepairReader<'_>, read: ReadSpan<'_>) -> Re
     Ok(())
 }
 
-/// Whether two entries say the same: one is a copy of the other, or a later state of it.
+/// Returns whether two entries have the same content: one is a copy or a later state of the other.
 fn has_same_content(
     reading: &mut RepairReader<'_>,
     one: usize,
@@ -472,7 +472,7 @@ fn has_same_content(
     })
 }
 
-/// An id that depends on the old one and on the place alone, so that plan and deed agree.
+/// Derives an id from the old one and the position alone, so that plan and repair agree.
 fn fresh_id(key: EntryKey, offset: u64) -> String {
     let seed = EntryKey::from_text(&format!("annals repair {} {offset}", key.to_uuid()));
     seed.derived_uuid()

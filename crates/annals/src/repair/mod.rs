@@ -1,16 +1,18 @@
-//! Repairs: damaged logs become whole again, and nothing of them is lost.
+//! Repairs damaged logs without losing any of their bytes.
 //!
-//! A [`RepairPlan`] says line by line what would be done to one file; it is made from the file's lines and
-//! the tree of its entries and changes nothing. [`Store::repair`](crate::store::Store::repair) does it: the original goes into the
-//! quarantine first ([`QuarantinedFile`]), and [`Store::undo_repair`](crate::store::Store::undo_repair) puts it back byte for byte.
+//! A [`RepairPlan`] describes line by line what would be done to one file; it is derived from the
+//! file's lines and the tree of its entries, and changes nothing.
+//! [`Store::repair`](crate::store::Store::repair) applies it: the original is copied to the
+//! quarantine first ([`QuarantinedFile`]), and
+//! [`Store::undo_repair`](crate::store::Store::undo_repair) restores it byte for byte.
 //!
-//! What is mended: lines that hold no record, several, or one among what is none (see
-//! [`salvage`](crate::layout::salvage)); a header that is missing; links that lead nowhere or in
-//! circles; entries that hide behind others of the same id. Every line that none of this concerns stays
-//! as it is, byte for byte and in its order. An unfinished last line stays as long as it may be pending:
-//! until the file was not written to for an hour.
+//! Repaired are: lines with no record, several records, or a record among other bytes (see
+//! [`salvage`](crate::layout::salvage)); a missing header; links to missing entries and cycles;
+//! entries hidden by others with the same id. Every other line stays unchanged, byte for byte and
+//! in order. An unfinished last line stays as long as it may be pending: until the file has not
+//! been written to for an hour.
 //!
-//! What is repaired once is sound: a second plan of the result is empty.
+//! Repair is idempotent: a second plan of the result is empty.
 
 mod apply;
 mod links;
@@ -41,39 +43,39 @@ pub use quarantine::{FileState, QuarantinedFile, QuarantinedStep, VERSION};
 
 use plan::RepairReader;
 
-/// So long an unfinished last line may be someone's who is still writing it.
+/// Time for which an unfinished last line may still be in the process of being written.
 const PENDING: SignedDuration = SignedDuration::from_hours(1);
 
-/// A file that a repair may be for.
+/// A file that may need repair.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RepairTarget {
     /// Its root.
     pub root: Root,
-    /// The file by itself: whole, even if several sessions lie in it.
+    /// The file alone: as a whole, even if several sessions share it.
     pub file: RootFile,
-    /// The session it belongs to, if that is only one.
+    /// Its session, if there is only one.
     pub session: Option<SessionId>,
-    /// Other logs that may name entries of this one.
+    /// Other logs that may refer to entries of this one.
     others: Vec<RootFile>,
 }
 
-/// What would be done to one file.
+/// Repair plan of one file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RepairPlan {
     /// Its root.
     pub root: Root,
-    /// The file, as it was when it was read.
+    /// The file when it was read.
     pub file: RootFile,
-    /// The session it belongs to, if that is only one.
+    /// Its session, if there is only one.
     pub session: Option<SessionId>,
-    /// What would be done.
+    /// The planned changes.
     pub edits: LineEdits,
 }
 
 impl RepairTarget {
-    /// All files of the roots that can be mended, each once.
+    /// Returns all repairable files of the roots, each once.
     pub fn all(inventory: &Inventory) -> Vec<RepairTarget> {
         let mut found = RepairTarget::from_sessions(inventory.sessions.iter());
         let others = inventory.others.iter();
@@ -87,7 +89,7 @@ impl RepairTarget {
         found
     }
 
-    /// The files of some sessions.
+    /// Returns the repairable files of some sessions.
     pub fn from_sessions<'a>(
         sessions: impl Iterator<Item = &'a SessionFiles>,
     ) -> Vec<RepairTarget> {
@@ -110,7 +112,7 @@ impl RepairTarget {
                             root: Root::clone(&files.root),
                             file: single_volume(file),
                             session: Some(files.id.clone()),
-                            // Only names that depend on the place can be lost.
+                            // Only ids that depend on the position can be lost.
                             others: match file.slice.is_some() || volumes.len() < 100 {
                                 true => beside.collect(),
                                 false => Vec::new(),
@@ -124,7 +126,7 @@ impl RepairTarget {
         found.into_values().collect()
     }
 
-    /// Whether an index lists it.
+    /// Returns whether an index lists it.
     pub fn is_listed_in(&self, index: &StaleSessionList) -> bool {
         let writer = self.root.layout.writer();
         let register = writer.and_then(|writer| writer.session_list(&self.file.artifact));
@@ -132,26 +134,26 @@ impl RepairTarget {
         path.is_some_and(|path| self.root.path.join(path) == index.path)
     }
 
-    /// Only the file at that path.
+    /// Retains only the target at `path`.
     pub fn filter_by_path(mut patients: Vec<RepairTarget>, path: &Path) -> Vec<RepairTarget> {
         patients.retain(|patient| patient.file.path == path);
         patients
     }
 }
 
-/// Files of records that annals knows how to mend.
+/// Returns whether annals can repair files of this kind.
 pub(crate) fn is_repairable(kind: ArtifactKind) -> bool {
     use ArtifactKind as K;
     kind.is_conversation() || matches!(kind, K::Notes | K::Companion | K::History)
 }
 
-/// Files whose entries are given other links or ids. Where several sessions share one, what an entry
-/// hangs from is not told by where it stands.
+/// Returns whether entries of such files may be given other links or ids. In a file shared by
+/// several sessions, the position of an entry does not determine its parent.
 pub(crate) fn can_relink(kind: ArtifactKind) -> bool {
     matches!(kind, ArtifactKind::SessionLog | ArtifactKind::AgentLog)
 }
 
-/// One volume by itself, with all that lies in it.
+/// Returns one volume alone, with everything in it.
 fn single_volume(file: &RootFile) -> RootFile {
     let mut file = RootFile {
         earlier: Vec::new(),
@@ -164,7 +166,7 @@ fn single_volume(file: &RootFile) -> RootFile {
 }
 
 impl RepairPlan {
-    /// Reads a file and works out what would mend it at a moment.
+    /// Reads a file and plans its repair at time `now`.
     pub fn new(patient: &RepairTarget, now: Timestamp) -> Result<RepairPlan> {
         let (root, path) = (&patient.root, &patient.file.path);
         let failed = |error| Error::io("read", path, error);
@@ -194,8 +196,8 @@ impl RepairPlan {
         })
     }
 
-    /// Reads many files; those that need nothing give no plan. `progress` hears of bytes done and
-    /// bytes in all.
+    /// Plans the repair of many files; files without findings are omitted. Calls `progress` with
+    /// the bytes done and in total.
     pub fn all(
         patients: &[RepairTarget],
         now: Timestamp,
@@ -218,12 +220,12 @@ impl RepairPlan {
         plans.into_iter().map(|(_, plan)| plan).collect()
     }
 
-    /// Something is done, or is wrong and left.
+    /// Returns whether there is something to repair or to report.
     fn has_findings(&self) -> bool {
         !self.edits.is_empty() || !self.edits.unrepaired.is_empty()
     }
 
-    /// Fails with [`Error::Live`] if another program is writing to the file right now, and with
+    /// Fails with [`Error::Live`] if another program is writing to the file, and with
     /// [`Error::Held`] if one has it open for writing.
     pub fn ensure_not_in_use(&self) -> Result<()> {
         jsonl::ensure_not_open([(self.file.path.as_path(), &self.file.id)])?;
@@ -231,7 +233,7 @@ impl RepairPlan {
     }
 }
 
-/// The entries that files name.
+/// Returns the keys of entries that files refer to.
 fn referenced_keys(root: &Root, files: &[RootFile]) -> Result<HashSet<EntryKey>> {
     let mut named = HashSet::new();
     for file in files {

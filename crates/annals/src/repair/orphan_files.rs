@@ -1,4 +1,4 @@
-//! Files that belong to a session which is not there.
+//! Finds files that belong to a missing session.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -7,26 +7,27 @@ use crate::archive::Archive;
 use crate::check;
 use crate::model::{ArtifactKind, Fact};
 use crate::store::{Inventory, LogScan, Root, RootFile, Store};
+use crate::text::pluralize;
 
-/// Files of one kind whose session is not there. They stay as they are.
+/// Files of one kind whose session is missing. They are not changed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct OrphanFiles {
     /// The first of them.
     pub path: PathBuf,
-    /// What they are.
+    /// Their kind.
     pub kind: ArtifactKind,
     /// The session they name.
     pub session: Option<String>,
-    /// How many there are; none if an index lists the session and nothing else of it is there.
+    /// Number of files; 0 if an index lists the session and it has no other file.
     pub files: u64,
-    /// Their length.
+    /// Their total length.
     pub bytes: u64,
-    /// What there is to know about where their session is.
+    /// Where the session may be.
     pub detail: String,
 }
 
-/// Whose a sub-agent's log may be that does not say so where it is looked for.
+/// Describes which sessions the lines of an orphaned sub-agent's log name.
 fn named_sessions_hint(root: &Root, file: &RootFile) -> String {
     let scan = root.failures().ok(LogScan::read(root, file));
     let scan = scan.unwrap_or_default();
@@ -48,8 +49,8 @@ fn named_sessions_hint(root: &Root, file: &RootFile) -> String {
 }
 
 impl Store {
-    /// What lies in the roots and belongs to sessions that do not. Where a session is certain it is
-    /// found there, whatever folder its file lies in; these are the rest.
+    /// Returns the files in the roots that belong to missing sessions. Files whose session is known
+    /// are assigned to it, whatever their folder; these are the rest.
     pub fn orphan_files(&self, inventory: &Inventory) -> Vec<OrphanFiles> {
         let mut found = OrphanCollector::new(self);
         for (root, file) in &inventory.others {
@@ -78,8 +79,8 @@ impl Store {
         let mut strays: Vec<OrphanFiles> = found.by_kind.into_values().collect();
         for row in check::rows_without_log(inventory) {
             let session = row.session.to_string();
-            let messages = row.messages;
-            let why = format!("an index lists it with {messages} messages, and it has no log here");
+            let messages = pluralize(row.messages, "message");
+            let why = format!("an index lists it with {messages}, but it has no log here");
             strays.push(OrphanFiles {
                 path: row.path,
                 kind: ArtifactKind::Register,
@@ -93,7 +94,7 @@ impl Store {
     }
 }
 
-/// Strays as they are found, those of one session and kind together.
+/// Orphan files, grouped by session and kind.
 struct OrphanCollector {
     by_kind: BTreeMap<(PathBuf, Option<String>, ArtifactKind), OrphanFiles>,
     elsewhere: MissingSessions,
@@ -126,9 +127,9 @@ impl OrphanCollector {
     }
 }
 
-/// Where sessions are that are not in their roots.
+/// Finds sessions that are not in their roots.
 struct MissingSessions {
-    /// By their ids, the deletions that put them into the trash.
+    /// Deletions that moved sessions to the trash, by session id.
     trashed: HashMap<String, String>,
     archive: Option<Archive>,
 }
@@ -146,11 +147,11 @@ impl MissingSessions {
         }
     }
 
-    /// What is known about where a session is, and what to do; else why it is missed.
+    /// Describes where a session is and how to restore it, or else why it is missing.
     fn where_is(&self, root: &Root, session: &str, why: &str) -> String {
         if let Some(deletion) = self.trashed.get(session) {
             return format!(
-                "its session is in the trash: {} puts it back",
+                "its session is in the trash: {} restores it",
                 crate::text::quoted_command("annals delete --undo=", deletion, "")
             );
         }
@@ -158,10 +159,10 @@ impl MissingSessions {
         let is_kept = |archive: &Archive| archive.has_session(layout, &root.path, session);
         match self.archive.as_ref().is_some_and(is_kept) {
             true => format!(
-                "its session is in the archive: {} puts it back",
+                "its session is in the archive: {} restores it",
                 crate::text::quoted_command("annals restore", session, "--apply")
             ),
-            false => format!("{why}: restore that from a backup"),
+            false => format!("{why}: restore it from a backup"),
         }
     }
 }

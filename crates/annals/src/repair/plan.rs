@@ -1,4 +1,4 @@
-//! What would be done to one log: pure, from its lines alone.
+//! Repair plan of one log. Pure: derived from its lines alone.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -11,50 +11,51 @@ use crate::jsonl::Scanner;
 use crate::layout::{Decoded, Decoder, Layout, Piece, Record, RepairRules, salvage};
 use crate::model::{Artifact, EntryKey, FlawKind, Link, Outline, Span};
 use crate::store::{record_from_line, strip_line_ending};
+use crate::text::pluralize;
 
 use super::links;
 
-/// One thing that is done to a line.
+/// One change to a line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Step {
     /// The line, from 1.
     pub line: u64,
-    /// Where in the file it begins, or the record within it.
+    /// Byte offset of the line, or of the record within it.
     pub offset: u64,
     /// What is done.
     pub action: Action,
-    /// Why and how, for people.
+    /// Reason and details, for people.
     pub detail: String,
 }
 
-/// What is done to a line.
+/// Kind of change to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Action {
-    /// Nothing of it can be read: it goes into quarantine.
+    /// Nothing of it can be read: it is moved to the quarantine.
     Drop,
-    /// Records that stand on one line get a line each.
+    /// Several records on one line are split into one line each.
     Split,
-    /// A whole record is taken out of what is damaged; the rest goes into quarantine.
+    /// An intact record is extracted from a damaged line; the rest is moved to the quarantine.
     Salvage,
-    /// NUL bytes are taken out.
+    /// NUL bytes are removed.
     StripNuls,
-    /// The log gets the line that it must begin with.
+    /// The missing header line is added.
     Header,
-    /// An entry whose parent is lost gets another one, or begins a conversation.
+    /// An entry with a lost parent gets another one, or starts a conversation.
     Relink,
-    /// An entry that is its own ancestor gets another parent, or begins a conversation.
+    /// An entry that is its own ancestor gets another parent, or starts a conversation.
     CutCycle,
-    /// An entry that hides behind another one of the same id gets an id of its own.
+    /// An entry hidden by another one with the same id gets a new id.
     NewId,
-    /// An entry that was named after its place keeps that name where it comes to stand.
+    /// An id that depends on the position is written into the record, because the position changes.
     KeepId,
 }
 
 impl Action {
-    /// The action as JSON output spells it.
+    /// Returns the name of the action in JSON output.
     pub fn as_str(self) -> &'static str {
         match self {
             Action::Drop => "drop",
@@ -70,50 +71,50 @@ impl Action {
     }
 }
 
-/// What is wrong with a line and stays as it is.
+/// A flaw that is not repaired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Unrepaired {
     /// The line, from 1.
     pub line: u64,
-    /// Where in the file it begins.
+    /// Byte offset of the line.
     pub offset: u64,
-    /// What is wrong with it.
+    /// The kind of flaw.
     pub kind: FlawKind,
-    /// Why it stays.
+    /// Why it is not repaired.
     pub detail: String,
 }
 
-/// Bytes that leave a log.
+/// Bytes removed from a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RemovedBytes {
     /// The line, from 1.
     pub line: u64,
-    /// Where in the file they stood.
+    /// Their byte offset in the file.
     pub offset: u64,
     /// The bytes.
     pub bytes: Vec<u8>,
 }
 
-/// What would be done to the bytes of one log.
+/// Changes to the bytes of one log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LineEdits {
-    /// What is done, in the order of the lines.
+    /// The changes, in line order.
     pub steps: Vec<Step>,
-    /// What is wrong and stays.
+    /// Flaws that are not repaired.
     pub unrepaired: Vec<Unrepaired>,
-    /// What leaves the log.
+    /// The removed bytes.
     pub removed: Vec<RemovedBytes>,
-    /// How many lines there are that are not blank.
+    /// Number of lines that are not blank.
     pub lines: u64,
-    /// The stretches that others take the place of, in their order, none over another.
+    /// Ranges and their replacements, in order and without overlap.
     edits: Vec<(Range<u64>, Vec<u8>)>,
 }
 
 impl LineEdits {
-    /// What mends a log whose bytes are all at hand.
+    /// Plans the repair of a log from its bytes.
     pub fn new(layout: &dyn Layout, artifact: &Artifact, bytes: &[u8]) -> Result<Self> {
         let mut reading = RepairReader::new(layout, artifact);
         let mut scanner = Scanner::new(bytes);
@@ -127,12 +128,12 @@ impl LineEdits {
         reading.finish(&mut read, &mut || Ok(HashSet::new()))
     }
 
-    /// There is nothing to do.
+    /// Returns whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// How long the log becomes that is so long now.
+    /// Returns the length of the repaired log; `len` is the current one.
     pub fn result_len(&self, len: u64) -> u64 {
         let edits = self.edits.iter();
         edits.fold(len, |len, (old, new)| {
@@ -140,7 +141,7 @@ impl LineEdits {
         })
     }
 
-    /// Hands over the mended log piece by piece; `copy` hands over a stretch of the old one.
+    /// Passes the repaired log to `piece` part by part.
     pub(super) fn write(
         &self,
         len: u64,
@@ -160,7 +161,7 @@ impl LineEdits {
         Ok(())
     }
 
-    /// The mended log.
+    /// Returns the repaired log.
     pub fn apply(&self, bytes: &[u8]) -> Vec<u8> {
         let mut mended = Vec::with_capacity(bytes.len());
         let _ = self.write(bytes.len() as u64, |part| {
@@ -177,24 +178,24 @@ impl LineEdits {
     }
 }
 
-/// A part of a mended log.
+/// A part of a repaired log.
 pub(super) enum OutputPart<'a> {
-    /// A stretch of the old one.
+    /// A range of the old log.
     Old(Range<u64>),
-    /// Bytes that were not there.
+    /// New bytes.
     New(&'a [u8]),
 }
 
-/// A line that is not one record.
+/// A line that is not exactly one record.
 struct DamagedLine {
     span: Span,
-    /// What stands before its content: a byte order mark, or nothing.
+    /// A byte order mark before the content, or nothing.
     mark: Vec<u8>,
     ending: Vec<u8>,
     pieces: Vec<Piece>,
 }
 
-/// A line of which single members change.
+/// A line with changed members.
 struct EditedLine {
     span: Span,
     mark: Vec<u8>,
@@ -205,28 +206,29 @@ struct EditedLine {
 /// Reads the bytes of a span.
 pub(super) type ReadSpan<'r> = &'r mut dyn FnMut(Span) -> Result<Vec<u8>>;
 
-/// A log as it is read for a repair.
+/// Reads a log for a repair.
 pub(super) struct RepairReader<'a> {
     pub(super) rules: &'a dyn RepairRules,
     pub(super) artifact: &'a Artifact,
     pub(super) decoder: Box<dyn Decoder>,
-    /// What can be read, in file order.
+    /// The readable entries, in file order.
     pub(super) outlines: Vec<Outline>,
-    /// Which of it stands in a damaged line: which one, and which piece of it.
+    /// For each entry from a damaged line: the index of the line, and of the piece in it.
     pieces: Vec<Option<(usize, usize)>>,
     damaged: Vec<DamagedLine>,
     edited: BTreeMap<usize, EditedLine>,
-    /// Nobody has written to it for so long that an unfinished last line stays one.
+    /// The file has not been written to for so long that an unfinished last line will stay
+    /// unfinished.
     pub(super) is_stable: bool,
     /// The file begins with a byte order mark.
     has_bom: bool,
-    /// What is left of lines that cannot be read, by where they stood.
+    /// Ids and links recovered from unreadable lines, by their byte offset.
     pub(super) salvaged_links: Vec<(u64, crate::layout::PartialLinks)>,
-    /// What relinked entries hang from now.
+    /// New parents of relinked entries.
     pub(super) new_parents: HashSet<EntryKey>,
-    /// Ids of lines that stay although we cannot read them.
+    /// Ids of unreadable lines that stay.
     pub(super) unreadable_ids: HashSet<EntryKey>,
-    /// There are lines that stay of which not even the id is known.
+    /// Whether unreadable lines stay whose ids are unknown.
     pub(super) has_unidentified: bool,
     pub(super) result: LineEdits,
 }
@@ -251,7 +253,7 @@ impl<'a> RepairReader<'a> {
         }
     }
 
-    /// Takes in the next line.
+    /// Reads the next line.
     pub(super) fn line(&mut self, record: &Record<'_>) {
         if record.is_blank() {
             return;
@@ -270,10 +272,12 @@ impl<'a> RepairReader<'a> {
         };
         let stays = match flaw.kind {
             FlawKind::TornTail if self.is_stable => None,
-            FlawKind::TornTail => Some("it may still be written to; the next append seals it"),
-            FlawKind::Oversize => Some("it is too long to be looked into"),
+            FlawKind::TornTail => {
+                Some("another program may still be writing it; the next append ends the line")
+            }
+            FlawKind::Oversize => Some("too long to read"),
             FlawKind::NotAnObject => None,
-            _ if is_json(record.bytes) => Some("it is JSON, which other programs may read"),
+            _ if is_json(record.bytes) => Some("valid JSON, which other programs may read"),
             _ => None,
         };
         let Some(why) = stays else {
@@ -341,20 +345,26 @@ impl<'a> RepairReader<'a> {
             }
         }
         if records == 0 && !mark.is_empty() {
-            // Otherwise it would stand before the next line.
+            // Otherwise it would precede the next line.
             self.remove(record.span.line, record.span.offset, mark);
         }
         let (action, detail) = match (records, rest) {
             (0, _) => (Action::Drop, format!("{}: {fault}", kind.as_str())),
-            (1, 0) => (Action::StripNuls, format!("{nuls} NUL bytes taken out")),
+            (1, 0) => (
+                Action::StripNuls,
+                format!("{} removed", pluralize(nuls, "NUL byte")),
+            ),
             (_, 0) => (Action::Split, format!("{records} records on one line")),
             (1, _) => (
                 Action::Salvage,
-                format!("1 whole record beside {rest} bytes of what is none"),
+                format!("1 intact record and {}", pluralize(rest, "damaged byte")),
             ),
             (_, _) => (
                 Action::Salvage,
-                format!("{records} whole records beside {rest} bytes of what is none"),
+                format!(
+                    "{records} intact records and {}",
+                    pluralize(rest, "damaged byte")
+                ),
             ),
         };
         self.step(record.span, action, detail);
@@ -387,7 +397,7 @@ impl<'a> RepairReader<'a> {
         });
     }
 
-    /// The bytes of a record as they will be.
+    /// Returns the bytes of a record after the changes so far.
     pub(super) fn record_bytes(&self, at: usize, read: ReadSpan<'_>) -> Result<Vec<u8>> {
         if let Some(touched) = self.edited.get(&at) {
             return Ok(touched.record.clone());
@@ -428,7 +438,7 @@ impl<'a> RepairReader<'a> {
         }
     }
 
-    /// Changes a record, if `change` can.
+    /// Changes a record if `change` returns new bytes.
     pub(super) fn change(
         &mut self,
         at: usize,
@@ -444,8 +454,8 @@ impl<'a> RepairReader<'a> {
         Ok(true)
     }
 
-    /// Works out what else is to be done, once all lines are in. `named` tells which entries other
-    /// files name.
+    /// Plans the remaining changes once all lines are read. `named` returns the entries that other
+    /// files refer to.
     pub(super) fn finish(
         mut self,
         read: ReadSpan<'_>,
@@ -466,7 +476,7 @@ impl<'a> RepairReader<'a> {
         Ok(self.result)
     }
 
-    /// The line that the log lacks at its front.
+    /// Returns the missing header line, if the log needs one.
     fn header(&mut self, read: ReadSpan<'_>) -> Result<Option<Vec<u8>>> {
         const LOOKED_AT: usize = 20;
         let mut records = Vec::new();
@@ -480,12 +490,12 @@ impl<'a> RepairReader<'a> {
             line: 1,
             ..Span::default()
         };
-        let detail = "the file begins without a header; it is made from what else tells it";
+        let detail = "missing header; rebuilt from the file's path and records";
         self.step(span, Action::Header, detail.to_owned());
         Ok(Some(header))
     }
 
-    /// Entries that are named after their place and by others keep their names.
+    /// Writes position-dependent ids into records that are moved and referred to.
     fn keep_ids(
         &mut self,
         own: HashSet<EntryKey>,
@@ -507,7 +517,7 @@ impl<'a> RepairReader<'a> {
             let (span, Some(key), Some(id)) = (outline.span, outline.key, outline.id()) else {
                 continue;
             };
-            // A UUID is nobody's place.
+            // A UUID does not depend on the position.
             if span.offset <= first && !header || EntryKey::is_canonical_uuid(id.as_str()) {
                 continue;
             }
@@ -537,7 +547,8 @@ impl<'a> RepairReader<'a> {
             self.decoder.outline(&record, &mut sink);
             let stays = sink.items.iter().any(|outline| outline.key == Some(key));
             if !stays && self.change(at, read, |mend, old| mend.set_id(old, id.as_str()))? {
-                let detail = format!("it is named {id} after its place, and others name it so");
+                let detail =
+                    format!("its id {id} depends on its position, and other records refer to it");
                 self.step(span, Action::KeepId, detail);
             }
         }
@@ -571,7 +582,7 @@ impl<'a> RepairReader<'a> {
         let mut edits: Vec<(Range<u64>, Vec<u8>)> = edits.into_values().collect();
         if let Some(mut header) = front {
             header.push(b'\n');
-            // Behind a byte order mark, if there is one.
+            // After the byte order mark, if there is one.
             let mark = if self.has_bom { 3 } else { 0 };
             match edits.first_mut().filter(|(old, _)| old.start == 0) {
                 Some((_, new)) => {
@@ -603,12 +614,12 @@ impl EditedLine {
     }
 }
 
-/// Whether it is JSON for whoever reads no more into it than that.
+/// Returns whether the bytes are valid JSON of any type.
 fn is_json(bytes: &[u8]) -> bool {
     serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
 }
 
-/// Where NULs stand in a stretch.
+/// Returns the ranges of NUL bytes.
 fn nul_runs(stretch: &[u8]) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for at in memchr::memchr_iter(0, stretch) {

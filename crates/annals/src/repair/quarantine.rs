@@ -1,6 +1,6 @@
-//! The quarantine: the originals of mended files, and everything that was taken out of them.
+//! The quarantine: originals of repaired files, and everything that was removed from them.
 //!
-//! One folder of the state directory for each repair:
+//! Each repair has a folder in the state directory:
 //!
 //! ```text
 //! quarantine/<id>/original        the file as it was, byte for byte
@@ -8,8 +8,8 @@
 //! quarantine/<id>/manifest.json   what was done; written last, so a folder without one never counted
 //! ```
 //!
-//! The id depends on the path and on the original alone, so a repair that was cut off and is run
-//! again finds its own folder and goes on. See docs/STATE.md for the members.
+//! The id depends only on the path and the original, so a repair that was interrupted and is run
+//! again finds its own folder and continues. docs/STATE.md specifies the members.
 
 use std::fs;
 use std::io;
@@ -21,53 +21,54 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::json::describe_json_error;
 use crate::jsonl;
 use crate::store::Store;
 
 use super::apply::was_not_applied;
 use super::plan::RemovedBytes;
 
-/// The version of the quarantine that we write and read.
+/// Version of the quarantine that this program writes and reads.
 pub const VERSION: u64 = 1;
 
-/// No repair of one file takes so long.
+/// Age after which an incomplete repair is abandoned; no repair of one file takes this long.
 const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 
 pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) const ORIGINAL: &str = "original";
 pub(super) const REMOVED: &str = "removed.jsonl";
 
-/// A repair whose original is kept.
+/// A repair whose original is in the quarantine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct QuarantinedFile {
     /// The version of the manifest.
     pub version: u64,
-    /// Its name in the quarantine.
+    /// Name of its folder in the quarantine.
     pub id: String,
     /// The layout's name.
     pub layout: String,
-    /// The root that the file lies in.
+    /// The root of the file.
     pub root: PathBuf,
     /// The file's path within the root.
     pub path: PathBuf,
-    /// It lies outside of any tree, and `root` is the directory that it is in.
+    /// The file is outside any tree, and `root` is its directory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lone: bool,
-    /// The session it belongs to, where that is known.
+    /// Its session, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// When it was mended.
+    /// When it was repaired.
     pub repaired: Timestamp,
-    /// What the file was.
+    /// State of the file before the repair.
     pub original: FileState,
-    /// What it was made into.
+    /// State of the file after the repair.
     pub result: FileState,
-    /// What was done to each line.
+    /// Changes to each line.
     pub steps: Vec<QuarantinedStep>,
 }
 
-/// What a file was, or became.
+/// State of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FileState {
@@ -77,37 +78,37 @@ pub struct FileState {
     pub sha256: String,
     /// Its mode.
     pub mode: u32,
-    /// When it was last written to, in nanoseconds since 1970.
+    /// Modification time, in nanoseconds since 1970.
     pub mtime_ns: i64,
 }
 
-/// What was done to a line.
+/// A change to a line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct QuarantinedStep {
     /// The line of the original, from 1.
     pub line: u64,
-    /// Where in the original it begins.
+    /// Byte offset of the line in the original.
     pub offset: u64,
     /// What was done.
     pub action: String,
-    /// Why and how, for people.
+    /// Reason and details, for people.
     pub detail: String,
 }
 
 impl QuarantinedFile {
-    /// The file that was mended.
+    /// Returns the path of the repaired file.
     pub fn file_path(&self) -> PathBuf {
         self.root.join(&self.path)
     }
 
-    /// Where its original is, in that quarantine.
+    /// Returns the path of the original in the quarantine.
     pub fn original_path(&self, quarantine: &Path) -> PathBuf {
         quarantine.join(&self.id).join(ORIGINAL)
     }
 }
 
-/// What tells of which version a manifest is.
+/// The version of a manifest.
 #[derive(Deserialize)]
 struct ManifestVersion {
     version: Option<u64>,
@@ -123,12 +124,12 @@ struct RemovedLine<'a> {
     text: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     base64: Option<String>,
-    /// So many NULs, instead of spelling them.
+    /// Number of NUL bytes, if there is nothing else.
     #[serde(skip_serializing_if = "Option::is_none")]
     nuls: Option<usize>,
 }
 
-/// The text of `removed.jsonl`.
+/// Encodes `removed.jsonl`.
 pub(super) fn encode_removed(all: &[RemovedBytes]) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     for removed in all {
@@ -152,18 +153,18 @@ pub(super) fn encode_removed(all: &[RemovedBytes]) -> Result<Vec<u8>> {
 }
 
 impl Store {
-    /// Where the originals of mended files are kept.
+    /// Returns the directory of the quarantine.
     pub fn quarantine(&self) -> Result<PathBuf> {
         match self.state_dir() {
             Some(state) => Ok(state.join("quarantine")),
             None => Err(Error::refused(
-                "there is no state directory to keep the originals of repaired files in",
+                "no state directory to store the originals of repaired files in",
             )),
         }
     }
 
-    /// The repairs whose originals are kept, the newest first. What cannot be read is told beside.
-    /// Those that were cut off before they changed anything are none.
+    /// Returns the repairs in the quarantine, newest first, and errors of those that cannot be
+    /// read. Omits repairs that were interrupted before they changed anything.
     pub fn repairs(&self) -> Result<(Vec<QuarantinedFile>, Vec<Error>)> {
         let dir = self.quarantine()?;
         let entries = match fs::read_dir(&dir) {
@@ -189,15 +190,15 @@ impl Store {
                 Err(error) => troubles.push(error),
             }
         }
-        // Of two at one time by the clock, the folder that was made later is the newer one.
+        // Of two repairs at the same time, the one with the newer folder is newer.
         found.sort_by(|(a_made, a), (b_made, b)| {
             (b.repaired, b_made, &a.path).cmp(&(a.repaired, a_made, &b.path))
         });
         Ok((found.into_iter().map(|(_, kept)| kept).collect(), troubles))
     }
 
-    /// The repairs that a person means: by a beginning of the repair's id, of its session's, or by the
-    /// file's path. Several only if they are of one session.
+    /// Finds repairs by a prefix of the repair's id or the session's id, or by the file's path.
+    /// Returns several only if they are of one session.
     pub fn find_repairs(&self, wanted: &str) -> Result<Vec<QuarantinedFile>> {
         let (all, troubles) = self.repairs()?;
         let path = std::path::absolute(wanted).ok();
@@ -236,16 +237,16 @@ impl Store {
         }
     }
 
-    /// Removes the original of a repair and what was taken out of it, for good.
+    /// Permanently removes the original of a repair and the removed bytes.
     pub fn delete_repair(&self, kept: &QuarantinedFile) -> Result<()> {
         self.remove_repair_folder(&kept.id)
     }
 
-    /// Takes a folder away: it loses its name first, so that one that is half gone does not count.
+    /// Removes a folder. Renames it first, so that a partly removed folder does not count.
     pub(super) fn remove_repair_folder(&self, id: &str) -> Result<()> {
         let dir = self.quarantine()?;
         if !is_valid_id(id) {
-            return Err(Error::refused(format!("`{id}` is no name of a repair")));
+            return Err(Error::refused(format!("`{id}` is not a valid repair id")));
         }
         let (folder, gone) = (dir.join(id), dir.join(format!(".{id}.gone")));
         remove_folder(&gone)?;
@@ -259,8 +260,8 @@ impl Store {
         remove_folder(&gone)
     }
 
-    /// Takes away what cut-off runs left: folders that are half gone, and those of repairs that never
-    /// changed anything, once they are so old that nobody is at work on them.
+    /// Removes what interrupted runs left: partly removed folders, and folders of repairs that
+    /// never changed anything, once they are old enough to be abandoned.
     pub fn sweep_quarantine(&self) -> Result<()> {
         let dir = self.quarantine()?;
         for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
@@ -275,8 +276,8 @@ impl Store {
     }
 }
 
-/// Whether a folder is of a repair that was cut off before it changed anything, long ago, and holds
-/// nothing but what a repair puts there.
+/// Returns whether a folder is of a repair that was interrupted long ago before it changed
+/// anything, and contains only files of a repair.
 fn is_abandoned(folder: &Path) -> bool {
     let name = folder.file_name().and_then(|name| name.to_str());
     let metadata = folder.symlink_metadata();
@@ -299,7 +300,7 @@ fn is_abandoned(folder: &Path) -> bool {
         }
 }
 
-/// Removes one folder of ours; links in it are removed, not followed.
+/// Removes a folder. Symbolic links in it are removed, not followed.
 fn remove_folder(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -309,13 +310,13 @@ fn remove_folder(folder: &Path) -> Result<()> {
     }
 }
 
-/// A folder's name leads nowhere else.
+/// Returns whether `id` is a plain name that cannot lead out of the quarantine.
 pub(super) fn is_valid_id(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !id.is_empty() && !id.starts_with('.') && id.bytes().all(plain)
 }
 
-/// Reads the manifest of a folder; `None` where a repair was cut off before it changed anything.
+/// Reads the manifest of a folder; `None` if the repair was interrupted before it changed anything.
 pub(super) fn read_manifest(folder: &Path) -> Result<Option<QuarantinedFile>> {
     let path = folder.join(MANIFEST);
     let id = folder.file_name().and_then(|name| name.to_str());
@@ -329,31 +330,32 @@ pub(super) fn read_manifest(folder: &Path) -> Result<Option<QuarantinedFile>> {
         Err(error) => return Err(Error::io("read", &path, error)),
     };
     let damaged = |error: serde_json::Error| {
-        Error::refused(format!("{} cannot be read: {error}", path.display()))
+        let fault = describe_json_error(&error);
+        Error::refused(format!("{} cannot be read: {fault}", path.display()))
     };
     let versioned: ManifestVersion = serde_json::from_slice(&text).map_err(damaged)?;
     match versioned.version {
         Some(VERSION) => {}
         Some(version) => {
             return Err(Error::refused(format!(
-                "{} is of version {version}; this annals reads version {VERSION}: use the one that wrote it",
+                "{} has version {version}, but this annals reads version {VERSION}; use the annals that wrote it",
                 path.display()
             )));
         }
         None => {
             return Err(Error::refused(format!(
-                "{} does not say of which version it is; this annals reads version {VERSION}",
+                "{} has no version; this annals reads version {VERSION}",
                 path.display()
             )));
         }
     }
     let mut kept: QuarantinedFile = serde_json::from_slice(&text).map_err(damaged)?;
-    // The folder's name is what counts: it cannot lead out of the quarantine.
+    // The folder's name takes precedence: it cannot lead out of the quarantine.
     id.clone_into(&mut kept.id);
     Ok(Some(kept))
 }
 
-/// Puts a document of ours in its place, whatever stood there.
+/// Writes a file in the quarantine, replacing any existing one.
 pub(super) fn write_document(path: &Path, bytes: &[u8]) -> Result<()> {
     jsonl::replace(path, bytes, None)
 }

@@ -1,4 +1,4 @@
-//! Indexes that are made anew from their logs: what they were is kept like the original of a log.
+//! Rebuilds stale session lists from their logs. Quarantines the original like that of a log.
 
 use std::os::unix::fs::MetadataExt as _;
 
@@ -13,19 +13,19 @@ use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::store::{StaleSessionList, Store};
 
-/// What is done to an index, in a manifest.
+/// Action of a rebuild in a manifest.
 pub(super) const REBUILD: &str = "rebuild";
 
 impl QuarantinedFile {
-    /// It is of an index, not of a log.
+    /// Returns whether the file is an index, not a log.
     pub fn is_index(&self) -> bool {
         self.steps.iter().any(|step| step.action == REBUILD)
     }
 }
 
 impl Store {
-    /// Makes an index say what its logs say. What it was is in the quarantine before anything changes;
-    /// `None` where there was none, or nothing has to be done any more.
+    /// Rebuilds an index from its logs. The original is in the quarantine before anything changes;
+    /// returns `None` if there was no original, or nothing has to be done any more.
     ///
     /// Fails with [`Error::Held`], unless `live`, if another program has it open for writing.
     pub fn repair_session_list(
@@ -55,10 +55,11 @@ impl Store {
             quarantine::write_document(&folder.join(MANIFEST), &manifest)?;
             match stale.apply(&rebuilt, live) {
                 Ok(true) => return Ok(Some(kept)),
-                // Someone else wrote to it meanwhile: what is kept is not what was there.
+                // Another program wrote to it meanwhile: the quarantined copy is outdated.
                 Ok(false) => self.remove_repair_folder(&kept.id)?,
                 Err(error) => {
-                    // What never happened is not to be undone; if that fails too, the next sweep takes it.
+                    // A repair that did not happen must not be undone. If the removal fails too,
+                    // the next sweep removes it.
                     let _ = self.remove_repair_folder(&kept.id);
                     return Err(error);
                 }
@@ -105,7 +106,7 @@ fn describe(
             line: 1,
             offset: 0,
             action: REBUILD.to_owned(),
-            detail: format!("{}; made anew from the logs", stale.detail),
+            detail: format!("{}; rebuilt from the logs", stale.detail),
         }],
     })
 }

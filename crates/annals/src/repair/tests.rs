@@ -1,4 +1,4 @@
-//! Which files are looked into for the names of another's entries.
+//! Files that are searched for references to another file's entries.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use crate::jsonl::FileId;
 use crate::model::Artifact;
 use crate::store::Store;
 
-/// The patients of a session with so many logs in all.
+/// Returns the repair targets of a session with `logs` logs.
 fn patients(logs: usize) -> Vec<RepairTarget> {
     const SESSION: &str = "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee";
     let dir = tempfile::tempdir().unwrap();

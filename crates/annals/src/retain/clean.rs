@@ -1,4 +1,4 @@
-//! Moves old sessions to the trash.
+//! Moves expired sessions to the trash.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -14,16 +14,15 @@ use crate::time_input::Now;
 use super::{CleanupPlan, Expired, Policy, Term};
 
 impl Store {
-    /// Moves sessions of a plan that go together to the trash.
+    /// Moves a group of sessions of a plan to the trash together.
     ///
-    /// Nothing is moved if any of them is not what it was when the plan was made: under the locks of
-    /// the logs it is asked again whether all its files are untouched, whether it has new ones, and
-    /// whether it is pinned. A session that went on meanwhile stays. So does one that another
-    /// program is writing to ([`Error::Live`]), or has a file of open for writing ([`Error::Held`]), unless
-    /// `live`.
+    /// Nothing is moved if any of them has changed since the plan: while the logs are locked, all
+    /// files must be untouched, and there must be no new file and no pin. A session that continued
+    /// meanwhile stays. So does one that another program writes to ([`Error::Live`]) or has open
+    /// for writing ([`Error::Held`]), unless `live`.
     pub fn clean(&self, group: &[Expired], live: bool, now: Timestamp) -> Result<TrashItem> {
         let Some((first, others)) = group.split_first() else {
-            return Err(Error::refused("there is no session to clean up"));
+            return Err(Error::refused("no session to clean up"));
         };
         if !live {
             group
@@ -44,11 +43,12 @@ impl Store {
         })
     }
 
-    /// Moves all sessions to the trash that were last at work more than `days` days ago, but for
-    /// those that are pinned, and what logs that are gone left behind. One that cannot be moved is reported with the others.
+    /// Moves all sessions to the trash that were last active more than `days` days ago, except
+    /// pinned ones, and files left over from deleted logs. An error for one does not stop the
+    /// others.
     pub fn clean_older_than(&self, days: u32, now: Timestamp) -> Result<Vec<Result<TrashItem>>> {
         let term = Term::parse(&format!("{days}d"));
-        let policy = Policy::new(term.ok_or_else(|| Error::refused("not a number of days"))?);
+        let policy = Policy::new(term.ok_or_else(|| Error::refused("invalid number of days"))?);
         let zone = self.zone();
         let inventory = self.inventory_without_archive();
         let rows = self.sessions(&inventory, &|_, _| ());
@@ -64,7 +64,7 @@ impl Store {
         Ok(done)
     }
 
-    /// Removes what clean-ups that were cut off left of directories that they had emptied.
+    /// Removes empty directories that interrupted clean-ups left.
     pub fn finish_cleaning(&self) -> Result<()> {
         self.finish_deletions()
     }
@@ -72,9 +72,9 @@ impl Store {
     fn ensure_still_expired(&self, old: &Expired) -> Result<()> {
         let files = &old.session_files;
         if old.last >= old.cutoff {
-            return Err(Error::refused(format!("{} is not old", files.id)));
+            return Err(Error::refused(format!("{} has not expired", files.id)));
         }
-        // From the same bytes follows the same age, so nothing need be read again.
+        // The same bytes have the same age, so nothing needs to be read again.
         for file in files.files().flat_map(RootFile::volumes) {
             let now = file.path.symlink_metadata();
             let now = now.map_err(|error| Error::io("stat", &file.path, error))?;

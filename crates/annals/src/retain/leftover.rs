@@ -1,8 +1,9 @@
-//! Files that logs leave behind: companions and lock files whose log is gone.
+//! Leftover files: companion files and lock files whose log no longer exists.
 //!
-//! A program that deletes logs by itself knows nothing of the files that annals keeps beside them, and
-//! a process that was killed leaves its lock file. Such files hold no message. Only layouts whose own
-//! program writes nothing but logs and their lock files have them: what else lies there is annals' own.
+//! A program that deletes its own logs does not delete the files that annals keeps next to them,
+//! and a killed process leaves its lock file. Such files contain no messages. Only layouts whose
+//! own program writes nothing but logs and lock files are searched: all other files there belong to
+//! annals.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,43 +18,43 @@ use crate::time_input::Now;
 
 use super::{Policy, Rule};
 
-/// Files beside a log, or of a session, that is not there any more.
+/// Files of a log or session that no longer exists.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Leftover {
-    /// The root they lie in.
+    /// Their root.
     pub root: Root,
-    /// What is gone, by its path within the root: a log, or the name of a session in its folder.
+    /// The missing log's path within the root, or the session's name in its folder.
     pub gone: PathBuf,
     /// The files.
     pub files: Vec<PathBuf>,
-    /// Their length.
+    /// Their total length.
     pub bytes: u64,
-    /// When the newest of them was written.
+    /// Modification time of the newest.
     pub last: Timestamp,
-    /// What was last written before this is old.
+    /// Files last modified before this time have expired.
     pub cutoff: Timestamp,
-    /// The term that says so.
+    /// The term that applies.
     pub term: String,
-    /// Whose term that is.
+    /// The rule that sets the term.
     pub rule: Rule,
-    /// What the files were.
+    /// Identities of the files when they were found.
     ids: Vec<FileId>,
     is_log: bool,
 }
 
 impl Leftover {
-    /// The folder of the project that they lie in.
+    /// Returns the project folder of the files.
     pub fn folder(&self) -> Option<&str> {
         self.gone.parent()?.file_name()?.to_str()
     }
 }
 
-/// Files by what is gone, with whether that is a log.
+/// Files by missing owner, and whether that is a log.
 type Found = BTreeMap<PathBuf, (bool, Vec<(PathBuf, FileId)>)>;
 
 impl Store {
-    /// Finds the files of logs and sessions that are gone, if they are as old as the policy says.
+    /// Finds files of missing logs and sessions that have expired by the policy.
     pub fn leftovers(&self, policy: &Policy, now: &Now) -> Vec<Leftover> {
         let roots = self.roots().iter();
         let roots = roots.filter(|root| root.layout.has_lock_files());
@@ -90,8 +91,8 @@ impl Store {
         all
     }
 
-    /// Moves files that a log left behind to the trash, unless the log is there again or one of them
-    /// changed since they were found.
+    /// Moves leftover files to the trash, unless the log exists again or a file changed since they
+    /// were found.
     pub fn clean_leftover(&self, leftover: &Leftover, now: Timestamp) -> Result<TrashItem> {
         let root = &leftover.root;
         let log = root.path.join(&leftover.gone);
@@ -118,7 +119,7 @@ impl Store {
         if !leftover.is_log {
             return work();
         }
-        // A writer that begins the log again waits for this lock.
+        // A writer that creates the log again waits for this lock.
         lock_file::hold(&log, || {
             let moved = work();
             let removed = lock_file::remove(&log);
@@ -127,7 +128,7 @@ impl Store {
         })
     }
 
-    /// The files in a root whose log or session is gone.
+    /// Returns the files in a root whose log or session no longer exists.
     fn found(&self, root: &Root) -> Found {
         let mut found = Found::new();
         if !root.path.is_dir() {
@@ -155,7 +156,7 @@ impl Store {
     }
 }
 
-/// What a file belongs to, by its path within the root, and whether that is a log.
+/// Returns the owner of a file, as a path within the root, and whether that is a log.
 fn owner(root: &Root, file: &RootFile) -> Option<(PathBuf, bool)> {
     let within = file.path.strip_prefix(&root.path).ok()?;
     let session = file.artifact.session.as_ref()?;
@@ -175,7 +176,7 @@ fn owner(root: &Root, file: &RootFile) -> Option<(PathBuf, bool)> {
     }
 }
 
-/// The lock files of a root.
+/// Returns the lock files of a root.
 fn lock_files(root: &Root) -> Vec<(PathBuf, FileId)> {
     let mut found = Vec::new();
     let mut dirs = vec![root.path.clone()];
@@ -196,8 +197,9 @@ fn lock_files(root: &Root) -> Vec<(PathBuf, FileId)> {
     found
 }
 
-/// How long files of a project's folder are kept, by the rules for sessions. No record names the
-/// project's directory any more, so a rule for a directory is found by the folder that it would have.
+/// Returns the retention of files in a project folder, by the rules for sessions. No record names
+/// the project's directory any more, so a directory rule is matched by the folder name that the
+/// directory would have.
 fn term(
     policy: &Policy,
     root: &Root,

@@ -1,10 +1,10 @@
-//! How long sessions are kept: policies, pins, and plans of what is old.
+//! Retention of sessions: policies, pins, and plans to clean up.
 //!
-//! Owns what decides whether a session is old. How old it is, its records tell: when its newest entry
-//! was written, sub-agents included. The time of a file says little, because copies have new ones and
-//! so has what was touched; it counts only where no record has a time, or where the layout's own
-//! program goes by it (`Layout::ages_by_file`). The state `expired` of a list goes by the same time. What is old moves to the trash
-//! of the [`store`](crate::store), whose purge alone removes anything.
+//! Decides whether a session has expired. Its age is that of its newest entry, including
+//! sub-agents. File times are unreliable, because copied and touched files have new ones; they
+//! count only if no record has a time, or if the layout's own program uses them
+//! (`Layout::ages_by_file`). The state `expired` in lists uses the same time. Expired sessions move
+//! to the trash of the [`store`](crate::store); only purging the trash deletes anything.
 //!
 //! ```
 //! use annals::retain::{CleanupPlan, Policy, Term};

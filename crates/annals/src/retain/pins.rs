@@ -1,8 +1,8 @@
 //! Pins: sessions that are never cleaned up.
 //!
-//! They stand in `pins.json` of the state directory, which is versioned and documented field by field
-//! in docs/STATE.md. A pin names a session by its layout, its root and its id, so it holds whatever
-//! becomes of the files, and still holds for one that comes back from the trash.
+//! Stored in `pins.json` in the state directory; docs/STATE.md specifies the format. A pin names a
+//! session by layout, root and id, so it does not depend on the files, and still applies after a
+//! restore from the trash.
 
 use std::fs;
 use std::io;
@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::json::describe_json_error;
 use crate::jsonl::{self, Digest};
 use crate::store::{SessionFiles, SessionInfo, Store};
 
@@ -23,11 +24,11 @@ const VERSION: u32 = 1;
 pub struct Pin {
     /// The layout's name.
     pub layout: String,
-    /// The root it lies in.
+    /// Its root.
     pub root: PathBuf,
     /// The session.
     pub session: String,
-    /// Since when.
+    /// When it was pinned.
     pub pinned: Timestamp,
 }
 
@@ -44,29 +45,29 @@ struct Document {
 }
 
 impl Pins {
-    /// The pins, in the order in which they were made.
+    /// Returns the pins, in order of creation.
     pub fn iter(&self) -> impl Iterator<Item = &Pin> {
         self.list.iter()
     }
 
-    /// Whether a session is pinned.
+    /// Returns whether a session is pinned.
     pub fn contains(&self, layout: &str, root: &Path, session: &str) -> bool {
         self.list
             .iter()
             .any(|pin| pin.matches(layout, root, session))
     }
 
-    /// Whether a session of a list is pinned.
+    /// Returns whether a listed session is pinned.
     pub fn contains_session(&self, info: &SessionInfo) -> bool {
         self.contains(info.layout, &info.root, info.id.as_str())
     }
 
-    /// Whether a session is pinned.
+    /// Returns whether a session is pinned.
     pub fn contains_files(&self, files: &SessionFiles) -> bool {
         self.list.iter().any(|pin| pin.matches_files(files))
     }
 
-    /// The pins and the digest of the file that they stand in, if there is one.
+    /// Reads the pins and the digest of their file, if it exists.
     fn read(path: &Path) -> Result<(Self, Option<Digest>)> {
         #[derive(Deserialize)]
         struct Version {
@@ -78,16 +79,17 @@ impl Pins {
             Err(error) => return Err(Error::io("read", path, error)),
         };
         let name = path.display();
-        let damaged = |error| {
+        let damaged = |error: serde_json::Error| {
+            let fault = describe_json_error(&error);
             Error::refused(format!(
-                "{name} cannot be read: {error}; mend it, or remove it if no session is to be pinned"
+                "{name} cannot be read: {fault}; fix it, or remove it if no session should be pinned"
             ))
         };
-        // A newer one may have other members altogether.
+        // A newer version may have entirely different members.
         let Version { version } = serde_json::from_slice(&bytes).map_err(damaged)?;
         if version != VERSION {
             return Err(Error::refused(format!(
-                "{name} has version {version}, and this annals knows version {VERSION} only; use the annals that wrote it"
+                "{name} has version {version}, but this annals reads only version {VERSION}; use the annals that wrote it"
             )));
         }
         let Document { pins, .. } = serde_json::from_slice(&bytes).map_err(damaged)?;
@@ -100,7 +102,7 @@ impl Pin {
         self.session == session && self.layout == layout && is_same_path(&self.root, root)
     }
 
-    /// Whether it is a session's.
+    /// Returns whether the pin is for this session.
     pub fn matches_files(&self, files: &SessionFiles) -> bool {
         let root = &files.root;
         self.matches(root.layout.name(), &root.path, files.id.as_str())
@@ -108,7 +110,7 @@ impl Pin {
 }
 
 impl Store {
-    /// The pinned sessions.
+    /// Returns the pinned sessions.
     pub fn pins(&self) -> Result<Pins> {
         match self.state_dir() {
             Some(state) => Ok(Pins::read(&state.join(FILE))?.0),
@@ -116,7 +118,7 @@ impl Store {
         }
     }
 
-    /// Pins sessions; tells which were not pinned yet.
+    /// Pins sessions; returns those that were not pinned before.
     pub fn pin(&self, sessions: &[&SessionFiles], now: Timestamp) -> Result<Vec<Pin>> {
         let pin = |files: &&SessionFiles| Pin {
             layout: files.root.layout.name().to_owned(),
@@ -138,7 +140,7 @@ impl Store {
         })
     }
 
-    /// Removes pins; tells which there were.
+    /// Removes pins; returns those that existed.
     pub fn unpin(&self, pins: &[Pin]) -> Result<Vec<Pin>> {
         self.change_pins(|list| {
             let gone = list.iter().filter(|pin| pins.contains(pin)).cloned();
@@ -148,14 +150,12 @@ impl Store {
         })
     }
 
-    /// Changes the pins, on top of what others changed meanwhile. `change` tells what it did; if that
-    /// is nothing, nothing is written.
+    /// Changes the pins, and retries if another process changed them meanwhile. `change` returns
+    /// what it changed; if that is empty, nothing is written.
     fn change_pins(&self, change: impl Fn(&mut Vec<Pin>) -> Vec<Pin>) -> Result<Vec<Pin>> {
         const ATTEMPTS: usize = 8;
         let Some(state) = self.state_dir() else {
-            return Err(Error::refused(
-                "there is no state directory to keep pins in",
-            ));
+            return Err(Error::refused("no state directory to store pins in"));
         };
         let path = state.join(FILE);
         let mut last = None;
@@ -192,7 +192,7 @@ impl Store {
     }
 }
 
-/// Roots may be reached by several names.
+/// Compares real paths, because a root may have several names.
 fn is_same_path(one: &Path, other: &Path) -> bool {
     let real = |path: &Path| fs::canonicalize(path).ok();
     one == other || real(one).zip(real(other)).is_some_and(|(a, b)| a == b)

@@ -1,4 +1,4 @@
-//! Plans: which sessions are old, and which old ones are kept all the same.
+//! Plans: which sessions have expired, and which of them are retained.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -13,55 +13,55 @@ use crate::time_input::Now;
 
 use super::{Pins, Policy, Rule};
 
-/// What is to be cleaned up.
+/// A plan to clean up sessions.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct CleanupPlan {
-    /// Old sessions, the oldest first; those that share files stand together, and go together.
+    /// Expired sessions, oldest first. Those that share files form a group and are moved together.
     pub groups: Vec<Vec<Expired>>,
-    /// Sessions that are as old and stay.
+    /// Sessions that are as old but are retained.
     pub retained: Vec<Retained>,
 }
 
-/// A session that nobody has worked on for longer than it is to be kept.
+/// A session that was last active before its cutoff.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Expired {
-    /// What lists say about it.
+    /// Its row in the session list.
     pub info: SessionInfo,
-    /// When it was last at work.
+    /// Time of its last activity.
     pub last: Timestamp,
-    /// That is the time of its log's file, and not of a record.
+    /// Whether `last` is the modification time of its log instead of the time of a record.
     pub from_file_time: bool,
-    /// What was last at work before this is old.
+    /// Sessions last active before this time have expired.
     pub cutoff: Timestamp,
-    /// The term that says so.
+    /// The term that applies.
     pub term: String,
-    /// Whose term that is.
+    /// The rule that sets the term.
     pub rule: Rule,
-    /// How many files it has, those that it shares with others included.
+    /// Number of files, including those that it shares with others.
     pub files: usize,
     pub(super) session_files: SessionFiles,
 }
 
-/// A session that is old and stays.
+/// An expired session that is retained.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Retained {
-    /// What lists say about it.
+    /// Its row in the session list.
     pub info: SessionInfo,
-    /// Why it stays.
+    /// Why it is retained.
     pub reason: RetainReason,
 }
 
-/// Why an old session stays.
+/// Why an expired session is retained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RetainReason {
     /// It is pinned.
     Pinned,
     /// It is among the newest of its project.
     Newest,
-    /// Its log is also that of a session that stays, and logs are never rewritten.
+    /// It shares a log with a session that stays, and logs are never rewritten.
     SharesLog {
         /// The log.
         file: PathBuf,
@@ -70,9 +70,9 @@ pub enum RetainReason {
     },
 }
 
-/// What becomes of one session.
+/// Decision about one session.
 enum Verdict {
-    /// It is too young, kept for ever, or not asked for.
+    /// It has not expired, never expires, or was not asked for.
     Stays,
     Retained(RetainReason),
     Expired {
@@ -84,9 +84,9 @@ enum Verdict {
 }
 
 impl CleanupPlan {
-    /// Finds out which of the sessions that are `wanted` are old.
+    /// Finds the `wanted` sessions that have expired.
     ///
-    /// `rows` are those of the inventory; a session without one could not be read, and stays.
+    /// `rows` are those of the inventory; a session without a row could not be read, and stays.
     pub fn new(
         inventory: &Inventory,
         rows: Vec<SessionInfo>,
@@ -129,19 +129,19 @@ impl CleanupPlan {
         plan
     }
 
-    /// All sessions that are old and go.
+    /// Returns all sessions to be moved.
     pub fn expired(&self) -> impl Iterator<Item = &Expired> {
         self.groups.iter().flatten()
     }
 
-    /// How many files go, each counted once.
+    /// Returns the number of files to be moved, each counted once.
     pub fn files(&self) -> usize {
         let files = self.expired().flat_map(|old| old.session_files.files());
         let paths = files.flat_map(RootFile::volumes).map(|file| &file.path);
         paths.collect::<HashSet<_>>().len()
     }
 
-    /// Takes in sessions that can only go together.
+    /// Adds sessions that can only be moved together.
     fn add_group(&mut self, members: Vec<(&SessionFiles, Option<(SessionInfo, Verdict)>)>) {
         let goes = |judged: &Option<(SessionInfo, Verdict)>| {
             matches!(judged, Some((_, Verdict::Expired { .. })))
@@ -211,7 +211,7 @@ fn decide(info: &SessionInfo, policy: &Policy, pins: &Pins, now: &Now, newest: b
     }
 }
 
-/// The places of the newest sessions of each project.
+/// Returns the positions in `rows` of the newest sessions of each project.
 fn newest(rows: &[SessionInfo], keep: usize) -> HashSet<usize> {
     if keep == 0 {
         return HashSet::new();
@@ -229,7 +229,7 @@ fn newest(rows: &[SessionInfo], keep: usize) -> HashSet<usize> {
     newest
 }
 
-/// The sessions, those that share files together.
+/// Groups sessions by shared files.
 fn groups(sessions: &[SessionFiles]) -> Vec<Vec<&SessionFiles>> {
     let shares = |files: &&SessionFiles| {
         let mut volumes = files.logs().flat_map(RootFile::volumes);
@@ -241,7 +241,8 @@ fn groups(sessions: &[SessionFiles]) -> Vec<Vec<&SessionFiles>> {
     groups
 }
 
-/// A log in which two sessions lie, or the first one's own where others lie in between.
+/// Returns a log shared by two sessions, or the first one's own if they are connected only through
+/// others.
 fn shared_log<'a>(one: &'a SessionFiles, other: &SessionFiles) -> &'a Path {
     let volumes = |files: &'a SessionFiles| files.logs().flat_map(RootFile::volumes);
     let theirs: Vec<&Path> = other

@@ -1,4 +1,4 @@
-//! Which sessions are kept for how long.
+//! Retention policy: how long sessions are kept.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,37 +10,37 @@ use crate::time_input::Now;
 
 use super::Term;
 
-/// Which sessions are kept for how long.
+/// How long sessions are kept.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
-    /// For sessions of which nothing else is said; `None` keeps them.
+    /// Term of sessions without a more specific one; `None` keeps them.
     pub default: Option<Term>,
-    /// For the sessions of a layout.
+    /// Terms by layout.
     pub layouts: BTreeMap<String, Term>,
-    /// For the sessions of a directory and of those below it.
+    /// Terms by directory, including directories below it.
     pub projects: BTreeMap<String, Term>,
-    /// So many sessions of each project are kept however old they are, the newest.
+    /// Number of newest sessions of each project that are kept regardless of age.
     pub keep_last: usize,
-    /// Sessions whose own program deletes them after some days are kept for so long, whatever else
-    /// is said of them.
+    /// If the session's own program deletes sessions after some days, use that term instead of all
+    /// others.
     pub program_terms: bool,
 }
 
-/// Which part of a policy says how long a session is kept.
+/// The part of a policy that applies to a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// What holds for all.
+    /// The default term.
     Default,
-    /// What holds for its layout.
+    /// The term of its layout.
     Layout,
-    /// How long its own program keeps sessions.
+    /// The term of its own program.
     Program,
-    /// What holds for this directory.
+    /// The term of this directory.
     Project(String),
 }
 
 impl Policy {
-    /// One term for all sessions.
+    /// Creates a policy with one term for all sessions.
     pub fn new(term: Term) -> Self {
         Policy {
             default: Some(term),
@@ -48,13 +48,13 @@ impl Policy {
         }
     }
 
-    /// It says nothing of any session.
+    /// Returns whether the policy has no terms.
     pub fn is_empty(&self) -> bool {
         self.default.is_none() && self.layouts.is_empty() && self.projects.is_empty()
     }
 
-    /// The same with one term for all sessions that are not kept for ever: to name a term for once
-    /// does not take back what is kept for good.
+    /// Replaces all terms except `never` by `term`: a term given for one run does not override what
+    /// is kept forever.
     pub fn with_term(mut self, term: Term) -> Self {
         let never = |_: &String, term: &mut Term| matches!(term, Term::Never);
         self.layouts.retain(never);
@@ -63,8 +63,8 @@ impl Policy {
         self
     }
 
-    /// What was last active before this is old, with the term and the rule that say so; `None` keeps
-    /// it. `keep_days` is how long its own program keeps sessions.
+    /// Returns the time before which a session has expired, with the term and the rule that apply;
+    /// `None` keeps the session. `keep_days` is the term of its own program.
     pub(super) fn cutoff(
         &self,
         layout: &str,
@@ -80,8 +80,8 @@ impl Policy {
         Some((term.cutoff(now)?, term.to_string(), rule))
     }
 
-    /// How long a session is kept, and by which rule: the nearest directory's, else its layout's,
-    /// else that of all. `None` keeps it.
+    /// Returns the term of a session and its rule: that of the nearest directory, else of its
+    /// layout, else the default. `None` keeps the session.
     pub fn term(&self, layout: &str, project: &str) -> Option<(&Term, Rule)> {
         let project = Path::new(project);
         let around = self.projects.iter();
@@ -132,7 +132,7 @@ mod tests {
             ("chorus", "/home/me/app", "never"),
             ("chorus", "/home/me/app/src", "never"),
             ("clog", "/home/me/app/tmp/x", "1d"),
-            // A name that begins alike is another directory.
+            // A directory whose name starts the same is a different one.
             ("clog", "/home/me/apple", "90d"),
         ] {
             assert_eq!(told(&policy, layout, project), term, "{layout} {project}");
@@ -157,7 +157,7 @@ mod tests {
             ("chorus", "/srv", "30d"),
             ("clog", "/home/me/old", "30d"),
             ("clog", "/home/me/app/src", "never"),
-            // Within what is kept for good, a shorter term was only an exception.
+            // A shorter term inside a directory kept forever was only an exception.
             ("clog", "/home/me/app/tmp", "never"),
         ] {
             assert_eq!(told(&policy, layout, project), term, "{layout} {project}");

@@ -1,4 +1,4 @@
-//! How long a session is kept after it was last at work.
+//! How long a session is kept after its last activity.
 
 use std::fmt;
 
@@ -6,25 +6,24 @@ use jiff::{Span, Timestamp};
 
 use crate::time_input::{self, Now};
 
-/// How long a session is kept after it was last at work.
+/// How long a session is kept after its last activity.
 #[derive(Clone, Debug)]
 pub enum Term {
-    /// So long.
+    /// For a duration.
     For {
-        /// As it was spelled.
+        /// The term as it was written.
         text: String,
-        /// How long that is.
+        /// The duration.
         span: Span,
     },
-    /// For ever.
+    /// Forever.
     Never,
 }
 
 impl Term {
-    /// Reads `90d`, `36h`, `2w`, `6mo`, `1y` or `never`.
+    /// Parses `90d`, `36h`, `2w`, `6mo`, `1y` or `never`.
     ///
-    /// `m` is refused: to some it means minutes, to others months, and what is taken away must not
-    /// depend on that.
+    /// `m` is refused: it may mean minutes or months, and what is deleted must not depend on that.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if text == "never" {
@@ -40,7 +39,7 @@ impl Term {
         })
     }
 
-    /// What was last at work before this is too old; `None` if nothing is.
+    /// Returns the time before which a session has expired; `None` if none has.
     pub fn cutoff(&self, now: &Now) -> Option<Timestamp> {
         match self {
             Term::For { span, .. } => now.before(*span),
@@ -72,13 +71,13 @@ mod tests {
         for (text, cutoff) in [
             ("0d", Some("2026-03-30T12:00:00+02:00")),
             ("90min", Some("2026-03-30T10:30:00+02:00")),
-            // The clocks went forward in between.
+            // Daylight saving time began in between.
             ("2d", Some("2026-03-28T12:00:00+01:00")),
             (" 2w ", Some("2026-03-16T12:00:00+01:00")),
             ("1mo", Some("2026-02-28T12:00:00+01:00")),
             ("1y", Some("2025-03-30T12:00:00+02:00")),
             ("never", None),
-            // Before all calendars: nothing is that old.
+            // Out of the calendar's range: nothing is that old.
             ("19000y", None),
         ] {
             let term = Term::parse(text).unwrap_or_else(|| panic!("{text}"));

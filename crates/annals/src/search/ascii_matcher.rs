@@ -1,49 +1,49 @@
-//! Finds ASCII words, one after the other, in any text.
+//! Fast search for sequences of ASCII words in any text.
 //!
-//! It does what an expression of all scripts would do, which takes longer to make than a few hundred
-//! records to be looked through. Where only such an expression could tell, it says that it is not sure.
+//! Equivalent to a Unicode regex, which takes longer to compile than a few hundred records take to
+//! scan. Where only the regex can decide, the result is [`AsciiMatch::Unsure`].
 
 use memchr::memmem;
 
-/// Words to look for.
+/// Sequence of words to find.
 #[derive(Debug)]
 pub(super) struct AsciiMatcher {
     words: Vec<Vec<u8>>,
     case: bool,
     /// Two bytes of the first word that are rare in most texts.
     rare: [Rare; 2],
-    /// A character that is not ASCII is another case of one of theirs.
+    /// True if a non-ASCII character is a case variant of one of the letters.
     folds: bool,
 }
 
-/// A byte of a word.
+/// Byte of a word.
 #[derive(Clone, Copy, Debug)]
 struct Rare {
-    /// Where it stands in the word.
+    /// Its position in the word.
     at: usize,
     byte: u8,
-    /// The bit that makes letters small, if their case does not count.
+    /// Bit that makes a letter lower case; 0 if case matters.
     small: u8,
 }
 
-/// What is known of a place in a text.
+/// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AsciiMatch {
-    /// They stand from here to there.
+    /// Start and end of a match.
     Found(usize, usize),
     Nothing,
     Unsure,
 }
 
-/// So many places are looked at in one step.
+/// Number of positions checked in one step.
 const BLOCK: usize = 32;
 
-/// From those that are rarest in English to those that are most common.
+/// Letters from the rarest in English to the most common.
 const LETTERS: &[u8] = b"zqxjvbpygfwmukcldrhsnioate";
 
 impl AsciiMatcher {
-    /// `None` if the words are not of a kind that can be looked for so: each must begin with an ASCII letter
-    /// or digit, so that it begins where what stands between words ends.
+    /// Returns `None` if the words cannot be searched this way: each must start with an ASCII
+    /// letter or digit, so that it starts where the separator ends.
     pub(super) fn new(text: &str, case: bool) -> Option<Self> {
         let words = text.split_whitespace().map(|word| match case {
             true => word.as_bytes().to_vec(),
@@ -82,7 +82,7 @@ impl AsciiMatcher {
         })
     }
 
-    /// Whether a text says nothing that this cannot understand, between words aside.
+    /// Returns true if matches of the words in a text can be decided, apart from the separators.
     pub(super) fn can_decide(&self, text: &str) -> bool {
         // The Kelvin sign and the long s.
         let others = ["\u{212a}", "\u{17f}"];
@@ -90,7 +90,7 @@ impl AsciiMatcher {
         text.is_ascii() || !self.folds || !others.iter().any(has)
     }
 
-    /// The first place at or after `from` where the words stand.
+    /// Returns the first match at or after `from`.
     pub(super) fn find_at(&self, text: &str, from: usize) -> AsciiMatch {
         let bytes = text.as_bytes();
         let mut at = from;
@@ -115,9 +115,9 @@ impl AsciiMatcher {
         AsciiMatch::Nothing
     }
 
-    /// Whether the rare bytes stand as in the first word, somewhere in the bytes at their places.
+    /// Returns true if the rare bytes occur at the same position in both slices.
     fn may_begin_in(&self, one: &[u8; BLOCK], other: &[u8; BLOCK]) -> bool {
-        // Written so that compilers make vector instructions of it.
+        // Written so that the compiler vectorizes it.
         let [first, second] = self.rare;
         let mut found = false;
         for (one, other) in one.iter().zip(other) {
@@ -151,7 +151,7 @@ impl AsciiMatcher {
     }
 }
 
-/// Where what may stand between words ends; `None` if that is not known.
+/// Returns the end of the separator between words; `None` if that is undecided.
 fn between(text: &str, from: usize) -> Option<usize> {
     let rest = text.get(from..)?;
     for (at, character) in rest.char_indices() {
@@ -159,7 +159,7 @@ fn between(text: &str, from: usize) -> Option<usize> {
             _ if character.is_alphanumeric() => false,
             _ if character.is_ascii() => true,
             _ if character.is_whitespace() => true,
-            // Signs of all kinds, but also marks and what shows nothing.
+            // Symbols, but also marks and invisible characters.
             _ => return None,
         };
         if !separates {

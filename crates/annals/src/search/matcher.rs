@@ -1,4 +1,4 @@
-//! Whether a record is what a query wants, and how much so.
+//! Matches records against a query, and weighs the matches.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ use crate::error::Result;
 use crate::json;
 use crate::model::{AgentId, Body, Entry, EntryKey, Role};
 
-/// Occurrences of one term in one text beyond this add nothing.
+/// Maximum number of occurrences of a term counted per text.
 const COUNTED: usize = 32;
 
-/// A query, made ready to be asked of many records.
+/// Compiled query, ready to match many records.
 #[derive(Debug)]
 pub(crate) struct Matcher {
     node: Node,
@@ -25,35 +25,36 @@ enum Node {
     All(Vec<Node>),
     Any(Vec<Node>),
     Not(Box<Node>),
-    /// The number of a term.
+    /// Number of a term.
     Term(usize),
     Filter(Filter),
 }
 
-/// What is known of a record beside what it says itself.
+/// Context of a record, beyond its own contents.
 pub(super) trait QueryContext {
-    /// Whether its session is of that project.
+    /// Returns true if its session belongs to the project.
     fn in_project(&self, wanted: &str) -> bool;
-    /// Whether its session has such an id or thread.
+    /// Returns true if its session has this id prefix or thread name.
     fn in_session(&self, wanted: &str) -> bool;
-    /// Its layout's name.
+    /// Name of its layout.
     fn layout(&self) -> &str;
-    /// The agent whose log it stands in.
+    /// Agent of the log that contains it.
     fn agent(&self) -> Option<&AgentId>;
-    /// What kind of sub-agent that is.
+    /// Kind of a sub-agent.
     fn agent_kind(&self, agent: &AgentId) -> Option<String>;
-    /// The name of the tool that a call was for.
+    /// Name of the tool of a call.
     fn tool_of(&self, call: &str) -> Option<String>;
-    /// Whether an entry lies on a conversation with such a leaf.
+    /// Returns true if an entry is on a conversation with such a leaf.
     fn on_conversation(&self, wanted: &str, entry: EntryKey) -> bool;
-    /// What lists say of its session beyond the common members, by name.
+    /// Attribute of its session from a session list, by name.
     fn attribute(&self, name: &str) -> Option<String>;
 }
 
-/// How much of each term stands in a record, by weight.
+/// Weighted number of matches of each term in a record.
 pub(super) type Counts = Box<[f32]>;
 
-/// Conditions on the texts that terms may stand in: those beside the terms, and around them.
+/// Conditions on the texts in which terms may match: those of the same conjunction and of the
+/// enclosing ones.
 #[derive(Clone, Copy)]
 struct Scope<'a> {
     nodes: &'a [Node],
@@ -78,9 +79,9 @@ impl Matcher {
         })
     }
 
-    /// How much of each term stands in an entry, if it is what is wanted.
+    /// Returns the weighted number of matches of each term, if the entry matches.
     ///
-    /// `pieces` are what it says.
+    /// `pieces` are the texts of the entry.
     pub(super) fn match_entry(
         &self,
         entry: &Entry,
@@ -97,13 +98,13 @@ impl Matcher {
             nodes: &[],
             outer: None,
         };
-        // What says nothing and was not asked for by a condition of its own is no hit.
+        // An entry without text is a hit only if it is a file change (for `file:`).
         let speaks = !record.pieces.is_empty() || matches!(entry.body, Body::Files(_));
         let is = speaks && self.matches(&self.node, scope, &record, Some(&mut counts));
         is.then_some(counts)
     }
 
-    /// Whether a record is what a part of the query wants; what is found is counted if it counts.
+    /// Returns true if a record matches a part of the query. Adds matches to `counts`, if given.
     fn matches(
         &self,
         node: &Node,
@@ -119,11 +120,11 @@ impl Matcher {
                     nodes: limits,
                     outer: Some(&scope),
                 };
-                // Terms stand within the limits, so what is left of those is little.
+                // Terms first: they match only within the limits, so little is left to check.
                 let mut parts = others.iter().chain(limits);
                 parts.all(|part| self.matches(part, scope, record, counts.as_deref_mut()))
             }
-            // All are looked at, because all that is found counts.
+            // All parts are evaluated, because all matches count.
             Node::Any(parts) => {
                 let mut any = false;
                 for part in parts {
@@ -142,7 +143,8 @@ impl Matcher {
                     .filter(|piece| scope.allows(piece, record.around));
                 let weights = allowed.map(|piece| {
                     let count = finder.all(&piece.text).take(COUNTED).count() as f32;
-                    // Where it stands tells more than how often: a log repeats itself.
+                    // The kind of text matters more than the number of matches, because logs repeat
+                    // text.
                     piece.weight * count / (count + 1.0)
                 });
                 let sum: f32 = weights.sum();
@@ -155,14 +157,14 @@ impl Matcher {
         }
     }
 
-    /// What one of several words that must be in every hit's bytes looks like; `None` if there is no
-    /// such word.
+    /// Returns terms of which at least one must occur in the bytes of every hit; `None` if there
+    /// are none.
     pub(super) fn required_terms(&self) -> Option<Vec<&Term>> {
         self.node.required_terms(&self.terms)
     }
 
-    /// Whether conditions on texts are met by one, as far as the text itself tells: a result does not
-    /// name its tool.
+    /// Returns true if a text can satisfy the conditions on texts, as far as the text itself shows:
+    /// a result does not name its tool.
     pub(super) fn admits_text(&self, piece: &TextPiece<'_>) -> bool {
         let is = |filter: &Filter| match (filter, piece.tool) {
             (Filter::Kind(part), _) => part.covers(piece.part),
@@ -176,12 +178,13 @@ impl Matcher {
         }
     }
 
-    /// Goes through the conditions that are known of a whole log: `None` if they depend on records.
+    /// Evaluates the conditions that are known for a whole log; `None` if the result depends on
+    /// records.
     pub(super) fn evaluate_for_log(&self, known: &dyn Fn(&Filter) -> Option<bool>) -> Option<bool> {
         self.node.evaluate_for_log(known)
     }
 
-    /// Combines what some index knows of each term: `None` stands for everything.
+    /// Combines index results of the terms; `None` means all records.
     pub(crate) fn narrow<T>(
         &self,
         term: &mut dyn FnMut(&Term) -> Option<T>,
@@ -198,7 +201,8 @@ impl Node {
             Expr::All(parts) => {
                 let mut nodes: Vec<Node> =
                     parts.iter().map(|part| Node::new(part, terms)).collect();
-                // Limits stand together; of others, what takes a look beyond the record comes last.
+                // Limits first; among the others, conditions that need more than the record come
+                // last.
                 nodes.sort_by_key(|node| (!node.limits(), node.cost()));
                 Node::All(nodes)
             }
@@ -217,7 +221,7 @@ impl Node {
         }
     }
 
-    /// Whether it limits the texts that the terms beside it may stand in.
+    /// Returns true if it limits the texts in which the terms of the same conjunction may match.
     fn limits(&self) -> bool {
         self.admits(&|_| true).is_some()
     }
@@ -243,7 +247,7 @@ impl Node {
                 let term = terms.get(*number)?;
                 matches!(term.kind, TermKind::Literal { .. }).then(|| vec![term])
             }
-            // The longest words are the rarest.
+            // Long words are the rarest.
             Node::All(parts) => {
                 let needed = parts.iter().filter_map(|part| part.required_terms(terms));
                 let shortest = |terms: &Vec<&Term>| terms.iter().map(|term| term.text.len()).min();
@@ -288,11 +292,12 @@ impl Node {
         }
     }
 
-    /// Whether a text may be meant by conditions on texts; `None` if it says nothing about texts.
+    /// Returns true if a text satisfies the conditions on texts; `None` if there are no such
+    /// conditions.
     fn admits(&self, is: &dyn Fn(&Filter) -> bool) -> Option<bool> {
         match self {
             Node::Filter(filter @ (Filter::Kind(_) | Filter::Tool(_))) => Some(is(filter)),
-            // Only where each of several possibilities is about texts.
+            // Only if every alternative is a condition on texts.
             Node::Any(parts) => {
                 let parts: Option<Vec<bool>> = parts.iter().map(|part| part.admits(is)).collect();
                 parts.map(|parts| parts.contains(&true))
@@ -358,7 +363,7 @@ fn is_tool(wanted: &str, piece: &TextPiece<'_>, around: &dyn QueryContext) -> bo
     }
 }
 
-/// A name, letter case aside, or its beginning before a star.
+/// Compares a name, ignoring ASCII case; a trailing star matches any suffix.
 fn is_name(wanted: &str, name: &str) -> bool {
     match wanted.strip_suffix('*') {
         Some(beginning) => starts_with(name, beginning),
@@ -411,7 +416,7 @@ fn filter_matches(filter: &Filter, scope: Scope<'_>, record: &Record<'_>) -> boo
             match (wanted.as_str(), agent) {
                 ("main", agent) => agent.is_none() && !entry.sidechain,
                 ("sub", agent) => agent.is_some() || entry.sidechain,
-                // Some layouts have agents that sessions belong to.
+                // In some layouts sessions belong to agents.
                 (wanted, None) => ["agent", "agent_name"].into_iter().any(|name| {
                     let agent = around.attribute(name);
                     agent.is_some_and(|agent| is_name(wanted, &agent))
@@ -434,7 +439,7 @@ fn filter_matches(filter: &Filter, scope: Scope<'_>, record: &Record<'_>) -> boo
         }
         Filter::Attribute(name, wanted) => match own_attribute(entry, name) {
             Some(value) => is_attribute(name, wanted, &value),
-            // A prompt without a source says nothing of where it came from.
+            // For a prompt without a source, the origin is unknown.
             None if *name == "source" => false,
             None => [*name, other_name(name)].into_iter().any(|name| {
                 let value = around.attribute(name);
@@ -449,7 +454,7 @@ fn filter_matches(filter: &Filter, scope: Scope<'_>, record: &Record<'_>) -> boo
     }
 }
 
-/// What a record says of itself, where its session may say it for all records.
+/// Returns an attribute that the record itself has; otherwise the session's applies.
 fn own_attribute<'a>(entry: &'a Entry, name: &str) -> Option<Cow<'a, str>> {
     let member = |wanted: &str| {
         let mut members = entry.members.iter();
@@ -468,7 +473,7 @@ fn own_attribute<'a>(entry: &'a Entry, name: &str) -> Option<Cow<'a, str>> {
     }
 }
 
-/// The attribute that says the same in a person's words.
+/// Returns the attribute that holds the readable name.
 fn other_name(name: &str) -> &str {
     match name {
         "workspace" => "workspace_name",
@@ -476,13 +481,13 @@ fn other_name(name: &str) -> &str {
     }
 }
 
-/// Ids are known by their beginnings, names as a whole.
+/// Compares an attribute: ids match by prefix, names as a whole.
 fn is_attribute(name: &str, wanted: &str, value: &str) -> bool {
     let id = matches!(name, "session_id" | "thread" | "conversation");
     is_name(wanted, value) || (id && starts_with(value, wanted))
 }
 
-/// Whether a text is of the kind or the tool that is asked for; other conditions are on records.
+/// Returns true if a text has the wanted kind or tool; other filters apply to records.
 fn is_of_part(filter: &Filter, piece: &TextPiece<'_>, around: &dyn QueryContext) -> bool {
     match filter {
         Filter::Kind(part) => part.covers(piece.part),
@@ -495,7 +500,7 @@ fn contains(text: &str, part: &str) -> bool {
     text.to_lowercase().contains(&part.to_lowercase())
 }
 
-/// Whether a path is the one that is wanted, or ends in it, or has it as a directory.
+/// Returns true if a path equals `wanted`, ends with it, or contains it as a directory.
 fn is_file(path: &str, wanted: &str) -> bool {
     let wanted = wanted.trim_start_matches("./").trim_end_matches('/');
     if wanted.is_empty() {

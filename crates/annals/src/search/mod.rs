@@ -1,8 +1,8 @@
-//! Finding what was said: queries, what they match, and in which order it comes.
+//! Full-text search: queries, matching, and ranking of hits.
 //!
-//! A query is a condition on records. [`Store::search`] looks at the logs themselves; a
-//! [`Index`](crate::index::Index) only says where looking is worthwhile, and what it says is
-//! confirmed by the same records. So both give the same answer.
+//! A query is a condition on records. [`Store::search`] scans the logs. An
+//! [`Index`](crate::index::Index) only selects candidates, which are checked against the same
+//! records. So both return the same hits.
 //!
 //! ```
 //! use annals::search::{Dialect, Query};
@@ -40,7 +40,7 @@ pub(crate) use scan::{ScanPlan, SearchRun};
 pub(crate) use searchable_text::{extra_text, text_pieces};
 
 impl Store {
-    /// Looks for something in all sessions of an inventory.
+    /// Searches all sessions of an inventory.
     pub fn search(&self, inventory: &Inventory, query: &Query) -> Result<SearchResults> {
         let hunt = SearchRun::new(inventory, query)?;
         let plans = hunt.sources.iter().map(|_| ScanPlan::ALL).collect();

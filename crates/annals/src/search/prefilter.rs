@@ -1,4 +1,4 @@
-//! Passing over records by their bytes alone, where no escape can hide what is looked for.
+//! Skips records by their raw bytes, where no JSON escape can hide a match.
 
 use std::collections::BTreeSet;
 
@@ -7,19 +7,19 @@ use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
 use super::query::Term;
 
-/// More of a word is not needed to pass over most records.
+/// Maximum number of characters of a word to compare; enough to skip most records.
 const LONGEST: usize = 24;
 
-/// Says which records may hold one of some words.
+/// Filter for records that may contain one of some words.
 #[derive(Debug)]
 pub(super) struct Prefilter {
     regex: Regex,
-    /// How many bytes of a match must be there for it to be found.
+    /// Maximum length of a match in bytes.
     pub(super) longest: usize,
 }
 
 impl Prefilter {
-    /// `None` where bytes cannot tell.
+    /// Returns `None` if the raw bytes cannot decide.
     pub(super) fn new(terms: &[&Term]) -> Option<Self> {
         let mut patterns = Vec::new();
         let mut hidden = BTreeSet::new();
@@ -28,7 +28,7 @@ impl Prefilter {
             let part = plain(&term.text)?;
             let case = if term.case { "" } else { "i" };
             patterns.push(format!("(?{case}u:{})", regex::escape(part)));
-            // A letter in another case may take more bytes.
+            // A letter in the other case may take more bytes.
             longest = longest.max(part.chars().count() * 4);
             for c in part.chars() {
                 let mut same = ClassUnicode::new([ClassUnicodeRange::new(c, c)]);
@@ -53,16 +53,16 @@ impl Prefilter {
         })
     }
 
-    /// Where the first word may stand.
+    /// Returns the position of the first possible match.
     pub(super) fn find(&self, bytes: &[u8]) -> Option<usize> {
         self.regex.find(bytes).map(|found| found.start())
     }
 }
 
-/// The longest part of a text that JSON spells as it is, or by numbers.
+/// Returns the longest part of a text that JSON writes literally or as `\u` escapes.
 fn plain(text: &str) -> Option<&str> {
     let is_escaped = |c: char| {
-        // What is no text in a log is shown as U+FFFD.
+        // Invalid text in a log is decoded as U+FFFD.
         matches!(c, '"' | '\\' | '/' | '\u{fffd}') || c.is_whitespace() || c.is_control()
     };
     let part = text.split(is_escaped).max_by_key(|part| part.len())?;

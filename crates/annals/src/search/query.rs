@@ -1,4 +1,4 @@
-//! What is looked for: words, phrases and conditions, and how people write them.
+//! Queries: terms, filters and their combination.
 
 mod parse;
 
@@ -8,22 +8,22 @@ use crate::error::Result;
 
 pub use parse::Dialect;
 
-/// What is looked for, and how much of it is wanted.
+/// Search query with its result options.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Query {
-    /// What a record must be like.
+    /// Condition on records.
     pub expr: Expr,
-    /// Which hits come first.
+    /// Order of the hits.
     pub order: Order,
-    /// How many hits are kept.
+    /// Maximum number of hits.
     pub limit: usize,
-    /// How many messages before and after each hit are wanted too.
+    /// Number of messages to include before and after each hit.
     pub context: usize,
 }
 
 impl Query {
-    /// Reads a query as people write it.
+    /// Parses a query string.
     ///
     /// ```
     /// use annals::search::{Dialect, Query};
@@ -36,7 +36,7 @@ impl Query {
         Ok(Query::new(parse::parse(text, dialect)?))
     }
 
-    /// Looks for records that are like this.
+    /// Creates a query with default options.
     pub fn new(wanted: Expr) -> Self {
         let mut query = Query {
             expr: wanted,
@@ -44,14 +44,14 @@ impl Query {
             limit: 50,
             context: 0,
         };
-        // Without words nothing is more relevant than anything else.
+        // Without terms all hits are equally relevant.
         if !query.has_terms() {
             query.order = Order::Newest;
         }
         query
     }
 
-    /// Demands something more.
+    /// Adds a required filter.
     pub fn and(mut self, more: Filter) -> Self {
         let more = Expr::Filter(more);
         match &mut self.expr {
@@ -61,7 +61,7 @@ impl Query {
         self
     }
 
-    /// Demands one of several things more; of nothing, nothing.
+    /// Requires at least one of these filters; an empty list adds nothing.
     pub fn and_any(mut self, more: Vec<Filter>) -> Self {
         match more.len() {
             0 => self,
@@ -75,56 +75,56 @@ impl Query {
         }
     }
 
-    /// Says which hits come first.
+    /// Sets the order of the hits.
     pub fn order(mut self, order: Order) -> Self {
         self.order = order;
         self
     }
 
-    /// Keeps at most so many hits.
+    /// Sets the maximum number of hits.
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Wants so many messages before and after each hit.
+    /// Sets the number of messages to include before and after each hit.
     pub fn context(mut self, messages: usize) -> Self {
         self.context = messages;
         self
     }
 
-    /// Whether any text is looked for, and not only conditions are set.
+    /// Returns true if the query has any term, not only filters.
     pub fn has_terms(&self) -> bool {
         self.expr.contains(&|part| matches!(part, Expr::Term(_)))
     }
 }
 
-/// Which hits come first.
+/// Order of hits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Order {
-    /// Those that say most of what is looked for; of equal ones the newest.
+    /// Most relevant first; among equals, newest first.
     #[default]
     Relevance,
-    /// The newest.
+    /// Newest first.
     Newest,
-    /// The oldest.
+    /// Oldest first.
     Oldest,
 }
 
-/// What a record must be like.
+/// Condition on records.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Expr {
-    /// All of these; of nothing, anything.
+    /// All of these; an empty list matches everything.
     All(Vec<Expr>),
-    /// One of these.
+    /// At least one of these.
     Any(Vec<Expr>),
-    /// Not this.
+    /// Negation.
     Not(Box<Expr>),
-    /// This text stands in it.
+    /// The record contains this text.
     Term(Term),
-    /// This is so.
+    /// The record satisfies this filter.
     Filter(Filter),
 }
 
@@ -135,7 +135,7 @@ impl Default for Expr {
 }
 
 impl Expr {
-    /// Whether some part of it is such.
+    /// Returns true if any part satisfies `is`.
     pub(crate) fn contains(&self, is: &dyn Fn(&Expr) -> bool) -> bool {
         is(self)
             || match self {
@@ -146,36 +146,36 @@ impl Expr {
     }
 }
 
-/// A text that is looked for.
+/// Text to find.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Term {
-    /// The text, or the pattern.
+    /// Text or regular expression.
     pub text: String,
-    /// How it is read.
+    /// Interpretation of the text.
     pub kind: TermKind,
-    /// Letter case counts.
+    /// Match letter case.
     pub case: bool,
 }
 
-/// How a text that is looked for is read.
+/// Interpretation of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TermKind {
-    /// As it is; spaces stand for any white space. It must begin and end where words do, unless it
-    /// may go on at that side.
+    /// Literal text. A space matches any separator of words: white space, punctuation and symbols.
+    /// The text must start and end at a word boundary, unless that side is open.
     Literal {
-        /// It may begin in the middle of a word.
+        /// The match may start in the middle of a word.
         open_start: bool,
-        /// It may end in the middle of a word.
+        /// The match may end in the middle of a word.
         open_end: bool,
     },
-    /// As a regular expression.
+    /// Regular expression.
     Pattern,
 }
 
 impl Term {
-    /// A text as it is.
+    /// Creates a literal term.
     pub fn literal(text: impl Into<String>) -> Self {
         Term {
             text: text.into(),
@@ -188,46 +188,46 @@ impl Term {
     }
 }
 
-/// A condition on records.
+/// Condition on records other than a term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Filter {
-    /// Its session's project: the path, the name or the id.
+    /// Project of the session: path, name or id.
     Project(String),
-    /// The beginning of its session's id, or the name of its thread.
+    /// Prefix of the session id, or thread name.
     Session(String),
-    /// Its layout.
+    /// Name of the layout.
     Layout(String),
-    /// Who said it.
+    /// Speaker.
     Role(Speaker),
-    /// The part of a message that the words stand in.
+    /// Kind of text that contains the terms.
     Kind(TextPart),
-    /// The tool that was called, or that gave the result.
+    /// Name of the called tool, also for its result.
     Tool(String),
-    /// A part of the name of the model that answered.
+    /// Part of the name of the model that answered.
     Model(String),
-    /// Whose it is: `main`, `sub`, or the beginning of a sub-agent's id or kind.
+    /// Agent: `main`, `sub`, a prefix of a sub-agent's id, or its kind.
     Agent(String),
-    /// The git branch, or a conversation by its leaf.
+    /// Git branch, or a conversation by its leaf.
     Branch(String),
-    /// A file that a tool worked on: the end of its path.
+    /// File that a tool worked on: the end of its path.
     File(String),
-    /// A member of the record, or an attribute of its session ([`SessionInfo::attributes`]), by name:
+    /// Member of the record, or attribute of its session ([`SessionInfo::attributes`]), by name:
     /// `channel`, `source`, `thread`, `conversation`, `session_id`, `workspace`.
     ///
     /// [`SessionInfo::attributes`]: crate::store::SessionInfo::attributes
     Attribute(&'static str, String),
-    /// Not older.
+    /// Earliest time, inclusive.
     Since(Timestamp),
-    /// Not newer.
+    /// Latest time, inclusive.
     Until(Timestamp),
 }
 
 impl Filter {
-    /// The names of all conditions, as they stand before the colon in a query.
+    /// Names of all filters, as written before the colon in a query.
     pub const NAMES: &'static [&'static str] = &parse::NAMES;
 
-    /// A condition by its name and its value, as in `role:user`.
+    /// Creates a filter from its name and value, as in `role:user`.
     ///
     /// ```
     /// use annals::search::{Dialect, Filter, Speaker};
@@ -241,11 +241,11 @@ impl Filter {
     }
 }
 
-/// Who says something, as people ask for it.
+/// Speaker, as named in queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Speaker {
-    /// A person, or tool results in the person's place.
+    /// The user role: a person, or tool results.
     User,
     /// A person at the keyboard.
     Human,
@@ -258,7 +258,7 @@ pub enum Speaker {
 }
 
 impl TextPart {
-    /// The name that queries use.
+    /// Returns the name used in queries.
     pub fn as_str(self) -> &'static str {
         let mut names = TextPart::NAMES.iter();
         let name = names.find(|(_, part)| *part == self);
@@ -267,7 +267,7 @@ impl TextPart {
 }
 
 impl Speaker {
-    /// All of them, by the names that queries use.
+    /// All speakers, by the names used in queries.
     pub const NAMES: &'static [(&'static str, Speaker)] = &[
         ("user", Speaker::User),
         ("human", Speaker::Human),
@@ -277,30 +277,30 @@ impl Speaker {
     ];
 }
 
-/// A part of a record that words stand in.
+/// Kind of text in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TextPart {
-    /// What was said in words.
+    /// Text of a message.
     Text,
-    /// The model's reasoning.
+    /// Reasoning of the model.
     Thinking,
-    /// A call of a tool or its result.
+    /// Tool call or result.
     Tool,
-    /// A call of a tool.
+    /// Tool call.
     Call,
-    /// A tool's result.
+    /// Tool result.
     Result,
-    /// A title, a label or a summary.
+    /// Title, tag or summary.
     Title,
-    /// A note.
+    /// Note.
     Note,
-    /// What the agent program noted or attached.
+    /// Message or attachment of the agent program.
     System,
 }
 
 impl TextPart {
-    /// All of them, by the names that queries use.
+    /// All kinds, by the names used in queries.
     pub const NAMES: &'static [(&'static str, TextPart)] = &[
         ("text", TextPart::Text),
         ("thinking", TextPart::Thinking),
@@ -312,7 +312,7 @@ impl TextPart {
         ("system", TextPart::System),
     ];
 
-    /// Whether a part of the one kind is of the other.
+    /// Returns true if `other` is of this kind.
     pub(crate) fn covers(self, other: TextPart) -> bool {
         self == other
             || (self == TextPart::Tool && matches!(other, TextPart::Call | TextPart::Result))

@@ -1,4 +1,4 @@
-//! What was found, in the order in which people want it.
+//! Ranks and loads the hits of a search.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read as _;
@@ -17,65 +17,65 @@ use crate::layout::{Decoded, Record};
 use crate::model::{AgentId, Body, Entry, EntryId, Role, SessionId, Span};
 use crate::store::{record_from_tail_line, strip_line_ending, unnumbered_record};
 
-/// A record that is wanted.
+/// Record that matches a query.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Hit {
-    /// The name of the layout it lies in.
+    /// Name of the layout.
     pub layout: &'static str,
-    /// The session it belongs to.
+    /// Session of the record.
     pub session: SessionId,
-    /// The sub-agent whose it is.
+    /// Sub-agent of the record.
     pub agent: Option<AgentId>,
-    /// Its entry's id.
+    /// Id of the entry.
     pub entry: Option<EntryId>,
-    /// The file it lies in.
+    /// File that contains it.
     pub file: PathBuf,
-    /// Where in the file it begins.
+    /// Byte offset in the file.
     pub offset: u64,
-    /// Its line, from 1.
+    /// Line number, from 1.
     pub line: u64,
-    /// Who said it; `None` for what is no message.
+    /// Role; `None` if it is not a message.
     pub role: Option<Role>,
-    /// The model that said it.
+    /// Model of the message.
     pub model: Option<String>,
-    /// When.
+    /// Time of the entry.
     pub time: Option<Timestamp>,
-    /// Where its writer was at work.
+    /// Working directory of its writer.
     pub cwd: Option<String>,
-    /// The part of it that the snippet is from.
+    /// Kind of the text that the snippet is from.
     pub part: Option<TextPart>,
-    /// The tool that is called there.
+    /// Tool called there.
     pub tool: Option<String>,
-    /// The text around what was found, on one line.
+    /// Text around the matches, on one line.
     pub snippet: String,
-    /// Where in the snippet that stands.
+    /// Byte ranges of the matches in the snippet.
     pub highlights: Vec<Range<usize>>,
-    /// How much it says of what is looked for.
+    /// Relevance.
     pub score: f64,
-    /// Messages before it, the oldest first, as far as they are asked for.
+    /// Messages before it, oldest first, as many as requested.
     pub before: Vec<Entry>,
-    /// The messages after it.
+    /// Messages after it.
     pub after: Vec<Entry>,
 }
 
-/// What a search found.
+/// Results of a search.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct SearchResults {
-    /// The hits, in the order asked for.
+    /// Hits, in the requested order.
     pub hits: Vec<Hit>,
-    /// How many records match.
+    /// Number of matching records.
     pub total: u64,
-    /// How many sessions they are of.
+    /// Number of sessions with matches.
     pub sessions: u64,
-    /// More match than were kept.
+    /// True if more records match than are in `hits`.
     pub truncated: bool,
-    /// What could not be searched.
+    /// Errors of files that could not be searched.
     pub errors: Vec<Error>,
 }
 
-/// Ranks what was found, and reads those again that come first.
+/// Ranks the matches, and loads the first ones.
 pub(super) fn rank_and_load(
     hunt: &SearchRun<'_>,
     findings: Vec<MatchedEntry>,
@@ -84,7 +84,7 @@ pub(super) fn rank_and_load(
     let sessions: HashSet<_> = findings
         .iter()
         .filter_map(|finding| hunt.sources.get(finding.source))
-        .map(|source| (&source.files.root.path, source.files.main_path()))
+        .map(|source| source.session)
         .collect();
     let mut found = SearchResults {
         total: findings.len() as u64,
@@ -117,7 +117,7 @@ pub(super) fn rank_and_load(
     found
 }
 
-/// The findings that are kept, in order, with what they are worth.
+/// Returns the matches within the limit, sorted, with their scores.
 fn ranked(hunt: &SearchRun<'_>, findings: Vec<MatchedEntry>) -> Vec<(f64, MatchedEntry)> {
     let terms = findings.first().map_or(0, |finding| finding.counts.len());
     let mut having = vec![0u64; terms];
@@ -125,7 +125,7 @@ fn ranked(hunt: &SearchRun<'_>, findings: Vec<MatchedEntry>) -> Vec<(f64, Matche
         let counts = having.iter_mut().zip(&finding.counts);
         counts.for_each(|(sum, count)| *sum += u64::from(*count > 0.0));
     }
-    // A term that few hits have tells more about them.
+    // A term that few hits have is more significant.
     let all = findings.len() as f64;
     let rarity: Vec<f64> = having
         .iter()
@@ -133,7 +133,7 @@ fn ranked(hunt: &SearchRun<'_>, findings: Vec<MatchedEntry>) -> Vec<(f64, Matche
         .collect();
     let score = |finding: &MatchedEntry| -> f64 {
         let counts = finding.counts.iter().zip(&rarity);
-        // The sum of nothing would be a negative zero.
+        // `sum` of an empty iterator would return negative zero.
         counts
             .map(|(count, rarity)| rarity * f64::from(*count) / (f64::from(*count) + 2.0))
             .fold(0.0, |sum, one| sum + one)
@@ -143,7 +143,7 @@ fn ranked(hunt: &SearchRun<'_>, findings: Vec<MatchedEntry>) -> Vec<(f64, Matche
         .map(|finding| (score(&finding), finding))
         .collect();
     let newest = |a: &MatchedEntry, b: &MatchedEntry| b.time.cmp(&a.time);
-    // What has no time comes last, whichever way round.
+    // Entries without a time are last in both orders.
     let oldest = |a: &MatchedEntry, b: &MatchedEntry| {
         let key = |finding: &MatchedEntry| (finding.time.is_none(), finding.time);
         key(a).cmp(&key(b))
@@ -166,8 +166,7 @@ fn ranked(hunt: &SearchRun<'_>, findings: Vec<MatchedEntry>) -> Vec<(f64, Matche
     scored
 }
 
-/// Files that hits were read from, by the numbers of their sources: a few of them, as many hits are of
-/// one.
+/// Cache of open files, by source number. Small, because many hits are in the same file.
 #[derive(Default)]
 struct OpenLogs(HashMap<usize, OpenLog>);
 
@@ -240,7 +239,7 @@ fn hit(
     }))
 }
 
-/// What is shown of an entry by itself.
+/// Creates a hit from an entry, without its context.
 pub(super) fn new_hit(
     source: &SearchSource<'_>,
     entry: &Entry,
@@ -282,7 +281,7 @@ fn decode(source: &SearchSource<'_>, record: &Record<'_>) -> Vec<Entry> {
     sink.items
 }
 
-/// Counts the lines before some hits in one file.
+/// Sets the line numbers of some hits in one file.
 fn count_lines(source: &SearchSource<'_>, mut wanted: Vec<usize>, hits: &mut [Hit]) -> Result<()> {
     let failed = |error| Error::io("read", &source.file.path, error);
     wanted.sort_by_key(|at| hits.get(*at).map(|hit| hit.offset));
@@ -306,7 +305,7 @@ fn count_lines(source: &SearchSource<'_>, mut wanted: Vec<usize>, hits: &mut [Hi
     Ok(())
 }
 
-/// Whether an entry is a message of the same strand as another.
+/// Returns true if an entry is a message of the same agent and session as another.
 fn same_branch(entry: &Entry, with: &Entry) -> bool {
     matches!(entry.body, Body::Message(_))
         && (entry.sidechain, &entry.agent, &entry.session)

@@ -1,4 +1,4 @@
-//! Going through logs for what a query wants.
+//! Scans logs for records that match a query.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -26,45 +26,45 @@ use crate::store::{
     Inventory, Root, RootFile, SessionFiles, each_record, strip_line_ending, with_scanner,
 };
 
-/// Less than this is gone through by one thread: starting others costs about as much.
+/// Below this size one thread scans everything: starting others costs about as much.
 const SINGLE_THREAD_MAX: u64 = 4 << 20;
 
-/// Fewer bytes behind what is known are decoded sooner than an expression is made that passes over some.
+/// Below this size, decoding the unindexed part of a file is faster than compiling the prefilter.
 const FEW: u64 = 16 << 10;
 
-/// So many entries that are wanted are made ready to be shown when they are found, so that they need not be
+/// Maximum number of hits whose snippet is built when they are found, so that the record is not
 /// read again.
 const MAX_PREPARED: usize = 512;
 
-/// A query on its way through the logs of an inventory.
+/// Run of a query over the logs of an inventory.
 #[derive(Debug)]
 pub(crate) struct SearchRun<'a> {
     pub(super) query: &'a Query,
     pub(crate) matcher: Matcher,
-    /// Made when bytes are first gone through.
+    /// Compiled at the first scan of unindexed bytes.
     prefilter: OnceLock<Option<Prefilter>>,
     facts: SessionFilter<'a>,
-    /// How many entries were made ready to be shown.
+    /// Number of hits whose snippet was built.
     ready: AtomicUsize,
     pub(crate) sources: Vec<SearchSource<'a>>,
 }
 
-/// One file with records of a session.
+/// File with records of a session.
 #[derive(Debug)]
 pub(crate) struct SearchSource<'a> {
-    /// The session's number in the inventory.
-    session: usize,
+    /// Number of the session in the inventory.
+    pub(super) session: usize,
     pub(crate) files: &'a SessionFiles,
-    /// The file: one volume of a log.
+    /// File: one volume of a log.
     pub(crate) file: &'a RootFile,
 }
 
-/// What must be looked at in a file.
+/// Parts of a file to scan.
 #[derive(Debug)]
 pub(crate) struct ScanPlan {
-    /// These records.
+    /// Single records.
     pub(crate) spans: Vec<Span>,
-    /// And all from here on.
+    /// Offset from which everything is scanned.
     pub(crate) from: u64,
 }
 
@@ -76,18 +76,18 @@ impl ScanPlan {
     };
 }
 
-/// An entry that is wanted.
+/// Entry that matches.
 #[derive(Debug)]
 pub(super) struct MatchedEntry {
-    /// The number of its source.
+    /// Number of its source.
     pub(super) source: usize,
-    /// Its record.
+    /// Span of its record.
     pub(super) record: Span,
-    /// Which of the record's entries it is.
+    /// Index of the entry in its record.
     pub(super) entry: usize,
     pub(super) time: Option<Timestamp>,
     pub(super) counts: Counts,
-    /// What is shown of it, if that is known already.
+    /// The hit, if it was built already.
     pub(super) hit: Option<Box<Hit>>,
 }
 
@@ -97,7 +97,7 @@ impl<'a> SearchRun<'a> {
         Ok(SearchRun::with_matcher(inventory, query, matcher))
     }
 
-    /// The same with what looks for what the query wants.
+    /// Creates a run with a compiled query.
     pub(crate) fn with_matcher(
         inventory: &'a Inventory,
         query: &'a Query,
@@ -107,7 +107,7 @@ impl<'a> SearchRun<'a> {
         for (session, files) in inventory.sessions.iter().enumerate() {
             let logs = files.logs().flat_map(RootFile::volumes);
             let logs = logs.chain(files.notes());
-            // Whatever its records say, a session that is not asked for holds nothing.
+            // Skip sessions that the query excludes, whatever their records contain.
             let known = |filter: &Filter| match filter {
                 Filter::Session(wanted) => Some(in_session(files, wanted)),
                 Filter::Layout(wanted) => Some(files.root.layout.name() == wanted),
@@ -131,7 +131,7 @@ impl<'a> SearchRun<'a> {
         }
     }
 
-    /// Looks at what the plans say, one for each source.
+    /// Scans the parts that the plans list, one plan per source.
     pub(crate) fn run(&self, plans: Vec<ScanPlan>) -> SearchResults {
         let mut work: Vec<(usize, ScanPlan, u64)> = Vec::with_capacity(plans.len());
         for (number, (plan, source)) in plans.into_iter().zip(&self.sources).enumerate() {
@@ -141,13 +141,13 @@ impl<'a> SearchRun<'a> {
                 work.push((number, plan, bytes));
             }
         }
-        // Largest first, so that no thread is left alone with a giant at the end.
+        // Largest first, so that no thread is left with a large file at the end.
         work.sort_by_key(|(_, _, bytes)| Reverse(*bytes));
         let total: u64 = work.iter().map(|(_, _, bytes)| bytes).sum();
         let look =
             |(number, plan, _): (usize, ScanPlan, u64)| (number, self.scan_source(number, &plan));
         let mut looked: Vec<(usize, Result<Vec<MatchedEntry>>)> = match total < SINGLE_THREAD_MAX {
-            // Threads cost more than a little reading.
+            // Starting threads costs more than reading a little.
             true => work.into_iter().map(look).collect(),
             false => work.into_par_iter().with_max_len(1).map(look).collect(),
         };
@@ -157,7 +157,7 @@ impl<'a> SearchRun<'a> {
         for (_, outcome) in looked {
             match outcome {
                 Ok(found) => findings.extend(found),
-                // A file that vanished meanwhile is as if it had never been there.
+                // A file that was removed meanwhile is ignored.
                 Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
                 Err(error) => troubles.push(error),
             }
@@ -170,7 +170,7 @@ impl<'a> SearchRun<'a> {
             return Ok(Vec::new());
         };
         match self.scan_file(number, source, plan) {
-            // It was cut meanwhile, so what was known of it is of no use.
+            // The file was truncated meanwhile, so the plan is invalid.
             Err(Error::Io { source: error, .. }) if error.kind() == ErrorKind::UnexpectedEof => {
                 self.scan_file(number, source, &ScanPlan::ALL)
             }
@@ -187,7 +187,7 @@ impl<'a> SearchRun<'a> {
         let failed = |error| Error::io("read", &source.file.path, error);
         let handle = source.open()?;
         let id = handle.id().map_err(failed)?;
-        // Another file under its name has nothing to do with the plan.
+        // The plan is invalid for another file of the same name.
         let planned = id.same_file(&source.file.id) && id.len >= source.file.id.len;
         let plan = if planned { plan } else { &ScanPlan::ALL };
         let calls = ToolCalls::default();
@@ -217,7 +217,7 @@ impl<'a> SearchRun<'a> {
             each_record(source.root(), source.file, |record| {
                 let fresh = record.span.offset >= plan.from;
                 if fresh && (gaze.decoder.has_companion_data() || self.may_be_in(record.bytes)) {
-                    // Lines are counted when they are shown.
+                    // Lines are counted later, for the hits that are shown.
                     let span = Span {
                         line: 0,
                         ..record.span
@@ -270,7 +270,7 @@ impl<'a> SearchRun<'a> {
         self.prefilter.get_or_init(make).as_ref()
     }
 
-    /// Whether one more entry is made ready to be shown.
+    /// Returns true if the snippet of one more hit is built now.
     fn prepares_hit(&self) -> bool {
         let query = self.query;
         let wanted = query.limit > 0 && query.context == 0;
@@ -279,7 +279,7 @@ impl<'a> SearchRun<'a> {
 }
 
 impl SearchSource<'_> {
-    /// Whether a record is the session's, where several share the file.
+    /// Returns true if a record belongs to the session, where several share the file.
     pub(crate) fn owns(&self, offset: u64) -> bool {
         let share = self.file.slice.as_ref();
         share.is_none_or(|share| {
@@ -297,7 +297,7 @@ impl SearchSource<'_> {
     }
 }
 
-/// Looks at the records of one source.
+/// Scan of the records of one source.
 struct FileScan<'a> {
     hunt: &'a SearchRun<'a>,
     source: &'a SearchSource<'a>,
@@ -315,7 +315,7 @@ impl FileScan<'_> {
         self.sink.flaws.clear();
         let beside = match self.sink.items.len() {
             1 => searchable_text::extra_text(self.decoder.as_mut(), record),
-            // What is left of a damaged record is all there is.
+            // A damaged record has no extra text.
             _ => Vec::new(),
         };
         let here = RecordContext {
@@ -348,7 +348,7 @@ impl FileScan<'_> {
     }
 }
 
-/// A place in a log.
+/// Context of a record in a log.
 struct RecordContext<'a> {
     hunt: &'a SearchRun<'a>,
     source: &'a SearchSource<'a>,
@@ -357,12 +357,12 @@ struct RecordContext<'a> {
     offset: u64,
 }
 
-/// What is known of the calls of a log.
+/// Cache of the tool calls of a log.
 #[derive(Default)]
 struct ToolCalls {
-    /// The last that was asked for, and its tool: a result says several things.
+    /// Last call looked up and its tool: a result often has several texts.
     last: RefCell<Option<(String, Option<String>)>>,
-    /// The tools of all, once one was not found near its result.
+    /// Tools of all calls; loaded when a call was not found near its result.
     all: RefCell<Option<HashMap<String, String>>>,
 }
 
@@ -411,7 +411,7 @@ impl QueryContext for RecordContext<'_> {
 
 impl RecordContext<'_> {
     fn find_tool(&self, call: &str) -> Option<String> {
-        // A result that names no call names its tool.
+        // A result without a call id names its tool.
         if let Some(tool) = call
             .strip_prefix(UNNAMED_CALL_PREFIX)
             .filter(|tool| !tool.is_empty())
@@ -439,11 +439,11 @@ fn in_session(files: &SessionFiles, wanted: &str) -> bool {
     files.id.as_str().starts_with(wanted) || files.id.matches_name(wanted)
 }
 
-/// How far before a result its call is looked for, before all of a log is read: mostly it stands just
-/// before it.
+/// Distances before a result in which its call is searched before the whole log is read: mostly it
+/// is directly before it.
 const NEAR: [u64; 3] = [4 << 10, 32 << 10, 256 << 10];
 
-/// The tool that a call in a part of a log was for.
+/// Returns the tool of a call in a range of a log.
 fn named_call(
     source: &SearchSource<'_>,
     handle: &OpenLog,
@@ -460,7 +460,7 @@ fn named_call(
     failures.ok_io(&source.file.path, read)?;
     let mut end = bytes.len();
     while let Some(at) = memmem::rfind(bytes.get(..end)?, call.as_bytes()) {
-        // The line's beginning may lie before what was read.
+        // The start of the line may be before the range.
         let head = memchr::memrchr(b'\n', bytes.get(..at)?).map(|at| at + 1);
         let from = head.or((start == 0).then_some(0))?;
         let rest = bytes.get(at..)?;
@@ -475,7 +475,7 @@ fn named_call(
     None
 }
 
-/// The tools of all calls of a log.
+/// Returns the tools of all calls of a log.
 fn all_calls(source: &SearchSource<'_>) -> Result<HashMap<String, String>> {
     let mut calls = HashMap::new();
     each_record(source.root(), source.file, |record| {
@@ -485,7 +485,7 @@ fn all_calls(source: &SearchSource<'_>) -> Result<HashMap<String, String>> {
     Ok(calls)
 }
 
-/// The calls of a record: their ids, and what they are of.
+/// Returns the tool calls of a record: ids and tool names.
 fn calls_in(source: &SearchSource<'_>, offset: u64, bytes: &[u8]) -> Vec<(String, String)> {
     let span = Span {
         offset,

@@ -1,4 +1,4 @@
-//! What a record says, taken apart into the texts that words are looked for in.
+//! Extracts the searchable texts of a record.
 
 use std::borrow::Cow;
 
@@ -8,30 +8,30 @@ use super::query::TextPart;
 use crate::layout::{Decoder, Record};
 use crate::model::{Block, Body, Entry, Message, Role};
 
-/// One text of a record.
+/// Searchable text of a record.
 #[derive(Debug)]
 pub(crate) struct TextPiece<'a> {
-    /// What it is part of.
+    /// Kind of text.
     pub(crate) part: TextPart,
-    /// The tool that it is about.
+    /// Tool of the call or result.
     pub(crate) tool: Tool<'a>,
-    /// The text as people read it, without escapes.
+    /// Unescaped text.
     pub(crate) text: Cow<'a, str>,
-    /// A hit here is worth so much.
+    /// Weight of a match in this text.
     pub(crate) weight: f32,
 }
 
-/// The tool that a text is about.
+/// Tool that a text belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tool<'a> {
     None,
-    /// It was called by this name.
+    /// Name of the called tool.
     Named(&'a str),
-    /// It answered this call.
+    /// Id of the call that the result answers.
     Called(&'a str),
 }
 
-/// What hits are worth, by where they stand: what people wrote and read more than what went by.
+/// Match weights: text that people write and read counts more than the rest.
 const TITLE: f32 = 4.0;
 const PROMPT: f32 = 3.0;
 const REPLY: f32 = 2.0;
@@ -39,10 +39,10 @@ const THOUGHT: f32 = 1.5;
 const CALL: f32 = 1.0;
 const RESULT: f32 = 0.7;
 const SYSTEM: f32 = 0.5;
-/// It is mostly told by the result too.
+/// Mostly repeated in the result.
 const EXTRA: f32 = 0.1;
 
-/// Hands over every text of an entry, and those that its record holds besides.
+/// Emits every text of an entry, and the extra texts of its record.
 pub(crate) fn text_pieces<'a>(
     entry: &'a Entry,
     beside: &'a [String],
@@ -72,14 +72,14 @@ pub(crate) fn text_pieces<'a>(
     }
 }
 
-/// Whether a text is bytes in disguise, such as a picture: nobody looks for that.
+/// Returns true if a text is encoded bytes, such as an image, which nobody searches for.
 fn is_encoded(text: &str) -> bool {
     const SHORTEST: usize = 64;
     let alphabet = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=_-".contains(byte);
     text.len() >= SHORTEST && text.as_bytes().iter().all(alphabet)
 }
 
-/// What a record holds besides its entries, as JSON texts.
+/// Returns the extra texts of a record that are not in its entries, as JSON.
 pub(crate) fn extra_text(decoder: &mut dyn Decoder, record: &Record<'_>) -> Vec<String> {
     let mut found = Vec::new();
     decoder.extra_text(record, &mut |json| found.push(json.to_owned()));
@@ -160,7 +160,7 @@ fn block_pieces<'a>(
             strings(input, &mut |text| one(TextPart::Call, tool, text, CALL));
         }
         Block::ToolResult { call, output, .. } => {
-            // Results hold only flat blocks, so this goes one level deep.
+            // Results contain only flat blocks, so the recursion is one level deep.
             let flat = output
                 .iter()
                 .filter(|block| !matches!(block, Block::ToolResult { .. }));
@@ -172,7 +172,7 @@ fn block_pieces<'a>(
                 });
             }
             if !any {
-                // A result that is empty or a picture is a result all the same.
+                // An empty result or an image is still a result.
                 give(TextPiece {
                     part: TextPart::Result,
                     tool: Tool::Called(call),
@@ -186,11 +186,11 @@ fn block_pieces<'a>(
     }
 }
 
-/// The strings and numbers within a JSON text, as they read without escapes.
+/// Emits the strings and numbers in a JSON text, unescaped.
 fn strings<'a>(json: &'a str, give: &mut dyn FnMut(Cow<'a, str>)) {
     let value: Value = match serde_json::from_str(json) {
         Ok(value) => value,
-        // Too deep, or otherwise beyond the parser: as it stands.
+        // Too deeply nested or otherwise not parsable: emit it unparsed.
         Err(_) => return give(Cow::Borrowed(json)),
     };
     let mut pending = vec![value];
@@ -208,7 +208,7 @@ fn strings<'a>(json: &'a str, give: &mut dyn FnMut(Cow<'a, str>)) {
     }
 }
 
-/// The members of a tool's input that name a file.
+/// Members of a tool's input that name a file.
 const FILES: [&str; 7] = [
     "file_path",
     "path",
@@ -219,7 +219,7 @@ const FILES: [&str; 7] = [
     "paths",
 ];
 
-/// Hands over the files that an entry tells a tool to work on, or that it saved.
+/// Emits the files that an entry passes to a tool or backed up.
 pub(super) fn files(entry: &Entry, give: &mut dyn FnMut(&str)) {
     let blocks = match &entry.body {
         Body::Message(message) => &message.blocks,

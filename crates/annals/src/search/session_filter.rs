@@ -1,4 +1,4 @@
-//! What a whole session tells of its records, read only where a query asks for it.
+//! Properties of sessions for filters; a session is read only if a query needs it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
@@ -8,26 +8,26 @@ use crate::error::Result;
 use crate::model::{AgentId, EntryKey};
 use crate::store::{FolderHints, Inventory, Session, SessionFiles, SessionInfo};
 
-/// What sessions tell, by their numbers in an inventory.
+/// Session properties, by session number in an inventory.
 #[derive(Debug)]
 pub(super) struct SessionFilter<'a> {
     inventory: &'a Inventory,
-    /// Few are read, and what they tell is large.
+    /// Few are read, and they are large.
     sessions: Vec<OnceLock<Option<Box<SessionFacts>>>>,
-    /// The conversations that the query asks for.
+    /// Conversations that the query names.
     branches: Vec<String>,
 }
 
-/// What a session tells.
+/// Properties of a session.
 #[derive(Debug)]
 struct SessionFacts {
     info: SessionInfo,
     kinds: HashMap<AgentId, String>,
-    /// The entries of each conversation that is asked for.
+    /// Entries of each wanted conversation.
     paths: HashMap<String, HashSet<EntryKey>>,
 }
 
-/// Less than this is no beginning of an entry's id, but a word.
+/// Minimum length of an entry id prefix; anything shorter is taken as a word.
 const MIN_LEAF_LEN: usize = 4;
 
 impl<'a> SessionFilter<'a> {
@@ -53,7 +53,7 @@ impl<'a> SessionFilter<'a> {
 
     fn read(&self, files: &SessionFiles) -> Result<SessionFacts> {
         let mut session = Session::read(files.clone())?;
-        // Few name no directory; those share that of the sessions beside them.
+        // Few sessions name no directory; those use that of other sessions in the folder.
         if session.directories().is_empty() {
             session.apply_folder_hints(&FolderHints::new(&self.inventory.sessions));
         }
@@ -88,8 +88,8 @@ impl<'a> SessionFilter<'a> {
     }
 }
 
-/// What a text may mean as a conversation: `SESSION@LEAF`, or the beginning of its leaf's id. Both ids may
-/// have an `@` in them.
+/// Returns the possible readings of a text as a conversation: `SESSION@LEAF`, or a prefix of the
+/// leaf's id. Both ids may contain an `@`.
 fn names(wanted: &str) -> Vec<(&str, &str)> {
     let splits = wanted.match_indices('@');
     let splits = splits.filter_map(|(at, _)| Some((wanted.get(..at)?, wanted.get(at + 1..)?)));

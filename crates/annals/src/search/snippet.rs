@@ -1,4 +1,4 @@
-//! The part of a text around what was found, on one line.
+//! Snippets: the text around matches, on one line.
 
 use std::ops::Range;
 
@@ -6,30 +6,30 @@ use super::matcher::Matcher;
 use super::query::TextPart;
 use super::searchable_text::{TextPiece, Tool};
 
-/// Characters before the first and after the last thing found.
+/// Number of characters before the first and after the last match.
 const AROUND: usize = 60;
 
-/// So little is not worth an ellipsis.
+/// Fewer characters than this are shown rather than replaced by an ellipsis.
 const SLACK: usize = 8;
 
-/// Things that were found so near to each other are shown together.
+/// Maximum distance in bytes between matches in one snippet.
 const TOGETHER: usize = 100;
 
-/// A line of text with what was found in it.
+/// Snippet with the positions of its matches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Snippet {
     pub(super) text: String,
     pub(super) at: Vec<Range<usize>>,
     pub(super) part: Option<TextPart>,
-    /// The tool that is called there.
+    /// Tool called there.
     pub(super) tool: Option<String>,
 }
 
-/// What a text is worth that conditions such as `kind:` ask for: more than any other.
+/// Score of a text selected by filters such as `kind:`; more than any other.
 const MEANT: f32 = 1_000.0;
 
 impl Matcher {
-    /// The most telling part of what an entry says.
+    /// Returns the most relevant part of an entry's texts.
     pub(super) fn snippet(&self, pieces: &[TextPiece<'_>]) -> Snippet {
         let mut best: Option<(f32, Snippet)> = None;
         for piece in pieces {
@@ -41,10 +41,10 @@ impl Matcher {
             found.sort_by_key(|(at, _)| (at.start, at.end));
             let (together, terms) = densest(&found);
             let meant = if self.admits_text(piece) { MEANT } else { 0.0 };
-            // What was asked of a tool says more than its name.
+            // The input of a tool call is more relevant than the tool's name.
             let bare = matches!(piece.tool, Tool::Named(name) if name == piece.text);
             let weight = match piece.text.trim().is_empty() {
-                // Nothing can be shown of it, but that is what it is.
+                // Nothing to show, but the kind of text is still reported.
                 true => -1.0,
                 false if bare => 0.0,
                 false => piece.weight,
@@ -71,7 +71,8 @@ impl Matcher {
     }
 }
 
-/// The places of most different terms that stand near each other, and how many terms those are.
+/// Returns the group of nearby matches with the most different terms, and the number of those
+/// terms.
 fn densest(found: &[(Range<usize>, usize)]) -> (Vec<Range<usize>>, usize) {
     let mut best = (Vec::new(), 0);
     for (at, (first, _)) in found.iter().enumerate() {
@@ -91,7 +92,7 @@ fn densest(found: &[(Range<usize>, usize)]) -> (Vec<Range<usize>>, usize) {
     best
 }
 
-/// Cuts a text around some places of it and puts it on one line; tells where the places are then.
+/// Cuts a text around some ranges and puts it on one line; returns the new ranges.
 fn cut(text: &str, places: &[Range<usize>]) -> (String, Vec<Range<usize>>) {
     let first = places.first().map_or(0, |place| place.start);
     let last = places.iter().map(|place| place.end).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Where a text that is looked for stands in another.
+//! Finds the matches of one term in a text.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -10,24 +10,24 @@ use super::query::{Term, TermKind};
 use super::tokenizer::is_boundary;
 use crate::error::{Error, Result};
 
-/// What may stand between the words of a phrase: space, punctuation, signs with all that emoji are made of,
-/// and what shows nothing. None of it has another letter case that is not among it.
+/// Separator between the words of a phrase: white space, punctuation, symbols including all parts
+/// of emoji, and invisible characters. No character of the class has a case variant outside of it.
 const BETWEEN: &str = r"(?-i:[\s\p{P}\p{S}\p{Cc}\p{Cf}\p{Me}\x{FE00}-\x{FE0F}])+";
 
-/// Finds one term.
+/// Matcher of one term.
 #[derive(Debug)]
 pub(super) struct TermMatcher {
-    /// Finds it in any text; made when there is one that the other cannot be asked about.
+    /// Matches any text; compiled when `plain` cannot decide.
     regex: OnceLock<Option<Regex>>,
     pattern: String,
     case: bool,
-    /// Finds it in most texts.
+    /// Fast matcher for most texts.
     plain: Option<AsciiMatcher>,
     bound_start: bool,
     bound_end: bool,
 }
 
-/// A term of so many bytes is never too large to be made ready.
+/// Literals up to this many bytes always compile to a regex within the size limit.
 const SHORT: usize = 256;
 
 impl TermMatcher {
@@ -51,16 +51,14 @@ impl TermMatcher {
         if literal && term.text.len() <= SHORT {
             finder.plain = AsciiMatcher::new(&term.text, term.case);
         }
-        // Who asks is told what is wrong with it before anything is looked through.
+        // Compile now, so that an error is reported before the search starts.
         if finder.plain.is_none() {
             let built = builder(&finder.pattern, finder.case).build();
             let regex = built.map_err(|error| Error::Query {
                 text: String::new(),
                 at: 0..0,
                 why: match error {
-                    regex::Error::CompiledTooBig(_) => {
-                        "a text or pattern in it is too large".to_owned()
-                    }
+                    regex::Error::CompiledTooBig(_) => "a term or pattern is too large".to_owned(),
                     other => other.to_string(),
                 },
             })?;
@@ -74,7 +72,7 @@ impl TermMatcher {
         self.regex.get_or_init(make).as_ref()
     }
 
-    /// The first place at or after `from` where it stands, be it within a word.
+    /// Returns the first match at or after `from`, ignoring word boundaries.
     fn find_any(
         &self,
         plain: Option<&AsciiMatcher>,
@@ -88,7 +86,7 @@ impl TermMatcher {
         }
     }
 
-    /// The first place at or after `from` where it stands.
+    /// Returns the first match at or after `from`.
     fn find_at(
         &self,
         plain: Option<&AsciiMatcher>,
@@ -108,14 +106,14 @@ impl TermMatcher {
         None
     }
 
-    /// All places where it stands, none within another.
+    /// Returns all non-overlapping matches.
     pub(super) fn all<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
         let mut from = 0;
         let plain = self.plain.as_ref();
         let plain = plain.filter(|plain| plain.can_decide(text));
         std::iter::from_fn(move || {
             let found = self.find_at(plain, text, from)?;
-            // One that is empty must not be found for ever.
+            // Step over an empty match, so that the iterator terminates.
             from = match found.is_empty() {
                 false => found.end,
                 true => {
@@ -128,7 +126,7 @@ impl TermMatcher {
     }
 }
 
-/// The pattern of a literal: words one after the other, whatever stands between them.
+/// Returns the pattern of a literal: its words with separators between them.
 fn literal_pattern(term: &Term) -> String {
     let words: Vec<String> = term.text.split_whitespace().map(regex::escape).collect();
     words.join(BETWEEN)
@@ -203,7 +201,7 @@ mod tests {
         }
     }
 
-    /// All places where a term stands, with the short way and without.
+    /// Returns all matches of a term, with and without the ASCII matcher.
     fn both(query: &str, text: &str) -> [Vec<Range<usize>>; 2] {
         [true, false].map(|short| {
             let Expr::Term(term) = Query::parse(query, &Dialect::default()).unwrap().expr else {
@@ -226,7 +224,7 @@ mod tests {
         "\"7 a.\"",
     ];
 
-    /// Both ways to look for a term find the same, whatever stands between words.
+    /// Both matchers find the same, whatever the separator.
     #[test]
     fn ascii_matcher_agrees_with_regex_for_any_separator() {
         let ascii = (0..=0x7f_u8).map(char::from);
@@ -265,11 +263,11 @@ mod tests {
             finder.regex.get().is_none()
         };
         assert!(taken("kiss") && taken("\"with a kiss\"") && taken("file.rs"));
-        // What stands between is not known to be a sign; or the word itself begins with one.
+        // Undecided separators, or words that do not start with an ASCII letter, need the regex.
         assert!(!taken("\"kiss and\"") && !taken("--flag") && !taken("é"));
     }
 
-    /// A term that is looked for in the short way must be fit for the long way too.
+    /// A term that uses the ASCII matcher must also compile as a regex.
     #[test]
     fn short_terms_always_compile_as_regex() {
         let mut words = "k ".repeat(SHORT / 2);

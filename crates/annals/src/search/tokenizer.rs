@@ -1,31 +1,32 @@
-//! Where words begin and end, and the tokens by which an index finds them.
+//! Word boundaries, and the tokens of the full-text index.
 //!
-//! A word is looked for as it is written, letter case aside, and must stand between boundaries. Those
-//! are where letters and digits meet anything else, both sides of every character of a script
-//! that is written without spaces, and the humps of `camelCase` and `HTTPServer`. So `case` is found
-//! in `snake_case` and in `camelCase`, and `path/to/file.rs` is one thing that is found whole.
+//! A word matches literally, ignoring case, and only between boundaries. Boundaries are: between
+//! letters or digits and anything else, around every character of a script written without spaces,
+//! and at the humps of `camelCase` and `HTTPServer`. So `case` matches in `snake_case` and in
+//! `camelCase`, and `path/to/file.rs` matches as a whole.
 //!
-//! Tokens follow from that: whatever is found between boundaries begins where a token begins.
+//! Tokens follow from that: every text between boundaries starts where a token starts.
 
-/// Longer runs of letters and digits are no names, but keys and encoded bytes: they have no humps.
+/// Maximum length of a name in characters. Longer runs of letters and digits are keys or encoded
+/// bytes, and have no humps.
 const LONGEST_NAME: usize = 64;
 
-/// A token is at most that many bytes of a run.
+/// Maximum length of a token in bytes.
 const TOKEN: usize = 24;
 
-/// Whether a character is part of a word.
+/// Returns true if a character is part of a word.
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || is_mark(c)
 }
 
-/// Accents that stand as characters of their own, and joiners.
+/// Returns true for combining marks and joiners.
 fn is_mark(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{591}'..='\u{5bd}'
         | '\u{64b}'..='\u{65f}' | '\u{93a}'..='\u{94f}' | '\u{1ab0}'..='\u{1aff}'
         | '\u{1dc0}'..='\u{1dff}' | '\u{200d}' | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}')
 }
 
-/// Whether a character's script is written without spaces between words.
+/// Returns true if the script of a character is written without spaces between words.
 fn is_dense(c: char) -> bool {
     matches!(c,
         '\u{e00}'..='\u{edf}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}'
@@ -34,17 +35,17 @@ fn is_dense(c: char) -> bool {
         | '\u{f900}'..='\u{faff}' | '\u{ff66}'..='\u{ff9f}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// Whether a character belongs to a run: to a word of a script with spaces.
+/// Returns true if a character belongs to a run: a word of a script with spaces.
 fn in_run(c: char) -> bool {
     is_word(c) && !is_dense(c)
 }
 
-/// Whether a hump begins at `c`, after `before` and before `after`.
+/// Returns true if a hump starts at `c`, between `before` and `after`.
 fn is_hump(before: char, c: char, after: Option<char>) -> bool {
     c.is_uppercase() && (!before.is_uppercase() || after.is_some_and(char::is_lowercase))
 }
 
-/// Whether a word can begin or end at a place of a text.
+/// Returns true if a word can start or end at a byte offset of a text.
 pub(super) fn is_boundary(text: &str, at: usize) -> bool {
     let Some((before, after)) = text.split_at_checked(at) else {
         return false;
@@ -73,24 +74,25 @@ pub(super) fn is_boundary(text: &str, at: usize) -> bool {
     length <= LONGEST_NAME
 }
 
-/// A character as all its cases are spelled. Whatever a search takes for the same letter has the same.
+/// Returns the same character for all case variants that a search considers equal.
 fn fold(c: char) -> char {
     if c.is_ascii() {
         return c.to_ascii_lowercase();
     }
-    // A letter may have several small or several capital forms; down, up and down again they meet.
+    // A letter may have several lower or upper case forms; lower, upper, lower again gives one of
+    // them.
     let lower = c.to_lowercase().next().unwrap_or(c);
     let upper = lower.to_uppercase().next().unwrap_or(lower);
     upper.to_lowercase().next().unwrap_or(upper)
 }
 
-/// The first bytes of a run, from one of its boundaries on, with zeros after them. Tokens compare as
-/// their texts do.
+/// First bytes of a run, from one of its boundaries on, padded with zeros. Tokens compare like
+/// their texts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Token([u64; TOKEN / 8]);
 
 impl Token {
-    /// Whole characters of a folded text, as many as fit.
+    /// Takes as many whole characters of a folded text as fit.
     fn from_folded(folded: &[u8]) -> Self {
         let mut end = folded.len().min(TOKEN);
         // Not within a character.
@@ -100,7 +102,7 @@ impl Token {
         Token::from_bytes(folded.get(..end).unwrap_or_default())
     }
 
-    /// A token from its bytes, of which it has no more than fit.
+    /// Creates a token from at most [`TOKEN`] bytes.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         let mut padded = [0; TOKEN];
         padded
@@ -114,7 +116,7 @@ impl Token {
         token
     }
 
-    /// Its bytes, with zeros after them.
+    /// Returns the bytes, padded with zeros.
     pub(crate) fn to_bytes(self) -> [u8; TOKEN] {
         let mut bytes = [0; TOKEN];
         let (words, _) = bytes.as_chunks_mut::<8>();
@@ -123,39 +125,39 @@ impl Token {
         bytes
     }
 
-    /// How many of its bytes are not the zeros after them.
+    /// Returns the length without padding.
     pub(crate) fn len(self) -> usize {
         let bytes = self.to_bytes();
         bytes.iter().position(|byte| *byte == 0).unwrap_or(TOKEN)
     }
 
-    /// Whether it begins as another does.
+    /// Returns true if `beginning` is a prefix of the token.
     pub(crate) fn starts_with(self, beginning: Token) -> bool {
         let len = beginning.len();
         self.to_bytes().get(..len) == beginning.to_bytes().get(..len)
     }
 
-    /// The three numbers it is, for those who hash it themselves.
+    /// Returns the token as three numbers, for custom hashing.
     pub(crate) fn to_u64s(self) -> [u64; 3] {
         self.0
     }
 }
 
-/// Cuts texts into tokens.
+/// Splits texts into tokens.
 #[derive(Debug, Default)]
 pub(crate) struct Tokenizer {
-    /// The run that is looked at, folded.
+    /// Current run, folded.
     run: Vec<u8>,
-    /// Where its humps begin.
+    /// Offsets of its humps.
     humps: Vec<usize>,
-    /// How many characters it has.
+    /// Its length in characters.
     length: usize,
-    /// The character of a script without spaces that came just before.
+    /// Preceding character of a script without spaces.
     dense: Option<char>,
 }
 
 impl Tokenizer {
-    /// Gives every token of a text, some more than once.
+    /// Emits every token of a text, some more than once.
     pub(crate) fn tokenize(&mut self, text: &str, give: &mut dyn FnMut(Token)) {
         let bytes = text.as_bytes();
         let mut at = 0;
@@ -200,7 +202,7 @@ impl Tokenizer {
                     }
                 } else {
                     self.end_dense(give);
-                    // A picture or a sign, which people look for too.
+                    // A symbol or emoji; these can be searched too.
                     if !c.is_whitespace() {
                         give(pair(c, None));
                     }
@@ -239,7 +241,7 @@ fn push(bytes: &mut Vec<u8>, c: char) {
     bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
-/// One character that is found by itself, with the one after it.
+/// Token of a character that is a word by itself, with the one after it.
 fn pair(first: char, second: Option<char>) -> Token {
     let mut bytes = Vec::new();
     push(&mut bytes, fold(first));
@@ -249,17 +251,17 @@ fn pair(first: char, second: Option<char>) -> Token {
     Token::from_folded(&bytes)
 }
 
-/// What an index must have of a text in which some other text stands.
+/// Token lookup that a text must satisfy to contain another text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lookup {
-    /// This token.
+    /// The text has this token.
     Exact(Token),
-    /// A token that begins so.
+    /// The text has a token with this prefix.
     Prefix(Token),
 }
 
 impl Lookup {
-    /// What is looked up.
+    /// Returns the token to look up.
     pub(crate) fn token(self) -> Token {
         match self {
             Lookup::Exact(token) | Lookup::Prefix(token) => token,
@@ -267,8 +269,8 @@ impl Lookup {
     }
 }
 
-/// The tokens that a text must have in which `wanted` stands between boundaries. One that is not
-/// `bound` at its start may begin in the middle of a word; at its end every one may.
+/// Returns the lookups that a text must satisfy if it contains `wanted`. Unless `bound`, the match
+/// may start in the middle of a word; it may always end in one.
 pub(crate) fn lookups(wanted: &str, bound: bool) -> Vec<Lookup> {
     let mut found = Vec::new();
     let mut chars = wanted.char_indices().peekable();
@@ -280,7 +282,7 @@ pub(crate) fn lookups(wanted: &str, bound: bool) -> Vec<Lookup> {
                 push(&mut run, fold(c));
             }
             let token = Token::from_folded(&run);
-            // Where it ends the text's run may go on.
+            // The run of the text may continue after it.
             let open = chars.peek().is_none();
             match (at > 0 || bound, open && run.len() <= TOKEN) {
                 (false, _) => {}
@@ -290,7 +292,7 @@ pub(crate) fn lookups(wanted: &str, bound: bool) -> Vec<Lookup> {
         } else if is_dense(c) {
             match chars.peek().filter(|(_, next)| is_dense(*next)) {
                 Some((_, next)) => found.push(Lookup::Exact(pair(c, Some(*next)))),
-                // Unless it is the second of a pair that is looked for already.
+                // A prefix, because a dense character may follow it in the text.
                 None => found.push(Lookup::Prefix(pair(c, None))),
             }
         } else if !c.is_ascii() && !c.is_whitespace() {
@@ -357,7 +359,7 @@ mod tests {
         }
     }
 
-    /// Letters that a search takes for the same have the same fold, in all of Unicode.
+    /// Letters that a search considers equal have the same fold, in all of Unicode.
     #[test]
     fn all_cases_of_a_letter_fold_alike() {
         use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
@@ -373,7 +375,8 @@ mod tests {
         }
     }
 
-    /// The law of the index: where a text is found between boundaries, its tokens are there too.
+    /// Returns true if the tokens of a text satisfy the lookups of a part of it: the invariant of
+    /// the index.
     fn is_found_by_tokens(text: &str, from: usize, to: usize, bound: bool) -> bool {
         let mut there = Vec::new();
         Tokenizer::default().tokenize(text, &mut |token| there.push(token));

@@ -1,4 +1,4 @@
-//! Sub-agents: where their entries are and which tool call they came from.
+//! Sub-agents: the location of their entries and the tool call that spawned them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -15,11 +15,11 @@ use super::session::Session;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Agent {
-    /// Its id, where it has one.
+    /// Its id, if it has one.
     pub id: Option<AgentId>,
     /// Its kind, such as `Explore`.
     pub kind: Option<String>,
-    /// What it is for.
+    /// Its task.
     pub description: Option<String>,
     /// The tool call that spawned it.
     pub call: Option<Call>,
@@ -27,11 +27,17 @@ pub struct Agent {
     pub log: usize,
     /// Its entries in that log; `None` means the whole log.
     pub sidechain: Option<usize>,
-    /// How many messages it has.
+    /// Number of its messages.
     pub messages: usize,
-    /// Its log is in the archive, and no more where it was.
+    /// Whether it is a warm-up: a request that clients 2.0 make at their start to fill the prompt
+    /// cache. It costs money, but is no part of a conversation.
+    pub warm_up: bool,
+    /// Whether its log exists only in the archive.
     pub archived: bool,
 }
+
+/// Prompt of a warm-up.
+const WARM_UP: &str = "Warmup";
 
 /// A tool call that spawned a sub-agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +85,7 @@ pub(super) fn find_agents(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]
             let asked = scan.outlines.iter().find_map(prompt_key);
             let call = meta.call.or_else(|| calls.for_agent(id.as_ref(), asked));
             agents.push(Agent {
+                warm_up: is_warm_up(call, asked),
                 kind: meta.kind.or_else(|| calls.kind(call)),
                 description: meta.description.or_else(|| calls.description(call)),
                 call: call.and_then(|key| calls.locate(key)),
@@ -102,7 +109,9 @@ pub(super) fn find_agents(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]
             let call = strand
                 .call
                 .or_else(|| calls.for_agent(strand.agent.as_ref(), None));
+            let first = strand.entries.first().and_then(|&at| scan.outlines.get(at));
             agents.push(Agent {
+                warm_up: is_warm_up(call, first.and_then(prompt_key)),
                 id: strand.agent.clone(),
                 kind: calls.kind(call),
                 description: calls.description(call),
@@ -117,7 +126,7 @@ pub(super) fn find_agents(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]
     agents
 }
 
-/// Where calls were made, and what ties them to agents.
+/// Locations of tool calls, and their links to agents.
 struct Calls<'a> {
     locations: HashMap<EntryKey, (usize, usize)>,
     delegations: HashMap<EntryKey, &'a Delegation>,
@@ -161,7 +170,7 @@ impl<'a> Calls<'a> {
         calls
     }
 
-    /// Looks for calls that are known to have spawned a sub-agent but do not say so: any tool may.
+    /// Locates claimed calls without a [`Fact::Delegation`]: any tool may spawn a sub-agent.
     fn find_claimed(&mut self, logs: &[LogScan]) {
         let unknown = |call: &&EntryKey| !self.locations.contains_key(call);
         let missing: HashSet<EntryKey> = self.claimed.iter().filter(unknown).copied().collect();
@@ -174,7 +183,7 @@ impl<'a> Calls<'a> {
         }
     }
 
-    /// The call that names the agent, else the first with its prompt that is no other agent's.
+    /// Returns the call that names the agent, else the first unclaimed call with the same prompt.
     fn for_agent(&mut self, id: Option<&AgentId>, asked: Option<EntryKey>) -> Option<EntryKey> {
         if let Some(named) = id.and_then(|id| self.by_agent.get(id)) {
             return Some(*named);
@@ -188,12 +197,12 @@ impl<'a> Calls<'a> {
         None
     }
 
-    /// The kind of agent that a call asked for.
+    /// Returns the kind of agent that a call asked for.
     fn kind(&self, call: Option<EntryKey>) -> Option<String> {
         Some(self.delegations.get(&call?)?.kind.as_ref()?.to_string())
     }
 
-    /// What a call wanted an agent for.
+    /// Returns the description that a call gave of the agent's task.
     fn description(&self, call: Option<EntryKey>) -> Option<String> {
         Some(
             self.delegations
@@ -251,11 +260,10 @@ fn metas(files: &SessionFiles) -> HashMap<AgentId, AgentDetails> {
         .collect()
 }
 
-/// What a sub-agent was begun for (its kind, its description and the call), where a document of its own
-/// says so.
+/// Kind, description and call of a sub-agent, from its metadata document.
 pub(super) type AgentPurpose = (Option<String>, Option<String>, Option<String>);
 
-/// What the document of a sub-agent says, whether the sub-agent has said anything yet or not.
+/// Reads the metadata document of a sub-agent, which may exist before the sub-agent has a message.
 pub(super) fn purpose_from_document(files: &SessionFiles, agent: &AgentId) -> Option<AgentPurpose> {
     let of_agent = |file: &&RootFile| {
         let artifact = &file.artifact;
@@ -275,8 +283,8 @@ pub(super) fn purpose_from_document(files: &SessionFiles, agent: &AgentId) -> Op
 }
 
 impl Session {
-    /// What a sub-agent was begun for: as its document or its log says, else as its call does. `None`
-    /// if the session has no such sub-agent.
+    /// Returns what a sub-agent was spawned for: from its document or its log, else from its call.
+    /// `None` if the session has no such sub-agent.
     pub fn agent_purpose(&self, id: &AgentId) -> Result<Option<Spawn>> {
         let Some(agent) = self.agents.iter().find(|it| it.id.as_ref() == Some(id)) else {
             return Ok(None);
@@ -323,7 +331,7 @@ impl Session {
     }
 }
 
-/// What a sub-agent's own log says it was made for.
+/// Reads the purpose of a sub-agent from an outline of its own log.
 fn purpose_from_log(outline: &Outline) -> Option<AgentDetails> {
     outline.facts.iter().find_map(|fact| match fact {
         Fact::Purpose(purpose) => Some(AgentDetails {
@@ -333,6 +341,11 @@ fn purpose_from_log(outline: &Outline) -> Option<AgentDetails> {
         }),
         _ => None,
     })
+}
+
+/// Returns whether no call spawned an agent, and its prompt is that of a warm-up.
+fn is_warm_up(call: Option<EntryKey>, asked: Option<EntryKey>) -> bool {
+    call.is_none() && asked == Some(EntryKey::from_text(WARM_UP))
 }
 
 fn prompt_key(outline: &Outline) -> Option<EntryKey> {

@@ -1,4 +1,4 @@
-//! The end of a log: what the next entry hangs from, and how that is kept true while others write.
+//! The append point of a log: the parent of the next entry, kept up to date while others write.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -15,42 +15,41 @@ use crate::model::{
 };
 
 use super::Root;
-use super::companion::SplitRecords;
 use super::inventory::RootFile;
 use super::log_reader::{self, LEAF_SEARCH_BYTES, TailWindow};
 use super::shared_log::{self, SliceFilter};
 
-/// A log that another program wrote to so recently is being written to.
+/// Maximum age of another program's last write for the log to count as in use.
 const LIVE_WITHIN: Duration = Duration::from_secs(60);
 
-/// What is known about the end of a log.
+/// State at the end of a log.
 #[derive(Debug)]
 pub(super) struct AppendPoint {
     pub(super) state: AppendState,
-    /// The volume that is written to, and those before it.
+    /// The volume that is written to, with the earlier volumes.
     pub(super) file: RootFile,
-    /// The log is known up to here.
+    /// Byte offset up to which the log was read.
     pub(super) end: u64,
-    /// The bytes before `end`: foreign programs rewrite tails in place.
+    /// The bytes before `end`, because other programs rewrite tails in place.
     pub(super) guard: Vec<u8>,
-    /// The log's ids and which of them an entry may hang from, once someone asked.
+    /// The log's ids, and whether an entry may have them as its parent. Loaded on demand.
     pub(super) ids: Option<HashMap<EntryKey, bool>>,
-    /// How often the log's bytes were searched for an id instead.
+    /// Number of searches of the log's bytes for an id.
     searched: u32,
-    /// Writing goes on although another program writes too.
+    /// Whether to write although another program is writing too.
     pub(super) live: bool,
-    /// Tells whose the next records are, where several sessions lie in the file.
+    /// Assigns the next records to sessions, if several sessions share the file.
     filter: Option<SliceFilter>,
 }
 
-/// So many ids are searched for in a log's bytes before all of its ids are read.
+/// Number of ids to search for in a log's bytes before reading all of its ids.
 const MAX_ID_SEARCHES: u32 = 8;
 
-/// How many bytes before the end must be as they were.
+/// Number of bytes before the end that must be unchanged.
 const GUARD_BYTES: u64 = 4 << 10;
 
 impl AppendPoint {
-    /// The end of a log of which only the head is known.
+    /// Creates the append point of a log that was not read yet.
     pub(super) fn new(head: AppendState, file: RootFile, live: bool) -> Self {
         AppendPoint {
             state: head,
@@ -64,12 +63,12 @@ impl AppendPoint {
         }
     }
 
-    /// Finds where the log goes on, in its last kilobytes or as far back as it takes.
+    /// Finds the entry to append to, in the last kilobytes of the log or as far back as needed.
     pub(super) fn locate(&mut self, root: &Root, handle: &File) -> Result<()> {
         let path = self.file.path.clone();
         let failed = |error| Error::io("read", &path, error);
         let end = handle.metadata().map_err(failed)?.len();
-        // A window without a message would make the next entry the first of a new conversation.
+        // Without a message in the window, the next entry would start a new conversation.
         let window = TailWindow::read(root, &self.file, handle, TailWindow::has_leaf)?;
         if !self.live {
             refuse_live(root, &self.file, handle, &window)?;
@@ -114,7 +113,7 @@ impl AppendPoint {
         Ok(())
     }
 
-    /// Reads what others appended since.
+    /// Reads what others appended since the last read.
     pub(super) fn catch_up(&mut self, root: &Root, handle: &File, end: u64) -> Result<()> {
         if !self.is_unchanged(handle, end) || !self.read_appended(root, handle, end)? {
             self.locate(root, handle)?;
@@ -123,7 +122,7 @@ impl AppendPoint {
         Ok(())
     }
 
-    /// Up to where we know it, the log is still what it was.
+    /// Returns whether the log is unchanged up to `end` and has not grown too much since.
     fn is_unchanged(&self, handle: &File, end: u64) -> bool {
         if end < self.end || end - self.end > LEAF_SEARCH_BYTES {
             return false;
@@ -131,12 +130,12 @@ impl AppendPoint {
         let Some(from) = self.end.checked_sub(self.guard.len() as u64) else {
             return false;
         };
-        // Another file with the same end is as good: what we know of it is true.
+        // Another file with the same guard bytes is accepted: the state is true for it too.
         let mut before = vec![0; self.guard.len()];
         handle.read_exact_at(&mut before, from).is_ok() && before == self.guard
     }
 
-    /// Follows what was added to the log, as long as it goes on where the log did before.
+    /// Reads the appended records. Returns `false` if they do not continue at the current leaf.
     fn read_appended(&mut self, root: &Root, handle: &File, end: u64) -> Result<bool> {
         if end == self.end {
             return Ok(true);
@@ -144,7 +143,7 @@ impl AppendPoint {
         let path = self.file.path.clone();
         let failed = |error| Error::io("read", &path, error);
         if !self.guard.is_empty() && !self.guard.ends_with(b"\n") {
-            // The torn line that we knew of may have been finished.
+            // The torn line may have been completed.
             return Ok(false);
         }
         let bytes = jsonl::read_span(handle, self.end, end - self.end).map_err(failed)?;
@@ -159,7 +158,7 @@ impl AppendPoint {
             }
             for entry in decoder.read(&record, self.state.last_message.as_ref()) {
                 let moves = match &entry.body {
-                    // Its program cannot read what we can salvage from it.
+                    // The agent program cannot read what annals salvages from a damaged record.
                     Body::Opaque { flaw: Some(_), .. } => true,
                     Body::Resume { leaf } => Some(leaf) != self.state.leaf.as_ref(),
                     _ => self.state.can_be_parent(&entry) && entry.parent != self.state.leaf,
@@ -177,7 +176,7 @@ impl AppendPoint {
         Ok(true)
     }
 
-    /// Takes in an entry that goes on where the log did before.
+    /// Updates the state with an entry that continues the log.
     fn observe(&mut self, entry: &Entry) {
         self.state.observe(entry);
         if let (Some(known), Some(id)) = (&mut self.ids, &entry.id) {
@@ -185,17 +184,17 @@ impl AppendPoint {
         }
     }
 
-    /// Remembers the last of what stands before the end.
+    /// Adds bytes to the guard and trims it to [`GUARD_BYTES`].
     fn save_guard(&mut self, added: &[u8]) {
         self.guard.extend_from_slice(added);
         let surplus = self.guard.len().saturating_sub(GUARD_BYTES as usize);
         self.guard.drain(..surplus);
     }
 
-    /// Whether the log has an entry of that id, and whether another may hang from it.
+    /// Returns whether an entry with the id may be a parent; `None` if the log has no such entry.
     pub(super) fn find_id(&mut self, root: &Root, id: &EntryId) -> Result<Option<bool>> {
         if self.ids.is_none() {
-            // A search costs a fraction of reading all ids, but again for each id.
+            // A search costs a fraction of reading all ids, but each id needs its own search.
             if self.searched < MAX_ID_SEARCHES {
                 self.searched += 1;
                 if !self.file.may_have_entry(root, id.as_str())? {
@@ -216,11 +215,11 @@ impl AppendPoint {
         root: &Root,
         end: u64,
         records: &[Vec<u8>],
-        parted: &SplitRecords,
+        lines: &[Vec<u8>],
         leaf: Option<EntryId>,
     ) {
         let mut offset = self.state.end;
-        let places = parted.lines.iter().map(|line| {
+        let places = lines.iter().map(|line| {
             let len = line.len() as u64 + 1;
             offset += len;
             (offset - len, len)
@@ -228,12 +227,11 @@ impl AppendPoint {
         for entry in decode_records(root, &self.state.log, records.iter().zip(places), None) {
             self.observe(&entry);
         }
-        let lines = &parted.lines;
         if let Some(sieve) = self.filter.as_mut().filter(|_| !lines.is_empty()) {
             sieve.set_own();
         }
         self.state.leaf = leaf.or(self.state.leaf.take());
-        // A torn tail is sealed by the same write.
+        // The same write seals a torn tail.
         let sealed = !self.guard.is_empty() && !self.guard.ends_with(b"\n");
         if sealed {
             self.save_guard(b"\n");
@@ -246,27 +244,28 @@ impl AppendPoint {
         self.end = end + u64::from(sealed) + written;
     }
 
-    /// Takes in where the next record will stand, and whether the one before it is the session's.
+    /// Sets the offset of the next record, and whether the record before it belongs to the session.
     pub(super) fn expect_at(&mut self, offset: u64) {
         self.state.end = offset;
         self.state.last_record_is_own = self.filter.as_ref().is_none_or(SliceFilter::last_is_own);
     }
 
-    /// Whether a record that names no session would be this session's if it were added now.
+    /// Returns whether a record without a session name would belong to this session if appended
+    /// now.
     pub(super) fn accepts_unnamed(&self) -> bool {
         let own = self.state.log.session.as_ref();
         let name = self.file.slice.as_deref().map(|share| &share.name);
         self.state.last_record_is_own || (self.state.end == 0 && own == name)
     }
 
-    /// After a failed write nothing about the end is certain.
+    /// Discards the known end: after a failed write it is uncertain.
     pub(super) fn invalidate(&mut self) {
         self.end = u64::MAX;
     }
 }
 
 impl AppendState {
-    /// Takes in what an outline tells about the writer's place.
+    /// Updates the state with an outline.
     fn apply_outline(&mut self, outline: &Outline) {
         self.time = self
             .time
@@ -298,7 +297,7 @@ impl AppendState {
         }
     }
 
-    /// Takes in what the layout's writer will need again.
+    /// Stores the facts that the layout's writer needs again.
     fn add_layout_facts(&mut self, outline: &Outline) {
         for fact in &outline.facts {
             if let Fact::WriterState(name, value) = fact {
@@ -308,7 +307,7 @@ impl AppendState {
         }
     }
 
-    /// Takes in the calls of a log's end that nothing has answered.
+    /// Adds the unanswered tool calls at the end of a log.
     fn add_open_calls(
         &mut self,
         root: &Root,
@@ -335,8 +334,8 @@ impl AppendState {
         }
     }
 
-    /// The entry that the next one hangs from, what that continues if it is a compaction, and the last
-    /// entry of the volume.
+    /// Returns the parent of the next entry, the entry that it continues if it is a compaction, and
+    /// the last entry of the volume.
     fn find_ends(
         &self,
         root: &Root,
@@ -349,7 +348,7 @@ impl AppendState {
         let resumed = tree.resume.and_then(|at| tree.conversations.get(at));
         let mut ends = match resumed {
             None => (0..outlines.len()).collect(),
-            // Upwards from the end; within the last turn it is the file's order that counts.
+            // From the root to the leaf, with the last turn in file order.
             Some(conversation) => {
                 let mut path = tree.path(conversation);
                 let above = path
@@ -359,10 +358,10 @@ impl AppendState {
                 path
             }
         };
-        // The last that the agent program knows, where it would not follow a link to any other.
+        // The agent program does not follow links to other entries.
         if root.layout.follows_parent_links() {
             ends.retain(|&at| window.is_linkable(at));
-            // The agent program goes on from there, even if something else follows.
+            // The agent program resumes at this entry even if others follow it.
             let kind = |at: &usize| outlines.get(*at).map(|outline| outline.kind);
             let compacted = ends.last().and_then(kind) == Some(OutlineKind::Compaction);
             let resumed = tree.resume_entry.filter(|at| ends.contains(at));
@@ -388,7 +387,7 @@ impl AppendState {
         (id(leaf), id(continues), last.and_then(Outline::id))
     }
 
-    /// Takes in an entry that goes on where the log did before.
+    /// Updates the state with an entry that continues the log.
     fn observe(&mut self, entry: &Entry) {
         self.time = self.time.max(entry.time.filter(|_| in_tree(entry)));
         if let Body::Note { .. } = &entry.body {
@@ -414,7 +413,7 @@ impl AppendState {
         self.version = filled(&entry.context.version).or(self.version.take());
     }
 
-    /// The entry is one that the next could hang from.
+    /// Returns whether the next entry may have this entry as its parent.
     fn can_be_parent(&self, entry: &Entry) -> bool {
         let has_id = entry.id.is_some() && !entry.derived_id;
         has_id && (self.agent.is_some() || !entry.sidechain) && in_tree(entry)
@@ -442,15 +441,15 @@ fn prompt(entry: &Entry) -> Option<String> {
         })
 }
 
-/// Reads records one by one and ties each to the one before it, where the layout leaves that to
-/// their order.
+/// Decodes records one by one, and sets the previous entry as the parent where the layout implies
+/// parents by order.
 struct LinkedDecoder {
     decoder: Box<dyn Decoder>,
     outliner: Box<dyn Decoder>,
 }
 
 impl LinkedDecoder {
-    /// Reads records of a file.
+    /// Creates a decoder for the records of a file.
     fn for_file(root: &Root, file: &RootFile) -> Self {
         LinkedDecoder {
             decoder: root.decoder(file),
@@ -458,7 +457,7 @@ impl LinkedDecoder {
         }
     }
 
-    /// Reads records that are whole by themselves.
+    /// Creates a decoder for complete records, without a companion file.
     fn new(root: &Root, log: &Artifact) -> Self {
         LinkedDecoder {
             decoder: root.layout.decoder(log),
@@ -466,12 +465,12 @@ impl LinkedDecoder {
         }
     }
 
-    /// The session that a record names.
+    /// Returns the session that a record names.
     fn session_name(&mut self, record: &Record<'_>) -> Option<SessionId> {
         shared_log::record_session(self.outliner.as_mut(), record)
     }
 
-    /// A record's entries, of which the first comes after `last`.
+    /// Decodes the entries of a record that follows `last`.
     fn read(&mut self, record: &Record<'_>, last: Option<&EntryId>) -> Vec<Entry> {
         let mut sink = Decoded::default();
         self.decoder.decode(record, &mut sink);
@@ -493,7 +492,7 @@ impl LinkedDecoder {
     }
 }
 
-/// The entries of some records, of which the first comes after `last`.
+/// Decodes the entries of records that follow `last`.
 pub(super) fn decode_records<'a>(
     root: &Root,
     log: &Artifact,
@@ -523,15 +522,14 @@ pub(super) fn decode_records<'a>(
     found
 }
 
-/// Refuses a log that another program is writing to: the one rule for whoever would move, remove or
-/// mend it.
+/// Refuses a log that another program is writing to. Applies to moving, removing and repairing it.
 ///
-/// It is stricter than the one for appending, which loses nothing if it is wrong. Beside a record of
-/// just now that is not ours, someone is at work if the log was touched just now and ends in a line
-/// that is not finished, or in a record without a time of a kind that annals does not write.
+/// The rule is stricter than the one for appending, which loses nothing if it is wrong. A recently
+/// modified log is in use if it has a recent foreign record. It is also in use if it ends in a torn
+/// line, or in a record without a time of a kind that annals does not write.
 pub(crate) fn ensure_not_in_use(root: &Root, file: &RootFile) -> Result<()> {
     if root.has_lock_file(&file.path) {
-        // Whoever writes holds the lock.
+        // Writers of this layout hold the lock.
         let options = AppendOptions {
             lock_wait: Duration::ZERO,
             ..AppendOptions::default()
@@ -559,7 +557,8 @@ pub(crate) fn ensure_not_in_use(root: &Root, file: &RootFile) -> Result<()> {
     refuse_live(root, file, &handle, &window)
 }
 
-/// Records that annals writes without a time, so that nothing tells whose they are.
+/// Returns whether annals may have written a record without a time, which has no sign of its
+/// writer.
 fn may_be_ours(outline: &Outline) -> bool {
     let ours = |fact: &Fact| {
         matches!(
@@ -570,14 +569,14 @@ fn may_be_ours(outline: &Outline) -> bool {
     outline.facts.iter().any(ours)
 }
 
-/// How long ago a log was written to, if that is so short that someone may be at work.
+/// Returns the age of a log's last write, if it is recent enough for the log to be in use.
 fn recent_write_age(handle: &dyn ReadAt) -> Option<Duration> {
     let touched = handle.id().map(|id| id.mtime_ns).ok()?;
     let age = age(Timestamp::from_nanosecond(touched.into()).ok()?);
     (age < LIVE_WITHIN).then_some(age)
 }
 
-/// Two programs on one session make two branches; that must be asked for.
+/// Refuses a log with a recent foreign record: two programs would create two branches.
 fn refuse_live(
     root: &Root,
     file: &RootFile,
@@ -588,7 +587,7 @@ fn refuse_live(
     if recent_write_age(handle).is_none() {
         return Ok(());
     }
-    // Not all lines have a time, so the last one may tell nothing.
+    // The last line may have no time.
     let outlines = window.scan.outlines.iter().enumerate().rev();
     let mut recent =
         outlines.filter(|(_, outline)| outline.time.is_some_and(|time| age(time) < LIVE_WITHIN));
@@ -603,7 +602,7 @@ fn refuse_live(
     }
 }
 
-/// The age of an entry that another program wrote here just now.
+/// Returns the age of an entry that another program wrote recently.
 fn recent_foreign_age(entry: &Entry) -> Option<Duration> {
     let foreign = !entry.copied && entry.program.as_deref() != Some(PROGRAM);
     let age = age(entry.time?);

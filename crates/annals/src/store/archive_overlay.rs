@@ -1,11 +1,12 @@
-//! What lies in no root any more, and is kept in the archive: sessions, and files of sessions that live.
+//! Adds archived files to the files of a root: archived sessions, and missing files of live
+//! sessions.
 //!
-//! They are found, read and priced like all others: their files have the paths that they had, and only
-//! their bytes come from elsewhere.
+//! They are found, read and priced like all others. They keep their former paths; only their bytes
+//! come from a pack.
 //!
-//! Of a session whose log is there, only what agents' programs delete by themselves is taken from the
-//! archive: sub-agents, outputs of tools, saved versions of files, todos. A list must not open thousands
-//! of packs for that, so the roster tells which of them hold something that is gone.
+//! If a session's log is on disk, only files that agent programs delete by themselves are taken
+//! from the archive: sub-agents, tool outputs, saved file versions, todos. The member list shows
+//! which packs contain missing files, so a session list need not open thousands of packs.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -21,7 +22,7 @@ use crate::text::quoted_command;
 use super::inventory::{RootFile, SessionFiles};
 use super::{Root, decode_document};
 
-/// Where a file lies in the archive. The pack is opened when the file is: there may be more of them
+/// Location of a file in the archive. The pack is opened on demand, because there may be more packs
 /// than a process may have open.
 #[derive(Clone, Debug)]
 pub(crate) struct ArchivedFile {
@@ -35,14 +36,14 @@ impl ArchivedFile {
         let pack = Pack::open(&self.pack)?;
         let member = pack.member(&self.path_in_root).ok_or_else(|| {
             let (pack, within) = (self.pack.display(), self.path_in_root.display());
-            Error::refused(format!("{pack} holds no {within} any more"))
+            Error::refused(format!("{pack} no longer contains {within}"))
         })?;
         Ok(OpenLog::Archived(Arc::new(pack.file(member))))
     }
 }
 
 impl RootFile {
-    /// The pack that it is in, if it is no more where it was, and the path that it has there.
+    /// Returns the pack of an archived file and the file's path in the root.
     pub(crate) fn archive_location(&self) -> Option<(&Path, &Path)> {
         let kept = self.archived.as_ref()?;
         Some((&kept.pack, &kept.path_in_root))
@@ -50,37 +51,38 @@ impl RootFile {
 }
 
 impl SessionFiles {
-    /// Its log is in the archive, and no more where it was.
+    /// Returns whether its log exists only in the archive.
     pub fn is_archived(&self) -> bool {
         let mut logs = self.logs();
         logs.next().is_some_and(RootFile::is_archived)
     }
 
-    /// What lies beside its logs, and not only in the archive.
+    /// Returns the attachments that are on disk.
     pub(super) fn attachments_on_disk(&self) -> Vec<RootFile> {
         let there = self.attachments.iter().filter(|file| !file.is_archived());
         there.cloned().collect()
     }
 
-    /// Refuses one of which something is in the archive alone, where all of it is needed in its place.
+    /// Refuses a session with files that exist only in the archive, where all of them must be on
+    /// disk.
     pub(crate) fn refuse_partly_archived(&self) -> Result<()> {
         let mut files = self.files().flat_map(RootFile::volumes);
         match files.find(|file| file.is_archived()) {
             None => Ok(()),
             Some(file) => Err(Error::refused(format!(
-                "{} is only in the archive; {} puts it back, and --without-archived goes on without it",
+                "{} is only in the archive; {} restores it, --without-archived skips it",
                 file.path.display(),
                 quoted_command("annals restore", self.id.as_str(), "--apply")
             ))),
         }
     }
 
-    /// Refuses one that is in the archive where it is to be changed.
+    /// Refuses to change an archived session.
     pub fn refuse_archived(&self) -> Result<()> {
         match self.is_archived() {
             false => Ok(()),
             true => Err(Error::refused(format!(
-                "session {} is archived and cannot be changed; {} puts it back",
+                "session {} is archived and cannot be changed; {} restores it",
                 self.id,
                 quoted_command("annals restore", self.id.as_str(), "--apply")
             ))),
@@ -88,11 +90,11 @@ impl SessionFiles {
     }
 }
 
-/// What registers told of sessions, with the registers' folders.
+/// Session-list rows, with the folders of their session lists.
 pub(super) type StoredRows = Vec<(Option<String>, ListRow)>;
 
-/// Adds the archived files of a root that are not among those that were found in it, and tells what
-/// registers said of them.
+/// Adds the archived files of a root that are not on disk. Returns the session-list rows saved for
+/// them.
 pub(super) fn add_archived(
     archive: &Archive,
     root: &Root,
@@ -111,7 +113,7 @@ pub(super) fn add_archived(
     let is_live = |path: &PathBuf| path.file_name().is_some_and(|name| live.contains(name));
     let gone = paths.iter().filter(|path| !is_live(path));
     let mut packs = open_packs(gone.map(PathBuf::as_path), troubles);
-    // A file that two packs hold is what the newer one says.
+    // If two packs contain a file, the newer pack wins.
     packs.sort_by_key(|known| std::cmp::Reverse(known.index.archived));
     let here = paths.iter().filter(|path| is_live(path));
     let here: Vec<&Path> = here.map(PathBuf::as_path).collect();
@@ -141,7 +143,8 @@ pub(super) fn add_archived(
                 found.extend(known.missing_files(root, &folders, &mut there, wanted));
                 rows.extend(stored_rows(&known.index, root));
             } else {
-                // It is told of elsewhere, and what it lost is where it would be now.
+                // The session is listed under its new folder. Its missing files get their new
+                // paths.
                 let gone = known.missing_files(root, &folders, &mut there, &beside);
                 found.extend(gone.into_iter().filter(|file| !moved.is_present(file)));
             }
@@ -149,13 +152,13 @@ pub(super) fn add_archived(
     }
     if !found.is_empty() {
         files.append(&mut found);
-        // As they would be found where they were.
+        // Sort them by path, like files found on disk.
         files.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
     }
     rows
 }
 
-/// Of the packs of sessions whose logs are there, those that may hold files which are not.
+/// Returns the packs of sessions on disk that may contain missing files.
 fn packs_with_missing_files(
     root: &Root,
     files: &[RootFile],
@@ -180,8 +183,8 @@ fn packs_with_missing_files(
     open_packs(lacking, troubles)
 }
 
-/// For each pack of a session that is gone, the one that stands for it, if that is another: its folder was
-/// renamed, and it was archived under both names.
+/// Returns for each pack of a missing session the pack that supersedes it, if that is another one:
+/// the folder was renamed, and the session was archived under both names.
 fn replacement_packs(
     root: &Root,
     moved: &RenamedFiles<'_>,
@@ -196,7 +199,7 @@ fn replacement_packs(
             named.entry(&session.id).or_default().push((at, known));
         }
     }
-    // One that was put back lives in a folder of its own pack, which names tell.
+    // A restored session is in the folder of its own pack. Pack names start with the session id.
     let mut living: HashMap<&str, Vec<&Path>> = HashMap::new();
     for &pack in here {
         let name = pack.file_stem().and_then(OsStr::to_str);
@@ -229,7 +232,7 @@ fn replacement_packs(
     elsewhere
 }
 
-/// The folders of a pack, and what those of the same sessions are called in another.
+/// Maps the folders of a pack to the folders of the same sessions in another pack.
 fn folder_renames<'a>(root: &Root, was: &PackIndex, now: &'a PackIndex) -> FolderRenames<'a> {
     let log = |path: &Path| {
         let log = root.layout.classify(path);
@@ -245,7 +248,7 @@ fn folder_renames<'a>(root: &Root, was: &PackIndex, now: &'a PackIndex) -> Folde
     folders.collect()
 }
 
-/// What packs hold; those that cannot be read are told.
+/// Opens packs and reads their indexes. Reports packs that cannot be read.
 fn open_packs<'a>(
     packs: impl Iterator<Item = &'a Path>,
     troubles: &mut Vec<Error>,
@@ -253,7 +256,7 @@ fn open_packs<'a>(
     let mut found = Vec::new();
     for pack in packs {
         match Pack::open(pack) {
-            // What is left open here would soon be too much.
+            // The packs are closed again: all of them would exceed the limit of open files.
             Ok(pack) => {
                 troubles.extend(pack.lost_end());
                 found.push(KnownPack::from_pack(&pack));
@@ -264,12 +267,13 @@ fn open_packs<'a>(
     found
 }
 
-/// What is there under another name than it had.
+/// Files on disk that may have had another path when they were archived.
 struct RenamedFiles<'a> {
-    /// Logs of sessions, by which one that lies in another folder now is known, and their folders.
+    /// Folders of session logs, by session and inode: these identify a log whose folder was
+    /// renamed.
     logs: HashMap<(&'a SessionId, u64, u64), Option<&'a str>>,
-    /// Sub-agents, by their folder and id, with the sessions that their paths name: programs of other
-    /// versions keep them elsewhere in it.
+    /// Sessions that the paths of sub-agent logs name, by folder and agent id: program versions
+    /// differ in where they put these logs.
     agents: HashMap<(Option<&'a str>, &'a AgentId), Vec<Option<&'a SessionId>>>,
 }
 
@@ -302,8 +306,8 @@ impl<'a> RenamedFiles<'a> {
         }
     }
 
-    /// A sub-agent's log is there, in another place of its folder. A session that was copied has
-    /// sub-agents of the same ids, which are others; only a place that names no session tells nothing.
+    /// Returns whether a sub-agent's log is on disk at another path in its folder. A copied session
+    /// has other sub-agents with the same ids, so the session must match unless a path names none.
     fn is_present(&self, file: &RootFile) -> bool {
         let is_log = file.artifact.kind == ArtifactKind::AgentLog;
         let agent = file.artifact.agent.as_ref().filter(|_| is_log);
@@ -314,7 +318,7 @@ impl<'a> RenamedFiles<'a> {
         there.is_some_and(|sessions| sessions.iter().any(same))
     }
 
-    /// The folders of a pack that were renamed since: its sessions lie elsewhere in their root.
+    /// Returns the folders of a pack that were renamed: its sessions are elsewhere in the root.
     fn folders(&self, root: &Root, index: &PackIndex) -> FolderRenames<'a> {
         let renamed = index.members.iter().filter_map(|member| {
             let artifact = root.layout.classify(&member.path)?;
@@ -327,10 +331,10 @@ impl<'a> RenamedFiles<'a> {
     }
 }
 
-/// Folders, as they were called and as they are.
+/// Current names of folders, by former name.
 type FolderRenames<'a> = HashMap<Option<String>, Option<&'a str>>;
 
-/// What registers told of a pack's sessions when it was made.
+/// Returns the session-list rows saved when the pack was created.
 fn stored_rows(index: &PackIndex, root: &Root) -> StoredRows {
     let mut rows = StoredRows::new();
     let Some(writer) = root.layout.writer() else {
@@ -341,7 +345,7 @@ fn stored_rows(index: &PackIndex, root: &Root) -> StoredRows {
         let Some(register) = log.and_then(|log| writer.session_list(&log)) else {
             continue;
         };
-        // A row alone is what is left of a register, and is read like that.
+        // A single row is decoded like a session list.
         for entry in decode_document(root, &register, row.text.as_bytes()).items {
             if let Body::SessionList(abouts) = entry.body {
                 let folder = &register.folder;
@@ -352,7 +356,7 @@ fn stored_rows(index: &PackIndex, root: &Root) -> StoredRows {
     rows
 }
 
-/// The names of the packs of sessions whose logs are there.
+/// Returns the names of the packs of sessions whose logs are on disk.
 fn pack_names(files: &[RootFile]) -> HashSet<OsString> {
     let mut names = HashSet::with_capacity(files.len());
     let mut tags: HashMap<Option<&str>, String> = HashMap::new();
@@ -369,11 +373,11 @@ fn pack_names(files: &[RootFile]) -> HashSet<OsString> {
     names
 }
 
-/// A pack, without its file.
+/// The index of a pack that is not open.
 struct KnownPack {
     path: Arc<Path>,
     index: Arc<PackIndex>,
-    /// What its files are to those who read them there, in the order of its members.
+    /// Identities of its files for readers, in the order of its members.
     ids: Vec<FileId>,
 }
 
@@ -386,7 +390,7 @@ impl KnownPack {
         }
     }
 
-    /// Its files that are wanted and not there; where folders were renamed, under their new names.
+    /// Returns the wanted files that are not on disk, with the new names of renamed folders.
     fn missing_files(
         &self,
         root: &Root,

@@ -1,8 +1,8 @@
-//! Begins a log that a text names, and takes that back if nothing is written to it.
+//! Creates a log that does not exist, and removes it again if nothing is written to it.
 //!
-//! An empty log is a session that was created, so one that only an append which was refused asked for
-//! must not stay. It is removed only if this process made it, under its lock, while it is empty and no
-//! other program has it open.
+//! An empty log is a created session, so a refused append must not leave one behind. The log is
+//! removed only if this process created it, under its lock, while it is empty and not open
+//! elsewhere.
 
 use std::fs;
 use std::io;
@@ -16,30 +16,30 @@ use super::resolve::MissingLog;
 use super::writer::create_parent_dirs;
 use super::{Root, Store, WriteOptions};
 
-/// A log that was begun by [`Store::begin_log`].
+/// A log that [`Store::begin_log`] created.
 #[derive(Debug)]
-#[must_use = "whoever writes nothing to the log discards it"]
+#[must_use = "call `discard` if nothing is written to the log"]
 pub struct BegunLog {
-    /// Nothing if another program began it first.
+    /// `None` if another program created the log first.
     made: Option<Made>,
 }
 
-/// What was made for a log.
+/// Files and directories created for a log.
 #[derive(Debug)]
 struct Made {
     root: Root,
     log: PathBuf,
     id: FileId,
-    /// The log's companion, if it was not there before, and what it is.
+    /// The log's companion and its identity, if it did not exist before.
     companion: Option<(PathBuf, FileId)>,
-    /// The lock file was not there before.
+    /// Whether the lock file was created.
     lock_file: bool,
-    /// Directories that were not there before, the deepest first.
+    /// Directories that did not exist before, deepest first.
     dirs: Vec<PathBuf>,
 }
 
 impl Store {
-    /// Creates a log that is not there. Another program may do the same at the same time.
+    /// Creates a log that does not exist. Another program may create it at the same time.
     pub fn begin_log(&self, missing: &MissingLog, options: WriteOptions) -> Result<BegunLog> {
         let root = &missing.root;
         let Some(artifact) = root.layout.log_from_name(missing.new.id.as_str()) else {
@@ -82,7 +82,7 @@ impl Store {
 }
 
 impl BegunLog {
-    /// Removes what was made for the log, unless something was written to it or another program uses it.
+    /// Removes what was created for the log, unless it has content or another program uses it.
     pub fn discard(self) -> Result<()> {
         let Some(made) = self.made else {
             return Ok(());
@@ -111,7 +111,7 @@ impl BegunLog {
             Ok(true)
         })?;
         if removed {
-            // One that is not empty is in use.
+            // A directory that is not empty is in use.
             let mut dirs = made.dirs.iter();
             let _ = dirs.try_for_each(fs::remove_dir);
         }
@@ -120,7 +120,7 @@ impl BegunLog {
 }
 
 impl Made {
-    /// Whether another program has the log open, or wrote to its companion.
+    /// Returns whether another program has the log open or wrote to its companion.
     fn is_used(&self, now: &FileId) -> bool {
         let companion = self.companion.as_ref();
         let written =
@@ -139,7 +139,7 @@ fn identity(path: &Path) -> Result<FileId> {
     Ok(FileId::from(&metadata))
 }
 
-/// The directories above a file that are not there, the deepest first.
+/// Returns the missing directories above a file, deepest first.
 fn missing_dirs(path: &Path) -> Vec<PathBuf> {
     let dirs = path.ancestors().skip(1);
     let missing = dirs.take_while(|dir| !dir.as_os_str().is_empty() && !is_there(dir));

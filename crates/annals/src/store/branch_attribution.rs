@@ -1,4 +1,4 @@
-//! Which conversation of its session a response is charged to.
+//! Attribution of responses to the conversations of their session.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,22 +15,22 @@ use super::Store;
 use super::inventory::{Inventory, SessionFiles};
 use super::session::Session;
 
-/// The conversations of a session by the responses that they pay for.
+/// Conversations of a session by the responses they are charged for.
 ///
-/// Each response is paid once: by the conversation that would be resumed if it lies on its way, else
-/// by the branch where it stands. A sub-agent's are paid by the conversation that called it, where
-/// that is known.
+/// Each response is charged once: to the conversation that would be resumed if the response is on
+/// its path, else to its own branch. The responses of a sub-agent are charged to the conversation
+/// that called it, if known.
 #[derive(Clone, Debug, Default)]
 pub struct BranchAttribution {
     names: Vec<BranchName>,
     resumed: Option<usize>,
     responses: HashMap<ResponseKey, usize>,
-    /// Those without a name.
+    /// Responses without an id.
     times: HashMap<Timestamp, usize>,
 }
 
 impl BranchAttribution {
-    /// The conversation that pays for a response of the session.
+    /// Returns the conversation that a response of the session is charged to.
     pub fn branch(&self, charge: &Charge) -> Option<&BranchName> {
         let found = match charge.response {
             Some(key) => self.responses.get(&key),
@@ -41,8 +41,8 @@ impl BranchAttribution {
 }
 
 impl Store {
-    /// Which conversations pay, session by session. A session that is gone or cannot be read is told
-    /// in its place.
+    /// Returns the attribution of each session. A session that is missing or cannot be read gives
+    /// an error in its place.
     pub fn branch_attributions(
         &self,
         inventory: &Inventory,
@@ -61,7 +61,7 @@ impl Store {
             let named = named.get(&(account.root.as_path(), &account.session));
             let named = named.map_or(&[][..], Vec::as_slice);
             let of_layout = |files: &&&SessionFiles| files.root.layout.name() == account.layout;
-            // Two folders may have a session of one name; one session may have several files.
+            // Two folders may have sessions with the same id; one session may have several files.
             let same = named.iter().filter(of_layout);
             let file = |files: &&&SessionFiles| files.main_path() == account.file;
             let files = same.clone().find(file).or_else(|| same.clone().next());
@@ -73,7 +73,7 @@ impl Store {
 }
 
 impl Session {
-    /// Which of its conversations pays for which response.
+    /// Attributes each response to a conversation.
     pub fn branch_attribution(&self) -> BranchAttribution {
         let Some((_, main, tree)) = self.main_log() else {
             return BranchAttribution::default();
@@ -105,12 +105,12 @@ impl Session {
         branches
     }
 
-    /// The conversations that called sub-agents with logs of their own, by those logs. Those whose
-    /// entries stand in the main log are written into `homes`.
+    /// Returns the conversations that called sub-agents with their own logs, by log. For sub-agents
+    /// in the main log, sets the conversation in `homes`.
     fn calling_conversations(&self, homes: &mut [Option<usize>]) -> HashMap<usize, usize> {
         let mut callers: HashMap<usize, usize> = HashMap::new();
         let mut waiting: Vec<usize> = (0..self.agents.len()).collect();
-        // Agents call agents; each round settles those whose caller is settled.
+        // Agents call agents; each round resolves those whose caller is resolved.
         loop {
             let before = waiting.len();
             waiting.retain(|&at| {
@@ -149,7 +149,8 @@ impl BranchAttribution {
         let (Some(reply), Some(home)) = (&outline.reply, home.or(self.resumed)) else {
             return;
         };
-        // The lines of one response may stand on several branches: the resumed one pays, else the first.
+        // The lines of one response may be on several branches: the resumed one is charged, else
+        // the first.
         let resumed = Some(home) == self.resumed;
         match (reply.response, outline.time) {
             (Some(key), _) if resumed => _ = self.responses.insert(key, home),
@@ -160,11 +161,11 @@ impl BranchAttribution {
     }
 }
 
-/// The conversation that pays for each entry of a log; none for what stands beside the tree.
+/// Returns the conversation that each entry of a log is charged to; `None` outside of the tree.
 fn entry_conversations(tree: &Tree, entries: usize) -> Vec<Option<usize>> {
     let limbs = tree.segments();
-    // Limbs come after their parents, so this goes from the leaves up. The branch that would be
-    // resumed goes on through its parents; else the newest.
+    // Segments follow their parents, so this runs from the leaves up. The branch that would be
+    // resumed wins over its siblings, else the newest.
     let mut ends: Vec<Option<usize>> = vec![None; limbs.len()];
     for (at, limb) in limbs.iter().enumerate().rev() {
         let end = ends.get(at).copied().flatten().or(limb.conversation);

@@ -22,13 +22,21 @@
 //! The companion is written before the log, so that a reader of the log finds it there. What an append
 //! that was cut off in between leaves behind is taken away by the next one. It is told from an entry
 //! whose log was rewritten, and is shorter now, by `inode`, that of the log: rewriting replaces the file.
+//!
+//! Another program may write in between, or replace the log with a copy of before. Then the lines of
+//! the append end up at other offsets: its entries are written again for those, and the first ones are
+//! overwritten with blanks.
+//!
+//! A reader compares the sum of each line that it reads. A line that is not the one of the entry at its
+//! offset, or whose own entry is for another offset, shows that the log was rewritten; then all of the
+//! companion is read, and each entry's line is looked for.
 
 mod entries;
 mod unmatched;
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -37,14 +45,15 @@ use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
-use crate::json;
+use crate::json::{self, describe_json_error};
 use crate::jsonl::{
-    FileId, LineEnding, OpenLog, RangeReader, ReadAt as _, TailReader, open_to_read, read_span,
+    Appended, FileId, LineEnding, Log, OpenLog, RangeReader, ReadAt as _, TailReader, next_offset,
+    open_to_read, read_span,
 };
 use crate::layout::{BLANK_LINE, Decoded, Decoder, Record, ReplyDelta, Writer};
 use crate::model::{Artifact, ArtifactKind, Entry, Outline};
 
-use entries::CompanionEntries;
+use entries::{CompanionEntries, line_at};
 
 use super::inventory::{RootFile, SessionFiles};
 use super::writer::open_or_create;
@@ -85,17 +94,22 @@ impl Root {
             Some(bytes) => {
                 let mut entries = CompanionEntries::default();
                 entries.add(&bytes);
-                if let Some(log) = self.failures.ok(file.open()) {
-                    self.failures.ok_io(&file.path, entries.bind(&log));
-                }
+                let archived = self.failures.ok(file.open());
+                let bound = archived.as_ref().and_then(|log| {
+                    let bound = entries.bind(log);
+                    self.failures.ok_io(&file.path, bound)
+                });
                 Box::new(Annotated {
                     decoder,
                     path: None,
                     log: file.path.clone(),
+                    archived,
                     entries,
                     window: u64::MAX,
                     from: 0,
+                    before: None,
                     upto: u64::MAX,
+                    bound: bound.unwrap_or(u64::MAX),
                     failures: self.failures.clone(),
                 })
             }
@@ -121,10 +135,13 @@ impl Root {
             decoder,
             path: Some(log.with_file_name(companion)),
             log: log.to_owned(),
+            archived: None,
             entries: CompanionEntries::default(),
             window: FIRST_WINDOW,
             from: 0,
+            before: None,
             upto: upto.unwrap_or(0),
+            bound: 0,
             failures: self.failures.clone(),
         };
         annotated.load();
@@ -138,13 +155,19 @@ struct Annotated {
     /// The companion, unless it can no longer grow.
     path: Option<PathBuf>,
     log: PathBuf,
+    /// The log, if it is in an archive.
+    archived: Option<OpenLog>,
     entries: CompanionEntries,
     /// So much of the companion's end is read, unless all of it is needed.
     window: u64,
     /// The entries are those from here on in the companion. Those before are for earlier lines of the log.
     from: u64,
+    /// The entries are those for lines before this offset, if only the beginning of the companion was read.
+    before: Option<u64>,
     /// Records before this offset were written before the companion was last looked at.
     upto: u64,
+    /// The line of each entry was looked for among the lines before this offset.
+    bound: u64,
     failures: ReadFailures,
 }
 
@@ -152,54 +175,138 @@ impl Annotated {
     /// Reads the end of the companion, or all of it if that does not tell which lines its entries are for.
     fn load(&mut self) {
         let log = self.failures.ok_io(&self.log, OpenLog::open(&self.log));
-        self.from = 0;
-        self.entries = CompanionEntries::default();
         if let Some(log) = &log
             && let Some(last) = self.last_entries()
+            && self.are_in_place(&last, log)
         {
-            let in_place = last.are_last_in_place(log);
-            if self.failures.ok_io(&self.log, in_place) == Some(true) {
-                self.entries = last;
-                return;
-            }
+            self.from = last.start();
+            self.before = None;
+            self.entries = last;
+            return;
         }
-        self.from = 0;
-        self.refresh();
+        self.load_all();
         if let Some(log) = &log {
             let bound = self.entries.bind(log);
-            self.failures.ok_io(&self.log, bound);
+            self.bound = self.failures.ok_io(&self.log, bound).unwrap_or(u64::MAX);
         }
     }
 
-    /// The entries in the last `window` bytes of the companion, which begin at `from`; `None` if it has no
-    /// more bytes than that.
-    fn last_entries(&mut self) -> Option<CompanionEntries> {
+    /// Reads all of the companion, if it can grow.
+    fn load_all(&mut self) {
+        if self.path.is_none() {
+            return;
+        }
+        self.from = 0;
+        self.before = None;
+        self.entries = CompanionEntries::default();
+        self.refresh();
+    }
+
+    fn open_log(&self) -> io::Result<OpenLog> {
+        match &self.archived {
+            Some(log) => Ok(log.clone()),
+            None => OpenLog::open(&self.log),
+        }
+    }
+
+    /// Whether a line shows that the log was rewritten: the members at its offset are of another line,
+    /// or its own members are at another offset, where it is not.
+    fn is_misplaced(&self, offset: u64, sum: &Sum) -> bool {
+        if let Some(members) = self.entries.members.get(&offset) {
+            return members.iter().all(|member| member.sum != *sum);
+        }
+        let Some(place) = self.entries.places.get(sum) else {
+            return false;
+        };
+        // A copy of the line may be there. If all of the companion was read, and so will be the log,
+        // looking for all lines once costs less than looking there for each copy.
+        let is_whole = self.from == 0 && self.before.is_none();
+        let line = || line_at(&self.open_log()?, *place);
+        is_whole || !matches!(line(), Ok(Some(line)) if line_sum(&line) == *sum)
+    }
+
+    /// Looks for the line of each entry, in a log that was rewritten.
+    fn bind_all(&mut self) {
+        let log = self.open_log();
+        self.load_all();
+        let bound = log.and_then(|log| {
+            let id = log.id()?;
+            self.entries.bind_all(&log, &id)?;
+            Ok(id.len)
+        });
+        self.bound = self.failures.ok_io(&self.log, bound).unwrap_or(u64::MAX);
+    }
+
+    /// Reads the beginning of a companion whose last entries are in their places. Returns whether its
+    /// first entries are in theirs.
+    fn load_first(&mut self) -> bool {
+        let Some(log) = self.failures.ok_io(&self.log, OpenLog::open(&self.log)) else {
+            return false;
+        };
+        let first = self.read_entries(|len| (0, FIRST_WINDOW.min(len)));
+        let Some(first) = first.filter(|first| self.are_in_place(first, &log)) else {
+            return false;
+        };
+        self.from = 0;
+        // More entries for the line of the last one may follow.
+        self.before = Some(first.last_place());
+        self.entries = first;
+        true
+    }
+
+    fn are_in_place(&self, entries: &CompanionEntries, log: &OpenLog) -> bool {
+        let in_place = entries.are_in_place(log);
+        self.failures.ok_io(&self.log, in_place) == Some(true)
+    }
+
+    /// The entries in the last `window` bytes of the companion; `None` if it has no more bytes than that.
+    fn last_entries(&self) -> Option<CompanionEntries> {
+        let start = |len: u64| len.saturating_sub(self.window);
+        let last = self.read_entries(|len| (start(len), len))?;
+        (last.start() > 0).then_some(last)
+    }
+
+    /// The entries that lie whole in a range of the companion, which is chosen by the companion's length.
+    fn read_entries(&self, range: impl FnOnce(u64) -> (u64, u64)) -> Option<CompanionEntries> {
         let path = self.path.as_ref()?;
         let file = self.failures.ok_io(path, open_to_read(path))?;
-        let len = self.failures.ok_io(path, file.metadata())?.len();
-        let start = len.checked_sub(self.window).filter(|start| *start > 0)?;
+        let (start, end) = range(self.failures.ok_io(path, file.metadata())?.len());
         let mut bytes = Vec::new();
-        let read = RangeReader::from_offset(&file, start).read_to_end(&mut bytes);
+        let read = RangeReader::between(&file, start, end).read_to_end(&mut bytes);
         self.failures.ok_io(path, read)?;
-        // The first line may have begun before.
-        let first = memchr::memchr(b'\n', &bytes)? + 1;
-        self.from = start + first as u64;
-        let mut entries = CompanionEntries::from_offset(self.from);
+        let first = match start {
+            0 => 0,
+            // The first line may have begun before.
+            _ => memchr::memchr(b'\n', &bytes)? + 1,
+        };
+        let mut entries = CompanionEntries::from_offset(start + first as u64);
         entries.add(bytes.get(first..)?);
         Some(entries)
     }
 
+    /// Whether all that the companion says of the record at an offset was read.
+    fn covers(&self, offset: u64) -> bool {
+        let first = match self.from {
+            0 => Some(0),
+            _ => self.entries.first_place(),
+        };
+        // Records that come before all lines are at the companion's beginning.
+        let begins = self.from == 0 || offset > 0;
+        begins
+            && first.is_some_and(|first| first <= offset)
+            && self.before.is_none_or(|before| offset < before)
+    }
+
     /// Reads as much more of the companion as tells all that is said of the record at an offset.
     fn reach(&mut self, offset: u64) {
-        while self.from > 0
-            && self
-                .entries
-                .first_place()
-                .is_none_or(|place| offset < place)
-        {
+        while !self.covers(offset) {
+            if offset == 0 && self.before.is_none() && self.load_first() {
+                continue;
+            }
             self.window = match offset {
-                // All of the log is going to be read.
                 0 => u64::MAX,
+                // All of the log is going to be read.
+                _ if self.before.is_some() => u64::MAX,
                 _ => self.window.saturating_mul(GROWTH),
             };
             self.load();
@@ -208,7 +315,7 @@ impl Annotated {
 
     /// Reads what was added to the companion.
     fn refresh(&mut self) {
-        let Some(path) = &self.path else {
+        let Some(path) = self.path.as_ref().filter(|_| self.before.is_none()) else {
             return;
         };
         let file = self.failures.ok_io(path, open_to_read(path));
@@ -223,6 +330,7 @@ impl Annotated {
         if len < read {
             self.entries = CompanionEntries::default();
             self.from = 0;
+            self.bound = 0;
         } else if len == read {
             return;
         }
@@ -247,6 +355,13 @@ impl Annotated {
         self.reach(record.span.offset);
         if self.entries.is_empty() {
             return read(self.decoder.as_mut(), record);
+        }
+        let sum = (!record.is_blank()).then(|| line_sum(record.bytes));
+        let whole = record.terminated && !record.oversize && record.span.end() > self.bound;
+        if let Some(sum) = sum.filter(|_| whole)
+            && self.is_misplaced(record.span.offset, &sum)
+        {
+            self.bind_all();
         }
         let CompanionEntries {
             members,
@@ -273,9 +388,8 @@ impl Annotated {
         if let Some(standing) = standing.filter(|_| record.bytes == BLANK_LINE) {
             alone_too(&standing.record, &mut *decoder);
         }
-        if !record.is_blank() {
+        if let Some(sum) = sum {
             let entry = members.get(&offset).and_then(|entries| {
-                let sum = line_sum(record.bytes);
                 let mut entries = entries.iter().rev();
                 entries.find(|member| member.sum == sum)
             });
@@ -343,6 +457,14 @@ impl Decoder for Annotated {
     fn has_companion_data(&self) -> bool {
         !self.entries.is_empty()
     }
+
+    fn bind_companion(&mut self) -> bool {
+        let is_bound = self.bound > 0;
+        if !is_bound {
+            self.bind_all();
+        }
+        !is_bound
+    }
 }
 
 /// A record with the members that stand beside it.
@@ -355,69 +477,58 @@ fn with_members(record: &[u8], members: &str) -> Option<Vec<u8>> {
     json::set_members(record, &members)
 }
 
-/// Where the next record of a log will stand: a torn last line is ended first.
-pub(crate) fn next_offset(log: &File, end: u64) -> u64 {
-    let last = end.checked_sub(1).map(|at| read_span(log, at, 1));
-    match last {
-        Some(Ok(last)) if last != b"\n" => end + 1,
-        _ => end,
+/// Where the whole lines of a log end: no entry from here on belongs to it.
+fn whole_end(log: &File, end: u64) -> u64 {
+    if next_offset(log, end) == end {
+        return end;
     }
-}
-
-/// Where the last line of a log begins, which is torn.
-fn torn_line(log: &File, end: u64) -> u64 {
     let lines = TailReader::new(RangeReader::between(log, 0, end));
-    let last = lines.and_then(|mut lines| Ok(lines.prev()?.map(|line| line.offset)));
-    last.ok().flatten().unwrap_or(end)
+    let torn = lines.and_then(|mut lines| Ok(lines.prev()?.map(|line| line.offset)));
+    torn.ok().flatten().unwrap_or(end)
 }
 
-/// Records on their way into a log: its lines, and those of its companion.
+fn inode(log: &File) -> Option<u64> {
+    log.metadata().ok().map(|metadata| metadata.ino())
+}
+
+/// Records on their way into a log: its lines, and what goes into its companion.
 #[derive(Debug, Default)]
 pub(crate) struct SplitRecords {
     pub(crate) lines: Vec<Vec<u8>>,
-    pub(crate) companion: Vec<Vec<u8>>,
-    /// Where the whole lines of the log end: no entry from here on belongs to it.
-    pub(crate) whole_end: u64,
-    /// The inode of the log.
-    pub(crate) inode: Option<u64>,
+    beside: Vec<Beside>,
+    /// The entries of records with which the log's own session begins.
+    begin: Vec<Vec<u8>>,
+}
+
+/// What goes into a companion for a line.
+#[derive(Debug)]
+struct Beside {
+    /// The offset of the line, from that of the first line of the append on.
+    within: u64,
+    /// The sum of the line; `None` for a blank one.
+    sum: Option<Sum>,
+    /// The sum of the last line of the append before it that is not blank.
+    after: Option<Sum>,
+    record: String,
 }
 
 impl SplitRecords {
-    /// Parts records that will stand behind the present end of a log.
-    pub(crate) fn new(
-        writer: &dyn Writer,
-        records: &[Vec<u8>],
-        log: &File,
-        end: u64,
-    ) -> Result<Self> {
-        let mut offset = next_offset(log, end);
-        let mut parted = SplitRecords {
-            whole_end: match offset == end {
-                true => end,
-                false => torn_line(log, end),
-            },
-            inode: log.metadata().ok().map(|metadata| metadata.ino()),
-            ..SplitRecords::default()
-        };
-        let mut before: Option<Sum> = None;
+    /// Parts records.
+    pub(crate) fn new(writer: &dyn Writer, records: &[Vec<u8>]) -> Result<Self> {
+        let mut parted = SplitRecords::default();
+        let mut within = 0;
+        let mut after = None;
         for record in records {
             let (line, beside) = writer.split_record(record)?;
-            let blank = line.as_slice() == BLANK_LINE;
-            let sum = line_sum(&line);
-            if let Some(beside) = beside {
-                let after = match before {
-                    None if blank => last_sum(log, end),
-                    before => before,
-                };
-                let (sum, after) = match blank {
-                    true => (None, after),
-                    false => (Some(sum), None),
-                };
-                let entry = companion_line(offset, sum, after, parted.inode, beside)?;
-                parted.companion.push(entry);
-            }
-            before = if blank { before } else { Some(sum) };
-            offset += line.len() as u64 + 1;
+            let sum = (line.as_slice() != BLANK_LINE).then(|| line_sum(&line));
+            parted.beside.extend(beside.map(|record| Beside {
+                within,
+                sum,
+                after,
+                record,
+            }));
+            after = sum.or(after);
+            within += line.len() as u64 + 1;
             parted.lines.push(line);
         }
         Ok(parted)
@@ -425,7 +536,7 @@ impl SplitRecords {
 
     /// Adds the record with which the log's own session begins.
     pub(crate) fn begin(&mut self, record: String) -> Result<()> {
-        let failed = |error: serde_json::Error| Error::refused(error.to_string());
+        let failed = |error: serde_json::Error| Error::refused(describe_json_error(&error));
         let record = RawValue::from_string(record).map_err(failed)?;
         let entry = Line {
             offset: 0,
@@ -436,21 +547,27 @@ impl SplitRecords {
             record: &record,
         };
         let entry = serde_json::to_vec(&entry).map_err(failed)?;
-        self.companion.push(entry);
+        self.begin.push(entry);
         Ok(())
     }
 
-    /// Writes the lines of the companion of a log, behind those that belong to it.
+    /// Writes the entries of lines that will stand behind the present end of a log into its companion,
+    /// behind those that belong to it.
     pub(crate) fn write_companion(
-        &self,
+        &mut self,
         root: &Root,
-        log: &Artifact,
+        artifact: &Artifact,
         options: WriteOptions,
-    ) -> Result<()> {
-        if self.companion.is_empty() {
-            return Ok(());
+        log: &File,
+        end: u64,
+    ) -> Result<WrittenEntries> {
+        let beside = std::mem::take(&mut self.beside);
+        let mut entries = companion_lines(&beside, log, end)?;
+        entries.append(&mut self.begin);
+        if entries.is_empty() {
+            return Ok(WrittenEntries::default());
         }
-        let Some(companion) = root.layout.companion(log) else {
+        let Some(companion) = root.layout.companion(artifact) else {
             return Err(Error::refused(format!(
                 "the layout {} has no place beside its logs",
                 root.layout.name()
@@ -459,9 +576,74 @@ impl SplitRecords {
         let path = root.locate(&companion)?;
         root.ensure_inside(&path)?;
         let companion = open_or_create(root, &path, options)?;
-        companion.with_lock(|file| cut_leftovers(file, &path, self.whole_end, self.inode))?;
-        companion.append_all(&self.companion).map(drop)
+        let whole_end = whole_end(log, end);
+        companion.with_lock(|file| cut_leftovers(file, &path, whole_end, inode(log)))?;
+        let places = companion.append_all(&entries)?;
+        // The beginning of a session has no line that could end up elsewhere.
+        let written = places.into_iter().zip(entries).take(beside.len());
+        Ok(WrittenEntries {
+            entries: written.collect(),
+            beside,
+            companion: Some(companion),
+        })
     }
+}
+
+/// The entries of an append in the companion of its log.
+#[derive(Debug, Default)]
+pub(crate) struct WrittenEntries {
+    beside: Vec<Beside>,
+    /// The companion, if anything was written to it.
+    companion: Option<Log>,
+    /// Where they are, and their bytes.
+    entries: Vec<(Appended, Vec<u8>)>,
+}
+
+impl WrittenEntries {
+    /// Writes the entries again: their lines stand behind another end of the log than they were made
+    /// for, or will stand there.
+    pub(crate) fn move_to(&mut self, end: u64, log: &File) -> Result<()> {
+        let Some(companion) = &self.companion else {
+            return Ok(());
+        };
+        let entries = companion_lines(&self.beside, log, end)?;
+        let places = companion.append_all(&entries)?;
+        let entries = places.into_iter().zip(entries).collect();
+        let stale = std::mem::replace(&mut self.entries, entries);
+        // Readers pass over an entry that was written again, so it does no harm if it stays.
+        let _ = companion.with_lock(|_| {
+            let erased = erase(companion.path(), &stale);
+            erased.map_err(|error| Error::io("write", companion.path(), error))
+        });
+        Ok(())
+    }
+}
+
+/// Overwrites entries of a companion with blanks, which keeps the places of all others.
+fn erase(path: &Path, entries: &[(Appended, Vec<u8>)]) -> io::Result<()> {
+    use std::os::unix::fs::FileExt as _;
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    for (place, entry) in entries {
+        let found = read_span(&file, place.offset, entry.len() as u64);
+        // Another process may have taken it away.
+        if found.is_ok_and(|found| found == *entry) {
+            file.write_all_at(&vec![b' '; entry.len()], place.offset)?;
+        }
+    }
+    Ok(())
+}
+
+/// The entries for lines that stand behind an end of a log, or will stand there.
+fn companion_lines(beside: &[Beside], log: &File, end: u64) -> Result<Vec<Vec<u8>>> {
+    let (offset, inode) = (next_offset(log, end), inode(log));
+    let lines = beside.iter().map(|it| {
+        let after = match it.sum {
+            Some(_) => None,
+            None => it.after.or_else(|| last_sum(log, end)),
+        };
+        companion_line(offset + it.within, it.sum, after, inode, it.record.clone())
+    });
+    lines.collect()
 }
 
 /// Takes the last entries of a companion away that are for lines from `offset` on, where the log ends:
@@ -513,7 +695,7 @@ fn companion_line(
     inode: Option<u64>,
     record: String,
 ) -> Result<Vec<u8>> {
-    let failed = |error: serde_json::Error| Error::refused(error.to_string());
+    let failed = |error: serde_json::Error| Error::refused(describe_json_error(&error));
     let record = RawValue::from_string(record).map_err(failed)?;
     let (sum, after) = (
         sum.map(|sum| format_sum(&sum)),
@@ -634,6 +816,80 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let log = OpenLog::open(&path).unwrap();
         (dir, log)
+    }
+
+    #[test]
+    fn entries_are_written_again_for_lines_that_moved() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new("orchestrator", dir.path()).unwrap();
+        let artifact = "projects/v_FXjHoCS5zUJmfyn-5v/2026-11-15.jsonl";
+        let artifact = root.layout.classify(artifact.as_ref()).unwrap();
+        let path = root.locate(&artifact).unwrap();
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let first = b"{\"type\":\"user\",\"content\":\"first\"}\n".to_vec();
+        std::fs::write(&path, &first).unwrap();
+        let file = File::open(&path).unwrap();
+        let records = [
+            br#"{"type":"user","content":"x","annals":{"id":"moved"}}"#.to_vec(),
+            br#"{"type":"system","annals":{"id":"alone"}}"#.to_vec(),
+        ];
+        let mut parted = SplitRecords::new(root.layout.writer().unwrap(), &records).unwrap();
+        let (options, end) = (WriteOptions::default(), first.len() as u64);
+        let written = parted.write_companion(&root, &artifact, options, &file, end);
+        let mut written = written.unwrap();
+        let companion = root.layout.companion(&artifact).unwrap();
+        let companion = root.locate(&companion).unwrap();
+        let before = std::fs::metadata(&companion).unwrap().len();
+        // Another program's record came first.
+        let foreign = b"{\"type\":\"user\",\"content\":\"foreign\"}".to_vec();
+        let lines = [&[foreign.clone()][..], &parted.lines].concat();
+        let log = [first, lines.join(&b'\n'), b"\n".to_vec()].concat();
+        std::fs::write(&path, log).unwrap();
+        let place = end + foreign.len() as u64 + 1;
+        written.move_to(place, &file).unwrap();
+
+        let mut found = CompanionEntries::default();
+        let bytes = std::fs::read(&companion).unwrap();
+        found.add(&bytes);
+        assert_eq!(found.len(), 2);
+        assert!(found.read > before, "entries keep their places");
+        let alone = place + parted.lines[0].len() as u64 + 1;
+        assert!(found.members.contains_key(&place) && found.standalone.contains_key(&alone));
+        let log = OpenLog::open(&path).unwrap();
+        assert_eq!(found.bind(&log).unwrap(), 0);
+        let report = found.bind_all(&log, &log.id().unwrap()).unwrap();
+        assert!(report.unmatched.is_empty() && report.moved.is_empty());
+    }
+
+    #[test]
+    fn bind_skips_entries_that_were_written_again() {
+        let (_dir, log) = log("{1}\n{3}\n{2}\n \n");
+        let mut bound = entries(&[
+            (4, Some("{2}"), None, r#"{"x":2}"#),
+            (8, None, Some("{2}"), r#"{"alone":2}"#),
+            (8, Some("{2}"), None, r#"{"x":2}"#),
+            (12, None, Some("{2}"), r#"{"alone":2}"#),
+        ]);
+        let report = bound.bind_all(&log, &log.id().unwrap()).unwrap();
+        assert!(report.unmatched.is_empty() && report.moved.is_empty());
+        assert_eq!(bound.members.keys().copied().collect::<Vec<_>>(), [8]);
+        assert_eq!(bound.standalone.keys().copied().collect::<Vec<_>>(), [12]);
+        assert_eq!((bound.len(), bound.moved.len()), (2, 0));
+    }
+
+    #[test]
+    fn bind_keeps_records_without_line_after_swapped_lines() {
+        let (_dir, log) = log("{2}\n \n{1}\n \n");
+        let mut bound = entries(&[
+            (0, Some("{1}"), None, r#"{"x":1}"#),
+            (4, None, Some("{1}"), r#"{"alone":1}"#),
+            (6, Some("{2}"), None, r#"{"x":2}"#),
+            (10, None, Some("{2}"), r#"{"alone":2}"#),
+        ]);
+        bound.bind(&log).unwrap();
+        assert_eq!(bound.members[&0][0].record, r#"{"x":2}"#);
+        assert_eq!(bound.standalone[&4][0].record, r#"{"alone":2}"#);
+        assert_eq!(bound.standalone[&10][0].record, r#"{"alone":1}"#);
     }
 
     #[test]
@@ -763,7 +1019,11 @@ mod tests {
         // Further back, more of it is read.
         assert_eq!(id_at(&mut last, &log, places[2_500]), "m2500");
         assert!(last.from > 0);
+        // The beginning of the log needs only the beginning.
         assert_eq!(id_at(&mut last, &log, places[0]), "m0");
+        assert_eq!(id_at(&mut last, &log, places[9]), "m9");
+        assert!(last.from == 0 && last.entries.len() < 300);
+        assert_eq!(id_at(&mut last, &log, places[1_000]), "m1000");
         assert_eq!((last.from, last.entries.len()), (0, 3_000));
         assert_eq!(id_at(&mut last, &log, places[2_999]), "m2999");
     }
@@ -779,6 +1039,68 @@ mod tests {
         assert_eq!(last.from, 0);
         assert_eq!(id_at(&mut last, &log, places[2_999] - places[10]), "m2999");
         assert_eq!(id_at(&mut last, &log, 0), "m10");
+    }
+
+    #[test]
+    fn entries_of_swapped_lines_of_one_length_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, places) = annotated_log(dir.path(), 3_000);
+        let text = std::fs::read_to_string(&log).unwrap();
+        let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
+        lines.swap(0, 1);
+        lines.swap(2_990, 2_991);
+        std::fs::write(&log, lines.concat()).unwrap();
+        // All lines begin where they did, and the last ones are unchanged.
+        let mut last = reader(&log);
+        assert!(last.from > 0);
+        assert_eq!(id_at(&mut last, &log, places[2_999]), "m2999");
+        assert!(last.from > 0);
+        assert_eq!(id_at(&mut last, &log, places[2_990]), "m2991");
+        assert_eq!(last.bound, text.len() as u64);
+        assert_eq!(id_at(&mut last, &log, places[2_991]), "m2990");
+        assert_eq!(id_at(&mut last, &log, places[1]), "m0");
+        let mut first = reader(&log);
+        assert_eq!(id_at(&mut first, &log, 0), "m1");
+        assert_eq!(id_at(&mut first, &log, places[1]), "m0");
+    }
+
+    #[test]
+    fn entry_of_a_line_that_moved_to_the_place_of_another_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, places) = annotated_log(dir.path(), 3);
+        // The second line has no entry, and changes places with the third.
+        let companion = log.with_file_name("log.annals");
+        let beside = std::fs::read_to_string(&companion).unwrap();
+        let beside: Vec<&str> = beside.split_inclusive('\n').collect();
+        std::fs::write(&companion, [beside[0], beside[2]].concat()).unwrap();
+        let text = std::fs::read_to_string(&log).unwrap();
+        let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
+        lines.swap(1, 2);
+        std::fs::write(&log, lines.concat()).unwrap();
+        let mut found = reader(&log);
+        assert_eq!(id_at(&mut found, &log, 0), "m0");
+        assert_eq!(id_at(&mut found, &log, places[1]), "m2");
+    }
+
+    #[test]
+    fn entries_written_after_the_first_lines_were_replaced_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, places) = annotated_log(dir.path(), 3_000);
+        let companion = log.with_file_name("log.annals");
+        // Another first line of the same length, for which the companion has an entry at its end.
+        let text = std::fs::read_to_string(&log).unwrap();
+        let text = text.replacen(r#"content":"0""#, r#"content":"x""#, 1);
+        std::fs::write(&log, &text).unwrap();
+        let sum = Some(line_sum(text.lines().next().unwrap().as_bytes()));
+        let members = r#"{"annals":{"id":"later"}}"#.to_owned();
+        let mut line = companion_line(0, sum, None, Some(0), members).unwrap();
+        line.push(b'\n');
+        let mut beside = std::fs::read(&companion).unwrap();
+        beside.extend(line);
+        std::fs::write(&companion, beside).unwrap();
+        let mut found = reader(&log);
+        assert_eq!(id_at(&mut found, &log, 0), "later");
+        assert_eq!(id_at(&mut found, &log, places[2_999]), "m2999");
     }
 
     #[test]

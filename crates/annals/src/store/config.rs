@@ -1,5 +1,5 @@
-//! The configuration of a Chorus root: read, edited, and cleared of workspaces and agents together
-//! with their sessions.
+//! The configuration of a Chorus root: reading, editing, and removing workspaces and agents with
+//! their sessions.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,7 +18,7 @@ use super::trash::TrashedConfigEntry;
 use super::{Root, Session, SessionInfo, Store, TrashItem, writer};
 
 impl Store {
-    /// The configuration of a root; the usual one where there is none yet.
+    /// Reads the configuration of a root; the default one if there is none.
     pub fn config(&self, root: &Root) -> Result<Config> {
         let path = config_path(root)?;
         match read_document(&path) {
@@ -32,7 +32,7 @@ impl Store {
         }
     }
 
-    /// Whether the configuration of a root is gone, and in the archive.
+    /// Returns whether the configuration of a root exists only in the archive.
     pub fn is_config_archived(&self, root: &Root) -> bool {
         let Ok(path) = config_path(root) else {
             return false;
@@ -54,7 +54,7 @@ impl Store {
         })
     }
 
-    /// Changes the configuration of a root, and nothing in it that the change is not about.
+    /// Applies an edit to the configuration of a root and leaves the rest unchanged.
     pub fn edit_config(&self, root: &Root, edit: &ConfigEdit) -> Result<()> {
         let path = config_path(root)?;
         writer::create_parent_dirs(root, &path)?;
@@ -64,7 +64,8 @@ impl Store {
         })
     }
 
-    /// The sessions of a workspace (`WORKSPACE`) or of one of its agents (`WORKSPACE/AGENT`).
+    /// Returns the sessions of a workspace (`WORKSPACE`) or of one of its agents
+    /// (`WORKSPACE/AGENT`).
     pub fn sessions_in_folder<'a>(
         &self,
         inventory: &'a Inventory,
@@ -80,9 +81,8 @@ impl Store {
         inventory.sessions.iter().filter(within).collect()
     }
 
-    /// What lists say about the sessions of a workspace (`WORKSPACE`) or of one of its agents
-    /// (`WORKSPACE/AGENT`), the newest first. Sessions that cannot be read are reported to
-    /// [`Store::failures`].
+    /// Lists the sessions of a workspace (`WORKSPACE`) or of one of its agents (`WORKSPACE/AGENT`),
+    /// the newest first. Sessions that cannot be read are reported to [`Store::failures`].
     pub fn list_folder(&self, root: &Root, folder: &str) -> Result<Vec<SessionInfo>> {
         let mut inventory = self.inventory();
         if !inventory.errors.is_empty() {
@@ -97,7 +97,7 @@ impl Store {
         Ok(rows)
     }
 
-    /// What [`Store::clear`] would move.
+    /// Returns the items that [`Store::clear`] would move to the trash.
     pub fn plan_clear(
         &self,
         root: &Root,
@@ -114,7 +114,7 @@ impl Store {
         let mut plans: Vec<TrashItem> = sessions.iter().map(plan).collect::<Result<_>>()?;
         if let Some(folder) = edit.and_then(removed_folder) {
             let mut left = files_in(root, &folder);
-            // A session list goes with its last session.
+            // A session list is deleted with its last session.
             left.retain(|(path, _)| {
                 let known = root.layout.classify(path);
                 let mut files = plans.iter().flat_map(|plan| &plan.files);
@@ -129,8 +129,8 @@ impl Store {
         Ok(plans)
     }
 
-    /// Moves sessions to the trash and then makes a change of the configuration, if there is one to
-    /// make. If anything fails, all of it is as before.
+    /// Moves sessions to the trash and then applies an edit to the configuration, if any. On
+    /// failure, restores everything.
     pub fn clear(
         &self,
         root: &Root,
@@ -147,7 +147,7 @@ impl Store {
             Ok(())
         });
         let cleared = cleared.and_then(|()| {
-            // Whatever else lies in its folder belongs to no session, and goes as well.
+            // The remaining files of the folder belong to no session and are deleted too.
             let left = folder.as_deref().map(|folder| files_in(root, folder));
             let left = left.unwrap_or_default();
             if let Some(folder) = &folder
@@ -175,8 +175,8 @@ impl Store {
 }
 
 impl Store {
-    /// Puts an entry back into the configuration of a root. A workspace that is there again stays, and
-    /// gets back the agents in whose folders the files of the deletion lie.
+    /// Restores an entry in the configuration of a root. A workspace that exists again is kept, and
+    /// the agents whose folders contain the deleted files are added to it.
     pub(super) fn restore_config_entry(
         &self,
         root: &Root,
@@ -204,14 +204,14 @@ impl Store {
     fn put_entry_back(&self, root: &Root, workspace: Option<String>, text: String) -> Result<()> {
         let edit = ConfigEdit::Restore { workspace, text };
         match self.edit_config(root, &edit) {
-            // The workspace of an agent may be gone since.
+            // The workspace of an agent may no longer exist.
             Err(Error::NotFound { .. }) => Ok(()),
             done => done,
         }
     }
 }
 
-/// The folder of what an edit takes out of the configuration.
+/// Returns the folder of the entry that an edit removes from the configuration.
 fn removed_folder(edit: &ConfigEdit) -> Option<String> {
     match edit {
         ConfigEdit::RemoveWorkspace { id } => Some(id.clone()),
@@ -220,7 +220,7 @@ fn removed_folder(edit: &ConfigEdit) -> Option<String> {
     }
 }
 
-/// What an edit takes out of the configuration, as it stands there.
+/// Returns the entry that an edit removes from the configuration, verbatim.
 fn removed_entry(root: &Root, edit: &ConfigEdit) -> Option<TrashedConfigEntry> {
     let path = config_path(root).ok()?;
     let bytes = root.failures.ok_io(&path, read_document(&path))?;
@@ -232,14 +232,14 @@ fn removed_entry(root: &Root, edit: &ConfigEdit) -> Option<TrashedConfigEntry> {
     Some(TrashedConfigEntry { workspace, text })
 }
 
-/// The files that lie in the folder of a workspace or an agent, their paths within the root.
+/// Returns the files in the folder of a workspace or an agent, with paths relative to the root.
 fn files_in(root: &Root, folder: &str) -> Vec<(PathBuf, u64)> {
     let mut found = Vec::new();
     let mut pending = vec![folder_path(root, folder)];
     while let Some(dir) = pending.pop() {
         for entry in root.failures.read_dir(&dir) {
             let path = entry.path();
-            // What is behind a link is not the workspace's.
+            // The target of a symbolic link does not belong to the workspace.
             let Some(metadata) = root.failures.metadata(&path) else {
                 continue;
             };
@@ -256,7 +256,7 @@ fn files_in(root: &Root, folder: &str) -> Vec<(PathBuf, u64)> {
     found
 }
 
-/// The directory of a workspace or an agent.
+/// Returns the directory of a workspace or an agent.
 fn folder_path(root: &Root, folder: &str) -> PathBuf {
     let mut place = Artifact::new(ArtifactKind::Register);
     place.folder = Some(format!("{folder}/index"));
@@ -265,7 +265,7 @@ fn folder_path(root: &Root, folder: &str) -> PathBuf {
     above.unwrap_or(&root.path).to_owned()
 }
 
-/// Removes the directories of a workspace or an agent that are empty now, however deep they lie.
+/// Removes the empty directories of a workspace or an agent, at any depth.
 fn remove_folder(root: &Root, folder: &str) {
     let dir = folder_path(root, folder);
     let mut dirs = vec![dir.clone()];
@@ -277,34 +277,27 @@ fn remove_folder(root: &Root, folder: &str) {
         at += 1;
     }
     for below in dirs.iter().skip(1).rev() {
-        // It fails when something is left, which is the condition.
+        // Fails if the directory is not empty.
         let _ = std::fs::remove_dir(below);
     }
     super::trash::remove_empty_dirs(Some(&dir), &root.path);
 }
 
-/// An error about the whole configuration, with where it lies and what to do.
+/// Adds the path and a hint to an error about the whole configuration.
 fn with_config_path(error: Error, path: &Path) -> Error {
-    let name = path.file_name().and_then(|name| name.to_str());
-    let why = match (&error, name) {
-        (Error::Refused(why), Some(name)) => why.strip_prefix(name),
-        _ => None,
-    };
-    match why {
-        Some(why) if why.starts_with(" cannot be read") || why.starts_with(" is damaged") => {
-            Error::refused(format!(
-                "{}{why}; mend it by hand, or move it away to begin anew",
-                path.display()
-            ))
-        }
-        _ => error,
+    match error {
+        Error::Damaged { why, .. } => Error::Damaged {
+            file: path.display().to_string(),
+            why: format!("{why}; repair it by hand, or move it away to start over"),
+        },
+        other => other,
     }
 }
 
-/// The error about a configuration that its program cannot read.
+/// Returns the error for a configuration that its program cannot read.
 pub(super) fn damaged(path: &Path, why: &str) -> Error {
     Error::refused(format!(
-        "{} cannot be read: {why}; mend it by hand, or move it away to begin anew",
+        "{} cannot be read: {why}; repair it by hand, or move it away to start with a new one",
         path.display()
     ))
 }
@@ -312,7 +305,7 @@ pub(super) fn damaged(path: &Path, why: &str) -> Error {
 fn config_path(root: &Root) -> Result<PathBuf> {
     if root.layout.name() != "chorus" {
         return Err(Error::refused(format!(
-            "{} is no root of Chorus",
+            "{} is not a Chorus root",
             root.path.display()
         )));
     }

@@ -1,7 +1,7 @@
-//! The conversations of a session, without what was said: enough for lists of them.
+//! Summaries of the conversations of a session, without their messages.
 //!
-//! Conversations share their beginnings, so each stretch without branches is held once, with the
-//! responses in it: prices may change, and with them what a conversation cost.
+//! Conversations share prefixes, so each segment without branches is stored once, with its
+//! responses. Costs are not stored, because prices may change.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::cost::{Charge, ChargeSource, LogCharges, PriceFn, Tally};
 use crate::model::{EntryKey, Money, Outline, ResponseKey, TitleSource};
-use crate::tree::{Title, Titles, one_line, shorten};
+use crate::tree::{Title, Titles, one_line};
 
 use super::info::ConversationInfo;
 use super::inventory::SessionFiles;
@@ -24,7 +24,7 @@ use super::session_summary::last_active;
 pub(crate) struct Conversations {
     /// In file order of their leaves.
     pub(crate) list: Vec<ConversationSummary>,
-    /// Stretches without branches; each comes after the one that it grows from.
+    /// Segments without branches; each follows its parent.
     pub(crate) segments: Vec<ConversationSegment>,
 }
 
@@ -33,39 +33,39 @@ pub(crate) struct Conversations {
 pub(crate) struct ConversationSummary {
     /// The id of its last message.
     pub(crate) leaf: String,
-    /// Its title, as far as the session's own files tell.
+    /// Its title from the session's own files.
     pub(crate) title: Option<Title>,
-    /// Summaries in other logs may give it another one.
+    /// Whether a summary in another log may give it a title.
     pub(crate) untitled: bool,
     pub(crate) branch: Option<String>,
     pub(crate) messages: usize,
     pub(crate) started: Option<Timestamp>,
     pub(crate) updated: Option<Timestamp>,
     pub(crate) resumes: bool,
-    /// The last of its limbs.
+    /// Its last segment.
     pub(crate) segment: usize,
 }
 
-/// A stretch without branches.
+/// A run of entries without branches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ConversationSegment {
-    /// The limb that it grows from.
+    /// The segment that it branches from.
     pub(crate) parent: Option<usize>,
-    /// Its entries, where a summary that names one of them would be a title.
+    /// Its entries, if a summary that names one of them would be a title.
     pub(crate) keys: Vec<EntryKey>,
     /// Its responses, each once.
     pub(crate) charges: Vec<Charge>,
 }
 
 impl Conversations {
-    /// Takes the conversations out of a session that was read.
+    /// Summarizes the conversations of a session.
     pub(crate) fn from_session(session: &Session) -> Self {
         let Some((_, scan, tree)) = session.main_log() else {
             return Conversations::default();
         };
         let nothing = HashMap::new();
         let titles = Titles::new(&scan.outlines, tree, &nothing, &session.external_facts);
-        // A session that has a title asks no other log for one.
+        // A session with a title needs no summary from another log.
         let titled = titles
             .session()
             .is_some_and(|title| title.source > TitleSource::Prompt);
@@ -80,7 +80,7 @@ impl Conversations {
                 untitled: !titled && titles.is_untitled(conversation),
                 branch: conversation
                     .branch
-                    .and_then(|at| scan.outlines.get(at)?.prompt().map(shorten)),
+                    .and_then(|at| scan.outlines.get(at)?.prompt().map(one_line)),
                 messages: conversation.messages,
                 started: conversation.started,
                 updated: conversation.updated,
@@ -110,15 +110,15 @@ impl Conversations {
         }
     }
 
-    /// The ids of the entries whose conversations have no title yet.
+    /// Returns the keys of the entries of untitled conversations.
     pub(crate) fn keys(&self) -> impl Iterator<Item = EntryKey> {
         self.segments
             .iter()
             .flat_map(|limb| limb.keys.iter().copied())
     }
 
-    /// What lists say about the conversations of that session; `sums` tells what each comes to. One whose
-    /// entries have no times has that of its file, as a session has.
+    /// Converts the conversations into rows; `sums` has the totals of each. A conversation without
+    /// times gets the time of its file, as a session does.
     pub(crate) fn into_infos(
         self,
         files: &SessionFiles,
@@ -162,7 +162,7 @@ impl Conversations {
         .collect()
     }
 
-    /// What each conversation comes to, each response counted once, at its largest.
+    /// Returns the total of each conversation, with each response counted once, at its largest.
     pub(crate) fn totals(&self, price: PriceFn<'_>) -> Vec<Tally> {
         let mut path = PathTotals {
             repeated: self.repeated_responses(),
@@ -189,8 +189,8 @@ impl Conversations {
         self.list.iter().map(sum).collect()
     }
 
-    /// The responses that stand in more than one limb: few, and only these must be remembered on the
-    /// way.
+    /// Returns the responses that occur in more than one segment. They are few, and only they must
+    /// be tracked during the walk.
     fn repeated_responses(&self) -> HashSet<ResponseKey> {
         let mut spread = HashSet::new();
         // Most sessions have no branches.
@@ -199,14 +199,14 @@ impl Conversations {
         }
         let mut seen = HashSet::new();
         for charge in self.segments.iter().flat_map(|limb| &limb.charges) {
-            // Within a limb, each is there once.
+            // A segment has each response once.
             spread.extend(charge.response.filter(|key| !seen.insert(*key)));
         }
         spread
     }
 
-    /// Walks through all limbs, each after the one that it grows from, and tells when one and all
-    /// that grow from it are done.
+    /// Visits all segments in depth-first order, and reports when a segment and all below it are
+    /// done.
     fn walk(&self, mut visit: impl FnMut(Step)) {
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.segments.len()];
         let mut pending = Vec::new();
@@ -233,12 +233,12 @@ enum Step {
     Leave,
 }
 
-/// The path that is being walked.
+/// Totals along the path of the walk.
 struct PathTotals<'a> {
     repeated: HashSet<ResponseKey>,
-    /// What those responses amount to so far.
+    /// The repeated responses on the path, with their cost.
     known: HashMap<ResponseKey, Known>,
-    /// What they were before each limb that changed them.
+    /// Their previous values, for each segment that changed them.
     changed: Vec<Vec<(ResponseKey, Option<Known>)>>,
     price: PriceFn<'a>,
 }
@@ -283,10 +283,10 @@ impl PathTotals<'_> {
     }
 }
 
-/// Leaves of what is known of responses only what their prices depend on.
+/// Strips charges down to the fields that determine their prices.
 #[derive(Default)]
 pub(crate) struct PriceInputs {
-    /// The source before, and what is left of it.
+    /// The last source and its stripped copy.
     last: Option<(Arc<ChargeSource>, Arc<ChargeSource>)>,
 }
 
@@ -307,7 +307,7 @@ impl PriceInputs {
     }
 }
 
-/// Whether nothing is known of one response that would make its price another than the other's.
+/// Returns whether two charges have the same inputs to their prices.
 pub(crate) fn have_same_price_inputs(one: &Charge, other: &Charge) -> bool {
     let known = |charge: &Charge| {
         let same = (charge.response, charge.time, charge.usage);
@@ -318,7 +318,7 @@ pub(crate) fn have_same_price_inputs(one: &Charge, other: &Charge) -> bool {
         && one.source.model == other.source.model
 }
 
-/// What some records say that responses cost, each response once.
+/// Returns the charges of some records, each response once.
 fn charges<'a>(
     outlines: impl Iterator<Item = &'a Outline>,
     requests: &RequestNames,

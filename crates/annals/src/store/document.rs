@@ -1,4 +1,4 @@
-//! Documents that are changed as long as no one else has changed them meanwhile.
+//! Replaces documents only if no one else has changed them in the meantime.
 
 use std::borrow::Cow;
 use std::io;
@@ -15,10 +15,10 @@ use super::inventory::RootFile;
 use super::writer::{SessionWriter, create_parent_dirs, layout_writer};
 
 impl SessionWriter {
-    /// Changes the agent's todos: reads them, lets `edit` change them, and puts the result in their
-    /// place, again and again until no one else has changed them meanwhile.
+    /// Reads the agent's todos, applies `edit` and replaces the document. Retries while others
+    /// change it.
     ///
-    /// `edit` gets the document's path and bytes and the list that was read from it.
+    /// `edit` gets the document's path and bytes and the list decoded from them.
     pub fn edit_todos<E: From<Error>>(
         &self,
         mut edit: impl FnMut(&Path, &[u8], Vec<Todo>) -> Result<Vec<Todo>, E>,
@@ -30,7 +30,7 @@ impl SessionWriter {
             let plan = self.plan(writer, &head, &change)?;
             match self.split(&head, plan.edits)?.1.pop() {
                 Some(Edit::Replace { path, bytes }) => Ok((self.root.path.join(path), bytes)),
-                _ => Err(Error::refused("this layout keeps no todos")),
+                _ => Err(Error::refused("this layout has no todos")),
             }
         };
         let (path, _) = encoded(&[])?;
@@ -55,28 +55,29 @@ impl SessionWriter {
         Ok(list)
     }
 
-    /// What the archive keeps of a list that is gone. It is shown, so it is what is changed.
+    /// Reads a todo list that exists only in the archive. It is shown, so it is also what is
+    /// edited.
     fn archived_bytes(&self, path: &Path) -> Result<Vec<u8>> {
         let kept = self.archived_todos.iter().find(|file| file.path == path);
         kept.map_or(Ok(Vec::new()), RootFile::read)
     }
 }
 
-/// Refuses a document whose layout gives it a name that no file system takes.
+/// Refuses a document whose name is too long for file systems.
 fn refuse_long_name(path: &Path) -> Result<()> {
     const MAX_NAME: usize = 255;
     let name = path.file_name().unwrap_or_default();
     match name.len() > MAX_NAME {
         false => Ok(()),
         true => Err(Error::refused(format!(
-            "the session's id is too long for todos: their file would be called `{}`, which has {} bytes, and file systems take {MAX_NAME}; `annals fork` makes a copy of the session with a shorter id",
+            "session id too long for todos: the file name `{}` has {} bytes (limit {MAX_NAME}); `annals fork` copies the session with a shorter id",
             name.display(),
             name.len()
         ))),
     }
 }
 
-/// The todos of a document.
+/// Decodes the todos of a document.
 fn todos_in(root: &Root, artifact: &Artifact, bytes: &[u8]) -> Vec<Todo> {
     let records = [(bytes.to_vec(), (0, bytes.len() as u64))];
     let records = records.iter().map(|(bytes, place)| (bytes, *place));
@@ -88,8 +89,8 @@ fn todos_in(root: &Root, artifact: &Artifact, bytes: &[u8]) -> Vec<Todo> {
     todos.flatten().collect()
 }
 
-/// Puts what `change` makes of a document in its place, as long as it is still what `change` saw: its
-/// bytes, or that it is not there.
+/// Replaces a document with the result of `change`, if it is still what `change` saw: the same
+/// bytes, or missing. Retries otherwise.
 pub(super) fn replace_if_unchanged<E: From<Error>>(
     path: &Path,
     mut change: impl FnMut(Option<&[u8]>) -> Result<Vec<u8>, E>,
@@ -106,7 +107,8 @@ pub(super) fn replace_if_unchanged<E: From<Error>>(
             None => jsonl::create_new(path, &new),
         };
         match put {
-            // Someone was faster. Each turn means that someone else got through, so this ends.
+            // Someone else was faster. Each retry means that another writer succeeded, so this
+            // ends.
             Err(Error::Changed { .. }) => {}
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {}
             done => return Ok(done?),

@@ -1,4 +1,4 @@
-//! Versions of files that were saved before the agent changed them.
+//! Versions of files saved before the agent changed them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,10 +12,10 @@ use super::inventory::RootFile;
 use super::log_reader;
 use super::session::Session;
 
-/// A file of which versions were saved.
+/// A file with saved versions.
 #[derive(Clone, Debug)]
 pub struct SavedFile {
-    /// Where it was, absolute; only the stored name where no entry tells.
+    /// Its absolute path; the stored name if no entry has the path.
     pub path: String,
     /// Its versions, oldest first.
     pub versions: Vec<SavedVersion>,
@@ -30,20 +30,20 @@ pub struct SavedVersion {
     pub time: Option<Timestamp>,
     /// The message before which it was saved.
     pub message: Option<String>,
-    /// What was done to the file, where that is all that was kept.
+    /// The operation on the file, if the layout stores no copy.
     pub operation: Option<String>,
-    /// The beginning of what was changed, where the layout keeps that.
+    /// The beginning of the change, if the layout stores it.
     pub snippet: Option<String>,
-    /// The file did not exist at that time.
+    /// Whether the file did not exist at that time.
     pub absent: bool,
-    /// The stored copy; `None` if there was none or it is gone.
+    /// The stored copy; `None` if there was none or it no longer exists.
     pub stored: Option<RootFile>,
     /// Its length.
     pub bytes: Option<u64>,
 }
 
 impl SavedVersion {
-    /// The content; empty for a file that did not exist yet.
+    /// Reads the content; empty for a file that did not exist yet.
     pub fn read(&self) -> Result<Vec<u8>> {
         match &self.stored {
             Some(file) => file.read(),
@@ -57,7 +57,7 @@ impl SavedVersion {
 }
 
 impl Session {
-    /// The files of which this session saved versions.
+    /// Returns the files of which this session saved versions.
     pub fn saved_files(&self) -> Result<Vec<SavedFile>> {
         let mut files: BTreeMap<String, BTreeMap<u64, SavedVersion>> = BTreeMap::new();
         let stored: BTreeMap<&str, &RootFile> = self
@@ -83,7 +83,7 @@ impl Session {
                         .and_then(|name| stored.get_key_value(name));
                     named.extend(copy.map(|(name, _)| *name));
                     let versions = files.entry(path).or_default();
-                    // Records without copies have no number of their own.
+                    // Records without copies have no version number.
                     let number = if backup.operation.is_some() {
                         versions.len() as u64 + 1
                     } else {
@@ -129,7 +129,8 @@ impl Session {
     }
 }
 
-/// A record spells the path relative to the session's directory and names the file's own.
+/// Makes a path absolute. Records have it relative to the session's directory, and name the file's
+/// own directory.
 fn absolute_path(path: &str, base: Option<&str>, cwd: Option<&str>) -> String {
     let relative = Path::new(path);
     if relative.is_absolute() {

@@ -1,4 +1,4 @@
-//! Messages by their ids alone: which session holds one.
+//! Finds the session of a message by the message's id alone.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use crate::model::{ArtifactKind, EntryId, Outline};
 use super::inventory::{Inventory, RootFile, SessionFiles};
 use super::{Session, Store};
 
-/// So many candidates are named at most.
+/// Maximum number of candidates in an error.
 const CANDIDATES: usize = 50;
 
 impl Store {
-    /// Finds the session that holds a message, by the message's id or a unique beginning of it.
+    /// Finds the session that contains a message, by the message's id or a unique prefix of it.
     ///
-    /// Logs are searched for the longest plain part of the id, and only those that hold it are read. Of several
-    /// records with one id the original counts, not its copies in forks.
+    /// Searches logs for the longest run of unescaped characters of the id, and reads only those
+    /// that contain it. If several records have the id, the original wins over its copies in forks.
     pub fn find_message(&self, inventory: &Inventory, id: &str) -> Result<(SessionFiles, EntryId)> {
         let missing = || Error::NotFound {
             what: "message",
@@ -50,7 +50,7 @@ impl Store {
                 all.entry(id).or_default().push((files, *copied));
             }
         }
-        // A whole id is meant by itself, even if others begin with it.
+        // A complete id matches only itself, even if it is a prefix of others.
         let exact = all.keys().find(|known| known.as_str() == id).copied();
         let (known, places) = match (exact, all.len()) {
             (_, 0) => return Err(missing()),
@@ -79,11 +79,11 @@ impl Store {
 
 struct MatchingEntry {
     id: EntryId,
-    /// The record is a copy of one in another session.
+    /// Whether the record is a copy of one in another session.
     copied: bool,
 }
 
-/// The entries of a session that have the id, or begin with it if none has.
+/// Returns the entries of a session whose ids start with `id`.
 fn matching_entries(files: SessionFiles, id: &str) -> Result<Vec<MatchingEntry>> {
     let session = Session::read(files)?;
     let mut found: BTreeMap<EntryId, bool> = BTreeMap::new();
@@ -95,7 +95,7 @@ fn matching_entries(files: SessionFiles, id: &str) -> Result<Vec<MatchingEntry>>
         let entries = scan.indexes(fits);
         session.each_entry_of_log(log, &entries, |entry| {
             if let Some(id) = entry.id {
-                // The same session may hold both.
+                // The same session may contain the original and a copy.
                 let copied = found.entry(id).or_insert(entry.copied);
                 *copied &= entry.copied;
             }
@@ -108,15 +108,15 @@ fn matching_entries(files: SessionFiles, id: &str) -> Result<Vec<MatchingEntry>>
         .collect())
 }
 
-/// Whether a log may hold an entry of that id. Logs that sessions share name their records after where
-/// they stand, so their bytes say nothing about it.
+/// Returns whether a log may contain an entry with the id. In shared logs, ids are derived from
+/// offsets, so a search for their bytes finds nothing.
 fn may_hold(file: &RootFile, finder: &Finder<'_>) -> bool {
     file.volumes().any(|volume| {
         volume.artifact.kind == ArtifactKind::SharedLog || holds(volume, finder).unwrap_or(false)
     })
 }
 
-/// Whether a file holds some bytes. It is read in pieces that overlap, since logs may be large.
+/// Returns whether a file contains some bytes. Reads overlapping chunks, because logs may be large.
 fn holds(file: &RootFile, finder: &Finder<'_>) -> Result<bool> {
     const PIECE: usize = 1 << 20;
     let failed = |error| Error::io("read", &file.path, error);

@@ -29,11 +29,11 @@ pub struct ForkedSession {
 }
 
 impl Store {
-    /// Copies a conversation, up to and including one of its entries, into a session of its own.
+    /// Copies a conversation, up to and including one of its entries, into a new session.
     ///
-    /// The new session has the same ids but hangs in one chain, which every reader follows whole.
-    /// Its own id is what the layout makes of `to`. Where the layout puts the title at the beginning
-    /// of a log, a fork without a title of its own keeps that of its source.
+    /// The copies keep their ids and form one chain, which every reader follows completely. The
+    /// layout derives the session's id from `to`. Where the layout stores the title at the
+    /// beginning of a log, a fork without a title keeps that of its source.
     pub fn fork(
         &self,
         session: &Session,
@@ -63,7 +63,7 @@ impl Store {
         let mut now = now;
         loop {
             let place = if lone {
-                // A log outside of any tree is forked beside itself.
+                // A log outside of a root is forked into its own directory.
                 let artifact = Artifact {
                     session: Some(to.clone()),
                     ..file.artifact.clone()
@@ -109,7 +109,7 @@ impl Store {
                 }),
             };
             match made {
-                // Where a log is named after the time, a moment later there is another name.
+                // The log is named after the time; a millisecond later gives another name.
                 Err(Error::Io { source, .. })
                     if source.kind() == io::ErrorKind::AlreadyExists && id != to =>
                 {
@@ -132,7 +132,7 @@ impl Store {
     }
 }
 
-/// What the first record of a fork may need to say.
+/// Returns the fields that the first record of a fork may need.
 fn header_fields(
     writer: &dyn Writer,
     session: &Session,
@@ -164,7 +164,7 @@ fn retitle(title: &str) -> Change {
     })])
 }
 
-/// The lines for the log itself, and what is to be done to other files.
+/// Separates the lines for the log itself from edits of other files.
 fn split_edits(edits: Vec<Edit>, own: &Path, lone: bool) -> (Vec<Vec<u8>>, Vec<Edit>) {
     let mut lines = Vec::new();
     let mut others = Vec::new();
@@ -184,11 +184,11 @@ struct CopiedRecords<'a> {
     file: &'a RootFile,
     outlines: &'a [Outline],
     from: &'a SessionId,
-    /// The id that was asked for.
+    /// The requested id.
     wanted: &'a SessionId,
     /// Each entry and its id, in the order of the chain.
     chain: Vec<(usize, &'a Outline, EntryId)>,
-    /// The last entry's time, where another is newer: some readers go on at the newest.
+    /// A new time for the last entry, if another is as new: some readers resume at the newest.
     last_time: Option<Timestamp>,
 }
 
@@ -271,7 +271,7 @@ impl<'a> CopiedRecords<'a> {
         let end = self.chain.len().saturating_sub(1);
         for (number, (at, outline, id)) in self.chain.iter().enumerate() {
             let record = reader.full_record(*at)?;
-            // A compaction begins a chain of its own; everything else hangs from what comes before.
+            // A compaction starts a new chain; any other entry has the previous one as its parent.
             let hangs = match parent {
                 None => ForkParent::None,
                 Some(_) if outline.kind == OutlineKind::Compaction => ForkParent::Keep,
@@ -286,8 +286,8 @@ impl<'a> CopiedRecords<'a> {
                 time: self.last_time.filter(|_| number == end),
             };
             put(self.writer.copy_record(&record, &graft)?)?;
-            // Older programs do not follow links through types that they do not know, and no program finds
-            // a message without an id.
+            // Older programs do not follow links through types that they do not know, and no
+            // program finds a message without an id.
             let opaque =
                 |fact: &Fact| matches!(fact, Fact::NewerType | Fact::UnlinkedType | Fact::NoId);
             if !outline.facts.iter().any(opaque) {

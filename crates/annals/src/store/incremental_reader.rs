@@ -1,7 +1,7 @@
-//! Reading on in a log from any place: whose its records are, and what they hang from.
+//! Reads a log from any offset, and determines the session and the parent of each record.
 //!
-//! A record may leave both to what stands before it. Whoever begins in the middle of a log looks
-//! back for that, as far as it takes and only when a record asks for it.
+//! Both may depend on earlier records. If reading starts in the middle of a log, these are read
+//! backwards, as far as needed and only when a record requires it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,32 +25,32 @@ use super::log_reader::{self, LogOpening};
 use super::shared_log;
 use super::{Inventory, Root, info};
 
-/// An entry and whose it is.
+/// An entry with its session and agent.
 #[derive(Debug)]
 pub(crate) struct LocatedEntry {
     pub(crate) session: SessionId,
     pub(crate) agent: Option<AgentId>,
     pub(crate) entry: Entry,
-    /// What it says that its response spent.
+    /// The charge of its response, if the entry reports one.
     pub(crate) charge: Option<Charge>,
 }
 
-/// Reads the records of one log, in order, from any place on.
+/// Reads the records of one log in order, from any offset.
 pub(crate) struct IncrementalReader {
     root: Root,
     path: PathBuf,
     artifact: Artifact,
     decoder: Box<dyn Decoder>,
     outliner: Box<dyn Decoder>,
-    /// The name under which the record before stands, once it is known.
+    /// The session name of the previous record, once known.
     name: Option<SessionId>,
-    /// The last message under each name, once someone asked.
+    /// The last message of each owner. Loaded on demand.
     last: HashMap<MessageOwner, Option<EntryId>>,
-    /// Calls without an id that have been read.
+    /// Calls without an id that were read.
     pairing: CallPairing<String>,
 }
 
-/// Where a message hangs from the one before it: among those of one session or sub-agent.
+/// Owner of a message, a session or sub-agent. The parent is the owner's previous message.
 type MessageOwner = (SessionId, Option<AgentId>);
 
 impl IncrementalReader {
@@ -86,7 +86,7 @@ impl IncrementalReader {
             }
             let (session, agent) = match self.artifact.kind {
                 ArtifactKind::SharedLog => shared_log::parse_owner(&place.0),
-                // Where its path does not name the session, the log may be the session's own.
+                // If the path names no session, the log may be the session's own.
                 _ => {
                     let agent = self.artifact.agent.clone();
                     (place.0, agent.filter(|_| self.artifact.session.is_some()))
@@ -104,7 +104,7 @@ impl IncrementalReader {
         Ok(told)
     }
 
-    /// What a record's entries say that their responses spent, by their ids.
+    /// Returns the charges that the entries of a record report, by entry.
     fn charges(&mut self, record: &Record<'_>, found: &[Entry]) -> Vec<(Option<EntryKey>, Charge)> {
         let answers = |entry: &Entry| matches!(&entry.body, Body::Message(message) if message.role == Role::Assistant);
         if !found.iter().any(answers) {
@@ -120,7 +120,7 @@ impl IncrementalReader {
         sink.items.iter().filter_map(charge).collect()
     }
 
-    /// Whether a record leaves it to its place what it hangs from.
+    /// Returns whether the parent of a record depends on its position.
     fn needs_parent(&mut self, record: &Record<'_>, found: &[Entry]) -> bool {
         let open = |entry: &Entry| entry.parent.is_none() && entry.id.is_some() && in_tree(entry);
         if !found.iter().any(open) {
@@ -132,7 +132,7 @@ impl IncrementalReader {
         outlines.any(|outline| outline.link == Link::Previous)
     }
 
-    /// The name under which an entry stands.
+    /// Returns the session name of an entry.
     fn session_name(
         &mut self,
         handle: &File,
@@ -160,7 +160,7 @@ impl IncrementalReader {
                 }
             },
             (_, Some(own)) => own,
-            // The log of a sub-agent that tells only inside whose it is.
+            // The log of a sub-agent whose session only its content names.
             (_, None) => match &self.name {
                 Some(name) => name.clone(),
                 None => match named() {
@@ -183,14 +183,14 @@ impl IncrementalReader {
         inventory::session_from_content(&self.root, &file)
     }
 
-    /// The last message before `offset` in the same place.
+    /// Returns the owner's last message before `offset`.
     fn last_message(
         &mut self,
         handle: &File,
         offset: u64,
         place: &MessageOwner,
     ) -> Result<Option<EntryId>> {
-        /// A message hangs from one that stands near it.
+        /// Maximum distance to the previous message.
         const REACH: u64 = 1 << 20;
         if let Some(known) = self.last.get(place) {
             return Ok(known.clone());
@@ -219,7 +219,7 @@ impl IncrementalReader {
     }
 }
 
-/// What stands for a session that no one names.
+/// Returns the file name as the id of a session that is named nowhere.
 fn file_name(path: &Path) -> Result<SessionId> {
     SessionId::new(
         path.file_stem()
@@ -228,12 +228,12 @@ fn file_name(path: &Path) -> Result<SessionId> {
     )
 }
 
-/// How many days a turn may go back that nobody is named in.
+/// Maximum number of daily volumes that a turn without a session name may span.
 const MAX_DAYS_BACK: usize = 30;
 
 type Volume = (PathBuf, Artifact);
 
-/// Whose the record before `upto` is in a log of several sessions, and when that was written.
+/// Returns the owner of the record before `upto` in a shared log, and the time of that record.
 fn owner_before(
     root: &Root,
     (path, artifact): &Volume,
@@ -254,7 +254,7 @@ fn owner_before(
     if let Some(name) = named {
         return Ok(Some((name, time)));
     }
-    // Nobody is named from the front on: the volume may begin in the middle of a turn.
+    // No earlier record names a session: the volume may begin in the middle of a turn.
     let file = RootFile::new(path.clone(), artifact.clone(), FileId::default());
     let first = log_reader::first_outlines(root, &file)?;
     let own = artifact.session.clone().map(|own| (own, time));
@@ -287,7 +287,7 @@ fn owner_before(
     }
 }
 
-/// The volume before the one at `path`.
+/// Returns the volume before the one at `path`.
 fn previous_volume(root: &Root, path: &Path) -> Option<Volume> {
     let volume = |path: PathBuf| {
         let artifact = root.layout.classify(path.strip_prefix(&root.path).ok()?)?;
@@ -299,7 +299,7 @@ fn previous_volume(root: &Root, path: &Path) -> Option<Volume> {
     before.filter_map(volume).max_by(|(a, _), (b, _)| a.cmp(b))
 }
 
-/// Hands the records before `upto` to `visit`, the last one first, until it says `false`.
+/// Passes the records before `upto` to `visit`, the last one first, until it returns `false`.
 fn each_record_backwards(
     path: &Path,
     handle: &File,
@@ -317,8 +317,8 @@ fn each_record_backwards(
     Ok(())
 }
 
-/// The directories that a folder's sessions are at work in, as far as the beginnings of some logs of
-/// it tell, else what is told of them beside the logs.
+/// Returns the working directories of a folder's sessions, from the beginnings of some logs, else
+/// from the session list or the root's location.
 pub(crate) fn working_directories<'a>(
     root: &Root,
     folder: Option<&str>,
@@ -342,15 +342,15 @@ pub(crate) fn working_directories<'a>(
     homes
 }
 
-/// Hands the lines of an open file from `offset` on to `visit`, until it says `false`. Their numbers
-/// are unknown.
+/// Passes the lines of an open file from `offset` on to `visit`, until it returns `false`. Line
+/// numbers are unknown.
 pub(crate) fn each_line_of_handle(
     path: &Path,
     handle: &File,
     offset: u64,
     mut visit: impl FnMut(&Record<'_>) -> Result<bool>,
 ) -> Result<()> {
-    /// A buffer that a longer line made is not kept.
+    /// The buffer is kept for reuse unless a line has this length.
     const KEPT: u64 = 4 << 20;
     thread_local! {
         static SCANNER: RefCell<Option<Scanner<Slot>>> = const { RefCell::new(None) };
@@ -382,13 +382,13 @@ pub(crate) fn each_line_of_handle(
             Err(error) => break Err(error),
         }
     };
-    // A file that is held open keeps the directories above it from telling that they are gone.
+    // An open file pins its directories, so the kernel would not report their removal.
     lines.reset(Slot(None));
     SCANNER.set(Some(lines).filter(|_| longest < KEPT));
     outcome
 }
 
-/// A place for a file to be read.
+/// A reader whose file can be taken out.
 struct Slot(Option<File>);
 
 impl Read for Slot {

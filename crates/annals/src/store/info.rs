@@ -1,4 +1,4 @@
-//! Rows: what lists say about sessions, conversations and projects.
+//! Rows of lists of sessions, conversations and projects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cost::{Account, Charge};
 use crate::layout::{by_name, is_folder_of};
-use crate::model::{FlawKind, Project, SessionId, Usage};
+use crate::model::{FlawCounts, FlawKind, Project, SessionId, Usage};
 use crate::tree::Title;
 
 use super::conversations::Conversations;
@@ -17,19 +17,19 @@ use super::lifecycle::SessionState;
 use super::session::Session;
 use super::session_summary::{SessionSummary, assign_responses};
 
-/// What lists say about a session.
+/// A row of a session list.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SessionInfo {
     /// The layout's name.
     pub layout: &'static str,
-    /// The root it lies in.
+    /// The root that contains it.
     pub root: PathBuf,
     /// The session.
     pub id: SessionId,
-    /// The file that stands for it.
+    /// The path of its main file.
     pub file: PathBuf,
-    /// The directory it is about.
+    /// Its working directory.
     pub project: Project,
     /// Other directories that its entries name.
     pub other_directories: Vec<String>,
@@ -37,57 +37,57 @@ pub struct SessionInfo {
     pub title: Option<Title>,
     /// Its label.
     pub tag: Option<String>,
-    /// What its log or its layout's session list says beyond these members, by name: `session_id`,
+    /// Further attributes from its log or its layout's session list, by name: `session_id`,
     /// `workspace`, `workspace_name`, `agent`, `agent_name` (chorus), `thread`, `conversation`,
     /// `channel` (clog), `source` (orchestrator).
     pub attributes: BTreeMap<String, String>,
-    /// Where it is in its life.
+    /// Its state.
     pub state: SessionState,
-    /// When its own program will delete it, if it goes on untouched.
+    /// When its own program will delete it if it stays inactive.
     pub expires: Option<Timestamp>,
-    /// How many days after its last activity it is expired; never, if its own program keeps sessions
-    /// for ever or it is in the archive.
+    /// Number of days after its last activity at which it expires; `None` if its program never
+    /// deletes sessions or it is in the archive.
     pub keep_days: Option<u64>,
-    /// The time that its age counts from: that of its newest entry, or of its log's file where no entry
+    /// The time that its age counts from: that of its newest entry, or of its log file if no entry
     /// has a time or [`Layout::ages_by_file`](crate::layout::Layout::ages_by_file).
     pub last_activity: Option<Timestamp>,
-    /// That is the time of a file.
+    /// Whether `last_activity` is the time of a file.
     pub last_activity_by_file: bool,
-    /// It is in the archive, and no more where it was.
+    /// Whether it exists only in the archive.
     pub archived: bool,
     /// The time of its oldest entry.
     pub started: Option<Timestamp>,
-    /// The time of its newest entry; of its file, where no entry tells.
+    /// The time of its newest entry; of its file if no entry has a time.
     pub updated: Option<Timestamp>,
-    /// Entries of all its logs.
+    /// Number of entries in all its logs.
     pub entries: u64,
-    /// Those of them that are messages.
+    /// Number of messages in all its logs, without those of warm-ups.
     pub messages: u64,
-    /// Root-to-leaf paths of its main log.
+    /// Number of root-to-leaf paths of its main log.
     pub conversations: usize,
-    /// Sub-agents.
+    /// Number of sub-agents, without [warm-ups](super::Agent::warm_up).
     pub agents: usize,
-    /// What they can be asked for by: their ids and kinds.
+    /// Ids and kinds of its sub-agents, without those of warm-ups.
     pub agent_names: BTreeSet<String>,
-    /// Bytes of all its files.
+    /// Total size of its files in bytes.
     pub bytes: u64,
-    /// How many things are wrong with it.
+    /// Number of flaws.
     pub flaws: usize,
-    /// The kinds of what is wrong, with counts.
+    /// Number of flaws by kind.
     pub flaw_kinds: BTreeMap<FlawKind, usize>,
     /// The models that answered.
     pub models: BTreeSet<String>,
-    /// Tokens, sub-agents included. In a list of sessions, each response is counted with the session
-    /// that had it first; of a session by itself, all that stand in its logs.
+    /// Tokens, sub-agents included. In a list of sessions, each response counts for the first
+    /// session that had it; for a single session, all responses in its logs count.
     pub usage: Usage,
-    /// The responses that those tokens are of.
+    /// The responses of `usage`.
     pub charges: Vec<Charge>,
-    /// Messages by day (UTC).
+    /// Number of messages by day (UTC).
     pub messages_by_day: BTreeMap<jiff::civil::Date, u64>,
 }
 
 impl SessionInfo {
-    /// The session as a ledger knows it.
+    /// Returns the session's account in a ledger.
     pub fn account(&self) -> Account {
         Account {
             layout: self.layout,
@@ -101,8 +101,14 @@ impl SessionInfo {
         }
     }
 
-    /// Whether a person who types `wanted` may mean a sub-agent of this session, or the agent whose
-    /// session it is: a beginning of an id, of a name or of a kind.
+    /// Returns the number of its errors and warnings.
+    pub fn flaw_counts(&self) -> FlawCounts {
+        let kinds = self.flaw_kinds.iter();
+        kinds.map(|(kind, count)| (*kind, *count)).collect()
+    }
+
+    /// Returns whether `wanted` is a prefix of an id, name or kind of a sub-agent of this session,
+    /// or of the agent that owns it.
     pub fn has_agent(&self, wanted: &str) -> bool {
         let own = ["agent", "agent_name"].iter();
         let own = own.filter_map(|name| self.attributes.get(*name));
@@ -110,8 +116,8 @@ impl SessionInfo {
         names.any(|name| name.starts_with(wanted))
     }
 
-    /// Whether a person who types `wanted` may mean this session's project as it is now: its
-    /// directory, its folder where no record names a directory, or its workspace.
+    /// Returns whether `wanted` names this session's current project: its directory, its folder
+    /// where no record names a directory, or its workspace.
     pub fn matches_project(&self, wanted: &str) -> bool {
         self.project.matches(wanted)
             || self.project.id() == wanted
@@ -122,8 +128,8 @@ impl SessionInfo {
                 .any(|alias| alias == wanted)
     }
 
-    /// Whether its project is exactly this directory. Where no record names one, the session's folder
-    /// decides, which other directories may share.
+    /// Returns whether its project is exactly this directory. If no record names one, compares the
+    /// session's folder, which other directories may share.
     pub fn matches_directory(&self, directory: &str) -> bool {
         let trimmed = match directory.trim_end_matches('/') {
             "" => directory,
@@ -135,7 +141,7 @@ impl SessionInfo {
         }
     }
 
-    /// Whether its log lies in the folder of that name, where the layout names folders after
+    /// Returns whether its log is in the folder `name`, where the layout names folders after
     /// directories.
     fn is_in_folder(&self, name: &str) -> bool {
         let layout = by_name(self.layout);
@@ -147,7 +153,7 @@ impl SessionInfo {
         artifact.is_some_and(|artifact| artifact.folder.as_deref() == Some(name))
     }
 
-    /// The same, or an earlier directory of it.
+    /// Like [`Self::matches_project`], but earlier directories match too.
     pub fn matches_project_or_earlier(&self, wanted: &str) -> bool {
         self.matches_project(wanted)
             || self.other_directories.iter().any(|path| {
@@ -171,7 +177,7 @@ pub(super) fn aliases(attributes: &BTreeMap<String, String>) -> Vec<String> {
         .collect()
 }
 
-/// What lists say about a conversation.
+/// A row of a conversation list.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConversationInfo {
@@ -183,48 +189,48 @@ pub struct ConversationInfo {
     pub leaf: String,
     /// Its title.
     pub title: Option<Title>,
-    /// The prompt with which it parts from another conversation.
+    /// The prompt at which it branches off from another conversation.
     pub branch: Option<String>,
-    /// How many messages it has.
+    /// Number of messages.
     pub messages: usize,
     /// When it began.
     pub started: Option<Timestamp>,
     /// When its last turn was written.
     pub updated: Option<Timestamp>,
-    /// The agent program would go on here.
+    /// Whether the agent program would resume here.
     pub resumes: bool,
     /// Tokens of its responses, each counted once.
     pub usage: Usage,
 }
 
-/// What lists say about a project.
+/// A row of a project list.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ProjectInfo {
     /// The layout's name.
     pub layout: &'static str,
-    /// The root it lies in.
+    /// The root that contains it.
     pub root: PathBuf,
-    /// A short name for scripts that no two projects of a root share.
+    /// A short name for scripts, unique within a root.
     pub id: String,
     /// The directory.
     pub path: String,
-    /// The last part of it.
+    /// The last component of the path.
     pub name: String,
-    /// No entry told the directory; `path` is a folder's name.
+    /// Whether `path` is a folder's name because no entry names the directory.
     pub guessed: bool,
-    /// How many sessions it has.
+    /// Number of sessions.
     pub sessions: usize,
-    /// Bytes of all their files.
+    /// Total size of their files in bytes.
     pub bytes: u64,
-    /// The newest entry's time.
+    /// The time of the newest entry.
     pub updated: Option<Timestamp>,
 }
 
 impl ProjectInfo {
-    /// Sums up sessions by project, the most recent first.
+    /// Groups sessions by project, the most recent first.
     pub fn from_sessions<'a>(sessions: impl Iterator<Item = &'a SessionInfo>) -> Vec<Self> {
-        // Paths as they are spelled: to take them apart would take longer.
+        // Comparing paths by component would be slower.
         let mut projects: BTreeMap<(&OsStr, &str), ProjectInfo> = BTreeMap::new();
         for session in sessions {
             let key = (session.root.as_os_str(), session.project.path.as_str());
@@ -250,14 +256,14 @@ impl ProjectInfo {
 }
 
 impl Session {
-    /// What lists say about it.
+    /// Returns its row for lists.
     pub fn info(&self, keep_days: Option<u64>) -> SessionInfo {
         let mut info = SessionSummary::from_session(self).into_info(&self.files, keep_days);
         assign_responses(std::iter::once(&mut info));
         info
     }
 
-    /// What lists say about its conversations, in file order of their leaves.
+    /// Returns the rows of its conversations, in file order of their leaves.
     pub fn conversations(&self) -> Vec<ConversationInfo> {
         let talks = Conversations::from_session(self);
         let sums = talks.totals(&|_| None);
@@ -265,8 +271,8 @@ impl Session {
     }
 }
 
-/// A session's directory, and others that it names: the newest that its entries name. Going into a
-/// directory below the one that the folder is named after is no move.
+/// Infers a session's directory and the other directories it names: the newest named by its entries
+/// wins. A subdirectory of the one that the folder is named after does not count as a move.
 pub(super) fn infer_project(
     root: &super::Root,
     folder: Option<&str>,
@@ -293,7 +299,7 @@ pub(super) fn infer_project(
     )
 }
 
-/// The project that a root lies in, if its layout lies in projects.
+/// Returns the project directory that contains a root, for layouts with roots inside projects.
 pub(super) fn enclosing_project(root: &super::Root) -> Option<String> {
     let name = root.layout.project_dir()?;
     let dir = std::path::absolute(&root.path).ok()?;

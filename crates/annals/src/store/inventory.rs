@@ -1,4 +1,4 @@
-//! What lies in the roots, and which session each file belongs to.
+//! Files of the roots, grouped by session.
 
 mod dir_cache;
 mod root_snapshot;
@@ -27,27 +27,27 @@ pub(crate) use dir_cache::DirCache;
 pub(crate) use root_snapshot::{RootSnapshot, encode as encode_root_snapshot};
 pub(super) use walk::{walk, walk_cached};
 
-/// A file of a root and what it means.
+/// A file of a root and its classification.
 #[derive(Clone, Debug)]
 pub struct RootFile {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What it means.
+    /// Its classification.
     pub artifact: Artifact,
-    /// What it was when it was found.
+    /// Its identity when it was found.
     pub id: FileId,
-    /// What of it is its session's, where several sessions lie in one file.
+    /// The part that belongs to its session, if several sessions share the file.
     pub slice: Option<Box<SessionSlice>>,
     /// Earlier volumes of the log, the oldest first.
     pub earlier: Vec<RootFile>,
-    /// What annals says of its records, in the archive, if it is there too.
+    /// The companion of a shared log. It may be in the archive.
     pub(crate) companion: Option<Box<RootFile>>,
-    /// Where it is kept, if it is no more where it was.
+    /// Its location in the archive, if it is not on disk.
     pub(crate) archived: Option<Box<ArchivedFile>>,
 }
 
 impl RootFile {
-    /// A file by itself.
+    /// Creates a file without slice, earlier volumes or companion.
     pub(crate) fn new(path: PathBuf, artifact: Artifact, id: FileId) -> Self {
         RootFile {
             path,
@@ -60,12 +60,12 @@ impl RootFile {
         }
     }
 
-    /// It is in the archive alone.
+    /// Returns whether it exists only in the archive.
     pub fn is_archived(&self) -> bool {
         self.archived.is_some()
     }
 
-    /// All that is in it.
+    /// Reads all its bytes.
     pub fn read(&self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let read = RangeReader::from_offset(self.open()?, 0).read_to_end(&mut bytes);
@@ -81,34 +81,35 @@ impl RootFile {
         OpenLog::open(&self.path).map_err(|error| Error::io("read", &self.path, error))
     }
 
-    /// Reads it in order, once it is open.
+    /// Returns a reader of the open file that starts at `offset`.
     pub(super) fn reader(&self, handle: OpenLog, offset: u64) -> RangeReader<OpenLog> {
         let reader = RangeReader::from_offset(handle, offset);
         match self.id.len {
-            // It was not asked for.
+            // The length is unknown.
             0 => reader,
             known => reader.with_known_len(known),
         }
     }
 
-    /// The session whose log it is, where `wanted` was asked for.
+    /// Returns the session of the log: the one its path names, or `wanted` if the log is shared or
+    /// its path names none.
     pub(super) fn session(&self, wanted: &SessionId) -> SessionId {
         let own = self.artifact.session.as_ref();
         let own = own.filter(|_| self.slice.is_none());
         own.unwrap_or(wanted).clone()
     }
 
-    /// The volumes of the log, the oldest first.
+    /// Returns the volumes of the log, the oldest first.
     pub fn volumes(&self) -> impl DoubleEndedIterator<Item = &RootFile> {
         self.earlier.iter().chain(std::iter::once(self))
     }
 
-    /// The volume that an outline or a flaw names.
+    /// Returns the volume with the number that an outline or a flaw has.
     pub fn volume(&self, number: u16) -> &RootFile {
         self.volumes().nth(number.into()).unwrap_or(self)
     }
 
-    /// The bytes that are its session's, of all volumes.
+    /// Returns the number of bytes that belong to its session, in all volumes.
     pub fn bytes(&self) -> u64 {
         let own = |file: &RootFile| match &file.slice {
             None => file.id.len,
@@ -118,30 +119,30 @@ impl RootFile {
     }
 }
 
-/// A session's log and what belongs to it.
+/// A session's log and the files that belong to it.
 #[derive(Clone, Debug)]
 pub struct SessionFiles {
-    /// The root it lies in.
+    /// The root that contains it.
     pub root: Arc<Root>,
     /// The session.
     pub id: SessionId,
-    /// The main agent's log; sub-agents may outlive it.
+    /// The main agent's log; logs of sub-agents may exist without it.
     pub log: Option<RootFile>,
     /// The logs of sub-agents.
     pub agents: Vec<RootFile>,
     /// Everything else: todos, saved files, long outputs …
     pub attachments: Vec<RootFile>,
-    /// What registers tell of it, and of the folders it lies in: the nearest first.
+    /// Session-list rows of it and of its folders, the nearest first.
     pub list_rows: Vec<Arc<ListRow>>,
-    /// The log that a session list names and that nobody has written to yet: no file lies there.
+    /// The log of a session that is known but has no log file yet.
     pub unwritten: Option<Box<RootFile>>,
-    /// Another folder of the root holds a log of the same session, to which everything that lies in
-    /// no folder belongs as well.
+    /// Whether another folder of the root has a log of the same session. Files outside of folders
+    /// belong to both.
     pub shared: bool,
 }
 
 impl SessionFiles {
-    /// A session of which no file is known yet.
+    /// Creates a session without files.
     pub(super) fn new(root: Arc<Root>, id: SessionId) -> Self {
         SessionFiles {
             root,
@@ -155,17 +156,18 @@ impl SessionFiles {
         }
     }
 
-    /// It stands in a session list and has no log yet.
+    /// Returns whether it is known, for example from a session list, but has no log yet.
     pub fn is_unwritten(&self) -> bool {
         self.unwritten.is_some()
     }
 
-    /// The logs that a session list may name: those that are there, and one that is not written yet.
+    /// Returns the logs that a session list may name: existing ones, and one that is not written
+    /// yet.
     pub(super) fn listed_logs(&self) -> impl Iterator<Item = &RootFile> {
         self.logs().chain(self.unwritten.as_deref())
     }
 
-    /// Fails if a session that had no log was written to since it was looked at.
+    /// Fails if a session without a log was written to since it was found.
     pub(super) fn refuse_written(&self) -> Result<()> {
         match &self.unwritten {
             Some(log) if jsonl::exists(&log.path)? => Err(Error::Changed {
@@ -175,7 +177,7 @@ impl SessionFiles {
         }
     }
 
-    /// Takes in a log. Volumes of one log come in their order.
+    /// Adds a log. Volumes of one log must be added in order.
     fn add_log(&mut self, mut file: RootFile) {
         let agent = file.artifact.agent.clone();
         let known = match file.artifact.is_agent_log() {
@@ -197,7 +199,7 @@ impl SessionFiles {
         }
     }
 
-    /// Takes in the logs of another part of it that was found later.
+    /// Merges the logs of a later part of the session.
     fn absorb(&mut self, later: SessionFiles) {
         for mut file in later.log.into_iter().chain(later.agents) {
             let earlier = std::mem::take(&mut file.earlier);
@@ -206,18 +208,18 @@ impl SessionFiles {
         }
     }
 
-    /// By what sessions of a root are told apart.
+    /// Returns the key that identifies a session within a root.
     fn sort_key(&self) -> (&SessionId, Option<&str>) {
         (&self.id, self.folder())
     }
 
-    /// It has such a sub-agent.
+    /// Returns whether it has a sub-agent with this id.
     pub(super) fn has_agent(&self, agent: &AgentId) -> bool {
         let mut agents = self.agents.iter();
         agents.any(|file| file.artifact.agent.as_ref() == Some(agent))
     }
 
-    /// The title that a register tells of it.
+    /// Returns its title in a session list.
     pub(crate) fn listed_title(&self) -> Option<String> {
         self.listed(|about| match about.subject {
             ListSubject::Session(_) => about.title.clone(),
@@ -225,17 +227,17 @@ impl SessionFiles {
         })
     }
 
-    /// What registers say about one thing, the nearest first.
+    /// Returns the first value that `what` finds in its session-list rows, the nearest first.
     pub(super) fn listed<T>(&self, what: impl Fn(&ListRow) -> Option<T>) -> Option<T> {
         self.list_rows.iter().find_map(|about| what(about))
     }
 
-    /// The bytes of its logs.
+    /// Returns the size of its logs in bytes.
     pub fn log_bytes(&self) -> u64 {
         self.logs().map(RootFile::bytes).sum()
     }
 
-    /// The bytes of all its files.
+    /// Returns the size of all its files in bytes.
     pub fn bytes(&self) -> u64 {
         let bytes = |file: &RootFile| match companion::is_companion(file) {
             true => self.companion_bytes(file),
@@ -244,7 +246,7 @@ impl SessionFiles {
         self.files().map(bytes).sum()
     }
 
-    /// What counts as the session's of the companion of a log: as large a part as of the log.
+    /// Returns the session's share of a companion, in proportion to its share of the log.
     fn companion_bytes(&self, companion: &RootFile) -> u64 {
         let volumes = self.logs().flat_map(RootFile::volumes);
         let volumes = volumes.filter(|volume| {
@@ -264,23 +266,23 @@ impl SessionFiles {
         part.map_or(companion.id.len, |part| part.try_into().unwrap_or(u64::MAX))
     }
 
-    /// Its logs, the main agent's first.
+    /// Returns its logs, the main agent's first.
     pub fn logs(&self) -> impl Iterator<Item = &RootFile> {
         self.log.iter().chain(&self.agents)
     }
 
-    /// Its logs of remarks.
+    /// Returns its note logs.
     pub fn notes(&self) -> impl Iterator<Item = &RootFile> {
         let notes = |file: &&RootFile| file.artifact.kind == ArtifactKind::Notes;
         self.attachments.iter().filter(notes)
     }
 
-    /// All its files.
+    /// Returns all its files.
     pub fn files(&self) -> impl Iterator<Item = &RootFile> {
         self.logs().chain(&self.attachments)
     }
 
-    /// The file that stands for the session.
+    /// Returns the path of its main file: a log, else an attachment.
     pub fn main_path(&self) -> &Path {
         self.listed_logs()
             .chain(&self.attachments)
@@ -288,7 +290,7 @@ impl SessionFiles {
             .map_or(Path::new(""), |file| &file.path)
     }
 
-    /// Whether it is a log outside of any tree.
+    /// Returns whether it is a single log outside of a root's tree.
     pub fn is_lone(&self) -> bool {
         let place = |file: &RootFile| {
             let relative = file.path.strip_prefix(&self.root.path).ok()?;
@@ -297,7 +299,8 @@ impl SessionFiles {
         self.log.as_ref().is_some_and(|log| place(log).is_none())
     }
 
-    /// The directories within the root that bear its name: all that lies below them is its own.
+    /// Returns the directories within the root that are named after it. All files below them belong
+    /// to it.
     pub(super) fn own_dirs(&self) -> BTreeSet<PathBuf> {
         let within = |path: &Path| path.strip_prefix(&self.root.path).ok().map(Path::to_owned);
         let named = |dir: &&Path| dir.file_name() == Some(OsStr::new(self.id.as_str()));
@@ -312,45 +315,45 @@ impl SessionFiles {
         dirs.map(Path::to_owned).collect()
     }
 
-    /// The folder that its project's sessions share.
+    /// Returns the folder that the sessions of its project share.
     pub fn folder(&self) -> Option<&str> {
         self.listed_logs()
             .find_map(|file| file.artifact.folder.as_deref())
     }
 }
 
-/// What lies in some roots.
+/// The sessions and other files of some roots.
 #[derive(Debug, Default)]
 pub struct Inventory {
     /// The roots that were walked.
     pub roots: Vec<Root>,
     /// The sessions.
     pub sessions: Vec<SessionFiles>,
-    /// Files that belong to no session that is there.
+    /// Files that belong to no existing session.
     pub others: Vec<(Root, RootFile)>,
-    /// What could not be looked at. All of it but links is reported to [`Root::failures`] as well.
+    /// Errors of the scan. All but links and special files are also reported to [`Root::failures`].
     pub errors: Vec<Error>,
-    /// Some read failed on the way, so that a file may belong to a session and not be found there.
+    /// Whether a read failed during the scan, so that a file of a session may be missing from it.
     pub(crate) incomplete: bool,
 }
 
 impl Inventory {
-    /// Everything could be looked at, so that what was not found is not there.
+    /// Returns whether everything could be read, so that what was not found does not exist.
     pub(crate) fn is_complete(&self) -> bool {
         self.errors.is_empty() && !self.incomplete
     }
 
-    /// What lies in the roots.
+    /// Scans the roots.
     pub(crate) fn scan(roots: &[Root]) -> Self {
         Inventory::scan_with_archive(roots, None)
     }
 
-    /// The same, and what an archive keeps of them that is no more there.
+    /// Scans the roots, and adds archived files that are not on disk.
     pub(crate) fn scan_with_archive(roots: &[Root], archive: Option<&Archive>) -> Self {
         Inventory::scan_with_cache(roots, archive, &mut WalkCache::disabled())
     }
 
-    /// The same, with what is known from before.
+    /// Like [`Self::scan_with_archive`], with cached results of an earlier scan.
     pub(super) fn scan_with_cache(
         roots: &[Root],
         archive: Option<&Archive>,
@@ -381,7 +384,7 @@ impl Inventory {
                     &mut inventory.errors,
                 );
                 if is_gone && !files.is_empty() {
-                    // That it is gone is why it is kept.
+                    // A missing root is expected if its files are archived.
                     inventory.errors.drain(before..walked);
                 }
             }
@@ -395,7 +398,7 @@ impl Inventory {
         inventory
     }
 
-    /// Some files of a root, grouped as they would be among all of it.
+    /// Groups some files of a root like a full scan does.
     pub(crate) fn from_files(
         root: &Root,
         files: Vec<RootFile>,
@@ -412,7 +415,7 @@ impl Inventory {
         inventory
     }
 
-    /// The files of a kind that belong to no session.
+    /// Returns the files of a kind that belong to no session.
     pub fn others_of_kind(&self, kind: ArtifactKind) -> impl Iterator<Item = &(Root, RootFile)> {
         self.others
             .iter()
@@ -437,8 +440,8 @@ impl Inventory {
             .collect()
     }
 
-    /// Puts files together that belong to one session. `whole` says that they are all of the root's,
-    /// so that a session without a log among them has none.
+    /// Groups files by session. `whole` means that they are all files of the root, so a session
+    /// without a log among them has none.
     fn group(
         &mut self,
         root: &Root,
@@ -453,7 +456,7 @@ impl Inventory {
         let mut sessions = SessionGrouper::new(&root, files.len());
         let mut beside = Vec::new();
         let is_shared = |file: &RootFile| file.artifact.kind == ArtifactKind::SharedLog;
-        // Few layouts have such logs.
+        // Few layouts have shared logs.
         let (mut shared, files) = match files.iter().any(is_shared) {
             true => files.into_iter().partition(is_shared),
             false => (Vec::new(), files),
@@ -519,7 +522,7 @@ impl Inventory {
     }
 }
 
-/// The sessions of a root, while their logs are put together.
+/// Groups the logs of a root by session.
 struct SessionGrouper<'a> {
     root: &'a Arc<Root>,
     found: Vec<SessionFiles>,
@@ -533,9 +536,9 @@ impl<'a> SessionGrouper<'a> {
         }
     }
 
-    /// Takes in a log. Those of one session mostly come one after the other.
+    /// Adds a log. The logs of one session are mostly adjacent.
     fn add_log(&mut self, id: &SessionId, file: RootFile) {
-        // Two folders may hold a log of one name: a session that was moved, or copied.
+        // Two folders may have a log of the same name: a session that was moved or copied.
         let folder = file.artifact.folder.as_deref();
         match self.found.last_mut() {
             Some(last) if last.sort_key() == (id, folder) => last.add_log(file),
@@ -547,7 +550,7 @@ impl<'a> SessionGrouper<'a> {
         }
     }
 
-    /// Each session once, in the order of their ids and folders.
+    /// Returns each session once, sorted by id and folder.
     fn sorted(self) -> Vec<SessionFiles> {
         let mut sessions = self.found;
         if !sessions.is_sorted_by(|one, other| one.sort_key() < other.sort_key()) {
@@ -567,8 +570,8 @@ impl<'a> SessionGrouper<'a> {
     }
 }
 
-/// The sessions that have no log among those found, which are sorted, but a file that their program keeps
-/// beside one.
+/// Returns the sessions that have a file which their program creates with the log, but no log in
+/// `found`, which must be sorted.
 fn begun_beside(
     root: &Arc<Root>,
     found: &[SessionFiles],
@@ -584,7 +587,7 @@ fn begun_beside(
         .collect()
 }
 
-/// Marks sessions of one id in several folders.
+/// Marks sessions whose id occurs in several folders.
 fn mark_shared(sessions: &mut [SessionFiles]) {
     for same in sessions.chunk_by_mut(|one, other| one.id == other.id) {
         let shared = same.len() > 1;
@@ -592,10 +595,10 @@ fn mark_shared(sessions: &mut [SessionFiles]) {
     }
 }
 
-/// Puts sessions in the order of their places, where they stand: memory that is touched for the first time
-/// costs more than moving them. Those of one place stay in the order in which they were found.
+/// Sorts sessions by id and folder, in place: touching new memory costs more than moving them. The
+/// sort is stable.
 fn sort_sessions(sessions: &mut [SessionFiles]) {
-    // Most ids differ in their first bytes; none has a NUL in it.
+    // Most ids differ in their first bytes; none contains NUL.
     let head = |files: &SessionFiles| {
         let mut head = [0; 16];
         let id = files.id.as_str().bytes();
@@ -612,7 +615,7 @@ fn sort_sessions(sessions: &mut [SessionFiles]) {
     });
     for at in 0..order.len() {
         let from = |at: usize| order.get(at).map_or(at, |(_, from)| *from);
-        // What was to stand here may have been moved away already.
+        // An earlier swap may have moved the session for this position.
         let mut other = from(at);
         while other < at {
             other = from(other);
@@ -624,8 +627,8 @@ fn sort_sessions(sessions: &mut [SessionFiles]) {
     }
 }
 
-/// The session that a file belongs to, which is no log: of several in different folders the one in
-/// its own, else the first.
+/// Returns the session that an attachment belongs to. If several folders have the session, the one
+/// in the same folder wins, else the first.
 fn owner_index(sessions: &[SessionFiles], file: &RootFile) -> Option<usize> {
     let id = file.artifact.session.as_ref()?;
     let first = sessions.partition_point(|files| files.id < *id);
@@ -636,16 +639,16 @@ fn owner_index(sessions: &[SessionFiles], file: &RootFile) -> Option<usize> {
     same.next().map(|_| first + exact.unwrap_or(0))
 }
 
-/// What the registers of a root tell.
+/// Rows of the session lists of a root.
 #[derive(Debug, Default)]
 pub(super) struct SessionLists {
-    /// By the register's folder and the session.
+    /// Rows by the list's folder and the session.
     sessions: HashMap<(Option<String>, SessionId), Arc<ListRow>>,
     folders: HashMap<String, Arc<ListRow>>,
 }
 
 impl SessionLists {
-    /// A register that cannot be read tells nothing, and is reported.
+    /// Reads session lists. A list that cannot be read is reported and skipped.
     pub(super) fn read<'a>(root: &Root, files: impl IntoIterator<Item = &'a RootFile>) -> Self {
         let mut registers = SessionLists::default();
         let is_register = |file: &&RootFile| file.artifact.kind == ArtifactKind::Register;
@@ -663,7 +666,7 @@ impl SessionLists {
         registers
     }
 
-    /// The sessions that they list and of which no log is among those found, which are sorted.
+    /// Returns the listed sessions that have no log in `found`, which must be sorted.
     fn unwritten(&self, root: &Arc<Root>, found: &[SessionFiles]) -> Vec<SessionFiles> {
         let mut unwritten = Vec::new();
         for (folder, id) in self.sessions.keys() {
@@ -693,9 +696,9 @@ impl SessionLists {
         unwritten
     }
 
-    /// Takes in what was told before of sessions that are no more told of.
+    /// Restores session-list rows saved when the session was archived.
     pub(super) fn add_stored(&mut self, rows: archive_overlay::StoredRows) {
-        // Of two rows for one session the later one counts.
+        // Of two rows for one session, the later one wins.
         for (folder, about) in rows.into_iter().rev() {
             if let ListSubject::Session(id) = &about.subject {
                 let known = self.sessions.entry((folder, id.clone()));
@@ -715,12 +718,11 @@ impl SessionLists {
         }
     }
 
-    /// Nothing is told of any session.
     fn is_empty(&self) -> bool {
         self.sessions.is_empty() && self.folders.is_empty()
     }
 
-    /// What is told of a session in that folder, the nearest first.
+    /// Returns the rows of a session in a folder, the nearest first.
     pub(super) fn rows(&self, folder: Option<&str>, id: &SessionId) -> Vec<Arc<ListRow>> {
         if self.is_empty() {
             return Vec::new();
@@ -737,11 +739,11 @@ impl SessionLists {
     }
 }
 
-/// A log whose path does not name its session does so within so many lines. The first may be of kinds
-/// that name none.
+/// Number of records within which a log names its session, if its path does not. The first ones may
+/// be of kinds that name none.
 pub(super) const SESSION_ID_LINES: usize = 20;
 
-/// The session that a log names itself, where its path does not.
+/// Returns the session that the content of a log names.
 pub(super) fn session_from_content(root: &Root, file: &RootFile) -> Option<SessionId> {
     let named = log_reader::first_fact(root, file, SESSION_ID_LINES, named_session);
     root.failures.ok(named)?
@@ -754,9 +756,9 @@ fn named_session(fact: &Fact) -> Option<SessionId> {
     }
 }
 
-/// A log whose path says that it is a sub-agent's, and whose records name that session. If the file is named
-/// after the session itself, and the record that names it is no sub-agent's, it is the session's own log:
-/// ids of sessions are free text, and may begin like the names of sub-agents' logs.
+/// Turns a log with a sub-agent's path into the session's own log if the file is named after the
+/// session and the record that names the session is no sub-agent's. Session ids are free text, so
+/// they may begin like the names of sub-agent logs.
 fn as_own_log(root: &Root, mut file: RootFile, session: &SessionId) -> RootFile {
     let stem = file.path.file_stem().and_then(OsStr::to_str);
     if stem != Some(session.as_str()) {

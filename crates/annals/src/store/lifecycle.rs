@@ -1,4 +1,4 @@
-//! Where a session is in its life: created, active, resumed, expired, deleted.
+//! The state of a session: created, active, resumed, expired, deleted.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -12,25 +12,26 @@ use super::session::Session;
 use super::trash::TrashItem;
 use super::{Root, Store};
 
-/// Where a session is in its life.
+/// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum SessionState {
-    /// Nothing was said yet.
+    /// Without messages yet.
     Created,
     /// In use.
     Active,
-    /// Opened again, and nothing was said since: see [`SessionWriter::state`](super::SessionWriter::state).
+    /// Opened again, without new messages since: see
+    /// [`SessionWriter::state`](super::SessionWriter::state).
     Resumed,
-    /// Inactive for longer than its own program keeps sessions, so that a clean-up would move it.
+    /// Inactive for longer than its program keeps sessions; a clean-up would move it.
     Expired,
     /// In the trash.
     Deleted,
 }
 
 impl SessionState {
-    /// The state's name as JSON and tables spell it.
+    /// The name of the state in JSON and tables.
     pub fn as_str(self) -> &'static str {
         match self {
             SessionState::Created => "created",
@@ -41,7 +42,7 @@ impl SessionState {
         }
     }
 
-    /// The state of a session with these records in its main log, whatever the time is now.
+    /// Returns the state of a session with these records in its main log, regardless of the time.
     pub(super) fn from_outlines(outlines: &[Outline]) -> Self {
         match outlines.iter().any(|outline| outline.kind.is_message()) {
             true => SessionState::Active,
@@ -51,7 +52,7 @@ impl SessionState {
 }
 
 impl SessionInfo {
-    /// Its state at a moment.
+    /// Returns its state at a given time.
     pub fn state_at(&self, now: Timestamp) -> SessionState {
         match self.state {
             SessionState::Deleted => SessionState::Deleted,
@@ -67,19 +68,19 @@ impl SessionInfo {
     }
 }
 
-/// What was last active before this is expired, where a program keeps sessions for so many days.
+/// Returns the time before which inactive sessions expire, if a program keeps sessions for `days`.
 pub(crate) fn keep_cutoff(days: u64, now: Timestamp) -> Option<Timestamp> {
     now.checked_sub(keep_duration(days)).ok()
 }
 
-/// So many days of 24 hours, at most a hundred years.
+/// Converts days to a duration, at most a hundred years.
 pub(super) fn keep_duration(days: u64) -> SignedDuration {
     SignedDuration::from_hours(days.min(36_500) as i64 * 24)
 }
 
 impl Store {
-    /// What lists say about the sessions in the trash, the newest deletion first. Their root and
-    /// their file are those from which they were deleted.
+    /// Lists the sessions in the trash, the newest deletion first. Root and file are the original
+    /// ones.
     pub fn deleted_sessions(&self) -> Result<Vec<SessionInfo>> {
         let mut rows = Vec::new();
         for trashed in self.trash_items()? {
@@ -91,7 +92,7 @@ impl Store {
         Ok(rows)
     }
 
-    /// Reads a deleted session where it lies now: the trash keeps paths as they were in the root.
+    /// Reads a deleted session from the trash, which keeps paths relative to the root.
     fn read_trashed(&self, trashed: &TrashItem, session: &str) -> Option<SessionInfo> {
         let place = self.failures.ok(self.trashed_files_dir(trashed))?;
         let root = Root::new(&trashed.layout, place).ok()?;
@@ -113,10 +114,10 @@ impl Store {
     }
 }
 
-/// What the trash itself tells of a session that cannot be read there.
+/// Builds the row of a session that cannot be read in the trash.
 fn info_from_trash_item(trashed: &TrashItem, session: &str) -> Option<SessionInfo> {
     let file = trashed.files.first().map(|file| &file.path);
-    // One that was never written to is its row in the session list.
+    // A session that was never written to has only a row in the session list.
     let file = file.or(trashed.rows.first().map(|row| &row.path))?;
     Some(SessionInfo {
         layout: Root::new(&trashed.layout, &trashed.root)

@@ -1,5 +1,4 @@
-//! Single records of a session, wherever they stand: in the main agent's log, in a sub-agent's, in
-//! remarks beside them.
+//! Locates single records of a session: in the main agent's log, in sub-agent logs and in notes.
 
 use std::path::Path;
 
@@ -11,28 +10,28 @@ use super::inventory::{Inventory, RootFile, SessionFiles};
 use super::log_reader::{self, LogScan};
 use super::{Session, Store};
 
-/// One record of a session that was read.
+/// A record of a session that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordRef {
-    /// Its log, as an index into the session's logs and, after those, its remarks.
+    /// Its log, as an index into the session's logs followed by its note logs.
     pub log: usize,
     /// Its outline's index in that log.
     pub entry: usize,
 }
 
 impl Session {
-    /// The records that a text after an `@` names: an id, a unique beginning of one, or `:LINE` for
-    /// a line of the main agent's log.
+    /// Returns the records that a text after `@` names: an id, a unique prefix of one, or `:LINE`
+    /// for a line of the main agent's log.
     ///
-    /// Several records may have one id. The one that counts comes first: the main agent's before
-    /// those of sub-agents, the later before the earlier.
+    /// Several records may have one id. The preferred one comes first: the main agent's before
+    /// those of sub-agents, later before earlier.
     pub fn find_records(&self, wanted: &str) -> Result<Vec<RecordRef>> {
         let missing = || Error::NotFound {
             what: "message",
             id: wanted.to_owned(),
         };
         let line = wanted.strip_prefix(':');
-        // An id of this form is found by its own line.
+        // A record whose id has this form can be found by its line.
         if let Some(Ok(line)) = line.map(str::parse) {
             let file = self.files.log.as_ref().ok_or_else(missing)?;
             return self.records_at_line(&file.path, line);
@@ -50,7 +49,7 @@ impl Session {
         }
     }
 
-    /// The records that stand in one line of one of its files.
+    /// Returns the records in one line of one of its files.
     pub fn records_at_line(&self, path: &Path, line: u64) -> Result<Vec<RecordRef>> {
         let mut spots = Vec::new();
         for (log, (file, scan)) in self.all_logs().enumerate() {
@@ -60,16 +59,35 @@ impl Session {
             let entries = scan.indexes(here).into_iter();
             spots.extend(entries.map(|entry| RecordRef { log, entry }));
         }
-        match spots.is_empty() {
-            true => Err(Error::NotFound {
-                what: "record",
-                id: format!("{}:{line}", path.display()),
-            }),
-            false => Ok(spots),
+        if !spots.is_empty() {
+            return Ok(spots);
         }
+        let last = self.last_line(path);
+        Err(match line > last && last > 0 {
+            true => Error::refused(format!(
+                "the log ends at line {last}; there is no line {line}"
+            )),
+            false => {
+                let name = path.file_name().unwrap_or(path.as_os_str());
+                Error::NotFound {
+                    what: "record",
+                    id: format!("{}:{line}", name.to_string_lossy()),
+                }
+            }
+        })
     }
 
-    /// Reads a record again: its bytes without their line ending, and what they say.
+    /// Returns the number of the last line with a record in one of its files; 0 if there is none.
+    fn last_line(&self, path: &Path) -> u64 {
+        let logs = self.all_logs().map(|(file, scan)| {
+            let outlines = scan.outlines.iter();
+            let here = outlines.filter(|outline| file.volume(outline.volume).path == path);
+            here.map(|outline| outline.span.line).max().unwrap_or(0)
+        });
+        logs.max().unwrap_or(0)
+    }
+
+    /// Reads a record again: its bytes without the line ending, and its entry.
     pub fn read_record(&self, spot: RecordRef) -> Result<(Vec<u8>, Option<Entry>)> {
         let Some((file, scan)) = self.all_logs().nth(spot.log) else {
             return Ok((Vec::new(), None));
@@ -77,13 +95,13 @@ impl Session {
         log_reader::RecordReader::new(&self.files.root, file, &scan.outlines).record(spot.entry)
     }
 
-    /// Its logs, and the remarks on it.
+    /// Returns its logs, followed by its note logs.
     fn all_logs(&self) -> impl Iterator<Item = (&RootFile, &LogScan)> {
         let logs = self.files.logs().zip(&self.logs);
         logs.chain(self.files.notes().zip(&self.note_logs))
     }
 
-    /// The whole id of which a beginning is given.
+    /// Resolves an id prefix to the key of an entry.
     fn resolve_id_prefix(&self, wanted: &str) -> Result<EntryKey> {
         let outlines = |log: usize| {
             let scan = self.all_logs().nth(log).map(|(_, scan)| scan);
@@ -101,18 +119,18 @@ impl Session {
         let mut fitting: Vec<&Outline> = Vec::new();
         for log in 0..count {
             fitting.extend(outlines(log).filter(begins));
-            // What people mean is mostly what the main agent's log says.
+            // Most prefixes refer to the main agent's log.
             if log == 0 && !fitting.is_empty() {
                 break;
             }
         }
         fitting.sort_by_key(|outline| outline.key);
         fitting.dedup_by_key(|outline| outline.key);
-        let nameless = || Error::refused("a record without an id");
+        let nameless = || Error::refused("the record has no id");
         if let [only] = fitting.as_slice() {
             return only.key.ok_or_else(nameless);
         }
-        // Leaves come before others there, and what is missing or unclear is told.
+        // `find_entry` prefers leaves, and reports missing and ambiguous ids.
         match self.find_entry(wanted) {
             Ok(entry) => {
                 let outline = self
@@ -135,7 +153,7 @@ impl Session {
 }
 
 impl Store {
-    /// Finds the session that a line of a file belongs to, as `FILE:LINE` names it.
+    /// Finds the session that a line of a file belongs to (`FILE:LINE`).
     pub fn find_line(
         &self,
         inventory: &Inventory,
@@ -151,7 +169,7 @@ impl Store {
                 if !file.id.same_file(&id) {
                     continue;
                 }
-                // Where sessions share a file, the stretch that begins last before the line holds it.
+                // In a shared file, the range that begins last before the line contains it.
                 let begins = match &file.slice {
                     None => Some(1),
                     Some(share) => {

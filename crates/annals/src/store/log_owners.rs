@@ -1,4 +1,4 @@
-//! Whose a log is where only its content tells: old sub-agents' logs lie beside their sessions'.
+//! Owners of logs whose paths name no session: old sub-agent logs are next to the session logs.
 
 use std::collections::HashMap;
 
@@ -8,33 +8,33 @@ use crate::model::SessionId;
 use super::Root;
 use super::inventory::{RootFile, session_from_content};
 
-/// A log, as it was when it was looked into, and the session that it names.
+/// The identity of a log when it was read, and the session that its content names.
 pub(crate) type LogOwner = (FileId, Option<SessionId>);
 
-/// Tells what was known of a root's logs before.
+/// Loads the cached owners of a root's logs.
 type StoredOwners<'a> = dyn FnMut(&Root) -> Vec<LogOwner> + 'a;
 
-/// What is known of such logs. Most of them are never written to again, and a history has thousands.
+/// Cache of log owners. A history has thousands of such logs, and most of them never change.
 pub(crate) struct OwnerCache<'a> {
-    /// What was known of a root's logs before.
+    /// Loads the cached owners of a root's logs.
     stored: Box<StoredOwners<'a>>,
-    /// What is known of those of the root whose turn it is, by device and inode.
+    /// Cached owners of the current root, by device and inode.
     known: Option<HashMap<(u64, u64), LogOwner>>,
-    /// Those of it that were asked for.
+    /// Owners of the current root that were requested.
     asked: Vec<LogOwner>,
-    /// Some were not known.
+    /// Whether some of them were not cached.
     fresh: bool,
-    /// What there is to remember.
+    /// Owners to save.
     pub(crate) updates: Vec<(Root, Vec<LogOwner>)>,
 }
 
 impl<'a> OwnerCache<'a> {
-    /// Nothing is known.
+    /// Creates an empty cache.
     pub(crate) fn disabled() -> Self {
         OwnerCache::new(|_| Vec::new())
     }
 
-    /// What `recall` tells of a root, where it is asked for.
+    /// Creates a cache that loads the owners of a root with `recall`, on demand.
     pub(crate) fn new(recall: impl FnMut(&Root) -> Vec<LogOwner> + 'a) -> Self {
         OwnerCache {
             stored: Box::new(recall),
@@ -45,7 +45,7 @@ impl<'a> OwnerCache<'a> {
         }
     }
 
-    /// The session that a log of the root names.
+    /// Returns the session that a log of the root names.
     pub(super) fn owner(&mut self, root: &Root, file: &RootFile) -> Option<SessionId> {
         let known = self.known.get_or_insert_with(|| {
             let told = (self.stored)(root).into_iter();
@@ -59,7 +59,7 @@ impl<'a> OwnerCache<'a> {
                 let before = root.failures.report_count();
                 let session = session_from_content(root, file);
                 if root.failures.report_count() != before {
-                    // It may be readable next time, when nothing about it has changed.
+                    // The log may become readable without a change to its identity.
                     return session;
                 }
                 self.fresh = true;
@@ -71,7 +71,7 @@ impl<'a> OwnerCache<'a> {
         owner
     }
 
-    /// All logs of the root were asked for.
+    /// Completes a root after all its logs were requested.
     pub(super) fn finish_root(&mut self, root: &Root) {
         self.known = None;
         let asked = std::mem::take(&mut self.asked);
@@ -105,7 +105,7 @@ mod tests {
             asked.push(root.path.clone());
             vec![(id(1), Some(session.clone()))]
         });
-        // All of the first root is known, and of the second one is not.
+        // All logs of the first root are cached; one of the second is not.
         assert_eq!(owners.owner(&roots[0], &file(1)), Some(session.clone()));
         owners.finish_root(&roots[0]);
         assert!(owners.updates.is_empty());

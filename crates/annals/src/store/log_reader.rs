@@ -1,4 +1,4 @@
-//! Reading logs and documents: from the front, from the back, and single records.
+//! Reads logs and documents: forwards, backwards, and single records.
 
 mod id_search;
 mod log_end;
@@ -24,48 +24,49 @@ use super::{Root, RootFile};
 
 pub(super) use tail_window::{LEAF_SEARCH_BYTES, TailWindow, read_tail_window};
 
-/// No document that we read whole is larger than this.
+/// Maximum size of a document, which is read whole.
 const MAX_DOCUMENT: u64 = 64 << 20;
 
-/// Reads a log from some place on.
+/// Reads a log from an offset on.
 pub(crate) type LogReader = RangeReader<OpenLog>;
 
 /// The outlines of a log, or of its end.
 #[derive(Debug, Default)]
 pub struct LogScan {
-    /// What was read.
+    /// Outlines of the entries.
     pub outlines: Vec<Outline>,
-    /// What is wrong with single lines.
+    /// Flaws of single lines.
     pub flaws: Vec<Flaw>,
-    /// Lines that are not blank.
+    /// Number of lines that are not blank.
     pub lines: u64,
-    /// Lines that gave entries.
+    /// Number of valid lines.
     pub valid: u64,
-    /// The bytes that were read.
+    /// Number of bytes read.
     pub bytes: u64,
-    /// Reading began at the front.
+    /// Whether reading began at the start of the log.
     pub whole: bool,
-    /// The same of each volume, where all were read.
+    /// Counts of each volume, if all were read.
     pub volumes: Vec<VolumeScan>,
 }
 
-/// What one volume of a log holds.
+/// Counts of one volume of a log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VolumeScan {
-    /// Lines that are not blank.
+    /// Number of lines that are not blank.
     pub lines: u64,
-    /// Lines that gave entries.
+    /// Number of valid lines.
     pub valid: u64,
-    /// The bytes that were read.
+    /// Number of bytes read.
     pub bytes: u64,
 }
 
-/// Outlines a whole log, all its volumes.
+/// Outlines all volumes of a log.
 pub(super) fn outline(root: &Root, file: &RootFile) -> Result<LogScan> {
     outline_with(root, file, &mut |_, _, _| {})
 }
 
-/// The same; `note` hears of each record that is not blank: its volume, its bytes, its outlines.
+/// Like [`outline`]. Passes the volume, the bytes and the outlines of each non-blank record to
+/// `note`.
 pub(crate) fn outline_with(
     root: &Root,
     file: &RootFile,
@@ -112,11 +113,11 @@ pub(crate) fn outline_with(
     Ok(scan)
 }
 
-/// Ties entries that hang from the message before them to that message, and results that name no
-/// call to the call before them.
+/// Sets the previous message as the parent where the layout implies parents by order, and pairs
+/// results that name no call with earlier calls.
 ///
-/// Nothing can name a message that has no id, so what follows it names the one before it. Such an entry is
-/// tied to the message without an id: the conversation goes through it.
+/// No entry can name a message without an id, so the entry after it names the message before it.
+/// Such an entry becomes a child of the message without an id: the conversation includes it.
 pub(crate) fn link_to_previous(outlines: &mut [Outline]) {
     call_pairing::pair_results(outlines);
     let leaves_open = |outline: &Outline| outline.link == Link::Previous;
@@ -124,10 +125,10 @@ pub(crate) fn link_to_previous(outlines: &mut [Outline]) {
     if !outlines.iter().any(|one| leaves_open(one) || lacks_id(one)) {
         return;
     }
-    // Where all entries are tied by their order, two of one id are two messages.
+    // If parents are implied by order, two entries with one id are two messages.
     let by_order = |one: &Outline| leaves_open(one) && !lacks_id(one);
     let by_order = outlines.iter().any(by_order);
-    // Traffic beside the main conversation goes on where its own agent's did.
+    // A sidechain continues at the last message of its own agent.
     let mut chains: HashMap<(bool, Option<AgentId>), Chain> = HashMap::new();
     let mut seen: HashSet<EntryKey> = HashSet::new();
     for outline in outlines {
@@ -166,14 +167,14 @@ pub(crate) fn link_to_previous(outlines: &mut [Outline]) {
 /// The messages of one agent, in the order of a log.
 #[derive(Default)]
 struct Chain {
-    /// The last one.
+    /// The last message.
     last: Option<EntryKey>,
-    /// What the messages without ids at the end came after, and the last of them.
+    /// The messages without ids at the end: the message before them, and the last of them.
     inserted: Option<(Option<EntryKey>, EntryKey)>,
 }
 
-/// Outlines a record and tells whether it is whole. What is salvaged from a damaged one counts
-/// among the entries, not among the valid lines.
+/// Outlines a record and returns whether it is valid. Entries salvaged from a damaged record are
+/// added, but the line does not count as valid.
 fn outline_one(
     decoder: &mut dyn Decoder,
     record: &Record<'_>,
@@ -185,7 +186,8 @@ fn outline_one(
     sink.items.len() > found && !fresh.any(|flaw| flaw.kind.hides_record())
 }
 
-/// Hands every record of one volume that is its session's to `visit`, until it says `false`.
+/// Passes every record of one volume that belongs to its session to `visit`, until it returns
+/// `false`.
 pub(crate) fn each_record(
     root: &Root,
     file: &RootFile,
@@ -218,7 +220,7 @@ pub(crate) fn each_record(
             return Ok(());
         }
     }
-    // What was added since it was looked at.
+    // Records appended since the ranges were determined.
     let end = handle.size().map_err(failed)?;
     if end > share.known_end {
         scan(share.known_end..end, share.lines + 1, true)?;
@@ -239,14 +241,14 @@ pub(crate) fn record_from_line<'a>(line: &Line<'a>) -> Record<'a> {
     }
 }
 
-/// A record of a line whose number nobody asked for.
+/// Creates a record without a line number.
 pub(crate) fn unnumbered_record<'a>(line: &Line<'a>) -> Record<'a> {
     let mut record = record_from_line(line);
     record.span.line = 0;
     record
 }
 
-/// A record of a line that was read from the end, where lines are not counted.
+/// Creates a record from a line that was read backwards, which has no line number.
 pub(crate) fn record_from_tail_line<'a>(line: &TailLine<'a>) -> Record<'a> {
     Record {
         span: Span {
@@ -260,7 +262,7 @@ pub(crate) fn record_from_tail_line<'a>(line: &TailLine<'a>) -> Record<'a> {
     }
 }
 
-/// Hands every line of a file to `visit`, until it says `false`.
+/// Passes every line of a file to `visit`, until it returns `false`.
 pub(crate) fn each_line(
     file: &RootFile,
     visit: impl FnMut(&Record<'_>) -> Result<bool>,
@@ -268,7 +270,7 @@ pub(crate) fn each_line(
     each_line_from(file, 0, visit)
 }
 
-/// The same from where a line begins; it counts as the first.
+/// Like [`each_line`], from the start of a line on, which gets the number 1.
 pub(super) fn each_line_from(
     file: &RootFile,
     offset: u64,
@@ -285,7 +287,7 @@ pub(super) fn each_line_from(
     })
 }
 
-/// Lends a scanner.
+/// Calls `scan` with a scanner whose buffer is reused.
 pub(crate) fn with_scanner<T>(
     reader: LogReader,
     scan: impl FnOnce(&mut Scanner<LogReader>) -> T,
@@ -307,7 +309,7 @@ pub(crate) fn with_scanner<T>(
     outcome
 }
 
-/// Decodes single records of a log, by the indexes of their outlines and in the order asked for.
+/// Decodes single records of a log, by the indexes of their outlines and in the requested order.
 pub(super) fn entries_at(
     root: &Root,
     file: &RootFile,
@@ -326,7 +328,7 @@ pub(super) fn entries_at(
     Ok(())
 }
 
-/// Reads records again that were outlined before.
+/// Reads records again by their outlines.
 pub(super) struct RecordReader<'a> {
     root: &'a Root,
     file: &'a RootFile,
@@ -345,13 +347,13 @@ impl<'a> RecordReader<'a> {
         }
     }
 
-    /// A record's bytes and its entry. Others may have changed the log since it was outlined, so the
-    /// entry must still have the id that it had.
+    /// Reads a record's bytes and entry. Fails if the entry's id differs, because others may have
+    /// changed the log since it was outlined.
     pub(super) fn record(&mut self, at: usize) -> Result<(Vec<u8>, Option<Entry>)> {
         self.record_if(at, |_| true)
     }
 
-    /// A record's bytes with all that its log's companion says of it.
+    /// Reads a record's bytes, merged with its data in the log's companion.
     pub(super) fn full_record(&mut self, at: usize) -> Result<Vec<u8>> {
         let (bytes, _) = self.record(at)?;
         let span = self.outlines.get(at).map(|outline| outline.span);
@@ -367,7 +369,8 @@ impl<'a> RecordReader<'a> {
         Ok(decoder.full_record(&record).unwrap_or(bytes))
     }
 
-    /// A record's bytes, and its entry unless `wanted` does not want to know more of the bytes.
+    /// Reads a record's bytes, and its entry if `wanted` accepts the bytes or the log has companion
+    /// data.
     pub(super) fn record_if(
         &mut self,
         at: usize,
@@ -389,17 +392,27 @@ impl<'a> RecordReader<'a> {
         if !wanted(&bytes) && !decoder.has_companion_data() {
             return Ok((bytes, None));
         }
-        let mut sink = Decoded::default();
         let record = Record {
             span,
             bytes: &bytes,
             terminated: true,
             oversize: false,
         };
-        decoder.decode(&record, &mut sink);
-        let mut entry = pick_entry(sink.items, self.outlines, at);
-        let id = entry.as_ref().and_then(|entry| entry.id.as_ref());
-        if outline.key.is_some() && id.map(EntryId::key) != outline.key {
+        let outlines = self.outlines;
+        let decode = |decoder: &mut dyn Decoder| {
+            let mut sink = Decoded::default();
+            decoder.decode(&record, &mut sink);
+            pick_entry(sink.items, outlines, at)
+        };
+        let is_other = |entry: &Option<Entry>| {
+            let id = entry.as_ref().and_then(|entry| entry.id.as_ref());
+            outline.key.is_some() && id.map(EntryId::key) != outline.key
+        };
+        let mut entry = decode(decoder.as_mut());
+        if is_other(&entry) && decoder.bind_companion() {
+            entry = decode(decoder.as_mut());
+        }
+        if is_other(&entry) {
             return Err(Error::Changed {
                 path: volume.path.clone(),
             });
@@ -411,7 +424,7 @@ impl<'a> RecordReader<'a> {
     }
 }
 
-/// Of a record's entries, the one that was outlined.
+/// Returns the outlined entry among those of a record.
 fn pick_entry(mut found: Vec<Entry>, outlines: &[Outline], at: usize) -> Option<Entry> {
     let outline = outlines.get(at)?;
     let is_it = |entry: &Entry| entry.id.as_ref().map(EntryId::key) == outline.key;
@@ -419,7 +432,7 @@ fn pick_entry(mut found: Vec<Entry>, outlines: &[Outline], at: usize) -> Option<
         let at = found.iter().rposition(is_it);
         return at.map(|at| found.swap_remove(at)).or_else(|| found.pop());
     }
-    // Those of one record come in the same order each time.
+    // The entries of one record are always in the same order.
     let before = outlines.get(..at).unwrap_or_default().iter().rev();
     let same = |other: &&Outline| (other.span, other.volume) == (outline.span, outline.volume);
     match before.take_while(same).count() {
@@ -428,13 +441,13 @@ fn pick_entry(mut found: Vec<Entry>, outlines: &[Outline], at: usize) -> Option<
     }
 }
 
-/// Gives an entry the parent and the calls that its layout leaves to its place in the log.
+/// Sets the parent and the calls of an entry where the layout implies them by order.
 fn inherit_links(entry: &mut Entry, outlines: &[Outline], at: usize) {
     call_pairing::name_calls(entry, outlines, at);
     let Some(parent) = outlines.get(at).and_then(|outline| outline.link.key()) else {
         return;
     };
-    // A message without an id may stand between the entry and the one that it names.
+    // A message without an id may be between the entry and the one that it names.
     if entry.parent.as_ref().map(EntryId::key) != Some(parent) {
         let mut above = outlines.iter().take(at).rev();
         let above = above.find(|outline| outline.key == Some(parent));
@@ -442,14 +455,14 @@ fn inherit_links(entry: &mut Entry, outlines: &[Outline], at: usize) {
     }
 }
 
-/// The bytes of one record, without its line ending and byte order mark.
+/// Reads the bytes of one record, without its line ending and byte order mark.
 pub(super) fn record_bytes(handle: &dyn ReadAt, file: &RootFile, span: Span) -> Result<Vec<u8>> {
     let bytes = jsonl::read_span(handle, span.offset, span.len)
         .map_err(|error| Error::io("read", &file.path, error))?;
     Ok(strip_line_ending(bytes, span))
 }
 
-/// A record without its line ending and byte order mark.
+/// Removes the line ending and the byte order mark of a record.
 pub(crate) fn strip_line_ending(mut bytes: Vec<u8>, span: Span) -> Vec<u8> {
     while let Some(b'\n' | b'\r') = bytes.last() {
         bytes.pop();
@@ -460,7 +473,7 @@ pub(crate) fn strip_line_ending(mut bytes: Vec<u8>, span: Span) -> Vec<u8> {
     bytes
 }
 
-/// Whose log it is.
+/// Returns the scope of a log: main agent or sub-agent.
 pub(crate) fn scope(artifact: &Artifact) -> Scope {
     if artifact.is_agent_log() {
         Scope::Agent
@@ -469,7 +482,7 @@ pub(crate) fn scope(artifact: &Artifact) -> Scope {
     }
 }
 
-/// The ids of a log's entries, and which of them `takes` lets others hang from.
+/// Returns the ids of a log's entries, and whether `takes` accepts them as parents.
 pub(super) fn entry_ids(
     root: &Root,
     file: &RootFile,
@@ -483,7 +496,7 @@ pub(super) fn entry_ids(
             decoder.decode(record, &mut sink);
             sink.flaws.clear();
             for entry in sink.items.drain(..) {
-                // What we salvage from a damaged line, the agent program cannot read.
+                // The agent program cannot read what annals salvages from a damaged line.
                 let takes = takes(&entry) && entry.span == record.span;
                 if let Some(id) = entry.id {
                     known.insert(id.key(), takes);
@@ -495,7 +508,7 @@ pub(super) fn entry_ids(
     Ok(known)
 }
 
-/// Looks for a fact among a log's first entries.
+/// Finds a fact in a log's first `entries` records.
 pub(super) fn first_fact<T>(
     root: &Root,
     file: &RootFile,
@@ -507,7 +520,7 @@ pub(super) fn first_fact<T>(
     })
 }
 
-/// Looks for something that one of a log's first entries says.
+/// Returns the first value that `wanted` finds in a log's first `entries` records.
 pub(super) fn first_told<T>(
     root: &Root,
     file: &RootFile,
@@ -527,7 +540,7 @@ pub(super) fn first_told<T>(
     Ok(found)
 }
 
-/// The outlines of a log's first record.
+/// Returns the outlines of a log's first record.
 pub(super) fn first_outlines(root: &Root, file: &RootFile) -> Result<Vec<Outline>> {
     let mut decoder = root.decoder(file);
     let mut sink = Decoded::default();
@@ -544,7 +557,7 @@ pub(super) fn read_document(root: &Root, file: &RootFile) -> Result<Decoded<Entr
     Ok(decode_document(root, &file.artifact, &bytes))
 }
 
-/// Reads the content of a document.
+/// Decodes the content of a document.
 pub(crate) fn decode_document(root: &Root, artifact: &Artifact, bytes: &[u8]) -> Decoded<Entry> {
     let span = Span {
         offset: 0,
@@ -562,7 +575,7 @@ pub(crate) fn decode_document(root: &Root, artifact: &Artifact, bytes: &[u8]) ->
     sink
 }
 
-/// A document's bytes.
+/// Reads a document's bytes.
 pub(super) fn document_bytes(file: &RootFile) -> Result<Vec<u8>> {
     let mut reader = RangeReader::between(file.open()?, 0, MAX_DOCUMENT + 1);
     let mut bytes = Vec::new();
@@ -579,14 +592,14 @@ pub(super) fn document_bytes(file: &RootFile) -> Result<Vec<u8>> {
 }
 
 impl LogScan {
-    /// The indexes of some outlines.
+    /// Returns the indexes of the wanted outlines.
     pub(super) fn indexes(&self, wanted: impl Fn(&Outline) -> bool) -> Vec<usize> {
         let outlines = self.outlines.iter().enumerate();
         let found = outlines.filter(|(_, outline)| wanted(outline));
         found.map(|(at, _)| at).collect()
     }
 
-    /// What there is to say about a log that could not be read.
+    /// Creates the scan of a log that could not be read.
     pub(super) fn unreadable(error: &Error) -> Self {
         let flaw = Flaw {
             kind: FlawKind::Unreadable,
@@ -610,7 +623,7 @@ impl LogScan {
     pub fn read_document(root: &Root, file: &RootFile) -> Result<Self> {
         let sink = read_document(root, file)?;
         let lines = u64::from(file.id.len > 0);
-        let damaged = |flaw: &Flaw| flaw.kind.severity() == Severity::Damage;
+        let damaged = |flaw: &Flaw| flaw.kind.severity() == Severity::Error;
         let valid = if sink.flaws.iter().any(damaged) {
             0
         } else {
@@ -631,7 +644,8 @@ impl LogScan {
         })
     }
 
-    /// The record is unfinished rather than damaged: its writer may still be at work.
+    /// Returns whether the last record is torn rather than damaged: its writer may still complete
+    /// it.
     pub fn is_pending(&self) -> bool {
         self.flaws
             .iter()
@@ -644,31 +658,33 @@ impl LogScan {
 pub(super) struct LeafSummary {
     /// The last entry of the conversation.
     pub(super) leaf: EntryKey,
-    /// What other sessions look it up by: the leaf, or [`summary_key`] if it names its session.
+    /// The key that other sessions use: the leaf, or [`summary_key`] if the summary names its
+    /// session.
     pub(super) key: EntryKey,
     pub(super) text: Box<str>,
 }
 
-/// The key of a summary that counts for one session only.
+/// Returns the key of a summary that applies to one session only.
 pub(super) fn summary_key(session: &str, leaf: EntryKey) -> EntryKey {
     EntryKey::from_text(&format!("{session}\0{:x?}", leaf.to_bytes()))
 }
 
-/// What the beginning of a log tells about other logs of its folder: the client writes summaries of
-/// their conversations there, and a session that says nothing of its own shares its directory.
+/// Facts at the beginning of a log that concern other logs of its folder. The client writes
+/// summaries of their conversations there, and a session without a directory uses that of its
+/// folder.
 #[derive(Debug, Default)]
 pub(super) struct LogOpening {
     /// Summaries of conversations.
     pub(super) summaries: Vec<LeafSummary>,
-    /// Directories.
+    /// Working directories.
     pub(super) directories: Vec<Box<str>>,
 }
 
 impl LogOpening {
-    /// How far a log's beginning goes.
+    /// Length of a log's beginning in bytes.
     const REACH: u64 = 64 << 10;
 
-    /// What some outlines of a log tell.
+    /// Collects the facts from outlines of a log.
     pub(super) fn from_outlines<'a>(outlines: impl IntoIterator<Item = &'a Outline>) -> Self {
         let mut opening = LogOpening::default();
         let near = |outline: &&Outline| outline.span.offset < LogOpening::REACH;

@@ -1,4 +1,4 @@
-//! What a log amounts to so far, counted as its records go by.
+//! Totals of a log, counted record by record.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,10 +15,10 @@ use super::inventory::RootFile;
 use super::query::MessageCounts;
 use super::shared_log::{self, SliceFilter};
 
-/// Counts messages and tokens, each response once, without keeping what was counted.
+/// Counts messages and tokens, each response once, without storing the records.
 ///
-/// Lines of one response repeat its tokens while they grow, so what each response amounts to is
-/// remembered; replies that are no part of a named response need no memory.
+/// Lines of one response repeat its growing token counts, so the usage of each response is stored.
+/// Replies without a response id need no memory.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     sum: MessageCounts,
@@ -27,14 +27,14 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Takes in the next record's outline.
+    /// Adds the next record's outline.
     pub fn add(&mut self, outline: &Outline) {
         if !outline.kind.is_message() {
             return;
         }
         self.sum.messages += 1;
         let Some(reply) = &outline.reply else { return };
-        // The client's own error messages are nobody's reply.
+        // The client's own error messages are not replies.
         let Some(mut usage) = reply
             .usage
             .filter(|_| reply.model.as_deref() != Some(SYNTHETIC))
@@ -53,33 +53,33 @@ impl Totals {
         };
         self.sum.responses += u64::from(before.is_none());
         self.sum.usage.subtract(&before.unwrap_or_default());
-        // A sum beyond all bounds stays where it was.
+        // On overflow, `add` leaves the sum unchanged.
         let _ = self.sum.usage.add(&usage);
     }
 
-    /// What they come to.
+    /// Returns the totals.
     pub fn sum(&self) -> MessageCounts {
         self.sum
     }
 }
 
-/// Totals of a log that grows, and how far it has been read.
+/// Totals of a growing log, with its read positions.
 #[derive(Default)]
 pub(super) struct LogTotals {
     totals: Totals,
     volumes: Vec<CountedVolume>,
 }
 
-/// A file of the log.
+/// A volume of the log.
 struct CountedVolume {
     path: PathBuf,
-    /// It is counted up to here.
+    /// Byte offset up to which it was counted.
     end: u64,
-    /// The bytes before that, by which another file in its place is known.
+    /// The bytes before `end`, to detect that the file was replaced.
     guard: Vec<u8>,
-    /// It remembers the record before, to which the next may belong.
+    /// Keeps state between reads, because a record may depend on the previous one.
     decoder: Box<dyn Decoder>,
-    /// Tells whose its records are, where several sessions lie in it.
+    /// Assigns records to sessions, if several sessions share the file.
     filter: Option<SliceFilter>,
 }
 
@@ -92,7 +92,7 @@ impl std::fmt::Debug for LogTotals {
 }
 
 impl LogTotals {
-    /// Counts what was added since, or all of it the first time and after a file was replaced.
+    /// Counts the appended records; the whole log at first and after a file was replaced.
     pub(super) fn count(&mut self, root: &Root, file: &RootFile) -> Result<MessageCounts> {
         if !self.continues(file) {
             *self = LogTotals::default();
@@ -109,7 +109,8 @@ impl LogTotals {
         for volume in &mut self.volumes {
             pending.extend(volume.read_new(&mut self.totals)?);
         }
-        // A record without a line ending may go on: it counts for now, and is read again.
+        // A record without a line ending may be incomplete: it counts now, and is read again next
+        // time.
         if pending.is_empty() {
             return Ok(self.totals.sum);
         }
@@ -118,7 +119,7 @@ impl LogTotals {
         Ok(with.sum)
     }
 
-    /// The files are those that were counted, as far as they were, and maybe more.
+    /// Returns whether the counted parts of the volumes are unchanged. There may be new volumes.
     fn continues(&self, file: &RootFile) -> bool {
         let mut files = file.volumes();
         self.volumes.iter().all(|volume| {
@@ -137,7 +138,7 @@ impl CountedVolume {
             .is_ok_and(|before| before == self.guard)
     }
 
-    /// Reads on; gives what a last record without a line ending says.
+    /// Counts the new records. Returns the outlines of a last record without a line ending.
     fn read_new(&mut self, totals: &mut Totals) -> Result<Vec<Outline>> {
         const GUARDED: u64 = 256;
         let failed = |path: &Path, error| Error::io("read", path, error);

@@ -1,7 +1,7 @@
 //! The store: opens roots, finds and reads sessions, applies changes.
 //!
-//! Layouts say what files mean and what a change comes to; the store does it. It owns every access
-//! to a root, and never writes outside of a root but to the state directory it was given.
+//! Layouts map files to artifacts and changes to edits; the store applies them. All access to a
+//! root goes through the store. It writes only inside roots and to its state directory.
 
 mod agent;
 mod append_point;
@@ -19,6 +19,7 @@ mod fork;
 mod incremental_reader;
 mod info;
 mod inventory;
+mod label;
 mod lifecycle;
 mod locate;
 pub(crate) mod log_owners;
@@ -63,6 +64,7 @@ pub(crate) use append_point::ensure_not_in_use;
 pub use begun::BegunLog;
 pub use branch_attribution::BranchAttribution;
 pub(crate) use call_pairing::CallPairing;
+pub use call_pairing::results_under_calls;
 use conversations::Conversations;
 pub use file_versions::{SavedFile, SavedVersion};
 pub use fork::ForkedSession;
@@ -72,6 +74,7 @@ pub(crate) use incremental_reader::{
 pub use info::{ConversationInfo, ProjectInfo, SessionInfo};
 pub use inventory::{Inventory, RootFile, SessionFiles};
 pub(crate) use inventory::{RootSnapshot, encode_root_snapshot};
+pub use label::SessionLabel;
 pub use lifecycle::SessionState;
 pub(crate) use lifecycle::keep_cutoff;
 pub use locate::RecordRef;
@@ -93,7 +96,7 @@ pub(crate) use root::is_plain_log;
 pub use save_files::NewSavedVersion;
 pub use session::Session;
 pub use session_list::StaleSessionList;
-pub(crate) use session_list::{list_row_from_log, update_session_lists};
+pub(crate) use session_list::{list_of_damaged_copy, list_row_from_log, update_session_lists};
 use session_summary::SessionSummary;
 pub use shared_log::SessionSlice;
 pub use trash::{Purgeable, TrashContents, TrashItem, TrashedConfigEntry, TrashedFile, TrashedRow};
@@ -107,13 +110,13 @@ pub(crate) use writer::{append_if_unchanged, append_shared};
 pub struct Store {
     roots: Vec<Root>,
     state: Option<PathBuf>,
-    /// Whose days count, if that was said.
+    /// Time zone of days, if set.
     zone: Option<TimeZone>,
     failures: ReadFailures,
 }
 
 impl Store {
-    /// Opens roots, each once. They are looked at only when something is asked of them.
+    /// Creates a store of roots, without duplicates. Nothing is read until a method needs it.
     pub fn new(roots: Vec<Root>) -> Self {
         let failures = ReadFailures::default();
         let roots = Root::dedupe(roots).into_iter();
@@ -133,29 +136,30 @@ impl Store {
         self
     }
 
-    /// What could not be read on the way to answers that were given without it.
+    /// Read failures that did not prevent an answer.
     pub fn failures(&self) -> &ReadFailures {
         &self.failures
     }
 
-    /// Opens every layout's default places that exist.
+    /// Opens the existing default roots of all layouts.
     pub fn discover(env: &Env) -> Self {
         Store::new(Root::defaults(env))
     }
 
-    /// Says where deleted sessions go.
+    /// Sets the state directory, which holds the trash.
     pub fn with_state(mut self, dir: impl Into<PathBuf>) -> Self {
         self.state = Some(dir.into());
         self
     }
 
-    /// Says whose days count where logs are named after days; the system's zone if not said.
+    /// Sets the time zone for logs that are named after days. Default: the system's zone.
     pub fn with_zone(mut self, zone: TimeZone) -> Self {
         self.zone = Some(zone);
         self
     }
 
-    /// Whose days count. To find out the system's takes longer than most things that are asked of a store.
+    /// Returns the time zone of days. Determining the system's zone takes longer than most
+    /// operations of a store.
     pub(super) fn zone(&self) -> TimeZone {
         self.zone.clone().unwrap_or_else(TimeZone::system)
     }
@@ -165,12 +169,12 @@ impl Store {
         &self.roots
     }
 
-    /// Where deleted sessions go, and whatever else is to be kept.
+    /// Directory of the trash and of other state.
     pub(crate) fn state_dir(&self) -> Option<&Path> {
         self.state.as_deref()
     }
 
-    /// What lies in the directories that bear a session's name now.
+    /// Lists the files that are now in the directories named after a session.
     pub(crate) fn files_in_own_dirs(&self, files: &SessionFiles) -> Vec<RootFile> {
         let root = &files.root;
         let mut troubles = Vec::new();
@@ -187,30 +191,31 @@ impl Store {
         found
     }
 
-    /// Everything that lies in the roots, by name alone, and what is archived of them.
+    /// Lists all files of the roots by path only, and the archived files.
     pub fn inventory(&self) -> Inventory {
         self.inventory_with_cache(&mut WalkCache::disabled())
     }
 
-    /// The same, with what is known from before.
+    /// Like [`inventory`](Store::inventory), with cached listings.
     pub(crate) fn inventory_with_cache(&self, memory: &mut WalkCache<'_>) -> Inventory {
         Inventory::scan_with_cache(&self.roots, self.archive().ok().as_ref(), memory)
     }
 
-    /// Everything that lies in one root, and what the archive keeps of it.
+    /// Lists all files of one root, and its archived files.
     pub(crate) fn inventory_of(&self, root: &Root) -> Inventory {
         let archive = self.archive().ok();
         Inventory::scan_with_archive(std::slice::from_ref(root), archive.as_ref())
     }
 
-    /// Everything that lies in the roots, for those who change it or look after it.
+    /// Lists the files of the roots without the archived ones, for callers that modify or check
+    /// them.
     pub fn inventory_without_archive(&self) -> Inventory {
         Inventory::scan(&self.roots)
     }
 
-    /// Reads and sums up every session; `progress` hears of bytes done and bytes in all.
+    /// Reads and summarizes every session. Calls `progress` with the bytes done and the total.
     ///
-    /// A session that cannot be read is told with the others' rows, not instead of them.
+    /// A session that cannot be read is an error in its place among the rows.
     pub fn sessions(
         &self,
         inventory: &Inventory,
@@ -223,7 +228,7 @@ impl Store {
         session_summary::make_infos(&all, facts, &self.retention_days(inventory))
     }
 
-    /// The most recent sessions, the newest first, and after them those that could not be read.
+    /// Returns the most recent sessions, newest first, followed by the errors of unreadable ones.
     pub fn newest_sessions(
         &self,
         inventory: &Inventory,
@@ -244,7 +249,7 @@ impl Store {
         found.map(Ok).chain(failed).collect()
     }
 
-    /// The conversations of some sessions, by their places in the inventory, and what each comes to.
+    /// Returns the conversations of sessions, given by inventory index, with their costs.
     pub fn conversations(
         &self,
         inventory: &Inventory,
@@ -271,7 +276,8 @@ impl Store {
         rows.collect()
     }
 
-    /// Everything that one file says: what people typed, a plan, the todos of a session that is gone.
+    /// Decodes all entries of one file, such as the prompt history, a plan, or todos without a
+    /// session.
     pub fn entries(&self, root: &Root, file: &RootFile) -> Result<Vec<Entry>> {
         if !file.artifact.kind.is_log() {
             return log_reader::read_document(root, file).map(|sink| sink.items);
@@ -291,14 +297,14 @@ impl Store {
         Ok(sink.items)
     }
 
-    /// After how many days each root's own program deletes sessions, where its settings say so.
+    /// Days after which the program of each root deletes sessions, where its settings contain it.
     pub fn retention_days(&self, inventory: &Inventory) -> HashMap<PathBuf, Option<u64>> {
         inventory.retention_days()
     }
 }
 
-/// Reads sessions and makes something of each, in their order; `progress` hears of bytes done and
-/// bytes in all.
+/// Reads sessions and maps each with `make`, in order. Calls `progress` with the bytes done and the
+/// total.
 pub(crate) fn read_each<T: Send>(
     sessions: &[&SessionFiles],
     progress: &(dyn Fn(u64, u64) + Sync),
@@ -315,14 +321,14 @@ pub(crate) fn read_each<T: Send>(
         progress(so_far, total);
         Some((at, made))
     };
-    // Threads cost more than a little reading, and more than many small ones: what one of them made
-    // another has to put away.
+    // Threads cost more than they save for little data and for many small sessions, because results
+    // are freed by another thread than the one that allocated them.
     let small = total < SMALL_SESSION_BYTES * sessions.len() as u64;
     if small || total < SINGLE_THREAD_BYTES {
         let read = order.into_iter().filter_map(read);
         return read.map(|(_, made)| made).collect();
     }
-    // Largest first, so that no thread is left alone with a giant at the end.
+    // Largest first, so that no thread ends with a large session alone.
     order.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
     let order = order.into_par_iter().with_max_len(1);
     let mut read: Vec<(usize, Result<T>)> = order.filter_map(read).collect();
@@ -330,8 +336,8 @@ pub(crate) fn read_each<T: Send>(
     read.into_iter().map(|(_, made)| made).collect()
 }
 
-/// Less than this is read by one thread.
+/// Fewer bytes than this are read by one thread.
 const SINGLE_THREAD_BYTES: u64 = 1 << 20;
 
-/// And so are sessions that are smaller than this, taken together.
+/// Sessions with a smaller average size than this are read by one thread.
 const SMALL_SESSION_BYTES: u64 = 4 << 10;

@@ -1,8 +1,8 @@
-//! Documents and logs of a root that belong to no session: the state of the layout's own program, and
-//! what it printed in each of its runs.
+//! Files of a root that belong to no session: state documents of the layout's program, and logs of
+//! its runs.
 //!
-//! A state document is replaced whole, so a reader sees the old one or the new one. A run log is
-//! plain text; its lines are appended with the promises of any other log.
+//! A state document is replaced atomically. A run log is plain text; its lines are appended with
+//! the same guarantees as records.
 
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde::de::IgnoredAny;
 
 use crate::error::{Error, Result};
+use crate::json::describe_json_error;
 use crate::jsonl::{self, Log, MAX_LINE};
 use crate::model::{Artifact, ArtifactKind};
 
@@ -23,23 +24,24 @@ const MAX_STATE: usize = 16 << 20;
 const MAX_NAME: usize = 200;
 
 impl Store {
-    /// Replaces a state document of a root, or makes it, and returns its path.
+    /// Creates or replaces a state document of a root, and returns its path.
     ///
-    /// `name` is `status`, `status.json` or `state/status.json`. `json` is written as it is given,
-    /// after it was checked to be one JSON value.
+    /// `name` is `status`, `status.json` or `state/status.json`. `json` must be one JSON value and
+    /// is written unchanged.
     pub fn set_state_document(&self, root: &Root, name: &str, json: &str) -> Result<PathBuf> {
         let path = state_path(root, name)?;
         let json = json.trim();
         if json.len() > MAX_STATE {
             return Err(Error::refused(format!(
-                "{} MB are more than the {} MB of a state document",
+                "the document is too large: {} MB (limit {} MB)",
                 json.len() >> 20,
                 MAX_STATE >> 20
             )));
         }
         if let Err(error) = serde_json::from_str::<IgnoredAny>(json) {
             return Err(Error::refused(format!(
-                "the document is not JSON: {error}; nothing was written"
+                "the document is {}; nothing was written",
+                describe_json_error(&error)
             )));
         }
         create_parent_dirs(root, &path)?;
@@ -47,7 +49,7 @@ impl Store {
         Ok(path)
     }
 
-    /// Reads a state document of a root; `None` if it is not there.
+    /// Reads a state document of a root; `None` if it does not exist.
     pub fn state_document(&self, root: &Root, name: &str) -> Result<Option<String>> {
         let path = state_path(root, name)?;
         match jsonl::read_document(&path) {
@@ -57,7 +59,7 @@ impl Store {
         }
     }
 
-    /// Opens the log of the run that started at a time, or makes it.
+    /// Opens or creates the log of the run that started at a time.
     pub fn run_log(
         &self,
         root: &Root,
@@ -69,7 +71,7 @@ impl Store {
         for artifact in &names {
             places.push(root.locate(artifact)?);
         }
-        // A run that is there may be named by another spelling of its time.
+        // The directory of an existing run may spell the same time differently.
         let mut there = None;
         for path in &places {
             let found = jsonl::metadata_if_exists(path)?;
@@ -86,26 +88,26 @@ impl Store {
     }
 }
 
-/// The log of one run of a layout's own program, open for appending. Threads may share it.
+/// Log of one run of the layout's program, open for appending. Can be shared between threads.
 #[derive(Debug)]
 pub struct RunLog {
     log: Log,
 }
 
 impl RunLog {
-    /// Its file.
+    /// Path of the log file.
     pub fn path(&self) -> &Path {
         self.log.path()
     }
 
-    /// The run's name: its start in UTC, as its directory spells it.
+    /// Name of the run: its start time in UTC, as spelled in the directory name.
     pub fn run_name(&self) -> &str {
         let directory = self.path().parent().and_then(Path::file_name);
         directory.and_then(|name| name.to_str()).unwrap_or_default()
     }
 
-    /// Appends text, line by line in one write, and returns how many lines that were once they are
-    /// durable. Logs hold no empty lines, so one becomes a blank.
+    /// Appends text in one write, and returns the number of lines once they are durable. Logs have
+    /// no empty lines, so an empty line becomes a space.
     pub fn write(&self, text: impl AsRef<[u8]>) -> Result<usize> {
         let text = text.as_ref();
         let text = text.strip_suffix(b"\n").unwrap_or(text);
@@ -116,7 +118,7 @@ impl RunLog {
         let lines: Vec<&[u8]> = lines.collect();
         if let Some(long) = lines.iter().find(|line| line.len() >= MAX_LINE) {
             return Err(Error::refused(format!(
-                "a line of {} MB is longer than the {} MB that readers take",
+                "a line is too long: {} MB (limit {} MB)",
                 long.len() >> 20,
                 MAX_LINE >> 20
             )));
@@ -124,8 +126,8 @@ impl RunLog {
         self.log.append_all(&lines).map(|appended| appended.len())
     }
 
-    /// Reads a start as people write it (`2026-03-26T01:32:20Z`) or as directories of runs spell it
-    /// (`2026-03-26T01-32-20-418Z`).
+    /// Parses a start time in RFC 3339 form (`2026-03-26T01:32:20Z`) or as spelled in directory
+    /// names (`2026-03-26T01-32-20-418Z`).
     pub fn parse_start(text: &str) -> Option<Timestamp> {
         if let Ok(time) = text.parse() {
             return Some(time);
@@ -139,7 +141,7 @@ impl RunLog {
     }
 }
 
-/// Where a state document lies, by any of its names.
+/// Returns the path of a state document, given any of its names.
 fn state_path(root: &Root, name: &str) -> Result<PathBuf> {
     let short = name.strip_prefix("state/").unwrap_or(name);
     let short = short.strip_suffix(".json").unwrap_or(short);
@@ -147,14 +149,14 @@ fn state_path(root: &Root, name: &str) -> Result<PathBuf> {
         "" => Some("it is empty"),
         short if short.len() > MAX_NAME => Some("it is longer than 200 bytes"),
         short if short.starts_with('.') => Some("it begins with a dot"),
-        short if short.contains(['/', '\\']) => Some("it leads to another directory"),
-        short if short.chars().any(char::is_control) => Some("it has control characters"),
+        short if short.contains(['/', '\\']) => Some("it contains a path separator"),
+        short if short.chars().any(char::is_control) => Some("it contains control characters"),
         _ => None,
     };
     if let Some(why) = why {
         let shown: String = name.chars().take(40).flat_map(char::escape_debug).collect();
         return Err(Error::refused(format!(
-            "`{shown}` cannot be the name of a state document: {why}; name it like state/status.json"
+            "invalid state document name `{shown}`: {why}; use a name like state/status.json"
         )));
     }
     let artifact = Artifact {

@@ -1,8 +1,8 @@
-//! What the logs of one folder know of each other.
+//! Titles and directories of sessions from other logs of the same folder.
 //!
-//! A client writes the summary of one session into another's log, and a log may not say which
-//! directory it is about while its neighbours do. Only the beginning of each log is read, where the
-//! client puts such lines, and each folder once.
+//! A client writes the summary of one session into another session's log. A log may lack the
+//! working directory that other logs of the folder record. Only the beginning of each log is read,
+//! where the client writes such lines, and each folder once.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -16,28 +16,28 @@ use super::log_reader::{LogOpening, summary_key};
 use super::session::Session;
 use super::session_summary::FolderDirectories;
 
-/// The folders of some sessions, read as they are asked for.
+/// Folders of sessions, read on demand.
 #[derive(Debug)]
 pub struct FolderHints<'a> {
     sessions: HashMap<FolderKey, Vec<&'a SessionFiles>>,
     folders: RefCell<HashMap<FolderKey, Rc<FolderContents<'a>>>>,
-    /// The ids in logs that were read whole.
+    /// Entry ids of logs that were read completely.
     ids: RefCell<HashMap<PathBuf, Rc<HashSet<EntryKey>>>>,
 }
 
 type FolderKey = (PathBuf, Option<String>);
 
-/// What the logs of a folder tell about its sessions.
+/// Facts from the logs of a folder about its sessions.
 #[derive(Debug, Default)]
 struct FolderContents<'a> {
-    /// Summaries by their keys, each with the session in whose log it stands.
+    /// Summaries by key, with the session whose log contains them.
     summaries: HashMap<EntryKey, Vec<(&'a SessionFiles, Box<str>)>>,
-    /// The directory that the folder is named after, if there is no doubt.
+    /// The directory that the folder is named after, if unambiguous.
     directory: Option<String>,
 }
 
 impl<'a> FolderHints<'a> {
-    /// Sorts sessions by folder; nothing is read yet.
+    /// Groups sessions by folder, without reading them.
     pub fn new(sessions: impl IntoIterator<Item = &'a SessionFiles>) -> Self {
         let mut sorted: HashMap<FolderKey, Vec<&'a SessionFiles>> = HashMap::new();
         for files in sessions {
@@ -50,15 +50,15 @@ impl<'a> FolderHints<'a> {
         }
     }
 
-    /// The directory that a session's folder is named after, if there is no doubt.
+    /// Returns the directory that a session's folder is named after, if unambiguous.
     pub(crate) fn directory(&self, files: &SessionFiles) -> Option<String> {
         self.folder(files).directory.clone()
     }
 
-    /// Finds the summaries in other logs of the folder for some entries of a session.
+    /// Finds summaries of a session's entries in other logs of the folder.
     ///
-    /// A summary whose leaf is in its own log counts there only, and one that names a session for that
-    /// session only. Of several for one leaf, the last counts.
+    /// Ignores a summary for other sessions if its own log contains the leaf, or if it names
+    /// another session. If a leaf has several summaries, the last one is used.
     pub(super) fn summaries(
         &self,
         files: &SessionFiles,
@@ -79,7 +79,8 @@ impl<'a> FolderHints<'a> {
         found
     }
 
-    /// The ids of the entries in a session's log. Read only where a summary was found in it.
+    /// Returns the entry ids in a session's log. Called only for logs that contain a matching
+    /// summary.
     fn ids(&self, files: &SessionFiles) -> Rc<HashSet<EntryKey>> {
         let path = files.main_path();
         if let Some(known) = self.ids.borrow().get(path) {
@@ -95,7 +96,7 @@ impl<'a> FolderHints<'a> {
         ids
     }
 
-    /// What the folder of a session tells.
+    /// Reads the folder of a session, once.
     fn folder(&self, files: &SessionFiles) -> Rc<FolderContents<'a>> {
         let place = folder_key(files);
         if let Some(known) = self.folders.borrow().get(&place) {

@@ -1,4 +1,4 @@
-//! What people typed: the list that some agent programs keep beside all sessions.
+//! Prompt history: a list of typed prompts that some agent programs keep for all sessions.
 
 use std::path::PathBuf;
 
@@ -9,8 +9,8 @@ use super::writer::{create_parent_dirs, layout_writer, open_or_create, with_plan
 use super::{Root, Store, WriteOptions};
 
 impl Store {
-    /// Adds to the list of what people typed ([`Body::TypedPrompt`]), and returns the list's path. Refused
-    /// where the layout keeps none.
+    /// Appends a typed prompt ([`Body::TypedPrompt`]) to the prompt history, and returns the path
+    /// of the history. Fails if the layout has no prompt history.
     ///
     /// [`Body::TypedPrompt`]: crate::model::Body::TypedPrompt
     pub fn record_history(
@@ -25,7 +25,7 @@ impl Store {
         })?;
         let Some((artifact, line)) = line else {
             return Err(Error::refused(format!(
-                "the layout {} keeps no list of what people typed",
+                "the layout {} has no prompt history",
                 root.layout.name()
             )));
         };

@@ -1,4 +1,4 @@
-//! Questions about messages: which, how many, how many tokens, what came before.
+//! Queries over messages: filter, count, token totals, ancestry.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,62 +12,61 @@ use crate::model::{Body, Entry, ResponseKey, ResponseResolver, Role, SYNTHETIC, 
 use super::log_reader;
 use super::session::Session;
 
-/// Which messages are wanted; everything left open lets all through.
+/// Filter for messages. An unset field matches all messages.
 #[derive(Clone, Debug, Default)]
 pub struct MessageFilter {
-    /// Said by whom.
+    /// Role of the message.
     pub role: Option<Role>,
-    /// With at least one block of this kind (`text`, `thinking`, `tool_use`, `tool_result`, `image`).
+    /// Kind of at least one block (`text`, `thinking`, `tool_use`, `tool_result`, `image`).
     pub kind: Option<String>,
-    /// Not older than this.
+    /// Earliest time.
     pub since: Option<Timestamp>,
-    /// Not newer than this.
+    /// Latest time.
     pub until: Option<Timestamp>,
-    /// With this text somewhere, letter case aside.
+    /// Text that the message contains, ignoring case.
     pub text: Option<String>,
-    /// Of this sub-agent; `main` means the main agent.
+    /// Prefix of the sub-agent's id; `main` means the main agent.
     pub agent: Option<String>,
 }
 
 impl MessageFilter {
-    /// Only messages said by `role`.
+    /// Matches only messages with this role.
     pub fn role(mut self, role: Role) -> Self {
         self.role = Some(role);
         self
     }
 
-    /// Only messages with a block of this kind.
+    /// Matches only messages with a block of this kind.
     pub fn kind(mut self, kind: impl Into<String>) -> Self {
         self.kind = Some(kind.into());
         self
     }
 
-    /// Only messages that are not older.
+    /// Matches only messages at or after this time.
     pub fn since(mut self, time: Timestamp) -> Self {
         self.since = Some(time);
         self
     }
 
-    /// Only messages that are not newer.
+    /// Matches only messages at or before this time.
     pub fn until(mut self, time: Timestamp) -> Self {
         self.until = Some(time);
         self
     }
 
-    /// Only messages with this text somewhere, letter case aside.
+    /// Matches only messages that contain this text, ignoring case.
     pub fn text(mut self, text: impl Into<String>) -> Self {
         self.text = Some(text.into());
         self
     }
 
-    /// Only messages of this sub-agent; `main` means the main agent.
+    /// Matches only messages of the sub-agent with this id prefix; `main` means the main agent.
     pub fn agent(mut self, agent: impl Into<String>) -> Self {
         self.agent = Some(agent.into());
         self
     }
 
-    /// Whether the filter lets an entry through. Only messages pass a filter that asks for any of
-    /// their properties.
+    /// Returns whether an entry matches. Filters on role, kind and text match only messages.
     pub fn accepts(&self, entry: &Entry) -> bool {
         let message = match &entry.body {
             Body::Message(message) => Some(message),
@@ -101,23 +100,23 @@ impl MessageFilter {
     }
 }
 
-/// How much something amounts to.
+/// Counts of messages and tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MessageCounts {
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Responses of a model.
+    /// Number of model responses.
     pub responses: u64,
-    /// Their tokens, each response counted once.
+    /// Tokens of the responses, each response counted once.
     pub usage: Usage,
 }
 
-/// Counts of a session's messages and tokens, by several keys at once.
+/// Counts of a session's messages and tokens, grouped by several keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Stats {
-    /// All of them.
+    /// Counts of all messages.
     pub total: MessageCounts,
     /// By role.
     pub by_role: BTreeMap<&'static str, u64>,
@@ -125,15 +124,15 @@ pub struct Stats {
     pub by_agent: BTreeMap<String, MessageCounts>,
     /// By model.
     pub by_model: BTreeMap<String, MessageCounts>,
-    /// By hour of the day, in the zone asked for.
+    /// By hour of the day, in the requested time zone.
     pub by_hour: BTreeMap<i8, MessageCounts>,
-    /// By day, in the zone asked for.
+    /// By day, in the requested time zone.
     pub by_day: BTreeMap<jiff::civil::Date, MessageCounts>,
 }
 
 impl Session {
-    /// Hands over the messages of all logs that a filter lets through, in file order, the main log
-    /// first, until `visit` says `false`.
+    /// Visits the matching messages of all logs in file order, the main log first, until `visit`
+    /// returns `false`.
     pub fn each_message(
         &self,
         filter: &MessageFilter,
@@ -155,7 +154,7 @@ impl Session {
         Ok(())
     }
 
-    /// The messages that a filter lets through.
+    /// Returns the matching messages.
     pub fn messages(&self, filter: &MessageFilter) -> Result<Vec<Entry>> {
         let mut found = Vec::new();
         self.each_message(filter, |entry| {
@@ -165,7 +164,7 @@ impl Session {
         Ok(found)
     }
 
-    /// The last `n` messages of the conversation that would be resumed, oldest first.
+    /// Returns the last `n` messages of the conversation that would be resumed, oldest first.
     pub fn last_messages(&self, n: usize) -> Result<Vec<Entry>> {
         let Some((_, scan, tree)) = self.main_log() else {
             return Ok(Vec::new());
@@ -188,7 +187,7 @@ impl Session {
         Ok(found)
     }
 
-    /// One entry of the main log, by its id or a unique beginning of it.
+    /// Returns an entry of the main log by its id or a unique prefix of it.
     pub fn message(&self, id: &str) -> Result<Entry> {
         let at = self.find_entry(id)?;
         let mut found = None;
@@ -202,7 +201,7 @@ impl Session {
         })
     }
 
-    /// The entries that lead to a message, oldest first, the message last.
+    /// Returns the entries on the path to a message, oldest first, including the message.
     pub fn ancestry(&self, id: &str) -> Result<Vec<Entry>> {
         let at = self.find_entry(id)?;
         let path = self
@@ -220,11 +219,11 @@ impl Session {
     /// Counts messages and tokens.
     pub fn stats(&self, zone: &TimeZone) -> Stats {
         let mut stats = Stats::default();
-        // What each response amounts to is known only after its last line.
+        // The usage of a response is final only after its last line.
         let mut responses: BTreeMap<ResponseKey, (Keys, Usage)> = BTreeMap::new();
         let mut names = ResponseResolver::default();
         for ((file, scan), tree) in self.files.logs().zip(&self.logs).zip(&self.trees) {
-            // Sub-agents that have no id are numbered as they stand in the log.
+            // Sub-agents without an id are numbered in log order.
             let strands: HashMap<usize, usize> = tree
                 .sidechains
                 .iter()
@@ -240,7 +239,7 @@ impl Session {
                 let owner = outline.agent.as_ref().or(file.artifact.agent.as_ref());
                 let local = outline.time.map(|time| time.to_zoned(zone.clone()));
                 let reply = outline.reply.as_deref();
-                // The client's own error messages are nobody's reply.
+                // Error messages written by the client itself are not responses.
                 let real = |model: &&str| *model != SYNTHETIC;
                 let model = reply.and_then(|reply| reply.model.as_deref());
                 let synthetic = model.is_some() && model.filter(real).is_none();
@@ -329,7 +328,7 @@ impl MessageCounts {
     fn add(&mut self, other: &MessageCounts) {
         self.messages += other.messages;
         self.responses += other.responses;
-        // Counts that overflow were let in by no decoder.
+        // Decoders reject counts that could overflow.
         let _ = self.usage.add(&other.usage);
     }
 }

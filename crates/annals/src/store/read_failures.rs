@@ -1,9 +1,9 @@
-//! Read failures: what could not be read on the way to an answer that was given without it.
+//! Read failures that did not prevent an answer.
 //!
-//! Every reading layer that goes on after a failed read reports the failure to the collector of its
-//! [`Root`](super::Root), which is that of the [`Store`](super::Store). Whoever shows the answer takes
-//! the failures from there and shows them too. Failures that are returned as errors are not reported
-//! here as well.
+//! A reader that continues after a failed read reports the failure to the collector of its
+//! [`Root`](super::Root), which the [`Store`](super::Store) shares. The caller that shows the
+//! answer takes the failures from the collector and shows them too. Failures that are returned as
+//! errors are not reported here.
 
 use std::collections::HashSet;
 use std::fs::{DirEntry, Metadata};
@@ -16,26 +16,28 @@ use rustix::io::Errno;
 use crate::error::{Error, Result};
 use crate::jsonl::is_absence;
 
-/// Collector of read failures; clones share what they collect.
+/// Collector of read failures, shared by its clones.
 #[derive(Clone, Debug, Default)]
 pub struct ReadFailures(Arc<Mutex<Collected>>);
 
 #[derive(Debug, Default)]
 struct Collected {
-    /// Failures that were not taken yet.
+    /// Failures not taken yet.
     waiting: Vec<Error>,
-    /// The text of each failure that was ever kept.
+    /// Texts of all distinct failures collected so far.
     seen: HashSet<String>,
-    /// All reports, repeated ones too.
+    /// Number of reports, including repeated ones.
     reports: u64,
+    /// Notices not taken yet.
+    notices: Vec<String>,
 }
 
 impl ReadFailures {
-    /// No more different failures than this are kept: each of them has a path, and a broken disk may
-    /// have millions of those.
+    /// Maximum number of distinct failures: a broken disk may produce one for each of millions of
+    /// paths.
     pub const LIMIT: usize = 10_000;
 
-    /// Collects a failure, unless it was reported before or means that the file is gone.
+    /// Collects a failure, unless it is a duplicate or the file no longer exists.
     pub fn report(&self, error: Error) {
         if is_gone(&error) {
             return;
@@ -47,29 +49,45 @@ impl ReadFailures {
         }
     }
 
-    /// Reports the failure of `result`, and returns its value otherwise.
+    /// Collects a notice for the person: nothing failed, but a file is not as it was.
+    pub(crate) fn add_notice(&self, text: String) {
+        let mut collected = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !collected.notices.contains(&text) {
+            collected.notices.push(text);
+        }
+    }
+
+    /// Returns the notices that were not taken yet.
+    pub fn take_notices(&self) -> Vec<String> {
+        let mut collected = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut collected.notices)
+    }
+
+    /// Returns the value of `result`, or reports its failure.
     pub(crate) fn ok<T>(&self, result: Result<T>) -> Option<T> {
         result.map_err(|error| self.report(error)).ok()
     }
 
-    /// The same for a call of the system on a path. What is not there has no value and is no failure.
+    /// Like `ok`, for a system call on a path. Returns `None` without a report if the path does not
+    /// exist.
     pub(crate) fn ok_io<T>(&self, path: &Path, result: io::Result<T>) -> Option<T> {
         self.ok(result.map_err(|error| Error::io("read", path, error)))
     }
 
-    /// Reports the failures of listing a directory, and returns the entries that could be read.
+    /// Returns the readable entries of a directory, and reports failures.
     pub(crate) fn read_dir(&self, dir: &Path) -> Vec<DirEntry> {
         let entries = self.ok_io(dir, std::fs::read_dir(dir));
         let entries = entries.into_iter().flatten();
         entries.filter_map(|entry| self.ok_io(dir, entry)).collect()
     }
 
-    /// Reports the failure to find out what lies at a path; `None` if nothing does.
+    /// Returns the metadata of a path, without following links, and reports a failure; `None` if
+    /// the path does not exist.
     pub(crate) fn metadata(&self, path: &Path) -> Option<Metadata> {
         self.ok_io(path, path.symlink_metadata())
     }
 
-    /// The same of what links at the path lead to; a link that leads nowhere is no failure.
+    /// Like `metadata`, but follows links. A broken link is not a failure.
     pub(crate) fn target_metadata(&self, path: &Path) -> Option<Metadata> {
         match path.metadata() {
             Err(error) if is_broken_path(&error) => None,
@@ -77,22 +95,27 @@ impl ReadFailures {
         }
     }
 
-    /// Takes the failures that were reported since the last time, in the order of the reports.
+    /// Passes the failures that were not taken yet to `visit`, in report order.
+    pub fn each(&self, visit: impl FnMut(&Error)) {
+        let collected = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        collected.waiting.iter().for_each(visit);
+    }
+
+    /// Takes the failures collected since the last call, in report order.
     pub fn take(&self) -> Vec<Error> {
         let mut collected = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut collected.waiting)
     }
 
-    /// How many reports there were. If it is the same before and after something was read, that is
-    /// complete.
+    /// Number of reports so far. If a read does not change it, its result is complete.
     pub(crate) fn report_count(&self) -> u64 {
         let collected = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         collected.reports
     }
 }
 
-/// Whether an error says no more than that a file is not there, which is so: other programs may remove
-/// it between the moment when it is found and the moment when it is read.
+/// Returns whether an error means that a file is missing, and it is. Other programs may remove a
+/// file between listing and reading it.
 pub(crate) fn is_gone(error: &Error) -> bool {
     match error {
         Error::Io { path, source, .. } if is_absence(source) => {
@@ -103,7 +126,7 @@ pub(crate) fn is_gone(error: &Error) -> bool {
     }
 }
 
-/// Whether the system says that a path leads to no file, or round in circles.
+/// Returns whether an error means that a path leads to no file or into a link loop.
 fn is_broken_path(error: &io::Error) -> bool {
     is_absence(error) || Errno::from_io_error(error) == Some(Errno::LOOP)
 }
@@ -123,6 +146,9 @@ mod tests {
         shared.report(denied("/a"));
         shared.report(denied("/a"));
         shared.report(denied("/b"));
+        let mut seen = 0;
+        failures.each(|_| seen += 1);
+        assert_eq!(seen, 2);
         let taken: Vec<String> = failures.take().iter().map(Error::to_string).collect();
         assert_eq!(taken.len(), 2);
         assert!(taken[0].contains("/a") && taken[1].contains("/b"));
@@ -145,7 +171,7 @@ mod tests {
                 && failures.target_metadata(dir.path()).is_some()
         );
         assert_eq!(failures.report_count(), 0);
-        // The system says that it is not there, and it is.
+        // The error is "not found", but the path exists.
         failures.report(Error::io("read", dir.path(), missing()));
         assert_eq!(failures.take().len(), 1);
     }

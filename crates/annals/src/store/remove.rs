@@ -115,9 +115,9 @@ impl Store {
 
     /// Removes the files of sessions, of which `copies` has copies.
     ///
-    /// Nothing goes unless every file is what its copy holds while the logs are locked, nor if another
-    /// program has one open for writing, unless `live`. If one cannot be removed, someone writes to one
-    /// meanwhile, or the copies are gone when the last file is, then all files come back.
+    /// Removes nothing unless every file equals its copy while the logs are locked, nor if another
+    /// program has one open for writing: what it writes later would be lost. If one file cannot be removed,
+    /// a program writes to one meanwhile, or the copies vanish before the end, all files are put back.
     pub(crate) fn remove_files(
         group: &[&SessionFiles],
         holdings: &FileSet,
@@ -146,9 +146,10 @@ impl Store {
                 ensure_unchanged(path, &id)?;
                 ids.push(id);
             }
-            // As late as possible: all of it was just read, which takes a while.
+            // As late as possible: reading all files took a while.
+            jsonl::ensure_not_open(paths.iter().map(PathBuf::as_path).zip(&ids))
+                .map_err(Error::for_removal)?;
             if !live {
-                jsonl::ensure_not_open(paths.iter().map(PathBuf::as_path).zip(&ids))?;
                 group
                     .iter()
                     .copied()
@@ -199,64 +200,67 @@ impl Store {
     }
 }
 
-/// Removes files of which the first is the `first` of all. The locks of the first logs are held; those of
-/// other logs and of documents are taken here. Adds to `gone` what has no name any more.
+/// Removes a chunk of the files, which begins at number `first`. The caller holds the locks of the first
+/// logs; this takes those of other logs and of documents. Adds the removed paths to `gone`.
 fn remove_all<'a>(
     holdings: &'a FileSet,
     first: usize,
     files: &[(&PathBuf, &FileId)],
     gone: &mut Vec<&'a Path>,
 ) -> Result<()> {
-    let mut removed: Vec<(Removal, &'a Path)> = Vec::with_capacity(files.len());
-    let mut failed = None;
-    for (at, (path, id)) in files.iter().enumerate().rev() {
-        let number = first + at;
-        let Some((within, _)) = holdings.files.get(number) else {
-            continue;
-        };
-        let remove = || {
-            let removal = Removal::open(path, id)?;
-            removal.unlink().map(|()| removal)
-        };
-        let unlinked = match number {
-            number if number < trash::MAX_LOCKED_LOGS.min(holdings.volumes) => remove(),
-            number if number < holdings.volumes => holdings
-                .root
-                .open_log(path, AppendOptions::default())
-                .and_then(|log| log.with_lock(|_| remove())),
-            _ => jsonl::with_document_lock(path, remove),
-        };
-        match unlinked {
-            Ok(removal) => removed.push((removal, within)),
-            Err(error) => {
-                failed = Some(error);
-                break;
-            }
+    // Held until the logs are removed: other processes rename unlocked files back.
+    let further = trash::MAX_LOCKED_LOGS..holdings.volumes;
+    let logs = (first..)
+        .zip(files)
+        .filter(|(number, _)| further.contains(number));
+    let logs = logs.map(|(_, (path, _))| holdings.root.open_log(path, AppendOptions::default()));
+    let logs = logs.collect::<Result<Vec<_>>>()?;
+    trash::with_all_locked(&logs, || {
+        Removal::wait_until_closed(files.iter().map(|(path, id)| (path.as_path(), *id)))?;
+        remove_locked(holdings, first, files, gone)
+    })
+}
+
+/// Removes a chunk of the files, whose logs are locked.
+///
+/// All files of the chunk are renamed before one is removed. If a program wrote to one or has one open
+/// for writing, all are renamed back.
+fn remove_locked<'a>(
+    holdings: &'a FileSet,
+    first: usize,
+    files: &[(&PathBuf, &FileId)],
+    gone: &mut Vec<&'a Path>,
+) -> Result<()> {
+    let mut renamed: Vec<(Removal, &'a Path)> = Vec::with_capacity(files.len());
+    let mut rename_all = || {
+        for (at, (path, id)) in files.iter().enumerate().rev() {
+            let number = first + at;
+            let Some((within, _)) = holdings.files.get(number) else {
+                continue;
+            };
+            let rename = || {
+                let removal = Removal::open(path, id)?;
+                removal.rename_away().map(|()| removal)
+            };
+            let removal = match number < holdings.volumes {
+                true => rename(),
+                false => jsonl::with_document_lock(path, rename),
+            }?;
+            renamed.push((removal, within));
+        }
+        Ok(())
+    };
+    let mut result = rename_all();
+    let removals = renamed.iter().map(|(removal, _)| removal);
+    result = result.and_then(|()| Removal::ensure_final(removals));
+    for (removal, within) in &renamed {
+        result = result.and_then(|()| removal.unlink());
+        match result {
+            Ok(()) => gone.push(within),
+            Err(error) => result = Err(removal.put_back(error)),
         }
     }
-    let written = Removal::written_after_unlink(removed.iter().map(|(removal, _)| removal));
-    let written = written.unwrap_or_else(|error| {
-        failed = Some(error);
-        Vec::new()
-    });
-    for (removal, within) in &removed {
-        if !written.iter().any(|it| std::ptr::eq(*it, removal)) {
-            gone.push(within);
-            continue;
-        }
-        // What someone else added is in no copy, so the file comes back as it is.
-        let path = holdings.root.path.join(within);
-        failed = Some(match removal.put_back() {
-            Ok(back) if back == path => removal.changed_error(),
-            Ok(back) => Error::refused(format!(
-                "{} was written to while it was removed, and another file has its name now; it is saved as {}",
-                path.display(),
-                back.display()
-            )),
-            Err(error) => error,
-        });
-    }
-    failed.map_or(Ok(()), Err)
+    result
 }
 
 /// Puts back what was removed before something could not be, and says so.

@@ -1,17 +1,18 @@
-//! Files that a process was removing when it was killed: they get their names back.
+//! Restores files that a process was removing when it was killed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 use crate::jsonl;
+use crate::removal_name::is_removed;
 
 use super::{Root, Store};
 
 impl Store {
-    /// Puts back all files that a killed process was removing from a root. Returns where they are now.
+    /// Restores all files that a killed process was removing from the roots. Returns their paths.
     ///
-    /// Whether such a file is safe elsewhere is not asked: what was to be removed can be removed again.
+    /// Does not check for copies elsewhere: the removal can be repeated.
     pub fn put_back_removed(&self) -> Result<Vec<PathBuf>> {
         let mut back = Vec::new();
         for root in self.roots() {
@@ -23,8 +24,8 @@ impl Store {
     }
 }
 
-/// The files of a root that have a name which files have while they are removed. What cannot be read is
-/// reported by whoever reads it.
+/// Lists the files of a root with the temporary name of a file under removal. Ignores read
+/// failures: other readers of the root report them.
 fn left_in(root: &Root) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut dirs = vec![root.path.clone()];
@@ -33,9 +34,7 @@ fn left_in(root: &Root) -> Vec<PathBuf> {
             let path = entry.path();
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() && enters(root, &path) => dirs.push(path),
-                Ok(kind) if kind.is_file() && jsonl::is_removed(&entry.file_name()) => {
-                    found.push(path);
-                }
+                Ok(kind) if kind.is_file() && is_removed(&path) => found.push(path),
                 _ => {}
             }
         }

@@ -1,7 +1,8 @@
-//! From what a person types to the session they mean.
+//! Resolves an id prefix, a name or a path to a session.
 
 mod by_name;
 
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,41 +17,41 @@ use super::log_reader;
 use super::shared_log::SessionSlice;
 use super::{ReadFailures, Root, Store, WriteOptions};
 
-/// A log that a text names by itself and that is not there.
+/// A log that a text names directly and that does not exist.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MissingLog {
-    /// The root in which it would lie.
+    /// The root that the log would be in.
     pub root: Root,
-    /// The session that [`Store::create`] begins with it.
+    /// The session that [`Store::create`] begins for the log.
     pub new: NewSession,
-    /// It is the log that its program would write to now.
+    /// Whether this is the log that its program would write to now.
     pub today: bool,
 }
 
-/// So many `@` of a text are tried as the one between a session and its message.
+/// Maximum number of `@` tried as the separator of session and message.
 const MAX_SPLITS: usize = 16;
 
-/// What a person named: a session, maybe one of its logs, and maybe one of its messages.
+/// A resolved session, with one of its logs and one of its messages if the text named them.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The session.
     pub files: SessionFiles,
-    /// The log, if it was named by its path.
+    /// The log, if the text was its path.
     pub log: Option<RootFile>,
-    /// The message after the `@`, as typed.
+    /// The text after the `@`, unresolved.
     pub message: Option<String>,
 }
 
 impl Target {
-    /// The log of a sub-agent, if that was named.
+    /// Returns the sub-agent's log, if the text named one.
     pub fn agent_log(&self) -> Option<&RootFile> {
         let agents = |file: &&RootFile| file.artifact.is_agent_log();
         self.log.as_ref().filter(agents)
     }
 
-    /// Refuses the log of a sub-agent where a session is wanted: what is done to a session is not
-    /// meant for one of its sub-agents, nor the other way round.
+    /// Fails if the text named a sub-agent's log: operations on a session do not apply to a single
+    /// sub-agent.
     pub fn refuse_agent(&self) -> Result<()> {
         match self.agent_log() {
             None => Ok(()),
@@ -64,17 +65,17 @@ impl Target {
 }
 
 impl Store {
-    /// Finds `SESSION[@MESSAGE]`: a unique beginning of a session's id, of its thread's or of its
-    /// conversation's, the name that its id ends in, or the path of a log.
+    /// Resolves `SESSION[@MESSAGE]`. SESSION is a unique prefix of the id of a session, of its
+    /// thread or of its conversation, the name at the end of a session's id, or the path of a log.
     ///
-    /// If the text has several `@`, the message begins after the last one with a session before it.
+    /// If the text has several `@`, the message begins after the last one that follows a session.
     ///
-    /// A file in the current directory is looked for only where no session fits, unless the text
-    /// can only be a path.
+    /// A file in the current directory is tried only if no session matches, unless the text is
+    /// clearly a path.
     pub fn find(&self, inventory: &Inventory, text: &str) -> Result<Target> {
         let is_path = |text: &str| text.contains('/') || text.ends_with(".jsonl");
         let is_file = |text: &str| Path::new(text).is_file();
-        // Sessions and messages may both have an `@` in their ids, so each may be the one between them.
+        // Ids of sessions and messages may contain `@`, so each one may be the separator.
         let mut splits: Vec<(&str, Option<&str>)> = text
             .rmatch_indices('@')
             .filter_map(|(at, _)| Some((text.get(..at)?, Some(text.get(at + 1..)?))))
@@ -108,13 +109,13 @@ impl Store {
                 return by_id(id.as_str(), message);
             }
         }
-        // An id may look like a path, or like a session and its message.
+        // An id may look like a path, or like `SESSION@MESSAGE`.
         let ids = || inventory.sessions.iter().map(|files| files.id.as_str());
         let is_id = |text: &str| ids().any(|id| id == text);
         if is_id(text) || has_message && ids().any(|id| id.starts_with(text)) {
             return by_id(text, None);
         }
-        // Where a log says its session's name, that may be any text.
+        // A name recorded in a log may be any text.
         for (name, message) in names() {
             let odd = SessionId::new(name).is_err() || name.contains('@');
             let odd = odd && !is_file(name);
@@ -124,7 +125,7 @@ impl Store {
         }
         let mut missing = None;
         for (session, message) in splits {
-            // An id that exists counts before a path that does not.
+            // An existing id takes precedence over a missing path.
             let is_path = |text: &str| is_path(text) && (is_file(text) || !is_id(text));
             let found = match is_path(session) {
                 true => at_path(session, message),
@@ -150,15 +151,16 @@ impl Store {
         }))
     }
 
-    /// The session whose log a text names by itself, if that log is there.
+    /// Returns the session of the log that a text names directly, if the log exists.
     fn log_named(&self, text: &str) -> Option<SessionId> {
         let (_, file) = self.file_named(text)?;
         file.artifact.session
     }
 
     fn file_named(&self, text: &str) -> Option<(&Root, RootFile)> {
+        let text = absolute_name(text);
         self.roots().iter().find_map(|root| {
-            let artifact = root.layout.log_from_name(text)?;
+            let artifact = root.layout.log_from_name(&text)?;
             let path = root.locate(&artifact).ok()?;
             let metadata = root.failures.metadata(&path);
             let metadata = metadata.filter(std::fs::Metadata::is_file)?;
@@ -167,9 +169,11 @@ impl Store {
         })
     }
 
-    /// The log that a text such as `/path/to/project/2025-11-16` names and that is not there; `None`
-    /// if the text is no such name, or the log is there.
+    /// Returns the missing log that a text such as `/path/to/project/2025-11-16` names; `None` if
+    /// the text is no such name, or the log exists.
     pub fn missing_log(&self, text: &str, options: WriteOptions) -> Result<Option<MissingLog>> {
+        let text = absolute_name(text);
+        let text = &*text;
         if !text.starts_with('/') || Path::new(text).is_file() || self.file_named(text).is_some() {
             return Ok(None);
         }
@@ -192,10 +196,11 @@ impl Store {
         Ok(None)
     }
 
-    /// The session whose log `text` names by itself, and nothing else: no other file is read, so
-    /// this costs the same whatever lies beside it. Its sub-agents are not told apart from others'.
+    /// Returns an inventory of only the session whose log `text` names directly. Reads only the
+    /// log's directory, so the cost does not depend on the size of the root. Does not identify
+    /// sub-agents.
     ///
-    /// `None` if the text is no such name, or the log is not there.
+    /// `None` if the text is no such name, or the log does not exist.
     pub fn inventory_of_log(&self, text: &str) -> Option<Inventory> {
         let (root, mut file) = self.file_named(text)?;
         let id = file.artifact.session.clone()?;
@@ -216,7 +221,7 @@ impl Store {
     ) -> Result<(SessionFiles, RootFile)> {
         let absolute = std::path::absolute(path).map_err(|error| Error::io("read", path, error))?;
         let metadata = match std::fs::metadata(&absolute) {
-            // The name of a log that the layout of a root could have.
+            // The text may be a log name of some root's layout.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let id = path.to_string_lossy().into_owned();
                 let mut roots = self.roots().iter();
@@ -226,8 +231,9 @@ impl Store {
                 if let Some(why) = fault {
                     return Err(Error::refused(format!("there is no log `{id}`: {why}")));
                 }
+                let name = absolute_name(&id).into_owned();
                 return Err(
-                    match roots.any(|root| root.layout.log_from_name(&id).is_some()) {
+                    match roots.any(|root| root.layout.log_from_name(&name).is_some()) {
                         true => Error::NotFound { what: "log", id },
                         false => Error::io("read", path, error),
                     },
@@ -245,7 +251,7 @@ impl Store {
         if let Some(found) = session_of_file(inventory, &absolute, &id)? {
             return Ok(found);
         }
-        // In a root that was not named: its tree tells what belongs to the log.
+        // The log may be in a root that is not open. Scan that root for the files of the session.
         if let Some(root) = root_above(&absolute) {
             let root = root.reporting_to(self.failures());
             let inventory = Inventory::scan(std::slice::from_ref(&root));
@@ -256,19 +262,30 @@ impl Store {
                 return Err(root.unfollowed_link_error(&link));
             }
         }
-        // The user named it, so it may be a link; what it leads to is the log.
+        // The user named the path, so a link is followed.
         let real = absolute.canonicalize();
         let real = real.map_err(|error| Error::io("read", path, error))?;
         lone_log(real, id, self.failures())
     }
 }
 
+/// Returns the name of a log with an absolute path. A path in it may be relative to the current
+/// directory.
+fn absolute_name(text: &str) -> Cow<'_, str> {
+    if text.starts_with('/') || !text.contains('/') {
+        return Cow::Borrowed(text);
+    }
+    let absolute = std::path::absolute(text).ok();
+    let absolute = absolute.and_then(|path| path.into_os_string().into_string().ok());
+    absolute.map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
 impl SessionFiles {
-    /// The same session as it lies on the disk now, for those who found it a while ago: only the folder
-    /// of its log is read. What is known of its sub-agents stays.
+    /// Returns the session with its current files, for callers that resolved it earlier. Reads only
+    /// the folder of its log; the list of sub-agents is not updated.
     ///
-    /// `None` if its log is not the same file any more, or if more than its folder tells of it, as a
-    /// session list does or a log that it shares: it must be found again.
+    /// `None` if the log is no longer the same file, or if the folder is not enough because the
+    /// session has a session list or a shared log. The caller must resolve the session again.
     pub fn refreshed(&self) -> Option<SessionFiles> {
         let log = self.log.as_ref()?;
         let listed = self.root.layout.writer()?.session_list(&log.artifact);
@@ -295,8 +312,8 @@ impl SessionFiles {
         Some(files)
     }
 
-    /// The same session with its log as it lies on the disk now; `None` if that is not the same file any
-    /// more, or if the log is shared, archived or not written yet. No other file is looked at.
+    /// Returns the session with the current state of its log; `None` if the log is no longer the
+    /// same file, or is shared, archived or not written yet. Checks no other file.
     pub fn with_current_log(&self) -> Option<SessionFiles> {
         let log = self.log.as_ref()?;
         if log.slice.is_some() || log.is_archived() || self.is_lone() {
@@ -309,7 +326,7 @@ impl SessionFiles {
         id.same_file(&log.id).then_some(files)
     }
 
-    /// Whether the log's folder has a log of the session that was not there before: its next volume.
+    /// Returns whether the log's folder has a new volume of the session's log.
     fn has_new_volume(&self, log: &RootFile) -> Option<bool> {
         let mut entries = std::fs::read_dir(log.path.parent()?).ok()?.flatten();
         Some(entries.any(|entry| {
@@ -326,7 +343,7 @@ impl SessionFiles {
     }
 }
 
-/// What lies beside a session's log in its folder.
+/// Lists the files of a session, except logs, in the folder of its log.
 fn files_beside_log(root: &Root, id: &SessionId, log: &Path) -> Option<Vec<RootFile>> {
     let mut files = Vec::new();
     for entry in root.failures.read_dir(log.parent()?) {
@@ -344,7 +361,7 @@ fn files_beside_log(root: &Root, id: &SessionId, log: &Path) -> Option<Vec<RootF
     Some(files)
 }
 
-/// Whether an error says that there is no such session, or no such file.
+/// Returns whether an error means that there is no such session or file.
 fn is_not_found(error: &Error) -> bool {
     match error {
         Error::NotFound { .. } | Error::BadId { .. } => true,
@@ -356,13 +373,13 @@ fn is_not_found(error: &Error) -> bool {
     }
 }
 
-/// The session that a file belongs to. One that is no log is refused: it stands for no session.
+/// Finds the session of a log file. Fails for other files of a session.
 fn session_of_file(
     inventory: &Inventory,
     path: &Path,
     id: &FileId,
 ) -> Result<Option<(SessionFiles, RootFile)>> {
-    // Of what is only in the archive another file may have the number by now.
+    // The inode of a file that is only in the archive may have been reused.
     let is_it = |file: &&RootFile| !file.is_archived() && file.id.same_file(id);
     let lies_in = |file: &&RootFile| file.volumes().any(|volume| is_it(&volume));
     let holding = inventory
@@ -385,7 +402,7 @@ fn session_of_file(
     for files in &inventory.sessions {
         if files.attachments.iter().any(|file| is_it(&file)) {
             return Err(Error::refused(format!(
-                "{} is not a log but lies beside that of session {}; name the session",
+                "{} is not a log but another file of session {}; name the session",
                 path.display(),
                 files.id
             )));
@@ -406,7 +423,7 @@ fn by_prefix(inventory: &Inventory, prefix: &str) -> Result<SessionFiles> {
         let sessions = inventory.sessions.iter();
         sessions.filter(|files| fits(files)).collect()
     };
-    // Some layouts put the time before the name that a person knows.
+    // Some layouts put a time before the name that the user knows.
     let mut found = by_name::by_exact_name(inventory, prefix);
     if found.is_empty() {
         found = found_by(&|files| conversation_id(files).is_some_and(|id| id == prefix));
@@ -431,12 +448,12 @@ fn by_prefix(inventory: &Inventory, prefix: &str) -> Result<SessionFiles> {
         found = by_name::by_conversation_id(inventory, prefix);
     }
     if found.is_empty() && !prefix.is_empty() {
-        // The session of the program behind it, by which that program resumes it.
+        // The session id of the underlying program, which uses it to resume.
         found =
             found_by(&|files| program_session_id(files).is_some_and(|id| id.starts_with(prefix)));
     }
     if found.is_empty() {
-        // What can never be an id is told as such.
+        // Report a text that is not a valid id as such.
         SessionId::new(prefix)?;
     }
     let exact: Vec<&&SessionFiles> = found
@@ -473,12 +490,12 @@ fn by_prefix(inventory: &Inventory, prefix: &str) -> Result<SessionFiles> {
     }
 }
 
-/// The name by which records of the session's layout refer to it.
+/// Returns the name by which records of the layout refer to the session.
 fn conversation_id(files: &SessionFiles) -> Option<String> {
     files.root.layout.writer()?.conversation_id(&files.id)
 }
 
-/// The session of the program behind a session: as a session list says, or else its first messages.
+/// Returns the session id of the underlying program, from the session list or the first messages.
 fn program_session_id(files: &SessionFiles) -> Option<String> {
     const NAME: &str = "session_id";
     let listed = files.listed(|about| about.attributes.get(NAME).cloned());
@@ -494,12 +511,12 @@ fn program_session_id(files: &SessionFiles) -> Option<String> {
     })
 }
 
-/// The root that a file lies in, by the names of the directories above it.
+/// Finds the root that contains a file, from the names of the directories above it.
 fn root_above(path: &Path) -> Option<Root> {
     for dir in path.ancestors().skip(1) {
         let relative = path.strip_prefix(dir).ok()?;
         for layout in LAYOUTS {
-            // A log, or one that lies beside it.
+            // A session log, or another log of a session.
             let of_session = |artifact: Artifact| {
                 artifact.kind.is_conversation()
                     || (artifact.kind.is_log() && artifact.session.is_some())
@@ -512,7 +529,7 @@ fn root_above(path: &Path) -> Option<Root> {
     None
 }
 
-/// A log outside of any tree. It can be read and appended to; nothing else belongs to it.
+/// Opens a log outside of any root. It can be read and appended to, and has no other files.
 fn lone_log(
     path: PathBuf,
     id: FileId,

@@ -20,9 +20,9 @@ pub struct Root {
     pub layout: &'static dyn Layout,
     /// The directory.
     pub path: PathBuf,
-    /// Links to directories that readers follow, by their paths within the root.
+    /// Links to directories that readers follow, relative to the root.
     followed_links: Arc<[PathBuf]>,
-    /// Where readers of the root report what they could not read and went on without.
+    /// Collector for failures that readers of the root continue after.
     pub(crate) failures: ReadFailures,
 }
 
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Root {
 }
 
 impl Root {
-    /// A root of a layout. The directory need not exist yet.
+    /// Creates a root of a layout. The directory need not exist yet.
     pub fn with_layout(layout: &'static dyn Layout, path: impl Into<PathBuf>) -> Self {
         Root {
             layout,
@@ -43,18 +43,18 @@ impl Root {
         }
     }
 
-    /// Where readers of the root report what they could not read and went on without.
+    /// Returns the collector for failures that readers of the root continue after.
     pub fn failures(&self) -> &ReadFailures {
         &self.failures
     }
 
-    /// The same root, whose readers report read failures to `failures`.
+    /// Makes readers of the root report failures to `failures`.
     pub fn reporting_to(mut self, failures: &ReadFailures) -> Self {
         self.failures = failures.clone();
         self
     }
 
-    /// A root of a named layout. The directory need not exist yet.
+    /// Creates a root of a layout given by name. The directory need not exist yet.
     pub fn new(layout: &str, path: impl Into<PathBuf>) -> Result<Self> {
         match layout::by_name(layout) {
             Some(layout) => Ok(Root::with_layout(layout, path)),
@@ -65,15 +65,15 @@ impl Root {
         }
     }
 
-    /// A root of Claude Code, such as `~/.claude`. The directory need not exist yet.
+    /// Creates a root of Claude Code, such as `~/.claude`. The directory need not exist yet.
     pub fn claude_code(path: impl Into<PathBuf>) -> Self {
         Root::with_layout(&ClaudeCode, path)
     }
 
-    /// The same root, but readers follow those of the `links` that lie in it and lead to directories.
+    /// Makes readers follow those of the `links` that are inside the root and lead to directories.
     ///
-    /// Without this no link in a root is followed, so that nothing outside of it is read. The root
-    /// itself may be a link.
+    /// By default no link inside a root is followed, so that nothing outside of it is read. The
+    /// root itself may be a link.
     pub fn follow_links(mut self, links: &[PathBuf]) -> Self {
         let real = self.path.canonicalize().ok();
         let within = |link: &PathBuf| {
@@ -84,19 +84,19 @@ impl Root {
         self
     }
 
-    /// Whether readers follow the link at this path within the root.
+    /// Returns whether readers follow the link at this path, relative to the root.
     pub(crate) fn follows(&self, link: &Path) -> bool {
         self.followed_links.iter().any(|followed| followed == link)
     }
 
-    /// Whether a path within the root leads through a link that readers follow.
+    /// Returns whether a path relative to the root passes through a followed link.
     pub(crate) fn leads_through_link(&self, within: &Path) -> bool {
         self.followed_links
             .iter()
             .any(|followed| within.starts_with(followed))
     }
 
-    /// The first link on the way to a path of the root, by its own path within it.
+    /// Returns the first link on a path of the root, relative to the root.
     pub(crate) fn first_link(&self, path: &Path) -> Option<PathBuf> {
         let within = path.strip_prefix(&self.path).ok()?;
         let mut step = PathBuf::new();
@@ -106,7 +106,7 @@ impl Root {
         })
     }
 
-    /// What to report about a link of the root that is not followed.
+    /// Returns the error for a link of the root that is not followed.
     pub(crate) fn unfollowed_link_error(&self, within: &Path) -> Error {
         let path = self.path.join(within);
         Error::Link {
@@ -115,15 +115,14 @@ impl Root {
         }
     }
 
-    /// Reads `[LAYOUT:]PATH`; without a layout, the directory's content decides, and may be of
-    /// several layouts.
+    /// Parses `[LAYOUT:]PATH`. Without a layout, detects the layouts from the directory's content.
     pub fn parse(text: &str) -> Result<Vec<Self>> {
         if let Some((name, path)) = text.split_once(':')
             && layout::by_name(name).is_some()
         {
             return Ok(vec![Root::new(name, path)?.within_project()?]);
         }
-        // `word:path` that is no path was meant to name a layout.
+        // `word:path` that is not an existing path was meant to name a layout.
         if let Some((name, _)) = text.split_once(':')
             && name
                 .bytes()
@@ -138,12 +137,12 @@ impl Root {
         Root::detect(Path::new(text))
     }
 
-    /// The root itself, or the one in its project directory if only that is one.
+    /// Returns the root itself, or the one in its project directory if only that is a root.
     fn within_project(self) -> Result<Self> {
         let Some(inner) = self.layout.project_dir().map(|dir| self.path.join(dir)) else {
             return Ok(self);
         };
-        // What cannot be read of the root itself is reported by whoever reads it.
+        // Readers of the root report its read failures.
         let is_inner = is_root_of(self.layout, &inner)?
             && !is_root_of(self.layout, &self.path).unwrap_or(true)
             && !self.holds_logs().unwrap_or(true);
@@ -156,8 +155,8 @@ impl Root {
         })
     }
 
-    /// Finds out which layouts a directory has: by its files, else by the names in it, else by the
-    /// project directories that it holds. It may also be a directory within a root.
+    /// Detects the layouts of a directory: by its logs, else by the names in it, else by the
+    /// project directories that it contains, else by the root that contains the directory.
     pub fn detect(path: &Path) -> Result<Vec<Self>> {
         let names = names_in(path)?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -196,7 +195,7 @@ impl Root {
         if !inner.is_empty() {
             return Ok(inner);
         }
-        // Within a root, such as one project's folder: the whole root is read.
+        // A directory inside a root, such as one project's folder, opens the whole root.
         let absolute = std::path::absolute(path).map_err(|error| Error::io("read", path, error))?;
         let above = absolute.ancestors().skip(1).take(3);
         for dir in above.filter(|_| !names.is_empty()) {
@@ -216,18 +215,18 @@ impl Root {
                 return Ok(inside);
             }
         }
-        // An empty directory is as good a root as any: it has no sessions yet.
+        // An empty directory is a valid root without sessions.
         match LAYOUTS.first().filter(|_| names.is_empty()) {
             Some(layout) => Ok(vec![at(path)(layout)]),
             None => Err(Error::refused(format!(
-                "{} does not look like any known layout; say which one: LAYOUT:PATH",
+                "{} does not match any known layout; specify one: LAYOUT:PATH",
                 path.display()
             ))),
         }
     }
 
-    /// Some file of the directory is a log of the layout. Not all are looked at. Fails if none is found
-    /// and not all could be looked at.
+    /// Returns whether the directory contains a log of the layout. Checks a limited number of
+    /// files. Fails if it finds none and some could not be read.
     fn holds_logs(&self) -> Result<bool> {
         const LOOKED_AT: usize = 5_000;
         let failures = ReadFailures::default();
@@ -257,14 +256,14 @@ impl Root {
         failures.take().into_iter().next().map_or(Ok(false), Err)
     }
 
-    /// Where an artifact lies. Refuses one that would not be found again under its own meaning.
+    /// Returns the path of an artifact. Fails if that path does not classify as the same artifact.
     pub(crate) fn locate(&self, artifact: &Artifact) -> Result<PathBuf> {
         let relative = self.layout.path_for(artifact);
         let mut meaning = self.layout.classify(&relative);
         if let Some(meaning) = &mut meaning
             && artifact.kind == ArtifactKind::SharedLog
         {
-            // Whose records they are is not in the path.
+            // The owner of the records is not part of the path.
             meaning.agent.clone_from(&artifact.agent);
         }
         if meaning.as_ref() == Some(artifact) {
@@ -277,14 +276,14 @@ impl Root {
                 why: "its program would not find such a session",
             }),
             _ => Err(Error::refused(format!(
-                "{} is no place for a file of the layout {}",
+                "{} is not a valid path in the layout {}",
                 relative.display(),
                 self.layout.name()
             ))),
         }
     }
 
-    /// Opens a log of the root for appending, under the locks that its own program takes.
+    /// Opens a log of the root for appending, with the locks that the root's program uses.
     pub(crate) fn open_log(&self, path: &Path, options: AppendOptions) -> Result<Log> {
         Log::open(
             path,
@@ -295,7 +294,7 @@ impl Root {
         )
     }
 
-    /// Whether a file is the lock of a log: it holds nothing.
+    /// Returns whether a file is the lock file of a log. Lock files are empty.
     pub(crate) fn is_lock_file(&self, path: &Path) -> bool {
         let name = path
             .to_str()
@@ -303,29 +302,31 @@ impl Root {
         name.is_some_and(|log| self.has_lock_file(Path::new(log)))
     }
 
-    /// Whether the root's own program locks a file beside the log at `path`.
+    /// Returns whether the root's program locks a separate lock file for the log at `path`.
     pub(crate) fn has_lock_file(&self, path: &Path) -> bool {
         let meaning = || self.layout.classify(path.strip_prefix(&self.path).ok()?);
         self.layout.has_lock_files()
             && meaning().is_some_and(|artifact| artifact.kind.is_conversation())
     }
 
-    /// Makes sure that writing to `path` changes nothing outside of the root: the path leads down
-    /// from it, and through no symbolic link. The root itself may be one.
+    /// Checks that writing to `path` changes nothing outside of the root: the path is below the
+    /// root and passes through no symbolic link. The root itself may be one.
     pub(crate) fn ensure_inside(&self, path: &Path) -> Result<()> {
         ensure_beneath(&self.path, path)
     }
 
-    /// Every layout's default places that exist, and those of the current directory and of the ones
-    /// above it that can be trusted; each directory once.
+    /// Returns the existing default roots of all layouts, and trusted roots in the current
+    /// directory and its ancestors, without duplicates.
     pub fn defaults(env: &Env) -> Vec<Self> {
         Root::discover(env).0
     }
 
-    /// The same, and why roots that were found from the current directory are left out.
+    /// Like [`defaults`](Root::defaults), and returns why roots found from the current directory
+    /// were rejected.
     ///
-    /// Nobody named those: they may have come with a cloned repository, or lie in a directory that
-    /// others write to. So they must be real directories that belong to the current user.
+    /// The user did not name those roots: they may be part of a cloned repository, or in a
+    /// directory that others can write to. So each must be a real directory owned by the current
+    /// user.
     pub fn discover(env: &Env) -> (Vec<Self>, Vec<Error>) {
         let mut roots: Vec<Root> = Vec::new();
         let mut refused = Vec::new();
@@ -335,7 +336,7 @@ impl Root {
             let around = around.filter_map(|dir| Some(dir.join(layout.project_dir()?)));
             let around = around.filter(|dir| !homes.contains(dir));
             let around: Vec<PathBuf> = around
-                // One that cannot be looked into is reported by whoever reads it.
+                // Readers report a directory that cannot be read.
                 .filter(|dir| is_root_of(*layout, dir).unwrap_or(true))
                 .filter(|dir| match distrust_reason(dir) {
                     None => true,
@@ -360,12 +361,13 @@ impl Root {
         (Root::dedupe(roots), refused)
     }
 
-    /// Each root once, however often and under whatever names it is among them; the first one stays.
+    /// Removes duplicate roots, including those with different paths to one directory. Keeps the
+    /// first.
     pub fn dedupe(mut roots: Vec<Self>) -> Vec<Self> {
         let mut known = HashSet::new();
         roots.retain(|root| {
             let path = root.path.canonicalize();
-            // One that is not there yet is only known by its name.
+            // A root that does not exist yet can only be compared by its path.
             let path = path.or_else(|_| std::path::absolute(&root.path));
             known.insert((
                 root.layout.name(),
@@ -376,7 +378,7 @@ impl Root {
     }
 }
 
-/// Why a root that nobody named is not read.
+/// Returns why a root that the user did not name is not read.
 fn distrust_reason(dir: &Path) -> Option<&'static str> {
     let found = dir.symlink_metadata().ok()?;
     if found.is_symlink() {
@@ -386,7 +388,7 @@ fn distrust_reason(dir: &Path) -> Option<&'static str> {
         .then_some("it was found from the current directory and belongs to another user")
 }
 
-/// Makes sure that `path` leads down from `base`, and through no symbolic link. The base itself may be
+/// Checks that `path` is below `base` and passes through no symbolic link. The base itself may be
 /// one.
 pub(crate) fn ensure_beneath(base: &Path, path: &Path) -> Result<()> {
     let refuse = |why: &str| Err(Error::refused(format!("{} {why}", path.display())));
@@ -402,13 +404,16 @@ pub(crate) fn ensure_beneath(base: &Path, path: &Path) -> Result<()> {
         step.push(part);
         match step.symlink_metadata() {
             Ok(metadata) if metadata.is_symlink() => {
-                return refuse(&format!(
-                    "is reached through the symbolic link {}, behind which nothing is written",
-                    step.display()
-                ));
+                return Err(Error::ThroughLink {
+                    path: path.to_owned(),
+                    why: format!(
+                        "is reached through the symbolic link {}; annals does not write through links",
+                        step.display()
+                    ),
+                });
             }
             Ok(_) => {}
-            // What is not there yet is made by us.
+            // The missing part of the path is created by annals.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(Error::io("stat", &step, error)),
         }
@@ -416,7 +421,8 @@ pub(crate) fn ensure_beneath(base: &Path, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A log that lies directly in its directory: what the manifest of one outside of any tree may name.
+/// Returns whether a path is a bare log file name: all that the manifest of a log outside of any
+/// root may contain.
 pub(crate) fn is_plain_log(path: &Path) -> bool {
     let mut parts = path.components();
     let one = (parts.next(), parts.next());
@@ -424,7 +430,7 @@ pub(crate) fn is_plain_log(path: &Path) -> bool {
         && path.extension().is_some_and(|ending| ending == "jsonl")
 }
 
-/// Whether the names in a directory are those of a root; one that is not there is none.
+/// Returns whether a directory looks like a root of the layout; `false` if it does not exist.
 fn is_root_of(layout: &dyn Layout, path: &Path) -> Result<bool> {
     let names = match names_in(path) {
         Err(Error::Io { source, .. }) if is_absence(&source) => return Ok(false),

@@ -1,4 +1,4 @@
-//! Saving versions of files, so that they can be had again after an agent changed them.
+//! Saves versions of files, so that they can be restored after an agent changed them.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -13,27 +13,27 @@ use super::inventory::SessionFiles;
 use super::writer::create_parent_dirs;
 use super::{Session, Store, WriteOptions};
 
-/// The largest file that is saved.
+/// Size of the largest file that is saved, in bytes.
 const MAX_FILE: u64 = 64 << 20;
 
-/// A version of a file that was just saved.
+/// A newly saved version of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewSavedVersion {
-    /// The file, absolute.
+    /// Absolute path of the file.
     pub path: PathBuf,
-    /// The version's number.
+    /// Number of the version.
     pub version: u64,
-    /// The copy; `None` if the file does not exist, which is a version too.
+    /// Path of the copy; `None` if the file does not exist, which is a version too.
     pub stored: Option<PathBuf>,
 }
 
 impl Store {
-    /// Saves files as they are now as versions that belong to the session's last message.
+    /// Saves the current content of files as versions that belong to the session's last message.
     ///
-    /// The copies are written first, then one record that names them and the newest versions of the
-    /// files saved before. A file that is named twice is saved once. Refused where the layout keeps no
-    /// versions of files, and for symbolic links: the file that one leads to has a name of its own.
+    /// Writes the copies first, then one record with the newest versions of these and all
+    /// previously saved files. A path given twice is saved once. Fails if the layout has no file
+    /// versions, and for symbolic links: the target has its own name.
     pub fn save_files(
         &self,
         files: &SessionFiles,
@@ -50,14 +50,14 @@ impl Store {
         let place = root.layout.path_for(&probe);
         if files.is_lone() || root.layout.classify(&place).as_ref() != Some(&probe) {
             return Err(Error::refused(format!(
-                "the layout {} has no place for versions of files",
+                "the layout {} does not store file versions",
                 root.layout.name()
             )));
         }
         let writer = self.open_writer(files, options)?;
         let Some(message) = writer.leaf() else {
             return Err(Error::refused(format!(
-                "session {} has no message yet that a version could belong to",
+                "session {} has no message yet to attach a version to",
                 files.id
             )));
         };
@@ -66,14 +66,14 @@ impl Store {
         let now = options.now.unwrap_or_else(jiff::Timestamp::now);
         let mut saved = Vec::new();
         let paths = absolute_paths(paths)?;
-        // Nothing is copied if one of them cannot be.
+        // Check all files first: copy either all or none.
         for path in &paths {
             size(path)?;
         }
         for path in paths {
             let spelled = path.to_str().ok_or_else(|| {
                 Error::refused(format!(
-                    "{} is not UTF-8, so no record can name it",
+                    "{} is not UTF-8, so it cannot be stored in a record",
                     path.display()
                 ))
             })?;
@@ -90,7 +90,7 @@ impl Store {
                     };
                     let copy = root.locate(&artifact)?;
                     create_parent_dirs(&root, &copy)?;
-                    // What a crash left before its record was written is no version of anything.
+                    // A copy left by a crash before its record was written is not a version.
                     jsonl::replace(&copy, &bytes, None)?;
                     Some(copy)
                 }
@@ -120,13 +120,13 @@ impl Store {
     }
 }
 
-/// The newest version of each file that the session saved, by its absolute path.
+/// Returns the newest version of each file that the session saved, by absolute path.
 fn newest_versions(session: &Session) -> Result<BTreeMap<String, FileBackup>> {
     let cwd = session.directories().last().map(|path| (*path).to_owned());
     let mut tracked = BTreeMap::new();
     for file in session.saved_files()? {
         let copies = file.versions.iter().rev();
-        // A record that only says what was done has no copy to go on from.
+        // A record of an operation has no copy.
         let Some(newest) = copies.into_iter().find(|it| it.operation.is_none()) else {
             continue;
         };
@@ -151,7 +151,7 @@ fn newest_versions(session: &Session) -> Result<BTreeMap<String, FileBackup>> {
     Ok(tracked)
 }
 
-/// A path as records spell it: below the session's directory without that.
+/// Returns a path as spelled in records: relative to the session's directory if it is below that.
 fn relative_path(path: &str, cwd: Option<&str>) -> String {
     let below = cwd.and_then(|cwd| Path::new(path).strip_prefix(cwd).ok());
     let below = below
@@ -160,7 +160,7 @@ fn relative_path(path: &str, cwd: Option<&str>) -> String {
     below.unwrap_or(path).to_owned()
 }
 
-/// The files, absolute and each once.
+/// Makes paths absolute and removes duplicates.
 fn absolute_paths(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut distinct: Vec<PathBuf> = Vec::with_capacity(paths.len());
     for given in paths {
@@ -177,7 +177,7 @@ fn absolute_paths(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(distinct)
 }
 
-/// What a file holds; `None` if there is none.
+/// Reads a file; `None` if it does not exist.
 fn read_optional(path: &Path) -> Result<Option<Vec<u8>>> {
     match size(path)? {
         None => Ok(None),
@@ -187,7 +187,7 @@ fn read_optional(path: &Path) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// The size of a file that can be saved; `None` if there is none.
+/// Returns the size of a file that can be saved; `None` if it does not exist.
 fn size(path: &Path) -> Result<Option<u64>> {
     let metadata = match std::fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
@@ -196,7 +196,7 @@ fn size(path: &Path) -> Result<Option<u64>> {
     };
     if metadata.is_symlink() {
         return Err(Error::refused(format!(
-            "{} is a symbolic link; name the file that it leads to",
+            "{} is a symbolic link; name its target",
             path.display()
         )));
     }
@@ -205,7 +205,7 @@ fn size(path: &Path) -> Result<Option<u64>> {
     }
     if metadata.len() > MAX_FILE {
         return Err(Error::refused(format!(
-            "{} has more than the {} MB that are saved of a file",
+            "{} is larger than {} MB, the limit for saved files",
             path.display(),
             MAX_FILE >> 20
         )));

@@ -1,4 +1,4 @@
-//! A session in memory: the outlines of its logs, their trees, its agents.
+//! A session in memory: outlines and trees of its logs, and its agents.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -19,31 +19,31 @@ use super::{Agent, Root};
 /// A session that was read.
 #[derive(Debug)]
 pub struct Session {
-    /// Its files.
+    /// Files of the session.
     pub files: SessionFiles,
-    /// The outlines of its logs, in the order of [`SessionFiles::logs`].
+    /// Outlines of its logs, in the order of [`SessionFiles::logs`].
     pub logs: Vec<LogScan>,
-    /// The trees of its logs, in the same order.
+    /// Trees of its logs, in the same order.
     pub trees: Vec<Tree>,
-    /// Its sub-agents.
+    /// Sub-agents.
     pub agents: Vec<Agent>,
-    /// Summaries that other files hold for conversations, by the leaf they name.
+    /// Summaries of conversations found in other files, by leaf.
     pub external_summaries: Arc<HashMap<EntryKey, Box<str>>>,
-    /// The directory of the folder's other sessions, where this one names none.
+    /// Directory of the folder's other sessions, if this session has none.
     pub folder_directory: Option<String>,
-    /// Remarks on it that lie in logs of their own.
+    /// Outlines of the logs that contain only notes.
     pub note_logs: Vec<LogScan>,
-    /// What remarks and registers say about the session as a whole.
+    /// Facts about the session from notes and the session list.
     pub(super) external_facts: Vec<Fact>,
-    /// No read failure was reported while it was read.
+    /// Whether the session was read without read failures.
     pub(crate) complete: bool,
 }
 
 impl Session {
     /// Reads the outlines of all logs.
     ///
-    /// A sub-agent or a remark that cannot be read does not hide the session: it is a flaw, and reported
-    /// to [`Store::failures`](super::Store::failures).
+    /// An unreadable sub-agent or note does not make the session unreadable: it becomes a flaw and
+    /// is reported to [`Store::failures`](super::Store::failures).
     pub fn read(files: SessionFiles) -> Result<Self> {
         let failures = files.root.failures.clone();
         let before = failures.report_count();
@@ -56,7 +56,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Fails if one of its logs could not be read, where all of it is needed.
+    /// Fails if a log could not be read, for callers that need the complete session.
     pub(crate) fn refuse_unreadable(&self) -> Result<()> {
         let mut flaws = self.flaws().map(|(_, flaw)| flaw);
         match flaws.find(|flaw| flaw.kind == FlawKind::Unreadable) {
@@ -65,7 +65,7 @@ impl Session {
         }
     }
 
-    /// Reads the end of the main log only: enough of it for its last `messages` messages.
+    /// Reads only the end of the main log: enough for its last `messages` messages.
     pub fn read_tail(mut files: SessionFiles, messages: usize) -> Result<Self> {
         files.agents.clear();
         let plain = |file: &&RootFile| file.earlier.is_empty();
@@ -108,12 +108,12 @@ impl Session {
         }
     }
 
-    /// The title that only a register tells.
+    /// Returns the title, if only the session list has it.
     pub(crate) fn listed_title(&self) -> Option<String> {
         self.files.listed_title()
     }
 
-    /// The remarks on it, the oldest first, wherever they lie.
+    /// Returns the notes of the session from all of its logs, oldest first.
     pub fn notes(&self) -> Result<Vec<Entry>> {
         let is_note = |outline: &Outline| {
             let mut facts = outline.facts.iter();
@@ -134,8 +134,8 @@ impl Session {
         Ok(notes)
     }
 
-    /// Takes from the other logs of the folder what this one leaves open: summaries of its
-    /// conversations, and its directory.
+    /// Adds what this session lacks from other logs of its folder: summaries of its conversations,
+    /// and its directory.
     pub fn apply_folder_hints(&mut self, neighbours: &FolderHints<'_>) {
         let titled = self
             .title()
@@ -153,24 +153,24 @@ impl Session {
         }
     }
 
-    /// The root it lies in.
+    /// Root of the session.
     pub fn root(&self) -> &Root {
         &self.files.root
     }
 
-    /// The main agent's tree.
+    /// Tree of the main agent.
     pub fn tree(&self) -> Option<&Tree> {
         self.main_log().map(|(_, _, tree)| tree)
     }
 
-    /// The main agent's log.
+    /// Log of the main agent.
     pub fn main_log(&self) -> Option<(&RootFile, &LogScan, &Tree)> {
-        // Sub-agents may outlive the log that they belong to; theirs is not the main one.
+        // Logs of sub-agents may remain after the main log was deleted.
         let file = self.files.log.as_ref()?;
         Some((file, self.logs.first()?, self.trees.first()?))
     }
 
-    /// A log by its place in [`SessionFiles::logs`].
+    /// Returns a log by its index in [`SessionFiles::logs`].
     pub fn log(&self, at: usize) -> Option<(&RootFile, &LogScan, &Tree)> {
         Some((
             self.files.logs().nth(at)?,
@@ -179,10 +179,10 @@ impl Session {
         ))
     }
 
-    /// The session's title.
+    /// Returns the session's title.
     pub fn title(&self) -> Option<Title> {
         let Some((_, scan, tree)) = self.main_log() else {
-            // What its session list tells stands before what its notes do.
+            // Titles from notes follow the title from the session list. The last one wins.
             let mut told = self.external_facts.iter().rev();
             let told = told.find_map(|fact| match fact {
                 Fact::Title(text, _) => Some(text),
@@ -203,7 +203,7 @@ impl Session {
         .session()
     }
 
-    /// The last label given to the session.
+    /// Returns the last tag of the session.
     pub fn tag(&self) -> Option<String> {
         let mut tags = self.facts().filter_map(|fact| match fact {
             Fact::Tag(text) => Some(text.to_string()),
@@ -212,7 +212,7 @@ impl Session {
         tags.next_back().filter(|text| !text.is_empty())
     }
 
-    /// Everything that is wrong with it, with the file it is wrong in.
+    /// Returns all flaws of the session, with the files that contain them.
     pub fn flaws(&self) -> impl Iterator<Item = (&RootFile, &Flaw)> {
         let scans = self
             .files
@@ -221,7 +221,7 @@ impl Session {
             .chain(self.files.notes().zip(&self.note_logs))
             .map(|(file, scan)| (file, &scan.flaws));
         let trees = self.files.logs().zip(&self.trees).zip(&self.logs);
-        // A window on the end of a log cuts links that are whole in the file.
+        // In a partial scan of the end of a log, links to earlier records look broken.
         let trees = trees
             .filter(|(_, scan)| scan.whole)
             .map(|((file, tree), _)| (file, &tree.flaws));
@@ -231,7 +231,7 @@ impl Session {
         })
     }
 
-    /// The entries of a conversation of the main log, handed over one by one, oldest first.
+    /// Visits the entries of a conversation of the main log, oldest first.
     pub fn each_entry(
         &self,
         conversation: &Conversation,
@@ -243,7 +243,7 @@ impl Session {
         self.each_entry_of_log(0, &tree.path(conversation), visit)
     }
 
-    /// Entries of one log by their indexes, handed over one by one.
+    /// Visits entries of one log, given by index.
     pub fn each_entry_of_log(
         &self,
         log: usize,
@@ -256,7 +256,7 @@ impl Session {
         log_reader::entries_at(&self.files.root, file, &scan.outlines, entries, visit)
     }
 
-    /// Entries of a log or of remarks by their indexes, handed over one by one.
+    /// Visits entries of a log or a notes file, given by index.
     pub(crate) fn each_entry_of_file(
         &self,
         file: &RootFile,
@@ -267,7 +267,7 @@ impl Session {
         log_reader::entries_at(&self.files.root, file, &scan.outlines, entries, visit)
     }
 
-    /// The exact bytes of some records of one log, without their line endings.
+    /// Returns the exact bytes of records of one log, without line endings.
     pub fn raw_records<'a>(
         &'a self,
         log: usize,
@@ -284,8 +284,8 @@ impl Session {
         Ok(wanted.map(move |&at| reader.record(at).map(|(bytes, _)| bytes)))
     }
 
-    /// The index of an entry of the main log, by its id or a unique beginning of it. Eight characters
-    /// of a UUID that several share mean the one that a conversation ends with.
+    /// Returns the index of an entry of the main log, by its id or a unique prefix of it. An
+    /// ambiguous UUID prefix of at least 8 characters selects the only match that is a leaf.
     pub fn find_entry(&self, id: &str) -> Result<usize> {
         let missing = || Error::NotFound {
             what: "message",
@@ -305,8 +305,8 @@ impl Session {
             id_of.is_some_and(|other| other.as_str().starts_with(id))
         };
         let mut found: Vec<usize> = (0..scan.outlines.len()).filter(fits).collect();
-        // Leaves name conversations, so they come first where several entries fit. Ids of another form
-        // may be counted up: there a beginning says nothing.
+        // Leaves identify conversations, so a leaf takes precedence if several entries match. Ids
+        // of other forms may be sequential, so a shared prefix means nothing.
         let random = |at: &usize| {
             let id_of = scan.outlines.get(*at).and_then(|outline| outline.id());
             id_of.is_some_and(|id| EntryKey::is_canonical_uuid(id.as_str()))
@@ -338,12 +338,12 @@ impl Session {
         }
     }
 
-    /// The id of an entry of the main log.
+    /// Returns the id of an entry of the main log.
     pub fn entry_id(&self, at: usize) -> Option<EntryId> {
         self.main_log()?.1.outlines.get(at)?.id()
     }
 
-    /// The todos of each agent, by the agent's id; the main agent's come first.
+    /// Returns the todos of each agent, by agent id, the main agent's first.
     pub fn todos(&self) -> Result<Vec<(String, Vec<Todo>)>> {
         let mut lists: Vec<(String, Vec<Todo>)> = Vec::new();
         let mut tasks: Vec<(u64, Todo)> = Vec::new();
@@ -393,14 +393,14 @@ impl Session {
             .chain(&self.external_facts)
     }
 
-    /// The working directories in which a model answered, the newest last, each once; all that its
-    /// logs name where it never did.
+    /// Returns the distinct working directories in which a model answered, the newest last. If no
+    /// model answered, returns all directories in the logs.
     pub fn directories(&self) -> Vec<&str> {
         let mut named: Vec<(&str, usize)> = Vec::new();
         let mut answered: Vec<(&str, usize)> = Vec::new();
         let mut at = 0;
         for scan in &self.logs {
-            // The directory, and where it stands among those in which a model answered.
+            // The current directory, and its index in `answered`.
             let mut cwd: Option<(&str, Option<usize>)> = None;
             for outline in &scan.outlines {
                 at += 1;
@@ -426,7 +426,7 @@ impl Session {
             }
         }
         let mut seen = if answered.is_empty() { named } else { answered };
-        // The newest mention counts.
+        // Keep the newest mention of each directory.
         seen.sort_unstable_by_key(|(path, at)| (*path, Reverse(*at)));
         seen.dedup_by_key(|(path, _)| *path);
         seen.sort_unstable_by_key(|(_, at)| *at);
@@ -434,12 +434,12 @@ impl Session {
     }
 }
 
-/// Remarks that cannot be read do not hide the session that they are about.
+/// Outlines a notes file. A failure does not make the session unreadable.
 fn read_notes(files: &SessionFiles, file: &RootFile) -> LogScan {
     log_reader::outline(&files.root, file).unwrap_or_else(|error| unreadable(files, error))
 }
 
-/// What there is of a log that cannot be read, which is reported.
+/// Reports the failure to read a log, and returns an empty scan with a flaw.
 fn unreadable(files: &SessionFiles, error: Error) -> LogScan {
     let scan = LogScan::unreadable(&error);
     files.root.failures.report(error);

@@ -1,7 +1,7 @@
-//! What the parts of a session come to: its conversations, its sub-agents, its entries.
+//! Costs of the parts of a session: its conversations, its sub-agents, its entries.
 //!
-//! All of it is priced as it stands in this session, copies included. What sessions cost beside each
-//! other, each response once, is the business of [`Ledger`](crate::cost::Ledger).
+//! All records of the session count, including copies from other sessions.
+//! [`Ledger`](crate::cost::Ledger) counts each response once across sessions.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,13 @@ use super::conversations::Conversations;
 use super::session::Session;
 
 impl Session {
-    /// What each conversation comes to, in the order of [`Session::conversations`]. What they share
-    /// counts in each of them.
+    /// Returns the cost of each conversation, in the order of [`Session::conversations`]. Shared
+    /// entries count in each conversation.
     pub fn conversation_costs(&self, price: PriceFn<'_>) -> Vec<Tally> {
         Conversations::from_session(self).totals(price)
     }
 
-    /// What a sub-agent comes to, without those that it called itself.
+    /// Returns the cost of a sub-agent, without the sub-agents that it called.
     pub fn agent_cost(&self, agent: &Agent, price: PriceFn<'_>) -> Tally {
         let Some((_, scan, tree)) = self.log(agent.log) else {
             return Tally::default();
@@ -38,9 +38,9 @@ impl Session {
         Tally::from_charges(&Ledger::dedupe(Vec::new(), charges).charges, price)
     }
 
-    /// What some entries of a log cost, by their indexes. A response that takes several entries has
-    /// its cost with the last of them, so that adding them up counts it once; entries that are not
-    /// named here cost nothing, or nobody knows what.
+    /// Returns the costs of entries of a log, given by index. The cost of a response with several
+    /// entries is at the last of them, so that the sum counts it once. An entry that is not in the
+    /// result has no cost or an unknown one.
     pub fn entry_costs(
         &self,
         log: usize,
@@ -75,7 +75,7 @@ impl Session {
         costs
     }
 
-    /// The last response of a conversation that tells its tokens.
+    /// Returns the last response of a conversation that has token usage.
     pub fn last_response(&self, conversation: &Conversation) -> Option<Charge> {
         let (_, scan, tree) = self.main_log()?;
         let requests = RequestNames::from_outlines(&scan.outlines);
@@ -85,14 +85,14 @@ impl Session {
         let mut charges = charges.filter(|charge| !charge.usage.is_zero());
         let mut last = charges.next()?;
         let same = |other: &Charge| last.response.is_some() && other.response == last.response;
-        // The lines of one response stand near each other.
+        // The lines of a response are adjacent, apart from lines without usage.
         let rest: Vec<Charge> = charges.take_while(same).collect();
         rest.iter().for_each(|other| last.merge(other));
         Some(last)
     }
 }
 
-/// What one record says that its response cost.
+/// Returns the charge of the response that one record belongs to.
 fn charge(outline: &Outline) -> Option<Charge> {
     outline.reply.as_ref()?;
     let mut sheet = LogCharges::default();
@@ -100,7 +100,8 @@ fn charge(outline: &Outline) -> Option<Charge> {
     sheet.charges(0, None).next()
 }
 
-/// The requests of messages of which some record names none: that is part of a response which does.
+/// Requests of messages that have a record without a request. Such a record belongs to the response
+/// with the request.
 pub(super) struct RequestNames(HashMap<EntryKey, u64>);
 
 impl RequestNames {
@@ -114,7 +115,7 @@ impl RequestNames {
         if requests.is_empty() {
             return RequestNames(requests);
         }
-        // What tells no tokens is no response that others could be part of.
+        // A record without usage is not a response that others can belong to.
         let named = outlines.iter().filter_map(charge);
         let named = named.filter_map(|charge| charge.response);
         for key in named.filter(|key| key.request != 0) {
@@ -127,7 +128,7 @@ impl RequestNames {
         RequestNames(requests)
     }
 
-    /// Every record names its request, or none of them could.
+    /// Returns whether no record lacks its request.
     pub(super) fn are_complete(&self) -> bool {
         self.0.is_empty()
     }
@@ -141,7 +142,7 @@ impl RequestNames {
         key
     }
 
-    /// What one record says that its response cost, under the response's full name.
+    /// Returns the charge of the response that one record belongs to, with the full response key.
     pub(super) fn charge(&self, outline: &Outline) -> Option<Charge> {
         let mut charge = charge(outline)?;
         charge.response = charge.response.map(|key| self.key(key));

@@ -1,9 +1,9 @@
-//! Registers: documents that list logs, derived from them.
+//! Session lists: documents that list logs and are derived from them.
 //!
-//! A log is written first and its register after it, so a crash leaves the register behind. It is
-//! brought up to date when the log is next opened for writing, and not by every append: one entry
-//! among ten thousand must not cost a rewrite of all of them. A register that cannot be read is set
-//! aside under a name of its own, and made anew from the logs and from what can be saved of it.
+//! A log is written before its session list, so after a crash the list may be stale. The list is
+//! updated when the log is next opened for writing, but not by every append: changing one of ten
+//! thousand rows would rewrite all of them. A list that cannot be parsed is saved under another
+//! name and rebuilt from the logs and its readable parts.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -26,13 +26,13 @@ use super::log_reader::{self, LogScan};
 use super::writer::{self, SessionWriter};
 use super::{Root, Store};
 
-/// The attribute that names the session of the program behind a conversation.
+/// Attribute with the session id of the underlying program.
 const SESSION_ID: &str = "session_id";
 
-/// The member of a row that does.
+/// Member of a row with the same id.
 const ROW_SESSION_ID: &str = "sessionId";
 
-/// What an open log and its register have to say to each other.
+/// Decides when an open log's session list must be updated.
 #[derive(Debug)]
 pub(super) struct ListUpdater {
     list: Artifact,
@@ -41,18 +41,18 @@ pub(super) struct ListUpdater {
 
 #[derive(Debug, Default)]
 struct ListState {
-    /// How many messages the log has, if it is known without counting.
+    /// Number of messages in the log, if known without counting.
     messages: Option<u64>,
-    /// The register has a title for it.
+    /// Whether the session list has a title for the log.
     titled: bool,
-    /// The log says something that the register has not heard.
+    /// Whether the session list is behind the log.
     outdated: bool,
-    /// The session of another program that the register tells.
+    /// Session id of the underlying program, as in the session list.
     session_id: Option<String>,
 }
 
 impl ListUpdater {
-    /// Of a log that is there.
+    /// Creates the updater of an existing log.
     pub(super) fn for_log(
         writer: &dyn Writer,
         files: &SessionFiles,
@@ -62,7 +62,7 @@ impl ListUpdater {
         let mut rows = files.list_rows.iter();
         let row = rows.find(|about| matches!(about.subject, ListSubject::Session(_)));
         let own = row.filter(|_| head.agent.is_none());
-        // To the millisecond: that is how finely registers tell the time.
+        // Session lists store times in milliseconds.
         let same = |a: Timestamp, b: Timestamp| a.as_millisecond() == b.as_millisecond();
         let known = own.is_some_and(|row| match (row.updated, head.time) {
             (Some(listed), Some(newest)) => same(listed, newest),
@@ -86,7 +86,7 @@ impl ListUpdater {
         })
     }
 
-    /// Of a log that is being made.
+    /// Creates the updater of a new log.
     pub(super) fn for_new_log(writer: &dyn Writer, head: &AppendState) -> Option<Self> {
         Some(ListUpdater {
             list: writer.session_list(&head.log)?,
@@ -94,7 +94,7 @@ impl ListUpdater {
         })
     }
 
-    /// Notes that the register has heard what a row says.
+    /// Records that the session list contains a row.
     fn told(&self, row: &RowUpdate) {
         let mut state = self.state();
         state.titled |= row.title.is_some() || row.first_title.is_some() || row.answered;
@@ -110,8 +110,8 @@ impl ListUpdater {
 }
 
 impl SessionWriter {
-    /// Tells the register what a change has made of the log, if it must know at once: that there is
-    /// a new log, that it has got an answer or a title. The rest it hears when the writer closes.
+    /// Updates the session list if a change requires it at once: a new log, the first answer, a
+    /// title, another session id. Other changes are written when the writer closes.
     pub(super) fn update_list(
         &self,
         change: &Change,
@@ -131,7 +131,7 @@ impl SessionWriter {
             let mut state = listing.state();
             state.messages = state.messages.map(|messages| messages + said);
             state.outdated |= said > 0;
-            // The session of the program behind it is what it can be resumed by.
+            // The session can be resumed by the session id of the underlying program.
             let named = entries.iter().rev().find_map(|entry| entry.session.clone());
             if named.is_some() && named != state.session_id {
                 let session = named.as_deref().map_or("null".to_owned(), json::quote);
@@ -159,14 +159,14 @@ impl SessionWriter {
         Ok(())
     }
 
-    /// What the log holds must be counted again: not all of it was written here.
+    /// Marks the message count as unknown, because another writer appended to the log.
     pub(super) fn invalidate_message_count(&self) {
         if let Some(listing) = &self.list_updater {
             listing.state().messages = None;
         }
     }
 
-    /// Brings the register up to date, if it is behind.
+    /// Updates the session list if it is stale.
     pub(super) fn refresh_list(&self) -> Result<()> {
         let behind = self
             .list_updater
@@ -178,7 +178,7 @@ impl SessionWriter {
         }
     }
 
-    /// The members of its row that a new session was given.
+    /// Returns the row members that were given for a new session.
     fn given_members(&self) -> Result<Members> {
         let writer = writer::layout_writer(&self.root)?;
         let words = self.append_point().state.writer_state.clone();
@@ -195,16 +195,16 @@ impl SessionWriter {
         Ok(writer.session_members().iter().filter_map(spell).collect())
     }
 
-    /// Closes the session. What is derived from its log is brought up to date; without this, that is
-    /// tried when the writer is dropped, and only a failed read is reported, to [`Store::failures`].
+    /// Closes the session and updates its session list. A dropped writer tries this too, but
+    /// reports only a failed read, to [`Store::failures`].
     ///
     /// [`Store::failures`]: super::Store::failures
     pub fn close(self) -> Result<()> {
         self.refresh_list()
     }
 
-    /// Closes several sessions. Each session list is read and written once for all sessions in it, so
-    /// closing many costs little more than closing one. Returns what could not be brought up to date.
+    /// Closes several sessions. Each session list is read and written once for all of its sessions.
+    /// Returns the sessions whose list could not be updated.
     pub fn close_all(writers: Vec<SessionWriter>) -> Vec<(SessionId, Error)> {
         let mut lists: HashMap<(PathBuf, Artifact), Vec<&SessionWriter>> = HashMap::new();
         for session in &writers {
@@ -220,7 +220,7 @@ impl SessionWriter {
         let mut failed = Vec::new();
         for ((_, register), sessions) in lists {
             if tell_together(&register, &sessions).is_err() {
-                // One by one, so that a log that cannot be read keeps no other from the list.
+                // One by one, so that an unreadable log does not block the others.
                 for session in sessions {
                     let healed = session.refresh_list();
                     failed.extend(healed.err().map(|error| (session.session(), error)));
@@ -230,8 +230,8 @@ impl SessionWriter {
         failed
     }
 
-    /// What the log says to its register. `listed` means that the register has a row for it: a row
-    /// that is gone is made anew, and says more than what has changed.
+    /// Returns the row update of the log. `listed` means that the session list has a row for it; a
+    /// missing row is rebuilt from the log.
     fn row(&self, listing: &ListUpdater, listed: bool) -> Result<RowUpdate> {
         let head = self.append_point().state.clone();
         let counted = listing.state().messages.filter(|_| listed);
@@ -277,7 +277,7 @@ impl SessionWriter {
     }
 }
 
-/// Brings a register up to date for several logs that it lists.
+/// Updates a session list for several of its logs.
 fn tell_together(register: &Artifact, sessions: &[&SessionWriter]) -> Result<()> {
     let Some(first) = sessions.first() else {
         return Ok(());
@@ -313,15 +313,15 @@ fn tell_together(register: &Artifact, sessions: &[&SessionWriter]) -> Result<()>
 
 impl Drop for SessionWriter {
     fn drop(&mut self) {
-        // The register is behind, and heals when next opened. What could not be read is reported; another error
-        // has no one to go to.
+        // The list is stale and is updated when the log is next opened. Only read failures can be
+        // reported here.
         if let Err(error @ Error::Io { .. }) = self.refresh_list() {
             self.root.failures.report(error);
         }
     }
 }
 
-/// Refuses a root whose own register its program cannot read: it would not show a new session.
+/// Fails if the program cannot parse the root's configuration: it would not show a new session.
 pub(super) fn refuse_damaged(root: &Root, writer: &dyn Writer) -> Result<()> {
     let Ok(path) = root.locate(&Artifact::new(ArtifactKind::Register)) else {
         return Ok(());
@@ -333,7 +333,7 @@ pub(super) fn refuse_damaged(root: &Root, writer: &dyn Writer) -> Result<()> {
     }
 }
 
-/// The folder that new sessions of a directory go to, where the root's own register tells.
+/// Returns the folder for new sessions of a directory, according to the root's configuration.
 pub(super) fn folder_for_directory(
     root: &Root,
     writer: &dyn Writer,
@@ -356,7 +356,7 @@ pub(super) fn folder_for_directory(
     writer.default_folder(&told, directory)
 }
 
-/// Lists a log that was made whole.
+/// Adds a completely written log to its session list.
 pub(super) fn add_to_list(
     root: &Root,
     writer: &dyn Writer,
@@ -376,8 +376,8 @@ pub(super) fn add_to_list(
     register_folders(root, writer, &rows)
 }
 
-/// Tells the root's own register of the folders that new logs lie in. One that cannot be read is left
-/// alone: it tells of more than logs, so it is not made anew, and the logs are there all the same.
+/// Adds the folders of new logs to the root's configuration. A configuration that cannot be parsed
+/// is left unchanged: it contains more than folders, so it cannot be rebuilt from the logs.
 fn register_folders(root: &Root, writer: &dyn Writer, rows: &[RowUpdate]) -> Result<()> {
     let path = root.locate(&Artifact::new(ArtifactKind::Register))?;
     loop {
@@ -393,7 +393,7 @@ fn register_folders(root: &Root, writer: &dyn Writer, rows: &[RowUpdate]) -> Res
     }
 }
 
-/// What a log says to its register; nothing if it is not there.
+/// Builds the row update of a log from the log itself; `None` if the log does not exist.
 pub(crate) fn list_row_from_log(root: &Root, log: &Artifact) -> Result<Option<RowUpdate>> {
     let path = root.locate(log)?;
     let Some(metadata) = root.failures.metadata(&path) else {
@@ -405,7 +405,7 @@ pub(crate) fn list_row_from_log(root: &Root, log: &Artifact) -> Result<Option<Ro
     Ok(Some(row))
 }
 
-/// Lists all logs of a root, each register once.
+/// Lists all logs of a root. Each session list is written once.
 pub(crate) fn update_session_lists(
     root: &Root,
     writer: &dyn Writer,
@@ -438,7 +438,7 @@ pub(crate) fn update_session_lists(
     Ok(())
 }
 
-/// What a register says about a log.
+/// Returns the exact text of a log's rows in its session list.
 pub(super) fn rows_for_log(
     root: &Root,
     writer: &dyn Writer,
@@ -454,8 +454,8 @@ pub(super) fn rows_for_log(
     }
 }
 
-/// Takes a log that is gone out of its register, and the register away with the last one. `save` gets
-/// the rows that go, before they do: they are what the register says at that moment.
+/// Removes a deleted log from its session list, and the list if it becomes empty. Passes the
+/// current text of the removed rows to `save` before the list is replaced.
 pub(super) fn remove_from_list(
     root: &Root,
     writer: &dyn Writer,
@@ -473,7 +473,7 @@ pub(super) fn remove_from_list(
     remove_if_empty(root, writer, &register, &path)
 }
 
-/// A register without rows goes, and so does its folder if nothing else is left in it.
+/// Removes a session list without rows, and its folder if that is empty.
 fn remove_if_empty(
     root: &Root,
     writer: &dyn Writer,
@@ -495,23 +495,28 @@ fn remove_if_empty(
             path: path.to_owned(),
         };
         let metadata = path.symlink_metadata().map_err(|_| changed())?;
-        let removal = Removal::open(path, &FileId::from(&metadata))?;
+        let id = FileId::from(&metadata);
+        let removal = Removal::open(path, &id)?;
         if read_optional(path)?.is_some_and(|now| now == old) {
-            removal.unlink()?;
+            Removal::wait_until_closed(std::iter::once((path, &id)))?;
+            removal.rename_away()?;
+            let removed = Removal::ensure_final(std::iter::once(&removal));
+            let removed = removed.and_then(|()| removal.unlink());
+            removed.map_err(|error| removal.put_back(error))?;
         }
         Ok(())
     });
     match removed {
-        // What another program wrote meanwhile stays.
-        Err(Error::Changed { .. }) => {}
+        // Keep a list that another program changed meanwhile or has open for writing.
+        Err(Error::Changed { .. } | Error::Held { .. }) => {}
         removed => removed?,
     }
     super::trash::remove_empty_dirs(path.parent(), &root.path);
     Ok(())
 }
 
-/// Lists logs that are there again, with what was said about them before. All at once: a register
-/// that went with them is made anew from that, and not from what the other logs say.
+/// Lists restored logs again, with their previous rows. All at once: a list that was removed with
+/// them is rebuilt from these rows, not from the other logs.
 pub(super) fn relist(
     root: &Root,
     writer: &dyn Writer,
@@ -554,12 +559,12 @@ fn is_counted(entry: &Entry) -> bool {
         )
 }
 
-/// What a log says to its register.
+/// Builds the row update of a log file.
 fn read_row(root: &Root, file: &RootFile) -> Result<RowUpdate> {
     let scan = log_reader::outline(root, file)?;
     let mut row = row_from_scan(&scan);
     if row.started.is_none() {
-        // A log that says nothing yet began when its file was made.
+        // A log without messages began when its file was written.
         let written = Timestamp::from_nanosecond(file.id.mtime_ns.into()).ok();
         row.started = written.filter(|_| file.id.mtime_ns > 0);
     }
@@ -567,7 +572,7 @@ fn read_row(root: &Root, file: &RootFile) -> Result<RowUpdate> {
 }
 
 fn row_from_scan(scan: &LogScan) -> RowUpdate {
-    // Whatever has an id, but for the line that says what a sub-agent is for.
+    // Counts all records with an id, except the one with a sub-agent's purpose.
     let said = |outline: &&Outline| outline.key.is_some() && purpose(outline).is_none();
     let mut row = RowUpdate::default();
     for outline in scan.outlines.iter().filter(said) {
@@ -588,7 +593,7 @@ fn row_from_scan(scan: &LogScan) -> RowUpdate {
     row
 }
 
-/// What a line says the agent whose log it is in is for.
+/// Returns the sub-agent's purpose, if the record contains it.
 fn purpose(outline: &Outline) -> Option<String> {
     outline.facts.iter().find_map(|fact| match fact {
         Fact::Purpose(purpose) => {
@@ -599,7 +604,7 @@ fn purpose(outline: &Outline) -> Option<String> {
     })
 }
 
-/// Brings a register up to date with some rows.
+/// Updates rows of a session list.
 pub(super) fn update_session_list(
     root: &Root,
     writer: &dyn Writer,
@@ -609,8 +614,8 @@ pub(super) fn update_session_list(
     update_session_list_saving(root, writer, register, rows, &mut |_| Ok(()))
 }
 
-/// The same; `save` gets what is taken out of the register. The register is only replaced if it still
-/// says what it said then.
+/// Like `update_session_list`, and passes the text of removed rows to `save`. The list is replaced
+/// only if it still has the content that the rows were taken from.
 fn update_session_list_saving(
     root: &Root,
     writer: &dyn Writer,
@@ -637,9 +642,23 @@ fn update_session_list_saving(
         };
         save(&removed)?;
         if replace_list(&path, old.as_deref(), &bytes, damaged)? {
+            if let Some(old) = old.filter(|_| damaged) {
+                add_rebuilt_notice(root, &path, &old);
+            }
             return Ok(());
         }
     }
+}
+
+/// Reports that a damaged session list was replaced: only its logs and its whole rows are in the new
+/// one.
+fn add_rebuilt_notice(root: &Root, path: &Path, old: &[u8]) {
+    root.failures.add_notice(format!(
+        "{} was damaged and has been rebuilt from its logs; the original is {}: if a conversation \
+         without messages is missing, add its row from there, then remove the file",
+        path.display(),
+        damaged_copy_path(path, &jsonl::Digest::compute(old)).display()
+    ));
 }
 
 fn read_optional(path: &Path) -> Result<Option<Vec<u8>>> {
@@ -647,15 +666,15 @@ fn read_optional(path: &Path) -> Result<Option<Vec<u8>>> {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(_) if path.is_dir() => Err(Error::refused(format!(
-            "{} is a directory where an index should be; move it away and try again",
+            "{} is a directory, but should be a session list; move it away and try again",
             path.display()
         ))),
         Err(error) => Err(Error::io("read", path, error)),
     }
 }
 
-/// Fails with [`Error::Held`] if another program has a register open for writing; one that is not there
-/// is nobody's.
+/// Fails with [`Error::Held`] if another program has a session list open for writing. A missing
+/// list is fine.
 fn refuse_held(path: &Path) -> Result<()> {
     match path.symlink_metadata() {
         Ok(metadata) => jsonl::ensure_not_open([(path, &(&metadata).into())]),
@@ -663,7 +682,7 @@ fn refuse_held(path: &Path) -> Result<()> {
     }
 }
 
-/// The same of the registers that list a session's logs.
+/// Like `refuse_held`, for the session lists of a session's logs.
 pub(super) fn refuse_held_lists(files: &SessionFiles) -> Result<()> {
     let Some(writer) = files.root.layout.writer().filter(|_| !files.is_lone()) else {
         return Ok(());
@@ -677,7 +696,7 @@ pub(super) fn refuse_held_lists(files: &SessionFiles) -> Result<()> {
         .try_for_each(|register| refuse_held(&files.root.locate(register)?))
 }
 
-/// Puts new content in the place of old. `false` if someone else was faster.
+/// Replaces `old` content. Returns `false` if another program changed it first.
 fn replace_list(path: &Path, old: Option<&[u8]>, bytes: &[u8], damaged: bool) -> Result<bool> {
     let put = match old {
         None => jsonl::create_new(path, bytes),
@@ -696,9 +715,27 @@ fn replace_list(path: &Path, old: Option<&[u8]>, bytes: &[u8], damaged: bool) ->
     }
 }
 
-/// Keeps a copy of a damaged register beside it. The name is that of its content, so a second try
-/// finds it done.
+/// Infix of the name of a copy of a damaged session list.
+const COPY_INFIX: &str = ".damaged-";
+
+/// Returns the session list whose damaged content was saved to this path; see [`save_damaged_copy`].
+pub(crate) fn list_of_damaged_copy(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?;
+    let (list, digest) = name.rsplit_once(COPY_INFIX)?;
+    let is_digest = digest.len() == 12 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_digest.then(|| path.with_file_name(list))
+}
+
+/// Saves a copy of a damaged session list next to it.
 fn save_damaged_copy(path: &Path, old: &[u8], digest: &jsonl::Digest) -> Result<()> {
+    match jsonl::create_new(&damaged_copy_path(path, digest), old) {
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        done => done,
+    }
+}
+
+/// Returns the path of a copy of a damaged session list. It is named by digest, so a retry finds it.
+fn damaged_copy_path(path: &Path, digest: &jsonl::Digest) -> PathBuf {
     let short: String = digest
         .0
         .iter()
@@ -706,14 +743,11 @@ fn save_damaged_copy(path: &Path, old: &[u8], digest: &jsonl::Digest) -> Result<
         .map(|byte| format!("{byte:02x}"))
         .collect();
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".damaged-{short}"));
-    match jsonl::create_new(&path.with_file_name(name), old) {
-        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        done => done,
-    }
+    name.push(format!("{COPY_INFIX}{short}"));
+    path.with_file_name(name)
 }
 
-/// The rows of all logs that a register lists; those given are newer than what can be read.
+/// Returns the rows of all logs in a session list. The given rows are newer than what can be read.
 fn all_rows(
     root: &Root,
     writer: &dyn Writer,
@@ -756,32 +790,32 @@ fn rows_in_inventory(
     Ok(rows)
 }
 
-/// What is wrong with a register that cannot be read as what it is.
+/// Detail of a session list that cannot be parsed.
 const DAMAGED: &str = "damaged";
 
-/// A register that does not say what its logs say.
+/// A session list that does not match its logs.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StaleSessionList {
-    /// Its root.
+    /// Root of the list.
     pub root: Root,
-    /// The document.
+    /// Path of the list.
     pub path: PathBuf,
-    /// What is wrong with it, in a few words.
+    /// Short description of the problem.
     pub detail: &'static str,
     list: Artifact,
 }
 
-/// What a register is, and what it should be.
+/// Current and rebuilt content of a session list.
 pub(crate) struct RebuiltList {
     pub(crate) old: Option<Vec<u8>>,
     pub(crate) new: Vec<u8>,
-    /// It cannot be read as what it is.
+    /// The current content cannot be parsed.
     damaged: bool,
 }
 
 impl StaleSessionList {
-    /// What it should be now; `None` if it is that already.
+    /// Rebuilds the list from its logs; `None` if it is up to date.
     pub(crate) fn rebuild(&self) -> Result<Option<RebuiltList>> {
         let writer = writer::layout_writer(&self.root)?;
         let inventory = Inventory::scan(std::slice::from_ref(&self.root));
@@ -799,8 +833,9 @@ impl StaleSessionList {
         )
     }
 
-    /// Puts what it should be in its place; what it was is safe. `false` if someone else was faster.
-    /// Refused, unless `live`, if another program has it open for writing.
+    /// Writes the rebuilt content; the caller must have saved the old one. Returns `false` if
+    /// another program changed the list first. Fails if another program has it open for writing,
+    /// unless `live`.
     pub(crate) fn apply(&self, rebuilt: &RebuiltList, live: bool) -> Result<bool> {
         writer::create_parent_dirs(&self.root, &self.path)?;
         if !live {
@@ -814,20 +849,20 @@ impl StaleSessionList {
         refuse_held(&self.path)
     }
 
-    /// It cannot be read as what it is.
+    /// Returns whether the list cannot be parsed.
     pub fn is_damaged(&self) -> bool {
         self.detail == DAMAGED
     }
 
-    /// The kind of damage, as checks tell it.
+    /// Kind of the flaw in a check.
     pub fn flaw_kind(&self) -> FlawKind {
         FlawKind::StaleIndex
     }
 }
 
 impl Store {
-    /// Sets members of a session's row in its layout's session list, such as the session of the program
-    /// behind a conversation: names and JSON texts. [`Writer::session_members`] lists the names.
+    /// Sets members of a session's row in the session list, such as the session id of the
+    /// underlying program. Values are JSON texts. [`Writer::session_members`] lists the names.
     pub fn set_list_members(&self, files: &SessionFiles, members: &Members) -> Result<()> {
         files.refuse_archived()?;
         let writer = writer::layout_writer(&files.root)?;
@@ -852,7 +887,7 @@ impl Store {
         let Some((log, register)) = log.and_then(|log| Some((log, writer.session_list(log)?)))
         else {
             return Err(Error::refused(format!(
-                "session {} stands in no session list",
+                "session {} is not in a session list",
                 files.id
             )));
         };
@@ -862,7 +897,7 @@ impl Store {
         update_session_list(&files.root, writer, &register, &[row])
     }
 
-    /// The registers that are missing, damaged, or behind their logs.
+    /// Returns the session lists that are missing, damaged or stale.
     pub fn stale_session_lists(&self, inventory: &Inventory) -> Vec<Result<StaleSessionList>> {
         let mut found = Vec::new();
         for root in &self.roots {
@@ -892,11 +927,14 @@ impl Store {
         found
     }
 
-    /// Makes a register say what its logs say. A damaged one is kept beside it.
+    /// Rebuilds a session list from its logs. Saves a copy of a damaged one next to it.
     pub fn rebuild_session_list(&self, stale: &StaleSessionList) -> Result<()> {
         while let Some(RebuiltList { old, new, damaged }) = stale.rebuild()? {
             writer::create_parent_dirs(&stale.root, &stale.path)?;
             if replace_list(&stale.path, old.as_deref(), &new, damaged)? {
+                if let Some(old) = old.filter(|_| damaged) {
+                    add_rebuilt_notice(&stale.root, &stale.path, &old);
+                }
                 break;
             }
         }
@@ -917,7 +955,7 @@ fn check_list(
         ListUpdate::Unchanged | ListUpdate::NeedsAllRows => return Ok(None),
         ListUpdate::Changed { .. } if old.is_none() => "missing",
         ListUpdate::Changed { damaged: true, .. } => DAMAGED,
-        ListUpdate::Changed { .. } => "does not say what its logs say",
+        ListUpdate::Changed { .. } => "does not match its logs",
     };
     Ok(Some(StaleSessionList {
         root: root.clone(),

@@ -1,8 +1,8 @@
-//! Lists of sessions: what each one's files tell, and what only all of them together do.
+//! Rows of session listings: facts from each session's files, and facts that need all sessions.
 //!
-//! The first costs reading and can be kept; the second is worked out whenever a list is made, because
-//! any session may change it: summaries in other logs, who pays for a response that several repeat,
-//! when the agent program deletes what.
+//! The former require reading logs and can be cached. The latter are computed for every listing,
+//! because any session may change them: summaries in other logs, the owner of a response that
+//! several sessions repeat, the day when the agent program deletes a session.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
@@ -19,13 +19,14 @@ use crate::layout::Layout;
 use crate::model::{EntryKey, Fact, FlawKind, Project, SYNTHETIC, SessionId, TitleSource, Usage};
 use crate::tree::Title;
 
+use super::agent::Agent;
 use super::info::{SessionInfo, infer_project};
 use super::inventory::{RootFile, SessionFiles};
 use super::lifecycle::{SessionState, keep_duration};
 use super::log_reader::{LeafSummary, LogOpening, summary_key};
 use super::session::Session;
 
-/// What a session's own files tell about it.
+/// Facts from a session's own files.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SessionSummary {
     pub(crate) project: Project,
@@ -35,42 +36,49 @@ pub(crate) struct SessionSummary {
     pub(crate) attributes: BTreeMap<String, String>,
     pub(crate) state: SessionState,
     pub(crate) started: Option<Timestamp>,
-    /// The time of its newest entry.
+    /// Time of the newest entry.
     pub(crate) updated: Option<Timestamp>,
     pub(crate) entries: u64,
     pub(crate) messages: u64,
     pub(crate) conversations: usize,
     pub(crate) agents: usize,
     pub(crate) agent_names: BTreeSet<String>,
+    /// Kinds of sub-agents by id, with those of warm-ups.
+    pub(crate) agent_kinds: BTreeMap<String, String>,
     pub(crate) flaw_kinds: BTreeMap<FlawKind, usize>,
     pub(crate) models: BTreeSet<String>,
-    /// What its logs tell of responses; several may tell of one.
+    /// Charges of its logs; a response may have several.
     pub(crate) charges: Vec<Charge>,
     pub(crate) messages_by_day: BTreeMap<jiff::civil::Date, u64>,
-    /// The ids on the path of the conversation that would be resumed, if a title is still wanted.
+    /// Entry keys on the path of the resumed conversation, if the session still needs a title.
     pub(crate) untitled_keys: Vec<EntryKey>,
     /// Summaries of other sessions' conversations, by the leaf they name.
     pub(crate) summaries: Vec<(EntryKey, Box<str>)>,
-    /// Its project is the only directory at its beginning that its folder can be named after.
+    /// Whether the project is the only directory at the log's beginning that its folder can be
+    /// named after.
     pub(crate) is_folder_directory: bool,
-    /// Those directories otherwise, each once.
+    /// Otherwise, the distinct directories that the folder can be named after.
     pub(crate) folder_directories: Vec<Box<str>>,
 }
 
 impl SessionSummary {
-    /// Reads a session.
+    /// Summarizes a session.
     pub(crate) fn from_session(session: &Session) -> Self {
         let files = &session.files;
         let mut told = OutlineCounts::default();
-        for outline in session.logs.iter().flat_map(|scan| &scan.outlines) {
-            told.add(outline);
+        let warm_ups = WarmUps::by_log(session);
+        for (log, scan) in session.logs.iter().enumerate() {
+            let warm_ups = warm_ups.get(&log);
+            for (at, outline) in scan.outlines.iter().enumerate() {
+                told.add(outline, warm_ups.is_some_and(|it| it.contain(at)));
+            }
         }
         let mut flaw_kinds = BTreeMap::new();
         for (_, flaw) in session.flaws() {
             *flaw_kinds.entry(flaw.kind).or_insert(0) += 1;
         }
         if files.is_unwritten() {
-            // No message tells when; its row in the session list does.
+            // Without messages, the times are in the session list.
             told.started = told.started.or(files.listed(|about| about.started));
             told.updated = told.updated.or(files.listed(|about| about.updated));
         }
@@ -98,6 +106,7 @@ impl SessionSummary {
             tag: session.tag(),
             attributes,
             state: match session.main_log() {
+                Some(_) if told.messages == 0 => SessionState::Created,
                 Some((_, scan, _)) => SessionState::from_outlines(&scan.outlines),
                 None if told.messages > 0 => SessionState::Active,
                 None => SessionState::Created,
@@ -107,8 +116,9 @@ impl SessionSummary {
             entries: told.entries,
             messages: told.messages,
             conversations: session.tree().map_or(0, |tree| tree.conversations.len()),
-            agents: session.agents.len(),
+            agents: spawned_agents(session).count(),
             agent_names: agent_names(session),
+            agent_kinds: agent_kinds(session),
             flaw_kinds,
             models: told.models,
             charges: charges(session),
@@ -124,13 +134,13 @@ impl SessionSummary {
         }
     }
 
-    /// The row that these facts make, by themselves.
+    /// Builds the row of this session, before other sessions are considered.
     pub(super) fn into_info(self, files: &SessionFiles, keep_days: Option<u64>) -> SessionInfo {
         let layout = files.root.layout;
         let archived = files.is_archived();
         let modified = modified(files);
         let updated = last_active(files, self.updated);
-        // What is archived, no other program can delete.
+        // The agent program cannot delete archived sessions.
         let keep_days = keep_days.or_else(|| layout.retention_days());
         let keep_days = keep_days.filter(|_| !archived);
         let by_file = layout.ages_by_file() || self.updated.is_none();
@@ -171,7 +181,7 @@ impl SessionSummary {
             flaws: self.flaw_kinds.values().sum(),
             flaw_kinds: self.flaw_kinds,
             models: self.models,
-            // Added up once it is settled who pays for what.
+            // Computed once responses are assigned to sessions.
             usage: Usage::default(),
             charges: self.charges,
             messages_by_day: self.messages_by_day,
@@ -179,14 +189,14 @@ impl SessionSummary {
     }
 }
 
-/// Makes the rows of a list of what its sessions tell, in their order.
+/// Builds the rows of a listing from session summaries, in the same order.
 pub(crate) fn make_infos(
     sessions: &[&SessionFiles],
     mut facts: Vec<Result<SessionSummary>>,
     keep_days: &HashMap<PathBuf, Option<u64>>,
 ) -> Vec<Result<SessionInfo>> {
     fill_from_folders(sessions, &mut facts);
-    // Sessions of one root stand together.
+    // Sessions of one root are adjacent.
     let mut root: Option<(&SessionFiles, Option<u64>)> = None;
     let mut rows: Vec<Result<SessionInfo>> = Vec::with_capacity(facts.len());
     for (files, facts) in sessions.iter().zip(facts) {
@@ -201,25 +211,25 @@ pub(crate) fn make_infos(
     rows
 }
 
-/// The time of a session's file.
+/// Returns the modification time of a session's first file.
 fn modified(files: &SessionFiles) -> Option<Timestamp> {
     let file = files.files().next()?;
     Timestamp::from_nanosecond(file.id.mtime_ns.into()).ok()
 }
 
-/// The newest time of a session's logs.
+/// Returns the newest modification time of a session's logs.
 fn logs_modified(files: &SessionFiles) -> Option<Timestamp> {
     let volumes = files.logs().flat_map(RootFile::volumes);
     let newest = volumes.map(|file| file.id.mtime_ns).max()?;
     Timestamp::from_nanosecond(newest.into()).ok()
 }
 
-/// When a session was last at work: the file's own time, if its entries have none.
+/// Returns the time of the last activity: the file's modification time if no entry has a time.
 pub(crate) fn last_active(files: &SessionFiles, told: Option<Timestamp>) -> Option<Timestamp> {
     told.or_else(|| modified(files))
 }
 
-/// The places of the newest of some sessions, the newest first.
+/// Returns the indexes of the newest sessions, newest first.
 pub(crate) fn newest<'a>(
     sessions: impl Iterator<Item = (usize, Option<Timestamp>, &'a SessionId)>,
     limit: usize,
@@ -240,11 +250,11 @@ pub(crate) fn newest<'a>(
 }
 
 fn same_root(one: &SessionFiles, other: &SessionFiles) -> bool {
-    // Byte by byte: comparing parts of paths takes longer.
+    // Comparing bytes is faster than comparing path components.
     one.root.path.as_os_str() == other.root.path.as_os_str()
 }
 
-/// Counts what outlines tell.
+/// Counts over outlines.
 #[derive(Default)]
 struct OutlineCounts {
     started: Option<Timestamp>,
@@ -257,13 +267,16 @@ struct OutlineCounts {
 }
 
 impl OutlineCounts {
-    fn add(&mut self, outline: &crate::model::Outline) {
+    /// Counts an entry. One of a warm-up is no message, and does not begin the session.
+    fn add(&mut self, outline: &crate::model::Outline, warm_up: bool) {
         self.entries += 1;
         if let Some(time) = outline.time {
-            self.started = Some(self.started.map_or(time, |oldest| oldest.min(time)));
+            if !warm_up {
+                self.started = Some(self.started.map_or(time, |oldest| oldest.min(time)));
+            }
             self.updated = Some(self.updated.map_or(time, |newest| newest.max(time)));
         }
-        if outline.kind.is_message() {
+        if outline.kind.is_message() && !warm_up {
             self.messages += 1;
             if let Some(day) = outline.time.map(|time| self.day_of.day(time)) {
                 *self.messages_by_day.entry(day).or_insert(0) += 1;
@@ -278,11 +291,41 @@ impl OutlineCounts {
     }
 }
 
-/// The attribute that says which git branch was checked out last.
+/// Entries of a log that belong to warm-ups.
+#[derive(Default)]
+struct WarmUps {
+    /// Whether all do.
+    whole: bool,
+    entries: HashSet<usize>,
+}
+
+impl WarmUps {
+    fn by_log(session: &Session) -> HashMap<usize, Self> {
+        let mut logs: HashMap<usize, Self> = HashMap::new();
+        for agent in session.agents.iter().filter(|agent| agent.warm_up) {
+            let found = logs.entry(agent.log).or_default();
+            let Some(number) = agent.sidechain else {
+                found.whole = true;
+                continue;
+            };
+            let tree = session.trees.get(agent.log);
+            let strand = tree.and_then(|tree| tree.sidechains.get(number));
+            let entries = strand.into_iter().flat_map(|strand| &strand.entries);
+            found.entries.extend(entries);
+        }
+        logs
+    }
+
+    fn contain(&self, entry: usize) -> bool {
+        self.whole || self.entries.contains(&entry)
+    }
+}
+
+/// Attribute with the last git branch.
 const GIT_BRANCH: &str = "git_branch";
 
-/// Collects what the session list and the main log say of a session beyond the common members. What
-/// the log says counts, because the list is derived from it.
+/// Collects the attributes of a session from its session list and its main log. The log takes
+/// precedence, because the list is derived from it.
 fn attributes(session: &Session) -> BTreeMap<String, String> {
     let mut attributes = BTreeMap::new();
     for about in session.files.list_rows.iter().rev() {
@@ -307,7 +350,7 @@ fn attributes(session: &Session) -> BTreeMap<String, String> {
     attributes
 }
 
-/// What the session's logs tell of responses; several may tell of one.
+/// Returns the charges of the session's logs; a response may have several.
 fn charges(session: &Session) -> Vec<Charge> {
     let mut charges = Vec::new();
     for (file, scan) in session.files.logs().zip(&session.logs) {
@@ -324,13 +367,13 @@ fn charges(session: &Session) -> Vec<Charge> {
 fn total(charges: &[Charge]) -> Usage {
     let mut sum = Usage::default();
     for charge in charges {
-        // Totals of sane counts stay sane.
+        // Sums of valid counts do not overflow.
         let _ = sum.add(&charge.usage);
     }
     sum
 }
 
-/// Leaves each response to the session that had it first.
+/// Assigns each response to the session that had it first.
 pub(super) fn assign_responses<'a>(sessions: impl Iterator<Item = &'a mut SessionInfo>) {
     let mut sessions: Vec<&mut SessionInfo> = sessions.collect();
     let copies = have_copies(&sessions);
@@ -343,7 +386,7 @@ pub(super) fn assign_responses<'a>(sessions: impl Iterator<Item = &'a mut Sessio
             info.usage = total(&info.charges);
             return false;
         }
-        // What decides who pays, and no more.
+        // Only the fields that decide which session pays.
         let mut account = Account::new(info.layout, PathBuf::new(), info.id.clone());
         account.file.clone_from(&info.file);
         account.started = info.charges.iter().filter_map(|charge| charge.time).min();
@@ -365,8 +408,8 @@ pub(super) fn assign_responses<'a>(sessions: impl Iterator<Item = &'a mut Sessio
     }
 }
 
-/// Which sessions have a response that is told of more than once, by them or by others. Nothing is
-/// to be settled about all others.
+/// Returns which sessions have a response that occurs more than once, in them or elsewhere. All
+/// others need no deduplication.
 fn have_copies(sessions: &[&mut SessionInfo]) -> Vec<bool> {
     let count = sessions.iter().map(|info| info.charges.len()).sum();
     let mut copies = RepeatedResponses::new(sessions.len(), count);
@@ -377,16 +420,16 @@ fn have_copies(sessions: &[&mut SessionInfo]) -> Vec<bool> {
     copies.found
 }
 
-/// Finds the sessions with a response that is told of more than once.
+/// Finds sessions with responses that occur more than once.
 pub(crate) struct RepeatedResponses {
     first: HashTable<(EntryKey, u32)>,
     seed: [u64; 2],
-    /// By the numbers of the sessions.
+    /// Indexed by session number.
     pub(crate) found: Vec<bool>,
 }
 
 impl RepeatedResponses {
-    /// None yet, of so many sessions with about so many responses.
+    /// Creates an empty set for a number of sessions and an approximate number of responses.
     pub(crate) fn new(sessions: usize, responses: usize) -> Self {
         RepeatedResponses {
             first: HashTable::with_capacity(responses),
@@ -395,8 +438,7 @@ impl RepeatedResponses {
         }
     }
 
-    /// Takes in the message of a response. A record may leave out the request, so messages are
-    /// compared.
+    /// Adds the message of a response. Requests are not compared, because a record may lack one.
     pub(crate) fn add(&mut self, number: usize, message: EntryKey) {
         let seed = self.seed;
         let place = (message, u32::try_from(number).unwrap_or(u32::MAX));
@@ -416,43 +458,62 @@ impl RepeatedResponses {
     }
 }
 
-/// A hash of a key, which mostly is a digest already. The seed keeps those who choose ids from
-/// choosing hashes.
+/// Hashes a key, which usually is a digest already. The seed prevents hash collisions by chosen
+/// ids.
 fn hash_key(key: EntryKey, [one, other]: [u64; 2]) -> u64 {
     let [high, low] = key.halves();
     let product = u128::from(high ^ one) * u128::from(low ^ other | 1);
     (product >> 64) as u64 ^ product as u64
 }
 
+/// Kind of a warm-up in reports.
+const WARM_UP: &str = "warm-up";
+
+/// Returns the sub-agents without warm-ups.
+fn spawned_agents(session: &Session) -> impl Iterator<Item = &Agent> {
+    session.agents.iter().filter(|agent| !agent.warm_up)
+}
+
 fn agent_names(session: &Session) -> BTreeSet<String> {
-    let ids = session.agents.iter().filter_map(|agent| agent.id.as_ref());
-    let kinds = session.agents.iter().filter_map(|agent| agent.kind.clone());
+    let ids = spawned_agents(session).filter_map(|agent| agent.id.as_ref());
+    let kinds = spawned_agents(session).filter_map(|agent| agent.kind.clone());
     ids.map(ToString::to_string).chain(kinds).collect()
 }
 
-/// The directories after which a folder may be named.
+fn agent_kinds(session: &Session) -> BTreeMap<String, String> {
+    let agents = session.agents.iter().filter_map(|agent| {
+        let kind = match agent.warm_up {
+            true => Some(WARM_UP.to_owned()),
+            false => agent.kind.clone(),
+        };
+        Some((agent.id.as_ref()?.to_string(), kind?))
+    });
+    agents.collect()
+}
+
+/// Directories that a folder may be named after.
 #[derive(Default)]
 pub(super) struct FolderDirectories(BTreeSet<Box<str>>);
 
 impl FolderDirectories {
-    /// Takes those of some directories that the folder can be named after.
+    /// Adds the directories that the folder can be named after.
     pub(super) fn add(
         &mut self,
         layout: &dyn Layout,
         folder: Option<&str>,
         directories: &[Box<str>],
     ) {
-        // A layout without folders for projects tells nothing of the session next to another.
+        // Without project folders, adjacent sessions are unrelated.
         let Some(folder) = folder else { return };
         for path in directories {
-            // Most lines name the one before again.
+            // Most lines repeat the directory of the previous line.
             if !self.0.contains(path) && layout.folder(path).as_deref() == Some(folder) {
                 self.0.insert(path.clone());
             }
         }
     }
 
-    /// The directory, if there is no doubt: different ones may share a folder.
+    /// Returns the directory if unambiguous: different directories may share a folder.
     pub(super) fn unique(&self) -> Option<String> {
         let mut homes = self.0.iter();
         match (homes.next(), homes.next()) {
@@ -462,7 +523,7 @@ impl FolderDirectories {
     }
 }
 
-/// Gives each session what others of its folder know: summaries of its conversation, its directory.
+/// Adds facts from other sessions of the folder: summaries of the conversation, and the directory.
 fn fill_from_folders(sessions: &[&SessionFiles], facts: &mut [Result<SessionSummary>]) {
     let mut folders = FolderSummaries::default();
     let mut places = Vec::with_capacity(facts.len());
@@ -489,14 +550,8 @@ fn fill_from_folders(sessions: &[&SessionFiles], facts: &mut [Result<SessionSumm
             continue;
         };
         let wants = std::mem::take(&mut facts.untitled_keys);
-        // The summary nearest to the leaf wins.
-        let found = wants.iter().rev();
-        let mut found = found.filter_map(|key| folder.summary(&files.id, *key));
-        if let Some(text) = found.find(|text| !text.trim().is_empty()) {
-            facts.title = Some(Title {
-                text: crate::tree::one_line(text),
-                source: TitleSource::Summary,
-            });
+        if let Some(title) = folder.title(&files.id, &wants) {
+            facts.title = Some(title);
         }
         if facts.project.guessed
             && let Some(path) = folder.directories.unique()
@@ -509,7 +564,7 @@ fn fill_from_folders(sessions: &[&SessionFiles], facts: &mut [Result<SessionSumm
     }
 }
 
-/// What the sessions of each folder tell about each other.
+/// Facts that sessions of each folder contain about each other.
 #[derive(Default)]
 struct FolderSummaries<'a> {
     list: Vec<FolderSummary>,
@@ -518,16 +573,39 @@ struct FolderSummaries<'a> {
     last: Option<(usize, Option<&'a str>, usize)>,
 }
 
+/// Facts in the logs of a folder about its sessions.
 #[derive(Default)]
-struct FolderSummary {
-    /// By the leaf they name, once they are sorted.
+pub(crate) struct FolderSummary {
+    /// Summaries by leaf, sorted by `sort`.
     summaries: Vec<(EntryKey, Box<str>)>,
     directories: FolderDirectories,
 }
 
 impl FolderSummary {
+    /// Creates it from the summaries in the logs of a folder.
+    pub(crate) fn new(summaries: Vec<(EntryKey, Box<str>)>) -> Self {
+        let mut folder = FolderSummary {
+            summaries,
+            ..FolderSummary::default()
+        };
+        folder.sort();
+        folder
+    }
+
+    /// Returns the title that a summary gives to a session with these entries on the path of its
+    /// resumed conversation. The summary nearest to the leaf wins.
+    pub(crate) fn title(&self, session: &SessionId, keys: &[EntryKey]) -> Option<Title> {
+        let found = keys.iter().rev();
+        let mut found = found.filter_map(|key| self.summary(session, *key));
+        let text = found.find(|text| !text.trim().is_empty())?;
+        Some(Title {
+            text: crate::tree::one_line(text),
+            source: TitleSource::Summary,
+        })
+    }
+
     fn sort(&mut self) {
-        // Of several for one leaf, the last counts.
+        // If a leaf has several summaries, the last one is used.
         self.summaries.reverse();
         self.summaries.sort_by_key(|(leaf, _)| *leaf);
         self.summaries.dedup_by_key(|(leaf, _)| *leaf);
@@ -551,7 +629,7 @@ impl FolderSummary {
 }
 
 impl<'a> FolderSummaries<'a> {
-    /// The place of a session's folder in the list.
+    /// Returns the index of a session's folder in the list.
     fn folder_index(&mut self, files: &'a SessionFiles) -> usize {
         let mut roots = self.roots.iter();
         let root = match roots.rposition(|known| same_root(known, files)) {
@@ -576,7 +654,7 @@ impl<'a> FolderSummaries<'a> {
     }
 }
 
-/// Keeps the summaries whose leaf is not in their own log: those count nowhere else.
+/// Drops the summaries whose leaf is in their own log: they apply only there.
 fn summaries_for_others(
     session: &Session,
     mut summaries: Vec<LeafSummary>,
@@ -612,7 +690,8 @@ fn project(session: &Session) -> (Project, Vec<String>) {
     infer_project(session.root(), session.files.folder(), &directories, told)
 }
 
-/// Days of times that mostly fall on the same day as the time before.
+/// Converts times to days. Caches the last day, because most times fall on the day of the previous
+/// one.
 #[derive(Default)]
 struct DayOf(Option<(i64, jiff::civil::Date)>);
 

@@ -1,8 +1,8 @@
-//! Several sessions in one file: which stretches of it are whose.
+//! Logs that several sessions share: assigns line ranges to sessions.
 //!
-//! A record belongs to the session that it names, and one that names none to that of the record
-//! before it. At the beginning of a file that is the file's own session, or the one with which the
-//! volume before it ended if this one goes on in the middle of a turn.
+//! A record belongs to the session that it names, or else to the session of the record before it.
+//! At the beginning of a file, that is the file's own session, or the last session of the previous
+//! volume if the file continues in the middle of a turn.
 
 mod slice_cache;
 
@@ -22,35 +22,35 @@ use super::{Root, log_reader};
 
 pub(crate) use slice_cache::SliceCache;
 
-/// A turn that goes on in the next volume does so within this time.
+/// Maximum pause within a turn that continues in the next volume.
 const SAME_TURN: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// What of a file is one session's.
+/// Part of a file that belongs to one session.
 #[derive(Clone, Debug)]
 pub struct SessionSlice {
-    /// The session as its records name it.
+    /// Session name as in the records.
     pub(crate) name: SessionId,
-    /// Its stretches, in order.
+    /// Line ranges of the session, in order.
     pub(crate) ranges: Arc<[LineRange]>,
-    /// Up to here the file is known; what follows must be looked at.
+    /// Offset up to which the ranges are known. Later records must be read.
     pub(crate) known_end: u64,
-    /// How many lines that is.
+    /// Number of lines before that offset.
     pub(crate) lines: u64,
-    /// Records before any that names a session are this session's.
+    /// Whether records before the first named session belong to this session.
     pub(crate) owns_start: bool,
 }
 
-/// Lines that follow each other and are one session's.
+/// Adjacent lines of one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LineRange {
-    /// Where they lie.
+    /// Byte range of the lines.
     pub(crate) bytes: Range<u64>,
-    /// The number of the first one.
+    /// Number of the first line.
     pub(crate) line: u64,
 }
 
 impl SessionSlice {
-    /// The share of a session that has nothing in the file yet.
+    /// Creates the slice of a session without records in the file.
     pub(super) fn empty(name: SessionId) -> Self {
         SessionSlice {
             name,
@@ -61,7 +61,7 @@ impl SessionSlice {
         }
     }
 
-    /// The share of a file's own session, of which nothing was read yet.
+    /// Creates the slice of a file's own session, before the file is read.
     pub(super) fn unread(own: SessionId) -> Self {
         SessionSlice {
             owns_start: true,
@@ -69,7 +69,7 @@ impl SessionSlice {
         }
     }
 
-    /// Its bytes.
+    /// Total length of the ranges.
     pub(super) fn bytes(&self) -> u64 {
         let stretches = self.ranges.iter();
         stretches
@@ -78,14 +78,14 @@ impl SessionSlice {
     }
 }
 
-/// Tells a session's records from others' in a file that is read from its beginning, or from where
-/// one left off.
+/// Selects a session's records from a file that is read in order, from its beginning or from a
+/// known offset.
 #[derive(Debug)]
 pub(super) struct SliceFilter {
     slice: SessionSlice,
-    /// The first stretch that ends after the last record asked about.
+    /// Index of the first range that ends after the last tested record.
     at: usize,
-    /// The last record was the session's.
+    /// Whether the last record belongs to the session.
     last_is_own: bool,
 }
 
@@ -102,22 +102,23 @@ impl SliceFilter {
         }
     }
 
-    /// Nobody knows whose the records are, until one names its session.
+    /// Treats records as foreign until one names its session.
     pub(super) fn start_unknown(&mut self) {
         self.last_is_own = false;
     }
 
-    /// The last record was the session's own.
+    /// Marks the last record as the session's own.
     pub(super) fn set_own(&mut self) {
         self.last_is_own = true;
     }
 
-    /// Whether the last record was the session's own.
+    /// Returns whether the last record belongs to the session.
     pub(super) fn last_is_own(&self) -> bool {
         self.last_is_own
     }
 
-    /// Whether a record is the session's. `name` tells which session it names, if it must be known.
+    /// Returns whether a record belongs to the session. Calls `name` for the session that it names
+    /// only if needed.
     pub(super) fn accepts(
         &mut self,
         offset: u64,
@@ -142,7 +143,7 @@ impl SliceFilter {
     }
 }
 
-/// The session that a record names.
+/// Returns the session that a record names.
 pub(super) fn record_session(decoder: &mut dyn Decoder, record: &Record<'_>) -> Option<SessionId> {
     let mut sink = Decoded::default();
     decoder.outline(record, &mut sink);
@@ -156,8 +157,8 @@ fn outline_session(outline: &Outline) -> Option<SessionId> {
     })
 }
 
-/// Sorts the stretches of shared logs by session. The files come in the order of their paths, which
-/// is that of their days.
+/// Splits shared logs by session. The files must be in path order, which is the order of their
+/// days.
 pub(super) fn split_by_session(
     root: &Root,
     files: Vec<RootFile>,
@@ -181,7 +182,7 @@ pub(super) fn split_by_session(
     found
 }
 
-/// With whom, and when, a volume ended.
+/// Last session and newest time of a volume.
 #[derive(Debug)]
 pub(super) struct VolumeEnd {
     pub(super) session: SessionId,
@@ -196,12 +197,12 @@ struct SessionSlices {
     time: Option<Timestamp>,
     len: u64,
     lines: u64,
-    /// The last line has its ending.
+    /// Whether the last line has a line ending.
     terminated: bool,
 }
 
 impl SessionSlices {
-    /// Reads a log, or what comes behind the part of it of which the shares are known.
+    /// Reads a log, or the part of it after the known slices.
     fn read(
         root: &Root,
         file: &RootFile,
@@ -228,7 +229,8 @@ impl SessionSlices {
         log_reader::each_line_from(file, from, |record| {
             decoder.outline(record, &mut sink);
             let first = sink.items.first();
-            // The log's own session may have begun before the first record, which is another's.
+            // The log's own session may begin before the first record, which belongs to another
+            // session.
             let mut named = false;
             for session in sink.items.iter().filter_map(outline_session) {
                 shares.switch_to(&session);
@@ -314,7 +316,8 @@ impl SessionSlices {
     }
 }
 
-/// Whether a volume begins in the middle of a turn: with an answer, soon after the one before ended.
+/// Returns whether a volume begins in the middle of a turn: with an answer, soon after the end of
+/// the previous volume.
 pub(super) fn continues_turn(
     answers: bool,
     time: Option<Timestamp>,
@@ -327,7 +330,7 @@ pub(super) fn continues_turn(
     answers && soon == Some(true)
 }
 
-/// The session, and the sub-agent, that a name stands for.
+/// Splits a name in a record into session and sub-agent.
 pub(super) fn parse_owner(name: &SessionId) -> (SessionId, Option<AgentId>) {
     let parts = name
         .as_str()
@@ -341,7 +344,7 @@ pub(super) fn parse_owner(name: &SessionId) -> (SessionId, Option<AgentId>) {
     }
 }
 
-/// The name under which a sub-agent's records stand in a shared log.
+/// Returns the name of a sub-agent's records in a shared log.
 pub(super) fn agent_name(session: &SessionId, agent: &AgentId) -> crate::Result<SessionId> {
     SessionId::new(&format!("{session}{AGENT_SEPARATOR}{agent}"))
 }

@@ -1,7 +1,7 @@
-//! Short ways for a program that keeps its own sessions.
+//! Convenience methods for embedders.
 //!
-//! Each is one call for what takes an inventory, a search and a fresh id otherwise. Nothing here
-//! can do what the longer ways cannot.
+//! Each combines an inventory, a search or a new id into one call. The other methods can do the
+//! same.
 
 use std::path::PathBuf;
 
@@ -18,13 +18,13 @@ use super::{
 };
 
 impl Store {
-    /// Opens a root of a layout, by the layout's name. `state` is the directory for what annals keeps
-    /// itself: the trash, pins, the archive.
+    /// Opens a root of a layout given by name. `state` is the directory for annals' own state: the
+    /// trash, pins, the archive.
     pub fn open(layout: &str, root: impl Into<PathBuf>, state: impl Into<PathBuf>) -> Result<Self> {
         Ok(Store::new(vec![Root::new(layout, root)?]).with_state(state))
     }
 
-    /// Begins a session about a working directory in the first root, under a fresh id.
+    /// Begins a session for a working directory in the first root, with a new id.
     pub fn begin(&self, cwd: &str) -> Result<SessionWriter> {
         self.begin_with(&NewSession::unnamed(cwd)?)
     }
@@ -37,8 +37,8 @@ impl Store {
         self.create(root, new, WriteOptions::default())
     }
 
-    /// Lists the sessions of a project, which is a directory or its name, or of all, the newest first.
-    /// Those that cannot be read are reported to [`Store::failures`].
+    /// Returns the sessions of a project, given by directory or name, or of all projects, newest
+    /// first. Reports unreadable sessions to [`Store::failures`].
     pub fn list(&self, project: Option<&str>) -> Vec<SessionInfo> {
         let rows = self.sessions(&self.inventory(), &|_, _| ()).into_iter();
         let rows = rows.filter_map(|row| self.failures.ok(row));
@@ -49,27 +49,28 @@ impl Store {
         rows
     }
 
-    /// Moves a session to the trash: a unique beginning of its id, or the path of its log.
+    /// Moves a session to the trash, given by a unique id prefix or the path of its log.
     pub fn delete_session(&self, id: &str) -> Result<TrashItem> {
         self.delete(&self.find_files(id)?, Timestamp::now())
     }
 
-    /// Opens a session to go on writing: a unique beginning of its id, or the path of its log.
+    /// Opens a session for appending, given by a unique id prefix or the path of its log.
     pub fn resume(&self, id: &str, options: WriteOptions) -> Result<SessionWriter> {
         self.open_writer(&self.files_for_tail(id)?, options)
     }
 
-    /// Reads a session whole: a unique beginning of its id, or the path of its log.
+    /// Reads a complete session, given by a unique id prefix or the path of its log.
     pub fn session(&self, id: &str) -> Result<Session> {
         Session::read(self.find_files(id)?)
     }
 
-    /// Reads only so much of a session's end as its last `messages` messages take.
+    /// Reads only the end of a session: enough for its last `messages` messages.
     pub fn tail(&self, id: &str, messages: usize) -> Result<Session> {
         Session::read_tail(self.files_for_tail(id)?, messages)
     }
 
-    /// The session that was written to last: of a project, which is a directory or its name, or of all.
+    /// Returns the most recently updated session of a project, given by directory or name, or of
+    /// all projects.
     pub fn latest(&self, project: Option<&str>) -> Result<SessionFiles> {
         let inventory = self.inventory();
         let rows = self.sessions(&inventory, &|_, _| ());
@@ -85,7 +86,7 @@ impl Store {
         })
     }
 
-    /// One message of any session, by its id or a unique beginning of it.
+    /// Returns a message of any session, by its id or a unique prefix of it.
     pub fn message(&self, id: &str) -> Result<Entry> {
         let (session, spot) = self.find_record(id)?;
         let found = session.read_record(spot)?.1;
@@ -95,7 +96,8 @@ impl Store {
         })
     }
 
-    /// The entries that lead to a message of any session, oldest first, the message last.
+    /// Returns the entries on the path to a message of any session, oldest first, including the
+    /// message.
     pub fn ancestry(&self, id: &str) -> Result<Vec<Entry>> {
         let (session, spot) = self.find_record(id)?;
         let path = session
@@ -122,10 +124,11 @@ impl Store {
         Ok((session, first))
     }
 
-    /// Opens a sub-agent's log for writing, and begins the sub-agent if the session has none of that
-    /// exact id. Returns whether it began.
+    /// Opens a sub-agent's log for writing. Begins the sub-agent if the session has none with
+    /// exactly this id. Returns whether it began.
     ///
-    /// A sub-agent that was begun before and has said nothing yet keeps what it was begun for.
+    /// A sub-agent that was begun earlier and has no entries keeps its kind, description and call
+    /// where `spawn` has none.
     pub fn open_or_spawn_agent(
         &self,
         files: &SessionFiles,
@@ -152,24 +155,23 @@ impl Store {
         Ok((main.spawn(&spawn)?, begun.is_none()))
     }
 
-    /// Copies everything that leads to a message, and the message, into a fresh session.
+    /// Copies a message and all entries on the path to it into a new session.
     pub fn fork_at(&self, session: &Session, message: &str) -> Result<SessionId> {
         let at = session.find_entry(message)?;
         let path = session.tree().and_then(|tree| tree.path_to(at));
-        let path = path.ok_or_else(|| {
-            Error::refused(format!("`{message}` stands beside the tree of messages"))
-        })?;
+        let path = path
+            .ok_or_else(|| Error::refused(format!("`{message}` is not part of a conversation")))?;
         let to = SessionId::new(&Uuid::new_v4().to_string())?;
         Ok(self
             .fork(session, &path, to, None, Timestamp::now())?
             .session)
     }
 
-    /// Moves every session of one project to the trash, and nothing else.
+    /// Moves every session of one project to the trash.
     ///
-    /// The project is named by the directory that its sessions record; neither a part of a path nor
-    /// the name of a folder is enough here. Sessions that cannot be read stay; one that cannot be
-    /// moved is told with the others, not instead of them.
+    /// The project is the exact directory that its sessions record, not a part of a path or a
+    /// folder name. Unreadable sessions are skipped. A session that cannot be moved is an error in
+    /// the result.
     pub fn reset(&self, project: &str, now: Timestamp) -> Vec<Result<TrashItem>> {
         let sessions = self.project_sessions(project);
         for_each_group(&sessions, |files, others| {
@@ -177,7 +179,7 @@ impl Store {
         })
     }
 
-    /// What [`Store::reset`] would move.
+    /// Returns what [`Store::reset`] would move.
     pub fn plan_reset(&self, project: &str, now: Timestamp) -> Result<Vec<TrashItem>> {
         let sessions = self.project_sessions(project);
         let plans = for_each_group(&sessions, |files, others| {
@@ -197,7 +199,7 @@ impl Store {
             .collect()
     }
 
-    /// A session of which only the end is wanted.
+    /// Finds a session of which only the end is read.
     fn files_for_tail(&self, id: &str) -> Result<SessionFiles> {
         let inventory = self.inventory_of_log(id);
         self.find_files_in(&inventory.unwrap_or_else(|| self.inventory()), id)
@@ -213,13 +215,13 @@ impl Store {
         match target.message {
             None => Ok(target.files),
             Some(_) => Err(Error::refused(format!(
-                "`{id}` names a message; a session is wanted"
+                "`{id}` is a message; name a session"
             ))),
         }
     }
 }
 
-/// Does something to sessions, those that share a log together.
+/// Applies `work` to sessions, grouped by shared logs.
 fn for_each_group<T>(
     sessions: &[SessionFiles],
     mut work: impl FnMut(&SessionFiles, &[&SessionFiles]) -> T,
@@ -234,14 +236,14 @@ fn for_each_group<T>(
 }
 
 impl SessionWriter {
-    /// The layout of the session's root.
+    /// Layout of the session's root.
     pub fn layout(&self) -> &'static dyn Layout {
         self.root.layout
     }
 
-    /// Begins a sub-agent under a fresh id for a tool call of this session.
+    /// Begins a sub-agent with a new id for a tool call of this session.
     ///
-    /// The call's own entry must be written too: it is what readers tie the sub-agent to.
+    /// The caller must also write the entry of the call: readers link the sub-agent to it.
     pub fn delegate(&self, call: &str, kind: &str, description: &str) -> Result<SessionWriter> {
         let unique = Uuid::new_v4().simple().to_string();
         let agent = format!("a{}", unique.get(..16).unwrap_or(&unique));

@@ -1,8 +1,8 @@
-//! Threads of layouts that name a log by time and thread: each has one conversation.
+//! Threads of layouts that name logs by time and thread. Each thread has one conversation.
 //!
-//! The file system cannot refuse a second one, because its path has another time in it. So the logs of
-//! that thread are looked for first. A conversation whose log is not there yet is told of by a file that
-//! is always beside the log and begins with the same header.
+//! The file system cannot reject a second conversation, because its path has a different time. So
+//! existing logs of the thread are searched first. If the log of a conversation does not exist yet,
+//! a required file in its folder starts with the same header.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,11 +19,11 @@ use super::inventory::{RootFile, SessionFiles};
 use super::writer::existing_file;
 use super::{Root, log_reader};
 
-/// Refuses a thread that has a conversation. `log` is where the new conversation would lie. No other
-/// annals process begins one meanwhile: see `begin_alone`.
+/// Fails if the thread already has a conversation. `log` is the log of the new one. The caller must
+/// hold the lock of `with_id_lock`, so that no other annals process begins one at the same time.
 ///
-/// A whole id, with the time in it, is only refused if a person gave it: an archive may hold several
-/// conversations of a thread.
+/// A full id, which includes the time, is only rejected if the user requested it: an archive may
+/// contain several conversations of a thread.
 pub(super) fn refuse_known_thread(
     root: &Root,
     writer: &dyn Writer,
@@ -52,14 +52,14 @@ pub(super) fn refuse_known_thread(
     let failed = |error| Error::io("read", folders, error);
     for entry in std::fs::read_dir(folders).map_err(failed)? {
         let folder = entry.map_err(failed)?;
-        // The names of all others are not read any further: many sessions may begin one after the other.
+        // Skip other folders by name alone, because many sessions may begin in sequence.
         if !folder.file_name().to_string_lossy().contains(&short) {
             continue;
         }
         let path = folder.path().join(name);
         if recorded_thread(root, &path, &short)?.is_some_and(|said| said == thread) {
-            return Err(Error::refused(format!(
-                "the thread `{}` has a conversation already: {}; nothing was written; {} goes on with it",
+            return Err(Error::Exists(format!(
+                "the thread `{}` already has a conversation: {}; nothing was written; {} continues it",
                 thread.escape_debug(),
                 path.display(),
                 crate::text::quoted_command("annals append", &thread, "")
@@ -69,7 +69,7 @@ pub(super) fn refuse_known_thread(
     Ok(())
 }
 
-/// The thread that a conversation says it is of, if its path has what would be left of the thread's id.
+/// Returns the thread recorded in a conversation, if its path has the path form of the thread's id.
 fn recorded_thread(root: &Root, path: &Path, short: &str) -> Result<Option<String>> {
     let within = path.strip_prefix(&root.path).ok();
     let artifact = within.and_then(|path| root.layout.classify(path));
@@ -93,11 +93,11 @@ fn recorded_thread(root: &Root, path: &Path, short: &str) -> Result<Option<Strin
     Ok(Some(word(&facts, THREAD).unwrap_or(name)))
 }
 
-/// The word of a log's first record for the exact id of its thread.
+/// Key of the exact thread id in the first record of a log.
 pub(super) const THREAD: &str = "threadId";
 
-/// A file that tells of a conversation whose log is not there or empty: one that its program always keeps
-/// beside the log and that begins like it. It is to be read as the log.
+/// Returns a stand-in for a missing or empty log: a file that the program always keeps next to the
+/// log and that starts with the same header. It is read as the log.
 pub(super) fn stand_in(root: &Root, log: &Artifact) -> Result<Option<RootFile>> {
     for beside in root.layout.required_files(log) {
         let path = root.locate(&beside)?;
@@ -109,7 +109,7 @@ pub(super) fn stand_in(root: &Root, log: &Artifact) -> Result<Option<RootFile>> 
     Ok(None)
 }
 
-/// The conversation that such a file tells of. Nobody has written to it yet.
+/// Returns the conversation that a stand-in describes. It has no messages yet.
 pub(super) fn begun_beside(root: &Arc<Root>, beside: &RootFile) -> Option<SessionFiles> {
     let session = beside.artifact.session.clone()?;
     let log = Artifact {
@@ -144,7 +144,8 @@ pub(super) fn begun_beside(root: &Arc<Root>, beside: &RootFile) -> Option<Sessio
     Some(files)
 }
 
-/// What the log of such a conversation must begin with: see [`Head::words`].
+/// Returns the fields that the log of such a conversation must begin with: see
+/// [`AppendState::writer_state`].
 pub(super) fn words_of_stand_in(root: &Root, log: &Artifact) -> Result<BTreeMap<String, String>> {
     let mut words = BTreeMap::new();
     let Some(file) = stand_in(root, log)? else {
@@ -164,13 +165,13 @@ pub(super) fn words_of_stand_in(root: &Root, log: &Artifact) -> Result<BTreeMap<
     Ok(words)
 }
 
-/// The facts of a log's first record.
+/// Returns the facts of a log's first record.
 pub(super) fn facts(root: &Root, log: &RootFile) -> Result<Vec<Fact>> {
     let outlines = log_reader::first_outlines(root, log)?.into_iter();
     Ok(outlines.flat_map(|outline| outline.facts).collect())
 }
 
-/// A word among some facts.
+/// Returns the value of a writer state fact.
 pub(super) fn word(facts: &[Fact], wanted: &str) -> Option<String> {
     facts.iter().find_map(|fact| match fact {
         Fact::WriterState(word, value) if &**word == wanted => Some(value.to_string()),

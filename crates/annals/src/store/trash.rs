@@ -1,14 +1,14 @@
-//! Deleting to the trash, and back.
+//! Moves deleted sessions to the trash, and restores them.
 //!
-//! A deleted session's files move into one folder of the state directory, under their paths within
-//! the root, beside a manifest that says where they came from. A log's lock is held from the last
-//! look at it until it is gone, so that no append is acknowledged in between. The manifest is
-//! written first, a file leaves its place only when it is safe in the other, and the main log goes
-//! last: a deletion that is cut off can be run again, which moves what is left, or undone, and so
-//! can an undoing. One that fails is undone at once.
+//! The files of a deleted session move into one folder of the state directory, under their paths
+//! relative to the root, with a manifest of where they came from. The lock of a log is held from
+//! the last check until the log is removed, so that no append is acknowledged in between. The
+//! manifest is written first, a file is removed only after it is safe in the trash, and the main
+//! log is moved last. So an interrupted deletion can be repeated, which moves the rest, or undone;
+//! so can an interrupted undo. A failed deletion is undone at once.
 //!
-//! Whoever changes a folder of the trash holds its lock. A folder, or anything in it, that is a
-//! symbolic link is never looked behind. Only a purge (`purge.rs`) removes anything for good.
+//! A process must hold the lock of a trash folder to change it. Symbolic links in the trash are
+//! never followed. Only a purge (`purge.rs`) deletes files permanently.
 
 mod manifest;
 mod purge;
@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::jsonl::{self, AppendOptions, FileId, Log};
+use crate::model::SessionId;
 
 use super::inventory::{Inventory, RootFile, SessionFiles};
 use super::{Root, Store, session_list};
@@ -30,69 +31,69 @@ use manifest::{Manifest, TrashedDir};
 
 pub use purge::{Purgeable, TrashContents};
 
-/// So many logs of a session are locked all at once. The others are locked one by one as they go: a
-/// session may have more sub-agents than a process may have files open.
+/// Maximum number of a session's logs that are locked at once. Further logs are locked one by one
+/// while they move: a session may have more sub-agents than a process may have open files.
 pub(super) const MAX_LOCKED_LOGS: usize = 64;
 
 /// A deleted session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TrashItem {
-    /// Its name in the trash.
+    /// Name of its folder in the trash.
     pub id: String,
-    /// The session.
+    /// Id of the session, or a path with a final `/` if it is not a session.
     pub session: String,
-    /// Sessions that went with it, because their logs are the same files.
+    /// Sessions that were deleted with it, because they share log files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<String>,
-    /// The layout's name.
+    /// Name of the layout.
     pub layout: String,
-    /// The root it was in.
+    /// Path of its root.
     pub root: PathBuf,
-    /// It is a log outside of any tree, and `root` is the directory it lay in.
+    /// Whether it is a log outside of any root; `root` is then the directory of the log.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lone: bool,
-    /// When it was deleted.
+    /// Time of the deletion.
     pub deleted: Timestamp,
-    /// Its files.
+    /// Files of the session.
     pub files: Vec<TrashedFile>,
-    /// What its register said about its logs, in the register's own words.
+    /// Rows of its logs in the session list, as exact text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<TrashedRow>,
-    /// The entries of the configuration that went with it: of its workspace, of its agent.
+    /// Configuration entries that were removed with it: of its workspace, of its agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub config: Vec<TrashedConfigEntry>,
 }
 
-/// An entry of a configuration that was taken out with the sessions of a workspace or an agent.
+/// Configuration entry that was removed with the sessions of a workspace or an agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TrashedConfigEntry {
-    /// The workspace of the agent; none if it is a workspace's.
+    /// Workspace of the agent; `None` if the entry is a workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
-    /// The entry, in the configuration's own words.
+    /// Exact text of the entry.
     pub text: String,
 }
 
-/// A row that a register had for a log.
+/// Row of a log in a session list.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TrashedRow {
-    /// The log's path within the root.
+    /// Path of the log, relative to the root.
     pub path: PathBuf,
-    /// The row.
+    /// Exact text of the row.
     pub text: String,
 }
 
 /// A file of a deleted session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TrashedFile {
-    /// Its path within the root.
+    /// Path, relative to the root.
     pub path: PathBuf,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
 }
 
 impl SessionFiles {
-    /// Sorts sessions by the files that they share: only together can such sessions be deleted.
+    /// Groups sessions by shared files. Such sessions can only be deleted together.
     pub fn group_by_shared_files<'a>(sessions: &[&'a SessionFiles]) -> Vec<Vec<&'a SessionFiles>> {
         let mut groups: Vec<Vec<&SessionFiles>> = Vec::new();
         let mut group_of: HashMap<&Path, usize> = HashMap::new();
@@ -131,26 +132,37 @@ impl SessionFiles {
 }
 
 impl TrashItem {
-    /// It is what was left of a workspace's or an agent's folder, or of a log, and no session.
+    /// Returns whether this is the rest of a workspace's or agent's folder, or of a log, and not a
+    /// session.
     pub fn is_folder(&self) -> bool {
         self.session.ends_with('/')
     }
 
-    /// Its sessions: one, or those that shared files.
+    /// Returns the ids of its sessions: one, or several that shared files.
     pub fn sessions(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&self.session)
             .chain(&self.others)
             .map(String::as_str)
     }
+
+    /// Returns whether `id` is its name in the trash, or a prefix of a session's id. An id that
+    /// begins with a time also matches by the name after it.
+    pub fn matches(&self, id: &str) -> bool {
+        let is_called = |session: &str| {
+            SessionId::new(session).is_ok_and(|session| session.name().starts_with(id))
+        };
+        let is_named = |session: &str| session.starts_with(id) || is_called(session);
+        self.id == id || (!id.is_empty() && self.sessions().any(is_named))
+    }
 }
 
 impl Store {
-    /// What deleting a session would move.
+    /// Returns what deleting a session would move.
     pub fn plan_delete(&self, files: &SessionFiles, now: Timestamp) -> Result<TrashItem> {
         self.plan_delete_group(files, &[], now)
     }
 
-    /// What deleting a session together with others that share its files would move.
+    /// Returns what deleting a session together with others that share its files would move.
     pub fn plan_delete_group(
         &self,
         files: &SessionFiles,
@@ -172,7 +184,7 @@ impl Store {
                 })
         };
         let mut beside: Vec<RootFile> = all().flat_map(own_attachments).collect();
-        // Sessions that share a log share what lies beside it.
+        // Sessions that share a log share its attachments.
         let mut seen = HashSet::new();
         beside.retain(|file| seen.insert(file.path.clone()));
         refuse_shared(all())?;
@@ -199,13 +211,13 @@ impl Store {
 
     /// Moves a session to the trash.
     ///
-    /// What lies in no folder stays while another folder holds a log of the session too.
+    /// Files that are in no project folder stay if another folder has a log of the same session.
     pub fn delete(&self, files: &SessionFiles, now: Timestamp) -> Result<TrashItem> {
         self.delete_group(files, &[], now)
     }
 
     /// Moves a session to the trash together with others that share its files: see
-    /// [`SessionFiles::group_by_shared_files`]. They come back together too.
+    /// [`SessionFiles::group_by_shared_files`]. They are restored together too.
     pub fn delete_group(
         &self,
         files: &SessionFiles,
@@ -215,7 +227,7 @@ impl Store {
         self.delete_if(files, others, now, || Ok(()))
     }
 
-    /// Moves a session to the trash together with the entry of the configuration that it belonged to.
+    /// Moves a session to the trash together with the configuration entry that it belonged to.
     pub(super) fn delete_with_config(
         &self,
         files: &SessionFiles,
@@ -225,8 +237,8 @@ impl Store {
         self.delete_planned(files, &[], config, now, || Ok(()))
     }
 
-    /// Moves to the trash what is left in the folder of a workspace or an agent: files of no session, and
-    /// its entry of the configuration.
+    /// Moves the rest of a workspace's or agent's folder to the trash: files of no session, and its
+    /// configuration entry.
     pub(super) fn delete_folder(&self, root: &Root, plan: TrashItem) -> Result<TrashItem> {
         for file in &plan.files {
             root.ensure_inside(&plan.root.join(&file.path))?;
@@ -235,7 +247,7 @@ impl Store {
         self.move_to_trash(root, plan, dirs, &[])
     }
 
-    /// Moves files to the trash whose log or session, at `gone` within the root, is not there any more.
+    /// Moves files to the trash whose log or session, at `gone` in the root, no longer exists.
     pub(crate) fn delete_leftover(
         &self,
         root: &Root,
@@ -255,7 +267,7 @@ impl Store {
         self.delete_folder(root, plan)
     }
 
-    /// What [`delete_folder`](Store::delete_folder) moves to the trash.
+    /// Plans a [`delete_folder`](Store::delete_folder).
     pub(super) fn plan_delete_folder(
         root: &Root,
         folder: &str,
@@ -267,7 +279,7 @@ impl Store {
         let files = files.into_iter();
         TrashItem {
             id: format!("{stamp}-{}", folder.replace('/', "-")),
-            // No session has a slash in its id.
+            // Session ids contain no slash.
             session: format!("{folder}/"),
             others: Vec::new(),
             layout: root.layout.name().to_owned(),
@@ -282,7 +294,7 @@ impl Store {
         }
     }
 
-    /// The same, if `still` says so once the logs are locked and known to be what they were.
+    /// Like `delete_group`, if `still` succeeds once the logs are locked and known to be unchanged.
     pub(crate) fn delete_if(
         &self,
         files: &SessionFiles,
@@ -318,7 +330,7 @@ impl Store {
             false => manifest::directories(&plan, all())?,
         };
         let moved = with_all_locked(&logs, || {
-            // Someone who wrote to it since it was looked at still wants it.
+            // A session that was written to since it was listed is in use.
             volumes.iter().try_for_each(|file| ensure_unchanged(file))?;
             all().try_for_each(SessionFiles::refuse_written)?;
             still()?;
@@ -326,13 +338,13 @@ impl Store {
         })?;
         let folder = self.trash_dir()?.join(&moved.id);
         match manifest::with_folder_lock(&folder, || restore::remove_list_rows(&folder)) {
-            // Another process has put it back or purged it already.
+            // Another process has already restored or purged it.
             Err(Error::Changed { path }) if path == folder => Ok(moved),
             struck => struck,
         }
     }
 
-    /// Moves what was planned, of which the first are the logs' volumes.
+    /// Moves the planned files, of which the first are the volumes of the logs.
     fn move_to_trash(
         &self,
         root: &Root,
@@ -343,7 +355,7 @@ impl Store {
         let trash = self.trash_dir()?;
         let first = plan.id.clone();
         let mut copy = 1;
-        // Two logs of one session may go within a second.
+        // Two logs of one session may be deleted within a second.
         while jsonl::exists(&trash.join(&plan.id))? {
             copy += 1;
             plan.id = format!("{first}-{copy}");
@@ -356,24 +368,22 @@ impl Store {
             manifest::with_folder_lock(&folder, || move_files(root, &manifest, &folder, volumes));
         let plan = manifest.trashed;
         if let Err(error) = carried {
-            // Whole or not at all; if even that fails, what was moved stays in the trash.
+            // All or nothing. If the undo fails too, the moved files stay in the trash.
             self.failures.ok(self.undelete(&plan.id));
             return Err(error);
         }
         Ok(plan)
     }
 
-    /// Where deleted sessions lie. A link in its place leads to what is not ours.
+    /// Returns the path of the trash. Fails if it is a link: the target belongs to someone else.
     fn trash_dir(&self) -> Result<PathBuf> {
         let Some(state) = &self.state else {
-            return Err(Error::refused(
-                "there is no state directory to keep deleted sessions in",
-            ));
+            return Err(Error::refused("there is no state directory for the trash"));
         };
         let trash = state.join("trash");
         match jsonl::metadata_if_exists(&trash)? {
             Some(metadata) if !metadata.is_dir() => Err(Error::refused(format!(
-                "{} is no directory; deleted sessions are only kept in one of annals' own, not behind a link",
+                "{} is not a directory; the trash must be a directory and not a link",
                 trash.display()
             ))),
             _ => Ok(trash),
@@ -381,8 +391,8 @@ impl Store {
     }
 }
 
-/// The files that the logs of sessions lie in, a main log's newest first. Several logs may share one; what
-/// is only in the archive is not there.
+/// Returns the distinct files of sessions' logs, the newest volume of a main log first. Skips files
+/// that are only in the archive.
 pub(super) fn volumes<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Vec<&'a RootFile> {
     let mut seen = HashSet::new();
     let all = sessions.flat_map(SessionFiles::logs);
@@ -392,13 +402,14 @@ pub(super) fn volumes<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> V
 }
 
 impl SessionFiles {
-    /// A log of it holds what is neither its own nor its sub-agents'.
+    /// Returns whether a log of the session has records of other sessions.
     pub(crate) fn shares_log(&self) -> bool {
         refuse_shared(std::iter::once(self)).is_err()
     }
 }
 
-/// Refuses sessions whose logs hold what is neither theirs nor their sub-agents'.
+/// Fails if the sessions' logs have records of other sessions. Records of their sub-agents are
+/// fine.
 pub(super) fn refuse_shared<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Result<()> {
     let mut left: HashMap<&Path, u64> = HashMap::new();
     let logs = sessions.flat_map(SessionFiles::logs);
@@ -411,13 +422,13 @@ pub(super) fn refuse_shared<'a>(sessions: impl Iterator<Item = &'a SessionFiles>
     match left.into_iter().find(|(_, left)| *left > 0) {
         None => Ok(()),
         Some((path, _)) => Err(Error::refused(format!(
-            "{} holds other sessions too, and logs are never rewritten; name all sessions of that file to delete them together",
+            "{} contains other sessions too, and annals never rewrites logs; name all sessions of that file to delete them together",
             path.display()
         ))),
     }
 }
 
-/// What was looked at is what is there, as far as its content goes.
+/// Fails if the content of a file may have changed since it was listed.
 fn ensure_unchanged(file: &RootFile) -> Result<()> {
     let metadata = fs::symlink_metadata(&file.path);
     let metadata = metadata.map_err(|error| Error::io("stat", &file.path, error))?;
@@ -436,7 +447,7 @@ fn move_files(
     volumes: &[&RootFile],
 ) -> Result<()> {
     let plan = &manifest.trashed;
-    // The main log is the first of the list. As long as it is there, the session is found.
+    // The main log is first in the list and moves last. As long as it exists, the session is found.
     for (at, file) in plan.files.iter().enumerate().rev() {
         let to = folder.join("files").join(&file.path);
         let from = plan.root.join(&file.path);
@@ -453,13 +464,13 @@ fn move_files(
         }
     }
     for volume in volumes.iter().filter(|file| root.has_lock_file(&file.path)) {
-        // What is left of it only keeps an empty directory.
+        // A lock file that stays only keeps an empty directory.
         let _ = jsonl::lock_file::remove(&volume.path);
     }
     manifest.clear_dirs(folder)
 }
 
-/// What registers say about a session's logs.
+/// Returns the session list rows of a session's logs.
 pub(super) fn list_rows(files: &SessionFiles) -> Result<Vec<TrashedRow>> {
     let Some(writer) = files.root.layout.writer().filter(|_| !files.is_lone()) else {
         return Ok(Vec::new());
@@ -476,14 +487,14 @@ pub(super) fn list_rows(files: &SessionFiles) -> Result<Vec<TrashedRow>> {
     Ok(rows)
 }
 
-/// What goes with a session's logs.
+/// Returns the attachments that are deleted with a session's logs.
 pub(super) fn own_attachments(files: &SessionFiles) -> Vec<RootFile> {
     if !files.shared {
         return files.attachments_on_disk();
     }
-    // Whose is shared depends on what is there now: the other log may have gone meanwhile.
+    // Check again what is shared: the other log may have been deleted meanwhile.
     let now = Inventory::scan(std::slice::from_ref(&files.root));
-    // In what could not be looked at the other log may still lie.
+    // The other log may be in a directory that could not be read.
     let is_complete = now.is_complete();
     let mut same: Vec<SessionFiles> = now.sessions;
     same.retain(|other| other.id == files.id);
@@ -500,10 +511,9 @@ pub(super) fn own_attachments(files: &SessionFiles) -> Vec<RootFile> {
     }
 }
 
-/// Runs `work` with the locks of all logs, of which there are no more than [`MAX_LOCKED_LOGS`].
+/// Runs `work` with all logs locked. There must be at most [`MAX_LOCKED_LOGS`].
 pub(super) fn with_all_locked<T>(logs: &[Log], work: impl FnOnce() -> Result<T>) -> Result<T> {
-    // One closure within the other, as deep as there are logs; as a trait object, so that it is
-    // one function.
+    // Nests one closure per log. The trait object avoids one instance of the function per level.
     fn nest<'a, T>(logs: &[Log], work: Box<dyn FnOnce() -> Result<T> + 'a>) -> Result<T> {
         match logs.split_first() {
             Some((log, rest)) => log.with_lock(|_| nest(rest, work)),
@@ -513,7 +523,7 @@ pub(super) fn with_all_locked<T>(logs: &[Log], work: impl FnOnce() -> Result<T>)
     nest(logs, Box::new(work))
 }
 
-/// Removes a directory and those above it as long as they are empty, but neither the root nor those
+/// Removes a directory and its ancestors while they are empty, except the root and directories
 /// directly in it.
 pub(super) fn remove_empty_dirs(dir: Option<&Path>, root: &Path) {
     let mut dir = dir;
@@ -522,7 +532,7 @@ pub(super) fn remove_empty_dirs(dir: Option<&Path>, root: &Path) {
         relative.is_ok_and(|relative| relative.components().count() > 1)
     };
     while let Some(path) = dir.filter(below) {
-        // It fails when something is left, which is the condition.
+        // Fails if the directory is not empty.
         if fs::remove_dir(path).is_err() {
             return;
         }

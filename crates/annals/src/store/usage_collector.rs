@@ -1,8 +1,8 @@
-//! The ledger of a store: who spent what, from the logs themselves.
+//! Builds the ledger of a store from its logs.
 //!
-//! A log is read for its spending alone, which is a fraction of what a list of sessions needs. What
-//! was read of it before may be taken from elsewhere and gone on from, so a ledger costs what was
-//! added since.
+//! Only the usage in a log is decoded, a fraction of what a listing of sessions needs. Usage that
+//! was read earlier can be loaded from the index and continued, so a ledger costs what was appended
+//! since.
 
 mod attribution;
 mod recent;
@@ -30,20 +30,20 @@ pub(crate) use attribution::StoredUsage;
 use attribution::{Attribution, LedgerEntries};
 pub(crate) use recent::{DirTimes, OwnLog, are_unchanged};
 
-/// What a log spent up to some place in it.
+/// Usage of a log up to an offset.
 #[derive(Clone, Debug)]
 pub(crate) struct LogUsage {
-    /// What the file was when it was read.
+    /// Identity of the file when it was read.
     pub(crate) id: FileId,
-    /// How far it was read: to the end of its last whole line.
+    /// Position after the last complete line that was read.
     pub(crate) cursor: Cursor,
-    /// What it spent.
+    /// Charges up to that position.
     pub(crate) charges: LogCharges,
-    /// What follows in the file spent nothing.
+    /// Whether the rest of the file has no usage.
     pub(crate) no_later_usage: bool,
 }
 
-/// What is known of a log whose spending counts, and the root that it is of.
+/// State of a log, and the index of its root.
 #[derive(Debug)]
 struct CollectedLog {
     root: usize,
@@ -52,38 +52,38 @@ struct CollectedLog {
 
 #[derive(Debug)]
 enum LogProgress {
-    /// It must be read, from where the tab ends if there is one.
+    /// Must be read, from the end of the stored usage if there is any.
     Unread(Option<Box<LogUsage>>),
-    /// What it spent, a last line without a line ending included.
+    /// Charges of the log, including a last line without line ending.
     Read(Box<LogCharges>),
-    /// It is entered.
+    /// The charges are in the ledger.
     Done,
 }
 
-/// The logs of a store, and what is known of their spending so far.
+/// Logs of a store, and their usage so far.
 #[derive(Debug)]
 pub(crate) struct UsageCollector<'a> {
-    /// Each root, and the sessions in it.
+    /// Roots and their sessions.
     attributions: Vec<Attribution<'a>>,
-    /// The logs.
+    /// Log files, grouped by root.
     files: Vec<RootFile>,
-    /// One for each log.
+    /// State of each log.
     logs: Vec<CollectedLog>,
-    /// The directories of each root that were looked into, with when they changed last.
+    /// Directories of each root that were read, with their modification times.
     scanned_dirs: Vec<Vec<(String, i64)>>,
     entries: LedgerEntries,
-    /// What could not be read.
+    /// Read failures.
     pub(crate) errors: Vec<Error>,
 }
 
-/// How much of the work is done in one go: what was read is kept then.
+/// Number of bytes that are read before the results are stored.
 const BATCH_BYTES: u64 = 192 << 20;
 
-/// Less than this is read by one thread.
+/// Fewer bytes than this are read by one thread.
 const SINGLE_THREAD_BYTES: u64 = 1 << 20;
 
 impl<'a> UsageCollector<'a> {
-    /// No logs yet.
+    /// Creates a collector without logs.
     pub(crate) fn new(store: &'a Store) -> Self {
         let roots = store.roots.iter();
         UsageCollector {
@@ -98,7 +98,7 @@ impl<'a> UsageCollector<'a> {
         }
     }
 
-    /// Adds a log with what was read of it before.
+    /// Adds a log with its stored usage.
     pub(crate) fn add(&mut self, root: usize, file: RootFile, before: Option<LogUsage>) {
         let number = self.logs.len();
         self.add_unread(root, vec![file]);
@@ -107,10 +107,10 @@ impl<'a> UsageCollector<'a> {
         }
     }
 
-    /// Adds a log that was read before, as it is now, unless it is gone.
+    /// Adds a log that was read before, in its current state, unless it no longer exists.
     pub(crate) fn add_known(&mut self, number: usize, root: &Root, path: PathBuf, tab: LogUsage) {
         let id = match path.symlink_metadata() {
-            // A link came into its place, behind which nothing is read.
+            // A link replaced it. Links are not followed.
             Ok(found) if !found.is_file() => return,
             Ok(found) => FileId::from(&found),
             Err(error) if error.kind() == ErrorKind::NotFound => return,
@@ -123,7 +123,7 @@ impl<'a> UsageCollector<'a> {
         }
     }
 
-    /// Finds the logs, in the order of the bytes of their paths.
+    /// Finds the logs, in byte order of their paths.
     pub(crate) fn find_logs(store: &'a Store, memory: &mut WalkCache<'_>) -> Self {
         let wanted = |kind: ArtifactKind| kind.is_conversation() || kind == ArtifactKind::Register;
         let mut found = UsageCollector::new(store);
@@ -154,7 +154,7 @@ impl<'a> UsageCollector<'a> {
         found
     }
 
-    /// Takes in logs of a root, of which nothing is known.
+    /// Adds logs of a root without stored usage.
     fn add_unread(&mut self, root: usize, mut files: Vec<RootFile>) {
         let unread = || CollectedLog {
             root,
@@ -168,18 +168,18 @@ impl<'a> UsageCollector<'a> {
         }
     }
 
-    /// The numbers of the logs of one of the roots.
+    /// Returns the indexes of a root's logs.
     pub(crate) fn root_range(&self, root: usize) -> Range<usize> {
         let start = self.logs.partition_point(|book| book.root < root);
         start..self.logs.partition_point(|book| book.root <= root)
     }
 
-    /// The file of a log.
+    /// Returns the file of a log.
     pub(crate) fn file(&self, number: usize) -> Option<&RootFile> {
         self.files.get(number)
     }
 
-    /// Takes what was read of a log before; it is used as far as the log is still the same.
+    /// Sets the stored usage of a log. It is used as far as the log is unchanged.
     pub(crate) fn set_stored(&mut self, number: usize, tab: LogUsage) {
         let book = self.logs.get_mut(number).zip(self.files.get(number));
         let Some((book, file)) = book else { return };
@@ -190,8 +190,8 @@ impl<'a> UsageCollector<'a> {
         }
     }
 
-    /// Enters what was read of a log that is still the same, without making a sheet of it; tells
-    /// whether that could be done.
+    /// Adds the stored usage of an unchanged log to the ledger, without decoding it into
+    /// `LogCharges`. Returns whether that was possible.
     pub(crate) fn add_stored(&mut self, number: usize, told: &impl StoredUsage) -> bool {
         let book = self.logs.get_mut(number).zip(self.files.get(number));
         let Some((book, file)) = book else {
@@ -208,15 +208,15 @@ impl<'a> UsageCollector<'a> {
         entered.is_some()
     }
 
-    /// Takes note that a log is as it was when it was read, without what it spent.
+    /// Marks a log as unchanged, without its charges.
     pub(crate) fn mark_unchanged(&mut self, number: usize) {
         if let Some(book) = self.logs.get_mut(number) {
             book.state = LogProgress::Done;
         }
     }
 
-    /// Enters what a log spent, so that all sheets are never in memory together. Volumes of a log
-    /// that sessions share must wait for those before them.
+    /// Adds the charges of a log to the ledger, so that the charges of all logs are never in memory
+    /// together. Volumes of shared logs must wait for earlier volumes.
     fn add_charges(&mut self, number: usize, sheet: LogCharges) {
         let book = self.logs.get_mut(number).zip(self.files.get(number));
         let Some((book, file)) = book else { return };
@@ -229,7 +229,8 @@ impl<'a> UsageCollector<'a> {
         };
     }
 
-    /// Reads what is not known from before, and gives it to `keep`, some of it at a time.
+    /// Reads the logs that are not stored or have changed, and passes the results to `keep` in
+    /// batches.
     pub(crate) fn read_unread(
         &mut self,
         mut keep: impl FnMut(&[(&Root, &RootFile, &LogUsage)]),
@@ -253,8 +254,8 @@ impl<'a> UsageCollector<'a> {
                 bytes += next.2;
                 portion.push(next);
             }
-            // Largest first, so that no thread is left alone with a giant at the end. Portions follow
-            // each other in the order of paths: what is kept of them is then written in its order.
+            // Largest first, so that no thread ends with a large log alone. The batches are in path
+            // order, so that `keep` stores them in order.
             portion.sort_by_key(|(_, _, bytes)| std::cmp::Reverse(*bytes));
             let read = |(at, tab, bytes): (usize, Option<Box<LogUsage>>, u64)| {
                 let (root, file) = (self.root(at)?, self.files.get(at)?);
@@ -263,7 +264,7 @@ impl<'a> UsageCollector<'a> {
                 progress(so_far, total);
                 Some((at, reading))
             };
-            // Threads cost more than a little reading.
+            // Threads cost more than they save for little data.
             let read = match bytes < SINGLE_THREAD_BYTES {
                 true => portion.into_iter().filter_map(read).collect(),
                 false => {
@@ -295,20 +296,20 @@ impl<'a> UsageCollector<'a> {
                 Ok(reading) => {
                     self.add_charges(at, reading.pending.unwrap_or(reading.usage.charges))
                 }
-                // A file that vanished meanwhile is as if it had never been there.
+                // A file that was deleted meanwhile is ignored.
                 Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
                 Err(error) => self.errors.push(error),
             }
         }
     }
 
-    /// Who spent what, as far as it was read.
+    /// Returns the ledger of everything that was read, and the read failures.
     pub(crate) fn ledger(self) -> (Ledger, Vec<Error>) {
         let (spent, troubles) = self.ledger_with_session(None);
         (spent.ledger, troubles)
     }
 
-    /// The same, and what stands in the logs of one session, copies included.
+    /// Like `ledger`, and returns the charges in the logs of one session, including copies.
     pub(crate) fn ledger_with_session(
         mut self,
         log: Option<&Path>,
@@ -352,31 +353,32 @@ impl<'a> UsageCollector<'a> {
     }
 }
 
-/// Who spent what, and what stands in the logs of one session.
+/// Ledger, and the charges in the logs of one session.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LedgerWithSession {
     /// Every response once, with the session that pays for it.
     pub ledger: Ledger,
-    /// The responses in the session's logs, whoever pays for them.
+    /// Responses in the session's logs, even if another session pays for them.
     pub session_charges: Vec<Charge>,
 }
 
-/// What was read of a log.
+/// Result of reading a log.
 struct LogReading {
     usage: LogUsage,
-    /// The sheet with a last line that has no ending yet: it counts for now, and is read again.
+    /// Charges including a last line without line ending. They count for now; the line is read
+    /// again.
     pending: Option<LogCharges>,
 }
 
 impl LogReading {
-    /// Reads a log from where the tab ends, if it is still the log that the tab is of.
+    /// Reads a log from the end of its stored usage, if that is still valid.
     fn resume(root: &Root, file: &RootFile, tab: Option<Box<LogUsage>>) -> Result<Self> {
         let failed = |error| Error::io("read", &file.path, error);
         let handle = file.open()?;
-        // What it was when it was found: what was added since makes it another one next time.
+        // The identity when the file was listed: it will differ if the file has grown since.
         let id = file.id;
-        // Whose a log is may be told by lines that spend nothing: as long as nobody is named, all of it counts.
+        // Lines without usage may name the session. Until one is named, the log is read completely.
         let nobody =
             |tab: &LogUsage| tab.charges.first.is_none() && file.artifact.session.is_none();
         let mut known = tab.filter(|tab| !nobody(tab));
@@ -393,7 +395,7 @@ impl LogReading {
         sheet.shared = shared;
         take_charge_buffer(&mut sheet);
         let mut decoder = root.decoder(file);
-        // Lines that spend nothing may tell whose a log is, where its path does not.
+        // Lines without usage may name the session, if the path does not.
         let opening = match start == 0 && file.artifact.session.is_none() {
             true => inventory::SESSION_ID_LINES,
             false => 0,
@@ -423,19 +425,19 @@ impl LogReading {
 }
 
 thread_local! {
-    /// For the charges of the log that is being read. A list for each log that grows with it would cost
-    /// more than to copy it once it is known how long it is.
+    /// Buffer for the charges of the log being read. Copying them once their number is known costs
+    /// less than growing a list for each log.
     static CHARGE_BUFFER: RefCell<Vec<(Charge, Option<Arc<str>>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Gives a sheet that has no charges yet room for many.
+/// Moves the buffer into empty charges.
 fn take_charge_buffer(sheet: &mut LogCharges) {
     if sheet.charges.is_empty() {
         sheet.charges = CHARGE_BUFFER.take();
     }
 }
 
-/// Leaves a sheet the room that it needs, and keeps the rest for the next unless that is too much to
+/// Moves the charges to a list of exact size and returns the buffer, unless it is too large to
 /// keep.
 fn return_charge_buffer(sheet: &mut LogCharges) {
     const MOST: usize = 1 << 14;
@@ -447,15 +449,15 @@ fn return_charge_buffer(sheet: &mut LogCharges) {
 }
 
 impl LogUsage {
-    /// The file may be the same with more in it. One of the same length that was touched since may
-    /// have been changed anywhere.
+    /// Returns whether the file may have only grown. A changed file of the same length may have
+    /// changed anywhere.
     fn continues_in(&self, id: &FileId) -> bool {
         self.id.untouched(id) || (self.id.same_file(id) && id.len > self.id.len)
     }
 }
 
-/// Reads on, looking at every one of some first lines until one names a session; gives the end of the last whole line, and the
-/// sheet with what follows it.
+/// Reads to the end. Decodes the first `opening` lines in full until one names a session. Returns
+/// the end of the last complete line, and the charges including an incomplete one.
 fn read_lines(
     lines: &mut Scanner<log_reader::LogReader>,
     (start, mut opening): (u64, usize),
@@ -504,19 +506,19 @@ fn read_lines(
             opening = 0;
         }
     }
-    // Lines without marks were passed over.
+    // The scanner skipped lines without usage.
     Ok((end.max(lines.offset()), None))
 }
 
 impl Store {
-    /// Who spent what, and what stands in the logs of the session with that log.
+    /// Returns the ledger, and the charges in the logs of the session with this log.
     pub fn ledger_with_session(&self, log: Option<&Path>) -> (LedgerWithSession, Vec<Error>) {
         let mut books = UsageCollector::find_logs(self, &mut WalkCache::disabled());
         books.read_unread(|_| {}, &|_, _| {});
         books.ledger_with_session(log)
     }
 
-    /// Who spent what, read from the logs alone; what could not be read is told beside it.
+    /// Returns the ledger, read without the index, and the read failures.
     pub fn ledger(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> (Ledger, Vec<Error>) {
         let mut books = UsageCollector::find_logs(self, &mut WalkCache::disabled());
         books.read_unread(|_| {}, progress);

@@ -1,32 +1,32 @@
-//! What is known of roots from before, and what there is to remember of them.
+//! Caches for walking roots, and the updates to store.
 
 use super::Root;
 use super::inventory::DirCache;
 use super::log_owners::{LogOwner, OwnerCache};
 use super::shared_log::SliceCache;
 
-/// What somebody remembers of roots. Whatever it is, answers are the same; they come sooner.
+/// Stored caches of roots. They change the speed of answers, not their content.
 pub(crate) trait CacheSource {
-    /// Whose logs are where only their contents tell.
+    /// Owners of logs whose path does not contain the session.
     fn owners(&self, root: &Root) -> Vec<LogOwner>;
 
-    /// Whose the stretches of shared logs are, as it was learnt.
+    /// Encoded slices of shared logs.
     fn slices(&self, root: &Root) -> Vec<u8>;
 
-    /// What directories held, as it was learnt.
+    /// Encoded directory listings.
     fn dirs(&self, root: &Root) -> Vec<u8>;
 }
 
-/// What is remembered while roots are gone through.
+/// Caches for one walk over the roots.
 pub(crate) struct WalkCache<'a> {
     source: Option<&'a dyn CacheSource>,
     pub(super) owners: OwnerCache<'a>,
     pub(super) slices: SliceCache<'a>,
-    /// What directories hold, where that is not what was known.
+    /// Directory listings that differ from the stored ones.
     dir_updates: Vec<(Root, Vec<u8>)>,
 }
 
-/// What is not remembered yet.
+/// Cache entries that are not stored yet.
 pub(crate) struct CacheUpdates {
     pub(crate) owners: Vec<(Root, Vec<LogOwner>)>,
     pub(crate) slices: Vec<(Root, Vec<u8>)>,
@@ -34,7 +34,7 @@ pub(crate) struct CacheUpdates {
 }
 
 impl<'a> WalkCache<'a> {
-    /// Nothing is known, and nothing is to be remembered.
+    /// Creates empty caches that are not stored.
     pub(crate) fn disabled() -> Self {
         WalkCache {
             source: None,
@@ -44,7 +44,7 @@ impl<'a> WalkCache<'a> {
         }
     }
 
-    /// What someone remembers.
+    /// Creates caches filled from a source.
     pub(crate) fn new(recall: &'a dyn CacheSource) -> Self {
         WalkCache {
             source: Some(recall),
@@ -54,7 +54,7 @@ impl<'a> WalkCache<'a> {
         }
     }
 
-    /// Goes through a root with what is known of its directories.
+    /// Walks a root with its cached directory listings.
     pub(super) fn with_dirs<T>(
         &mut self,
         root: &Root,
@@ -73,7 +73,7 @@ impl<'a> WalkCache<'a> {
         walked
     }
 
-    /// What there is to remember.
+    /// Returns the cache entries to store.
     pub(crate) fn into_updates(self) -> CacheUpdates {
         CacheUpdates {
             owners: self.owners.updates,

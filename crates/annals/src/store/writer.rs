@@ -1,9 +1,9 @@
-//! Writing sessions: begin, append, retitle, compact, save todos, spawn, fork.
+//! Writes sessions: begin, append, retitle, compact, set todos, spawn sub-agents.
 //!
-//! A writer knows the end of its log: the leaf that the next entry hangs from, the directory, the
-//! newest time. It finds that out from the log's last kilobytes when it is opened, and under the
-//! lock of every append it reads what others added since. So an append costs what the record costs,
-//! whatever the log's size.
+//! A writer tracks the end of its log: the leaf that is the parent of the next entry, the
+//! directory, the newest time. It reads these from the last kilobytes of the log when it is opened.
+//! Each append reads what others added since, under the lock. So the cost of an append does not
+//! depend on the size of the log.
 
 mod new_id;
 mod open;
@@ -32,7 +32,7 @@ pub(super) use self::new_id::{refuse_known_id, with_id_lock};
 
 use super::Root;
 use super::append_point::{AppendPoint, decode_records};
-use super::companion::{SplitRecords, next_offset};
+use super::companion::{SplitRecords, WrittenEntries};
 use super::document::replace_if_unchanged;
 use super::inventory::{Inventory, RootFile};
 use super::lifecycle::SessionState;
@@ -41,69 +41,69 @@ use super::query::MessageCounts;
 use super::session_list::ListUpdater;
 use super::shared_log::{self, SessionSlice};
 
-/// How a session is written.
+/// Options for writing a session.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteOptions {
-    /// What an acknowledgement stands for.
+    /// What an acknowledged write survives.
     pub durability: Durability,
     /// Write even if another program is writing to the session right now.
     pub live: bool,
     /// Write even on a network file system.
     pub network: bool,
-    /// The time to write by instead of the system's: for histories written after the fact.
+    /// Time to write instead of the system's, for histories written after the fact.
     pub now: Option<Timestamp>,
 }
 
-/// A session open for writing. Threads may share it.
+/// A session open for writing. Can be shared between threads.
 #[derive(Debug)]
 pub struct SessionWriter {
     pub(super) root: Root,
     options: WriteOptions,
     zone: TimeZone,
-    /// The volume that is written to; `None` until a sub-agent's first entry makes its log.
+    /// The current volume; `None` until the first entry creates the log.
     log: Mutex<Option<Arc<Log>>>,
     append_point: Mutex<AppendPoint>,
     log_totals: Mutex<LogTotals>,
-    /// The log lies outside of any tree: its directory stands for a root.
+    /// Whether the log is outside of any root. Its directory is then used as the root.
     lone: bool,
-    /// Lists of todos that are in the archive alone.
+    /// Todo lists that are only in the archive.
     pub(super) archived_todos: Vec<RootFile>,
-    /// What the register that lists it must hear.
+    /// Updater of the session list that contains the log.
     pub(super) list_updater: Option<ListUpdater>,
     state: Mutex<SessionState>,
-    /// The session stood in a session list and had no log when it was opened.
+    /// Whether the session was in a session list without a log when it was opened.
     unwritten: bool,
 }
 
 impl SessionWriter {
-    /// The session.
+    /// Returns the session's id.
     pub fn session(&self) -> SessionId {
         self.append_point().state.session.clone()
     }
 
-    /// The sub-agent whose log this is; `None` means the main agent.
+    /// Returns the sub-agent that the log belongs to; `None` means the main agent.
     pub fn agent(&self) -> Option<AgentId> {
         self.append_point().state.agent.clone()
     }
 
-    /// The log's present volume.
+    /// Returns the path of the log's current volume.
     pub fn path(&self) -> PathBuf {
         self.append_point().file.path.clone()
     }
 
-    /// The entry that the next one will hang from, as far as is known without looking again.
+    /// Returns the parent of the next entry, as far as known without reading the log again.
     pub fn leaf(&self) -> Option<EntryId> {
         self.append_point().state.leaf.clone()
     }
 
-    /// Where the session is in its life: created, resumed once it was opened again, and active from
-    /// the next message on.
+    /// Returns the state of the session: created, resumed after it was reopened, active from the
+    /// next message on.
     pub fn state(&self) -> SessionState {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the log amounts to so far, each response counted once. The first time the log is read
-    /// from its beginning, record by record; after that, only what was added to it.
+    /// Returns the counts of the log, each response counted once. The first call reads the log from
+    /// its beginning; later calls read only what was appended.
     pub fn totals(&self) -> Result<MessageCounts> {
         let file = self.append_point().file.clone();
         let mut tally = self
@@ -113,8 +113,8 @@ impl SessionWriter {
         tally.count(&self.root, &file)
     }
 
-    /// Writes a draft and reads it back. Of a reply that takes several entries, the last is returned:
-    /// it is the one to go on from.
+    /// Appends a draft and reads it back. If a reply takes several entries, returns the last one,
+    /// which is the parent of the next entry.
     pub fn append(&self, draft: Draft) -> Result<Entry> {
         let mut written = self.append_all(vec![draft])?;
         written
@@ -122,7 +122,7 @@ impl SessionWriter {
             .ok_or_else(|| Error::refused("nothing was written"))
     }
 
-    /// Writes entries in one write and reads them back.
+    /// Appends drafts in one write and reads them back.
     pub fn append_all(&self, drafts: Vec<Draft>) -> Result<Vec<Entry>> {
         if drafts.is_empty() {
             return Ok(Vec::new());
@@ -140,23 +140,23 @@ impl SessionWriter {
         self.apply_change(&Change::Append(drafts))
     }
 
-    /// The members of drafts that only this session's layout knows.
+    /// Draft members that only this session's layout has.
     pub fn known_members(&self) -> &'static [&'static str] {
         self.root.layout.writer().map_or(&[], Writer::draft_members)
     }
 
-    /// Whether the session's title is in the session list, and not in its log.
+    /// Returns whether the session's title is in the session list instead of its log.
     pub(crate) fn is_title_in_list(&self) -> bool {
         self.layout_writer()
             .is_some_and(Writer::title_in_session_list)
     }
 
-    /// The part of the session's layout that writes.
+    /// Returns the writer of the session's layout.
     pub(crate) fn layout_writer(&self) -> Option<&'static dyn Writer> {
         self.root.layout.writer()
     }
 
-    /// Gives the session a title.
+    /// Sets the session's title.
     pub fn retitle(&self, title: &str) -> Result<()> {
         let body = Body::Title {
             text: title.to_owned(),
@@ -166,7 +166,7 @@ impl SessionWriter {
             .map(drop)
     }
 
-    /// Gives the session a label; an empty one takes it back.
+    /// Sets the session's tag; an empty one removes it.
     pub fn tag(&self, tag: &str) -> Result<()> {
         self.apply_change(&Change::Append(vec![Draft::new(Body::Tag {
             text: tag.to_owned(),
@@ -174,7 +174,7 @@ impl SessionWriter {
         .map(drop)
     }
 
-    /// Replaces what the agent sees of the conversation so far by a summary.
+    /// Replaces the conversation so far, as the agent sees it, with a summary.
     pub fn compact(&self, summary: &str, tokens: Option<u64>) -> Result<Vec<Entry>> {
         self.apply_change(&Change::Compact {
             summary: summary.to_owned(),
@@ -188,12 +188,12 @@ impl SessionWriter {
             .map(drop)
     }
 
-    /// Begins a sub-agent that belongs to this session. Its log is made by its first entry.
+    /// Begins a sub-agent of this session. Its log is created by its first entry, or by the layout.
     pub fn spawn(&self, spawn: &Spawn) -> Result<SessionWriter> {
         let head = self.append_point().state.clone();
         if head.agent.is_some() || self.lone {
             return Err(Error::refused(
-                "a sub-agent needs a session in a root to belong to",
+                "a sub-agent must belong to a session in a root",
             ));
         }
         let writer = layout_writer(&self.root)?;
@@ -210,8 +210,8 @@ impl SessionWriter {
             }
         };
         if exists {
-            return Err(Error::refused(format!(
-                "the sub-agent {} exists already in {}",
+            return Err(Error::Exists(format!(
+                "the sub-agent {} already exists in {}",
                 spawn.agent,
                 path.display()
             )));
@@ -243,7 +243,7 @@ impl SessionWriter {
         };
         let mut tail = AppendPoint::new(head, file, self.options.allows_live(&self.root));
         if made {
-            // Its layout has begun the log with what it was made for.
+            // The layout has already written a header to the log.
             tail.invalidate();
         }
         Ok(SessionWriter {
@@ -261,8 +261,7 @@ impl SessionWriter {
         })
     }
 
-    /// Whether a change writes to the log. A log that is not there yet is not made for a title or a
-    /// note.
+    /// Returns whether a change writes to the log. A title or a note does not create a missing log.
     fn touches_log(&self, writer: &dyn Writer, change: &Change) -> Result<bool> {
         if matches!(change, Change::SetTodos(_) | Change::Spawn(_)) {
             return Ok(false);
@@ -276,7 +275,8 @@ impl SessionWriter {
         Ok(!self.split(&head, plan.edits)?.0.is_empty())
     }
 
-    /// Plans a change against the log's present end, makes its edits, and reads back what was added.
+    /// Plans a change at the current end of the log, applies its edits, and reads back the new
+    /// entries.
     fn apply_change(&self, change: &Change) -> Result<Vec<Entry>> {
         let writer = layout_writer(&self.root)?;
         let touches_log = self.touches_log(writer, change)?;
@@ -289,36 +289,46 @@ impl SessionWriter {
             let log = self.log()?;
             let mut expected = 0;
             places = log
-                .append_all_with(|end, handle| {
-                    let mut tail = self.append_point();
-                    if end != tail.end {
-                        self.invalidate_message_count();
-                    }
-                    tail.catch_up(&self.root, handle, end)?;
-                    tail.expect_at(next_offset(handle, end));
-                    self.check_links(&mut tail, change)?;
-                    if let Change::Append(drafts) = change
-                        && writer.results_name_tools()
-                    {
-                        tools::learn(&self.root, &mut tail, drafts)?;
-                    }
-                    let plan = self.plan(writer, &tail.state, change)?;
-                    (written, others) = self.split(&tail.state, plan.edits)?;
-                    title = plan.title;
-                    before = Some((tail.state.log.clone(), tail.state.last_message.clone()));
-                    expected = tail.state.end;
-                    let mut parted = SplitRecords::new(writer, &written, handle, end)?;
-                    for record in plan.companion {
-                        parted.begin(record)?;
-                    }
-                    parted.write_companion(&self.root, &tail.state.log, self.options)?;
-                    tail.advance(&self.root, end, &written, &parted, plan.leaf);
-                    tail.state.writer_state.extend(plan.writer_state);
-                    Ok(parted.lines)
-                })
+                .append_all_tracked(
+                    |end, handle| {
+                        let mut tail = self.append_point();
+                        if end != tail.end {
+                            self.invalidate_message_count();
+                        }
+                        tail.catch_up(&self.root, handle, end)?;
+                        tail.expect_at(jsonl::next_offset(handle, end));
+                        self.check_links(&mut tail, change)?;
+                        if let Change::Append(drafts) = change
+                            && writer.results_name_tools()
+                        {
+                            tools::learn(&self.root, &mut tail, drafts)?;
+                        }
+                        let plan = self.plan(writer, &tail.state, change)?;
+                        (written, others) = self.split(&tail.state, plan.edits)?;
+                        title = plan.title;
+                        before = Some((tail.state.log.clone(), tail.state.last_message.clone()));
+                        expected = tail.state.end;
+                        let mut parted = SplitRecords::new(writer, &written)?;
+                        for record in plan.companion {
+                            parted.begin(record)?;
+                        }
+                        let artifact = &tail.state.log;
+                        let entries = parted.write_companion(
+                            &self.root,
+                            artifact,
+                            self.options,
+                            handle,
+                            end,
+                        )?;
+                        tail.advance(&self.root, end, &written, &parted.lines, plan.leaf);
+                        tail.state.writer_state.extend(plan.writer_state);
+                        Ok((parted.lines, entries))
+                    },
+                    WrittenEntries::move_to,
+                )
                 .inspect_err(|_| self.append_point().invalidate())?;
             if places.first().is_some_and(|place| place.offset != expected) {
-                // Another program wrote in between, so ids may be others than was thought.
+                // Another program wrote in between, so the ids may differ from the expected ones.
                 self.append_point().invalidate();
             }
         } else {
@@ -333,7 +343,7 @@ impl SessionWriter {
                 append_with_companion(&self.root, &path, &lines, self.options)?;
             }
         }
-        // A crash before this leaves the derived documents behind, never the log.
+        // A crash before this leaves derived documents stale, never the log.
         let mut beside = Vec::new();
         for edit in others {
             beside.extend(self.apply_edit(edit)?);
@@ -353,7 +363,7 @@ impl SessionWriter {
         }
         self.update_list(change, &entries, title)?;
         entries.append(&mut beside);
-        // What the layout adds for its own program's sake was not asked for.
+        // Drop what the layout added for its own program.
         entries.retain(|entry| !matches!(entry.body, Body::Resume { .. } | Body::Opaque { .. }));
         Ok(entries)
     }
@@ -375,8 +385,8 @@ impl SessionWriter {
         plan(writer, head, change, self.options.now, &self.zone)
     }
 
-    /// Refuses links that readers could not follow: a parent that is not there or that the agent
-    /// program does not know, and an id that is there already, which would make a ring.
+    /// Rejects links that readers could not follow: a parent that is missing or that the agent
+    /// program cannot continue from, and an id that exists already, which would create a cycle.
     fn check_links(&self, tail: &mut AppendPoint, change: &Change) -> Result<()> {
         let Change::Append(drafts) = change else {
             return Ok(());
@@ -391,7 +401,7 @@ impl SessionWriter {
                     Some(true) => {}
                     Some(false) => {
                         return Err(Error::refused(format!(
-                            "`{parent}` is no message that the agent program could go on from"
+                            "`{parent}` is not a message that the agent program can continue from"
                         )));
                     }
                     None => {
@@ -406,8 +416,8 @@ impl SessionWriter {
                 id.check()?;
                 let there = tail.find_id(&self.root, id)?.is_some();
                 if there || !fresh.insert(id) {
-                    return Err(Error::refused(format!(
-                        "the id `{id}` is in the session already; nothing was written"
+                    return Err(Error::Exists(format!(
+                        "the id `{id}` is already in the session; nothing was written"
                     )));
                 }
             }
@@ -415,7 +425,7 @@ impl SessionWriter {
         Ok(())
     }
 
-    /// Tells the lines for this log from what is to be done to other files.
+    /// Separates the lines for this log from the edits of other files.
     pub(super) fn split(
         &self,
         head: &AppendState,
@@ -429,7 +439,7 @@ impl SessionWriter {
                 Edit::Append { path, lines: more } if path == own => lines.extend(more),
                 _ if self.lone => {
                     return Err(Error::refused(format!(
-                        "{} lies outside of any root, so nothing can be kept beside it",
+                        "{} is outside of any root, so annals cannot write other files for it",
                         self.root.layout.path_for(&head.log).display()
                     )));
                 }
@@ -438,7 +448,7 @@ impl SessionWriter {
         }
         if let Some(long) = lines.iter().find(|line| line.len() >= jsonl::MAX_LINE) {
             return Err(Error::refused(format!(
-                "a record of {} MB is longer than the {} MB that readers take",
+                "a record is too long: {} MB (limit {} MB)",
                 long.len() >> 20,
                 jsonl::MAX_LINE >> 20
             )));
@@ -446,7 +456,7 @@ impl SessionWriter {
         Ok((lines, others))
     }
 
-    /// Changes a file beside the log; gives back the entries that were added to it.
+    /// Applies an edit to another file than the log. Returns the entries that were appended to it.
     fn apply_edit(&self, edit: Edit) -> Result<Vec<Entry>> {
         match edit {
             Edit::Append { path, lines } => {
@@ -518,12 +528,12 @@ impl SessionWriter {
     }
 }
 
-/// The id that was asked for, where the layout makes another of it.
+/// Returns the field with the requested id, for layouts that derive another id from it.
 pub(super) fn requested_id_field(id: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(AppendState::REQUESTED_ID.to_owned(), id.to_owned())])
 }
 
-/// What a new session's first record may need to say.
+/// Returns the fields that a new session's first record may need.
 fn header_fields(new: &NewSession) -> BTreeMap<String, String> {
     let mut words = requested_id_field(new.requested_id.as_deref().unwrap_or(new.id.as_str()));
     let title = new.title.iter().cloned();
@@ -537,8 +547,8 @@ fn header_fields(new: &NewSession) -> BTreeMap<String, String> {
     words
 }
 
-/// Refuses members that the layout does not know: nothing that is given is dropped. The error lists those
-/// of the known ones that `has_place` accepts.
+/// Fails for members that the layout does not know: no given member is dropped. The error lists the
+/// known ones that `has_place` accepts.
 fn refuse_unknown(
     root: &Root,
     known: &[&str],
@@ -555,15 +565,16 @@ fn refuse_unknown(
     let known = known.iter().copied().filter(|name| has_place(name));
     let known: Vec<&str> = known.collect();
     Err(Error::refused(match known.as_slice() {
-        [] => format!("`{name}` has no place in a record of the layout {layout}"),
+        [] => format!("`{name}` is not a member of records of the layout {layout}"),
         known => format!(
-            "`{name}` has no place in a record of the layout {layout}, which knows {}",
+            "`{name}` is not a member of records of the layout {layout}; known members: {}",
             known.join(", ")
         ),
     }))
 }
 
-/// A directory as agent programs name it: without links and final slashes, where that can be told.
+/// Returns a directory as agent programs spell it: without links, if it exists, and without
+/// trailing slashes.
 fn real_directory(path: &str) -> String {
     let real = std::fs::canonicalize(path).ok();
     let real = real.and_then(|real| real.into_os_string().into_string().ok());
@@ -580,10 +591,43 @@ pub(super) fn plan(
     now: Option<Timestamp>,
     zone: &TimeZone,
 ) -> Result<EditPlan> {
-    with_plan_context(now, zone, |stamp| writer.plan(head, change, stamp))
+    with_plan_context(now, zone, |stamp| {
+        if let (None, Change::Append(drafts)) = (now, change) {
+            end_at_now(stamp, writer, head, drafts);
+        }
+        writer.plan(head, change, stamp)
+    })
 }
 
-/// Lets a writer know the time, and gives it fresh ids.
+/// Dates many new records so that the last one has the current time, not the first one. They are a
+/// millisecond apart, and none is older than the log's newest record. If that leaves too little time,
+/// the last ones have equal times, or times ahead of the clock in layouts that need rising ones.
+fn end_at_now(
+    stamp: &mut PlanContext<'_>,
+    writer: &dyn Writer,
+    head: &AppendState,
+    drafts: &[Draft],
+) {
+    let is_rising = writer.needs_rising_times();
+    stamp.limit = (!is_rising).then_some(stamp.now);
+    // The program of a new log may have noted when it began.
+    if head.time.is_none() && !is_rising {
+        return;
+    }
+    let untimed = drafts.iter().filter(|draft| draft.time.is_none());
+    let records: usize = untimed
+        .map(|draft| match &draft.body {
+            Body::Message(message) => message.blocks.len().max(1),
+            _ => 1,
+        })
+        .sum();
+    let earlier = i64::try_from(records.saturating_sub(1)).ok();
+    let earlier = earlier.map(jiff::SignedDuration::from_millis);
+    let first = earlier.and_then(|earlier| stamp.now.checked_sub(earlier).ok());
+    stamp.now = first.unwrap_or(stamp.now);
+}
+
+/// Runs `work` with the time, the time zone and a generator of ids.
 pub(super) fn with_plan_context<T>(
     now: Option<Timestamp>,
     zone: &TimeZone,
@@ -592,12 +636,13 @@ pub(super) fn with_plan_context<T>(
     let mut fresh = || uuid::Uuid::new_v4().to_string();
     work(&mut PlanContext {
         now: now.unwrap_or_else(Timestamp::now),
+        limit: None,
         zone: zone.clone(),
         new_id: &mut fresh,
     })
 }
 
-/// Opens a log, or makes it if it is not there.
+/// Opens a log, and creates it if it does not exist.
 pub(super) fn open_or_create(root: &Root, path: &Path, options: WriteOptions) -> Result<Log> {
     match root.open_log(path, options.log_options(Create::New)) {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
@@ -607,19 +652,19 @@ pub(super) fn open_or_create(root: &Root, path: &Path, options: WriteOptions) ->
     }
 }
 
-/// A file that is there.
+/// Returns the file at a path, which must exist.
 pub(super) fn existing_file(path: PathBuf, artifact: Artifact) -> Result<RootFile> {
     let metadata =
         std::fs::symlink_metadata(&path).map_err(|error| Error::io("stat", &path, error))?;
     Ok(RootFile::new(path, artifact, FileId::from(&metadata)))
 }
 
-/// Adds lines to a log that several sessions lie in.
+/// Appends lines to a log that several sessions share.
 pub(crate) fn append_shared(root: &Root, path: &Path, lines: &[Vec<u8>]) -> Result<()> {
     append_with_companion(root, &root.path.join(path), lines, WriteOptions::default())
 }
 
-/// Adds records to a log, and what it cannot say of them to its companion.
+/// Appends records to a log, and the members that it cannot store to its companion file.
 pub(super) fn append_with_companion(
     root: &Root,
     path: &Path,
@@ -631,17 +676,21 @@ pub(super) fn append_with_companion(
     let artifact = path.strip_prefix(&root.path).ok();
     let artifact = artifact.and_then(|path| root.layout.classify(path));
     let log = open_or_create(root, path, options)?;
-    log.append_all_with(|end, handle| {
-        let parted = SplitRecords::new(writer, records, handle, end)?;
-        if let Some(artifact) = &artifact {
-            parted.write_companion(root, artifact, options)?;
-        }
-        Ok(parted.lines)
-    })
+    log.append_all_tracked(
+        |end, handle| {
+            let mut parted = SplitRecords::new(writer, records)?;
+            let entries = match &artifact {
+                Some(artifact) => parted.write_companion(root, artifact, options, handle, end)?,
+                None => WrittenEntries::default(),
+            };
+            Ok((parted.lines, entries))
+        },
+        WrittenEntries::move_to,
+    )
     .map(drop)
 }
 
-/// Adds lines behind a log that is still what was seen, or to one that was not there.
+/// Appends lines to a log that has not changed since it was seen, or to a new one.
 pub(crate) fn append_if_unchanged(
     root: &Root,
     path: &Path,
@@ -657,23 +706,26 @@ pub(crate) fn append_if_unchanged(
         None => Create::New,
     };
     let log = root.open_log(&path, options.log_options(create))?;
-    let added = log.append_all_with(|end, file| {
-        let metadata = file.metadata();
-        let metadata = metadata.map_err(|error| Error::io("stat", &path, error))?;
-        if seen.is_some_and(|seen| seen != FileId::from(&metadata)) {
-            return Err(Error::Changed { path: path.clone() });
-        }
-        let Some(artifact) = root.layout.classify(within) else {
-            return Ok(lines);
-        };
-        let parted = SplitRecords::new(layout_writer(root)?, &lines, file, end)?;
-        parted.write_companion(root, &artifact, options)?;
-        Ok(parted.lines)
-    });
+    let added = log.append_all_tracked(
+        |end, file| {
+            let metadata = file.metadata();
+            let metadata = metadata.map_err(|error| Error::io("stat", &path, error))?;
+            if seen.is_some_and(|seen| seen != FileId::from(&metadata)) {
+                return Err(Error::Changed { path: path.clone() });
+            }
+            let Some(artifact) = root.layout.classify(within) else {
+                return Ok((lines, WrittenEntries::default()));
+            };
+            let mut parted = SplitRecords::new(layout_writer(root)?, &lines)?;
+            let entries = parted.write_companion(root, &artifact, options, file, end)?;
+            Ok((parted.lines, entries))
+        },
+        WrittenEntries::move_to,
+    );
     added.map(drop)
 }
 
-/// Adds lines to a log beside the session's own, and reads them back.
+/// Appends lines to another log of the session, and reads them back.
 pub(super) fn append_to_sibling(
     root: &Root,
     path: &Path,
@@ -682,7 +734,7 @@ pub(super) fn append_to_sibling(
 ) -> Result<Vec<Entry>> {
     let Some(artifact) = root.layout.classify(path) else {
         return Err(Error::refused(format!(
-            "{} is no place for a file of the layout {}",
+            "{} is not a valid path in the layout {}",
             path.display(),
             root.layout.name()
         )));
@@ -710,7 +762,7 @@ pub(super) fn layout_writer(root: &Root) -> Result<&'static dyn Writer> {
     })
 }
 
-/// Makes the directories above a file of a root, without following links out of it.
+/// Creates the parent directories of a file in a root, without following links out of it.
 pub(super) fn create_parent_dirs(root: &Root, path: &Path) -> Result<()> {
     let Some(parent) = path.parent() else {
         return Ok(());
@@ -720,7 +772,7 @@ pub(super) fn create_parent_dirs(root: &Root, path: &Path) -> Result<()> {
 }
 
 impl WriteOptions {
-    /// Writes by this time instead of the system's.
+    /// Creates options that write this time instead of the system's.
     pub fn at(now: Timestamp) -> Self {
         WriteOptions {
             now: Some(now),
@@ -728,7 +780,7 @@ impl WriteOptions {
         }
     }
 
-    /// Whether to write beside other programs: where they take locks, nothing speaks against it.
+    /// Returns whether to write while other programs do: always safe if they use lock files.
     fn allows_live(self, root: &Root) -> bool {
         self.live || root.layout.has_lock_files()
     }

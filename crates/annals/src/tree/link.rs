@@ -1,4 +1,5 @@
-//! Parents: every entry of the tree gets at most one, which exists and is no descendant.
+//! Parent links: every entry of the tree gets at most one parent, which exists and is not a
+//! descendant.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,10 +7,10 @@ use crate::model::{EntryKey, Fact, Flaw, FlawKind, KeyMap, Link, Outline};
 
 use super::Scope;
 
-/// The parent links of one log, made sound.
+/// The validated parent links of one log.
 #[derive(Debug)]
 pub(super) struct ParentLinks {
-    /// What each outline is to the tree.
+    /// Role of each outline in the tree.
     places: Vec<NodeKind>,
     ids: IdIndex,
     /// Entries of the main tree, parents before children.
@@ -19,11 +20,11 @@ pub(super) struct ParentLinks {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NodeKind {
-    /// Beside the tree: it has no id, or a later entry takes its place.
+    /// Outside of the tree: it has no id, or a later entry replaces it.
     OutsideTree,
     /// In the main tree.
     Node { parent: Option<usize> },
-    /// In a sub-agent's strand.
+    /// In a sub-agent's sidechain.
     Sidechain,
 }
 
@@ -40,8 +41,8 @@ impl ParentLinks {
         matches!(self.places.get(at), Some(NodeKind::Node { .. })).then_some(at)
     }
 
-    /// For each entry whether it is `entry` or descends from it by its parents. What a compaction continues
-    /// is not its parent.
+    /// Returns for each entry whether it is `entry` or descends from it by parent links. The entry
+    /// that a compaction continues is not its parent.
     pub(super) fn descendants(&self, outlines: &[Outline], entry: usize) -> Vec<bool> {
         let mut below = vec![false; self.places.len()];
         if let Some(mark) = below.get_mut(entry) {
@@ -103,19 +104,19 @@ pub(super) fn resolve(outlines: &[Outline], scope: Scope, flaws: &mut Vec<Flaw>)
     links
 }
 
-/// Which entry of a log an id means.
+/// Index of the entries of a log by id.
 #[derive(Debug)]
 pub(crate) struct IdIndex {
     /// The last entry of each id.
     last: KeyMap<usize>,
-    /// Each entry that has the id of an earlier one, and that earlier one; in file order.
+    /// Each entry with the id of an earlier one, and that earlier one, in file order.
     duplicates: Vec<(usize, usize)>,
-    /// All entries of the ids that [`Fact::RepeatedId`] tells of, in file order.
+    /// All entries of the ids marked with [`Fact::RepeatedId`], in file order.
     repeated: KeyMap<Vec<usize>>,
 }
 
 impl IdIndex {
-    /// Reads the ids of a log's outlines.
+    /// Indexes the ids of a log's outlines.
     pub(crate) fn from_outlines(outlines: &[Outline]) -> Self {
         let mut ids = IdIndex {
             last: KeyMap::with_capacity_and_hasher(outlines.len(), Default::default()),
@@ -136,19 +137,19 @@ impl IdIndex {
         ids
     }
 
-    /// The last entry of an id.
+    /// Returns the last entry of an id.
     pub(crate) fn last(&self, key: EntryKey) -> Option<usize> {
         self.last.get(&key).copied()
     }
 
-    /// Whether a later entry of the same id takes the place of this one.
+    /// Returns whether a later entry with the same id replaces this one.
     pub(crate) fn is_replaced(&self, outlines: &[Outline], at: usize) -> bool {
         let key = outlines.get(at).and_then(|outline| outline.key);
         key.is_some_and(|key| self.last(key) != Some(at) && !self.repeated.contains_key(&key))
     }
 
-    /// What an entry hangs from: the last entry of the id that its link names, or, if the id is
-    /// repeated, the nearest before the entry.
+    /// Returns the parent of an entry: the last entry with the id that its link names or, if the id
+    /// is repeated, the nearest one before the entry.
     pub(crate) fn parent(&self, outlines: &[Outline], at: usize) -> Option<usize> {
         let key = outlines.get(at)?.link.key()?;
         let nearest = self.repeated.get(&key).and_then(|all| {
@@ -159,7 +160,7 @@ impl IdIndex {
     }
 }
 
-/// Which entries count: of those of one id the last does, or all if the id is repeated.
+/// Returns which entries count: the last of each id, or all if the id is repeated.
 fn counted_entries(outlines: &[Outline], ids: &IdIndex, flaws: &mut Vec<Flaw>) -> Vec<bool> {
     let mut counts: Vec<bool> = outlines.iter().map(|one| one.key.is_some()).collect();
     for &(at, earlier) in &ids.duplicates {
@@ -175,8 +176,8 @@ fn counted_entries(outlines: &[Outline], ids: &IdIndex, flaws: &mut Vec<Flaw>) -
     counts
 }
 
-/// Takes one link out of each cycle: the one that names the cycle's newest entry as a parent. Tells
-/// whose links are gone.
+/// Removes one link from each cycle: the link to its newest entry. Returns the entries whose links
+/// were removed.
 fn cut_cycles(
     outlines: &[Outline],
     parents: &mut [Option<usize>],
@@ -184,7 +185,7 @@ fn cut_cycles(
     flaws: &mut Vec<Flaw>,
 ) -> HashSet<usize> {
     let mut cut = HashSet::new();
-    // 0: not seen. Otherwise the number of the walk that saw it.
+    // 0: not visited. Otherwise the number of the walk that visited it.
     let mut seen = vec![0u32; parents.len()];
     for start in 0..parents.len() {
         let walk = start as u32 + 1;
@@ -219,16 +220,14 @@ fn cut_cycles(
         }
         cut.insert(newest.1);
         if let Some(outline) = outlines.get(newest.1) {
-            let detail = format!(
-                "{length} entries are each other's ancestors; its link to a parent is ignored"
-            );
+            let detail = format!("cycle of length {length}; this parent link is ignored");
             flaw(flaws, FlawKind::Cycle, outline, &detail);
         }
     }
     cut
 }
 
-/// All entries of the tree, parents before children, otherwise in file order.
+/// Returns all entries of the tree, parents before children, otherwise in file order.
 fn parents_first(parents: &[Option<usize>], in_tree: &impl Fn(usize) -> bool) -> Vec<usize> {
     let mut order = Vec::with_capacity(parents.len());
     let mut done = vec![false; parents.len()];
@@ -247,7 +246,7 @@ fn parents_first(parents: &[Option<usize>], in_tree: &impl Fn(usize) -> bool) ->
     order
 }
 
-/// Tells the main tree from the strands of sub-agents.
+/// Separates the main tree from the sidechains of sub-agents.
 fn assign_places(
     outlines: &[Outline],
     scope: Scope,
@@ -262,8 +261,8 @@ fn assign_places(
         };
         let parent = parents.get(at).copied().flatten();
         let inherited = parent.and_then(|parent| strand_of.get(&parent).copied());
-        // A side chain is a sub-agent's if it names the agent or has a root of its own; one that
-        // hangs from the main tree is a branch.
+        // A sidechain belongs to a sub-agent if it names the agent or has its own root; one that is
+        // attached to the main tree is a branch.
         let strand = match (scope, outline.sidechain, &outline.agent) {
             (Scope::Agent, _, _) | (_, false, _) => None,
             (Scope::Main, true, Some(agent)) => {
@@ -287,7 +286,7 @@ fn assign_places(
                 strand_of.insert(at, strand);
                 NodeKind::Sidechain
             }
-            // The main tree never hangs from a strand.
+            // The parent of an entry of the main tree is never in a sidechain.
             None => NodeKind::Node {
                 parent: parent.filter(|parent| !strand_of.contains_key(parent)),
             },

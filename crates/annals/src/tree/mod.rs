@@ -1,13 +1,13 @@
-//! Trees: which entries make a conversation, where it branches, what it is called, where it goes on.
+//! Trees: the conversations of a log, their branches and titles, and where they would be resumed.
 //!
 //! A tree is built from outlines alone, in linear time and without recursion, whatever the links
-//! say. Three steps, one file each:
+//! are. Three steps, one file each:
 //!
 //! 1. `link`: every entry gets at most one parent that exists; cycles are cut.
 //! 2. `turn`: entries that belong together become one *turn*: the lines of one response with the
 //!    results of its tool calls, or a prompt with what the program attached to it. Parallel tool
-//!    calls are a graph of lines but one turn, so they are no branches.
-//! 3. here: turns form a tree; each path from a root to a leaf is a [`Conversation`].
+//!    calls are a graph of lines but one turn, so they are not branches.
+//! 3. this file: turns form a tree; each path from a root to a leaf is a [`Conversation`].
 
 mod link;
 mod title;
@@ -24,29 +24,29 @@ pub(crate) use title::one_line;
 pub use title::{Title, Titles, shorten};
 use turn::Turns;
 
-/// Whose log the outlines come from.
+/// Owner of the log that the outlines come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The main agent's: side chains in it belong to sub-agents.
+    /// The main agent: sidechains in the log belong to sub-agents.
     Main,
-    /// A sub-agent's: everything in it is its own.
+    /// A sub-agent: everything in the log is its own.
     Agent,
 }
 
-/// How the entries of one log hang together. Entries are named by their index in the outlines.
+/// Tree of the entries of one log. Entries are identified by their index in the outlines.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Tree {
     /// Every root-to-leaf path, in file order of the leaves.
     pub conversations: Vec<Conversation>,
-    /// Sub-agents whose entries stand in this log.
+    /// Sub-agents with entries in this log.
     pub sidechains: Vec<Sidechain>,
-    /// Where the agent program would go on: the conversation, as an index.
+    /// Index of the conversation that the agent program would resume.
     pub resume: Option<usize>,
-    /// The entry from which it would go on. It may lie within the conversation: what follows it there
-    /// is then left out.
+    /// The entry at which it would resume. It may be inside the conversation: the entries after it
+    /// are then left out.
     pub resume_entry: Option<usize>,
-    /// What is wrong with the links.
+    /// Damage in the links.
     pub flaws: Vec<Flaw>,
     turns: Turns,
 }
@@ -57,15 +57,15 @@ pub struct Tree {
 pub struct Conversation {
     /// The last message of the path; its id names the conversation.
     pub leaf: usize,
-    /// The last entry of the path, which the next one would hang from.
+    /// The last entry of the path, and the parent of the next one.
     pub tip: usize,
-    /// How many messages the path has.
+    /// Number of messages on the path.
     pub messages: usize,
-    /// When it began.
+    /// Start time.
     pub started: Option<Timestamp>,
-    /// When the newest entry of its last turn was written.
+    /// Time of the newest entry in the last turn.
     pub updated: Option<Timestamp>,
-    /// The first prompt after the last place where the path parts from another one.
+    /// First prompt after the last branch point on the path.
     pub branch: Option<usize>,
     turn: usize,
 }
@@ -74,7 +74,7 @@ pub struct Conversation {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Sidechain {
-    /// The agent's id, where its entries tell it.
+    /// Agent id, if the entries record it.
     pub agent: Option<AgentId>,
     /// Its entries, in file order.
     pub entries: Vec<usize>,
@@ -88,7 +88,7 @@ impl Tree {
         Tree::build_with_parents(outlines, scope).0
     }
 
-    /// The same, with the parent of each entry of the main tree.
+    /// Same as [`build`](Self::build), with the parent of each entry of the main tree.
     pub(crate) fn build_with_parents(
         outlines: &[Outline],
         scope: Scope,
@@ -117,18 +117,19 @@ impl Tree {
         (tree, parents)
     }
 
-    /// Whether the conversation went on after the turn that holds `entry`.
+    /// Returns whether the conversation continues after the turn that contains `entry`.
     pub(crate) fn continues_after(&self, entry: usize) -> bool {
         let turn = self.turns.turn_at(entry);
         turn.is_some_and(|turn| self.turns.has_children(turn))
     }
 
-    /// The entries from the root to the end of the turn from which the agent program would go on.
+    /// Returns the entries from the root to the end of the turn at which the agent program would
+    /// resume.
     pub(crate) fn resumed_path(&self) -> Option<Vec<usize>> {
         Some(self.turns.path(self.turns.turn_at(self.resume_entry?)?))
     }
 
-    /// The entries of the conversation that would be resumed which come after [`Tree::resume_entry`].
+    /// Returns the entries after [`Tree::resume_entry`] in the conversation that would be resumed.
     pub(crate) fn after_resume(&self, parents: &[Option<usize>]) -> Vec<usize> {
         let resumed = self.resume.and_then(|at| self.conversations.get(at));
         let (Some(conversation), Some(entry)) = (resumed, self.resume_entry) else {
@@ -148,7 +149,7 @@ impl Tree {
         after
     }
 
-    /// The first entries of all conversations, in file order.
+    /// Returns the first entries of all conversations, in file order.
     pub(crate) fn first_entries(&self) -> BTreeSet<usize> {
         let firsts: Vec<Option<usize>> = self.turns.inherit(|entries, above| match above {
             Some(Some(first)) => Some(*first),
@@ -158,13 +159,13 @@ impl Tree {
         self.conversations.iter().filter_map(first).collect()
     }
 
-    /// The entries of a conversation, from its root to its leaf.
+    /// Returns the entries of a conversation, from its root to its leaf.
     pub fn path(&self, conversation: &Conversation) -> Vec<usize> {
         self.turns.path(conversation.turn)
     }
 
-    /// The entries from the root to the turn that holds `entry`, and of that turn only what comes
-    /// before it or belongs to the same response. `None` if the entry stands beside the tree.
+    /// Returns the entries from the root up to `entry`, in reading order. `None` if the entry is
+    /// outside of the tree.
     pub fn path_to(&self, entry: usize) -> Option<Vec<usize>> {
         let turn = self.turns.turn_at(entry)?;
         let mut path = self.turns.path(turn);
@@ -173,7 +174,7 @@ impl Tree {
         Some(path)
     }
 
-    /// The conversation that ends at `entry`, or the only one that passes through it.
+    /// Returns the conversation that ends at `entry`, or the only one through it.
     pub fn conversation_at(&self, entry: usize) -> Option<usize> {
         let ends =
             |conversation: &Conversation| conversation.leaf == entry || conversation.tip == entry;
@@ -192,9 +193,9 @@ impl Tree {
         }
     }
 
-    /// How many of a conversation's messages come after its first turn.
+    /// Returns the number of a conversation's messages after its first turn.
     ///
-    /// The first turn of a window on a log may be cut in two; what comes after it is whole.
+    /// The first turn in a window on a log may be incomplete; later turns are complete.
     pub(crate) fn messages_after_first_turn(&self, conversation: &Conversation) -> usize {
         let about = self.turns.path_info(conversation.turn);
         conversation
@@ -202,26 +203,26 @@ impl Tree {
             .saturating_sub(about.first_turn_messages)
     }
 
-    /// The entries of a conversation's last turn.
+    /// Returns the entries of a conversation's last turn.
     pub(crate) fn last_turn(&self, conversation: &Conversation) -> &[usize] {
         self.turns.entries(conversation.turn)
     }
 
-    /// The shape of the tree for drawing: runs of turns between the places where paths part.
+    /// Returns the shape of the tree for drawing: runs of turns between branch points.
     pub fn segments(&self) -> Vec<Segment> {
         self.turns.segments(&self.conversations)
     }
 }
 
-/// A stretch of a tree without branches.
+/// A part of a tree without branches.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Segment {
-    /// The limb it grows from, as an index into the list of limbs; limbs come after their parents.
+    /// Index of the segment that it branches off; segments come after their parents.
     pub parent: Option<usize>,
     /// Its entries in order.
     pub entries: Vec<usize>,
-    /// The conversation that ends here, as an index, if any.
+    /// Index of the conversation that ends here, if any.
     pub conversation: Option<usize>,
 }
 
@@ -245,11 +246,12 @@ fn conversations(turns: &Turns) -> Vec<Conversation> {
     found
 }
 
-/// The entry from which the agent program goes on, by the rule of client 2.1.325 (tools/verify/README.md).
+/// Returns the entry at which the agent program resumes, by the rule of client 2.1.325
+/// (tools/verify/README.md).
 ///
 /// The search starts at the last prompt or reply in file order and takes the newest of it and its
-/// descendants. If the log names a leaf and that entry does not descend from it, the named leaf itself is
-/// the answer. Side chains count only if there is nothing else.
+/// descendants. If the log names a leaf and that entry does not descend from it, the named leaf is
+/// returned. Sidechains count only if there is nothing else.
 fn resume_entry(outlines: &[Outline], scope: Scope, links: &link::ParentLinks) -> Option<usize> {
     let outline = |at: usize| outlines.get(at);
     let main =
@@ -285,7 +287,7 @@ fn resume_entry(outlines: &[Outline], scope: Scope, links: &link::ParentLinks) -
     }
 }
 
-/// The leaf that the log names last. A compaction takes back what was named before it.
+/// Returns the leaf that the log names last. A compaction cancels the ones named before it.
 pub(crate) fn named_leaf(outlines: &[Outline]) -> Option<EntryKey> {
     let after = outlines.iter().rev();
     let mut after = after.take_while(|outline| outline.kind != OutlineKind::Compaction);
@@ -297,7 +299,7 @@ pub(crate) fn named_leaf(outlines: &[Outline]) -> Option<EntryKey> {
     })
 }
 
-/// Whether the agent program never goes on from such an entry.
+/// Returns whether the agent program never resumes at such an entry.
 fn is_skipped(outline: &Outline) -> bool {
     let skips = |fact: &Fact| {
         matches!(
@@ -320,7 +322,7 @@ fn find_sidechains(outlines: &[Outline], links: &link::ParentLinks) -> Vec<Sidec
             call: None,
         });
     }
-    // Few logs hold any, and all that follows is for them.
+    // Few logs have sidechains; the rest is only for them.
     if strands.is_empty() {
         return strands;
     }
@@ -345,7 +347,7 @@ fn find_sidechains(outlines: &[Outline], links: &link::ParentLinks) -> Vec<Sidec
             Fact::AgentPrompt(prompt) => Some(*prompt),
             _ => None,
         });
-        // Two calls with one prompt: the first agent came from the first call.
+        // If two calls have the same prompt, the first agent belongs to the first call.
         strand.call = asked.and_then(|prompt| delegations.get_mut(&prompt)?.pop_front());
     }
     strands

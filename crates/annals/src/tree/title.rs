@@ -3,18 +3,17 @@
 use std::collections::HashMap;
 
 use crate::model::{EntryKey, Fact, Outline, TitleSource};
+use crate::text::truncate_chars;
 
 use super::{Conversation, Tree};
 
-/// Longest title that is made of a prompt, in characters.
-const MAX_TITLE_CHARS: usize = 40;
-
-/// What a conversation is called, and why.
+/// Title of a conversation, and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Title {
-    /// The title.
+    /// The title, on one line. Ends in `…` if it was cut after 1,000 characters; [`shorten`] makes
+    /// it fit a heading.
     pub text: String,
-    /// Who gave it.
+    /// Source of the title.
     pub source: TitleSource,
 }
 
@@ -25,13 +24,13 @@ pub struct Titles<'a> {
     tree: &'a Tree,
     /// The title of the whole session, if it has one.
     given: Option<Title>,
-    /// The summary that covers each turn.
+    /// The summary that applies to each turn.
     summaries: Vec<Option<&'a str>>,
 }
 
 impl<'a> Titles<'a> {
-    /// Finds the titles. `elsewhere` holds summaries from other files by the leaf they name, and
-    /// `asides` what else is said about the session outside of its log.
+    /// Finds the titles. `elsewhere` has summaries from other files, by the leaf they name;
+    /// `asides` has other facts about the session from outside of its log.
     pub fn new(
         outlines: &'a [Outline],
         tree: &'a Tree,
@@ -67,7 +66,8 @@ impl<'a> Titles<'a> {
                 elsewhere.get(&key).map(|text| &**text),
             )
         };
-        // A summary of this file counts before one of another; the one nearest to the leaf wins.
+        // A summary in this file takes precedence over one in another; the one nearest to the leaf
+        // wins.
         let covered = tree.turns.inherit(
             |entries, above: Option<&(Option<&'a str>, Option<&'a str>)>| {
                 let (mut same, mut other) = above.copied().unwrap_or_default();
@@ -90,7 +90,7 @@ impl<'a> Titles<'a> {
         }
     }
 
-    /// What a conversation is called; `None` if nothing was ever asked in it.
+    /// Returns the title of a conversation; `None` if it has no prompt.
     pub fn title(&self, conversation: &Conversation) -> Option<Title> {
         if let Some(given) = &self.given {
             return Some(given.clone());
@@ -105,19 +105,19 @@ impl<'a> Titles<'a> {
         let prompt = self.tree.turns.path_info(conversation.turn).prompt?;
         let text = self.outlines.get(prompt)?.prompt()?;
         Some(Title {
-            text: shorten(text),
+            text: one_line(text),
             source: TitleSource::Prompt,
         })
     }
 
-    /// Neither the session nor a summary gives a conversation its title.
+    /// Returns whether neither the session nor a summary gives the conversation a title.
     pub(crate) fn is_untitled(&self, conversation: &Conversation) -> bool {
         let summary = self.summaries.get(conversation.turn).copied().flatten();
         self.given.is_none() && summary.is_none()
     }
 
-    /// The title of the session: that of the conversation which would be resumed; without a given
-    /// title or a summary, the first prompt of the file.
+    /// Returns the title of the session: the title of the conversation that would be resumed or,
+    /// without a given title or a summary, the first prompt of the file.
     pub fn session(&self) -> Option<Title> {
         let conversations = &self.tree.conversations;
         let resumed = self.tree.resume.and_then(|at| conversations.get(at));
@@ -126,7 +126,7 @@ impl<'a> Titles<'a> {
         let first = || {
             let text = self.outlines.iter().find_map(Outline::prompt)?;
             Some(Title {
-                text: shorten(text),
+                text: one_line(text),
                 source: TitleSource::Prompt,
             })
         };
@@ -134,20 +134,9 @@ impl<'a> Titles<'a> {
     }
 }
 
-/// A prompt as a title: one line, cut at forty characters.
-pub fn shorten(text: &str) -> String {
-    let line = one_line(text);
-    if line.len() <= MAX_TITLE_CHARS {
-        return line;
-    }
-    match line.char_indices().nth(MAX_TITLE_CHARS) {
-        Some((end, _)) => {
-            let head = line.get(..end).unwrap_or(&line);
-            // A joiner joins nothing there.
-            format!("{}…", head.trim_end_matches('\u{200d}').trim_end())
-        }
-        None => line,
-    }
+/// Shortens a title or a prompt to be shown: one line, cut after `max` characters.
+pub fn shorten(text: &str, max: usize) -> String {
+    truncate_chars(&one_line(text), max).into_owned()
 }
 
 pub(crate) fn one_line(text: &str) -> String {
@@ -156,4 +145,24 @@ pub(crate) fn one_line(text: &str) -> String {
     }
     let line = text.replace("\r\n", " ").replace(['\r', '\n'], " ");
     line.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shorten_cuts_between_characters_and_drops_a_dangling_joiner() {
+        for (text, short) in [
+            ("  a\r\nb\nc ", "a b c"),
+            ("12345678", "12345678"),
+            ("12345678 ", "12345678"),
+            ("123456789", "12345678…"),
+            ("1234567 9", "1234567…"),
+            ("1234567😀 and more", "1234567😀…"),
+            ("123456👨\u{200d}👩\u{200d}👧 and more", "123456👨…"),
+        ] {
+            assert_eq!(shorten(text, 8), short);
+        }
+    }
 }

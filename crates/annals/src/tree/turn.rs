@@ -1,4 +1,4 @@
-//! Turns: entries that belong together, so that what is left of the graph is a tree of choices.
+//! Turns: groups of entries that belong together. What remains of the graph is a tree of branches.
 
 use jiff::Timestamp;
 
@@ -7,7 +7,7 @@ use crate::model::{KeyMap, Outline, OutlineKind, ResponseKey};
 use super::link::ParentLinks;
 use super::{Conversation, Segment};
 
-/// The turns of one log and how they hang together.
+/// The turns of one log, as a tree.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     turns: Vec<Turn>,
@@ -18,18 +18,18 @@ pub(super) struct Turns {
 #[derive(Debug)]
 struct Turn {
     parent: Option<usize>,
-    /// In the order in which they are read.
+    /// In reading order.
     entries: Vec<usize>,
     children: usize,
     response: Option<ResponseKey>,
-    /// Its last entry in file order.
+    /// The last entry in file order.
     tip: Option<usize>,
-    /// Holds or leads to something that a person typed or a model answered.
+    /// It contains or leads to a prompt, a reply or a compaction.
     has_content: bool,
     path_info: PathInfo,
 }
 
-/// What is known of the path from the root to a turn.
+/// Summary of the path from the root to a turn.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PathInfo {
     pub(super) leaf: Option<usize>,
@@ -38,7 +38,7 @@ pub(super) struct PathInfo {
     /// The newest time of the last turn that has one.
     pub(super) updated: Option<Timestamp>,
     pub(super) branch: Option<usize>,
-    /// How many of the messages are in the first turn.
+    /// Number of messages in the first turn.
     pub(super) first_turn_messages: usize,
     /// The first prompt of the path.
     pub(super) prompt: Option<usize>,
@@ -91,8 +91,8 @@ pub(super) fn group(outlines: &[Outline], links: &ParentLinks) -> Turns {
     turns
 }
 
-/// For each entry whether it is a line of a reply from which a person asked something else: what the
-/// reply went on to say is another branch.
+/// Returns for each entry whether it is a line of a reply after which a person asked something
+/// else: the rest of the reply is another branch.
 fn branched_replies(outlines: &[Outline], links: &ParentLinks) -> Vec<bool> {
     let human = |at: &&usize| outlines.get(**at).is_some_and(|outline| outline.human);
     let parents = links
@@ -126,23 +126,23 @@ impl Turns {
             .unwrap_or_default()
     }
 
-    /// Turns that nothing follows, where something was said on the way.
+    /// Returns the turns without children that have entries.
     pub(super) fn leaves(&self) -> impl Iterator<Item = usize> {
         let leaf = |(_, turn): &(usize, &Turn)| turn.children == 0 && !turn.entries.is_empty();
         self.turns.iter().enumerate().filter(leaf).map(|(at, _)| at)
     }
 
-    /// Whether other turns follow a turn.
+    /// Returns whether a turn has children.
     pub(super) fn has_children(&self, turn: usize) -> bool {
         self.turns.get(turn).is_some_and(|turn| turn.children > 0)
     }
 
-    /// The last entry of a turn in file order.
+    /// Returns the last entry of a turn in file order.
     pub(super) fn tip(&self, turn: usize) -> Option<usize> {
         self.turns.get(turn)?.tip
     }
 
-    /// The entries of a turn, in the order in which they are read.
+    /// Returns the entries of a turn, in reading order.
     pub(super) fn entries(&self, turn: usize) -> &[usize] {
         self.turns.get(turn).map_or(&[], |turn| &turn.entries)
     }
@@ -161,10 +161,10 @@ impl Turns {
             .collect()
     }
 
-    /// For each turn whether it is `turn` or comes after it.
+    /// Returns for each turn whether it is `turn` or a descendant.
     pub(super) fn descendants(&self, turn: usize) -> Vec<bool> {
         let mut below: Vec<bool> = Vec::with_capacity(self.turns.len());
-        // Children have larger numbers than their parents.
+        // Children have larger indexes than their parents.
         for (at, this) in self.turns.iter().enumerate() {
             let inherited = this.parent.and_then(|parent| below.get(parent).copied());
             below.push(at == turn || inherited == Some(true));
@@ -172,13 +172,14 @@ impl Turns {
         below
     }
 
-    /// The leaf reached from `turn`: itself, or the leaf below it that ends last in the file.
+    /// Returns the leaf reached from `turn`: itself, or the leaf below it that ends last in the
+    /// file.
     pub(super) fn leaf_turn(&self, turn: usize) -> usize {
         if self.turns.get(turn).is_none_or(|turn| turn.children == 0) {
             return turn;
         }
         let mut best: Vec<Option<usize>> = vec![None; self.turns.len()];
-        // Children have larger numbers than their parents.
+        // Children have larger indexes than their parents.
         for at in (0..self.turns.len()).rev() {
             let Some(this) = self.turns.get(at) else {
                 continue;
@@ -198,7 +199,7 @@ impl Turns {
         best.get(turn).copied().flatten().unwrap_or(turn)
     }
 
-    /// What a turn inherits and passes on, parents first.
+    /// Computes a value for each turn from its entries and the value of its parent, parents first.
     pub(super) fn inherit<T: Clone>(
         &self,
         mut own: impl FnMut(&[usize], Option<&T>) -> T,
@@ -272,8 +273,8 @@ impl Turns {
         }
     }
 
-    /// Turns that lead to nothing a person typed or a model answered are no branches: what is in
-    /// them goes to the turn above.
+    /// Merges turns that lead to no prompt, reply or compaction into their parents: they are not
+    /// branches.
     fn merge_empty_turns(&mut self, outlines: &[Outline]) {
         let counts = |&entry: &usize| {
             outlines.get(entry).is_some_and(|outline| {
@@ -297,7 +298,7 @@ impl Turns {
                 parent.children += 1;
             }
         }
-        // Where each turn's entries end up: straight there, because many may be folded in a row.
+        // The turn that finally gets the entries of each turn, because many may be merged in a row.
         let mut home: Vec<usize> = Vec::with_capacity(self.turns.len());
         for at in 0..self.turns.len() {
             let Some(turn) = self.turns.get_mut(at) else {
@@ -315,10 +316,10 @@ impl Turns {
         }
     }
 
-    /// Puts each turn's entries in reading order: answers before results and what the program added to
-    /// those, parents before children, otherwise as in the file.
+    /// Sorts the entries of each turn in reading order: replies before results and what the program
+    /// added to those, parents before children, otherwise in file order.
     fn sort_entries(&mut self, outlines: &[Outline], links: &ParentLinks) {
-        // A child that stands before its parent in the file is read right after it.
+        // A child before its parent in the file is read directly after its parent.
         let mut place: Vec<(usize, usize)> = (0..outlines.len()).map(|at| (at, 0)).collect();
         let mut late = vec![false; outlines.len()];
         for &at in &links.order {
@@ -386,7 +387,7 @@ impl Turns {
             if turn.parent.is_none() {
                 about.first_turn_messages = about.messages;
             }
-            // A last turn without a time takes the one before it.
+            // A last turn without a time takes the time of the one before it.
             let newest = entries().filter_map(|(_, outline)| outline.time).max();
             about.updated = newest.or(about.updated);
             about.leaf = last.map(|(entry, _)| entry).or(about.leaf);

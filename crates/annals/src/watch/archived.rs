@@ -1,4 +1,4 @@
-//! What is only in the archive, and so cannot be followed.
+//! Sessions that are only in the archive, and so cannot be followed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use super::conversation::FollowedConversation;
 use super::recent::NewestEntries;
 use super::{FollowOptions, FollowedEntry, FollowedLog};
 
-/// The last entries of what [is archived](crate::store::SessionFiles::is_archived), as a
-/// [`Follower`](super::Follower) would begin with them. What they cost is not told.
+/// Returns the last entries of an [archived](crate::store::SessionFiles::is_archived) session, as a
+/// [`Follower`](super::Follower) would begin with them. They have no charges.
 pub fn last_archived(target: &Target, options: &FollowOptions) -> Result<Vec<FollowedEntry>> {
     let files = &target.files;
     let only = target.agent_log().map(|log| &log.path);
@@ -39,7 +39,7 @@ pub fn last_archived(target: &Target, options: &FollowOptions) -> Result<Vec<Fol
                 entry,
                 charge: None,
             };
-            // A branch must see every entry of its session.
+            // A conversation must see every entry of its session.
             let takes = branch
                 .as_mut()
                 .is_none_or(|branch| branch.accepts(&log, &told));

@@ -1,4 +1,4 @@
-//! One conversation of a session: which of the entries that come belong to it.
+//! Selects the entries that belong to one conversation of a session.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -9,30 +9,31 @@ use crate::store::{Inventory, LocatedEntry, Session, SessionFiles};
 
 use super::FollowedLog;
 
-/// The conversation that ends at a message, and what grows from there.
+/// The conversation that ends at a message, and its continuation.
 #[derive(Debug)]
 pub(super) struct FollowedConversation {
     pub(super) files: SessionFiles,
-    /// The entries of the conversation as it was.
+    /// The entries of the conversation when it was read.
     path: HashSet<EntryKey>,
-    /// Those from which it goes on: its last turn, and all that grew from there.
+    /// The entries that it continues from: its last turn, and everything appended to it.
     open: HashSet<EntryKey>,
-    /// Of its last turn those from which another branch may part: what answers them belongs to the
+    /// Entries of the last turn at which another branch may begin: a reply to one belongs to the
     /// turn, a prompt does not.
     inner: HashSet<EntryKey>,
-    /// Whether it called a sub-agent.
+    /// Whether the conversation called a sub-agent.
     agents: HashMap<Caller, bool>,
-    /// Whether entries of sub-agents that have no log of their own are theirs whom it called.
+    /// Whether the conversation called the sub-agent of an entry, for sub-agents without their own
+    /// log.
     agent_entries: HashMap<EntryKey, bool>,
-    /// The main agent's last message belonged to it.
+    /// The main agent's last message belongs to the conversation.
     is_active: bool,
 }
 
-/// A sub-agent, by its log and its name.
+/// A sub-agent, by its log and its id.
 type Caller = (PathBuf, Option<AgentId>);
 
 impl FollowedConversation {
-    /// Reads the session to find the conversation at a message.
+    /// Reads the session and finds the conversation at a message.
     pub(super) fn read(files: SessionFiles, message: &str) -> Result<Self> {
         let session = Session::read(files.clone())?;
         let end = session.find_entry(message)?;
@@ -63,7 +64,7 @@ impl FollowedConversation {
             let turn = tree.last_turn(one).iter().filter(|at| !tips.contains(at));
             branch.inner.extend(turn.filter_map(|&at| key(at)));
         }
-        // What grew from the end already belongs to it.
+        // Entries that were already appended to its end belong to it.
         let mut children: HashMap<EntryKey, Vec<EntryKey>> = HashMap::new();
         for outline in &scan.outlines {
             if let (Some(parent), Some(key)) = (outline.link.key(), outline.key) {
@@ -81,7 +82,8 @@ impl FollowedConversation {
         Ok(branch)
     }
 
-    /// Whether an entry of the session belongs to the conversation. Those of one log come in order.
+    /// Returns whether an entry of the session belongs to the conversation. Entries of one log must
+    /// be passed in order.
     pub(super) fn accepts(&mut self, log: &FollowedLog, told: &LocatedEntry) -> bool {
         let entry = &told.entry;
         if log.artifact.is_agent_log() || told.agent.is_some() || entry.sidechain {
@@ -102,18 +104,18 @@ impl FollowedConversation {
         if talks {
             self.is_active = ours;
         }
-        // What is said beside the tree, such as a title, concerns all of it.
+        // An entry outside of the tree, such as a title, concerns all conversations.
         ours || (parent.is_none() && !talks)
     }
 
-    /// Whether an entry of a sub-agent is one's that the conversation called.
+    /// Returns whether an entry belongs to a sub-agent that the conversation called.
     fn accepts_agent_entry(&mut self, log: &FollowedLog, told: &LocatedEntry) -> bool {
         let caller = (log.path.clone(), told.agent.clone());
         if log.artifact.is_agent_log() {
             if !self.agents.contains_key(&caller) {
                 self.reload_agents(log);
             }
-            // Whoever is at work now most likely called it.
+            // The branch that is active now is most likely the caller.
             return *self.agents.entry(caller).or_insert(self.is_active);
         }
         let parent = told.entry.parent.as_ref().map(|parent| parent.key());
@@ -125,7 +127,7 @@ impl FollowedConversation {
         ours
     }
 
-    /// Reads the session as it is now to learn who called a sub-agent that was not there before.
+    /// Reads the session again to find the caller of a new sub-agent.
     fn reload_agents(&mut self, log: &FollowedLog) {
         let inventory = Inventory::scan(std::slice::from_ref(&log.root));
         let mut sessions = inventory.sessions.into_iter();
@@ -137,11 +139,11 @@ impl FollowedConversation {
         }
     }
 
-    /// Learns which sub-agents the conversation called.
+    /// Records which sub-agents the conversation called.
     fn note_agents(&mut self, session: &Session) {
         let mut waiting: Vec<usize> = (0..session.agents.len()).collect();
         let mut logs: HashMap<usize, bool> = HashMap::new();
-        // Agents call agents; each round settles those whose caller is settled.
+        // Sub-agents call sub-agents: each round resolves those whose caller is resolved.
         loop {
             let before = waiting.len();
             waiting.retain(|&at| {

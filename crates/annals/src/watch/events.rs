@@ -1,7 +1,7 @@
-//! What wakes a follower: the kernel's word that something changed, a deadline, or being stopped.
+//! Events that wake a follower: a kernel notification, a deadline, or a stop request.
 //!
-//! Owns the kernel's watches. What a hint says is never trusted: it only tells where to look. Where
-//! the kernel has no such watches every attempt to set one fails, and the follower polls.
+//! Owns the kernel watches. A hint is never trusted: it only says where to look. Without kernel
+//! support, every attempt to set a watch fails, and the follower polls.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -13,36 +13,36 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Names one of the kernel's watches.
+/// Identifies a kernel watch.
 pub(super) type WatchId = i32;
 
-/// Something may have changed.
+/// Notification that something may have changed.
 #[derive(Debug)]
 pub(super) struct Hint {
-    /// Who says so.
+    /// The watch that reported it.
     pub(super) watch: WatchId,
-    /// The name in the watched directory; `None` means the directory, or the watched file, itself.
+    /// The name in the watched directory; `None` for the directory, or the watched file, itself.
     pub(super) name: Option<OsString>,
-    /// What happened.
+    /// Kind of change.
     pub(super) kind: HintKind,
 }
 
-/// What the kernel says happened.
+/// Kind of change that the kernel reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HintKind {
-    /// Something appeared, or was written to.
+    /// A name was created or its file written to.
     Changed,
-    /// Something left.
+    /// A name was removed.
     Gone,
     /// The watched directory itself was removed or renamed.
     DirGone,
-    /// The watch is no more.
+    /// The watch was removed.
     WatchEnded,
-    /// There was too much to say, so that anything may have happened anywhere.
+    /// The event queue overflowed: anything may have changed.
     Overflow,
 }
 
-/// Waits for hints, a deadline, or the end.
+/// Waits for hints, a deadline, or a stop request.
 #[derive(Debug)]
 pub(super) struct EventSource {
     kernel: Option<kernel::Watches>,
@@ -50,7 +50,7 @@ pub(super) struct EventSource {
     stop: Arc<Stop>,
 }
 
-/// How a follower is told to end, from anywhere.
+/// Stop request for a follower, from any thread.
 #[derive(Debug)]
 pub(super) struct Stop {
     stopped: AtomicBool,
@@ -60,7 +60,7 @@ pub(super) struct Stop {
 impl Stop {
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
-        // If there is no room in it, the follower has been woken already.
+        // If the buffer is full, the follower has already been woken.
         _ = (&self.wakes).write(&[1]);
     }
 
@@ -70,8 +70,8 @@ impl Stop {
 }
 
 impl EventSource {
-    /// A source that can be stopped; `kernel` asks for the kernel's watches, and what keeps them from
-    /// being used is told.
+    /// Creates a source that can be stopped. `kernel` requests kernel watches; the error is
+    /// returned if they cannot be used.
     pub(super) fn new(kernel: bool) -> io::Result<(Self, Option<io::Error>)> {
         let (wakes, end) = UnixStream::pair()?;
         wakes.set_nonblocking(true)?;
@@ -97,7 +97,7 @@ impl EventSource {
         &self.stop
     }
 
-    /// Whether the kernel tells anything at all.
+    /// Returns whether kernel watches are used.
     pub(super) fn has_kernel(&self) -> bool {
         self.kernel.is_some()
     }
@@ -110,7 +110,7 @@ impl EventSource {
         }
     }
 
-    /// Watches which names come and go in a directory, whatever is written there.
+    /// Watches a directory for names that are created or removed, not for writes.
     pub(super) fn watch_names(&self, path: &Path) -> io::Result<WatchId> {
         match &self.kernel {
             Some(kernel) => kernel.add_names(path),
@@ -124,7 +124,7 @@ impl EventSource {
         }
     }
 
-    /// Waits until there are hints, at most for `timeout`, and collects them.
+    /// Waits for hints, at most for `timeout`, and collects them.
     pub(super) fn wait(
         &mut self,
         timeout: Option<Duration>,
@@ -141,13 +141,13 @@ impl EventSource {
                 .map(|kernel| PollFd::new(kernel, PollFlags::IN)),
         );
         match poll(&mut fds, timeout.as_ref()) {
-            // A signal came: the caller looks whether it was meant to end this.
+            // A signal arrived: the caller checks whether to stop.
             Err(rustix::io::Errno::INTR) => return Ok(()),
             other => other?,
         };
         let ready = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
         drop(fds);
-        // The byte that woke it stays where it is: being stopped ends every later wait as well.
+        // The byte that woke it is not consumed: a stop request must end every later wait as well.
         match self.kernel.as_mut().filter(|_| ready) {
             Some(kernel) => kernel.read(hints),
             None => Ok(()),
@@ -155,11 +155,10 @@ impl EventSource {
     }
 }
 
-/// Why the kernel watches nothing, so that it can be helped.
+/// Returns why there are no kernel watches, with the limit to raise.
 pub(super) fn watch_error_text(error: &io::Error) -> String {
     match error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) {
-        true => "the kernel has no more watchers for this user (fs.inotify.max_user_instances)"
-            .to_owned(),
+        true => "the inotify instance limit is reached (fs.inotify.max_user_instances)".to_owned(),
         false => error.to_string(),
     }
 }
@@ -178,10 +177,10 @@ mod kernel {
 
     use super::{Hint, HintKind, WatchId};
 
-    /// How many bytes of hints are taken at once.
+    /// Size of the read buffer, in bytes.
     const BLOCK: usize = 64 << 10;
 
-    /// What changes the names in a directory. One that is watched already is told of more.
+    /// Changes of the names in a directory. `MASK_ADD` keeps the events of an existing watch.
     const NAMES: WatchFlags = WatchFlags::CREATE
         .union(WatchFlags::MOVED_TO)
         .union(WatchFlags::MOVED_FROM)
@@ -190,7 +189,7 @@ mod kernel {
         .union(WatchFlags::MOVE_SELF)
         .union(WatchFlags::MASK_ADD);
 
-    /// The kernel's watches on directories.
+    /// Kernel watches on directories.
     pub(super) struct Watches {
         inotify: OwnedFd,
         block: Box<[MaybeUninit<u8>]>,
@@ -228,7 +227,7 @@ mod kernel {
         }
 
         pub(super) fn remove(&self, id: WatchId) {
-            // One that is gone already is as good as removed.
+            // The watch may already be removed.
             _ = inotify::remove_watch(&self.inotify, id);
         }
 
@@ -259,7 +258,7 @@ mod kernel {
                     name: name.map(|name| OsStr::from_bytes(name.to_bytes()).to_owned()),
                     kind: what,
                 });
-                // What came meanwhile is taken the next time, so that this ends.
+                // Events that arrive meanwhile are read the next time, so that this loop ends.
                 if reader.is_buffer_empty() {
                     return Ok(());
                 }
@@ -276,7 +275,7 @@ mod kernel {
 
     use super::{Hint, WatchId};
 
-    /// There are none: everything is polled.
+    /// Not available: everything is polled.
     #[derive(Debug)]
     pub(super) enum Watches {}
 
@@ -318,7 +317,7 @@ mod tests {
         let (mut source, _) = EventSource::new(false).unwrap();
         let mut hints = Vec::new();
         source.stop().stop();
-        // A look that does not wait must not use up what ends the wait after it.
+        // A wait of zero must not consume the byte that ends the next wait.
         for timeout in [Some(Duration::ZERO), Some(Duration::MAX), None] {
             source.wait(timeout, &mut hints).unwrap();
         }

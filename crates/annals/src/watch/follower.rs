@@ -19,17 +19,17 @@ use super::selection::{LogMatch, Selection};
 use super::watched_dirs::{ScanEvent, WatchedDirs, WatchedRoot};
 use super::{Event, FollowOptions, FollowedEntry, FollowedLog, Stopper};
 
-/// How many logs that were there before are remembered by their ends, so that a copy that takes the
-/// place of one is known; the newest.
+/// Number of existing logs whose ends are saved, newest first, to recognize a copy that replaces
+/// one.
 const MAX_REMEMBERED_LOGS: usize = 2_000;
 
-/// At most one part in so many of the time goes into looking where there are no watches.
+/// Pause between two polls, as a multiple of the time that a poll takes.
 const SCAN_TIME_SHARE: u32 = 50;
 
-/// The longest pause between two looks.
+/// Maximum pause between two polls.
 const MAX_SCAN_PAUSE: Duration = Duration::from_secs(2);
 
-/// Tells what is written to logs, as it is written: an iterator that waits.
+/// Blocking iterator over the entries that are written to logs.
 ///
 /// It ends only when it is [stopped](Stopper::stop).
 pub struct Follower {
@@ -38,17 +38,17 @@ pub struct Follower {
     dirs: WatchedDirs,
     cursors: Vec<LogCursor>,
     by_path: HashMap<PathBuf, usize>,
-    /// Where a file was last, by its device and inode: it may have been renamed.
+    /// Last log of each file, by device and inode, to recognize a renamed file.
     by_inode: HashMap<(u64, u64), usize>,
-    /// Logs that wait for their turn.
+    /// Logs that are queued for reading.
     dirty: VecDeque<usize>,
     events: VecDeque<Event>,
-    /// Numbers the scans.
+    /// Number of the current scan.
     scan: u64,
-    /// When to look next where there are no watches.
+    /// Time of the next poll.
     next_scan: Option<Instant>,
     recent_entries: RecentEntries,
-    /// When following began.
+    /// Time when following began.
     since: Timestamp,
     started: bool,
 }
@@ -63,8 +63,8 @@ impl std::fmt::Debug for Follower {
 }
 
 impl Follower {
-    /// Begins to follow: sets watches and looks how long every log is, and reads the last entries if
-    /// they are wanted. What is written from then on will be told.
+    /// Begins to follow: sets watches, records the length of every log, and reads the last entries
+    /// if requested. Everything written from then on is reported.
     ///
     /// Roots need not exist yet.
     pub fn new(store: &Store, selection: Selection, options: FollowOptions) -> Result<Self> {
@@ -109,13 +109,13 @@ impl Follower {
         Ok(follower)
     }
 
-    /// A handle that ends it from another thread.
+    /// Returns a handle that stops it from another thread.
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(self.dirs.source.stop()))
     }
 
-    /// The next event if there is one at hand; never waits. `None` is the time to send off what is
-    /// held back, before [`next`](Iterator::next) waits.
+    /// Returns the next event if there is one; never waits. On `None`, flush buffered output before
+    /// calling [`next`](Iterator::next), which waits.
     pub fn next_ready(&mut self) -> Option<Event> {
         if self.is_stopped() {
             return None;
@@ -126,7 +126,7 @@ impl Follower {
         if let Err(error) = self.read_hints(false) {
             return Some(Event::Error(error));
         }
-        // Each log gets one turn: some may be written to all the time and never tell anything.
+        // Each log gets one turn: some may be written to constantly without producing an event.
         for _ in 0..self.dirty.len() {
             if !self.events.is_empty() {
                 break;
@@ -142,12 +142,12 @@ impl Follower {
         self.dirs.source.stop().is_stopped()
     }
 
-    /// How many logs are followed.
+    /// Returns the number of followed logs.
     pub fn logs(&self) -> usize {
         self.cursors.iter().filter(|track| !track.gone).count()
     }
 
-    /// The projects that were asked for and of which there is nothing yet, as far as is known.
+    /// Returns the requested projects that were not found so far.
     pub fn unknown_projects(&self) -> impl Iterator<Item = &str> {
         self.selection.unknown_projects()
     }
@@ -176,7 +176,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Looks whose folders the logs that were found lie in.
+    /// Determines the projects of the folders that contain the found logs.
     fn find_projects(&mut self, sights: &[ScanEvent]) {
         let mut folders: HashMap<_, Vec<(i64, FollowedLog)>> = HashMap::new();
         for sight in sights {
@@ -211,7 +211,7 @@ impl Follower {
         })
     }
 
-    /// Tells the last entries of all logs together.
+    /// Emits the last entries of all logs together.
     fn emit_last(&mut self, newest_first: &[usize]) {
         let most = self.options.last;
         if most == 0 {
@@ -238,7 +238,7 @@ impl Follower {
         }
     }
 
-    /// The last entries of one log that count.
+    /// Returns the last entries of one log that pass the filter.
     fn last_entries(
         selection: &mut Selection,
         track: &mut LogCursor,
@@ -248,7 +248,7 @@ impl Follower {
     ) -> Result<Vec<LocatedEntry>> {
         let log = Arc::clone(&track.log);
         let look = selection.match_log(&log) == LogMatch::CheckEntries;
-        // Whose an entry is may be known only when all before it were seen, so more are read there.
+        // The owner of an entry may depend on all entries before it, so more are read.
         let (wanted, since) = match look {
             false => (most, since),
             true => (most.saturating_mul(20).max(1_000), None),
@@ -280,7 +280,7 @@ impl Follower {
         Ok(found)
     }
 
-    /// Takes in what was seen.
+    /// Applies the results of a scan.
     fn apply_scan(&mut self, sights: Vec<ScanEvent>) {
         for sight in sights {
             match sight {
@@ -334,7 +334,7 @@ impl Follower {
             true => {
                 let before = self.by_inode.get(&(id.dev, id.ino)).copied();
                 let before = before.and_then(|at| self.cursors.get_mut(at));
-                // Two names for one file are no move.
+                // Two names for one file are not a rename.
                 let before = before.filter(|track| track.gone || !track.log.path.exists());
                 let moved =
                     before.and_then(|before| LogCursor::from_moved(Arc::clone(&log), before));
@@ -342,7 +342,7 @@ impl Follower {
             }
         };
         track.seen = self.scan;
-        // Of one whose entries must be looked at first, nothing is known yet.
+        // A log whose entries must be checked first is not announced yet.
         track.announced = !self.started || verdict == LogMatch::Yes;
         self.cursors.push(track);
         self.by_path.insert(path, at);
@@ -362,9 +362,9 @@ impl Follower {
         }
     }
 
-    /// Notes that logs left. `path` is theirs, or that of a directory above.
+    /// Marks logs as gone. `path` is the path of a log or of a directory above.
     fn mark_gone(&mut self, lost: impl Fn(&LogCursor) -> bool, path: &Path) {
-        // One log's own path is the usual case.
+        // The path of a single log is the usual case.
         if let Some(&at) = self.by_path.get(path) {
             if self.cursors.get(at).is_some_and(lost) {
                 self.mark_one_gone(at);
@@ -392,7 +392,7 @@ impl Follower {
         }
     }
 
-    /// Reads on in one log.
+    /// Reads the next batch of one log.
     fn read(&mut self, at: usize) {
         let Some(track) = self.cursors.get_mut(at) else {
             return;
@@ -453,7 +453,7 @@ impl Follower {
         })));
     }
 
-    /// Takes in what the kernel has to say; may wait for it.
+    /// Processes kernel hints; waits for them if `wait` is set.
     fn read_hints(&mut self, wait: bool) -> Result<()> {
         let until = self.next_scan.filter(|_| self.dirs.must_poll());
         let timeout = match (wait, until) {
@@ -464,7 +464,7 @@ impl Follower {
         let waited = self.dirs.source.wait(timeout, &mut hints);
         waited.map_err(|error| Error::io("follow", "the logs", error))?;
         let mut sights = Vec::new();
-        // A log that was written to a hundred times is looked at once.
+        // A log that was written to a hundred times is checked once.
         let mut written = HashSet::new();
         for hint in &hints {
             let again =
@@ -485,7 +485,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Plans the next look where there are no watches, after one that began at `started`.
+    /// Schedules the next poll, after one that began at `started`.
     fn schedule_scan(&mut self, started: Instant) {
         let pause = started.elapsed().saturating_mul(SCAN_TIME_SHARE);
         let shortest = self.options.poll_every;
@@ -505,7 +505,7 @@ impl Iterator for Follower {
             if let Some(event) = self.next_ready() {
                 return Some(event);
             }
-            // What waits for its turn must not wait for more.
+            // Queued logs must not wait for more hints.
             if self.dirty.is_empty()
                 && let Err(error) = self.read_hints(true)
             {
@@ -515,7 +515,7 @@ impl Iterator for Follower {
     }
 }
 
-/// What was told of late: a fork copies what it goes on from into a log of its own.
+/// Recently emitted entries, to recognize the copies that a fork starts with.
 #[derive(Default)]
 struct RecentEntries {
     order: VecDeque<EntryKey>,
@@ -525,7 +525,8 @@ struct RecentEntries {
 impl RecentEntries {
     const MOST: usize = 16_384;
 
-    /// The log of which the same entry was told first. Remembers those that were not told before.
+    /// Returns the log from which the same entry was emitted first. Records entries not emitted
+    /// before.
     fn origin(&mut self, at: usize, entry: &Entry) -> Option<usize> {
         let key = entry.id.as_ref().map(EntryId::key)?;
         let known = self.known.get(&key);

@@ -1,4 +1,4 @@
-//! One log that is followed: how far it was read, and whether it is still the log that was read.
+//! Read position in a followed log, and the check that it is still the log that was read.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, VecDeque};
@@ -19,72 +19,73 @@ use crate::store::{IncrementalReader, LocatedEntry, each_line_of_handle};
 
 use super::{FollowedLog, ResetReason};
 
-/// How much is read of a log before others have their turn.
+/// Maximum read from a log before others get their turn.
 const TURN_BYTES: u64 = 1 << 20;
 const TURN_ENTRIES: usize = 256;
 
-/// The beginning of a log by which it is known again.
+/// Length of the start of a log by which it is recognized.
 const HEAD_BYTES: u64 = 4 << 10;
 
-/// A log and how far it was read.
+/// A log and its read position.
 pub(super) struct LogCursor {
     pub(super) log: Arc<FollowedLog>,
-    /// The file as it was when it was last looked at.
+    /// Identity of the file when it was last checked.
     pub(super) id: FileId,
-    /// It waits for its turn.
+    /// It is queued for reading.
     pub(super) queued: bool,
-    /// It is not there at present.
+    /// The file does not exist at present.
     pub(super) gone: bool,
-    /// Whoever follows has heard of it.
+    /// It was reported to the caller.
     pub(super) announced: bool,
-    /// It came after following began, so that it may hold copies.
+    /// It was created after following began, so it may contain copies.
     pub(super) came_later: bool,
-    /// Its last entry was no news.
+    /// Its last entry was not new.
     pub(super) earlier: bool,
-    /// The scan that saw it last.
+    /// The last scan that found it.
     pub(super) seen: u64,
-    /// Everything before this was read. Always the start of a line once `aligned`.
+    /// Everything before this byte offset was read. Always the start of a line once `aligned`.
     offset: u64,
     aligned: bool,
-    /// No line ends between `offset` and this: what is written in pieces is looked through once.
+    /// No line ends between `offset` and this byte offset: a line written in pieces is searched
+    /// once.
     searched: u64,
-    /// There is more to read, whatever the file looks like.
+    /// There is more to read, even if the file has not changed.
     more: bool,
-    /// What stands before `offset`.
+    /// Fingerprint of the bytes before `offset`.
     cursor: Option<Cursor>,
-    /// What the log begins with.
+    /// The first bytes of the log.
     head: Vec<u8>,
     reader: Option<IncrementalReader>,
     seen_entries: SeenEntries,
     reread: Option<Reread>,
-    /// The time of the newest entry that was told.
+    /// The time of the newest entry that was emitted.
     newest: Option<Timestamp>,
 }
 
-/// A log that is read once more.
+/// State of a log that is read again.
 struct Reread {
-    /// Up to here.
+    /// Byte offset at which reading again ends.
     until: u64,
-    /// Set where it is the same log with changes: what is not newer is not news.
+    /// Set if it is the same log with changes: entries that are not newer are not new.
     known: Option<Timestamp>,
-    /// How far the log that may come back goes; set as long as nothing of it is there.
+    /// Length of the log that may be written again; set while none of it exists.
     awaited: Option<u64>,
 }
 
-/// What a turn gave.
+/// Result of a turn.
 #[derive(Default)]
 pub(super) struct ReadBatch {
-    /// The log begins anew.
+    /// The log is read from its start again.
     pub(super) reset: Option<ResetReason>,
     pub(super) located: Vec<LocatedEntry>,
     /// There is more to read.
     pub(super) more: bool,
-    /// There is no such file.
+    /// The file does not exist.
     pub(super) missing: bool,
 }
 
 impl LogCursor {
-    /// A log that is read from its beginning.
+    /// Returns a cursor at the start of a log.
     pub(super) fn from_start(log: Arc<FollowedLog>) -> Self {
         LogCursor {
             log,
@@ -108,7 +109,7 @@ impl LogCursor {
         }
     }
 
-    /// A log of which only what comes from now on is wanted.
+    /// Returns a cursor at the end of a log, for new entries only.
     pub(super) fn from_end(log: Arc<FollowedLog>, id: FileId) -> Self {
         LogCursor {
             id,
@@ -120,7 +121,7 @@ impl LogCursor {
         }
     }
 
-    /// The log of another name that lies here now, if it is what was read there.
+    /// Returns a cursor for a renamed log, if it contains what was read under the old name.
     pub(super) fn from_moved(log: Arc<FollowedLog>, from: &mut LogCursor) -> Option<Self> {
         let handle = open_to_read(&log.path).ok()?;
         let mark = from.cursor.filter(|mark| mark.offset > 0)?;
@@ -141,12 +142,12 @@ impl LogCursor {
         })
     }
 
-    /// How far it was read.
+    /// Returns the read position.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Remembers what stands at the end of a log that was not read, so that a copy of it is known.
+    /// Records the end of a log that was not read, so that a copy of it is recognized.
     pub(super) fn save_end_mark(&mut self) -> Result<()> {
         let path = self.log.path.clone();
         let failed = |error| Error::io("read", &path, error);
@@ -154,7 +155,7 @@ impl LogCursor {
             Err(error) if is_missing(&error) => return Ok(()),
             other => other.map_err(failed)?,
         };
-        // What was added since it was found is read when its turn comes.
+        // Bytes appended since it was found are read in its turn.
         if handle.metadata().map_err(failed)?.len() >= self.offset {
             self.align(&handle).map_err(failed)?;
             self.set_marks(&handle).map_err(failed)?;
@@ -162,7 +163,7 @@ impl LogCursor {
         Ok(())
     }
 
-    /// Goes back to the start of a line before.
+    /// Moves back to the start of an earlier line.
     pub(super) fn go_back_to(&mut self, offset: u64) {
         self.offset = offset;
         self.searched = offset;
@@ -171,7 +172,7 @@ impl LogCursor {
         self.more = true;
     }
 
-    /// Reads on.
+    /// Reads the next batch.
     pub(super) fn read_batch(&mut self) -> Result<ReadBatch> {
         let path = self.log.path.clone();
         let failed = |error| Error::io("read", &path, error);
@@ -206,7 +207,7 @@ impl LogCursor {
         Ok(turn)
     }
 
-    /// Why the file is not the one that was read, if so.
+    /// Returns why the file is not the one that was read, if so.
     fn reset_reason(&mut self, handle: &File, id: &FileId) -> io::Result<Option<ResetReason>> {
         let same = id.same_file(&self.id) && !self.gone;
         if id.len < self.offset {
@@ -217,7 +218,7 @@ impl LogCursor {
             }));
         }
         if !self.aligned {
-            // Nothing is known of a file that was never read but its length.
+            // Of a file that was never read, only the length is known.
             let other = !same && last_byte(handle, self.offset)? != Some(b'\n');
             self.align(handle)?;
             return Ok(other.then_some(ResetReason::Replaced));
@@ -230,10 +231,10 @@ impl LogCursor {
         })
     }
 
-    /// Goes back to the front. What was told already is not told again.
+    /// Moves to the start of the log. Entries that were emitted are not emitted again.
     fn restart(&mut self, id: &FileId) {
-        // What is left of a log that was cut is all that comes back; one that is written anew may
-        // come back whole, in pieces.
+        // Of a truncated log, only the rest is read again; a rewritten log may reappear whole, in
+        // pieces.
         let cut = id.same_file(&self.id) && !self.gone && id.len > 0;
         let untold = Timestamp::from_nanosecond(self.id.mtime_ns.into()).ok();
         self.reread = Some(Reread {
@@ -248,8 +249,8 @@ impl LogCursor {
         self.cursor = None;
     }
 
-    /// Finds out whether a log that begins again is the one that it was. A program that writes a log
-    /// anew empties it first, so that may show only later.
+    /// Checks whether a log that begins again is the same log. A program that rewrites a log
+    /// truncates it first, so this may show only later.
     fn recognise(&mut self, handle: &File, id: &FileId) -> io::Result<()> {
         let Some(again) = self.reread.as_mut().filter(|_| id.len > 0) else {
             return Ok(());
@@ -257,7 +258,7 @@ impl LogCursor {
         let Some(whole) = again.awaited.take() else {
             return Ok(());
         };
-        // By its first line: what stands after it may have been rewritten.
+        // Compare the first line: the lines after it may have been rewritten.
         let first = memchr(b'\n', &self.head).map_or(self.head.len(), |at| at + 1);
         let mut begins = vec![0; first];
         let there = handle.read_at(&mut begins, 0)?;
@@ -273,7 +274,7 @@ impl LogCursor {
         Ok(())
     }
 
-    /// Moves back to the start of the line that was being written when the log was found.
+    /// Moves back to the start of the line that was incomplete when the log was found.
     fn align(&mut self, handle: &File) -> io::Result<()> {
         if !self.aligned {
             self.offset = line_start(handle, self.offset)?;
@@ -292,7 +293,7 @@ impl LogCursor {
         Ok(())
     }
 
-    /// Whether a whole line stands after `offset`. What was looked through is not looked at again.
+    /// Returns whether there is a complete line after `offset`. Bytes are searched once.
     fn has_line(&mut self, handle: &File) -> io::Result<bool> {
         let mut block = [0; 64 << 10];
         self.searched = self.searched.max(self.offset);
@@ -325,7 +326,7 @@ impl LogCursor {
         let mut full = false;
         each_line_of_handle(&log.path, handle, offset, |record| {
             if !record.terminated {
-                // Unfinished: neither taken nor lost.
+                // Incomplete: neither consumed nor lost.
                 searched = record.span.end();
                 return Ok(false);
             }
@@ -344,14 +345,14 @@ impl LogCursor {
         })?;
         self.offset = offset;
         self.searched = searched.max(offset);
-        // What is written since shows by the file's length.
+        // Later writes show in the file's length.
         turn.more = full && offset < self.id.len;
         Ok(())
     }
 }
 
-/// What was told of a log: the last thirty thousand entries, so that memory stays bounded however long
-/// a log is followed. Older ones can be told again only if the log is replaced by one that has them.
+/// The entries emitted from a log: the last 32,768, so that memory stays bounded. Older ones can be
+/// emitted again only if the log is replaced by one that contains them.
 #[derive(Default)]
 pub(super) struct SeenEntries {
     order: VecDeque<EntryKey>,
@@ -361,7 +362,7 @@ pub(super) struct SeenEntries {
 impl SeenEntries {
     const MOST: usize = 32 << 10;
 
-    /// Leaves of a record's entries those that are news, and remembers them.
+    /// Returns the new entries of a record, and records them.
     fn filter_new(
         &mut self,
         record: &Record<'_>,
@@ -374,7 +375,7 @@ impl SeenEntries {
             .map(|told| entry_key(&told.entry, digest))
             .collect();
         let known = |(told, key): (&LocatedEntry, &EntryKey)| match (self.digests.get(key), again) {
-            // An entry may be written once more to say more; the same line is a copy.
+            // An entry may be written again with more content; an identical line is a copy.
             (Some(same), again) => *same == digest && (again.is_some() || told.entry.id.is_some()),
             (
                 None,
@@ -390,7 +391,7 @@ impl SeenEntries {
                 self.order.push_back(key);
             }
         }
-        // A log that is read again is compared with all that was told of it.
+        // A log that is read again is compared with everything that was emitted from it.
         while self.order.len() > Self::MOST && again.is_none() {
             if let Some(oldest) = self.order.pop_front() {
                 self.digests.remove(&oldest);
@@ -402,11 +403,11 @@ impl SeenEntries {
     }
 }
 
-/// What an entry is known by; one without an id, by its record.
+/// Returns the key of an entry; for an entry without an id, it is derived from the record.
 fn entry_key(entry: &Entry, digest: u64) -> EntryKey {
     match (&entry.id, &entry.body) {
         (Some(id), Body::Message(_)) => id.key(),
-        // A message's id may stand for what is said about it, too.
+        // An entry about a message may have the message's id.
         (id, body) => {
             let id = id.as_ref().map_or("", EntryId::as_str);
             let other = if id.is_empty() {
@@ -439,7 +440,7 @@ fn last_byte(handle: &File, end: u64) -> io::Result<Option<u8>> {
     Ok(byte.first().copied().filter(|_| read == 1))
 }
 
-/// Where the line that `end` stands in begins.
+/// Returns the start of the line that contains `end`.
 pub(super) fn line_start(handle: &File, end: u64) -> io::Result<u64> {
     let mut block = vec![0; 4 << 10];
     let mut high = end;
@@ -451,7 +452,7 @@ pub(super) fn line_start(handle: &File, end: u64) -> io::Result<u64> {
             return Ok(low + at as u64 + 1);
         }
         high = low;
-        // Long lines are read in larger blocks, up to the size at which that gains nothing.
+        // Long lines are read in larger blocks, up to the size beyond which nothing is gained.
         let larger = (block.len() * 2).min(1 << 20);
         block.resize(larger, 0);
     }

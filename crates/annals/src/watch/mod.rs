@@ -1,9 +1,8 @@
 //! Following logs while they grow.
 //!
-//! A [`Follower`] tells what is written to the logs of a [`Store`](crate::store::Store) as it is
-//! written: of everything, or of some projects, sessions or one conversation, sub-agents and
-//! sessions that begin later included. It is an iterator that waits; a [`Stopper`] ends it from
-//! another thread.
+//! A [`Follower`] reports what is written to the logs of a [`Store`](crate::store::Store):
+//! everything, or some projects, sessions or one conversation, including sub-agents and sessions
+//! that begin later. It is a blocking iterator; a [`Stopper`] ends it from another thread.
 //!
 //! ```
 //! use annals::model::{Body, Draft};
@@ -27,12 +26,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What the kernel tells is taken as a hint where to look, never as the truth: a log's length,
-//! identity and the bytes before the place that was read to decide. A line is told when its end is
-//! written, whole and once; entries of one log come in the order in which they stand in it. Where the kernel
-//! has no watches left, what has none is polled, and that is told.
+//! Kernel notifications only say where to look. The length and identity of a log, and the bytes
+//! before the read position, decide. A line is reported once, when its end is written; entries of
+//! one log are reported in file order. If the kernel runs out of watches, directories without one
+//! are polled, and this is reported.
 //!
-//! Owns no thread and no runtime, and does nothing at all while nothing is written.
+//! Owns no thread and no runtime. Unless it polls, it does nothing while nothing is written.
 
 mod archived;
 mod conversation;
@@ -57,78 +56,78 @@ pub use archived::last_archived;
 pub use follower::Follower;
 pub use selection::Selection;
 
-/// What a follower tells.
+/// An event of a follower.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
     /// An entry was written.
     Entry(Box<FollowedEntry>),
-    /// What stood there before was told; what follows is new.
+    /// The existing entries were reported; what follows is new.
     CaughtUp,
-    /// There is a log that was not there before.
+    /// A new log was found.
     Began {
         /// The log.
         log: Arc<FollowedLog>,
     },
-    /// A log is not what it was, and is read from its beginning. Of its entries, those that were told
-    /// before are not told again.
+    /// A log changed before the read position and is read from its start. Entries that were
+    /// reported before are not reported again.
     Reset {
         /// The log.
         log: Arc<FollowedLog>,
-        /// What became of it.
+        /// What happened to it.
         reason: ResetReason,
     },
-    /// A log is no longer there. It may come back.
+    /// A log was removed. It may reappear.
     Gone {
         /// The log.
         log: Arc<FollowedLog>,
     },
-    /// Some directories have no watch and are looked at from time to time. Told once.
+    /// Some directories have no watch and are polled. Reported once.
     Polling {
         /// Why they have none.
         reason: String,
     },
-    /// Something could not be read. The follower goes on.
+    /// Something could not be read. The follower continues.
     Error(Error),
 }
 
-/// An entry that was written, where, and whose it is.
+/// An entry that was written, with its log, session and agent.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct FollowedEntry {
-    /// The log it stands in.
+    /// The log that contains it.
     pub log: Arc<FollowedLog>,
-    /// The session; where a log never tells, its file's name.
+    /// The session; the file name, if the log does not record one.
     pub session: SessionId,
-    /// The sub-agent; `None` is the main agent.
+    /// The sub-agent; `None` for the main agent.
     pub agent: Option<AgentId>,
     /// The entry.
     pub entry: Entry,
-    /// What it says that its response spent; the entries of one response say so again and again.
+    /// Usage of its response; the entries of one response repeat it.
     pub charge: Option<Charge>,
-    /// It is no news: it stood there before following began, or is a copy in a log that came later.
+    /// It is not new: written before following began, or a copy in a log created later.
     ///
-    /// A log that comes later may be a fork or a copy of another. Of such a log, what was written by
-    /// its own time before following began is earlier, and so is what was told of another log
-    /// with the same id and time. What has no time goes with the entry before it.
+    /// A log that is created later may be a fork or a copy of another. In such a log, an entry is
+    /// earlier if its time is before following began, or if an entry with the same id and time was
+    /// reported from another log. An entry without a time is treated like the one before it.
     pub earlier: bool,
 }
 
-/// A log that is followed.
+/// A followed log.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FollowedLog {
-    /// The root it lies in.
+    /// The root that contains it.
     pub root: Root,
-    /// Where it is.
+    /// Path of the log.
     pub path: PathBuf,
-    /// What it means.
+    /// Kind of the log, and its session.
     pub artifact: Artifact,
 }
 
 impl FollowedLog {
-    /// The directory that the log's session is at work in, as far as its beginning tells, or
-    /// what lies beside it.
+    /// Returns the working directory of the log's session, from the start of the log, the session
+    /// list or the root's location; else the folder's name, marked as guessed.
     pub fn project(&self) -> Project {
         let logs = std::iter::once((self.path.as_path(), &self.artifact));
         let folder = self.artifact.folder.as_deref();
@@ -146,20 +145,20 @@ impl FollowedLog {
     }
 }
 
-/// Why a log is read from its beginning.
+/// Reason why a log is read from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ResetReason {
-    /// It became shorter than what was read of it.
+    /// It became shorter than the read position.
     Truncated,
-    /// Another file lies in its place.
+    /// Another file has its path.
     Replaced,
-    /// What was read of it was changed.
+    /// The part that was read has changed.
     Rewritten,
 }
 
 impl ResetReason {
-    /// As words and in JSON.
+    /// Returns the name for display and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             ResetReason::Truncated => "truncated",
@@ -175,32 +174,32 @@ impl fmt::Display for ResetReason {
     }
 }
 
-/// Ends a [`Follower`] from another thread. Clones end the same one.
+/// Stops a [`Follower`] from another thread. Clones stop the same one.
 #[derive(Clone, Debug)]
 pub struct Stopper(Arc<events::Stop>);
 
 impl Stopper {
-    /// Makes the follower's iterator end, now or when it is next asked.
+    /// Makes the follower's iterator end, now or at its next call.
     pub fn stop(&self) {
         self.0.stop();
     }
 }
 
-/// How logs are followed.
+/// Options for following logs.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct FollowOptions {
-    /// How many of the entries that are there already are told first.
+    /// Number of existing entries to report first.
     pub last: usize,
-    /// Which entries count among them; others are left out of them.
+    /// Selects which existing entries are counted and reported.
     pub filter: Arc<dyn Fn(&Entry) -> bool + Send + Sync>,
-    /// Use no watches of the kernel but look from time to time: for file systems that tell nothing,
-    /// such as those of other machines.
+    /// Poll instead of using kernel watches: for file systems without notifications, such as
+    /// network file systems.
     pub poll: bool,
-    /// How often to look where there is no watch, at most: looking takes one part in fifty of the
-    /// time, so that it is done less often where there is much to look at.
+    /// Minimum pause between two polls. Polling takes about one part in fifty of the time, so it
+    /// happens less often if there are many files.
     pub poll_every: Duration,
-    /// At most so many of the kernel's watches are used; the rest is polled.
+    /// Maximum number of kernel watches; other directories are polled.
     pub max_watches: usize,
 }
 
@@ -228,19 +227,19 @@ impl fmt::Debug for FollowOptions {
 }
 
 impl FollowOptions {
-    /// Tells the last `n` entries first.
+    /// Reports the last `n` entries first.
     pub fn last(mut self, n: usize) -> Self {
         self.last = n;
         self
     }
 
-    /// Says which entries count among the last ones.
+    /// Sets which entries count among the last ones.
     pub fn filter(mut self, counts: impl Fn(&Entry) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Arc::new(counts);
         self
     }
 
-    /// Looks from time to time instead of being told.
+    /// Polls instead of using kernel watches.
     pub fn polling(mut self) -> Self {
         self.poll = true;
         self

@@ -1,7 +1,7 @@
-//! The last entries that are there already, of all logs together.
+//! The last existing entries of all logs together.
 //!
-//! Each log is read from its end, the newest log first, and only as many logs as can hold entries
-//! that are newer than those found so far.
+//! Each log is read from its end, the newest log first, and only as many logs as can contain
+//! entries newer than those found so far.
 
 use jiff::Timestamp;
 
@@ -14,8 +14,8 @@ use crate::store::{LocatedEntry, record_from_tail_line};
 use super::FollowedLog;
 use super::log_cursor::is_missing;
 
-/// Where the last `most` entries of a log begin that count, up to `end`, leaving out what is older
-/// than `since`; `None` if there are none.
+/// Returns the byte offset of the last `most` entries of a log that count, up to `end` and without
+/// entries older than `since`; `None` if there are none.
 pub(super) fn find_start(
     log: &FollowedLog,
     end: u64,
@@ -61,14 +61,14 @@ pub(super) fn find_start(
     Ok(begin)
 }
 
-/// The newest of some entries, in the order of their times; those of one log keep theirs.
+/// The newest entries, in order of time; entries of one log keep their order.
 pub(super) struct NewestEntries {
     most: usize,
     held: Vec<HeldEntry>,
 }
 
 pub(super) struct HeldEntry {
-    /// When it was written, or an entry before it in the same log if that is later: so that sorting
+    /// Time of the entry, or of an earlier entry in the same log if that is later, so that sorting
     /// by it keeps the order of each log.
     time: Option<Timestamp>,
     pub(super) track: usize,
@@ -83,7 +83,7 @@ impl NewestEntries {
         }
     }
 
-    /// Takes in the entries of one log, in their order.
+    /// Adds the entries of one log, in order.
     pub(super) fn add(&mut self, track: usize, told: Vec<LocatedEntry>) {
         let mut latest = None;
         for told in told {
@@ -99,7 +99,7 @@ impl NewestEntries {
         self.held.drain(..surplus);
     }
 
-    /// The time of the oldest, if there are enough: what is older is not wanted.
+    /// Returns the time of the oldest entry, if there are enough: older ones are not needed.
     pub(super) fn since(&self) -> Option<Timestamp> {
         let full = self.held.len() >= self.most;
         self.held.first().filter(|_| full)?.time

@@ -1,4 +1,4 @@
-//! What of a store is followed.
+//! The part of a store that is followed.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use super::FollowedLog;
 use super::conversation::FollowedConversation;
 use super::watched_dirs::WatchedRoot;
 
-/// What is followed: everything, or what fits one of several wishes.
+/// What to follow: everything, or what matches one of several criteria.
 #[derive(Debug, Default)]
 pub struct Selection {
     picks: Vec<Pick>,
     layouts: Vec<String>,
-    /// Which folders are of the projects asked for, as far as that is known.
+    /// Whether a folder belongs to a requested project, as far as known.
     folders: HashMap<(PathBuf, &'static str, Option<String>), bool>,
-    /// The projects of which something was found.
+    /// The requested projects that were found.
     found: HashSet<String>,
 }
 
@@ -31,32 +31,32 @@ enum Pick {
     FollowedConversation(Box<FollowedConversation>),
 }
 
-/// Whether a log is followed.
+/// Result of matching a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogMatch {
     No,
     Yes,
-    /// Its entries tell.
+    /// Its entries must be checked.
     CheckEntries,
 }
 
 impl Selection {
-    /// Everything.
+    /// Selects everything.
     pub fn all() -> Self {
         Selection::default()
     }
 
-    /// Also the sessions of a project: its path, its name, or its id.
+    /// Adds the sessions of a project, given by its path, name or id.
     pub fn project(mut self, wanted: impl Into<String>) -> Self {
         self.picks.push(Pick::Project(wanted.into()));
         self
     }
 
-    /// Also a session with its sub-agents, one sub-agent's log, or one conversation: what
-    /// [`Store::find`](crate::store::Store::find) found.
+    /// Adds a session with its sub-agents, one sub-agent's log, or one conversation, as found by
+    /// [`Store::find`](crate::store::Store::find).
     ///
-    /// Of a conversation the session is read to see which entries are its; then what is written in
-    /// answer to its last message belongs to it, and so do the sub-agents that it calls.
+    /// For a conversation, the session is read to determine its entries. Replies to its last
+    /// message belong to it, and so do the sub-agents that it calls.
     pub fn target(mut self, target: Target) -> Result<Self> {
         let agent = target.agent_log().map(|log| log.path.clone());
         let files = Box::new(target.files);
@@ -70,7 +70,7 @@ impl Selection {
         Ok(self)
     }
 
-    /// Only what lies in roots of these layouts; may be said several times.
+    /// Restricts the selection to roots of a layout; may be called several times.
     pub fn layout(mut self, name: impl Into<String>) -> Self {
         self.layouts.push(name.into());
         self
@@ -80,7 +80,7 @@ impl Selection {
         self.layouts.is_empty() || self.layouts.iter().any(|layout| layout == name)
     }
 
-    /// The places of sessions that were named and may lie outside of the store's roots.
+    /// Returns the roots of requested sessions, which may be outside of the store's roots.
     pub(super) fn extra_roots(&self) -> impl Iterator<Item = WatchedRoot> {
         let files = self.picks.iter().filter_map(|pick| match pick {
             Pick::Project(_) => None,
@@ -97,14 +97,14 @@ impl Selection {
         })
     }
 
-    /// Whether only some projects' folders are wanted, so that it must be known whose they are.
+    /// Returns whether projects are requested, so that the project of each folder must be known.
     pub(super) fn needs_projects(&self) -> bool {
         self.picks
             .iter()
             .any(|pick| matches!(pick, Pick::Project(_)))
     }
 
-    /// The projects of which nothing was found.
+    /// Returns the requested projects that were not found.
     pub(super) fn unknown_projects(&self) -> impl Iterator<Item = &str> {
         self.picks.iter().filter_map(|pick| match pick {
             Pick::Project(wanted) if !self.found.contains(wanted) => Some(wanted.as_str()),
@@ -112,7 +112,8 @@ impl Selection {
         })
     }
 
-    /// Looks whose folder it is; `logs` are some of its logs, the newest first.
+    /// Determines whether a folder belongs to a requested project; `logs` are some of its logs,
+    /// newest first.
     pub(super) fn check_folder<'a>(
         &mut self,
         log: &FollowedLog,
@@ -138,13 +139,13 @@ impl Selection {
             }
             named |= fits;
         }
-        // A folder of which nothing is known yet is asked about again.
+        // A folder whose directory is not known yet is checked again.
         if named || !homes.is_empty() {
             self.folders.insert(key, named);
         }
     }
 
-    /// Whether a log is followed, as far as its path tells.
+    /// Returns whether a log is followed, judged by its path.
     pub(super) fn match_log(&self, log: &FollowedLog) -> LogMatch {
         if self.picks.is_empty() {
             return LogMatch::Yes;
@@ -170,7 +171,8 @@ impl Selection {
         })
     }
 
-    /// Whether an entry of a log that must be looked at is followed. Entries come in file order.
+    /// Returns whether an entry is followed, in a log whose entries must be checked. Entries must
+    /// be passed in file order.
     pub(super) fn accepts(&mut self, log: &FollowedLog, told: &LocatedEntry) -> bool {
         let cwd = told.entry.context.cwd.as_deref();
         if let Some(cwd) = cwd.filter(|_| self.needs_projects()) {
@@ -187,7 +189,7 @@ impl Selection {
                     files.id == told.session && match_session(files, log) != LogMatch::No
                 }
                 Pick::Log(_, path) => *path == log.path,
-                // Each branch must see every entry of its session.
+                // Each conversation must see every entry of its session.
                 Pick::FollowedConversation(branch) => {
                     let of_session = branch.files.id == told.session;
                     of_session && same_root(&branch.files, log) && branch.accepts(log, told)
@@ -198,7 +200,7 @@ impl Selection {
     }
 }
 
-/// What a project's folder is known by.
+/// Returns the key of a project's folder.
 fn folder_key(log: &FollowedLog) -> (PathBuf, &'static str, Option<String>) {
     let folder = log.artifact.folder.clone();
     (log.root.path.clone(), log.root.layout.name(), folder)
@@ -221,7 +223,7 @@ fn match_session(files: &SessionFiles, log: &FollowedLog) -> LogMatch {
     if !same_root(files, log) {
         return LogMatch::No;
     }
-    // Two folders may hold a log of one name.
+    // Two folders may contain logs with the same name.
     if files.shared && files.folder() != log.artifact.folder.as_deref() {
         return LogMatch::No;
     }

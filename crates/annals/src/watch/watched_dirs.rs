@@ -1,7 +1,7 @@
-//! The directories that logs can lie in: which are watched, which must be polled, what they hold.
+//! The directories that can contain logs: which are watched, which are polled, what they contain.
 //!
-//! Owns the watches. A directory is watched first and looked at after, so that nothing that comes
-//! meanwhile goes unseen. A root that is not there is waited for in the nearest directory above.
+//! Owns the watches. A directory is watched first and scanned after, so that nothing created in
+//! between is missed. A missing root is awaited in the directories above it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ use super::log_cursor::is_missing;
 #[derive(Debug)]
 pub(super) struct WatchedRoot {
     pub(super) root: Root,
-    /// The one log that is meant, by its name.
+    /// The only log to follow, by its name.
     pub(super) single_log: Option<(PathBuf, Artifact)>,
 }
 
@@ -43,33 +43,34 @@ impl WatchedRoot {
     }
 }
 
-/// What was found when looking.
+/// Result of a scan.
 #[derive(Debug)]
 pub(super) enum ScanEvent {
-    /// A log is there.
+    /// A log exists.
     Log {
         place: usize,
         path: PathBuf,
         artifact: Artifact,
         id: FileId,
     },
-    /// There is nothing at this path any more, nor below it.
+    /// Nothing exists at this path any more, nor below it.
     Gone(PathBuf),
-    /// A scan of everything in this directory and below is over: what it did not see is gone.
+    /// The scan of this directory and everything below is complete: logs that it did not find are
+    /// gone.
     DirScanned(PathBuf),
-    /// Something could not be looked at.
+    /// Something could not be read.
     Error(Error),
-    /// From here on directories are polled.
+    /// Directories are polled from now on.
     Polling(String),
 }
 
-/// What a watch is for.
+/// Purpose of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum WatchUse {
-    /// A directory of a place, by its path in it.
+    /// A directory of a root, by its path in the root.
     Dir(usize, PathBuf),
-    /// A directory above a place, and the name in it that leads there. A directory that is removed
-    /// while someone holds a file in it open does not tell so itself.
+    /// A directory above a root, and the name in it that leads to the root. A directory that is
+    /// removed while a file in it is open does not report this itself.
     Above(usize, OsString),
 }
 
@@ -81,7 +82,7 @@ impl WatchUse {
     }
 }
 
-/// The directories of all places.
+/// The directories of all roots.
 pub(super) struct WatchedDirs {
     pub(super) roots: Vec<WatchedRoot>,
     pub(super) source: EventSource,
@@ -89,9 +90,10 @@ pub(super) struct WatchedDirs {
     watched: HashMap<(usize, PathBuf), WatchId>,
     /// Directories without a watch.
     polled: BTreeSet<(usize, PathBuf)>,
-    /// Which directory of a place was entered under which name: links may lead to one twice.
+    /// The path under which each directory of a root was entered: links may lead to a directory
+    /// twice.
     entered: HashMap<(usize, u64, u64), PathBuf>,
-    /// At most so many watches are asked for.
+    /// Maximum number of watches.
     max_watches: usize,
     polling_reported: bool,
     /// Links that were reported.
@@ -113,19 +115,19 @@ impl WatchedDirs {
         }
     }
 
-    /// Whether some directories must be looked at from time to time.
+    /// Returns whether some directories must be polled.
     pub(super) fn must_poll(&self) -> bool {
         !self.polled.is_empty()
     }
 
-    /// Looks at all places from their roots on.
+    /// Scans all roots.
     pub(super) fn scan_all(&mut self, sights: &mut Vec<ScanEvent>) {
         for place in 0..self.roots.len() {
             self.attach(place, sights);
         }
     }
 
-    /// Looks at the directories that have no watch.
+    /// Scans the directories without a watch.
     pub(super) fn scan_polled(&mut self, sights: &mut Vec<ScanEvent>) {
         let polled: Vec<(usize, PathBuf)> = self.polled.iter().cloned().collect();
         let covered = |place: usize, within: &Path| {
@@ -143,7 +145,7 @@ impl WatchedDirs {
         }
     }
 
-    /// Looks where a hint points.
+    /// Scans the place that a hint names.
     pub(super) fn scan_hint(&mut self, hint: &Hint, sights: &mut Vec<ScanEvent>) {
         if hint.kind == HintKind::Overflow {
             self.scan_all(sights);
@@ -160,7 +162,7 @@ impl WatchedDirs {
                     if self.watched.get(&key) == Some(&hint.watch) {
                         self.watched.remove(&key);
                     }
-                    // The directory may have come back under the same name meanwhile.
+                    // The directory may have been created again under the same name.
                     self.recheck(*place, within, sights);
                 }
                 (WatchUse::Dir(place, within), HintKind::DirGone) => {
@@ -185,7 +187,7 @@ impl WatchedDirs {
         }
     }
 
-    /// Begins with a place, or waits for it.
+    /// Scans a root, or waits for it.
     fn attach(&mut self, place: usize, sights: &mut Vec<ScanEvent>) {
         let Some(path) = self.roots.get(place).map(|place| place.root.path.clone()) else {
             return;
@@ -197,12 +199,12 @@ impl WatchedDirs {
                 self.scan_dir(place, Path::new(""), true, sights);
             } else {
                 self.remove(place, Path::new(""), sights);
-                // Without a watch above, nobody tells when it comes.
+                // Without a watch above, its creation is not reported.
                 if !self.is_watched_above(place) {
                     self.polled.insert((place, PathBuf::new()));
                 }
             }
-            // What happened before the watches were set is not told.
+            // Changes before the watches were set are not reported, so check again.
             let there = path.is_dir();
             let seen = self.entered.keys().any(|(of, _, _)| *of == place);
             if there == seen && self::dirs_above(&path) == above {
@@ -211,7 +213,8 @@ impl WatchedDirs {
         }
     }
 
-    /// Watches the directories in which a place, or one that leads there, appears and leaves.
+    /// Watches the directories in which a root, or a directory that leads to it, is created or
+    /// removed.
     fn watch_above(&mut self, place: usize, above: &[(PathBuf, OsString)]) {
         let watched = above.iter().filter_map(|(dir, name)| {
             let id = self.source.watch_names(dir).ok()?;
@@ -237,8 +240,8 @@ impl WatchedDirs {
         self.uses.values().flatten().any(is_above)
     }
 
-    /// Takes some uses from a watch; one that is left without any is given back. Another place may
-    /// lie in the same directory.
+    /// Removes uses from a watch, and the watch itself if none are left. Another root may be in the
+    /// same directory.
     fn release(&mut self, id: WatchId, unused: impl Fn(&WatchUse) -> bool) {
         let Some(spots) = self.uses.get_mut(&id) else {
             return;
@@ -250,7 +253,7 @@ impl WatchedDirs {
         }
     }
 
-    /// Looks whether something is still there.
+    /// Checks whether a path still exists.
     fn recheck(&mut self, place: usize, within: &Path, sights: &mut Vec<ScanEvent>) {
         if within.as_os_str().is_empty() {
             self.forget(place, within);
@@ -259,7 +262,7 @@ impl WatchedDirs {
         self.scan_name(place, within, sights);
     }
 
-    /// Looks at one name.
+    /// Scans one name.
     fn scan_name(&mut self, place: usize, within: &Path, sights: &mut Vec<ScanEvent>) {
         let Some(at) = self.roots.get(place) else {
             return;
@@ -279,7 +282,7 @@ impl WatchedDirs {
                 }
             }
             Ok(metadata) if metadata.is_symlink() => {
-                // What lay there before under its own name does no more.
+                // A file or directory that had this name is gone.
                 self.remove(place, within, sights);
                 let target = failures.target_metadata(&path);
                 if let Some(target) = target {
@@ -321,7 +324,7 @@ impl WatchedDirs {
         Some(self.roots.get(place)?.root.path.join(within))
     }
 
-    /// Something left: it and all that lay below is forgotten.
+    /// Removes a path and everything below it, and reports it as gone.
     fn remove(&mut self, place: usize, within: &Path, sights: &mut Vec<ScanEvent>) {
         self.forget(place, within);
         if let Some(path) = self.path(place, within) {
@@ -329,7 +332,7 @@ impl WatchedDirs {
         }
     }
 
-    /// Gives up the watches on a directory and on all below it.
+    /// Removes the watches on a directory and on everything below it.
     fn forget(&mut self, place: usize, within: &Path) {
         let below = |key: &(usize, PathBuf)| key.0 == place && key.1.starts_with(within);
         let mut ids = Vec::new();
@@ -351,10 +354,10 @@ impl WatchedDirs {
         }
     }
 
-    /// Watches a directory and everything below that leads to logs, and tells what lies there.
+    /// Watches a directory and everything below that may contain logs, and reports its content.
     ///
-    /// Each directory is entered once, and under its own name if it has one in the root: links that are
-    /// followed wait until all that is real was seen. All others are reported, as by a walk.
+    /// Each directory is entered once, under its own name if it has one in the root: links that are
+    /// followed come after all real directories. Other links are reported, as in a walk.
     fn scan_dir(&mut self, place: usize, from: &Path, whole: bool, sights: &mut Vec<ScanEvent>) {
         if whole {
             self.entered.retain(|(of, _, _), _| *of != place);
@@ -372,7 +375,7 @@ impl WatchedDirs {
                 Ok(Some(entries)) => entries,
                 Ok(None) => continue,
                 Err(error) => {
-                    // One that went away meanwhile is told by whoever watches the one above.
+                    // A directory removed in the meantime is reported by the watch on its parent.
                     if !is_missing(&error) {
                         sights.push(ScanEvent::Error(Error::io("read", &dir, error)));
                     }
@@ -428,7 +431,7 @@ impl WatchedDirs {
         }
     }
 
-    /// Reports links behind which logs may lie that are not seen under their own names; each once.
+    /// Reports links that may lead to logs not found under their own names; each once.
     fn report_links(
         &mut self,
         place: usize,
@@ -451,7 +454,7 @@ impl WatchedDirs {
         }
     }
 
-    /// Sets the watch of a directory, then lists it; `None` if it was entered under another name.
+    /// Watches a directory, then lists it; `None` if it was entered under another name.
     fn enter(
         &mut self,
         place: usize,
@@ -488,7 +491,7 @@ impl WatchedDirs {
         let full = self.watched.len() >= self.max_watches && !self.watched.contains_key(&key);
         let watched = match full {
             true => Err(Errno::NOSPC.into()),
-            // For one that is watched already this says the same watch.
+            // Returns the same watch if the directory is already watched.
             false => self.source.watch(dir),
         };
         match watched {
@@ -496,7 +499,7 @@ impl WatchedDirs {
                 self.polled.remove(&key);
                 self.add_use(id, WatchUse::Dir(place, within.to_owned()));
                 let before = self.watched.insert(key, id);
-                // The directory of that name was another one before.
+                // Another directory had this name before.
                 if let Some(before) = before.filter(|before| *before != id) {
                     let stale = WatchUse::Dir(place, within.to_owned());
                     self.release(before, |spot| *spot == stale);
@@ -513,13 +516,13 @@ impl WatchedDirs {
     }
 
     fn report_polling(&mut self, error: &io::Error, sights: &mut Vec<ScanEvent>) {
-        // Whoever asked for polling need not be told.
+        // Polling that was requested is not reported.
         if self.polling_reported || !self.source.has_kernel() {
             return;
         }
         self.polling_reported = true;
         let why = match error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) {
-            true => "the kernel's watches have run out (fs.inotify.max_user_watches)".to_owned(),
+            true => "the inotify watch limit is reached (fs.inotify.max_user_watches)".to_owned(),
             false => error.to_string(),
         };
         sights.push(ScanEvent::Polling(why));
@@ -534,9 +537,9 @@ impl WatchedDirs {
     }
 }
 
-/// The directories above a path that are watched for it, and the name in each that leads to it: the
-/// nearest for one that is there, all that exist for one that is not. They may go one after the other
-/// without telling so themselves.
+/// Returns the directories above a path to watch, each with the name that leads to the path. If the
+/// path exists, only the nearest; else all that exist, because they may be removed one by one
+/// without reporting it.
 fn dirs_above(path: &Path) -> Vec<(PathBuf, OsString)> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let most = if path.is_dir() { 1 } else { usize::MAX };

@@ -1,4 +1,4 @@
-//! Archiving every kind of session and putting it back; what is refused; what a kill leaves.
+//! Archives and restores every kind of session; refusals; interrupted operations.
 
 mod mended;
 
@@ -24,7 +24,7 @@ fn now() -> Timestamp {
     NOW.parse().unwrap()
 }
 
-/// Every file with its bytes, mode and time.
+/// Returns every file with its bytes, mode and time.
 fn exactly(case: &Case, dir: &Path) -> BTreeMap<PathBuf, (String, u32, i128)> {
     let files = underived(case.layout, dir).into_iter();
     let files = files.filter(|(_, what)| !what.is_empty());
@@ -37,7 +37,7 @@ fn exactly(case: &Case, dir: &Path) -> BTreeMap<PathBuf, (String, u32, i128)> {
         .collect()
 }
 
-/// Gives every file a mode and a time of its own.
+/// Gives every file a distinct mode and time.
 fn mark(dir: &Path) {
     for (at, (path, what)) in picture(dir).into_iter().enumerate() {
         if what.is_empty() {
@@ -83,7 +83,7 @@ fn archive_and_restore_round_trip_every_session() {
         let before = exactly(&case, &copy.root.path);
         let store = copy.store();
         let all = copy.sessions();
-        // Of a session that only a session list names there is nothing to archive.
+        // A session that exists only as a session-list row cannot be archived.
         let (unwritten, all): (Vec<&SessionFiles>, Vec<&SessionFiles>) =
             all.iter().partition(|files| files.is_unwritten());
         for files in &unwritten {
@@ -111,7 +111,8 @@ fn archive_and_restore_round_trip_every_session() {
         }
         assert_eq!(exactly(&case, &copy.root.path), before, "{}", case.name);
         assert!(!copy.root.path.join(".annals-restore").exists());
-        // What is there already is left alone, and what a kill left behind goes.
+        // A second restore leaves existing files unchanged and removes an interrupted staging
+        // directory.
         fs::create_dir(copy.root.path.join(".annals-restore")).unwrap();
         for pack in packs(&copy) {
             let again = pack.restore(None).unwrap();
@@ -139,7 +140,7 @@ fn every_session_is_restored_to_another_directory() {
         let there = copy.dir.path().join("there");
         let mut wanted = BTreeMap::new();
         for pack in packs(&copy) {
-            // Configuration comes back only if it is named.
+            // Configuration is restored only if it is named.
             let all: Vec<PathBuf> = pack.members().iter().map(|it| it.path.clone()).collect();
             let pack = pack.restore_also(&all).unwrap();
             pack.restore(Some(&there)).unwrap();
@@ -149,7 +150,7 @@ fn every_session_is_restored_to_another_directory() {
         }
         assert_eq!(exactly(&case, &there), wanted, "{}", case.name);
         assert_eq!(exactly(&case, &copy.root.path), before, "{}", case.name);
-        // And a second run finds nothing to do.
+        // A second run finds nothing to do.
         let again = keep(&copy.store());
         assert!(again.is_noop(), "{}: {again:?}", case.name);
         assert_eq!(again.unchanged, again.sessions, "{}", case.name);
@@ -178,7 +179,7 @@ fn session_list_rows_are_removed_and_restored() {
     assert!(!is_listed(&listed, &register(&copy)));
     packs(&copy)[0].restore(None).unwrap();
     let sorted = |texts: &[String]| -> Vec<Vec<u8>> {
-        // Rows may stand in another order.
+        // Rows may be in another order.
         let bytes = texts.iter().map(|text| {
             let mut bytes = text.as_bytes().to_vec();
             bytes.sort_unstable();
@@ -187,7 +188,7 @@ fn session_list_rows_are_removed_and_restored() {
         bytes.collect()
     };
     assert_eq!(sorted(&register(&copy)), sorted(&before));
-    // The trash does the same.
+    // The trash behaves the same.
     let trashed = copy.store().delete(&copy.sessions()[0], now()).unwrap();
     copy.store().undelete(&trashed.id).unwrap();
     assert_eq!(sorted(&register(&copy)), sorted(&before));
@@ -245,7 +246,7 @@ fn locked_log_is_not_removed() {
     assert_eq!(picture(&copy.root.path), before);
 }
 
-/// A log that was changed far before its end and grew looks as if it had only grown.
+/// A log that grew and also changed far before its end looks as if it had only grown.
 #[test]
 fn log_changed_and_grown_is_archived_as_it_is() {
     use std::os::unix::fs::FileExt as _;
@@ -289,7 +290,7 @@ fn damage_is_reported_by_every_run_until_repaired_from_the_source() {
             .archive_all(&inventory, options, now(), &|_, _| {})
             .unwrap()
     };
-    // While the source cannot be looked at, nothing can be mended.
+    // Nothing can be repaired while the source is unavailable.
     let away = copy.dir.path().join("away");
     fs::rename(&copy.root.path, &away).unwrap();
     fs::create_dir(&copy.root.path).unwrap();
@@ -345,7 +346,7 @@ fn interrupted_removal_is_finished_by_the_next_archive() {
     let files = all.iter().max_by_key(|files| files.agents.len()).unwrap();
     assert!(files.agents.len() > 1);
     store.copy_to_archive(&[files], now()).unwrap();
-    // From the end of the list on, as a removal goes.
+    // Removes files from the end of the list, as an interrupted removal does.
     for gone in files.attachments.iter().chain(files.agents.last()) {
         fs::remove_file(&gone.path).unwrap();
     }
@@ -371,7 +372,7 @@ fn restore_never_overwrites_an_existing_file() {
     assert_eq!(plan.conflicts().count(), 1);
     let refused = pack.restore(None).unwrap_err().to_string();
     assert!(
-        refused.contains("is there already and differs"),
+        refused.contains("exists and differs from the archived file"),
         "{refused}"
     );
     assert_eq!(picture(&copy.root.path), before);
@@ -486,7 +487,7 @@ fn only_one_keep_runs_at_a_time() {
     );
     let refused = refused.unwrap_err().to_string();
     assert!(
-        refused.starts_with("another `annals keep` is at work"),
+        refused.starts_with("another `annals keep` is running"),
         "{refused}"
     );
     lock.unlock().unwrap();
@@ -547,7 +548,7 @@ fn pack_version_1_is_read_and_version_2_refused() {
     let newer = Pack::open(&dir.join("archive-v2.pack"))
         .unwrap_err()
         .to_string();
-    let wanted = "archive-v2.pack has version 2 and this program reads version 1: a newer annals wrote it; update this one";
+    let wanted = "archive-v2.pack has version 2, but this program reads version 1: written by a newer annals; update this one";
     assert!(newer.ends_with(wanted), "{newer}");
 }
 
@@ -570,7 +571,7 @@ fn archive_plan_counts_the_bytes_to_add() {
     assert_eq!(archive.find(files.id.as_str()).unwrap().path, done.pack);
     let again = plan(false);
     assert!(again.unchanged && again.added == 0 && again.packed == size);
-    // A log that grew adds its growth; one that was replaced, all of it.
+    // A log that grew adds only the new bytes; a replaced log adds all of its bytes.
     let main = files.main_path().to_owned();
     let mut text = fs::read(&main).unwrap();
     let more = b"{\"type\":\"mode\"}\n";
@@ -674,7 +675,7 @@ fn keep_state_of_a_newer_version_is_not_overwritten() {
         )
     };
     let refused = keep().unwrap_err().to_string();
-    assert!(refused.contains("a newer annals wrote it"), "{refused}");
+    assert!(refused.contains("written by a newer annals"), "{refused}");
     assert_eq!(fs::read_to_string(&note).unwrap(), newer);
     fs::remove_file(&note).unwrap();
     fs::create_dir(&note).unwrap();

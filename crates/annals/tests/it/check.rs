@@ -1,4 +1,4 @@
-//! Every kind of flaw: a tree that shows it, and one that comes close and does not.
+//! Every kind of flaw: a tree that has it, and a similar one that does not.
 
 mod kinds;
 mod machine;
@@ -14,7 +14,7 @@ use annals::store::{Inventory, Root, Store};
 
 use crate::support::{cases, fixtures};
 
-/// Everything that a check of a root finds, the machine left out.
+/// Returns the reports of a check of a root, without those about the environment.
 fn reports(root: &Root) -> Vec<FileReport> {
     let store = Store::new(vec![root.clone()]);
     let inventory = store.inventory();
@@ -22,7 +22,7 @@ fn reports(root: &Root) -> Vec<FileReport> {
         .into_iter()
         .map(Result::unwrap)
         .collect();
-    // What explains a fixture is no part of it.
+    // NOTES.md explains the fixture and is not part of it.
     reports.retain(|report| report.path != root.path.join("NOTES.md"));
     let stale = store.stale_session_lists(&inventory);
     reports.extend(
@@ -33,7 +33,7 @@ fn reports(root: &Root) -> Vec<FileReport> {
     reports
 }
 
-/// How often each kind was found.
+/// Counts the flaws by kind.
 fn kinds(root: &Root) -> BTreeMap<FlawKind, usize> {
     let mut kinds = BTreeMap::new();
     for flaw in reports(root).into_iter().flat_map(|report| report.flaws) {
@@ -42,7 +42,7 @@ fn kinds(root: &Root) -> BTreeMap<FlawKind, usize> {
     kinds
 }
 
-/// Logs that real clients wrote, undisturbed, have no damage; all that there is to warn of is known.
+/// Undisturbed logs of real clients have no damage and no warnings.
 #[test]
 fn recordings_of_real_clients_have_no_damage() {
     let mut looked = 0;
@@ -59,7 +59,7 @@ fn recordings_of_real_clients_have_no_damage() {
     assert!(looked > 10);
 }
 
-/// The page explains every kind, in the words of the program.
+/// docs/CHECKS.md explains every kind with the texts of the program.
 #[test]
 fn checks_page_lists_every_kind() {
     let page = fs::read_to_string(fixtures().join("../docs/CHECKS.md")).unwrap();
@@ -88,7 +88,7 @@ fn checks_page_lists_every_kind() {
     );
 }
 
-/// What is called fixable is what a repair mends, in every fixture of every layout.
+/// Holds in every fixture of every layout.
 #[test]
 fn fixable_flaws_are_exactly_what_repair_fixes() {
     let (mut fixable, mut left) = (0, 0);
@@ -126,7 +126,7 @@ fn fixable_flaws_are_exactly_what_repair_fixes() {
     assert!(fixable > 30 && left > 2, "{fixable} {left}");
 }
 
-/// What its owner wrote is never called superfluous.
+/// The advice never calls a user's own file superfluous.
 #[test]
 fn advice_never_says_to_remove_a_document() {
     for kind in [FlawKind::BadDocument, FlawKind::BadJson] {
@@ -134,7 +134,7 @@ fn advice_never_says_to_remove_a_document() {
     }
 }
 
-/// One session is checked as it is among all.
+/// The check of one session finds the same as the check of all.
 #[test]
 fn check_of_one_session_reports_its_missing_files() {
     for (fixture, lacks) in [("tool-results", 1), ("file-history", 1), ("todos", 0)] {
@@ -150,7 +150,7 @@ fn check_of_one_session_reports_its_missing_files() {
     }
 }
 
-/// A tree of one session with these lines, for what no fixture has.
+/// Tree of one session with the given lines, for cases without a fixture.
 struct Made {
     dir: tempfile::TempDir,
 }
@@ -186,7 +186,7 @@ impl Made {
     }
 }
 
-/// A message of the made session; its minute is its number.
+/// Returns a message of the test session; its minute is its number.
 fn line(role: &str, number: u32, parent: Option<u32>, content: &str) -> String {
     let id = |number: u32| format!("\"00000000-0000-4000-8000-{number:012}\"");
     let parent = parent.map_or("null".to_owned(), id);

@@ -1,4 +1,4 @@
-//! The layout of Chorus, beyond what the laws say of all layouts.
+//! The Chorus layout, beyond the laws of all layouts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ fn record(bytes: &[u8]) -> Record<'_> {
     }
 }
 
-/// What one line or document says.
+/// Decodes one line or document.
 fn decode(path: &str, bytes: &[u8]) -> Decoded<Entry> {
     let mut sink = Decoded::default();
     let artifact = artifact(path);
@@ -59,7 +59,7 @@ fn now() -> Timestamp {
     "2026-03-02T09:00:00Z".parse().unwrap()
 }
 
-/// Gives ids that tell in which order they were given.
+/// Runs `work` with ids that count up.
 fn stamped<T>(work: impl FnOnce(&mut PlanContext<'_>) -> T) -> T {
     let mut count = 0;
     let mut fresh = || {
@@ -68,6 +68,7 @@ fn stamped<T>(work: impl FnOnce(&mut PlanContext<'_>) -> T) -> T {
     };
     work(&mut PlanContext {
         now: now(),
+        limit: None,
         zone: jiff::tz::TimeZone::UTC,
         new_id: &mut fresh,
     })
@@ -81,7 +82,7 @@ fn plan(head: &AppendState, change: &Change) -> EditPlan {
     stamped(|stamp| Chorus.plan(head, change, stamp)).unwrap()
 }
 
-/// The lines that a change appends to a file.
+/// Returns the lines that a change appends to a file.
 fn lines(plan: &EditPlan, to: &str) -> Vec<String> {
     let found = plan.edits.iter().filter_map(|edit| match edit {
         Edit::Append { path, lines } if path == Path::new(to) => Some(lines),
@@ -115,7 +116,7 @@ fn draft(role: Role, blocks: Vec<Block>) -> Draft {
     Draft::new(Body::Message(Message::new(role, blocks)))
 }
 
-/// Every line of a fixture's only log, in a few words.
+/// Describes every line of a fixture's only log.
 fn told(case: &str) -> Vec<String> {
     let folder = fixtures()
         .join("chorus")
@@ -229,7 +230,7 @@ fn reply_usage_model_and_response_id_are_decoded() {
         ..Usage::default()
     };
     assert_eq!(message.usage, Some(usage));
-    // The line that ends a turn repeats its tokens, and they are not counted again.
+    // The line that ends a turn repeats its tokens; they are not counted again.
     let line = br#"{"uuid":"u","type":"system","content":"Turn completed","inputTokens":1}"#;
     let Body::Message(message) = only(LOG, line).body else {
         panic!()
@@ -242,7 +243,7 @@ fn reply_usage_model_and_response_id_are_decoded() {
     assert_eq!(sink.flaws[0].detail, "inputTokens is -1");
 }
 
-/// The native form is what the original program reads: these lines are its contract.
+/// The original program reads these lines: they are its native format.
 #[test]
 fn written_lines_match_the_native_format() {
     let usage = Usage {
@@ -287,7 +288,7 @@ fn written_lines_match_the_native_format() {
     assert_eq!(plan.leaf.as_ref(), plan.added.last());
 }
 
-/// What a draft says comes back whole, with every flag.
+/// A draft is read back with every flag.
 #[test]
 fn every_body_round_trips() {
     let all = Usage {
@@ -407,7 +408,7 @@ fn parent_is_written_only_if_it_is_not_the_record_before() {
         annex(None, Some("b"), None),
         r#"{"parent":null,"program":"annals"}"#
     );
-    // Traffic of a sub-agent does not move the conversation on.
+    // Messages of a sub-agent do not move the leaf of the conversation.
     let mut aside = Draft::user("aside");
     aside.sidechain = true;
     aside.agent = AgentId::new("a1").ok();
@@ -442,7 +443,7 @@ fn annotations_go_to_the_notes_log_and_titles_to_the_session_list() {
     assert_eq!(lines(&plan, "sessions/w/a/c1-notes.jsonl").len(), 2);
     assert_eq!(plan.edits.len(), 1);
     assert_eq!((plan.leaf, plan.title.as_deref()), (None, Some("A title")));
-    // What a model calls it must not hide what a person does, and the index has one title.
+    // A title by a model must not hide one by a person, and the session list has one title.
     let plan = self::plan(&head(), &Change::Append(vec![title(TitleSource::Ai)]));
     assert_eq!(lines(&plan, "sessions/w/a/c1-notes.jsonl").len(), 1);
     assert_eq!(plan.title, None);
@@ -516,7 +517,7 @@ fn new_session_is_placed_in_the_folder_of_its_directory() {
         assert!(place(&bad).is_err(), "{bad:?}");
     }
     assert!(place(&NewSession::new(id(), "relative")).is_err());
-    // That is the name of a sub-agent's log.
+    // This is the name of a sub-agent's log.
     let agent = SessionId::new("c2--agent-x").unwrap();
     let placed = place(&NewSession::new(agent, "/w")).unwrap();
     assert!(
@@ -554,7 +555,7 @@ fn fork_preserves_the_bytes_of_a_record() {
     );
     assert!(copy(linked, ForkParent::None, None).contains(r#""parent":null"#));
     assert!(copy(linked, ForkParent::Keep, None).contains(r#""parent":"old""#));
-    // An id that came from its place is written down, and so is a later time.
+    // An id derived from the offset is written into the record, and so is a later time.
     let nameless = r#"{"type":"user","timestamp":"x"}"#;
     assert_eq!(
         copy(nameless, ForkParent::Keep, Some(now())),

@@ -1,4 +1,4 @@
-//! The lines of clog: what is read of them, and which bytes are written.
+//! The clog layout: decoding of its lines, and the bytes written.
 
 use annals::layout::{
     AppendState, Change, Clog, Decoded, Edit, EditPlan, ForkEdit, ForkParent, Layout, NewSession,
@@ -32,7 +32,7 @@ fn record(line: &[u8], offset: u64) -> Record<'_> {
     }
 }
 
-/// What both depths make of a line that is not the first.
+/// Decodes a line that is not the first, as entry and as outline.
 fn read(line: &str) -> (Entry, Outline, Vec<FlawKind>) {
     read_at(line, 500)
 }
@@ -140,7 +140,7 @@ fn roles_channels_ids_and_times_are_decoded() {
         let line = line.replace("\"user\"", &format!("\"{role}\""));
         assert_eq!(read(&line).1.kind, kind, "{role}");
     }
-    // Without an id the place of the record names it.
+    // A record without an id is named by its offset.
     let (entry, outline, _) = read(r#"{"type":"message","role":"user","content":"hi"}"#);
     assert_eq!(entry.id, Some(EntryId::new("offset-500")));
     assert_eq!(outline.id(), entry.id);
@@ -202,16 +202,19 @@ fn headers_are_checked_and_give_the_title() {
     );
     for (bad, says) in [
         (header.replace(":1,", ":2,"), "schemaVersion is `2`"),
-        (header.replace("\"schemaVersion\":1,", ""), "missing"),
+        (
+            header.replace("\"schemaVersion\":1,", ""),
+            "schemaVersion is missing",
+        ),
         (
             header.replace("\"chat\"", "\"notes\""),
             "fileKind is `notes`",
         ),
         (
             r#"{"type":"message","content":"x"}"#.to_owned(),
-            "without a header",
+            "missing header",
         ),
-        (r#"{"a":1}"#.to_owned(), "of no type"),
+        (r#"{"a":1}"#.to_owned(), "the first line is untyped"),
     ] {
         let mut sink = Decoded::default();
         let mut decoder = Clog.decoder(&Artifact::new(ArtifactKind::SessionLog));

@@ -1,4 +1,4 @@
-//! Who pays for what.
+//! Attribution of costs to conversations.
 
 use annals::cost::{Charge, LogCharges, PriceMode, Prices, Tally};
 use annals::model::Money;
@@ -33,7 +33,7 @@ fn every_charge_belongs_to_one_conversation() {
     assert!(paid > 100, "{paid}");
 }
 
-/// The conversations of a fixture's only session, with the tokens that each pays for.
+/// Returns the conversations of a fixture's only session, with the tokens charged to each.
 fn bills(name: &str) -> Vec<(String, u64, u64)> {
     let session = case(name).only();
     let branches = session.branch_attribution();
@@ -70,7 +70,7 @@ fn charges_of_sub_agents_without_id_are_not_the_main_agents() {
     assert_eq!((aside.count(), charges.len()), (3, 5));
 }
 
-/// What the conversations of a session cost, held against what stands on each path.
+/// Returns the cost of each conversation, compared with the charges on its path.
 fn held(session: &Session, name: &str) -> Vec<Tally> {
     let prices = Prices::built_in();
     let price = |charge: &Charge| prices.cost(charge, PriceMode::Auto);
@@ -110,8 +110,8 @@ fn conversation_costs_equal_the_sum_of_their_responses() {
     assert!(spent > Money::ZERO);
 }
 
-/// A prompt hangs from an inner line of a reply; the last reply tells most in an inner line; an error
-/// and a sub-agent come after it.
+/// A session with a prompt whose parent is an inner line of a reply, a last reply whose largest
+/// usage is in an inner line, then an error and a sub-agent.
 fn parted() -> (tempfile::TempDir, Session) {
     let line = |id: u32, parent: Option<u32>, said: Option<(&str, u64)>| {
         let name = |id: u32| format!("{id:08x}-0000-4000-8000-000000000000");

@@ -1,4 +1,4 @@
-//! Decoders are total: any bytes give entries and flaws, never a panic, and both depths agree.
+//! Decoders are total: any bytes give entries and flaws, never a panic; outlines and entries agree.
 
 use std::fs;
 
@@ -29,7 +29,7 @@ struct Read {
     flaws: Vec<Flaw>,
 }
 
-/// Reads one record at both depths and holds them against each other.
+/// Reads one record as outline and as entry, and compares them.
 fn read(layout: &dyn Layout, kind: ArtifactKind, bytes: &[u8], terminated: bool) -> Read {
     let artifact = artifact(kind);
     let record = Record {
@@ -75,7 +75,7 @@ fn read(layout: &dyn Layout, kind: ArtifactKind, bytes: &[u8], terminated: bool)
         let end = span.offset + span.len;
         assert!(end <= record.span.len, "{span:?} is not within the record");
     }
-    // A record that is there gives something to see, or a reason why not.
+    // A record that is not blank gives an entry or a flaw.
     let blank = bytes.iter().all(u8::is_ascii_whitespace);
     assert!(blank || !deep.items.is_empty());
     Read {
@@ -109,14 +109,14 @@ const KINDS: [ArtifactKind; 12] = [
     ArtifactKind::TitleFile,
 ];
 
-/// Lines of fixtures that are short enough to be mutated thousands of times.
+/// Returns fixture lines that are short enough to be mutated thousands of times.
 fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = std::collections::BTreeMap::new();
     for case in cases() {
         for file in case.files() {
             for line in fs::read(&file.path).unwrap().split(|byte| *byte == b'\n') {
                 if (1..3_000).contains(&line.len()) {
-                    // One of each fixture, kind of file and length will do.
+                    // One line per fixture, kind of file and length is enough.
                     let key = (case.name.clone(), file.artifact.kind, line.len() / 64);
                     seeds.entry(key).or_insert_with(|| line.to_vec());
                 }
@@ -126,7 +126,7 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds.into_values().collect()
 }
 
-/// A line that a writer of logs could have written.
+/// Tests whether a log writer could have written this line.
 fn is_whole(line: &[u8]) -> bool {
     let Ok(line) = serde_json::from_slice::<serde_json::Value>(line) else {
         return false;
@@ -136,7 +136,7 @@ fn is_whole(line: &[u8]) -> bool {
     filled("type") && names.into_iter().any(filled)
 }
 
-/// What is put in the place of bytes: pieces of JSON that tempt, and noise.
+/// Replacements for random bytes: JSON tokens and noise.
 const PIECES: [&[u8]; 24] = [
     b"\"",
     b"{",
@@ -191,7 +191,7 @@ proptest! {
         }
     }
 
-    /// A writer was cut off at any byte, and the next one did not look.
+    /// A writer was interrupted at any byte, and the next one appended without a check.
     #[test]
     fn a_record_glued_to_a_torn_one_is_found(
         torn in any::<prop::sample::Index>(),
@@ -207,7 +207,7 @@ proptest! {
             let torn = &seeds[torn.index(seeds.len())];
             (torn[..cut.index(torn.len())].to_vec(), records[whole.index(records.len())].clone())
         });
-        // Behind blanks alone it is not damaged at all.
+        // After whitespace alone the record would not be damaged.
         bytes.insert(0, b'{');
         let start = bytes.len() as u64;
         bytes.extend(&whole);
@@ -227,7 +227,7 @@ proptest! {
     }
 }
 
-/// Every member of every shape of line, with a value of every wrong type.
+/// Every member of every shape of line, with values of wrong types.
 #[test]
 fn wrong_types_in_any_member_never_panic() {
     const WRONG: [&str; 9] = [
@@ -246,8 +246,8 @@ fn wrong_types_in_any_member_never_panic() {
         let Ok(text) = std::str::from_utf8(&seed) else {
             continue;
         };
-        // Each value starts after a colon outside of strings, near enough: what is no value there
-        // makes bad JSON, which must not panic either.
+        // Each value starts after a colon outside of strings, roughly: a wrong guess makes bad
+        // JSON, which must not panic either.
         let colons: Vec<usize> = text.match_indices("\":").map(|(at, _)| at + 2).collect();
         for (nth, &at) in colons.iter().enumerate().take(60) {
             let end = text[at..]
@@ -292,7 +292,7 @@ fn line_of_wrong_types_is_decoded_as_far_as_possible() {
     );
     assert_eq!(read.flaws.len(), 1);
     assert_eq!(read.flaws[0].kind, FlawKind::BadUsage);
-    // A message that is no object, blocks that are none.
+    // A message that is not an object; blocks that are not objects.
     for message in [
         "null",
         "[]",
@@ -335,7 +335,7 @@ fn deep_nesting_is_decoded_in_any_member() {
                 assert_eq!(read.entries[0].id.as_ref().unwrap().as_str(), "u");
             }
         }
-        // Not closed, it is torn, and nothing overflows.
+        // Unclosed, it is torn; the stack must not overflow.
         read(
             claude_code(),
             ArtifactKind::SessionLog,
@@ -363,7 +363,7 @@ fn lone_surrogates_in_keys_and_values_are_replaced() {
     };
     assert_eq!(message.blocks, [Block::Text("a\u{fffd}b".to_owned())]);
     assert!(message.human);
-    // As a plain string, and in what a tool was called with, whose bytes stay.
+    // As a plain string, and in a tool input, whose bytes are preserved.
     let read = line(r#"{"type":"user","uuid":"u","message":{"content":"\ud83d hi"}}"#);
     assert!(read.outlines[0].human);
     assert_eq!(read.outlines[0].prompt(), Some("\u{fffd} hi"));
@@ -427,7 +427,8 @@ fn each_kind_of_damage_is_named() {
     }
 }
 
-/// The ids that a damaged line gives, its flaw, and whether each piece lies within the line.
+/// Returns the ids found in a damaged line and its flaw; checks that each piece lies within the
+/// line.
 fn salvaged(bytes: &[u8]) -> (Vec<String>, FlawKind) {
     let read = read(claude_code(), ArtifactKind::SessionLog, bytes, true);
     let mut end = 0;
@@ -455,7 +456,7 @@ fn record_torn_within_a_character_does_not_hide_a_glued_one() {
         salvaged(&bytes),
         (vec!["whole".to_owned()], FlawKind::Glued)
     );
-    // One that is no text itself is still a record.
+    // A piece that is not UTF-8 is still a record.
     bytes.extend(b"{\"type\":\"user\",\"uuid\":\"latin\",\"x\":\"\xe9\"}");
     assert_eq!(
         salvaged(&bytes),
@@ -534,7 +535,7 @@ fn nested_object_of_a_torn_record_is_not_a_record() {
     ] {
         assert_eq!(salvaged(bytes.as_bytes()), (Vec::new(), FlawKind::BadJson));
     }
-    // One that a writer put into the middle of another's is.
+    // A record written into the middle of another one is found.
     let bytes = format!(r#"{{"type":"user","uuid":"around","te{inner}xt":"x"}}"#);
     assert_eq!(
         salvaged(bytes.as_bytes()),
@@ -560,7 +561,7 @@ fn adversarial_lines_decode_in_linear_time() {
             bytes.as_bytes(),
             true,
         );
-        // It takes about a second; trying each beginning to its end takes hours.
+        // This takes about a second; parsing from each start to the end would take hours.
         let took = processor_time() - begun;
         assert!(took.as_secs() < 20, "{unit}: {took:?}");
     }
@@ -626,7 +627,7 @@ fn only_typed_text_is_a_prompt() {
     assert!(human(
         r#""message":{"content":[{"type":"text","text":"hello"}]}"#
     ));
-    // The client puts what was opened before what was typed.
+    // The client puts opened files before the typed text.
     assert!(human(
         r#""message":{"content":[{"type":"text","text":"<ide_opened_file>x</ide_opened_file>"},{"type":"text","text":"hello"}]}"#
     ));

@@ -1,9 +1,9 @@
-//! The examples that show the storage part of the five programs stay short.
+//! The examples for the storage of the five programs stay short.
 
 use std::fs;
 use std::path::Path;
 
-/// So many lines of code show what a program keeps.
+/// Largest number of code lines in `main`.
 const MOST: usize = 30;
 
 #[test]

@@ -1,11 +1,11 @@
-//! Exports of every fixture: nothing is lost in JSON, nothing is obeyed in Markdown and HTML, and
-//! what was exported can be imported.
+//! Exports of every fixture: JSON loses nothing, Markdown and HTML execute nothing, and exports can
+//! be imported.
 
 use std::collections::BTreeMap;
 
 use annals::export::{
-    ExportFile, ExportOptions, ExportPart, ExportedSession, Exporter, Format, ImportOptions,
-    Imported, Importer, read_entry, write_entry,
+    ExportFile, ExportOptions, ExportPart, ExportProblem, ExportedSession, Exporter, Format,
+    ImportOptions, Imported, Importer, read_entry, write_entry,
 };
 use annals::layout::NewSession;
 use annals::model::{Block, Body, Draft, Entry, Message, Role, Span};
@@ -34,7 +34,7 @@ fn read_back(text: &str) -> Vec<ExportedSession> {
     sessions
 }
 
-/// Every session of every fixture.
+/// Visits every session of every fixture.
 fn each_session(mut visit: impl FnMut(&str, &Session)) {
     for case in cases() {
         for files in case.sessions() {
@@ -71,7 +71,7 @@ fn every_entry_of_every_fixture_round_trips_through_json() {
         let store = Store::new(vec![case.root()]);
         for file in case.files() {
             for mut entry in store.entries(&case.root(), &file).unwrap() {
-                // A register is no entry of a log, and none is exported.
+                // A session list is not an entry of a log and is not exported.
                 if matches!(entry.body, Body::SessionList(_)) {
                     continue;
                 }
@@ -81,13 +81,13 @@ fn every_entry_of_every_fixture_round_trips_through_json() {
                 entry.span = Span::default();
                 entry.derived_id = false;
                 assert_eq!(read_entry(&json).unwrap(), entry, "{}: {json}", case.name);
-                // Not as a value: lone surrogates are kept as they are spelled.
+                // Not parsed as a value: lone surrogates must be preserved as written.
                 let kind: Kind = serde_json::from_str(&json).unwrap();
                 *kinds.entry(kind.kind).or_default() += 1;
             }
         }
     }
-    // The gate is worth what the fixtures hold.
+    // The fixtures must cover these kinds.
     for kind in [
         "message",
         "summary",
@@ -141,7 +141,7 @@ fn json_and_jsonl_exports_are_equal() {
                 &ExportPart::Whole,
                 ExportOptions::new(format),
             ));
-            // A log without entries has no line.
+            // JSONL has no line for a log without entries.
             kept[0]
                 .logs
                 .retain(|log| !log.entries.is_empty() || log.agent.is_some());
@@ -175,7 +175,8 @@ fn pages_contain_no_control_characters_or_foreign_elements() {
     });
 }
 
-/// The page has only elements of ours, balanced, and attributes that no text could have made.
+/// Checks that the page has only our elements, balanced, and only attributes that no text could
+/// inject.
 fn check_html(name: &str, html: &str) {
     let body = &html[html.find("<body>").unwrap()..html.find("<script>").unwrap()];
     let mut open: Vec<&str> = Vec::new();
@@ -197,6 +198,7 @@ fn check_html(name: &str, html: &str) {
                 "id=\"",
                 "class=\"",
                 "href=\"",
+                "title=\"",
                 "rel=\"",
                 "datetime=\"",
                 "start=\"",
@@ -239,7 +241,7 @@ fn control_html_check_rejects_foreign_elements() {
     );
 }
 
-/// A session that says what an attacker would.
+/// Creates a session with hostile texts.
 fn hostile() -> (tempfile::TempDir, Session) {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::new(vec![Root::claude_code(dir.path())]);
@@ -319,7 +321,9 @@ fn hostile_text_is_escaped_in_markdown_and_html() {
         use pulldown_cmark::{Event, Tag};
         match event {
             Event::Html(html) | Event::InlineHtml(html) => {
-                let ours = html.starts_with("<a id=\"s1-") || html.trim() == "</a>";
+                let ours = html.starts_with("<a id=\"s1-")
+                    || html.starts_with("<a id=\"m-")
+                    || html.trim() == "</a>";
                 assert!(ours, "{html} in {markdown}");
             }
             Event::Start(Tag::Image { dest_url, .. }) => panic!("{dest_url} in {markdown}"),
@@ -334,6 +338,157 @@ fn hostile_text_is_escaped_in_markdown_and_html() {
         .filter(|line| line.starts_with("### User"))
         .count();
     assert_eq!(forged, 1, "{markdown}");
+}
+
+/// Creates a session with an edit, a command with coloured output, and two prompts.
+fn worked() -> (tempfile::TempDir, Session) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::new(vec![Root::claude_code(dir.path())]);
+    let writer = store.begin("/home/me/app").unwrap();
+    writer.append(Draft::user("Fix the <b>bug</b>")).unwrap();
+    let call = |id: &str, name: &str, input: serde_json::Value| {
+        let call = Block::ToolUse {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            input: input.to_string(),
+        };
+        writer.append(Draft::assistant([call])).unwrap();
+    };
+    let edit = serde_json::json!({
+        "file_path": "src/a.rs",
+        "old_string": "let a = 1;\nkeep <b>\n",
+        "new_string": "let a = 2;\nkeep <b>\n",
+        "replace_all": false,
+    });
+    call("t1", "Edit", edit);
+    let command = serde_json::json!({ "command": "cargo test", "description": "Run the tests" });
+    call("t2", "Bash", command);
+    let output = "\u{1b}[32mall tests pass\u{1b}[0m\n\u{1b}]8;;http://x\u{7}link\u{1b}]8;;\u{7}\n10 %\r100 %\n";
+    writer.append(Draft::tool_result("t1", "updated")).unwrap();
+    writer.append(Draft::tool_result("t2", output)).unwrap();
+    let token = format!("ghp_{}", "q7Xb2LmZ9kTf4RwY6hNc8VdJ3sGp5AeU1234");
+    writer
+        .append(Draft::user(format!("Now the token {token}")))
+        .unwrap();
+    let session = store.session(writer.session().as_str()).unwrap();
+    (dir, session)
+}
+
+/// Asserts that texts occur in a page in this order.
+fn assert_in_order(page: &str, texts: &[&str]) {
+    let mut rest = page;
+    for text in texts {
+        let Some((_, after)) = rest.split_once(text) else {
+            panic!("{text} does not follow in {page}");
+        };
+        rest = after;
+    }
+}
+
+#[test]
+fn html_shows_subjects_diffs_and_results_below_their_calls() {
+    let (_dir, session) = worked();
+    let html = export(
+        &session,
+        &ExportPart::Whole,
+        ExportOptions::new(Format::Html),
+    );
+    check_html("worked", &html);
+    assert_in_order(
+        &html,
+        &[
+            "<summary><b>Edit</b> <code>src/a.rs</code></summary><pre class=\"diff\">\n",
+            "<del>- let a = 1;</del>\n<ins>+ let a = 2;</ins>\n  keep &lt;b&gt;\n</pre></details>",
+            "<b>Result</b> of Edit <code>updated</code>",
+            "<summary><b>Bash</b> <code>cargo test</code> <small>Run the tests</small></summary>",
+            "<b>Result</b> of Bash <code>all tests pass</code>",
+            "<pre>\nall tests pass\nlink\n100 %</pre>",
+        ],
+    );
+    let markdown = export(
+        &session,
+        &ExportPart::Whole,
+        ExportOptions::new(Format::Markdown),
+    );
+    assert_in_order(
+        &markdown,
+        &[
+            "**Call** of `Edit`: `src/a.rs`\n\n```diff\n-let a = 1;\n+let a = 2;\n keep <b>\n```\n",
+            "**Result** of `Edit`\n\n```\nupdated\n```\n",
+            "**Call** of `Bash`: `cargo test`\n\n- description: `Run the tests`\n",
+            "**Result** of `Bash`\n\n```\nall tests pass\nlink\n100 %\n```\n",
+        ],
+    );
+    for page in [&html, &markdown] {
+        assert!(!page.contains('␛') && !page.contains("http://x"), "{page}");
+    }
+}
+
+#[test]
+fn html_outline_links_to_masked_prompts_and_messages_have_addresses() {
+    let (_dir, session) = worked();
+    let html = export(
+        &session,
+        &ExportPart::Whole,
+        ExportOptions::new(Format::Html),
+    );
+    let entries = entries_of(&session);
+    let prompts: Vec<&str> = entries
+        .iter()
+        .filter(|entry| matches!(&entry.body, Body::Message(message) if message.human))
+        .filter_map(|entry| Some(entry.id.as_ref()?.as_str()))
+        .collect();
+    let [first, second] = prompts[..] else {
+        panic!("{prompts:?}");
+    };
+    assert_in_order(
+        &html,
+        &[
+            "<nav class=\"outline\"><ol>\n",
+            &format!("<li><a href=\"#m-{first}\">Fix the &lt;b&gt;bug&lt;/b&gt;</a></li>\n"),
+            &format!("<li><a href=\"#m-{second}\">Now the token ghp_[redacted:github-token]</a>"),
+            "</ol></nav>",
+            &format!(
+                "<a class=\"address\" href=\"#m-{first}\" title=\"{}@{first}\">#</a></h3>\n<div id=\"m-{first}\">",
+                session.files.id
+            ),
+        ],
+    );
+}
+
+#[test]
+fn outline_of_many_prompts_is_folded_and_addresses_are_unique() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::claude_code(dir.path());
+    let store = Store::new(vec![root.clone()]);
+    let new = NewSession::unnamed("/home/me/app").unwrap();
+    let writer = store.create(&root, &new, QUICK).unwrap();
+    for number in 0..201 {
+        let prompt = Draft::user(format!("prompt {number}"));
+        writer.append(prompt).unwrap();
+    }
+    let session = store.session(writer.session().as_str()).unwrap();
+    let mut out = Vec::new();
+    let options = ExportOptions::new(Format::Html);
+    let cover = annals::export::Cover {
+        title: "Two".to_owned(),
+        sessions: vec!["a".to_owned(), "b".to_owned()],
+    };
+    let mut exporter = Exporter::begin(options, Some(&cover), &mut out).unwrap();
+    // The same session twice has every id twice.
+    for _ in 0..2 {
+        exporter.session(&session, &ExportPart::Whole).unwrap();
+    }
+    exporter.finish().unwrap();
+    let html = String::from_utf8(out).unwrap();
+    check_html("twice", &html);
+    assert_in_order(
+        &html,
+        &[
+            "<details><summary>201 prompts</summary><ol>\n<li><a href=\"#m-",
+            "<details><summary>201 prompts</summary><ol>\n<li><a href=\"#s2-m-",
+        ],
+    );
 }
 
 #[test]
@@ -382,7 +537,7 @@ fn secrets_are_masked_in_every_member() {
             "{masked}"
         );
     }
-    // What people pass on is masked unless they say otherwise; what is kept is not.
+    // Formats for sharing mask secrets by default; formats for storage do not.
     let by_default =
         |format| export(&session, &ExportPart::Whole, ExportOptions::new(format)).contains(&token);
     assert!(!by_default(Format::Markdown) && !by_default(Format::Html));
@@ -395,8 +550,9 @@ fn titles_are_masked_before_truncation() {
     let root = annals::store::Root::claude_code(dir.path());
     let store = annals::store::Store::new(vec![root]);
     let writer = store.begin("/home/dev/app").unwrap();
-    // A title ends in the middle of it, where it is too short for its rule.
-    let prompt = "hooks.slack.com/services/T0/B0/q7Xb2LmZ9kTf4RwY6hNc is gone";
+    // The title is truncated within the secret, which is then too short for its rule.
+    let hook = "hooks.slack.com/services/T0/B0/q7Xb2LmZ9kTf4RwY6hNc is gone";
+    let prompt = format!("{}{hook}", "word ".repeat(192));
     writer.append(Draft::user(prompt)).unwrap();
     let session = store.session(writer.session().as_str()).unwrap();
     let title = session.title().unwrap().text;
@@ -445,7 +601,7 @@ fn one_conversation_is_exported_alone() {
         let kept = read_back(&export(&session, &part, ExportOptions::new(Format::Jsonl)));
         assert_eq!(kept[0].logs[0].entries.len(), conversation.messages);
         let page = export(&session, &part, ExportOptions::new(Format::Markdown));
-        assert!(!page.contains("parts"), "{page}");
+        assert!(!page.contains("conversation branches"), "{page}");
     }
     assert!(ExportPart::for_message(&session, "ffffffff").is_err());
 }
@@ -468,7 +624,54 @@ fn conversation_export_includes_only_the_sub_agents_it_called() {
     );
 }
 
-/// Imports a session into a root of its own and reads it.
+/// Standard output cannot be withdrawn, so what was written before must be valid.
+#[test]
+fn export_is_valid_json_after_a_failed_read() {
+    for format in [Format::Json, Format::Jsonl] {
+        let copy = case("2.1.325-s04-agent").copy();
+        let session = copy.read("3dfa");
+        // Nobody can read a link: it is not followed.
+        let lost = &session.files.agents[0].path;
+        std::fs::remove_file(lost).unwrap();
+        std::os::unix::fs::symlink("elsewhere", lost).unwrap();
+        let mut out = Vec::new();
+        let mut exporter = Exporter::begin(ExportOptions::new(format), None, &mut out).unwrap();
+        let error = exporter.session(&session, &ExportPart::Whole).unwrap_err();
+        exporter.add_problem(ExportProblem::from(&error));
+        exporter.finish().unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(!read_back(&text)[0].logs[0].entries.is_empty(), "{text}");
+        let problem = match format {
+            Format::Json => {
+                let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+                document["problems"][0].clone()
+            }
+            _ => serde_json::from_str(text.lines().last().unwrap()).unwrap(),
+        };
+        assert!(
+            problem["error"]
+                .as_str()
+                .unwrap()
+                .contains(lost.to_str().unwrap()),
+            "{problem}"
+        );
+        let exported = ExportFile::read(text.as_bytes(), "test").unwrap();
+        let contents = exported.read_contents().unwrap();
+        assert_eq!(contents.problems, [ExportProblem::from(&error)]);
+    }
+}
+
+#[test]
+fn complete_export_has_no_problems() {
+    let session = case("2.1.325-s04-agent").session("3dfa");
+    for format in [Format::Json, Format::Jsonl] {
+        let text = export(&session, &ExportPart::Whole, ExportOptions::new(format));
+        let exported = ExportFile::read(text.as_bytes(), "test").unwrap();
+        assert_eq!(exported.read_contents().unwrap().problems, []);
+    }
+}
+
+/// Imports a session into its own root and reads it.
 fn import(text: &str) -> (tempfile::TempDir, Imported, Session) {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::claude_code(dir.path().join("root"));
@@ -492,11 +695,11 @@ fn import(text: &str) -> (tempfile::TempDir, Imported, Session) {
     (dir, imported, session)
 }
 
-/// What a message says, its response and the lines it takes aside.
+/// Returns the role and blocks of a message, without its response and line data.
 fn said(message: &Message) -> (Role, Vec<Block>) {
     let mut blocks = message.blocks.clone();
     for block in &mut blocks {
-        // A seal that is missing is written as an empty one.
+        // A missing signature is written as an empty one.
         if let Block::Thinking { signature, .. } = block
             && signature.as_deref() == Some("")
         {
@@ -506,8 +709,7 @@ fn said(message: &Message) -> (Role, Vec<Block>) {
     (message.role, blocks)
 }
 
-/// The blocks of each conversation with the role that said them, one by one, with their times where
-/// an entry has one block.
+/// Returns the blocks of each conversation with their roles.
 fn conversations(session: &Session) -> Vec<Vec<(Role, Block)>> {
     let Some(tree) = session.tree() else {
         return Vec::new();
@@ -530,7 +732,7 @@ fn conversations(session: &Session) -> Vec<Vec<(Role, Block)>> {
     all
 }
 
-/// The ids, times and parents of messages.
+/// Returns the ids, times and parents of messages.
 fn links(session: &Session) -> BTreeMap<String, (String, Option<String>)> {
     let mut links = BTreeMap::new();
     for entry in entries_of(session) {
@@ -544,7 +746,7 @@ fn links(session: &Session) -> BTreeMap<String, (String, Option<String>)> {
     links
 }
 
-/// The same with the times that an import writes: each later than the one before it in its log.
+/// Returns the same with the times that an import writes: strictly increasing within each log.
 fn rising(
     copy: &Session,
     mut rising: BTreeMap<String, (String, Option<String>)>,
@@ -568,8 +770,8 @@ fn rising(
     rising
 }
 
-/// Fixtures of which the layout cannot hold everything: messages without words or with an id that is
-/// there already, instructions as messages, and a second beginning.
+/// Fixtures that the layout cannot hold completely: empty messages, duplicate ids, instructions as
+/// messages, and a second root.
 const PARTLY: [&str; 6] = [
     "compaction-logical-parent-missing",
     "corrupt-parent",
@@ -590,11 +792,11 @@ fn every_exported_fixture_can_be_imported() {
             ExportOptions::new(Format::Jsonl),
         );
         let (_dir, imported, copy) = import(&text);
-        // What another layout says may not fit; that it can be said at all is enough there.
+        // Another layout may not fit; it is enough that the import succeeds.
         if session.root().layout.name() != "claude-code" {
             return;
         }
-        // A message without an id stands in no conversation, and is given one when it is written again.
+        // A message without an id is in no conversation, and gets an id when it is written again.
         if name.starts_with("agentpool-") {
             return;
         }
@@ -618,8 +820,8 @@ fn every_exported_fixture_can_be_imported() {
             called
         };
         assert_eq!(called(&copy), called(session), "{name}");
-        // A message in one line becomes several, and what hung from an entry that was left out hangs from
-        // what that hung from.
+        // A message in one line becomes several, and a child of an omitted entry gets that entry's
+        // parent.
         let plain = entries_of(session).iter().all(|entry| match &entry.body {
             Body::Message(message) => message.blocks.len() == 1 && entry.time.is_some(),
             _ => entry.id.is_none(),
@@ -630,7 +832,7 @@ fn every_exported_fixture_can_be_imported() {
         }
     });
     assert_eq!(partly, PARTLY);
-    // The gate is worth what it compares.
+    // The test must compare enough sessions.
     assert!(linked > 100, "{linked} compared by their links");
 }
 
@@ -722,7 +924,7 @@ fn import_preserves_titles_tags_notes_summaries_and_todos() {
             .collect()
     };
     assert_eq!(notes(&copy), notes(&session));
-    // What our own writer notes for the agent program is noted again, not copied.
+    // Records that our writer adds for the agent program are written anew, not copied.
     let kinds: Vec<&str> = imported.left_out.keys().copied().collect();
     assert_eq!(kinds, ["opaque", "resume"]);
 }
@@ -731,35 +933,44 @@ fn import_preserves_titles_tags_notes_summaries_and_todos() {
 fn invalid_export_file_is_reported_by_line() {
     let head = r#"{"type":"session","annals":1,"layout":"claude-code","id":"a1"}"#;
     for (text, why) in [
-        ("", "it is empty"),
-        ("  \n", "it is empty"),
-        ("{\"a\":1}", "it is no export of annals"),
-        ("[1]", "it is no export of annals"),
-        ("{\"type\":", "EOF"),
-        ("{\"type\":\"song\"}", "line 1: its type is `song`"),
+        ("", "the file is empty"),
+        ("  \n", "the file is empty"),
+        ("{\"a\":1}", "not an annals export"),
+        ("[1]", "not an annals export"),
+        ("{\"type\":", "not JSON: it ends too early (column 8)"),
+        ("{\"type\":\"song\"}", "line 1: unknown type `song`"),
         (
             "{\"type\":\"entry\",\"kind\":\"tag\",\"text\":\"a\"}",
-            "line 1: it belongs to no session",
+            "line 1: no session for this line",
         ),
         (
             &format!("{head}\n\n{{\"type\":\"entry\",\"kind\":\"tag\"}}\n"),
-            "line 3: an entry of the kind tag needs `text`",
+            "line 3: an entry of kind tag needs `text`",
         ),
-        (&format!("{head}\n{{\"type\":\"entry\""), "line 2: EOF"),
+        (
+            &format!("{head}\n{{\"type\":\"entry\""),
+            "line 2: not JSON: it ends too early",
+        ),
         (
             "{\"type\":\"session\",\"annals\":2,\"id\":\"a\"}",
-            "line 1: it was written in form 2",
+            "line 1: unsupported format version 2",
         ),
-        ("{\"annals\":2,\"sessions\":[]}", "it was written in form 2"),
+        (
+            "{\"annals\":2,\"sessions\":[]}",
+            "unsupported format version 2",
+        ),
         (
             "{\"type\":\"session\",\"annals\":1}",
             "line 1: a session needs `id`",
         ),
         (
             "{\"annals\":1,\"sessions\":[{\"id\":\"a\",\"logs\":[{\"entries\":[{\"kind\":\"tag\"}]}]}]}",
-            "log 1, entry 1: an entry of the kind tag needs `text`",
+            "log 1, entry 1: an entry of kind tag needs `text`",
         ),
-        ("{\"annals\":1,\"sessions\":[]} x", "trailing"),
+        (
+            "{\"annals\":1,\"sessions\":[]} x",
+            "more text after the end",
+        ),
     ] {
         let read =
             ExportFile::read(text.as_bytes(), "test").and_then(|archive| archive.read_contents());
@@ -773,7 +984,7 @@ fn invalid_export_file_is_reported_by_line() {
     assert_eq!(fine.read_contents().unwrap().sessions, ["a1"]);
 }
 
-/// The peak of the resident memory so far; each test is a process of its own.
+/// Returns the peak resident memory so far; each test runs in its own process.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mut lines = status.lines();
@@ -788,8 +999,7 @@ fn html_and_markdown_export_memory_is_bounded_by_the_longest_message() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::new(vec![Root::claude_code(dir.path())]);
     let mut grown = Vec::new();
-    // The first two make a parser of Markdown hold something for every byte or two, and the last one is
-    // an escape.
+    // The first two make a Markdown parser hold state for every byte or two; the last is an escape.
     for unit in ["a\n", "[", r"\n"] {
         let writer = store.begin("/home/me/app").unwrap();
         let text = unit.repeat(SIZE / unit.len());
@@ -807,7 +1017,7 @@ fn html_and_markdown_export_memory_is_bounded_by_the_longest_message() {
     assert!(grown.iter().all(|(_, times)| *times <= 12), "{grown:?}");
 }
 
-/// Citations, marks for the cache and the like, which an append accepts.
+/// Citations, cache markers and other members that an append accepts.
 #[test]
 fn further_members_of_blocks_survive_an_export_and_an_import() {
     let fresh = tempfile::tempdir().unwrap();

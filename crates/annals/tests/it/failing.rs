@@ -1,6 +1,6 @@
-//! What is told when the system refuses: one kind of call of one operation is made to fail, or to lie.
+//! Errors reported when the system fails: strace makes one system call fail or return false data.
 //!
-//! Needs `strace`; without it these tests say so and pass.
+//! Needs `strace`; without it these tests print that they were skipped, and pass.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,8 +73,8 @@ fn role() {
     eprintln!("\ntold {told}");
 }
 
-/// Gives a part to a child process of which calls fail, or only those on a file; says what that told.
-/// Several injections stand apart by spaces.
+/// Runs a part in a child process with failing system calls, optionally only those on one file;
+/// returns its result. `inject` may list several injections, separated by spaces.
 fn told(part: &str, dir: &Path, inject: &str, only: Option<&Path>) -> Option<String> {
     let injections = inject.split(' ');
     let calls = injections.clone().filter_map(|one| one.split(':').next());
@@ -86,12 +86,12 @@ fn told(part: &str, dir: &Path, inject: &str, only: Option<&Path>) -> Option<Str
     play(strace, part, dir)
 }
 
-/// Gives a part to a child process, and counts calls of it.
+/// Runs a part in a child process and counts its system calls.
 fn count(calls: &str, part: &str, dir: &Path) -> Option<usize> {
     let list = dir.join("calls");
     let told = play(strace(calls, &list), part, dir)?;
     assert_eq!(told, "fine");
-    // A call that another one interrupts takes two lines.
+    // An interrupted call takes two lines.
     let list = fs::read_to_string(list).unwrap();
     let begun = list.lines().filter(|line| !line.contains(" resumed>"));
     Some(begun.count())
@@ -137,7 +137,7 @@ fn store(dir: &Path) -> Store {
     Store::new(vec![root]).with_state(dir.join("state"))
 }
 
-/// Two sessions in one root.
+/// Creates two sessions in one root.
 fn sessions(dir: &Path) -> Store {
     let store = store(dir);
     for id in IDS {
@@ -150,7 +150,7 @@ fn sessions(dir: &Path) -> Store {
     store
 }
 
-/// Each pack was synced twice, and the path of the root resolved for each session.
+/// Regression: each pack was synced twice, and the root path was resolved for each session.
 #[test]
 fn keep_syncs_each_session_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -171,12 +171,12 @@ fn keep_syncs_each_session_once() {
         counts.extend(sync.zip(resolve));
     }
     if let [few, many] = counts[..] {
-        // Ten sessions more.
+        // Ten more sessions.
         assert_eq!((many.0 - few.0, many.1 - few.1), (10, 0), "{counts:?}");
     }
 }
 
-/// Imports the first sessions of an export into a root of its own.
+/// Imports the first `most` sessions of an export into its own root.
 fn import(dir: &Path, most: usize) -> annals::Result<()> {
     let root = Root::claude_code(dir.join("into"));
     let into = Store::new(vec![root.clone()]).with_state(dir.join("state"));
@@ -194,7 +194,7 @@ fn import(dir: &Path, most: usize) -> annals::Result<()> {
     })
 }
 
-/// An import opened its journal again and again until it could look at it.
+/// Regression: an import reopened its journal endlessly while stat failed.
 #[test]
 fn import_fails_if_its_journal_cannot_be_read() {
     let dir = tempfile::tempdir().unwrap();
@@ -208,7 +208,7 @@ fn import_fails_if_its_journal_cannot_be_read() {
     }
     exporter.finish().unwrap();
     fs::write(dir.path().join("export"), exported).unwrap();
-    // One that is cut off leaves a journal.
+    // An interrupted import leaves a journal.
     import(dir.path(), 1).unwrap();
     let journals = fs::read_dir(dir.path().join("state/imports")).unwrap();
     let journals: Vec<PathBuf> = journals.map(|it| it.unwrap().path()).collect();
@@ -226,7 +226,7 @@ fn ensure_dir_fails_if_the_directory_cannot_be_synced() {
     fs::create_dir(dir.path().join("there")).unwrap();
     tells("settle", dir.path(), "fsync:error=EIO", "cannot sync");
     tells("settle", dir.path(), "fsync:error=ENOSPC", "cannot sync");
-    // Where nothing can be written, we made nothing.
+    // Without write access nothing was created, so there is nothing to sync.
     tells("settle", dir.path(), "fsync:error=EROFS", "fine");
     tells("settle", dir.path(), "fsync:error=EACCES", "fine");
 }
@@ -235,7 +235,7 @@ fn ensure_dir_fails_if_the_directory_cannot_be_synced() {
 fn a_log_on_a_network_file_system_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("log"), "{}\n").unwrap();
-    // The numbers of NFS and of ext4.
+    // The magic numbers of NFS and of ext4.
     let lie = |kind: &str| format!("fstatfs:poke_exit=@arg2={kind}");
     tells("open", dir.path(), &lie("69690000"), "network file system");
     tells("open", dir.path(), &lie("53ef0000"), "fine");
@@ -333,14 +333,14 @@ fn where_the_packs_that_stay_cannot_be_listed_nothing_is_forgotten() {
         };
         match told.as_str() {
             "fine" => assert!(!packs.exists(), "{at}"),
-            // The pack was removed, and may come back when power is lost.
+            // The pack was removed, but may reappear after a power loss.
             told if told.contains("cannot sync") => {}
             told => assert!(pack.exists(), "{at}: {told}"),
         }
     }
 }
 
-/// Whoever forgets the last pack takes the roster away, perhaps just now.
+/// Another process may remove the list with the last pack at any time.
 #[test]
 fn missing_members_list_is_ignored_and_unreadable_one_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
@@ -363,7 +363,7 @@ fn missing_members_list_is_ignored_and_unreadable_one_is_an_error() {
     }
 }
 
-/// Until its log is there, no session could be taken for whole.
+/// Without its log, no reader takes the session for complete.
 #[test]
 fn restore_writes_the_log_last() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What links in a root mean, and what a path means.
+//! Symbolic links in a root, and lookup by path.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use annals::store::{MessageFilter, Root, Session, Store};
 
 use crate::support::{QUICK, case, cases};
 
-/// A link to a folder stands beside it; in which order a directory lists them must not matter.
+/// The order in which a directory lists a link and its target must not matter.
 #[test]
 fn a_link_never_hides_the_real_folder() {
     let copy = case("same-session-two-projects").copy();
@@ -45,12 +45,12 @@ fn linked_files_are_not_read() {
         symlink(&elsewhere, root.join(name)).unwrap();
         let inventory = copy.store().inventory();
         assert_eq!(inventory.others_of_kind(kind).count(), 0, "{name}");
-        // Settings hold no history, and many people keep them elsewhere.
+        // Settings hold no history, and many people store them elsewhere.
         let reported = usize::from(name != "settings.json");
         assert_eq!(inventory.errors.len(), reported, "{name}");
         fs::remove_file(root.join(name)).unwrap();
     }
-    // A link that leads nowhere, or round in circles, is no trouble.
+    // A dangling or circular link is not an error.
     symlink("nowhere", root.join("projects/gone")).unwrap();
     symlink("..", root.join("projects/round")).unwrap();
     assert!(copy.store().inventory().errors.is_empty());
@@ -62,7 +62,7 @@ fn file_path_resolves_to_that_file() {
     for case in cases() {
         let store = Store::new(vec![case.root()]);
         let inventory = store.inventory();
-        // Also where the root was not named.
+        // Also if the root was not named.
         let bare = Store::new(Vec::new());
         let nothing = bare.inventory();
         for files in &inventory.sessions {
@@ -99,7 +99,7 @@ fn file_path_resolves_to_that_file() {
     assert!(seen.0 > 0 && seen.1 > 0 && seen.2 > 0, "{seen:?}");
 }
 
-/// A line of a log without times.
+/// Returns a line of a log without times.
 fn said(session: &str, uuid: &str, more: &str) -> String {
     format!(
         r#"{{"type":"user","uuid":"{uuid}","parentUuid":null,"sessionId":"{session}",{more}"message":{{"role":"user","content":"Hello"}}}}"#

@@ -1,7 +1,7 @@
-//! Gate 7, the short form: each fuzz target over damaged seeds, on the stable compiler.
+//! Gate 7, short form: each fuzz target over damaged seeds, on the stable compiler.
 //!
-//! The full form is `cargo +nightly fuzz run TARGET` on the same functions, guided by coverage; its
-//! seeds are written by [`write_seeds`].
+//! The full form is `cargo +nightly fuzz run TARGET` on the same functions, guided by coverage;
+//! [`write_seeds`] writes its seeds.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,10 +24,10 @@ mod targets;
 
 use targets::{FILES, TARGETS, Target};
 
-/// Longer files teach a fuzzer nothing that shorter ones do not, and cost time.
+/// Longer files cost time and add no coverage.
 const LONGEST: u64 = 6_000;
 
-/// What a target is given to begin with.
+/// Returns the seeds of a target.
 fn seeds(target: &str) -> Vec<Vec<u8>> {
     let typed = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect();
     match target {
@@ -117,12 +117,13 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
     }
 }
 
-/// A byte that chooses, and the rest.
+/// Prepends the selector byte.
 fn led(which: usize, bytes: Vec<u8>) -> Vec<u8> {
     [&[which as u8], &bytes[..]].concat()
 }
 
-/// The short files of a layout's fixtures that a target knows, with the number of their kind.
+/// Returns the short fixture files of a layout that a target accepts, with the number of their
+/// kind.
 fn files(name: &str) -> Vec<(usize, Vec<u8>)> {
     let layout = by_name(name).unwrap();
     let (_, paths) = FILES.iter().find(|(of, _)| *of == name).unwrap();
@@ -147,7 +148,7 @@ fn files(name: &str) -> Vec<(usize, Vec<u8>)> {
     found
 }
 
-/// The short logs of all fixtures, with the number of their layout.
+/// Returns the short logs of all fixtures, with the number of their layout.
 fn logs() -> Vec<(usize, Vec<u8>)> {
     let layouts = FILES.iter().enumerate();
     let of = |(at, (name, _)): (usize, &(&str, _))| {
@@ -157,7 +158,7 @@ fn logs() -> Vec<(usize, Vec<u8>)> {
     layouts.flat_map(of).collect()
 }
 
-/// Fixtures as they are exported: whole, or entry by entry.
+/// Returns exported fixtures: whole, or entry by entry.
 fn exported(target: &str) -> Vec<Vec<u8>> {
     use annals::export::{ExportOptions, ExportPart, Exporter, Format};
     use annals::store::Session;
@@ -189,7 +190,7 @@ fn exported(target: &str) -> Vec<Vec<u8>> {
     found
 }
 
-/// Archived fixtures, one of them twice so that it has an earlier version.
+/// Returns archived fixtures, one of them archived twice so that it has an earlier version.
 fn packs() -> Vec<Vec<u8>> {
     let names = [
         "compaction",
@@ -218,7 +219,7 @@ fn packs() -> Vec<Vec<u8>> {
     found
 }
 
-/// A pack as the target that seals it again takes it: its index, and what its frames hold.
+/// Returns the input of the `sealed` target: the index of a pack and the contents of its frames.
 fn unsealed(pack: &[u8]) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("seed.pack");
@@ -246,7 +247,7 @@ fn unsealed(pack: &[u8]) -> Vec<u8> {
     seed
 }
 
-/// Damages a seed as storage and people do, and as an adversary would.
+/// Damages a seed as storage, people or an attacker would.
 fn damage(dice: &mut Dice, seeds: &[Vec<u8>]) -> Vec<u8> {
     const WORDS: [&[u8]; 24] = [
         b"\"",
@@ -301,7 +302,7 @@ fn damage(dice: &mut Dice, seeds: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// The first input that a target does not survive.
+/// Returns the first input that makes a target panic.
 fn attack(target: Target, seeds: &[Vec<u8>], inputs: usize, seed: u64) -> Option<Vec<u8>> {
     let mut dice = Dice(seed);
     let mut all = seeds.to_vec();
@@ -313,7 +314,7 @@ fn attack(target: Target, seeds: &[Vec<u8>], inputs: usize, seed: u64) -> Option
 #[test]
 fn no_input_panics_any_target() {
     let inputs = gates::size("ANNALS_GATE_INPUTS", 600, 20_000);
-    // Some make files, and have fewer.
+    // Targets that create files get fewer inputs.
     let inputs = |name| match ["session", "search", "pack", "sealed", "check"].contains(&name) {
         true => inputs / 4,
         false => inputs,

@@ -1,8 +1,9 @@
-//! Gate 8: random histories of a session, ours and a foreign program's writes mixed, against a model.
+//! Gate 8: random histories of a session, with writes of annals and of a foreign program, against a
+//! model.
 //!
-//! The model is the bytes that the log must have. A foreign program appends lines, leaves some torn,
-//! cuts the end off, renames the log away or puts another in its place; the clock jumps; writers are
-//! closed and opened. After each step of ours the log is what it was, sealed, and the new lines.
+//! The model is the bytes that the log must have. A foreign program appends lines, leaves some
+//! torn, truncates the log, renames it or replaces it; the clock jumps; writers are closed and
+//! opened. After each append by annals the log is its old bytes, sealed, plus the new lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -18,11 +19,11 @@ use jiff::Timestamp;
 use crate::gates::{self, Counts};
 use crate::support::{Dice, says};
 
-/// How a history writes, so that a wrong writer can take part.
+/// Writer of a history; `Plain` is the faulty control.
 #[derive(Clone, Copy, PartialEq)]
 enum Hand {
     Ours,
-    /// Appends without a look at what stands at the end.
+    /// Appends without a check of the last byte.
     Plain,
 }
 
@@ -31,7 +32,7 @@ struct History {
     writer: Option<SessionWriter>,
     session: String,
     log: PathBuf,
-    /// What each volume of the log must hold; most layouts have one.
+    /// Expected bytes of each volume of the log; most layouts have one.
     models: BTreeMap<PathBuf, Vec<u8>>,
     dice: Dice,
     now: i64,
@@ -59,7 +60,7 @@ impl History {
         }
     }
 
-    /// A writer that is open; the clock may have jumped since the last one.
+    /// Returns an open writer; the clock may have jumped since the last one.
     fn writer(&mut self) -> annals::Result<&SessionWriter> {
         if self.writer.is_none() {
             let options = WriteOptions {
@@ -73,12 +74,12 @@ impl History {
         Ok(self.writer.as_ref().unwrap())
     }
 
-    /// What the volume that is written to must hold.
+    /// Returns the expected bytes of the current volume.
     fn model(&mut self) -> &mut Vec<u8> {
         self.models.entry(self.log.clone()).or_default()
     }
 
-    /// One step; says what is wrong with what came of it.
+    /// Performs one random step; the error describes what is wrong.
     fn step(&mut self, hand: Hand) -> Result<(), String> {
         match self.dice.roll(12) {
             0..=4 => self.append(hand),
@@ -117,7 +118,7 @@ impl History {
         self.said += 1;
         let word = format!("word-{}", self.said);
         if hand == Hand::Plain {
-            // A record of the layout's own, put at the end by someone who does not look.
+            // A record of the layout, appended without a check of the last byte.
             let record = String::from_utf8_lossy(self.model()).into_owned();
             let record = record.lines().find(|line| line.contains("word-0"));
             let line = record.unwrap_or("{}").replace("word-0", &word) + "\n";
@@ -127,7 +128,7 @@ impl History {
             let draft = Draft::user(word.as_str());
             let writer = self.writer().map_err(|error| error.to_string())?;
             writer.append(draft).map_err(|error| error.to_string())?;
-            // By another day it may go on in another file.
+            // On another day it may continue in another file.
             self.log = writer.path();
         }
         let now = fs::read(&self.log).unwrap();
@@ -149,14 +150,14 @@ impl History {
         Ok(())
     }
 
-    /// Another program writes without any lock.
+    /// Another program writes without a lock.
     fn foreign(&mut self, bytes: &[u8]) {
         let mut log = OpenOptions::new().append(true).open(&self.log).unwrap();
         log.write_all(bytes).unwrap();
         self.model().extend(bytes);
     }
 
-    /// Another program rewrites its tail.
+    /// Another program truncates the log.
     fn cut(&mut self) {
         // The first record stays: without it there is no session.
         let first = self.model().iter().position(|byte| *byte == b'\n').unwrap() + 1;
@@ -167,7 +168,7 @@ impl History {
         self.model().truncate(left);
     }
 
-    /// The log is renamed away: an append fails or goes elsewhere, never into it. Then it is back.
+    /// Renames the log away: an append must fail or write elsewhere. Then renames it back.
     fn renamed_away(&mut self) -> Result<(), String> {
         let aside = self.log.with_extension("aside");
         fs::rename(&self.log, &aside).unwrap();
@@ -177,7 +178,7 @@ impl History {
         if fs::read(&aside).unwrap() != *self.model() {
             return Err("a log that was renamed away was written to".to_owned());
         }
-        // What was said into nothing may have begun another file there, or in another day's place.
+        // The append may have created another file at this path or at another day's path.
         fs::rename(&aside, &self.log).unwrap();
         self.writer = None;
         Ok(())
@@ -193,8 +194,7 @@ impl History {
         fs::rename(&copy, &self.log).unwrap();
     }
 
-    /// Every line of the model that is a record of ours is read, once and, within a file, in its
-    /// order.
+    /// Checks that every record of annals in the model is read once and, within a file, in order.
     fn judge(&self) -> Result<usize, String> {
         let session = self.store.session(&self.session);
         let session = session.map_err(|error| error.to_string())?;
@@ -203,14 +203,14 @@ impl History {
             .values()
             .map(|model| String::from_utf8_lossy(model));
         let text: String = texts.collect();
-        // A record that was glued to another one may be told from it; it need not.
+        // A record glued to another one may be recovered, but need not be.
         let whole = |line: &&str| serde_json::from_str::<serde_json::Value>(line).is_ok();
         let wanted: BTreeSet<String> = text.lines().filter(whole).flat_map(words_of).collect();
         let mut there: Vec<String> = text.lines().flat_map(words_of).collect();
         let mut read = words(&session);
         there.retain(|word| wanted.contains(word) || read.contains(word));
         if self.models.len() > 1 {
-            // Days are read in the order of days, whatever the clock did.
+            // Days are read in the order of their dates, whatever the clock did.
             read.sort();
             there.sort();
         }
@@ -221,7 +221,7 @@ impl History {
     }
 }
 
-/// The words that a line says: several if records are glued together.
+/// Returns the words of a line: several if records are glued together.
 fn words_of(line: &str) -> Vec<String> {
     let after = line.split("word-").skip(1);
     let number = |rest: &str| -> String { rest.chars().take_while(char::is_ascii_digit).collect() };
@@ -246,7 +246,7 @@ fn words(session: &Session) -> Vec<String> {
     found
 }
 
-/// Lives through a history; says what went wrong at which step.
+/// Runs a history; the error names the step that failed.
 fn live(layout: &str, seed: u64, hand: Hand) -> Result<usize, String> {
     let dir = gates::dir();
     let mut history = History::begin(layout, dir.path(), seed);

@@ -1,7 +1,7 @@
-//! Gate 4 beyond single logs: no room for a document, for a session of any layout, on a full disk.
+//! Gate 4 beyond single logs: no space for a document, for a session of any layout, on a full disk.
 //!
-//! The limit is the process's own (`RLIMIT_FSIZE`), so a child process plays the part. A really full
-//! file system is named by `ANNALS_GATE_SMALL`; `./test --gates` mounts some.
+//! The limit is the process's own (`RLIMIT_FSIZE`), so a child process runs the part.
+//! `ANNALS_GATE_SMALL` names a really full file system; `./test --gates` mounts some.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::gates::{self, Counts};
 use crate::support::{Dice, says};
 
-/// Does something with room for only so many bytes in any file.
+/// Runs `work` with a file size limit of `bytes`.
 fn within<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
     let unlimited = getrlimit(Resource::Fsize);
     let limit = Rlimit {
@@ -43,7 +43,7 @@ fn role() {
     }
 }
 
-/// This binary again, in a process that ignores the signal of the limit.
+/// Runs this binary in a process that ignores SIGXFSZ.
 fn play(part: &str) -> usize {
     let dir = gates::dir();
     let mut shell = Command::new("bash");
@@ -62,7 +62,7 @@ fn play(part: &str) -> usize {
     points.parse().unwrap()
 }
 
-/// A document that does not fit leaves the one that is there, whole, and nothing beside it.
+/// A document that does not fit leaves the old one intact and no temporary file.
 fn documents(dir: &Path) {
     let path = dir.join("document");
     let old = "o".repeat(300);
@@ -86,7 +86,7 @@ fn documents(dir: &Path) {
     fs::write(dir.join("points"), points.to_string()).unwrap();
 }
 
-/// An entry that does not fit is refused; the next one stands on lines of its own.
+/// An entry that does not fit is refused; the next one is written on its own lines.
 fn sessions(layout: &str, dir: &Path) {
     let store = Store::new(vec![Root::new(layout, dir.join("root")).unwrap()]);
     let writer = store.begin("/w/app").unwrap();
@@ -148,7 +148,7 @@ fn a_session_without_room_loses_no_acknowledged_entry() {
     gates::tell(4, "no room for an entry of any layout", counts);
 }
 
-/// On a file system that is full, with less and less room made on it.
+/// On a full file system, with varying amounts of free space.
 #[test]
 fn a_full_disk_loses_no_acknowledged_record() {
     let Some(place) = std::env::var_os("ANNALS_GATE_SMALL") else {
@@ -167,10 +167,10 @@ fn a_full_disk_loses_no_acknowledged_record() {
     let (mut counts, mut acknowledged) = (Counts::default(), Vec::new());
     for turn in 0..400 {
         fill(&ballast);
-        // Some room, down to none.
+        // A little free space, or none.
         let len = fs::metadata(&ballast).unwrap().len();
         let file = OpenOptions::new().write(true).open(&ballast).unwrap();
-        // One that copies on write and has a quota may refuse; then there is no room at all.
+        // A copy-on-write file system with a quota may refuse; then there is no space at all.
         let _ = file.set_len(len.saturating_sub(4_096 * dice.roll(4) as u64));
         drop(file);
         let record = format!("{turn} {}", "z".repeat(dice.roll(20_000)));
@@ -182,7 +182,7 @@ fn a_full_disk_loses_no_acknowledged_record() {
         }
         if turn % 8 == 7 {
             fs::remove_file(&ballast).unwrap();
-            // Some give room back only then.
+            // Some file systems free space only after a sync.
             rustix::fs::syncfs(File::open(dir.path()).unwrap()).unwrap();
             let record = format!("room again {turn}");
             match log.append(record.as_bytes()) {
@@ -206,7 +206,7 @@ fn a_full_disk_loses_no_acknowledged_record() {
     gates::tell(4, "a full disk", counts);
 }
 
-/// Takes all the room there is.
+/// Uses all free space.
 fn fill(ballast: &Path) {
     use std::io::Write as _;
     let mut file = File::options()

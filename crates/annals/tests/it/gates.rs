@@ -1,26 +1,26 @@
-//! How the gates are sized, where they run, and what they tell.
+//! Size, directory and output of the gates.
 //!
-//! Each gate is a test with a short form. `./test --gates` asks for the full one by setting
-//! `ANNALS_GATES=full`, names the file system to run on in `ANNALS_GATE_DIR`, and makes a table of
-//! the lines that [`tell`] prints.
+//! Each gate is a test with a short form. `./test --gates` requests the full form with
+//! `ANNALS_GATES=full`, names the file system in `ANNALS_GATE_DIR`, and makes a table of the lines
+//! that [`tell`] prints.
 
 use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-/// The full form is asked for.
+/// Tests whether the full form is requested.
 pub(crate) fn full() -> bool {
     std::env::var_os("ANNALS_GATES").is_some_and(|form| form == "full")
 }
 
-/// How much of something: the short form's, the full form's, or what a variable asks for.
+/// Returns a size: the value of `variable`, or the default of the short or the full form.
 pub(crate) fn size(variable: &str, short: usize, long: usize) -> usize {
     let asked = std::env::var(variable).ok();
     let asked = asked.map(|text| text.parse().unwrap_or_else(|_| panic!("{variable}={text}")));
     asked.unwrap_or(if full() { long } else { short })
 }
 
-/// A directory on the file system that is tested.
+/// Creates a directory on the file system under test.
 pub(crate) fn dir() -> TempDir {
     match std::env::var_os("ANNALS_GATE_DIR") {
         Some(place) => tempfile::tempdir_in(PathBuf::from(place)).unwrap(),
@@ -28,7 +28,7 @@ pub(crate) fn dir() -> TempDir {
     }
 }
 
-/// What a gate counted; nothing that it did not count is told.
+/// Counts of one gate; only what it really counted.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) points: usize,
@@ -50,7 +50,7 @@ pub(crate) fn tell(gate: u8, what: &str, counts: Counts) {
     );
 }
 
-/// Prints that a gate's control was caught.
+/// Prints that the control of a gate was caught.
 pub(crate) fn tell_control(gate: u8, what: &str) {
     println!("\nGATE {{\"gate\":{gate},\"control\":\"{what}\"}}");
 }

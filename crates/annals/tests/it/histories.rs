@@ -1,4 +1,4 @@
-//! Whole histories: what was spent is told once, and the same by every route.
+//! Whole histories: usage is counted once, and the same by every route.
 
 use std::fs;
 use std::io::Write as _;
@@ -19,7 +19,7 @@ fn ledger(store: &Store) -> Ledger {
     ledger
 }
 
-/// How many responses there were, and their tokens.
+/// Returns the number of responses and their tokens.
 fn total(store: &Store) -> (usize, Usage) {
     let ledger = ledger(store);
     let mut sum = Usage::default();
@@ -38,7 +38,7 @@ fn fork_charges_nothing() {
         }
         let copy = case.copy();
         let before = total(&copy.store());
-        // Forks of forks as well.
+        // Includes forks of forks.
         for _ in 0..2 {
             for files in copy.sessions() {
                 let Some(session) = files.log.is_some().then(|| Session::read(files).unwrap())
@@ -88,7 +88,7 @@ fn root_named_twice_is_one_root() {
     assert_eq!(Root::dedupe(vec![root, other]).len(), 2);
 }
 
-/// A record that names no request is part of the response that does, wherever costs are told.
+/// A record without a request id is part of the response that has one, in every cost report.
 #[test]
 fn record_without_request_belongs_to_the_response_with_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -137,8 +137,8 @@ fn record_without_request_belongs_to_the_response_with_one() {
     assert_eq!(total(&store).1.output, 3000);
 }
 
-/// The files of a history: three sessions, one of them of another project, a sub-agent's log in a
-/// session's directory, and two that only their records assign.
+/// The files of a history: three sessions, one of them in another project, a sub-agent's log in a
+/// session's directory, and two whose session is known only from their records.
 const FILES: [&str; 6] = [
     "projects/-w/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa.jsonl",
     "projects/-w/bbbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbb.jsonl",
@@ -156,15 +156,15 @@ const SESSIONS: [&str; 4] = [
     "dddddddd-dddd-4ddd-8ddd-dddddddddddd",
 ];
 
-/// The session whose a file is, by its path or else by chance.
+/// Owner of each file by its path; for the last two, the default session of their records.
 const OWNERS: [usize; 6] = [0, 1, 2, 0, 1, 2];
 
 #[derive(Clone, Debug, Default)]
 struct Line {
     file: usize,
-    /// A person's line.
+    /// Whether a person wrote the line.
     human: bool,
-    /// The session that it names, where that is not the file's.
+    /// The session that the line names, if it is not the owner of the file.
     session: Option<usize>,
     message: u8,
     request: Option<u8>,
@@ -187,7 +187,7 @@ impl Line {
         });
         let members = record.as_object_mut().unwrap();
         let mut put = |name: &str, value: Value| _ = members.insert(name.to_owned(), value);
-        // On every line, as clients write them: what spends is read without the lines around it.
+        // On every line, as clients write them: usage is read without the surrounding lines.
         let session = self.session.unwrap_or(OWNERS[self.file]);
         put("sessionId", SESSIONS[session].into());
         let cwd = ["/w", "/v", "/w/inner", "/elsewhere"][usize::from(self.cwd)];
@@ -278,7 +278,7 @@ fn line() -> impl Strategy<Value = Line> {
     })
 }
 
-/// The responses of a ledger in an order that does not depend on how it was made.
+/// Returns the responses of a ledger in a canonical order.
 fn picture(charges: &[Charge], accounts: &[Account]) -> Vec<String> {
     let line = |charge: &Charge| {
         let account = &accounts[charge.account];
@@ -291,7 +291,7 @@ fn picture(charges: &[Charge], accounts: &[Account]) -> Vec<String> {
     lines
 }
 
-/// Tells the same by every route.
+/// Checks that every route gives the same charges.
 fn agree(history: &History, state: &std::path::Path) -> Result<(), TestCaseError> {
     let store = history.store();
     let read = ledger(&store);
@@ -321,7 +321,7 @@ fn agree(history: &History, state: &std::path::Path) -> Result<(), TestCaseError
     Ok(())
 }
 
-/// Few in a run of all tests; `PROPTEST_CASES` asks for more.
+/// Few cases by default; `PROPTEST_CASES` sets the number.
 fn few() -> ProptestConfig {
     let asked = std::env::var("PROPTEST_CASES").ok();
     ProptestConfig {
@@ -334,8 +334,8 @@ fn few() -> ProptestConfig {
 proptest! {
     #![proptest_config(few())]
 
-    /// Forks, copies, sub-agents and lines that are only half there: the ledger, the catalogue that
-    /// went along, and the list of sessions credit the same.
+    /// Forks, copies, sub-agents and truncated lines: the ledger, the incrementally updated index
+    /// and the session list charge the same.
     #[test]
     fn ledger_index_and_session_list_charge_the_same(
         lines in proptest::collection::vec(line(), 1..14),

@@ -1,4 +1,4 @@
-//! An import that was cut off is run again: it goes on, and touches nothing that it did not begin.
+//! Repeating an interrupted import: it continues, and changes only sessions that it began.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,12 +27,12 @@ struct Desk {
 }
 
 impl Desk {
-    /// Three exported sessions of two messages, and an empty root.
+    /// Creates three exported sessions of two messages, and an empty root.
     fn new(layout: &str) -> Self {
         Desk::of(layout, &[Draft::user("question"), Draft::user("and more")])
     }
 
-    /// Three exported sessions that say the same on one day, and an empty root.
+    /// Creates three exported sessions with the same entries on one day, and an empty root.
     fn of(layout: &str, said: &[Draft]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let source = Root::claude_code(dir.path().join("source"));
@@ -101,12 +101,12 @@ impl Desk {
         Some(names.next()?.unwrap().path())
     }
 
-    /// Takes the last lines of the journal away: the import was killed before it wrote them.
+    /// Removes the last lines of the journal: the import was killed before it wrote them.
     fn unsay(&self, lines: usize) {
         let path = self.journal().unwrap();
         let text = fs::read_to_string(&path).unwrap();
         let all: Vec<&str> = text.split_inclusive('\n').collect();
-        // A line that was being written counts for nothing.
+        // A torn journal line is ignored.
         let kept = all[..all.len() - lines].concat() + "{\"n\":";
         fs::write(path, kept).unwrap();
     }
@@ -122,7 +122,7 @@ impl Desk {
     }
 }
 
-/// Leaves only the first line of a log that says something, as a kill would.
+/// Removes the last line of a log, as a kill would.
 fn cut(path: &Path) {
     let text = fs::read_to_string(path).unwrap();
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
@@ -151,7 +151,7 @@ fn second_run_resumes_an_interrupted_import() {
         for at in 0..3 {
             assert_eq!(desk.messages(at), 2, "{layout} {at}");
         }
-        // What it had begun is not gone for good, and nothing is left to go on with.
+        // The incomplete session is in the trash, and no journal is left.
         assert_eq!(desk.store.trash_items().unwrap().len(), 1, "{layout}");
         assert_eq!(desk.journal(), None, "{layout}");
         let refused = desk.import(3).unwrap_err().to_string();
@@ -165,7 +165,7 @@ fn other_file_in_place_of_a_started_log_is_left_unchanged() {
     let desk = Desk::new("claude-code");
     let first = desk.import(2).unwrap();
     desk.unsay(1);
-    // Another program made one of that name: another file with the same bytes.
+    // Another program created this file: same name and bytes, different inode.
     let path = &first[1].path;
     let other = desk.dir.path().join("other");
     fs::copy(path, &other).unwrap();
@@ -177,7 +177,7 @@ fn other_file_in_place_of_a_started_log_is_left_unchanged() {
     assert!(desk.store.trash_items().unwrap().is_empty());
 }
 
-/// Between the two lines of the journal nothing tells whose a log is but that nothing was said in it.
+/// Without its second journal line, a log belongs to the import only if it is empty.
 #[test]
 fn log_missing_in_the_journal_is_replaced_only_if_empty() {
     let desk = Desk::new("claude-code");
@@ -192,7 +192,7 @@ fn log_missing_in_the_journal_is_replaced_only_if_empty() {
     assert_eq!(desk.messages(1), 2);
 }
 
-/// The logs lie in folders of their own, so that the file system does not refuse the second one.
+/// The logs are in different folders, so the file system does not refuse the second one.
 #[test]
 fn a_session_that_began_after_the_check_is_not_imported_twice() {
     for layout in annals::layout::LAYOUTS {
@@ -210,7 +210,7 @@ fn a_session_that_began_after_the_check_is_not_imported_twice() {
     }
 }
 
-/// Who deleted what was imported wants it again.
+/// The user deleted an imported session and imports it again.
 #[test]
 fn session_deleted_since_is_imported_again() {
     let desk = Desk::new("claude-code");
@@ -235,8 +235,8 @@ fn a_journal_of_another_version_is_refused_and_left() {
     assert_eq!(fs::read_to_string(&path).unwrap(), newer);
 }
 
-/// A conversation with calls, whose results are one entry but several records, with ids that the writer
-/// makes up; and a title.
+/// Returns a conversation with calls, whose results are one entry but several records with
+/// generated ids; and a title.
 fn long() -> Vec<Draft> {
     let call = |id: &str| Block::ToolUse {
         id: id.to_owned(),
@@ -267,7 +267,7 @@ fn long() -> Vec<Draft> {
     ]
 }
 
-/// A text with the ids in it by the order in which they come: made-up ones differ from run to run.
+/// Replaces ids by their order of appearance: generated ids differ between runs.
 fn in_turn(text: &str) -> String {
     let mut seen: Vec<String> = Vec::new();
     let parts = text.split('"').map(|part| {
@@ -289,7 +289,7 @@ fn lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// What others wrote to the log cannot go to the trash with it.
+/// A shared log holds other sessions' records, so it cannot be moved to the trash.
 #[test]
 fn shared_log_import_appends_the_missing_records() {
     let whole = Desk::of("orchestrator", &long());
@@ -347,7 +347,7 @@ fn shared_log_import_refuses_changed_records() {
     let desk = Desk::new("orchestrator");
     let first = desk.import(2).unwrap();
     let path = &first[1].path;
-    // Somebody went on with it, or changed what it says.
+    // Someone appended to it or changed it.
     let before = fs::read_to_string(path).unwrap();
     let last = *lines(&before).last().unwrap();
     desk.unsay(1);
@@ -356,7 +356,7 @@ fn shared_log_import_refuses_changed_records() {
     for other in [before.clone() + &more, changed] {
         fs::write(path, &other).unwrap();
         let refused = desk.import(3).unwrap_err().to_string();
-        assert!(refused.contains("not the beginning"), "{refused}");
+        assert!(refused.contains("differs from the import"), "{refused}");
         assert!(refused.contains(IDS[1]), "{refused}");
         assert_eq!(fs::read_to_string(path).unwrap(), other);
     }

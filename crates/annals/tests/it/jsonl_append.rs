@@ -1,4 +1,4 @@
-//! Appends by many threads and processes, beside foreign writers, on a disk without room.
+//! Appends by many threads and processes, with foreign writers, on a full disk.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -29,7 +29,7 @@ const DISK: AppendOptions = AppendOptions {
     ..OS
 };
 
-/// The one record that has this name; long enough to cross pages.
+/// Returns the record with this name; some are long enough to cross pages.
 fn record(name: &str) -> String {
     format!(
         r#"{{"id":"{name}","pad":"{}"}}"#,
@@ -43,7 +43,7 @@ fn log_in(dir: &tempfile::TempDir, content: &str) -> PathBuf {
     path
 }
 
-/// How often each line stands in the file.
+/// Counts how often each line occurs in the file.
 fn lines(path: &Path) -> HashMap<String, usize> {
     let mut counts = HashMap::new();
     for line in String::from_utf8(fs::read(path).unwrap()).unwrap().lines() {
@@ -73,7 +73,7 @@ fn append_many(log: &Log, writer: &str, count: usize) {
     }
 }
 
-/// This binary again, playing a part of [`role`].
+/// Returns a command that runs this binary with a part of [`role`].
 fn player(part: &str, path: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([
@@ -118,8 +118,8 @@ fn role() {
     }
 }
 
-/// A crowd waits long for its turn. That lines stay whole does not depend on syncs, which would take
-/// hours in the full form.
+/// Many writers wait long for the lock. The test does not depend on syncs, which would take hours
+/// in the full form.
 fn crowd() -> AppendOptions {
     AppendOptions {
         durability: if gates::full() {
@@ -196,7 +196,7 @@ fn foreign_writer_without_lock_damages_no_acknowledged_record() {
         scope.spawn(|| {
             let mut file = File::options().append(true).open(&path).unwrap();
             start.wait();
-            // Bounded, so that a failure over there cannot fill the disk.
+            // Bounded, so that a failure of the other thread cannot fill the disk.
             for _ in 0..1_000_000 {
                 if done.load(Ordering::Relaxed) {
                     break;
@@ -316,19 +316,22 @@ fn link_directory_and_pipe_are_refused() {
             .unwrap()
             .success()
     );
-    for (path, why) in [(&link, "symbolic link"), (&pipe, "not a regular file")] {
-        let refused = Log::open(path, OS).unwrap_err();
-        assert!(
-            matches!(&refused, Error::Refused(told) if told.contains(why)),
-            "{refused}"
-        );
-    }
+    let refused = Log::open(&link, OS).unwrap_err();
+    assert!(
+        matches!(&refused, Error::ThroughLink { why, .. } if why.contains("symbolic link")),
+        "{refused}"
+    );
+    let refused = Log::open(&pipe, OS).unwrap_err();
+    assert!(
+        matches!(&refused, Error::Refused(told) if told.contains("not a regular file")),
+        "{refused}"
+    );
     assert!(Log::open(dir.path(), OS).is_err());
     let log = Log::open(&path, OS).unwrap();
     fs::rename(&path, dir.path().join("moved")).unwrap();
     symlink(dir.path().join("moved"), &path).unwrap();
     assert!(
-        matches!(log.append(b"{}"), Err(Error::Refused(_))),
+        matches!(log.append(b"{}"), Err(Error::ThroughLink { .. })),
         "swapped in while open"
     );
     assert_eq!(fs::read(dir.path().join("moved")).unwrap(), b"");
@@ -397,7 +400,7 @@ fn append_without_lock_wait_follows_a_replaced_file() {
     fs::rename(&new, &path).unwrap();
     log.append(b"1").unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "new\n1\n");
-    // And where there is none any more, the reason is told.
+    // If the directory no longer exists, the error gives the reason.
     fs::rename(dir.path(), dir.path().with_extension("moved")).unwrap();
     fs::write(dir.path(), "").unwrap();
     let told = log.append(b"2").unwrap_err();
@@ -441,8 +444,8 @@ fn held_lock_times_out_with_the_path() {
     assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
 }
 
-/// Appends a record that does not fit at a given byte, then one that does; the ones that were
-/// acknowledged are listed beside the log.
+/// For each file size limit, appends a record that does not fit, then one that does; lists the
+/// acknowledged ones in a second file.
 fn write_within_limits(path: &Path, append: &dyn Fn(&str) -> annals::Result<()>) {
     let mut acknowledged = File::create(path.with_extension("acks")).unwrap();
     let unlimited = getrlimit(Resource::Fsize);
@@ -469,7 +472,7 @@ fn write_within_limits(path: &Path, append: &dyn Fn(&str) -> annals::Result<()>)
     }
 }
 
-/// Runs [`write_within_limits`] in a child that ignores the signal of the limit.
+/// Runs [`write_within_limits`] in a child process that ignores SIGXFSZ.
 fn lost_within_limits(variant: &str) -> Counts {
     let dir = gates::dir();
     let path = dir.path().join(format!("{variant}.jsonl"));

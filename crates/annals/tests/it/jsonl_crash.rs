@@ -1,7 +1,7 @@
-//! A script of appends and replacements, killed or failed at every system call.
+//! A script of appends and replacements, killed or failing at every system call.
 //!
 //! Needs `strace`, which sees calls that a preloaded library would miss; without it these tests
-//! say so and pass.
+//! print that they were skipped, and pass.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 
 use annals::jsonl::{AppendOptions, Create, Digest, Durability, Log, create_new, replace};
 
-/// Every call that the script makes, and a few that another version of std would make instead.
+/// Every system call of the script, and a few that another version of std would use instead.
 const CALLS: [&str; 16] = [
     "openat",
     "flock",
@@ -97,7 +97,7 @@ fn strace(dir: &Path, inject: &str) -> Command {
         &format!("trace={trace}"),
     ]);
     strace.args(["-e", &format!("inject={inject}")]);
-    // Only what touches these counts: the start of the process makes calls of its own.
+    // Only calls on these paths count: the start of the process makes calls of its own.
     let tag: String = Digest::compute(b"doc").0[..8]
         .iter()
         .map(|byte| format!("{byte:02x}"))
@@ -127,7 +127,7 @@ fn acknowledged(output: &Output) -> Vec<String> {
         .collect()
 }
 
-/// What was acknowledged and does not stand there.
+/// Returns the acknowledged records that are missing.
 fn lost(dir: &Path, acknowledged: &[String]) -> Vec<String> {
     let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
     let doc = fs::read_to_string(dir.join("doc")).unwrap_or_default();

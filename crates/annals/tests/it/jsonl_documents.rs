@@ -1,4 +1,4 @@
-//! Small documents replaced whole, file identities, cursors and spans.
+//! Atomic replacement of small documents, file identities, cursors and spans.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -108,7 +108,7 @@ fn replace_refuses_a_symbolic_link() {
     symlink(&target, &link).unwrap();
     let refused = replace(&link, b"new", None).unwrap_err();
     assert!(
-        matches!(&refused, Error::Refused(why) if why.contains("symbolic link")),
+        matches!(&refused, Error::ThroughLink { why, .. } if why.contains("symbolic link")),
         "{refused}"
     );
     assert!(link.is_symlink());

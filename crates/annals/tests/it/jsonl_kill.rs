@@ -1,4 +1,4 @@
-//! Gate 3: sixteen writers killed at random; what they acknowledged stands in the log.
+//! Gate 3: sixteen writers killed at random; acknowledged records are in the log.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -16,19 +16,18 @@ use crate::support::Dice;
 
 const WRITERS: usize = 16;
 
-/// What the names of long records begin with.
+/// First character of the names of long records.
 const LONG: char = 'u';
 
-/// Kills after which a log is judged and another begun.
+/// Number of kills per log.
 const AT_A_TIME: usize = 800;
 
-/// The one record of this name: from one that fits into a page to one of many.
+/// Returns the record of this name: from less than a page to many pages.
 fn record(name: &str) -> String {
     let number = name.bytes().fold(7, |sum: usize, byte| {
         sum.wrapping_mul(31) + usize::from(byte)
     });
-    // The longer, the more often it is torn: the writers of the control have long ones, to be caught
-    // soon.
+    // Long records are torn more often: the writers of the control use them, to be caught soon.
     let sizes = match name.starts_with(LONG) {
         true => [60_000; 5],
         false => [9, 200, 400, 900, 9_000],
@@ -75,7 +74,7 @@ fn role() {
     };
     let log = Log::open(&path, options).unwrap();
     let mut plain = File::options().append(true).open(&path).unwrap();
-    // One write, or the kill may cut the name short.
+    // One write, or the kill could truncate the name.
     let acknowledge = |name: &str| {
         io::stderr()
             .write_all(format!("ack {name}\n").as_bytes())
@@ -89,7 +88,7 @@ fn role() {
                 acknowledge(&name);
                 log.append(record.as_bytes()).unwrap();
             }
-            // One write and no look at what stands before it.
+            // One write without a check of the last byte.
             "unsealed" => {
                 plain.write_all(format!("{record}\n").as_bytes()).unwrap();
                 acknowledge(&name);
@@ -116,7 +115,7 @@ fn kill_after(child: &mut Child, acks: usize) -> Vec<String> {
         .collect()
 }
 
-/// The acknowledged records that do not stand in the log, each once, as lines of their own.
+/// Returns the acknowledged records that are not in the log exactly once, on their own lines.
 fn lost<'a>(path: &Path, acknowledged: &'a [String]) -> Vec<&'a String> {
     let bytes = fs::read(path).unwrap();
     let mut lines: HashSet<&[u8]> = HashSet::new();
@@ -135,8 +134,8 @@ fn lost<'a>(path: &Path, acknowledged: &'a [String]) -> Vec<&'a String> {
         .collect()
 }
 
-/// Sixteen writers on one log at any time, each killed after a random number of records and
-/// followed by another.
+/// Runs sixteen concurrent writers on one log, each killed after a random number of records and
+/// replaced by another.
 fn storm(part: &str, kills: usize, seed: u64) -> Counts {
     let dir = gates::dir();
     let path = dir.path().join("log.jsonl");

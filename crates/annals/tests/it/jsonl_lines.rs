@@ -1,4 +1,4 @@
-//! Lines read forwards and backwards, from any bytes in any chunks.
+//! Lines read forwards and backwards, from any bytes in chunks of any size.
 
 use std::fs;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
@@ -6,7 +6,7 @@ use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use annals::jsonl::{LineEnding, OVERSIZE_HEAD, Scanner, TailReader};
 use proptest::prelude::*;
 
-/// What both directions must agree on.
+/// Fields on which both directions must agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     offset: u64,
@@ -16,7 +16,7 @@ struct Seen {
     oversize: bool,
 }
 
-/// Splits the plainest way, as the model for both readers.
+/// Splits in the simplest way, as the model for both readers.
 fn model(input: &[u8], cap: usize) -> Vec<Seen> {
     let mut offset = 0;
     let spans = input.split_inclusive(|byte| *byte == b'\n');
@@ -86,7 +86,7 @@ fn backwards<R: Read + Seek>(mut tail: TailReader<R>) -> Vec<Seen> {
     seen
 }
 
-/// When reads fail that could succeed.
+/// How often reads fail with a retryable error.
 #[derive(Clone, Copy, Debug)]
 enum Fails {
     Never,
@@ -94,7 +94,8 @@ enum Fails {
     Often,
 }
 
-/// Gives its input in chunks of given sizes, an interruption before each and a failure at times.
+/// Returns its input in chunks of given sizes, with an interruption before each and occasional
+/// failures.
 struct Chunks<'a> {
     all: Cursor<&'a [u8]>,
     sizes: std::iter::Cycle<std::vec::IntoIter<usize>>,
@@ -138,7 +139,7 @@ impl Seek for Chunks<'_> {
     }
 }
 
-/// Bytes in which line ends, carriage returns and byte order marks are frequent.
+/// Generates bytes in which line ends, carriage returns and byte order marks are frequent.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         Just(b"\n".to_vec()),
@@ -189,7 +190,7 @@ proptest! {
         loop {
             match scanner.next_where(find, mark.len()) {
                 Ok(Some(line)) => {
-                    // It was not counted what was passed over.
+                    // Skipped lines are not counted.
                     prop_assert_eq!(line.number, 0);
                     seen.push((line.offset, line.len, line.bytes.to_vec(), line.ending));
                 }
@@ -197,7 +198,7 @@ proptest! {
                 Err(error) => prop_assert_eq!(error.kind(), io::ErrorKind::TimedOut),
             }
         }
-        // What is left is a last line without a mark and without an end.
+        // Only a last line without a match and without a line end is left.
         let rest = input.rsplit(|byte| *byte == b'\n').next().unwrap();
         let rest = if find(rest).is_none() { rest.len() } else { 0 };
         prop_assert!(cap < 60 || scanner.offset() == (input.len() - rest) as u64);
@@ -208,7 +209,8 @@ proptest! {
             .filter(|(line, span)| find(span).is_some() || line.oversize)
             .map(|(line, _)| (line.offset, line.len, line.bytes, line.ending))
             .collect();
-        // A line above the cap is given although it holds no mark, unless all of it was held at once.
+        // A line above the cap is returned although it does not match, unless it fit into the
+        // buffer.
         let held = |line: &Seen| line.len <= capacity.max(cap) as u64 + 80;
         let spans = input.split_inclusive(|byte| *byte == b'\n');
         let least = model(&input, cap).into_iter().zip(spans);
@@ -245,7 +247,7 @@ proptest! {
                 }
             }
         }
-        // The third read fails, and is told.
+        // The third read fails, and the error is returned.
         prop_assert!(failed || input.len() <= 7);
         let wanted = model(&input, cap);
         let wanted: Vec<_> = wanted.into_iter().map(|s| (s.offset, s.bytes, s.len, s.ending)).collect();

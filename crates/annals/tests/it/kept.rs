@@ -1,4 +1,5 @@
-//! What is archived and gone from its root is listed, shown, searched and priced as before.
+//! Archived sessions that are no longer in the root are listed, shown, searched and priced as
+//! before.
 
 use annals::cost::Ledger;
 use annals::index::Index;
@@ -9,13 +10,13 @@ use jiff::Timestamp;
 
 use crate::support::cases;
 
-/// All that is told of a store's sessions, in words that can be compared.
+/// All answers about a store's sessions, in a comparable form.
 struct Answers {
     rows: Vec<String>,
     entries: Vec<Vec<Entry>>,
     last: Vec<Vec<Entry>>,
     hits: Vec<String>,
-    /// Who spent what, in no order.
+    /// Charges with their accounts, sorted.
     ledger: Vec<String>,
 }
 
@@ -44,7 +45,7 @@ impl Answers {
         assert!(inventory.errors.is_empty(), "{:?}", inventory.errors);
         let rows = rows.into_iter().map(|row| told(row.unwrap()));
         let mut hits: Vec<String> = found.hits.iter().map(|hit| format!("{hit:?}")).collect();
-        // Where two are worth the same, their order may depend on when a file was found.
+        // The order of equal hits may depend on when a file was found.
         hits.sort();
         Answers {
             rows: rows.collect(),
@@ -60,7 +61,7 @@ impl Answers {
     }
 }
 
-/// Says where two answers differ, and not all of both.
+/// Asserts that two answers are equal; prints only the first difference.
 fn same(one: &Answers, other: &Answers, what: &str) {
     fn first<T: PartialEq + std::fmt::Debug>(one: &[T], other: &[T], what: &str) {
         assert_eq!(one.len(), other.len(), "{what}");
@@ -74,7 +75,7 @@ fn same(one: &Answers, other: &Answers, what: &str) {
     first(&one.ledger, &other.ledger, what);
 }
 
-/// A row without what must differ.
+/// Formats a row without the fields that must differ.
 fn told(mut row: SessionInfo) -> String {
     (row.archived, row.expires, row.keep_days) = (false, None, None);
     format!("{row:?}")
@@ -99,7 +100,7 @@ fn each<T>(inventory: &Inventory, look: impl Fn(Session) -> T) -> Vec<T> {
         .collect()
 }
 
-/// Archives all sessions of a store, and takes them out of its roots.
+/// Archives all sessions of a store and removes them from its roots.
 fn archive_all(store: &Store) -> usize {
     let inventory = store.inventory_without_archive();
     let mut sessions: Vec<&SessionFiles> = inventory.sessions.iter().collect();
@@ -120,7 +121,7 @@ fn an_archived_session_answers_as_before() {
         let copy = case.copy();
         let state = copy.dir.path().join("state");
         let store = Store::new(vec![copy.root.clone()]).with_state(&state);
-        // Whoever changes a register that is behind mends it first.
+        // Rebuild outdated session lists first, as any writer would.
         for stale in store.stale_session_lists(&store.inventory()) {
             store.rebuild_session_list(&stale.unwrap()).unwrap();
         }
@@ -140,7 +141,7 @@ fn an_archived_session_answers_as_before() {
         same(&Answers::of(&store, None), &before, &case.name);
         let known = Answers::of(&store, Some(&mut catalogue));
         same(&known, &before, &case.name);
-        // Of what the catalogue never saw, the packs alone tell.
+        // A new index reads the packs.
         Index::delete(&state).unwrap();
         let mut fresh = Index::open(&state).unwrap();
         same(&Answers::of(&store, Some(&mut fresh)), &before, &case.name);
@@ -170,7 +171,7 @@ fn archived_session_cannot_be_changed() {
     assert_eq!(store.session(id.as_str()).unwrap().files.id, id);
 }
 
-/// A session that is still there is told once, and as it is now.
+/// A session in the root is listed once, in its current state.
 #[test]
 fn mirrored_session_in_the_root_is_listed_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -187,7 +188,7 @@ fn mirrored_session_in_the_root_is_listed_once() {
     assert!(!sessions[0].is_archived());
     let read = Session::read(sessions[0].clone()).unwrap();
     assert_eq!(read.last_messages(9).unwrap().len(), 2);
-    // Its program deletes the log, and what was mirrored is left.
+    // Its program deletes the log; the archived copy remains.
     std::fs::remove_file(sessions[0].main_path()).unwrap();
     let sessions = store.inventory().sessions;
     assert!(sessions[0].is_archived());
@@ -195,7 +196,7 @@ fn mirrored_session_in_the_root_is_listed_once() {
     assert_eq!(read.last_messages(9).unwrap().len(), 1);
 }
 
-/// A store with one session, in which a question was asked.
+/// Creates a store with one session that has one question.
 fn asked(todos: &[Todo]) -> (tempfile::TempDir, Store) {
     let dir = tempfile::tempdir().unwrap();
     let root = annals::store::Root::claude_code(dir.path().join("root"));
@@ -208,8 +209,8 @@ fn asked(todos: &[Todo]) -> (tempfile::TempDir, Store) {
     (dir, store)
 }
 
-/// While its log is there, what a session lost is told from its pack; and that its pack cannot be read,
-/// where nothing else tells whether anything is missing.
+/// While the log exists, missing files are read from the pack. An unreadable pack is an error,
+/// because only the pack shows what is missing.
 #[test]
 fn missing_file_of_a_session_is_read_from_its_pack() {
     let (_dir, store) = asked(&[Todo::pending("Answer")]);
@@ -237,7 +238,7 @@ fn missing_file_of_a_session_is_read_from_its_pack() {
     assert_eq!(told(&store.inventory()), (vec![], 1));
 }
 
-/// What is left of a session in its root is told from there, and once.
+/// Files that are still in the root are read from there, and listed once.
 #[test]
 fn files_left_in_the_root_are_not_listed_twice() {
     let (_dir, store) = asked(&[Todo::pending("Answer")]);
@@ -255,7 +256,7 @@ fn files_left_in_the_root_are_not_listed_twice() {
     assert_eq!(paths.len(), 2);
 }
 
-/// A folder that was renamed holds the session that was mirrored before, and not another one.
+/// The renamed folder holds the session that was archived before, not another one.
 #[test]
 fn session_in_a_renamed_folder_is_listed_once() {
     let (_dir, store) = asked(&[]);

@@ -1,4 +1,5 @@
-//! What an agent's program deleted of a session that lives is told from the archive, once, and marked.
+//! Files that the agent program deleted from an existing session are read from the archive, once,
+//! and marked.
 
 mod moved;
 
@@ -19,7 +20,7 @@ use tempfile::TempDir;
 const SESSION: &str = "8c549c46-16ca-47dd-b731-f4c264becc53";
 const OTHER: &str = "11111111-16ca-47dd-b731-f4c264becc53";
 
-/// A root with a session of two sub-agents, and another one without any.
+/// A root with a session of two sub-agents, and another session without any.
 struct Desk {
     dir: TempDir,
     store: Store,
@@ -133,7 +134,7 @@ fn deleted_sub_agent_is_read_from_archive_once_and_marked() {
     let session = Session::read(desk.session()).unwrap();
     let marks: Vec<bool> = session.agents.iter().map(|it| it.archived).collect();
     assert_eq!(marks, [true, false]);
-    // With what is known, and without.
+    // With and without the index.
     assert_eq!(learn(&mut catalogue), (2, 2, whole));
     let inventory = desk.store.inventory();
     assert_eq!(
@@ -141,7 +142,7 @@ fn deleted_sub_agent_is_read_from_archive_once_and_marked() {
         2
     );
     assert_eq!(charges(&desk.store.ledger(&quiet).0), whole);
-    // What is there again is told from there.
+    // A file that exists again is read from the root.
     desk.put(agent("one"), &line(SESSION, "c1", "", "zebra one"));
     assert_eq!(desk.kept(), [""; 0]);
     assert_eq!(learn(&mut catalogue), (2, 2, whole));
@@ -173,7 +174,7 @@ fn outputs_file_versions_and_todos_are_read_from_the_archive() {
     assert_eq!(kept, wanted);
 }
 
-/// The roster is made for speed; what is told is the same without it, and with a damaged one.
+/// The members list is only a cache: without it, or with a damaged one, the answers are the same.
 #[test]
 fn damaged_members_list_changes_no_answer() {
     let desk = Desk::new();
@@ -187,7 +188,7 @@ fn damaged_members_list_changes_no_answer() {
         fs::write(&roster, &damaged).unwrap();
         assert_eq!(desk.kept(), [agent("two")], "byte {at}");
     }
-    // A line that is being written counts for nothing.
+    // A torn line is ignored.
     fs::write(&roster, [&text[..], b"8c549c46"].concat()).unwrap();
     assert_eq!(desk.kept(), [agent("two")]);
     fs::remove_file(&roster).unwrap();
@@ -197,7 +198,7 @@ fn damaged_members_list_changes_no_answer() {
     assert_eq!(desk.kept(), [agent("two")]);
 }
 
-/// What is added to a pack is told to the roster, which is there by then.
+/// Members added to a pack are appended to the existing list.
 #[test]
 fn later_sub_agent_is_added_to_the_members_list() {
     let desk = Desk::new();
@@ -209,7 +210,7 @@ fn later_sub_agent_is_added_to_the_members_list() {
     assert_eq!(desk.kept(), [agent("late")]);
 }
 
-/// Programs of other versions keep sub-agents elsewhere in the folder.
+/// Other versions of the program store sub-agents elsewhere in the folder.
 #[test]
 fn moved_sub_agent_is_listed_once() {
     let desk = Desk::new();
@@ -227,7 +228,7 @@ fn moved_sub_agent_is_listed_once() {
     assert_eq!(desk.session().agents.len(), 3);
 }
 
-/// A session that was copied has sub-agents of the same ids.
+/// A copied session has sub-agents with the same ids.
 #[test]
 fn sub_agents_of_a_copied_session_are_separate() {
     let desk = Desk::new();
@@ -240,7 +241,7 @@ fn sub_agents_of_a_copied_session_are_separate() {
     assert_eq!(desk.kept(), [agent("one"), agent("two")]);
 }
 
-/// What was changed since in a session that lives is in nobody's way.
+/// Files changed since in an existing session do not block the restore.
 #[test]
 fn restore_leaves_todos_changed_since() {
     let desk = Desk::new();
@@ -257,20 +258,20 @@ fn restore_leaves_todos_changed_since() {
     pack.restore(None).unwrap();
     assert!(desk.at(agent("one")).is_file());
     assert_eq!(fs::read(desk.at(&todos)).unwrap(), b"[ ]");
-    // Whether the log is there or not.
+    // Whether the log exists or not.
     fs::remove_file(desk.at(agent("one"))).unwrap();
     fs::remove_file(desk.at(log(SESSION))).unwrap();
     pack.restore(None).unwrap();
     assert!(desk.at(agent("one")).is_file() && desk.at(log(SESSION)).is_file());
     assert_eq!(fs::read(desk.at(&todos)).unwrap(), b"[ ]");
-    // With another log, they would be taken for what belongs to that.
+    // With another log, the files would be taken for that log's.
     fs::remove_file(desk.at(agent("one"))).unwrap();
     desk.put(log(SESSION), "{}\n");
     pack.restore(None).unwrap_err();
     assert!(!desk.at(agent("one")).exists());
 }
 
-/// Somebody who makes a pipe of it makes nobody wait.
+/// A pipe in its place must not block readers.
 #[test]
 fn members_list_that_is_a_pipe_is_ignored() {
     let desk = Desk::new();
@@ -303,7 +304,7 @@ fn delete_and_restore_act_on_files_in_the_root() {
     );
     desk.store.undelete(&trashed.id).unwrap();
     assert_eq!(desk.kept(), [agent("one")]);
-    // It is put back into a session that went on since it was archived.
+    // The file is restored into a session that has grown since it was archived.
     let more = line(SESSION, "a2", "a1", "went on");
     let whole = [fs::read_to_string(desk.at(log(SESSION))).unwrap(), more].concat();
     fs::write(desk.at(log(SESSION)), whole).unwrap();
@@ -313,7 +314,7 @@ fn delete_and_restore_act_on_files_in_the_root() {
     assert_eq!(desk.kept(), [""; 0]);
 }
 
-/// A pack that was damaged since it was read is read again.
+/// A pack damaged since it was read is read again.
 #[test]
 fn pack_damage_is_reported_although_the_index_is_current() {
     let desk = Desk::new();
@@ -330,7 +331,7 @@ fn pack_damage_is_reported_although_the_index_is_current() {
         let rows = catalogue.sessions(&desk.store, inventory, &quiet);
         rows.iter().filter(|row| row.is_err()).count()
     };
-    // What was changed a moment ago is not remembered.
+    // Files changed a moment ago are not cached.
     std::thread::sleep(std::time::Duration::from_millis(50));
     let inventory = catalogue.inventory(&desk.store);
     assert_eq!(rows(&mut catalogue, &inventory), 0);
@@ -343,7 +344,7 @@ fn pack_damage_is_reported_although_the_index_is_current() {
     assert_eq!(rows(&mut catalogue, &inventory), 1);
 }
 
-/// What is shown is what is changed, wherever it is kept.
+/// The list that is shown is the one that is edited, even if it is archived.
 #[test]
 fn edit_todos_continues_from_the_archived_list() {
     for layout in annals::layout::LAYOUTS {
@@ -380,14 +381,14 @@ fn edit_todos_continues_from_the_archived_list() {
             contents(&list.unwrap())
         };
         assert_eq!(add("three"), ["one", "two", "three"], "{}", layout.name());
-        // Now it is there again, and what is kept counts no more.
+        // The list exists again, so the archived one is no longer used.
         assert!(todos.exists());
         fs::write(&todos, "").unwrap();
         assert_eq!(add("four"), ["four"], "{}", layout.name());
     }
 }
 
-/// A whole root is refused like one session, and told how much of it is gone.
+/// A whole root is refused like one session; the error counts what is missing.
 #[test]
 fn root_conversion_is_refused_if_files_are_only_archived() {
     let desk = Desk::new();
@@ -413,7 +414,7 @@ fn root_conversion_is_refused_if_files_are_only_archived() {
         refused.contains(&format!("annals restore {OTHER} --apply")),
         "{refused}"
     );
-    // Who insists goes on without it, and is told.
+    // The caller can continue without the archived files; the plan reports them.
     let whole = convert::plan_without_archived(
         ConvertSelection::Root(desk.store.roots()[0].clone()),
         Root::new("chorus", desk.dir.path().join("into")).unwrap(),
@@ -421,7 +422,7 @@ fn root_conversion_is_refused_if_files_are_only_archived() {
     );
     let whole = whole.unwrap();
     assert_eq!(whole.sessions.len(), 1);
-    let told = "1 session and 2 files that can be found only in the archive";
+    let told = "1 session and 2 files only in the archive";
     assert!(
         whole.left_out.iter().any(|left| left == told),
         "{:?}",
@@ -467,7 +468,7 @@ fn session_conversion_is_refused_if_files_are_only_archived() {
     assert!(refused.contains("is only in the archive"), "{refused}");
 }
 
-/// Only what programs delete by themselves is told from the archive where a session lives.
+/// For an existing session, only files that programs delete themselves are read from the archive.
 #[test]
 fn files_removed_by_a_person_are_not_read_from_the_archive() {
     let desk = Desk::new();
@@ -510,7 +511,7 @@ fn todo_list_removed_while_open_starts_empty() {
     assert_eq!(list.unwrap().len(), 1);
 }
 
-/// No one is sent to a backup for what the archive has.
+/// For files that the archive has, the advice must not mention a backup.
 #[test]
 fn check_distinguishes_lost_from_archived_files() {
     let snapshot = |name: &str| {
@@ -561,7 +562,7 @@ fn check_distinguishes_lost_from_archived_files() {
     });
     ids.sort();
     assert_eq!(ids, [[false, true], [true, false]], "{with:?}");
-    // One session by itself is told the same.
+    // The check of one session reports the same.
     let inventory = desk.store.inventory_without_archive();
     let files = inventory
         .sessions

@@ -1,4 +1,4 @@
-//! What belongs to no session of a root is kept too, and comes back where nothing lies in its place.
+//! Files of a root outside of sessions are archived too, and restored where no file exists.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ impl Desk {
         kept
     }
 
-    /// The plans and the history that are told of, and whether each is only archived.
+    /// Returns the names of plans and history, and whether each is only archived.
     fn told(&self) -> Vec<(String, bool)> {
         let inventory = self.store.inventory();
         assert!(inventory.errors.is_empty());
@@ -73,10 +73,10 @@ fn plans_and_history_are_archived_and_restored() {
     let kept = desk.keep();
     assert_eq!(kept.archived.len(), 1);
     assert_eq!((kept.sessions, kept.unchanged), (0, 0));
-    // What is derived is not.
+    // Derived files are not archived.
     assert_eq!(kept.archived[0].files, 4);
     assert!(desk.keep().archived.is_empty());
-    // A history that grows costs its growth.
+    // A history that grows adds only the new bytes.
     let more = "{\"display\":\"second\",\"timestamp\":2}\n";
     let before = fs::read_to_string(desk.at("history.jsonl")).unwrap();
     fs::write(desk.at("history.jsonl"), format!("{before}{more}")).unwrap();
@@ -111,7 +111,7 @@ fn plans_and_history_are_archived_and_restored() {
     assert_eq!(fate("one.md"), RestoreOutcome::New);
     assert_eq!(fate("history.jsonl"), RestoreOutcome::New);
     assert_eq!(fate("settings.json"), RestoreOutcome::Same);
-    // What is there stays as it is, and is in nobody's way.
+    // Existing files are left unchanged and do not block the restore.
     assert_eq!(fate("two.md"), RestoreOutcome::Left);
     assert_eq!(
         fs::read(desk.at("plans/two.md")).unwrap(),
@@ -121,7 +121,7 @@ fn plans_and_history_are_archived_and_restored() {
     let history = fs::read_to_string(desk.at("history.jsonl")).unwrap();
     assert_eq!(history, format!("{before}{more}"));
     assert!(desk.told().iter().all(|(_, kept)| !kept));
-    // Elsewhere all of it is put.
+    // Into another directory, everything is restored.
     let elsewhere = desk.dir.path().join("elsewhere");
     pack.restore(Some(&elsewhere)).unwrap();
     assert_eq!(
@@ -130,7 +130,7 @@ fn plans_and_history_are_archived_and_restored() {
     );
 }
 
-/// A session may be called as the rest of its root is.
+/// The pack of the root's other files is not a session, although a session may have its id.
 #[test]
 fn root_archive_is_not_a_session() {
     let desk = Desk::new();
@@ -141,7 +141,7 @@ fn root_archive_is_not_a_session() {
     assert_eq!(desk.told().len(), 3);
 }
 
-/// Which directory a folder of Chorus is of stands in its configuration alone.
+/// In Chorus, only the configuration names the directory of a folder.
 #[test]
 fn session_lists_and_configuration_are_archived_and_read() {
     let copy = case("chorus-plain").copy();
@@ -168,7 +168,7 @@ fn session_lists_and_configuration_are_archived_and_read() {
         archive.find(id).unwrap().restore(None).unwrap();
     }
     assert_eq!(projects(), before);
-    // Its configuration comes back only if it is named.
+    // The configuration is restored only if it is named.
     let pack = archive.find(ROOT_ID).unwrap();
     assert_eq!(
         pack.restore(None).unwrap().files[0].fate,
@@ -178,7 +178,7 @@ fn session_lists_and_configuration_are_archived_and_read() {
     let pack = pack.restore_also(&["config.json".into()]).unwrap();
     let restored = pack.restore(None).unwrap();
     let paths = restored.files.iter().map(|file| file.path.as_path());
-    // Those of folders came back with their logs.
+    // Session lists of folders were restored with their logs.
     assert_eq!(paths.collect::<Vec<_>>(), [Path::new("config.json")]);
     assert_eq!(
         fs::read(copy.root.path.join("config.json")).unwrap(),

@@ -1,4 +1,4 @@
-//! The laws of the design, each over LAYOUTS × fixtures. A new layout is tested by being there.
+//! The laws of the design, each over LAYOUTS × fixtures. A new layout is tested automatically.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use annals::tree::{Scope, Tree};
 
 use crate::support::{Case, Dice, QUICK, cases, members, paths, picture};
 
-/// A line of a file as the scanner gives it, owned.
+/// An owned line of a file, as the scanner returns it.
 struct Line {
     span: Span,
     bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The ledger: each response once, to whom it belongs, by every route.
+//! The ledger: each response once, in the right account, by every route.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use annals::store::{Root, SessionInfo, Store};
 
 use crate::support::cases;
 
-/// A ledger in an order that does not depend on how it was made.
+/// Formats a ledger in a canonical order.
 fn picture(ledger: &Ledger) -> Vec<String> {
     let mut lines: Vec<String> = ledger
         .charges
@@ -33,7 +33,7 @@ fn picture(ledger: &Ledger) -> Vec<String> {
     lines
 }
 
-/// Tells only what differs: a ledger is long.
+/// Prints only the differences, because a ledger is long.
 fn same(these: &[String], those: &[String], what: &str) {
     let only = |these: &[String], those: &[String]| -> Vec<String> {
         let other = |line: &&String| !those.contains(line);
@@ -61,7 +61,7 @@ fn recorded(catalogue: &mut Index, store: &Store) -> Ledger {
     ledger
 }
 
-/// The list of sessions decodes everything; the ledger reads as little as it can.
+/// The session list decodes everything; the ledger reads as little as it can.
 #[test]
 fn ledger_equals_the_session_list() {
     for case in cases() {
@@ -107,7 +107,7 @@ fn index_changes_no_charge() {
     }
 }
 
-/// A history of one project that a test may change.
+/// A history of one project that tests change.
 struct History {
     dir: tempfile::TempDir,
     state: tempfile::TempDir,
@@ -143,7 +143,7 @@ impl History {
         Store::new(vec![Root::new("claude-code", self.dir.path()).unwrap()])
     }
 
-    /// The output tokens of each session, which must not depend on what was kept.
+    /// Returns the output tokens of each session, which must not depend on the index.
     fn output(&self) -> BTreeMap<String, u64> {
         let mut catalogue = Index::open(self.state.path()).unwrap();
         let kept = recorded(&mut catalogue, &self.store());
@@ -158,7 +158,7 @@ impl History {
     }
 }
 
-/// A session's id made of one letter.
+/// Returns a session id made of one letter.
 fn uuid(name: &str) -> String {
     "xxxxxxxx-xxxx-4xxx-8xxx-xxxxxxxxxxxx".replace('x', name)
 }
@@ -182,10 +182,10 @@ fn grown_log_is_read_from_where_it_ended() {
     let history = History::new();
     history.append("a", &reply("a", "m1", 1, 10));
     assert_eq!(history.output(), sums(&[("a", 10)]));
-    // The response goes on after what was kept, and another comes.
+    // The response continues after the indexed part, and another follows.
     history.append("a", &(reply("a", "m1", 2, 15) + &reply("a", "m2", 3, 7)));
     assert_eq!(history.output(), sums(&[("a", 22)]));
-    // A line that is not finished counts if it can be read, and only once.
+    // An unterminated line counts if it can be parsed, and only once.
     let last = reply("a", "m3", 4, 100);
     history.append("a", last.trim_end());
     assert_eq!(history.output(), sums(&[("a", 122)]));
@@ -195,7 +195,7 @@ fn grown_log_is_read_from_where_it_ended() {
     assert_eq!(history.output(), sums(&[("a", 122)]));
 }
 
-/// Damage is told, as it is found and from what was kept, and what is still being written is none.
+/// Damage is reported when read and from the index; an unterminated last line is not damage.
 #[test]
 fn unreadable_records_are_counted() {
     let history = History::new();
@@ -212,7 +212,7 @@ fn unreadable_records_are_counted() {
     assert_eq!(history.output(), sums(&[("a", 10)]));
 }
 
-/// As long as a log names nobody's session its first lines are looked at, in one go or in two.
+/// Until a log names its session, its first lines are searched for one, in one pass or in two.
 #[test]
 fn log_that_names_no_session_is_read_the_same_when_it_grows() {
     let history = History::new();
@@ -242,7 +242,7 @@ fn truncated_replaced_or_changed_log_is_reread() {
         .unwrap();
     file.set_len(first.len() as u64).unwrap();
     assert_eq!(history.output(), sums(&[("a", 10)]));
-    // Cut and grown beyond where it was.
+    // Truncated, then grown beyond its old length.
     file.set_len(0).unwrap();
     history.append("a", &(reply("a", "m7", 1, 1000) + &second + &first));
     assert_eq!(history.output(), sums(&[("a", 1030)]));
@@ -266,8 +266,8 @@ fn unusable_index_is_moved_aside() {
     let history = History::new();
     history.append("a", &reply("a", "m1", 1, 10));
     history.output();
-    let path = history.state.path().join("catalogue-14.db");
-    // Damaged, cut, empty, and something else altogether.
+    let path = history.state.path().join("catalogue-15.db");
+    // Damaged, truncated, empty, and not a database.
     let whole = fs::read(&path).unwrap();
     let mut holes = whole.clone();
     holes.iter_mut().skip(100).for_each(|byte| *byte = 0xa5);
@@ -291,7 +291,8 @@ fn unusable_index_is_moved_aside() {
     }
 }
 
-/// Many at once, on logs that grow: every answer is that of some moment, and the last is right.
+/// Concurrent readers on growing logs: every answer is a consistent state, and the last is
+/// complete.
 #[test]
 fn concurrent_indexes_give_correct_ledgers() {
     let history = History::new();
@@ -319,7 +320,8 @@ fn concurrent_indexes_give_correct_ledgers() {
     assert_eq!(all, 4 * 19 + 1);
 }
 
-/// What is asked often: what is new at once, and what is old once in a while, but nothing that is not so.
+/// Frequent queries: new usage is seen at once, old usage after a while, and nothing wrong is
+/// reported.
 #[test]
 fn recent_usage_is_current_for_new_records() {
     let history = History::new();
@@ -351,9 +353,9 @@ fn recent_usage_is_current_for_new_records() {
     };
     let output = |seconds: i64| asked(seconds, Some(&log));
     settle(history.dir.path());
-    // All of the session that is asked for, the others since then.
+    // All usage of the session asked for; of the others, only recent usage.
     assert_eq!(output(0), sums(&[("a", 11), ("b", 100)]));
-    // What lately spent something is read on, an old session when its turn comes.
+    // Logs with recent usage are read at once, an old session only after the interval.
     history.append("a", &reply("a", "newer", 50, 1000));
     history.append("b", &reply("b", "seen", 51, 5000));
     history.append("c", &reply("c", "unseen", 51, 3));
@@ -362,7 +364,7 @@ fn recent_usage_is_current_for_new_records() {
     let all = sums(&[("a", 1_011), ("b", 5_100), ("c", 10)]);
     assert_eq!(output(301), all);
     assert_eq!(output(302), all);
-    // It is also seen by those who ask for it, and once someone made a new log.
+    // It is also read when asked for, and after a new log was created.
     let log_c = history.log("c");
     fs::write(&log_c, reply("c", "long ago", 2, 7)).unwrap();
     assert_eq!(output(602).get("c"), None);
@@ -371,7 +373,7 @@ fn recent_usage_is_current_for_new_records() {
     assert_eq!(asked(603, Some(&log_c)).get("c"), Some(&37));
     history.append("d", &reply("d", "a new one", 51, 5_000));
     assert_eq!(output(604).get("d"), Some(&5_000));
-    // One that was only asked something when it was seen first.
+    // A session with only a prompt when it was first seen.
     history.append(
         "e",
         "{\"type\":\"user\",\"message\":{\"content\":\"Hi.\"}}\n",
@@ -380,24 +382,24 @@ fn recent_usage_is_current_for_new_records() {
     assert_eq!(output(604).get("e"), None);
     history.append("e", &reply("e", "its first", 52, 1));
     assert_eq!(output(604).get("e"), Some(&1));
-    // Sub-agents of the session that is asked for, and of another that is known to have one.
+    // Sub-agents of the session asked for, and of another that is known to have one.
     agent("x1", "first");
     assert_eq!(output(605).get("a"), Some(&11_011));
     settle(history.dir.path());
     output(910);
     agent("x2", "second");
     assert_eq!(asked(911, None).get("a"), Some(&21_011));
-    // One that was deleted spent nothing.
+    // A deleted session has no usage.
     fs::remove_file(history.log("b")).unwrap();
     assert_eq!(output(912).get("b"), None);
-    // A clock that was set back does not keep anyone waiting.
+    // A clock that was set back does not delay anything.
     history.append("c", &reply("c", "latest", 53, 100));
     assert_eq!(output(-1000).get("c"), Some(&137));
-    // The figures of the whole ledger are not touched by it.
+    // The whole ledger is not affected.
     assert_eq!(history.output().get("a"), Some(&21_011));
 }
 
-/// Sets directories back, as if what is in them had been made long ago.
+/// Sets the modification times of directories far back.
 fn settle(directory: &Path) {
     for entry in fs::read_dir(directory).unwrap().flatten() {
         if entry.file_type().unwrap().is_dir() {
@@ -425,7 +427,7 @@ fn charge(account: usize, message: &str, request: &str, second: i64, output: u64
     charge
 }
 
-/// Who pays how much, whatever the order in which the charges come.
+/// Returns who is charged how much, for any order of the charges.
 fn settled(accounts: &[&str], charges: &[Charge]) -> Vec<(String, u64)> {
     let outcome = |charges: Vec<Charge>| {
         let accounts = accounts.iter().map(|name| account(name)).collect();
@@ -473,7 +475,7 @@ fn repeated_response_is_charged_to_the_original_of_a_fork() {
         rows,
         owned(&[("fork", 7), ("original", 10), ("original", 10)])
     );
-    // The fork holds all of the original, and more.
+    // The fork holds the whole original, and more.
     let rows = settled(
         &["a-fork", "original"],
         &[
@@ -490,7 +492,7 @@ fn copied_record_is_not_charged() {
     let mut copy = charge(0, "m1", "r1", 1, 30);
     copy.copied = true;
     let rows = settled(&["a", "b"], &[copy, charge(1, "m1", "r1", 2, 10)]);
-    // The largest usage counts, whoever tells it.
+    // The largest usage counts, whichever record has it.
     assert_eq!(rows, owned(&[("b", 30)]));
 }
 
@@ -509,7 +511,8 @@ fn assignment_ignores_times_of_copies() {
     assert_eq!(rows, owned(&[("c", 1)]));
 }
 
-/// What the one who pays does not tell comes from the same copy, whichever log was read first.
+/// Details missing in the charged record are taken from the same copy, whichever log was read
+/// first.
 #[test]
 fn missing_details_do_not_depend_on_the_order_of_logs() {
     let copies = ["", "opus", "haiku", "sonnet"].into_iter().enumerate();

@@ -1,4 +1,4 @@
-//! The library from outside: conformance, crashes, concurrency.
+//! Integration tests of the library: conformance, crashes, concurrency.
 
 mod archive;
 mod check;

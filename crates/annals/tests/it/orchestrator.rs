@@ -1,4 +1,4 @@
-//! The orchestrator: what its records mean, and the records that we write.
+//! The orchestrator layout: decoding of its records, and the records written.
 
 mod days;
 mod replies;
@@ -84,7 +84,7 @@ fn time(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// Plans a change at noon with ids that count.
+/// Plans a change at noon with ids that count up.
 fn plan(head: &AppendState, change: &Change) -> annals::Result<EditPlan> {
     let mut made = 0;
     let mut fresh = || {
@@ -93,6 +93,7 @@ fn plan(head: &AppendState, change: &Change) -> annals::Result<EditPlan> {
     };
     let mut stamp = PlanContext {
         now: time("2026-11-15T12:00:00Z"),
+        limit: None,
         zone: TimeZone::UTC,
         new_id: &mut fresh,
     };
@@ -106,7 +107,7 @@ fn head() -> AppendState {
     AppendState::new(SessionId::new("s1").unwrap(), day("2026-11-15"))
 }
 
-/// The lines that drafts become in the day's log.
+/// Returns the lines that drafts become in the day's log.
 fn written(head: &AppendState, drafts: Vec<Draft>) -> Vec<String> {
     lines(plan(head, &Change::Append(drafts)).unwrap())
 }
@@ -133,7 +134,7 @@ fn lines(plan: EditPlan) -> Vec<String> {
 fn record_without_id_is_named_by_its_offset() {
     let entry = decoded(r#"{"type":"user","content":"hi","timestamp":"2026-11-15T10:00:00Z"}"#);
     assert_eq!(entry.id, id("20261115-1234"));
-    // A prompt that names no session is the log's own.
+    // A prompt that names no session belongs to the log's own session.
     let own = day("2026-11-15").session.unwrap().to_string();
     assert_eq!((entry.parent, entry.session), (None, Some(own)));
     let entry =
@@ -143,7 +144,7 @@ fn record_without_id_is_named_by_its_offset() {
     assert_eq!(outline.id(), id("20261115-1234"));
     assert_eq!(outline.link, Link::Previous);
     assert!(outline.human);
-    // Every record tells whose it is, also to a reader that has seen the one before.
+    // Every record has its session as a fact, even after a record of the same session.
     let mut decoder = Orchestrator.decoder(&day("2026-11-15"));
     let mut sink = Decoded::default();
     for _ in 0..2 {
@@ -237,7 +238,7 @@ fn calls_and_results_are_linked_by_id_or_tool_name() {
             r#"{"type":"tool_call","tool":"Bash","arguments":{"n":1e5},"toolCallId":"c"}"#,
             called("c", "Bash", r#"{"n":1e5}"#),
         ),
-        // Without ids: a call goes by its record's id, a result by its tool.
+        // Without ids: a call is identified by its record's id, a result by its tool.
         (
             r#"{"type":"tool_call","tool":"Bash"}"#,
             called("20261115-1234", "Bash", "{}"),
@@ -306,14 +307,14 @@ fn written_reply_matches_the_native_format() {
         assert_eq!(found, wanted);
     }
     assert_eq!(found.len(), wanted.len());
-    // Only what the document has no member for goes beside the log.
+    // Only data for which the document has no member is moved to the companion file.
     let writer = Orchestrator.writer().unwrap();
     let beside = found
         .iter()
         .map(|line| writer.split_record(line.as_bytes()).unwrap().1);
     let beside: Vec<bool> = beside.map(|beside| beside.is_some()).collect();
     assert_eq!(beside, [false, true, true, false, false]);
-    // Read back, the tokens are there once, and so is the text.
+    // Decoded, the tokens and the text occur once.
     let spoken = message(&found[1]);
     assert_eq!(spoken.usage, Some(usage));
     assert_eq!(spoken.blocks[1], text("before"));
@@ -321,7 +322,7 @@ fn written_reply_matches_the_native_format() {
     assert_eq!(message(&found[3]).usage, Some(Usage::default()));
 }
 
-/// A program that adds up `assistant` records must not miss a reply that only called a tool.
+/// A program that sums `assistant` records must not miss a reply that only called tools.
 #[test]
 fn reply_with_only_calls_writes_its_usage_first() {
     let calls = || Draft::assistant(vec![called("c", "T", "{}"), called("d", "T", "{}")]);
@@ -337,7 +338,7 @@ fn reply_with_only_calls_writes_its_usage_first() {
     assert_eq!(message(&found[0]).blocks, []);
     assert_eq!(message(&found[0]).usage, Some(usage));
     assert_eq!(decoded(&found[2]).id, id("end"));
-    // With nothing to tell, nothing is added.
+    // Without usage, nothing is added.
     assert_eq!(written(&head(), vec![calls()]).len(), 2);
 }
 
@@ -383,7 +384,7 @@ fn every_body_round_trips() {
         let lines = written(&head(), vec![Draft::new(Body::Message(wanted.clone()))]);
         assert_eq!(lines.len(), 1);
         if wanted.role == Role::Assistant {
-            // The design wants these on every reply.
+            // The design requires these on every reply.
             wanted.usage = Some(Usage::default());
         }
         assert_eq!(message(&lines[0]), wanted, "{}", lines[0]);
@@ -414,7 +415,7 @@ fn every_body_round_trips() {
     assert!(plan(&head(), &Change::Append(vec![refused])).is_err());
 }
 
-/// Only a link that file order does not give is said.
+/// A parent is written only if it differs from file order.
 #[test]
 fn parent_is_written_only_if_it_is_not_the_record_before() {
     let parent = |head: &AppendState, draft: Draft| {
@@ -437,7 +438,7 @@ fn parent_is_written_only_if_it_is_not_the_record_before() {
     head.leaf = id("m2");
     let branch = Draft::user("x").with_parent(m1.clone());
     assert_eq!(parent(&head, branch), (Link::Parent(m1.key()), true));
-    // What stands beside the chain moves no leaf.
+    // Records outside the chain do not move the leaf.
     let notice = Draft::new(Body::System {
         subtype: "error".to_owned(),
         text: String::new(),
@@ -491,14 +492,14 @@ fn session_starts_with_directory_and_git_branch() {
             r#"{"type":"session","timestamp":"2026-11-15T12:00:00.000Z","metadata":{"sessionId":"s1","cwd":"/w","gitBranch":"main"}}"#
         ]
     );
-    // The log's own session begins with the log, which stays empty until something is said.
+    // The log's own session begins with the log, which is empty until the first message.
     head.session = day("2026-11-15").session.unwrap();
     let begun = plan(&head, &Change::Begin).unwrap();
     assert!(begun.companion[0].contains(r#""cwd":"/w""#), "{begun:?}");
     assert_eq!(lines(begun), Vec::<String>::new());
 }
 
-/// The day is the one that it is where the writer is.
+/// The date is the local date of the writer.
 #[test]
 fn logs_are_dated_in_the_writers_time_zone() {
     let writer = Orchestrator.writer().unwrap();
@@ -507,7 +508,7 @@ fn logs_are_dated_in_the_writers_time_zone() {
         ("2026-11-15T11:00:00Z", "Pacific/Auckland", "2026-11-16"),
         ("2026-11-15T07:59:59Z", "America/Los_Angeles", "2026-11-14"),
         ("2026-11-15T08:00:00Z", "America/Los_Angeles", "2026-11-15"),
-        // Summer time ends on November 1: the day before has an hour less to UTC.
+        // Summer time ends on November 1: the day before is one hour closer to UTC.
         ("2026-10-31T06:59:59Z", "America/Los_Angeles", "2026-10-30"),
         ("2026-10-31T07:00:00Z", "America/Los_Angeles", "2026-10-31"),
         ("2026-11-02T07:59:59Z", "America/Los_Angeles", "2026-11-01"),
@@ -519,6 +520,7 @@ fn logs_are_dated_in_the_writers_time_zone() {
         let mut fresh = String::new;
         let mut stamp = PlanContext {
             now: time(now),
+            limit: None,
             zone: TimeZone::get(zone).unwrap(),
             new_id: &mut fresh,
         };

@@ -1,4 +1,4 @@
-//! Questions about messages, against counts made by hand.
+//! Queries for messages, compared with manual counts.
 
 use annals::model::{Body, Role, Usage};
 use annals::store::{MessageFilter, ProjectInfo, Session, SessionInfo, Store, Totals, TrashItem};
@@ -48,7 +48,7 @@ fn filter_selects_messages() {
             "{kind}"
         );
     }
-    // Text is found in answers, calls and results, letter case aside.
+    // Text is found in replies, calls and results, ignoring case.
     for (text, wanted) in [("BOTH", 3), ("running", 1), ("nowhere", 0), ("bash", 2)] {
         assert_eq!(
             count(MessageFilter {
@@ -120,7 +120,7 @@ fn agent_filter_selects_one_agent() {
     assert_eq!(of("a1b2c3d"), 5);
     assert_eq!(of("a0123456789abcdef"), 5);
     assert_eq!(of("a9999999"), 1);
-    // A visit that has seen enough ends there.
+    // A visitor can stop early.
     let mut seen = 0;
     session
         .each_message(&MessageFilter::default(), |_| {
@@ -214,16 +214,20 @@ fn stats_by_role_agent_day_and_hour_add_up() {
             let session = annals::store::Session::read(files).unwrap();
             let info = session.info(None);
             let stats = session.stats(&TimeZone::UTC);
-            assert_eq!(stats.total.messages, info.messages, "{}", case.name);
+            // The row of a session does not count the messages of warm-ups.
+            let warm_ups = session.agents.iter().filter(|agent| agent.warm_up);
+            let warm_ups: usize = warm_ups.map(|agent| agent.messages).sum();
+            let messages = info.messages + warm_ups as u64;
+            assert_eq!(stats.total.messages, messages, "{}", case.name);
             assert_eq!(stats.total.usage, info.usage, "{}", case.name);
-            assert_eq!(stats.by_role.values().sum::<u64>(), info.messages);
+            assert_eq!(stats.by_role.values().sum::<u64>(), messages);
             assert_eq!(
                 stats
                     .by_agent
                     .values()
                     .map(|counted| counted.messages)
                     .sum::<u64>(),
-                info.messages
+                messages
             );
             let timed = stats
                 .by_day
@@ -246,7 +250,7 @@ fn stats_by_role_agent_day_and_hour_add_up() {
             assert_eq!(responses, stats.total.responses);
         }
     }
-    // The zone decides on the day.
+    // The time zone determines the day.
     let day = |zone: &str| {
         let zone = TimeZone::get(zone).unwrap();
         case("usage-growing")
@@ -281,7 +285,7 @@ fn ancestry_is_the_path_from_the_root() {
     for pair in way.windows(2) {
         assert_eq!(pair[1].parent, pair[0].id);
     }
-    // Links decide, not lines.
+    // Links determine the ancestry, not line order.
     let session = case("out-of-order").only();
     let last = session.last_messages(1).unwrap().remove(0);
     let said: Vec<String> = session
@@ -301,7 +305,7 @@ fn ancestry_is_the_path_from_the_root() {
             "answer 3"
         ]
     );
-    // An entry beside the tree is its own ancestry.
+    // An empty or unknown id is an error.
     let session = case("unknown-types").only();
     for entry in ["", "nope"] {
         assert!(session.ancestry(entry).is_err());
@@ -397,7 +401,7 @@ fn reset_of_a_project_leaves_others_unchanged() {
                     path.display()
                 );
             }
-            // The other projects are as they were.
+            // The other projects are unchanged.
             let left = Store::new(vec![copy.root.clone()]).inventory();
             assert_eq!(
                 left.sessions.len(),
@@ -424,7 +428,7 @@ fn session_is_found_by_id_prefix_path_or_message() {
     let store = Store::new(vec![case.root()]);
     let inventory = store.inventory();
     let id = inventory.sessions[0].id.to_string();
-    // One id, two logs: both are told, by their paths.
+    // One id, two logs: the error lists both paths.
     match store.find(&inventory, &id) {
         Err(annals::Error::Ambiguous { candidates, .. }) => {
             assert_eq!(candidates.len(), 2);
@@ -456,7 +460,7 @@ fn session_is_found_by_id_prefix_path_or_message() {
         store.find(&inventory, "ffff"),
         Err(annals::Error::NotFound { .. })
     ));
-    // A log in a root that was not named, and one in no root at all.
+    // A log in a root that was not named, and one outside any root.
     let path = case.sessions()[0].main_path().to_owned();
     let nothing = Store::new(Vec::new());
     let found = nothing
@@ -487,7 +491,8 @@ fn session_is_found_by_id_prefix_path_or_message() {
     assert_ne!(after, before);
 }
 
-/// What goes by is counted as what was read whole, wherever the lines of a response stand.
+/// Totals added one outline at a time equal the stats of the whole session, wherever the lines of a
+/// response are.
 #[test]
 fn running_totals_equal_session_stats() {
     let mut counted = 0;

@@ -1,4 +1,4 @@
-//! Repairs: what is planned, what is done, and the way back.
+//! Repairs: plans, results and undo.
 
 mod deeds;
 mod held;
@@ -27,12 +27,12 @@ fn uuid(number: u64) -> String {
     format!("{number:08x}-0000-4000-8000-000000000000")
 }
 
-/// A line as the client writes it; 0 is no parent.
+/// Returns a line as the client writes it; parent 0 means none.
 fn line(number: u64, parent: u64) -> Vec<u8> {
     named(number, number, parent)
 }
 
-/// The same with another id than its number.
+/// Returns the same line with an id other than its number.
 fn named(number: u64, own: u64, parent: u64) -> Vec<u8> {
     let parent = match parent {
         0 => "null".to_owned(),
@@ -57,7 +57,7 @@ fn named(number: u64, own: u64, parent: u64) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A conversation of ten messages.
+/// Returns a conversation of ten messages.
 fn chain() -> Vec<Vec<u8>> {
     (1..=10).map(|number| line(number, number - 1)).collect()
 }
@@ -75,7 +75,7 @@ fn artifact() -> Artifact {
     }
 }
 
-/// A root with one log in it, which nobody has touched for long, and a state directory beside.
+/// A root with one old log, and a state directory.
 struct Place {
     dir: tempfile::TempDir,
     log: PathBuf,
@@ -93,7 +93,7 @@ impl Place {
         place
     }
 
-    /// As if nobody had touched it for long.
+    /// Sets the modification time far back.
     fn age(&self) {
         let long_ago = std::time::Duration::from_nanos(1_700_000_000_123_456_789);
         let time = std::time::UNIX_EPOCH + long_ago;
@@ -111,7 +111,7 @@ impl Place {
         Store::new(vec![root]).with_state(self.state())
     }
 
-    /// At a time at which nothing is old.
+    /// Plans at a time when no file is old.
     fn plan(&self) -> RepairPlan {
         self.plan_at(Timestamp::UNIX_EPOCH)
     }
@@ -133,7 +133,7 @@ fn mended(bytes: &[u8]) -> (LineEdits, Vec<u8>) {
     (mending, result)
 }
 
-/// The numbers of the messages on the way that the client would resume.
+/// Returns the numbers of the messages on the path that the client would resume.
 fn resumed(bytes: &[u8]) -> Vec<u64> {
     let place = Place::with(bytes);
     let files = place.store().inventory().sessions.remove(0);
@@ -147,7 +147,7 @@ fn resumed(bytes: &[u8]) -> Vec<u64> {
     path.into_iter().map(minute).collect()
 }
 
-/// A kind of damage: the file, the messages that can be read after its repair, and what is done.
+/// A kind of damage: name, file, messages readable after its repair, and the actions.
 type Damage = (&'static str, Vec<u8>, Vec<u64>, Vec<Action>);
 
 fn damages() -> Vec<Damage> {
@@ -376,7 +376,8 @@ fn parallel_results_stay_on_the_path_when_a_call_is_lost() {
         text.replace(&format!("\"question {number}\""), &block)
             .into_bytes()
     };
-    // The first call is lost; each result hangs from its own call, and the answer from the first.
+    // The first call is lost; the parent of each result is its own call, that of the answer the
+    // first result.
     let lines = [
         line(1, 0),
         call(4, 2),
@@ -439,14 +440,14 @@ fn offset_ids_are_written_where_a_parent_names_them() {
     assert_eq!(links(&mending.apply(&bytes)), [true, true]);
 }
 
-/// A record of the orchestrator's, with what else it says.
+/// Returns a record of the orchestrator with additional members.
 fn day_record(text: &str, more: &str) -> String {
     format!(
         r#"{{"type":"user","content":"{text}","timestamp":"2026-03-01T10:00:00.000Z","metadata":{{"sessionId":"s"}}{more}}}"#
     )
 }
 
-/// A root of the orchestrator's with these days of March 2026 in it.
+/// Creates a root of the orchestrator with these days of March 2026.
 fn days(days: &[(u32, &str)]) -> (tempfile::TempDir, Store) {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("projects/eSlgu1iz-VWavn8Y4vLC");

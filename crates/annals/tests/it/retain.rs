@@ -1,4 +1,4 @@
-//! What is old, what stays all the same, and what a clean-up leaves behind.
+//! Expired sessions, reasons to retain them, and the state after a cleanup.
 
 mod pins;
 
@@ -33,7 +33,7 @@ fn at(text: &str) -> WriteOptions {
     }
 }
 
-/// A root of a layout and a state directory beside it.
+/// A root of a layout, and a state directory.
 struct Place {
     dir: TempDir,
     root: Root,
@@ -50,7 +50,7 @@ impl Place {
         Place { dir, root, store }
     }
 
-    /// A session that said something at some time, under the number of an id.
+    /// Creates a session with one message at the given time and a numbered id.
     fn session(&self, number: u32, cwd: &str, when: &str) -> SessionWriter {
         let id = format!("{number:08x}-0000-4000-8000-000000000000");
         let new = NewSession::new(SessionId::new(&id).unwrap(), cwd);
@@ -108,7 +108,7 @@ fn touch(path: &Path, when: &str) {
 fn session_age_is_that_of_its_newest_entry() {
     let place = Place::of("claude-code");
     let old = place.session(1, "/w", "2026-01-01T10:00:00Z");
-    // Its sub-agent went on a month later.
+    // Its sub-agent continued a month later.
     let alive = place.session(2, "/w", "2026-01-01T10:00:00Z");
     let spawn = Spawn::new(AgentId::new("a1").unwrap(), "k", "d");
     let begun = alive.spawn(&spawn).unwrap();
@@ -119,7 +119,7 @@ fn session_age_is_that_of_its_newest_entry() {
         .open_agent_writer(&files, "a1", at("2026-02-20T10:00:00Z"));
     agent.unwrap().append(Draft::user("more")).unwrap();
     let young = place.session(3, "/w", "2026-02-25T10:00:00Z");
-    // What the files say is the other way round: one was copied, the other put back by a backup.
+    // The file times say the opposite: one file was copied, the other restored from a backup.
     touch(&old.path(), "2026-02-28T00:00:00Z");
     touch(&alive.path(), "2020-01-01T00:00:00Z");
     touch(&young.path(), "2020-01-01T00:00:00Z");
@@ -130,7 +130,7 @@ fn session_age_is_that_of_its_newest_entry() {
     // Writers put a millisecond between two records.
     assert_eq!(last.as_second(), time("2026-01-01T10:00:00Z").as_second());
     assert!(!old.from_file_time);
-    // The moment itself is not yet too old.
+    // The limit itself is not yet too old.
     let edge = last + SignedDuration::from_hours(30 * 24);
     let old_at = |now: Timestamp| numbers(&place.plan("30d", &now.to_string()));
     assert!(old_at(edge).is_empty());
@@ -207,7 +207,7 @@ fn pinned_and_newest_sessions_of_each_project_are_kept() {
         .map(|kept| (number(&kept.info), kept.reason == RetainReason::Pinned))
         .collect();
     assert_eq!(kept, [(1, true), (3, false), (5, false)].into());
-    // The pin holds under another name of the root.
+    // The pin also applies through another path of the root.
     let linked = place.dir.path().join("linked");
     std::os::unix::fs::symlink(&place.root.path, &linked).unwrap();
     let pins = place.store.pins().unwrap();
@@ -232,7 +232,7 @@ fn session_pinned_or_changed_after_the_plan_is_kept() {
         .pin(&[&inventory.sessions[0]], Timestamp::UNIX_EPOCH)
         .unwrap();
     writers[1].append(Draft::user("more")).unwrap();
-    // A sub-agent began, of which the log itself says nothing yet.
+    // A sub-agent began; the log itself is unchanged.
     let agents = writers[2].path().with_extension("").join("subagents");
     fs::create_dir_all(&agents).unwrap();
     fs::write(agents.join("agent-a1.jsonl"), "{}\n").unwrap();
@@ -251,7 +251,7 @@ fn session_pinned_or_changed_after_the_plan_is_kept() {
     assert!(!writers[4].path().exists());
 }
 
-/// Every directory with its rights.
+/// Returns every directory with its mode.
 fn modes(dir: &Path) -> Vec<(PathBuf, u32)> {
     let below = picture(dir).into_keys().map(|path| dir.join(path));
     let dirs = below.filter(|path| path.is_dir());
@@ -262,8 +262,8 @@ fn modes(dir: &Path) -> Vec<(PathBuf, u32)> {
     .collect()
 }
 
-/// Everything goes with its session, and comes back with it: in every fixture that has anything
-/// beside the log of a session, or several sessions, and in every layout.
+/// All files of a session are moved and restored with it: in every layout and every fixture with
+/// several sessions or with files other than the log.
 #[test]
 fn all_files_of_a_session_are_cleaned_and_undeleted() {
     for case in cases() {
@@ -297,7 +297,7 @@ fn all_files_of_a_session_are_cleaned_and_undeleted() {
         for group in &plan.groups {
             match store.clean(group, true, now.time) {
                 Ok(trashed) => gone.push(trashed),
-                // What several copies share was counted with a copy that went first.
+                // Files shared by several copies were counted with a copy that was cleaned first.
                 Err(error) => assert!(
                     matches!(error, Error::Changed { .. }),
                     "{}: {error}",
@@ -316,7 +316,7 @@ fn all_files_of_a_session_are_cleaned_and_undeleted() {
             store.undelete(&trashed.id).unwrap();
         }
         let after = (picture(&copy.root.path), modes(&copy.root.path));
-        // Registers are spelled anew; what they say is compared elsewhere.
+        // Session lists are rewritten; their contents are compared elsewhere.
         let plain = case.layout.name() != "chorus";
         assert!(
             !plain || after == before,
@@ -365,7 +365,7 @@ fn empty_project_folders_are_removed_and_others_stay() {
     assert_eq!(picture(&place.root.path), before);
 }
 
-/// As if it had been killed after the last file was moved.
+/// As if the process had been killed after it moved the last file.
 #[test]
 fn directory_emptied_by_an_interrupted_clean_is_removed_by_the_next() {
     let place = Place::of("claude-code");
@@ -431,11 +431,11 @@ fn sessions_sharing_a_daily_log_are_cleaned_together() {
         .unwrap();
     writer.append(Draft::user("more")).unwrap();
     touch(&writer.path(), "2026-02-27T10:00:00Z");
-    // The document's program goes by the time of the file, which both share.
+    // The document's program uses the file time, which both share.
     let plan = place.plan("30d", "2026-03-01T00:00:00Z");
     assert_eq!(ids(&plan), [["three"]]);
     assert!(plan.retained.is_empty(), "{:?}", plan.retained);
-    // Where one of them stays, so does the other.
+    // If one of them is retained, so is the other.
     touch(&writer.path(), "2026-01-01T10:00:00Z");
     place.store.pin(&[two], Timestamp::UNIX_EPOCH).unwrap();
     let mut plan = place.plan("30d", "2026-03-01T00:00:00Z");
@@ -452,7 +452,8 @@ fn sessions_sharing_a_daily_log_are_cleaned_together() {
     );
 }
 
-/// A list says that a session is expired exactly when a clean-up without a term of its own plans it.
+/// The session list shows a session as expired exactly if a cleanup with the program's own term
+/// plans it.
 #[test]
 fn lists_and_clean_ups_agree_on_what_is_old() {
     let policy = Policy {
@@ -486,7 +487,7 @@ fn lists_and_clean_ups_agree_on_what_is_old() {
     }
 }
 
-/// A session whose program was told to keep it longer is neither expired nor planned.
+/// A longer term in the program's settings applies to the list and to the cleanup.
 #[test]
 fn the_settings_of_the_program_say_when_a_session_is_expired() {
     let place = Place::of("claude-code");
@@ -513,7 +514,7 @@ fn at_day(number: u32) -> String {
     format!("2026-01-{number:02}T10:00:00Z")
 }
 
-/// What logs leave behind goes when it is old, and comes back; what lies beside a log stays.
+/// Old files of deleted logs are cleaned and can be restored; files of existing logs stay.
 #[test]
 fn companions_and_lock_files_of_logs_that_are_gone_are_cleaned_up() {
     let place = Place::of("orchestrator");
@@ -565,7 +566,7 @@ fn companions_and_lock_files_of_logs_that_are_gone_are_cleaned_up() {
         place.store.undelete(&trashed.id).unwrap();
     }
     assert_eq!(picture(&place.root.path), before);
-    // The log is there again, or one of the files was written to.
+    // The log exists again, or one of the files was changed.
     fs::write(&gone, "").unwrap();
     let is_log = |it: &&annals::retain::Leftover| it.gone.extension().is_some();
     let leftover = found.iter().find(is_log).unwrap();
@@ -574,7 +575,7 @@ fn companions_and_lock_files_of_logs_that_are_gone_are_cleaned_up() {
     assert!(companion(&gone).exists() && lock(&gone).exists());
 }
 
-/// From nothing said to the trash and back, in every layout.
+/// From an empty session to the trash and back, in every layout.
 #[test]
 fn every_layout_reaches_all_states() {
     for layout in LAYOUTS {
@@ -660,7 +661,7 @@ fn session_with_more_files_than_the_open_limit_is_cleaned() {
     drop(writer);
     let before = picture(&place.root.path);
     let plan = place.plan("30d", "2026-03-01T00:00:00Z");
-    // In a process of its own, because tests share theirs: see the program's test of the same name.
+    // `threats/bombs.rs` of annals-cli does the same under `ulimit -n`, in a process of its own.
     let gone = place
         .store
         .clean(&plan.groups[0], true, Timestamp::UNIX_EPOCH)
@@ -668,7 +669,7 @@ fn session_with_more_files_than_the_open_limit_is_cleaned() {
     assert_eq!(gone.files.len(), 301);
     place.store.undelete(&gone.id).unwrap();
     assert_eq!(picture(&place.root.path), before);
-    // One that changes under the last moves keeps all of them.
+    // If one of the last files changed, none is moved.
     let files = place.store.inventory().sessions.remove(0);
     let last = &files.agents[200].path;
     fs::write(last, "{\"type\":\"user\"}\n").unwrap();
@@ -706,7 +707,7 @@ fn purge_removes_only_deleted_sessions() {
     assert!(place.store.purge(old[0]).is_err(), "it is gone");
     assert_eq!(place.store.trash_items().unwrap().len(), 1);
     assert_eq!(picture(&place.root.path), root);
-    // What came back and was deleted again is not what was looked at.
+    // An item that was restored and deleted again is not the one inspected before.
     let look = place.store.inspect_trash().unwrap();
     let again = place.store.undelete(&look.purgeable[0].name).unwrap();
     assert!(matches!(
@@ -763,7 +764,7 @@ fn trash_manifest_of_a_newer_version_is_left_alone() {
     );
     let look = place.store.inspect_trash().unwrap();
     assert_eq!((look.purgeable.len(), look.errors.len()), (0, 1));
-    // Nor is what says nothing at all.
+    // An empty or missing manifest is reported too.
     fs::write(&manifest, "").unwrap();
     assert_eq!(place.store.inspect_trash().unwrap().errors.len(), 1);
     fs::remove_file(&manifest).unwrap();
@@ -799,7 +800,7 @@ fn pins_of_a_newer_version_are_not_used_or_overwritten() {
         fs::write(&path, "{\"version\": 2}").unwrap();
         plan
     };
-    // Who cannot know what is pinned moves nothing.
+    // If the pins cannot be read, nothing is moved.
     let plan = plan();
     assert!(
         place
@@ -826,7 +827,7 @@ fn concurrent_pins_are_all_stored() {
     assert_eq!(place.store.pins().unwrap().iter().count(), 8);
 }
 
-/// A deletion in two goes has two manifests with directories; they still come back as they were.
+/// An interrupted deletion has two manifests with directories; undelete restores both.
 #[test]
 fn interrupted_clean_is_finished_by_the_next() {
     let copy = case("2.1.325-s04-agent").copy();

@@ -1,4 +1,4 @@
-//! Lists from the catalogue: the same answer as without it, whatever happened to the files.
+//! Lists from the index: the same answer as without it, whatever happens to the files.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::support::{cases, copy_tree};
 
-/// Everything that lists tell, and what they could not.
+/// Formats everything that lists return, including errors.
 fn told(
     rows: Vec<annals::Result<annals::store::SessionInfo>>,
     talks: Vec<annals::Result<Vec<(annals::store::ConversationInfo, annals::cost::Tally)>>>,
@@ -52,7 +52,8 @@ fn kept(catalogue: &mut Index, store: &Store, inventory: &Inventory) -> Vec<Stri
     )
 }
 
-/// Lists tell the same with the catalogue and without it; gives what it knows of sessions now.
+/// Asserts that lists are the same with and without the index; returns the status of its session
+/// rows.
 fn same(store: &Store, state: &Path, what: &str) -> PartStatus {
     let inventory = store.inventory();
     let wanted = plain(store, &inventory);
@@ -70,7 +71,7 @@ fn same(store: &Store, state: &Path, what: &str) -> PartStatus {
     known(&catalogue, store)
 }
 
-/// The newest sessions are the beginning of a list of all of them, each row as it stands there.
+/// Asserts that the newest sessions are the first rows of the whole list.
 fn newest_are_the_first(catalogue: &mut Index, store: &Store, inventory: &Inventory, what: &str) {
     let rows = store.sessions(inventory, &|_, _| {});
     let (rows, failed): (Vec<_>, Vec<_>) = rows.into_iter().partition(Result::is_ok);
@@ -94,15 +95,15 @@ fn newest_are_the_first(catalogue: &mut Index, store: &Store, inventory: &Invent
     }
 }
 
-/// What a catalogue knows of the sessions of a store with one root.
+/// Returns the status of the session rows of a store with one root.
 fn known(catalogue: &Index, store: &Store) -> PartStatus {
     let status = catalogue.status(store, &store.inventory()).unwrap();
     let mut parts = status.roots[0].parts.iter();
     *parts.find(|part| part.name == "sessions").unwrap()
 }
 
-/// Waits until whatever is done to files gives them other times: rows of files that were changed
-/// within the same tick are not kept.
+/// Waits until changes give files new times: rows of files changed within the same tick are not
+/// saved.
 fn next_tick() {
     let begin = SystemTime::now();
     while begin.elapsed().unwrap_or_default() < Duration::from_millis(25) {
@@ -121,10 +122,10 @@ fn index_changes_no_row() {
     }
 }
 
-/// Any file of a session may change what lists tell: none is forgotten in what rows depend on.
+/// Rows depend on every file of a session.
 #[test]
 fn change_of_any_file_is_noticed() {
-    // A few of each kind of each layout: every change lists everything several times.
+    // A few files per kind and layout: every change lists everything several times.
     const FEW: usize = 3;
     let mut used = 0;
     let mut seen: BTreeMap<(&str, ArtifactKind), usize> = BTreeMap::new();
@@ -152,7 +153,8 @@ fn change_of_any_file_is_noticed() {
             let what = format!("{} {}", case.layout.name(), path.display());
             let bytes = fs::read(&path).unwrap();
             let aside = path.with_extension("aside");
-            // Longer, shorter, another of the same length, gone, there again under the same name.
+            // Longer, shorter, replaced with the same length, removed, recreated under the same
+            // name.
             let mut other = bytes.clone();
             other
                 .iter_mut()
@@ -184,7 +186,7 @@ fn change_of_any_file_is_noticed() {
     assert!(used > 100, "{used}");
 }
 
-/// The files of a random history: logs in two folders, sub-agents' logs, and what lies beside them.
+/// The files of a random history: logs in two folders, sub-agents' logs, and other files.
 const FILES: [&str; 9] = [
     "projects/-w/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa.jsonl",
     "projects/-w/bbbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbb.jsonl",
@@ -199,19 +201,19 @@ const FILES: [&str; 9] = [
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A log gets another record.
+    /// Appends a record to a log.
     Say(usize, Record),
-    /// A file ends sooner.
+    /// Truncates a file.
     Cut(usize, u8),
-    /// One takes another's place.
+    /// Replaces one file by another.
     Replace(usize, usize),
     Rename(usize, usize),
     Remove(usize),
-    /// A document says something else.
+    /// Rewrites a document.
     Document(usize, u8),
-    /// Bytes change in place, and the length stays.
+    /// Changes bytes in place, with the same length.
     Alter(usize),
-    /// Time passes, and somebody lists.
+    /// Waits and lists.
     List,
 }
 
@@ -308,7 +310,7 @@ impl History {
         Store::new(vec![Root::claude_code(&self.root)])
     }
 
-    /// What cannot be done, because there is no such file, is not done.
+    /// Performs a step; `None` if the file does not exist.
     fn take(&self, step: &Step) -> Option<()> {
         let path = |file: usize| self.root.join(FILES[file]);
         match step {
@@ -354,7 +356,7 @@ impl History {
     }
 }
 
-/// Few in a run of all tests; `PROPTEST_CASES` asks for more.
+/// Few cases by default; `PROPTEST_CASES` sets the number.
 fn few() -> ProptestConfig {
     let asked = std::env::var("PROPTEST_CASES").ok();
     ProptestConfig {
@@ -380,7 +382,7 @@ proptest! {
     }
 }
 
-/// A history of some sessions, each with one reply, and a state directory.
+/// Creates a history of some sessions with one reply each, and a state directory.
 fn small(sessions: usize) -> (tempfile::TempDir, History) {
     let dir = tempfile::tempdir().unwrap();
     let history = History::at(dir.path());
@@ -423,7 +425,7 @@ fn removed_sessions_are_dropped_and_changed_ones_reread() {
     next_tick();
     let part = same(&store, &history.state, "after that");
     assert_eq!((part.current, part.stale, part.total), (8, 0, 8));
-    // A root of the same directory in another layout, and another root, are told apart.
+    // The same directory in another layout, and another root, have separate rows.
     let other = tempfile::tempdir().unwrap();
     copy_tree(&history.root, other.path());
     let both = Store::new(vec![
@@ -436,7 +438,7 @@ fn removed_sessions_are_dropped_and_changed_ones_reread() {
     assert_eq!(part.current, 8);
 }
 
-/// A session's files do not tell it, so it must not be kept: settings, other logs, who pays.
+/// Details from settings, other logs or attribution are not saved in a session's row.
 #[test]
 fn details_from_other_files_are_not_stored_in_rows() {
     let (_dir, history) = small(2);
@@ -467,7 +469,7 @@ fn details_from_other_files_are_not_stored_in_rows() {
     assert_eq!(titled.count(), 2);
 }
 
-/// Whatever byte of the database is wrong, lists are right.
+/// Whichever byte of the database is wrong, the lists are correct.
 #[test]
 fn damaged_index_gives_the_same_lists() {
     let (_dir, history) = small(40);
@@ -487,7 +489,7 @@ fn damaged_index_gives_the_same_lists() {
     }
 }
 
-/// The catalogue's own file.
+/// Returns the path of the index database.
 fn database(state: &Path) -> PathBuf {
     let files = Index::files(state).unwrap().into_iter();
     let mut paths = files.map(|file| file.path);
@@ -496,7 +498,8 @@ fn database(state: &Path) -> PathBuf {
         .unwrap()
 }
 
-/// Many at once, on logs that grow: every answer is that of some moment, and the last is right.
+/// Concurrent readers on growing logs: every answer is a consistent state, and the last is
+/// complete.
 #[test]
 fn concurrent_lists_are_correct() {
     let (_dir, history) = small(30);
@@ -549,12 +552,12 @@ fn deleted_index_leaves_no_files() {
     same(&history.store(), &history.state, "anew");
 }
 
-/// What another user may have put there is not written through.
+/// Files that another user may have planted are not written through.
 #[test]
 fn index_refuses_links_and_directories_of_other_users() {
     use std::os::unix::fs::symlink;
     let (dir, history) = small(1);
-    // A link of one's own to a directory of one's own is fine.
+    // A user's own link to an own directory is accepted.
     let real = dir.path().join("real");
     fs::create_dir(&real).unwrap();
     symlink(&real, &history.state).unwrap();
@@ -572,7 +575,7 @@ fn index_refuses_links_and_directories_of_other_users() {
         assert!(error.contains("is a symbolic link"), "{error}");
         assert_eq!(fs::read(&precious).unwrap(), b"");
     }
-    // Only the administrator can make a directory of another user.
+    // Only the superuser can create a directory of another user.
     let foreign = dir.path().join("foreign");
     fs::create_dir(&foreign).unwrap();
     if std::os::unix::fs::chown(&foreign, Some(12_345), None).is_ok() {

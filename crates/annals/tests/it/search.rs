@@ -1,4 +1,4 @@
-//! Which records a text stands in.
+//! Search results: the records that match a query.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -78,7 +78,7 @@ fn search_orders_hits_by_time() {
         &found.hits[3].snippet[found.hits[3].highlights[0].clone()],
         "PANIC"
     );
-    // The cap keeps the first ones and says so.
+    // The limit keeps the first hits and sets `truncated`.
     for limit in 0..5 {
         let found = search(&store, &query.clone().limit(limit));
         let kept: Vec<_> = found.hits.iter().map(told).collect();
@@ -172,7 +172,7 @@ fn search_includes_sub_agents() {
     assert_eq!(found.errors.len(), 0);
 }
 
-/// A record of the session `s`, with members over the usual ones.
+/// Returns a record of the session `s`, with additional members.
 fn record(n: u32, role: &str, content: Value, more: Value) -> String {
     let mut record = json!({
         "type": role,
@@ -195,7 +195,7 @@ fn record(n: u32, role: &str, content: Value, more: Value) -> String {
     record.to_string()
 }
 
-/// A conversation with a bit of everything, its lines numbered as its messages.
+/// Returns a conversation with all kinds of content; line numbers equal message numbers.
 fn conversation() -> Vec<String> {
     let tool = |id: &str, name: &str, input: Value| json!([{"type": "tool_use", "id": id, "name": name, "input": input}]);
     let result =
@@ -261,7 +261,7 @@ fn queries_match_the_expected_lines() {
         lines
     };
     for (query, wanted) in [
-        // Words, as people see them.
+        // Words.
         ("needle", &[1, 4, 5, 6, 7][..]),
         ("NEEDLE", &[1, 4, 5, 6, 7]),
         ("needles", &[]),
@@ -285,7 +285,7 @@ fn queries_match_the_expected_lines() {
         ("path/to/file.rs", &[3]),
         ("to/file", &[3]),
         ("o/file", &[]),
-        // Phrases go over line breaks, and quotes and backslashes are as they are.
+        // Phrases span line breaks; quotes and backslashes are literal.
         ("\"two lines\"", &[9]),
         ("\"lines two\"", &[]),
         ("two phrase", &[9]),
@@ -295,7 +295,7 @@ fn queries_match_the_expected_lines() {
         (r"re:tab\there", &[10]),
         (r"re:^two$", &[9]),
         (r"re:n.{4}e\b", &[1, 4, 5, 6, 7]),
-        // Together, either, not.
+        // AND, OR, NOT.
         ("needle thought", &[4]),
         ("output OR thought", &[4, 6]),
         ("needle -thought", &[1, 5, 6, 7]),
@@ -344,7 +344,7 @@ fn queries_match_the_expected_lines() {
             "needle since:2026-03-01T10:00:02Z until:2026-03-01T10:00:05Z",
             &[4, 5],
         ),
-        // What looks like another language is text.
+        // Syntax of other query languages is text.
         ("'; DROP TABLE word; --", &[]),
         ("needle*' OR '1'='1", &[]),
         ("NEAR(needle, thought)", &[]),
@@ -361,7 +361,7 @@ fn queries_match_the_expected_lines() {
     let pattern = |text: &str| Query::parse(text, &Dialect::default().regex(true)).unwrap();
     assert_eq!(lines(&pattern("needle (in|out)")), [4, 6]);
     assert_eq!(lines(&pattern("-needle \"")), [0; 0]);
-    // Options come to the same as conditions in the query.
+    // Options are equivalent to conditions in the query.
     for (text, name, value) in [
         ("needle", "tool", "Bash"),
         ("needle OR done", "role", "user"),
@@ -382,7 +382,7 @@ fn queries_match_the_expected_lines() {
 
 #[test]
 fn branch_filter_accepts_a_conversation() {
-    // A question that was asked twice: the second time the answer is another.
+    // A question that was asked twice, with different answers.
     let again = json!({"parentUuid": "00000001-0000-4000-8000-000000000000"});
     let lines = vec![
         record(1, "user", json!("shared words"), json!({})),
@@ -496,7 +496,7 @@ fn line_of_five_megabytes_is_searched() {
     assert_eq!(around.hits[0].after.len(), 1);
 }
 
-/// Where an entry stands, as far as hits tell it too.
+/// Location of an entry, in terms that hits have too.
 type Place = (String, u64, Option<String>);
 
 fn place(entry: &Entry, session: &Session) -> Place {
@@ -504,7 +504,7 @@ fn place(entry: &Entry, session: &Session) -> Place {
     (session.files.id.to_string(), entry.span.offset, id)
 }
 
-/// Conditions over the fixtures of all layouts: what their entries say is what is found.
+/// Conditions over the fixtures of all layouts find the entries that satisfy them.
 #[test]
 fn filters_match_entries_in_every_layout() {
     let mut seen: BTreeSet<(&str, String)> = BTreeSet::new();
@@ -551,7 +551,7 @@ fn filters_match_entries_in_every_layout() {
         }
         let queries: BTreeSet<String> = expected.iter().map(|(query, _)| query.clone()).collect();
         for query in queries {
-            // Quotes in names cannot be said in a query.
+            // A query cannot contain names with quotes.
             let Ok(parsed) = Query::parse(&query, &Dialect::default()) else {
                 continue;
             };
@@ -574,7 +574,7 @@ fn filters_match_entries_in_every_layout() {
             let (name, value) = query.split_once(':').unwrap();
             for hit in &found.hits {
                 let told = match name {
-                    // What the agent program noted is no message, and the system's all the same.
+                    // A notice of the agent program is not a message, but has the system role.
                     "role" if hit.role.is_none() => {
                         (value, hit.part) == ("system", Some(TextPart::System))
                     }
@@ -595,7 +595,7 @@ fn filters_match_entries_in_every_layout() {
     }
 }
 
-/// A hit is found again by its file and line, and by its id if it has one.
+/// A hit can be located by its file and line, and by its id if it has one.
 #[test]
 fn every_hit_can_be_located_by_line_and_id() {
     let mut shared = 0;

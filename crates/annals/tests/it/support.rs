@@ -1,4 +1,4 @@
-//! What the tests of the library share: fixtures, copies of them, and pictures of whole trees.
+//! Shared by the tests of the library: fixtures, copies of them, and snapshots of whole trees.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,7 +23,7 @@ pub(crate) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures")
 }
 
-/// Every fixture of every layout.
+/// Returns every fixture of every layout.
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for layout in LAYOUTS {
@@ -52,12 +52,12 @@ pub(crate) fn case(name: &str) -> Case {
 }
 
 impl Case {
-    /// It is written in a form that we read but do not write.
+    /// Whether its format is read but not written.
     pub(crate) fn is_closed(&self) -> bool {
         self.layout.name() == "clog" && self.name == "header-of-another-version"
     }
 
-    /// The fixture itself, for reading only.
+    /// Returns the root of the fixture itself, read-only.
     pub(crate) fn root(&self) -> Root {
         Root::new(self.layout.name(), &self.path).unwrap()
     }
@@ -70,14 +70,14 @@ impl Case {
         self.inventory().sessions
     }
 
-    /// The only session of the fixture.
+    /// Returns the only session of the fixture.
     pub(crate) fn only(&self) -> Session {
         let mut sessions = self.sessions();
         assert_eq!(sessions.len(), 1, "{} has one session", self.name);
         Session::read(sessions.remove(0)).unwrap()
     }
 
-    /// The session whose id begins so.
+    /// Returns the session with this id prefix.
     pub(crate) fn session(&self, prefix: &str) -> Session {
         let mut sessions = self.sessions();
         sessions.retain(|files| files.id.as_str().starts_with(prefix));
@@ -85,8 +85,8 @@ impl Case {
         Session::read(sessions.remove(0)).unwrap()
     }
 
-    /// All files of the fixture that mean something, each once and by itself: whole, even if several
-    /// sessions lie in it.
+    /// Returns all classified files of the fixture, each once and whole, even if several sessions
+    /// share it.
     pub(crate) fn files(&self) -> Vec<RootFile> {
         let inventory = self.inventory();
         let of_sessions = inventory.sessions.iter().flat_map(|files| files.files());
@@ -106,7 +106,7 @@ impl Case {
         files
     }
 
-    /// A copy to write to.
+    /// Returns a writable copy.
     pub(crate) fn copy(&self) -> Copy {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("root");
@@ -118,7 +118,7 @@ impl Case {
     }
 }
 
-/// A fixture's copy and a state directory beside it.
+/// A copy of a fixture, and a state directory.
 pub(crate) struct Copy {
     pub(crate) root: Root,
     pub(crate) dir: TempDir,
@@ -144,7 +144,7 @@ impl Copy {
         sessions.remove(0)
     }
 
-    /// The same session as it is now: it may have gone on in another file.
+    /// Reads the session again: it may have continued in another file.
     pub(crate) fn again(&self, files: &SessionFiles) -> Session {
         let mut sessions = self.sessions();
         sessions.retain(|now| now.id == files.id && now.folder() == files.folder());
@@ -163,7 +163,7 @@ impl Copy {
     }
 }
 
-/// Tests of meaning need no disk to survive a loss of power.
+/// Most tests need not survive a power loss.
 pub(crate) const QUICK: WriteOptions = WriteOptions {
     durability: annals::jsonl::Durability::Os,
     live: false,
@@ -171,7 +171,7 @@ pub(crate) const QUICK: WriteOptions = WriteOptions {
     now: None,
 };
 
-/// How long this process has used the processor: on a busy machine, clocks tell something else.
+/// Returns the CPU time of this process: wall-clock time is unreliable on a busy machine.
 pub(crate) fn processor_time() -> std::time::Duration {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     std::time::Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
@@ -190,8 +190,8 @@ pub(crate) fn copy_tree(from: &Path, to: &Path) {
     }
 }
 
-/// Every path below a directory with what lies there: a digest, the target of a link, or nothing
-/// for a directory. Links are not followed.
+/// Returns every path below a directory with its content: a digest, the target of a link, or an
+/// empty text for a directory. Links are not followed.
 pub(crate) fn picture(dir: &Path) -> BTreeMap<PathBuf, String> {
     let mut picture = BTreeMap::new();
     let mut pending = vec![dir.to_owned()];
@@ -199,7 +199,7 @@ pub(crate) fn picture(dir: &Path) -> BTreeMap<PathBuf, String> {
         for entry in fs::read_dir(&path).into_iter().flatten() {
             let entry = entry.unwrap();
             let kind = entry.file_type().unwrap();
-            // The lock of a log holds nothing, and stays where it was taken.
+            // The lock file of a log is empty and is never removed.
             if entry
                 .path()
                 .to_str()
@@ -223,8 +223,8 @@ pub(crate) fn picture(dir: &Path) -> BTreeMap<PathBuf, String> {
     picture
 }
 
-/// The same without what is derived from logs: lists of them, which grow and shrink with them, and
-/// what was set aside of damaged ones.
+/// Returns the same without files derived from logs: session lists, and saved copies of damaged
+/// ones.
 pub(crate) fn underived(layout: &dyn Layout, dir: &Path) -> BTreeMap<PathBuf, String> {
     let mut picture = picture(dir);
     picture.retain(|path, _| {
@@ -237,7 +237,7 @@ pub(crate) fn underived(layout: &dyn Layout, dir: &Path) -> BTreeMap<PathBuf, St
     picture
 }
 
-/// The plain text of a message's first block, or what stands for it.
+/// Returns the text of a message's first block, or a placeholder.
 pub(crate) fn says(entry: &Entry) -> String {
     match &entry.body {
         Body::Message(message) => match message.blocks.first() {
@@ -255,7 +255,7 @@ pub(crate) fn says(entry: &Entry) -> String {
     }
 }
 
-/// The messages of each conversation of the main log.
+/// Returns the messages of each conversation of the main log.
 pub(crate) fn conversations(session: &Session) -> Vec<Vec<String>> {
     let Some(tree) = session.tree() else {
         return Vec::new();
@@ -275,7 +275,7 @@ pub(crate) fn conversations(session: &Session) -> Vec<Vec<String>> {
     tree.conversations.iter().map(said).collect()
 }
 
-/// The ids of each conversation's entries, and which one is resumed.
+/// Returns the entry ids of each conversation, and the index of the one that is resumed.
 pub(crate) fn paths(session: &Session) -> (Vec<Vec<String>>, Option<usize>) {
     let Some(tree) = session.tree() else {
         return (Vec::new(), None);
@@ -289,8 +289,8 @@ pub(crate) fn paths(session: &Session) -> (Vec<Vec<String>>, Option<usize>) {
     (tree.conversations.iter().map(ids).collect(), tree.resume)
 }
 
-/// The members of an object as they are spelled, found without any JSON library: strings and
-/// nesting are all that must be known to tell members apart.
+/// Returns the members of an object as written, without a JSON library: strings and nesting are
+/// enough to separate members.
 pub(crate) fn members(object: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let inner = object.trim_ascii();
     let inner = inner
@@ -327,7 +327,7 @@ pub(crate) fn members(object: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     found
 }
 
-/// A generator that gives the same numbers in each run.
+/// A deterministic random number generator.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
@@ -340,7 +340,7 @@ impl Dice {
     }
 }
 
-/// Gives each response its whole name, where an entry leaves out the request.
+/// Completes response keys of entries that omit the request.
 pub(crate) fn whole_names(
     outlines: &[annals::model::Outline],
 ) -> impl Fn(annals::model::ResponseKey) -> annals::model::ResponseKey {

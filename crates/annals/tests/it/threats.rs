@@ -1,5 +1,5 @@
-//! Attacks on the library, one for each line of docs/THREATS.md that concerns it. Ids and links in
-//! roots are among the laws (`law_8_nothing_outside`).
+//! Attacks on the library, one for each line of docs/THREATS.md that concerns it.
+//! `law_8_nothing_outside` covers ids and links in roots.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -44,7 +44,7 @@ impl Place {
         self.dir.path().join("state/trash")
     }
 
-    /// Everything but the root and the state.
+    /// Returns everything except the root and the state.
     fn outside(&self) -> BTreeMap<PathBuf, String> {
         let mut all = picture(self.dir.path());
         all.retain(|path, _| !path.starts_with("root") && !path.starts_with("state"));
@@ -52,7 +52,7 @@ impl Place {
     }
 }
 
-/// Paths that a manifest must not lead to, in whatever member they stand.
+/// Paths that a manifest must not lead to, in any member.
 const PATHS: [&str; 12] = [
     "../outside/keep.jsonl",
     "../../outside/keep.jsonl",
@@ -82,7 +82,7 @@ fn manifest_members_cannot_leave_the_root() {
         let good: Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
         let before = place.outside();
         let trash = picture(&place.trash());
-        // The rules are the same for all; what means a file is not.
+        // The rules are the same for all layouts, only classification differs; a few paths suffice.
         let paths = match layout.name() {
             "claude-code" => &PATHS[..],
             _ => &PATHS[..3],
@@ -103,7 +103,7 @@ fn manifest_members_cannot_leave_the_root() {
             ] {
                 let mut bad = good.clone();
                 bad[member] = value;
-                // Where the files stay, so does what can be brought back.
+                // An invalid file path, so that undelete fails and the files stay in the trash.
                 bad["files"]
                     .as_array_mut()
                     .unwrap()
@@ -116,7 +116,7 @@ fn manifest_members_cannot_leave_the_root() {
                 let back = place.store.undelete(&gone.id);
                 assert!(back.is_err(), "{bad}");
                 assert_eq!(place.outside(), before, "{bad}");
-                // Whatever came back all the same goes again.
+                // Files that were restored anyway are deleted again.
                 fs::write(&manifest, good.to_string()).unwrap();
                 if picture(&place.trash()).len() != trash.len() {
                     place.store.undelete(&gone.id).unwrap();
@@ -163,10 +163,10 @@ fn files_behind_links_in_the_trash_stay() {
             assert_eq!(place.outside(), before, "{what}");
             let _ = place.store.finish_cleaning();
             let _ = place.store.inspect_trash();
-            // The purge may remove the link, not what it leads to.
+            // The purge may remove the link, not its target.
             let _ = place.store.purge(&look.purgeable[0]);
             assert_eq!(place.outside(), before, "{what}");
-            // Parts of the one before may be back.
+            // Parts of the previous session may be restored.
             let other = SessionId::new(&ID.replace('a', "b")).unwrap();
             let new = NewSession::new(other, "/home/dev/w");
             place.store.create(&place.root, &new, QUICK).unwrap();
@@ -176,7 +176,7 @@ fn files_behind_links_in_the_trash_stay() {
     }
 }
 
-/// A file that was swapped for a link after it was looked at does not go.
+/// A file replaced by a link after it was inspected is not deleted.
 #[test]
 fn log_replaced_by_a_link_is_not_deleted() {
     for layout in LAYOUTS {
@@ -190,7 +190,7 @@ fn log_replaced_by_a_link_is_not_deleted() {
         assert!(place.store.delete(&files, Timestamp::UNIX_EPOCH).is_err());
         assert_eq!(place.outside(), before, "{}", layout.name());
         assert!(log.is_symlink());
-        // And one that is another file by now.
+        // Nor is a file with another inode.
         fs::remove_file(&log).unwrap();
         fs::hard_link(&outside, &log).unwrap();
         fs::write(&outside, "changed\n").unwrap();
@@ -221,7 +221,7 @@ fn all_created_files_are_private() {
     }
 }
 
-/// Lines that are deep, long or absurd, put into the log of every layout.
+/// Returns deeply nested, long or malformed lines for the log of every layout.
 fn bombs() -> Vec<String> {
     let deep = 200_000;
     let mut bombs = vec![
@@ -252,7 +252,7 @@ fn bombs() -> Vec<String> {
     bombs
 }
 
-/// In a thread with little room, so that whatever recurses is seen.
+/// Runs in a thread with a small stack, so that recursion overflows it.
 #[test]
 fn hostile_lines_overflow_no_layout() {
     for layout in LAYOUTS {
@@ -269,7 +269,7 @@ fn hostile_lines_overflow_no_layout() {
             let session = Session::read(files.clone()).unwrap();
             let info = session.info(None);
             assert!(info.messages >= 1, "{}", layout.name());
-            // Lines that name no session may be another one's of the same log.
+            // Lines that name no session may belong to another session of the same log.
             let all = place.store.inventory().sessions.into_iter();
             let flaws = all.map(|files| Session::read(files).unwrap().info(None).flaws);
             assert!(flaws.sum::<usize>() > 0, "{}", layout.name());

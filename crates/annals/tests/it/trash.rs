@@ -1,4 +1,4 @@
-//! Deleting beside others and across devices, and what must not go with a session.
+//! Concurrent deletion, deletion across devices, and files that must stay.
 
 mod names;
 mod purge;
@@ -27,7 +27,7 @@ fn begin(store: &Store, cwd: &str) -> SessionWriter {
     store.create(&store.roots()[0], &new, QUICK).unwrap()
 }
 
-/// A root and a state directory on two devices; `None` where there is but one.
+/// Creates a root and a state directory on two devices; `None` if there is only one.
 fn two_devices() -> Option<(TempDir, TempDir, Store)> {
     let root = tempfile::tempdir().unwrap();
     let state = tempfile::tempdir_in("/dev/shm").ok()?;
@@ -40,14 +40,14 @@ fn two_devices() -> Option<(TempDir, TempDir, Store)> {
     Some((root, state, store))
 }
 
-/// Every file below a directory.
+/// Returns every file below a directory.
 fn files_in(dir: &Path) -> Vec<PathBuf> {
     let found = picture(dir).into_iter();
     let files = found.filter(|(_, what)| !what.is_empty());
     files.map(|(path, _)| dir.join(path)).collect()
 }
 
-/// The name under which a file of that name grows.
+/// Returns the temporary name of a file while it is written.
 fn temp_of(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap().as_encoded_bytes();
     let digest: String = sha2::Sha256::digest(name)
@@ -137,7 +137,7 @@ fn delete_across_devices_preserves_mode_and_time() {
     assert_eq!(picture(&store.roots()[0].path), before);
 }
 
-/// What a process leaves behind that is killed on the way across devices.
+/// State after a process was killed while moving files across devices.
 #[test]
 fn interrupted_moves_across_devices_are_finished() {
     let Some((_root, state, store)) = two_devices() else {
@@ -152,12 +152,12 @@ fn interrupted_moves_across_devices_are_finished() {
         .iter()
         .find(|path| path.ends_with(format!("{ID}.jsonl")));
     let moved = moved.unwrap();
-    // Copies that had not grown to the end, in both places.
+    // Incomplete copies in both places.
     for of in [moved, &path] {
         fs::create_dir_all(of.parent().unwrap()).unwrap();
         fs::write(temp_of(of), &bytes[..5]).unwrap();
     }
-    // A copy that was whole, before the other was taken away.
+    // A complete copy, before the original was removed.
     fs::write(&path, &bytes).unwrap();
     store.undelete(ID).unwrap();
     assert_eq!(fs::read(&path).unwrap(), bytes);
@@ -225,7 +225,7 @@ fn files_shared_by_two_copies_stay_until_the_last_is_deleted() {
     let todos = || files_in(&copy.root.path.join("todos"));
     assert_eq!(todos().len(), 1);
     let before = picture(&copy.root.path);
-    // An old look at both, as a reset has it.
+    // An old inventory of both, as a reset has it.
     let sessions = copy.sessions();
     let gone = store.delete(&sessions[0], Timestamp::UNIX_EPOCH).unwrap();
     assert_eq!(gone.files.len(), 1);
@@ -248,7 +248,7 @@ fn failed_delete_is_rolled_back() {
             let [first, _, ..] = files.attachments.as_slice() else {
                 continue;
             };
-            // Everything behind it in the list is moved before it.
+            // Everything after it in the list is moved before it.
             fs::remove_file(&first.path).unwrap();
             let before = picture(&copy.root.path);
             assert!(store.delete(&files, Timestamp::UNIX_EPOCH).is_err());
@@ -268,7 +268,7 @@ fn reset_reports_moved_and_failed_sessions() {
     let paths: Vec<PathBuf> = (0..3)
         .map(|_| store.begin("/home/dev/w").unwrap().path().to_owned())
         .collect();
-    // What is behind a link that is followed is read, and not moved.
+    // Files behind a followed link are read but not moved.
     let elsewhere = dir.path().join("elsewhere");
     fs::create_dir_all(elsewhere.join("tool-results")).unwrap();
     fs::write(elsewhere.join("tool-results/a.txt"), "a").unwrap();
@@ -283,7 +283,7 @@ fn reset_reports_moved_and_failed_sessions() {
     assert!(elsewhere.join("tool-results/a.txt").exists());
 }
 
-/// A deletion that was cut off and run again lies in two folders, and comes back as one.
+/// An interrupted and repeated deletion has two folders, and is undeleted as one.
 #[test]
 fn session_deleted_in_two_steps_is_undeleted_in_one() {
     let copy = case("2.1.325-s04-agent").copy();
@@ -292,7 +292,8 @@ fn session_deleted_in_two_steps_is_undeleted_in_one() {
     let first = store
         .delete(&copy.sessions()[0], "2026-03-01T10:00:00Z".parse().unwrap())
         .unwrap();
-    // As if it had been killed: the main log was not moved yet, and goes in a second one.
+    // As if the process had been killed: the main log was not moved yet, and is moved by a second
+    // deletion.
     let folder = copy.state().join("trash").join(&first.id);
     let main = &first.files[0].path;
     let place = copy.root.path.join(main);
@@ -303,6 +304,58 @@ fn session_deleted_in_two_steps_is_undeleted_in_one() {
         .unwrap();
     assert_eq!(store.trash_items().unwrap().len(), 2);
     store.undelete(&first.session).unwrap();
+    assert_eq!(picture(&copy.root.path), before);
+    assert!(store.trash_items().unwrap().is_empty());
+}
+
+/// A process that is killed on the way to another file system leaves the file and its copy.
+#[test]
+fn copy_left_by_a_killed_deletion_is_undeleted_with_the_rest() {
+    let copy = case("2.1.325-s04-agent").copy();
+    let before = picture(&copy.root.path);
+    let store = copy.store();
+    let first = store
+        .delete(&copy.sessions()[0], "2026-03-01T10:00:00Z".parse().unwrap())
+        .unwrap();
+    let folder = copy.state().join("trash").join(&first.id).join("files");
+    let main = &first.files[0].path;
+    let place = copy.root.path.join(main);
+    fs::create_dir_all(place.parent().unwrap()).unwrap();
+    fs::copy(folder.join(main), &place).unwrap();
+    store
+        .delete(&copy.sessions()[0], "2026-03-01T10:00:05Z".parse().unwrap())
+        .unwrap();
+    // Two versions of a file are two deletions.
+    let content = fs::read(folder.join(main)).unwrap();
+    fs::write(folder.join(main), "other").unwrap();
+    let error = store.undelete(&first.session).unwrap_err();
+    assert!(error.to_string().contains("matches 2"), "{error}");
+    fs::write(folder.join(main), &content).unwrap();
+    store.undelete(&first.session).unwrap();
+    assert_eq!(picture(&copy.root.path), before);
+    assert!(store.trash_items().unwrap().is_empty());
+}
+
+/// A process was killed while it removed a restored file from the trash.
+#[test]
+fn undelete_finishes_what_a_killed_one_left() {
+    let copy = case("2.1.325-s04-agent").copy();
+    let before = picture(&copy.root.path);
+    let store = copy.store();
+    let trashed = store
+        .delete(&copy.sessions()[0], Timestamp::UNIX_EPOCH)
+        .unwrap();
+    let main = &trashed.files[0].path;
+    let folder = copy.state().join("trash").join(&trashed.id).join("files");
+    let name = main.file_name().unwrap().to_str().unwrap();
+    let removed = folder
+        .join(main)
+        .with_file_name(format!(".annals-{name}.removed"));
+    let place = copy.root.path.join(main);
+    fs::create_dir_all(place.parent().unwrap()).unwrap();
+    fs::copy(folder.join(main), &place).unwrap();
+    fs::rename(folder.join(main), &removed).unwrap();
+    store.undelete(&trashed.session).unwrap();
     assert_eq!(picture(&copy.root.path), before);
     assert!(store.trash_items().unwrap().is_empty());
 }
@@ -325,7 +378,7 @@ fn deletions_within_one_second_get_distinct_names() {
     assert_eq!(store.trash_items().unwrap().len(), 4);
 }
 
-/// What a deletion that was cut off moved belongs to a session that is still there.
+/// The files moved by an interrupted deletion belong to a session that still exists.
 #[test]
 fn interrupted_delete_is_not_purged() {
     let copy = case("2.1.325-s04-agent").copy();
@@ -343,10 +396,10 @@ fn interrupted_delete_is_not_purged() {
     fs::rename(folder.join("files").join(main), &place).unwrap();
     let part = store.inspect_trash().unwrap().purgeable.remove(0);
     assert_eq!(part.unfinished.as_deref(), Some(place.as_path()));
-    // Nor if it was looked at before.
+    // Also if it was inspected before.
     for item in [&whole, &part] {
         let error = store.purge(item).unwrap_err().to_string();
-        assert!(error.contains("was cut off"), "{error}");
+        assert!(error.contains("was interrupted"), "{error}");
     }
     store.undelete(&trashed.id).unwrap();
     assert_eq!(picture(&copy.root.path), before);

@@ -1,4 +1,4 @@
-//! Conversations, titles, flaws, agents: what readers must make of each fixture, as its NOTES.md says.
+//! Conversations, titles, flaws and agents of each fixture, as its NOTES.md describes them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use annals::store::{ProjectInfo, Session, SessionInfo, Store};
 
 use crate::support::{Case, case, cases, conversations, fixtures};
 
-/// All that a reader makes of a fixture, in a few lines.
+/// Formats everything that a reader finds in a fixture.
 fn dump(case: &Case) -> String {
     let mut out = format!("## {}\n", case.name);
     let store = Store::new(vec![case.root()]);
@@ -43,7 +43,7 @@ fn dump(case: &Case) -> String {
     for report in annals::check::all(&inventory, None, &|_, _| {}) {
         let report = report.unwrap();
         let path = report.path.strip_prefix(&case.path).unwrap();
-        // What explains the fixture is no part of it.
+        // NOTES.md explains the fixture and is not part of it.
         if path == Path::new("NOTES.md") {
             continue;
         }
@@ -153,7 +153,7 @@ fn snapshot_of_every_fixture() {
     }
 }
 
-/// What NOTES.md says of a fixture's only session, or of the one that is named.
+/// Expected results for a fixture's only session, or for the named one, from NOTES.md.
 struct Expected {
     case: &'static str,
     session: &'static str,
@@ -164,7 +164,7 @@ struct Expected {
 
 const TURN: &[&str] = &["question 1", "answer 1"];
 const TWO: &[&str] = &["question 1", "answer 1", "question 2", "answer 2"];
-/// The second answer was torn, and the third prompt was glued to it.
+/// The second answer was torn, and the third prompt glued to it.
 const GLUED: &[&str] = &[
     "question 1",
     "answer 1",
@@ -507,7 +507,7 @@ fn fixtures_have_the_expected_conversations_and_flaws() {
             "two-roots",
             &[TURN, &["another beginning", "another answer"]],
         ),
-        // Damage with nothing lost: what is whole within it is in its place.
+        // Damage without loss: intact records are in their places.
         flawed("glued-records", &[TWO], &[(F::Glued, 2)]),
         flawed("nul-runs", &[TWO], &[(F::NulRun, 3), (F::NulRun, 4)]),
         flawed("torn-then-glued", &[GLUED], &[(F::Glued, 4)]),
@@ -552,7 +552,7 @@ fn fixtures_have_the_expected_conversations_and_flaws() {
     }
 }
 
-/// The leaf at which the real client goes on, recorded by tools/verify/record_leaves.py.
+/// The leaf from which the real client resumes, recorded by tools/verify/record_leaves.py.
 #[test]
 fn resume_leaf_matches_the_real_client() {
     let leaves = fs::read(fixtures().join("client-leaves.json")).unwrap();
@@ -561,11 +561,11 @@ fn resume_leaf_matches_the_real_client() {
     let mut compared = 0;
     for (name, sessions) in &leaves {
         let with_log = case(name).sessions().into_iter();
-        // The client resumes only what a UUID names.
+        // The client resumes only sessions named by a UUID.
         let is_known = |id: &str| uuid::Uuid::try_parse(id).is_ok();
         let with_log = with_log.filter(|files| files.log.is_some() && is_known(files.id.as_str()));
         for files in with_log {
-            // A log of which there are two is recorded under its path.
+            // If two logs have the same id, each is recorded under its path.
             let twice = sessions.iter().find(|(key, _)| {
                 key.contains('/') && files.main_path().to_string_lossy().contains(key.as_str())
             });
@@ -583,7 +583,7 @@ fn resume_leaf_matches_the_real_client() {
             compared += 1;
             match wanted {
                 Some(wanted) => assert_eq!(leaf.as_deref(), Some(wanted), "{name}"),
-                // It refuses a log with such times; we read what is there.
+                // The client refuses a log with such times; annals reads it.
                 None if name == "timestamps-odd" => assert!(leaf.unwrap().starts_with("00000008")),
                 None => assert_eq!(leaf, None, "{name}"),
             }
@@ -603,19 +603,19 @@ fn title_sources_follow_their_precedence() {
         (
             "title-emoji-at-cut",
             "d984d379",
-            "123456789 123456789 123456789 123456789😀…",
+            "123456789 123456789 123456789 123456789😀 and more",
             S::Prompt,
         ),
         (
             "title-emoji-at-cut",
             "180640ee",
-            "123456789 123456789 123456789 12345678👨…",
+            "123456789 123456789 123456789 12345678👨‍👩‍👧‍👦 and more",
             S::Prompt,
         ),
         (
             "title-first-prompt-cut",
             "",
-            "Please rename the module and then run th…",
+            "Please rename the module and then run the tests for every crate of the workspace.",
             S::Prompt,
         ),
         ("title-sidecar", "", "Title in the log", S::Custom),
@@ -733,7 +733,7 @@ fn call_of(entry: &Entry) -> Option<String> {
     })
 }
 
-/// Walking each path anew is what the totals per conversation must equal.
+/// Compares the totals per conversation with a separate walk of each path.
 #[test]
 fn conversation_usage_equals_the_sum_over_its_path() {
     for case in cases() {

@@ -1,4 +1,4 @@
-//! Following logs under fire: nothing is lost, nothing is told twice, whatever happens to the files.
+//! Following logs under stress: no entry is lost or reported twice, whatever happens to the files.
 
 mod branches;
 mod crowd;
@@ -19,7 +19,7 @@ use annals::watch::{
 };
 use tempfile::TempDir;
 
-/// No test waits for this unless it fails.
+/// Only a failing test waits this long.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 const SESSION: &str = "00000000-0000-4000-8000-0000000000aa";
@@ -51,7 +51,7 @@ impl Scene {
     }
 }
 
-/// A follower at work in a thread of its own.
+/// A follower in its own thread.
 pub(crate) struct Feed {
     events: Receiver<Event>,
     stopper: Stopper,
@@ -59,7 +59,7 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    /// Waits until it tells only what is new.
+    /// Waits until only new entries are reported.
     fn new(follower: Follower) -> Self {
         let feed = Feed::at_once(follower);
         feed.wait_for(|event| matches!(event, Event::CaughtUp).then_some(()));
@@ -90,7 +90,7 @@ impl Feed {
         }
     }
 
-    /// Passes over events until one is wanted.
+    /// Skips events until `wanted` returns a value.
     fn wait_for<T>(&self, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
         let since = Instant::now();
         loop {
@@ -109,12 +109,12 @@ impl Feed {
         })
     }
 
-    /// The texts of the next entries.
+    /// Returns the texts of the next entries.
     fn texts(&self, n: usize) -> Vec<String> {
         (0..n).map(|_| text(&self.fresh().entry)).collect()
     }
 
-    /// Whatever was told up to now and is told of what was written before: `marker` is written last.
+    /// Returns the texts of all entries before `marker`, which is written last.
     fn texts_until(&self, marker: &str) -> Vec<String> {
         let mut texts = Vec::new();
         loop {
@@ -159,12 +159,12 @@ pub(crate) fn text(entry: &Entry) -> String {
     text
 }
 
-/// The uuid of the message with that number.
+/// Returns the uuid of the message with that number.
 pub(crate) fn uuid(number: u32) -> String {
     format!("00000000-0000-4000-8000-{number:012x}")
 }
 
-/// A prompt, without the end of its line.
+/// Returns a prompt, without its line end.
 pub(crate) fn line(number: u32, text: &str) -> String {
     format!(
         r#"{{"parentUuid":null,"isSidechain":false,"userType":"external","cwd":"/app","sessionId":"{SESSION}","version":"2.1.0","gitBranch":"","type":"user","message":{{"role":"user","content":"{text}"}},"uuid":"{}","timestamp":"2026-11-15T10:00:{:02}.000Z"}}"#,
@@ -188,7 +188,7 @@ fn lines(numbers: std::ops::Range<u32>) -> String {
         .collect()
 }
 
-/// Every way of being told must tell the same.
+/// Notification and polling must report the same.
 fn ways() -> [FollowOptions; 2] {
     [FollowOptions::default(), FollowOptions::default().polling()]
 }
@@ -198,7 +198,7 @@ fn partial_line_is_reported_once_complete() {
     for way in ways() {
         let scene = Scene::new();
         let log = scene.log(SESSION);
-        // Half of a line stands there already when following begins.
+        // Half of a line exists when following begins.
         let whole = line(1, "first") + "\n";
         let (a, b) = whole.split_at(40);
         append(&log, &(lines(90..92) + a));
@@ -238,7 +238,7 @@ fn truncated_log_is_reread() {
         assert_eq!(feed.texts(2), ["text 4", "text 5"]);
         File::create(&log).unwrap();
         assert_eq!(feed.reset(), ResetReason::Truncated);
-        // What was told is not told again.
+        // Entries already reported are not reported again.
         append(&log, &(lines(5..6) + &lines(20..22)));
         assert_eq!(feed.texts(2), ["text 20", "text 21"]);
         append(&log, &lines(22..23));
@@ -254,7 +254,7 @@ fn log_rewritten_in_place_reports_only_new_entries() {
     let feed = scene.follow(FollowOptions::default());
     append(&log, &lines(4..6));
     assert_eq!(feed.texts(2), ["text 4", "text 5"]);
-    // Same inode, longer, and not what it was.
+    // Same inode, longer, and different bytes.
     let other = lines(1..2) + &lines(40..60);
     let mut file = OpenOptions::new().write(true).open(&log).unwrap();
     file.write_all(other.as_bytes()).unwrap();
@@ -262,7 +262,7 @@ fn log_rewritten_in_place_reports_only_new_entries() {
     append(&log, &lines(70..71));
     let told = feed.texts_until("text 70");
     let wanted: Vec<String> = (40..60).map(|n| format!("text {n}")).collect();
-    // Entries that were there before and never told may be told; none is told twice.
+    // Old entries that were never reported may be reported; none is reported twice.
     let told: Vec<&String> = told.iter().filter(|text| *text != "text 1").collect();
     assert_eq!(told, wanted.iter().collect::<Vec<_>>());
 }
@@ -321,11 +321,11 @@ fn deleted_log_may_be_recreated() {
         let bytes = fs::read(&log).unwrap();
         fs::remove_file(&log).unwrap();
         feed.wait_for(|event| matches!(event, Event::Gone { .. }).then_some(()));
-        // As it was, and more.
+        // The old bytes, and one more line.
         fs::write(&log, &bytes).unwrap();
         append(&log, &lines(5..6));
         assert_eq!(feed.texts(1), ["text 5"]);
-        // Another one, with a line that was told.
+        // Another file, with one line already reported.
         fs::remove_file(&log).unwrap();
         feed.wait_for(|event| matches!(event, Event::Gone { .. }).then_some(()));
         append(&log, &(lines(4..5) + &lines(50..51)));
@@ -372,7 +372,7 @@ fn repeated_line_is_reported_once() {
     let feed = scene.follow(FollowOptions::default());
     append(&log, &(lines(1..3) + &lines(2..3) + &lines(4..5)));
     assert_eq!(feed.texts_until("text 4"), ["text 1", "text 2"]);
-    // One that says something else under the same id is news.
+    // Different content under the same id is a new entry.
     append(&log, &(line(2, "more") + "\n"));
     assert_eq!(feed.texts(1), ["more"]);
 }
@@ -410,7 +410,7 @@ fn last_entries_come_first_ordered_by_time() {
         let session = if n % 3 == 0 { other } else { SESSION };
         append(&scene.log(session), &lines(n..n + 1));
     }
-    // Nothing is told of a line that has no end yet.
+    // An unterminated line is not reported.
     append(&scene.log(SESSION), &line(45, "unfinished"));
     let follower = Follower::new(
         &scene.store(),
@@ -436,7 +436,7 @@ fn last_entries_are_counted_by_the_filter() {
     let options = FollowOptions::default().last(3).filter(even);
     let feed = Feed::at_once(Follower::new(&scene.store(), Selection::all(), options).unwrap());
     assert_eq!(feed.texts(3), ["text 24", "text 26", "text 28"]);
-    // What is written later need not count.
+    // Later entries are not limited by the count.
     append(&scene.log(SESSION), &lines(31..32));
     assert_eq!(feed.texts(1), ["text 31"]);
 }

@@ -1,4 +1,4 @@
-//! The words that the catalogue knows: every answer is the same with and without it.
+//! Full-text index: every answer is the same with and without it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -79,7 +79,7 @@ const FILES: [&str; 4] = [
     "projects/-w/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa/subagents/agent-a1.jsonl",
 ];
 
-/// What may be said: words, escapes, scripts without spaces, names of code.
+/// Test words: plain, escaped, scripts without spaces, identifiers.
 const WORDS: [&str; 12] = [
     "alpha",
     "Alphabet",
@@ -230,10 +230,10 @@ impl History {
     }
 }
 
-/// How long a directory must lie still before the names in it are remembered.
+/// How long a directory must be unchanged before its names are cached.
 const SETTLED: std::time::Duration = std::time::Duration::from_millis(2_600);
 
-/// Roots that lie still are not gone into where nothing can be found; the answer is the same.
+/// Unchanged roots are skipped if the index excludes a hit; the answer is the same.
 #[test]
 fn search_of_unchanged_roots_gives_the_same_answer() {
     let copies: Vec<_> = cases()
@@ -261,7 +261,7 @@ fn search_of_unchanged_roots_gives_the_same_answer() {
             ] {
                 let query = parse(&query);
                 let without = told(&store.search(&inventory, &query).unwrap());
-                // Once to remember it, once to use that.
+                // Once to fill the cache, once to use it.
                 for _ in 0..2 {
                     let all = catalogue.search_all(&store, &query).unwrap();
                     assert_eq!(told(&all.found), without, "{name}: {word}");
@@ -275,12 +275,12 @@ fn search_of_unchanged_roots_gives_the_same_answer() {
     assert!(still > copies.len() / 3, "{still} of {}", copies.len());
 }
 
-/// All there is, and the names in directories remembered.
+/// Returns the whole inventory and caches directory names.
 fn catalogue_inventory(state: &std::path::Path, store: &Store) -> Inventory {
     Index::open(state).unwrap().inventory(store)
 }
 
-/// Logs that grow, tear, shrink and are replaced while their directories lie still.
+/// Logs grow, are torn, truncated and replaced while their directories do not change.
 #[test]
 fn log_changed_in_an_unchanged_directory_is_found() {
     let mut history = History::new();
@@ -292,7 +292,7 @@ fn log_changed_in_an_unchanged_directory_is_found() {
     let skips = |history: &History| {
         let mut catalogue = history.catalogue();
         let nothing = catalogue.search_all(&store, &parse("xyzzyplugh")).unwrap();
-        // Those with a torn last line are looked at.
+        // Logs with a torn last line are scanned.
         nothing.inventory.sessions.len() < store.inventory().sessions.len()
     };
     for step in [
@@ -354,7 +354,7 @@ proptest! {
     }
 }
 
-/// Many small additions are merged, and nothing is lost on the way.
+/// Many small additions are merged without loss.
 #[test]
 fn many_small_additions_are_found() {
     let mut history = History::new();
@@ -368,7 +368,7 @@ fn many_small_additions_are_found() {
     history.compare();
 }
 
-/// Processes that learn the same at the same time learn it once.
+/// Concurrent processes index the same text once.
 #[test]
 fn concurrent_updates_index_each_record_once() {
     let mut history = History::new();
@@ -388,7 +388,7 @@ fn concurrent_updates_index_each_record_once() {
     history.compare();
 }
 
-/// Whatever stands in the database, the answer is that of the logs.
+/// Whatever is in the database, the logs determine the answer.
 #[test]
 fn damaged_index_gives_the_same_hits() {
     let mut history = History::new();
@@ -396,7 +396,7 @@ fn damaged_index_gives_the_same_hits() {
         history.step(&Step::Say(number % 4, vec![number % WORDS.len(), 0]));
     }
     history.step(&Step::Learn);
-    let path = history.state.path().join("catalogue-14.db");
+    let path = history.state.path().join("catalogue-15.db");
     let whole = fs::read(&path).unwrap();
     let store = history.store();
     let inventory = store.inventory();
@@ -424,7 +424,7 @@ fn damaged_index_gives_the_same_hits() {
     assert!(noticed > 0);
 }
 
-/// Words that were forgotten by one who was interrupted are not taken for known when the logs are back.
+/// Text removed by an interrupted update is not considered indexed when the logs exist again.
 #[test]
 fn interrupted_update_leaves_no_wrong_coverage() {
     let mut history = History::new();
@@ -436,7 +436,7 @@ fn interrupted_update_leaves_no_wrong_coverage() {
         history.dir.path().join("away"),
     );
     fs::rename(&there, &away).unwrap();
-    // One more log makes the learner commit before it stops.
+    // One more log makes the update commit before it stops.
     history.step(&Step::Say(1, vec![0]));
     let inventory = history.store().inventory();
     let stops = std::sync::atomic::AtomicUsize::new(0);
@@ -450,7 +450,7 @@ fn interrupted_update_leaves_no_wrong_coverage() {
     history.compare();
 }
 
-/// A log that is replaced over and over is found whole or not at all, never by another's plan.
+/// A log replaced repeatedly is searched whole, never with the plan of another version.
 #[test]
 fn log_replaced_during_search_loses_no_hit() {
     let mut history = History::new();
@@ -479,7 +479,7 @@ fn log_replaced_during_search_loses_no_hit() {
     let mut catalogue = history.catalogue();
     for number in 1..40 {
         let inventory = store.inventory();
-        // Between the look at the directory and the search.
+        // Between the directory walk and the search.
         replace(number);
         let found = catalogue.search(&inventory, &parse("alphabet")).unwrap();
         assert_eq!(found.total, 1, "{number}");

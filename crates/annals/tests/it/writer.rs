@@ -1,4 +1,4 @@
-//! Writing beside others, on damaged logs, under refusals; deleting and bringing back.
+//! Writing next to other programs, on damaged logs, under refusals; deletion and undelete.
 
 mod agents;
 mod client;
@@ -60,7 +60,7 @@ fn id(entry: &Entry) -> EntryId {
     entry.id.clone().unwrap()
 }
 
-/// A line as the real client writes it.
+/// Returns a line as the real client writes it.
 fn foreign(n: usize, parent: Option<&EntryId>, time: &str) -> String {
     let parent = parent.map_or("null".to_owned(), |parent| format!("\"{parent}\""));
     format!(
@@ -115,7 +115,7 @@ fn concurrent_appends_form_one_chain() {
     assert_strictly_later(&session);
 }
 
-/// The older client goes on at the newest line and takes the first of equals.
+/// Older clients resume at the newest line and take the first of equals.
 fn assert_strictly_later(session: &Session) {
     let (_, scan, _) = session.main_log().unwrap();
     let times: Vec<Timestamp> = scan
@@ -225,21 +225,21 @@ fn tail_torn_by_another_program_is_sealed() {
 fn parent_follows_entries_appended_by_others() {
     let fresh = fresh();
     let first = fresh.writer.append(Draft::user("first")).unwrap();
-    // It goes on where we were: so do we.
+    // The other program continues at our leaf; the next entry follows it.
     write_raw(
         &fresh.writer.path(),
         foreign(1, first.id.as_ref(), "2026-01-01T00:00:00.000Z").as_bytes(),
     );
     let second = fresh.writer.append(Draft::user("second")).unwrap();
     assert_eq!(second.parent, Some(foreign_id(1)));
-    // It branches from an inner entry and stands last: the program would go on there.
+    // It branches from an inner entry and is last: the program would resume there.
     write_raw(
         &fresh.writer.path(),
         foreign(2, first.id.as_ref(), "2026-01-01T00:00:01.000Z").as_bytes(),
     );
     let third = fresh.writer.append(Draft::user("third")).unwrap();
     assert_eq!(third.parent, Some(foreign_id(2)));
-    // The log names a leaf: what follows that counts as long as the log ends there.
+    // The log names a leaf: its descendants count as long as the log ends there.
     write_raw(
         &fresh.writer.path(),
         format!(
@@ -254,10 +254,10 @@ fn parent_follows_entries_appended_by_others() {
         &fresh.writer.path(),
         foreign(3, third.id.as_ref(), "2026-01-01T00:00:02.000Z").as_bytes(),
     );
-    // The log ends elsewhere, so that the program would go on from the named leaf itself.
+    // The log ends elsewhere, so the program would resume from the named leaf itself.
     let fifth = fresh.writer.append(Draft::user("fifth")).unwrap();
     assert_eq!(fifth.parent, second.id);
-    // A reader and a fresh writer see the same.
+    // A reader and a new writer see the same.
     let session = fresh.read();
     let (_, resumed) = paths(&session);
     assert_eq!(
@@ -271,7 +271,7 @@ fn parent_follows_entries_appended_by_others() {
 fn write_refuses_a_session_another_program_is_writing() {
     let fresh = fresh();
     let leaf = id(&fresh.writer.append(Draft::user("ours")).unwrap());
-    // Our own recent entries are no other program's.
+    // Our own recent entries do not make the log live.
     drop(fresh.second());
     let now = Timestamp::now();
     write_raw(
@@ -291,7 +291,7 @@ fn write_refuses_a_session_another_program_is_writing() {
         .append(Draft::user("live"))
         .unwrap();
     assert_eq!(written.parent, Some(foreign_id(1)));
-    // Lines without a time after it do not hide it.
+    // Later lines without a time do not hide it.
     let hidden = self::fresh();
     let leaf = id(&hidden.writer.append(Draft::user("ours")).unwrap());
     hidden
@@ -305,7 +305,7 @@ fn write_refuses_a_session_another_program_is_writing() {
     );
     write_raw(&hidden.writer.path(), b"{\"type\":\"tag\",\"tag\":\"x\"}\n");
     assert!(hidden.store.open_writer(&hidden.files(), QUICK).is_err());
-    // Long ago is not live, however new the file is.
+    // An old entry is not live, however new the file is.
     let old = self::fresh();
     let leaf = id(&old.writer.append(Draft::user("ours")).unwrap());
     write_raw(
@@ -330,7 +330,7 @@ fn removed_log_is_not_recreated() {
         bytes,
         "nor is the moved one written to"
     );
-    // Back again, it is written to again.
+    // After it is renamed back, it is written again.
     fs::rename(&away, path).unwrap();
     fresh.writer.append(Draft::user("two")).unwrap();
     assert_eq!(conversations(&fresh.read()), [["one", "two"]]);
@@ -341,7 +341,7 @@ fn replaced_or_truncated_log_is_reread() {
     let fresh = fresh();
     fresh.writer.append(Draft::user("old")).unwrap();
     let path = &fresh.writer.path().to_owned();
-    // Longer than what we knew, and another file.
+    // Longer than the known log, and another file.
     let other: String = (1..200)
         .map(|n| {
             foreign(
@@ -356,7 +356,7 @@ fn replaced_or_truncated_log_is_reread() {
     fs::rename(&temp, path).unwrap();
     let written = fresh.writer.append(Draft::user("new")).unwrap();
     assert_eq!(written.parent, Some(foreign_id(199)));
-    // Cut in place, as some programs rewrite their tails.
+    // Truncated in place, as some programs rewrite their tails.
     let cut = foreign(1, None, "2026-01-01T00:00:00.000Z");
     OpenOptions::new()
         .write(true)
@@ -394,12 +394,12 @@ fn append_under_an_inner_entry_makes_a_resumed_branch() {
         last.contains("last-prompt") && last.contains(id(&branch).as_str()),
         "{last}"
     );
-    // What follows hangs from the branch, and the log need not say so again.
+    // The next entry continues the branch, and the log need not name the leaf again.
     let next = fresh.writer.append(Draft::user("three")).unwrap();
     assert_eq!(next.parent, branch.id);
     let log = fs::read_to_string(fresh.writer.path()).unwrap();
     assert_eq!(log.matches("last-prompt").count(), 1);
-    // An entry that is not there cannot be a parent, and nothing is written.
+    // A missing parent is an error, and nothing is written.
     let refused = fresh
         .writer
         .append(Draft::user("lost").with_parent(EntryId::new("nowhere")));
@@ -408,7 +408,7 @@ fn append_under_an_inner_entry_makes_a_resumed_branch() {
         "{refused:?}"
     );
     assert_eq!(fs::read_to_string(fresh.writer.path()).unwrap(), log);
-    // Within one batch, an entry may hang from one before it.
+    // Within one batch, a parent may be an earlier entry of the batch.
     let mut ahead = Draft::user("ahead");
     ahead.id = Some(EntryId::new("mine"));
     fresh
@@ -452,7 +452,7 @@ fn refused_draft_writes_nothing() {
         Draft::new(Body::Settings { keep_days: None }),
     ] {
         assert!(fresh.writer.append(draft.clone()).is_err(), "{draft:?}");
-        // Nor does a good one in the same batch get in.
+        // A valid draft in the same batch is not written either.
         assert!(
             fresh
                 .writer
@@ -488,7 +488,7 @@ fn read_only_directory_is_an_error_without_loss() {
     let folder = &fresh.writer.path().parent().unwrap().to_owned();
     fs::set_permissions(folder, fs::Permissions::from_mode(0o500)).unwrap();
     fs::set_permissions(fresh.writer.path(), fs::Permissions::from_mode(0o400)).unwrap();
-    // The superuser may write anywhere; there is nothing to see then.
+    // The superuser may write anywhere, so nothing can be tested then.
     let enforced = fs::File::create(folder.join("probe")).is_err();
     if enforced {
         assert!(fresh.store.open_writer(&fresh.files(), QUICK).is_err());
@@ -547,12 +547,12 @@ fn set_todos_is_atomic() {
     assert_eq!(beside, [path], "nothing is left over");
 }
 
-/// The share of a session whose log is others' too.
+/// Returns the slice of a session that shares its log.
 fn shared(files: &SessionFiles) -> Option<&annals::store::SessionSlice> {
     files.logs().find_map(|file| file.slice.as_deref())
 }
 
-/// Every session of every fixture, one by one: all that is its own goes, and comes back as it was.
+/// Every session of every fixture, one by one: all of its own files are deleted and restored.
 #[test]
 fn deleted_session_is_undeleted_byte_for_byte() {
     let mut moved = BTreeMap::new();
@@ -563,7 +563,7 @@ fn deleted_session_is_undeleted_byte_for_byte() {
         for files in copy.sessions() {
             let planned = store.plan_delete(&files, Timestamp::UNIX_EPOCH);
             if let (Some(_), Err(Error::Refused(_))) = (shared(&files), &planned) {
-                // Its log is others' as well, and logs are never rewritten.
+                // The log is shared, and logs are never rewritten.
                 assert!(store.delete(&files, Timestamp::UNIX_EPOCH).is_err());
                 let now = underived(case.layout, &copy.root.path);
                 assert_eq!(now, before, "{}", case.name);
@@ -588,7 +588,7 @@ fn deleted_session_is_undeleted_byte_for_byte() {
             let after = underived(case.layout, &copy.root.path);
             let all = picture(&copy.root.path);
             for (path, what) in &before {
-                // Folders that are empty now are gone; those at the top stay.
+                // Empty folders are removed, except those at the top.
                 let folder = what.is_empty();
                 let kept = if folder {
                     path.components().count() == 1
@@ -690,13 +690,13 @@ fn undelete_never_overwrites() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
     let kept = store.trash_items().unwrap();
     assert_eq!(kept.len(), 1, "the deleted one is still in the trash");
-    // Once the way is free, the rest comes back.
+    // After the blocking file is removed, the rest is restored.
     fs::remove_file(&path).unwrap();
     store.undelete("5e634e57").unwrap();
     assert!(fs::read(&path).unwrap().starts_with(b"{"));
 }
 
-/// Two forks of everything make sessions that stand for themselves.
+/// A fork is an independent session.
 #[test]
 fn fork_can_be_titled_and_appended() {
     let copy = case("branch-nested").copy();
@@ -733,7 +733,7 @@ fn fork_can_be_titled_and_appended() {
     assert_eq!(ids.len(), 2);
 }
 
-/// Half a surrogate pair made the line unreadable to the copier, which then left old links in it.
+/// Regression: a lone surrogate made the line unreadable to the fork, which left old links in it.
 #[test]
 fn fork_copies_a_line_with_a_lone_surrogate() {
     let writer = annals::layout::by_name("claude-code").unwrap().writer();
@@ -760,13 +760,13 @@ fn fork_copies_a_line_with_a_lone_surrogate() {
     ] {
         assert!(fork.contains(wanted), "{wanted}: {fork}");
     }
-    // What is no record is not copied as if it were.
+    // Bytes that are not a record are not copied.
     for not in [&b"{\"uuid\":"[..], b"[]", b""] {
         assert!(transplant(not).is_err());
     }
 }
 
-/// The real client drops a glued line whole: what hangs from it would hang from nothing.
+/// The real client drops a glued line, so a child of it would lose its parent.
 #[test]
 fn glued_record_is_never_a_parent() {
     let copy = case("glued-records").copy();
@@ -778,7 +778,7 @@ fn glued_record_is_never_a_parent() {
     let writer = copy.store().open_writer(&files, QUICK).unwrap();
     let written = writer.append(Draft::user("on")).unwrap();
     assert!(written.parent.unwrap().as_str().starts_with("00000001"));
-    // The same for what comes while we are at it.
+    // The same for lines appended while the writer is open.
     let fresh = fresh();
     let first = fresh.writer.append(Draft::user("first")).unwrap();
     let time = "2026-01-01T00:00:00.000Z";

@@ -1,7 +1,7 @@
-//! `annals append --follow`: lines are written as they come, and each is acknowledged.
+//! `annals append --follow`: writes lines as they arrive and acknowledges each.
 //!
-//! One child process serves as the writer of a program in any language. Logs stay open between lines;
-//! while no line comes they are closed, which brings session lists up to date.
+//! A program in any language can use one child process as its writer. Logs stay open between lines;
+//! they are closed while the input is idle, which updates session lists.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -24,19 +24,19 @@ use super::{
 use crate::commands::filter::session_spellings;
 use crate::commands::message_input::{AgentSpec, BadDraft, Envelope, NewSessionSpec};
 use crate::commands::{Outcome, input, new};
-use crate::context::{Context, is_latest};
+use crate::context::{Access, Context, is_latest};
 use crate::error_report::error_chain_text;
 
-/// So many logs are kept open at most.
+/// Maximum number of open logs.
 const MAX_OPEN_LOGS: usize = 64;
 
-/// How long to wait for a line before logs are closed.
+/// Idle time after which logs are closed.
 const IDLE_TIMEOUT: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
 
-/// What became of a line.
+/// Answer to a line.
 #[derive(Serialize)]
 struct AnswerJson<'a> {
     line: u64,
@@ -45,18 +45,21 @@ struct AnswerJson<'a> {
     session: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     agent: Option<&'a str>,
-    /// The session or the sub-agent began with this line.
+    /// True if this line created the session or the sub-agent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     began: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     entries: Option<Vec<WrittenEntryJson<'a>>>,
+    /// A problem that did not refuse the line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
 
 pub(super) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
     let mut writers = Writers::default();
-    // A session that is not there is told before anything is read.
+    // A missing session is an error before anything is read.
     if let Some(session) = &args.session
         && super::missing_log(session, context)?.is_none()
     {
@@ -79,14 +82,14 @@ pub(super) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
         }
         line += 1;
         if bytes.trim_ascii().is_empty() {
-            // Every line is answered: the caller counts.
+            // Every line is answered, because the caller counts answers.
             print_answer(line, Ok(None), context)?;
             continue;
         }
         let done = match whole {
             true => write_line(args, &bytes, &mut writers, context).map(Some),
             false => Err(anyhow!(
-                "the line is longer than the {} MB that readers take",
+                "the line is longer than {} MB, the limit for readers",
                 MAX_LINE >> 20
             )),
         };
@@ -95,18 +98,18 @@ pub(super) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
     }
     writers.close_all(context);
     if refused {
-        bail!("some lines were refused; the answer to each says why");
+        bail!("some lines were refused; see the answer to each");
     }
     Ok(Outcome::Written)
 }
 
-/// Whether no line comes for a while.
+/// Returns true if no input arrives within `IDLE_TIMEOUT`.
 fn is_idle(stdin: &File) -> bool {
     let mut fds = [PollFd::new(stdin, PollFlags::IN)];
     matches!(poll(&mut fds, Some(&IDLE_TIMEOUT)), Ok(0))
 }
 
-/// Reads a line with its ending; `false` if it is too long, in which case the rest of it is skipped.
+/// Reads a line with its ending. Returns `false` if it is too long, after skipping the rest.
 fn read_line(stdin: &mut BufReader<File>, bytes: &mut Vec<u8>) -> io::Result<bool> {
     let most = MAX_LINE as u64;
     stdin.by_ref().take(most).read_until(b'\n', bytes)?;
@@ -127,13 +130,13 @@ fn read_line(stdin: &mut BufReader<File>, bytes: &mut Vec<u8>) -> io::Result<boo
     }
 }
 
-/// Answers a line; one that is blank writes nothing.
+/// Prints the answer to a line; a blank line has no entries.
 fn print_answer(line: u64, done: Result<Option<LineResult>>, context: &mut Context) -> Result<()> {
     let done = match done {
         Ok(done) => done,
         Err(error) => {
-            // A line is refused for what is in it, or because its session is gone. That a file cannot be
-            // read or written is a failure.
+            // Bad content or a missing session only refuses the line. An I/O error is also a
+            // failure.
             let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
             if let Some(failure @ annals::Error::Io { source, .. }) = causes.next()
                 && source.kind() != io::ErrorKind::NotFound
@@ -147,6 +150,7 @@ fn print_answer(line: u64, done: Result<Option<LineResult>>, context: &mut Conte
                 agent: None,
                 began: false,
                 entries: None,
+                warning: None,
                 error: Some(error_text(&error)),
             })?;
             context.out.flush()?;
@@ -162,13 +166,14 @@ fn print_answer(line: u64, done: Result<Option<LineResult>>, context: &mut Conte
         agent: done.and_then(|done| done.agent.as_ref().map(AgentId::as_str)),
         began: done.is_some_and(|done| done.began),
         entries: Some(written.iter().map(WrittenEntryJson::new).collect()),
+        warning: done.and_then(|done| done.warning.as_deref()),
         error: None,
     })?;
     context.out.flush()?;
     Ok(())
 }
 
-/// An error in one sentence; what could have been meant is part of it.
+/// Returns an error in one sentence, with the first candidates of an ambiguous id.
 fn error_text(error: &anyhow::Error) -> String {
     let candidates = match error.downcast_ref() {
         Some(annals::Error::Ambiguous { candidates, .. }) => {
@@ -180,17 +185,18 @@ fn error_text(error: &anyhow::Error) -> String {
     format!("{}{candidates}", error_chain_text(error))
 }
 
-/// What a line came to.
+/// Result of a line.
 struct LineResult {
     session: String,
     agent: Option<AgentId>,
     began: bool,
     written: Vec<Entry>,
+    warning: Option<String>,
 }
 
-/// Where a line goes.
+/// Log that a line is written to.
 struct LineTarget {
-    /// The session that the line names; else it goes to the session of the arguments.
+    /// Session named by the line; the session of the arguments if none.
     session: Option<String>,
     agent: Option<AgentSpec>,
     new: Option<NewSessionSpec>,
@@ -225,14 +231,14 @@ fn write_line(
     let elsewhere = envelope.session.is_some() || envelope.new.is_some();
     let content = match envelope.raw {
         Some(raw) => Content::Raw(vec![raw.get().as_bytes().to_vec()]),
-        // A line may only begin a session.
+        // A line with `new` and no message only creates the session.
         None if envelope.message.is_empty() && envelope.new.is_some() => {
             Content::Drafts(Vec::new(), Vec::new())
         }
         None => Content::Drafts(envelope.message.drafts().map_err(bad)?, Vec::new()),
     };
     let place = LineTarget {
-        // The sub-agent of the arguments is one of their session.
+        // `--agent` belongs to the session of the arguments.
         agent: envelope
             .agent
             .or_else(|| by_default().filter(|_| !elsewhere)),
@@ -242,8 +248,8 @@ fn write_line(
     writers.write(args, place, content, context)
 }
 
-/// A log that is written to. Two folders may each hold a session of the same id, and one log may hold
-/// several sessions, so it takes both the path and the id to tell them apart.
+/// Identifies an open log. Two folders may each hold a session of the same id, and one log may hold
+/// several sessions, so the key has both the path and the id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct LogKey {
     layout: &'static str,
@@ -255,9 +261,9 @@ struct LogKey {
 }
 
 impl LogKey {
-    /// Whether files are those of the session.
+    /// Returns true if `files` belong to this session.
     fn is_of(&self, files: &SessionFiles) -> bool {
-        // The log may have gone on in another volume.
+        // The log may have continued in another volume.
         let mut volumes = files.log.iter().flat_map(|log| log.volumes());
         files.id.as_str() == self.session.as_str()
             && files.root.layout.name() == self.layout
@@ -269,34 +275,36 @@ impl LogKey {
 /// The files of a session that was written to.
 struct FoundSession {
     files: SessionFiles,
-    /// They were listed again after the last log was closed.
+    /// True if checked since the last close or failed write.
     is_checked: bool,
 }
 
-/// The logs that are open.
+/// Open logs, and the sessions found so far.
 #[derive(Default)]
 struct Writers {
     open: HashMap<LogKey, (SessionWriter, u64)>,
     /// The session of the arguments.
     default: Option<LogKey>,
-    /// Sessions by the texts that named them.
+    /// Sessions by the text that named them.
     keys_by_name: HashMap<String, LogKey>,
-    /// Sessions by what `new` said of them.
+    /// Sessions by their `new` object.
     keys_by_spec: HashMap<NewSessionSpec, LogKey>,
-    /// The files of sessions, by keys without a sub-agent.
+    /// Files of sessions; the keys have no sub-agent.
     session_files: HashMap<LogKey, FoundSession>,
-    /// How each sub-agent was begun.
+    /// Purpose of each sub-agent.
     purposes: HashMap<LogKey, Spawn>,
-    /// What lay in the roots when it was last looked at, since the last pause.
+    /// Last inventory of the roots; dropped when the input is idle.
     listed: Option<Inventory>,
-    /// The log that the present line began by naming it.
+    /// Log that the current line created by naming it.
     begun_log: Option<BegunLog>,
-    /// How many lines were written.
+    /// Problem of the session that the current line created.
+    warning: Option<String>,
+    /// Number of lines written; orders logs by last use.
     lines: u64,
 }
 
 impl Writers {
-    /// Writes a line. If it is refused, the log that it began goes again.
+    /// Writes a line. If it is refused, the log that it created is removed.
     fn write(
         &mut self,
         args: &AppendArgs,
@@ -304,6 +312,7 @@ impl Writers {
         content: Content,
         context: &mut Context,
     ) -> Result<LineResult> {
+        self.warning = None;
         let done = self.write_line(args, place, content, context);
         match self.begun_log.take() {
             Some(log) if done.is_err() => log.discard()?,
@@ -363,7 +372,7 @@ impl Writers {
                     known.is_checked = false;
                 }
                 return Err(match began {
-                    true => error.context(format!("session {session} has begun, but")),
+                    true => error.context(format!("session {session} was created, but")),
                     false => error,
                 });
             }
@@ -374,10 +383,11 @@ impl Writers {
             agent,
             began,
             written,
+            warning: self.warning.take(),
         })
     }
 
-    /// Opens a log, if it is not open; tells whether its sub-agent began.
+    /// Opens a log if it is not open. Returns true if this created the sub-agent.
     fn open(
         &mut self,
         args: &AppendArgs,
@@ -405,13 +415,13 @@ impl Writers {
         };
         let files = match known.filter(is_there) {
             Some(files) => files,
-            // The sub-agent may have begun since.
+            // The sub-agent may have been created since.
             None => self.refresh_files(&main, context)?,
         };
         let options = write_options(args, context);
         let (writer, spawned) = match agent {
             Some(agent) => match open_or_spawn_agent(agent, &files, options, context) {
-                // Another program may have begun it a moment ago.
+                // Another program may have created it meanwhile.
                 Err(error) if error.downcast_ref().is_some_and(is_id_taken) => {
                     let files = self.refresh_files(&main, context)?;
                     open_or_spawn_agent(agent, &files, options, context)?
@@ -424,7 +434,7 @@ impl Writers {
         Ok(spawned)
     }
 
-    /// Refuses a line that says otherwise of a sub-agent than what it was begun for.
+    /// Refuses a line whose kind, description or call differs from the existing sub-agent.
     fn check_purpose(
         &mut self,
         key: &LogKey,
@@ -446,7 +456,7 @@ impl Writers {
                 ..key.clone()
             };
             let session = Session::read(self.refresh_files(&main, context)?)?;
-            // One that has said nothing yet is begun by this line.
+            // A sub-agent without a recorded purpose takes that of this line.
             let known = session.agent_purpose(&said.agent)?;
             self.purposes
                 .insert(key.clone(), known.unwrap_or_else(|| said.clone()));
@@ -469,7 +479,7 @@ impl Writers {
             false => format!("`{known}`"),
         };
         bail!(
-            "there is a sub-agent {} already, and its {name} is {known}, not `{said}`; leave out \"{name}\" to go on with it",
+            "sub-agent {} exists already, and its {name} is {known}, not `{said}`; leave out \"{name}\" to continue it",
             agent.id
         )
     }
@@ -481,8 +491,8 @@ impl Writers {
         self.open.insert(key, (writer, self.lines));
     }
 
-    /// Closes the half of the logs that were not written to for longest: together, because each close
-    /// may rewrite a session list.
+    /// Closes the least recently used half of the logs: together, because each close may rewrite a
+    /// session list.
     fn close_oldest(&mut self, context: &Context) {
         let mut by_use: Vec<(u64, LogKey)> = self
             .open
@@ -521,7 +531,7 @@ impl Writers {
         key
     }
 
-    /// The session that a text names.
+    /// Finds the session that a text names.
     fn find(&mut self, text: &str, context: &mut Context) -> Result<LogKey> {
         if let Some(key) = self.keys_by_name.get(text).cloned()
             && self.still_exists(&key, context)
@@ -529,25 +539,29 @@ impl Writers {
             return Ok(key);
         }
         let key = self.resolve(text, context)?;
-        // Another session is the latest one after this line.
+        // `latest` may be another session on the next line.
         if !is_latest(text) {
             self.keys_by_name.insert(text.to_owned(), key.clone());
         }
         Ok(key)
     }
 
-    /// The session of the arguments; `latest` means the same session for all lines.
+    /// Returns the session of the arguments. `latest` is resolved once for all lines.
     fn find_default(&mut self, args: &AppendArgs, context: &mut Context) -> Result<LogKey> {
         let Some(text) = &args.session else {
             bail!("the line names no session; add \"session\" or \"new\" to it");
         };
-        // The log of today begins with the first line.
+        // If unset, today's log is created with the first line.
         if let Some(key) = self.default.clone() {
             if self.still_exists(&key, context) {
                 return Ok(key);
             }
             if is_latest(text) {
-                bail!("session {} is gone from {}", key.session, key.log.display());
+                bail!(
+                    "session {} no longer exists at {}",
+                    key.session,
+                    key.log.display()
+                );
             }
         }
         let key = self.resolve(text, context)?;
@@ -563,18 +577,19 @@ impl Writers {
             return Ok(self.add_session(files));
         }
         let inventory = context.inventory();
-        let target = context.find_to_write_in(&inventory, text);
+        // A program writes the lines, so a title is not a name here.
+        let target = context.find_by_id(&inventory, text, Access::Write);
         self.listed = Some(inventory);
         let target = target?;
         target.refuse_agent()?;
         if let Some(message) = &target.message {
-            bail!("`{text}` names the message {message}; a line names its \"parent\" itself");
+            bail!("`{text}` names the message {message}; set \"parent\" in the line instead");
         }
         Ok(self.add_session(target.files))
     }
 
-    /// The only session of those that were last listed for which `is_it` holds, if its log is still
-    /// the same file. So a list of all sessions is made once and not for each session that is named.
+    /// Returns the only session of the last inventory for which `is_it` holds, if its log is still
+    /// the same file. Avoids a new inventory for each named session.
     fn listed(&self, is_it: impl Fn(&SessionFiles) -> bool) -> Option<SessionFiles> {
         let sessions = &self.listed.as_ref()?.sessions;
         let mut found = sessions.iter().filter(|files| is_it(files));
@@ -584,8 +599,8 @@ impl Writers {
         only.with_current_log()
     }
 
-    /// Whether a session still lies where it was found. Other sessions are only looked at if its log
-    /// does not tell.
+    /// Returns true if a session is still where it was found. Lists the roots only if its own log
+    /// is not conclusive.
     fn still_exists(&mut self, key: &LogKey, context: &mut Context) -> bool {
         if self.open.contains_key(key) {
             return true;
@@ -607,7 +622,7 @@ impl Writers {
         self.refresh_files(key, context).is_ok()
     }
 
-    /// Finds the files of a session again by its log.
+    /// Finds the files of a session again, by its log.
     fn refresh_files(&mut self, key: &LogKey, context: &mut Context) -> Result<SessionFiles> {
         let inventory = context.inventory();
         let found = inventory
@@ -616,20 +631,24 @@ impl Writers {
             .find(|files| key.is_of(files))
             .cloned();
         let found = found.or_else(|| {
-            // The log may lie outside of every root.
+            // The log may be outside of every root.
             let target = context.store.find(&inventory, key.log.to_str()?).ok()?;
             Some(target.files).filter(|files| key.is_of(files))
         });
         self.listed = Some(inventory);
         let Some(files) = found else {
             self.session_files.remove(key);
-            bail!("session {} is gone from {}", key.session, key.log.display());
+            bail!(
+                "session {} no longer exists at {}",
+                key.session,
+                key.log.display()
+            );
         };
         self.add_session(files.clone());
         Ok(files)
     }
 
-    /// Begins a session, or goes on with the one of that id.
+    /// Creates a session, or continues the one with that id.
     fn begin_session(
         &mut self,
         args: &AppendArgs,
@@ -674,13 +693,14 @@ impl Writers {
         let writer = match created {
             Ok(writer) => writer,
             Err(error) => {
-                // Another program may have begun it a moment ago.
+                // Another program may have created it meanwhile.
                 return match self.resume(new, context) {
                     Ok(Some(key)) if is_id_taken(&error) => Ok((key, false)),
                     _ => Err(error.into()),
                 };
             }
         };
+        self.warning = input::missing_directory(&root, &cwd);
         let key = LogKey {
             layout: root.layout.name(),
             root: root.path.clone(),
@@ -688,7 +708,7 @@ impl Writers {
             session: writer.session().to_string(),
             agent: None,
         };
-        // Its files are looked for when the log was closed: the writer needs none.
+        // Its files are looked up once the log is closed; the writer needs none.
         if new.id.is_some() {
             self.keys_by_spec.insert(new.clone(), key.clone());
         }
@@ -697,7 +717,7 @@ impl Writers {
         Ok((key, true))
     }
 
-    /// The session of the id that `new` gives, if there is one and it is as `new` says.
+    /// Returns the existing session with the id in `new`; an error if the two differ.
     fn resume(&mut self, new: &NewSessionSpec, context: &mut Context) -> Result<Option<LogKey>> {
         let Some(id) = &new.id else {
             return Ok(None);
@@ -710,8 +730,8 @@ impl Writers {
         Ok(Some(key))
     }
 
-    /// Closes all logs, which brings session lists up to date. Where a session lies is checked when it
-    /// is named again: it may have moved meanwhile.
+    /// Closes all logs, which updates session lists. A session may move while its log is closed, so
+    /// its location is checked when it is named again.
     fn close_all(&mut self, context: &Context) {
         let known = self.session_files.values_mut();
         known.for_each(|known| known.is_checked = false);
@@ -722,33 +742,32 @@ impl Writers {
     }
 }
 
-/// Every line was acknowledged by now, so what fails here is told beside the answers.
+/// Closes logs. Every line is acknowledged by now, so failures are printed as warnings.
 fn close_writer(writers: Vec<SessionWriter>, context: &Context) {
     for (session, error) in SessionWriter::close_all(writers) {
         context.print_warning(&format!(
-            "the session list could not be brought up to date for {session}: {error}"
+            "cannot update the session list for {session}: {error}"
         ));
     }
 }
 
-/// Whether a session or a sub-agent could not begin because there is one of its id.
+/// Returns true if a session or a sub-agent was not created because its id exists.
 fn is_id_taken(error: &annals::Error) -> bool {
     match error {
         annals::Error::Io { source, .. } => source.kind() == io::ErrorKind::AlreadyExists,
-        // Where sessions share a log, no file tells.
-        annals::Error::Refused { .. } => error.to_string().contains(" already"),
+        annals::Error::Exists(_) => true,
         _ => false,
     }
 }
 
-/// The session of exactly the id that `new` gives: of its directory, if it names one. A session that
-/// is otherwise than `new` says is refused.
+/// Returns the session with exactly the id in `new`, in its directory if `new` has one. Refuses a
+/// session that differs from `new`.
 fn find_existing(
     new: &NewSessionSpec,
     id: &str,
     context: &Context,
 ) -> Result<Option<SessionFiles>> {
-    // A root that is to be is no trouble here.
+    // A root that does not exist yet is not an error here.
     let mut inventory = context.store.inventory();
     let exact = |files: &SessionFiles| files.id.as_str() == id;
     if !inventory.sessions.iter().any(exact) {
@@ -766,7 +785,7 @@ fn find_existing(
         Some(cwd) => Some(input::resolve_directory(Some(Path::new(cwd)))?),
     };
     let cwd = cwd.as_deref().and_then(Path::to_str);
-    // A session may have recorded the directory with links.
+    // A session may have recorded the directory through a symbolic link.
     let cwds = cwd.map(|cwd| session_spellings(cwd, &rows));
     let here = |info: &SessionInfo| {
         let cwds = cwds.as_ref();
@@ -778,7 +797,7 @@ fn find_existing(
     let only = match (found.as_slice(), rows.first()) {
         ([only], _) => *only,
         ([], Some(first)) => bail!(
-            "there is a session {id} already, of the directory {} and not of {}; give this one another id, or leave out \"cwd\" to go on with that one",
+            "session {id} exists already, in {} and not in {}; use another id, or leave out \"cwd\" to continue that session",
             first.project.path,
             cwd.unwrap_or_default()
         ),
@@ -800,13 +819,13 @@ fn find_existing(
     {
         let is = is.map_or_else(|| "none".to_owned(), |is| format!("`{is}`"));
         bail!(
-            "there is a session {id} already, and its {name} is {is}, not `{said}`; leave out \"{name}\" to go on with it"
+            "session {id} exists already, and its {name} is {is}, not `{said}`; leave out \"{name}\" to continue it"
         );
     }
     Ok(inventory.sessions.into_iter().nth(only))
 }
 
-/// The session that an id names without being its own: a thread, or the name that its id ends in.
+/// Returns the session that `id` names without being its id: a thread, or the last part of its id.
 fn find_existing_by_name(
     inventory: &Inventory,
     id: &str,
@@ -814,7 +833,8 @@ fn find_existing_by_name(
 ) -> Result<Option<SessionFiles>> {
     match context.store.find(inventory, id) {
         Ok(target) if target.message.is_none() && target.log.is_none() => {
-            // A beginning of another id is not meant, and a name that is no id is whole.
+            // A prefix of another id does not count. A name that is not a valid id matches only
+            // whole.
             let whole =
                 target.files.id.matches_name(id) || annals::model::SessionId::new(id).is_err();
             Ok(whole.then_some(target.files))
@@ -831,10 +851,10 @@ fn find_existing_by_name(
     }
 }
 
-/// Whether a session is of a directory, as far as it says so.
+/// Returns true if a session belongs to a directory, or records no absolute path.
 fn is_in_directory(info: &SessionInfo, cwd: &str) -> bool {
     let project = &info.project;
-    // A path that was guessed from the name of a folder may have other separators.
+    // A path guessed from a folder name may have other separators.
     let plain = |path: &str| path.replace(|it: char| !it.is_ascii_alphanumeric(), "-");
     !project.path.starts_with('/')
         || project.path == cwd
@@ -842,7 +862,7 @@ fn is_in_directory(info: &SessionInfo, cwd: &str) -> bool {
         || (project.guessed && plain(&project.path) == plain(cwd))
 }
 
-/// The id of the agent that `new` names, by its id or its name in the workspace of the session.
+/// Returns the id of the agent that `new` names, by id or by name in the session's workspace.
 fn agent_id(
     new: &NewSessionSpec,
     info: &SessionInfo,
@@ -857,8 +877,8 @@ fn agent_id(
     Some(id.unwrap_or_else(|| wanted.clone()))
 }
 
-/// What `new` says otherwise than a session: the member's name, what it says, and what the session says.
-/// `agent` is the id of the agent that `new` names.
+/// Returns the first member in which `new` differs from a session: name, value in `new`, value in
+/// the session. `agent` is the id of the agent that `new` names.
 fn difference(
     new: &NewSessionSpec,
     agent: Option<String>,
@@ -871,13 +891,13 @@ fn difference(
         ("agent".to_owned(), agent, attribute("agent")),
     ];
     let branch = attribute("git_branch");
-    // Layouts record the branch with messages, so a session without any may not say it yet.
+    // Layouts record the branch with messages, so a session without any may not have it yet.
     if branch.is_some() || info.messages > 0 {
         said.push(("git_branch".to_owned(), new.git_branch.clone(), branch));
     }
     for (name, json) in &new.members {
         let value = serde_json::from_str(json).unwrap_or_else(|_| json.clone());
-        // Layouts spell the names in their own way.
+        // Layouts spell member names differently.
         let plain = |name: &str| name.replace('_', "").to_ascii_lowercase();
         let mut attributes = info.attributes.iter();
         let is = attributes.find(|(known, _)| plain(known) == plain(name));

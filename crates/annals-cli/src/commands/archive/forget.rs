@@ -1,4 +1,4 @@
-//! `annals archive --forget`: what is archived goes for good.
+//! `annals archive --forget`: deletes packs permanently.
 
 use annals::archive::PackRemoval;
 use anyhow::{Result, bail};
@@ -63,7 +63,7 @@ pub(super) fn run(args: &ArchiveArgs, named: &[String], context: &mut Context) -
     Err(first.into())
 }
 
-/// A pin says that a session is not to go.
+/// Returns an error if a pack holds a pinned session.
 fn refuse_pinned(args: &ArchiveArgs, plans: &[PackRemoval], context: &Context) -> Result<()> {
     if args.pinned {
         return Ok(());
@@ -75,7 +75,7 @@ fn refuse_pinned(args: &ArchiveArgs, plans: &[PackRemoval], context: &Context) -
         };
         let mut sessions = plan.sessions.iter();
         if let Some(pinned) = sessions.find(|session| pins.contains(layout, root, session)) {
-            bail!("session {pinned} is pinned; add --pinned to forget it all the same");
+            bail!("session {pinned} is pinned; add --pinned to forget it anyway");
         }
     }
     Ok(())
@@ -93,7 +93,7 @@ fn print_removals(applied: bool, plans: &[PackRemoval], context: &mut Context) -
         Column::new("EARLIER").right(),
         Column::new("SIZE").right(),
         Column::new("PACKED").right(),
-        Column::new("ELSEWHERE"),
+        Column::new("OTHER COPY"),
         Column::new("PACK").min(20).cut_middle().style(PATH),
     ]);
     for plan in plans {
@@ -113,8 +113,11 @@ fn print_removals(applied: bool, plans: &[PackRemoval], context: &mut Context) -
                 (0, _) if plan.repeated == 0 => Cell::new("in its root"),
                 (0, _) if plan.repeated == plan.files => Cell::new("in another pack"),
                 (0, _) => Cell::new("in its root and another pack"),
-                (only, _) if only == plan.files => Cell::styled("nowhere", ERROR),
-                (only, _) => Cell::styled(format!("{only} files nowhere"), ERROR),
+                (only, _) if only == plan.files => Cell::styled("none", ERROR),
+                (only, _) => {
+                    let files = pluralize(only as u64, "file");
+                    Cell::styled(format!("none for {files}"), ERROR)
+                }
             },
             Cell::new(plan.pack.display().to_string()),
         ]);
@@ -130,14 +133,14 @@ fn print_removals(applied: bool, plans: &[PackRemoval], context: &mut Context) -
         let mark = paint(SUCCESS, "✓");
         context
             .out
-            .line(format_args!("{mark} gone for good: {sum}"))?;
+            .line(format_args!("{mark} deleted permanently: {sum}"))?;
         if plans
             .iter()
             .any(|plan| plan.only + plan.repeated < plan.files)
         {
             context
                 .out
-                .line("`annals keep` archives again what is still in its root")?;
+                .line("`annals keep` archives the files again that are still in their root")?;
         }
         return Ok(());
     }
@@ -145,7 +148,7 @@ fn print_removals(applied: bool, plans: &[PackRemoval], context: &mut Context) -
         let names: Vec<&str> = plan.sessions.iter().map(String::as_str).collect();
         let names = pack_label(&names);
         let told = match plan.only == plan.files {
-            true => "this is the only copy of it".to_owned(),
+            true => "this is the only copy".to_owned(),
             false => format!("this is the only copy of {} of its files", plan.only),
         };
         context.out.line(format_args!(
@@ -158,17 +161,17 @@ fn print_removals(applied: bool, plans: &[PackRemoval], context: &mut Context) -
         if let Some(wrong) = plan.damaged.as_deref().filter(|_| plan.files > 0) {
             let pack = plan.pack.display().to_string();
             context.out.line(format_args!(
-                "{}: {}; {} puts back what can be read",
+                "{}: {}; {} restores what can be read",
                 paint(PATH, &pack),
                 paint(PLAIN, wrong),
                 hint("annals restore", &pack, "--salvage")
             ))?;
         }
     }
-    let told = paint(BOLD, "Would be gone for good:");
+    let told = paint(BOLD, "Would be deleted permanently:");
     context.out.line(format_args!("{told} {sum}"))?;
     context
         .out
-        .line("Nothing was changed; add --apply to do it. There is no way back from that.")?;
+        .line("Nothing was changed; add --apply to do it. This cannot be undone.")?;
     Ok(())
 }

@@ -24,7 +24,7 @@ struct ArchiveListJson<'a> {
 
 #[derive(Serialize)]
 struct PackJson<'a> {
-    /// None for what belongs to no session of its root.
+    /// Empty for the pack of files that belong to no session.
     sessions: Vec<&'a str>,
     layout: &'a str,
     root: &'a Path,
@@ -34,41 +34,41 @@ struct PackJson<'a> {
     files: usize,
     bytes: u64,
     packed: u64,
-    /// Versions of files that were replaced or cut.
+    /// Number of earlier versions of files that were replaced or truncated.
     earlier: usize,
-    /// The main log still lies in its root.
+    /// True if the main log is still in its root.
     source: bool,
-    /// How many of its files still lie there.
+    /// Number of files that are still in the root.
     there: usize,
-    /// They lie in another folder of it, which theirs was renamed to.
+    /// True if the folder of the files was renamed within the root.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     renamed: bool,
-    /// Its files, where a session was named.
+    /// Files of the pack, if a session was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     members: Option<Vec<VersionJson<'a>>>,
-    /// Their earlier versions, the oldest first, where a session was named.
+    /// Earlier versions, oldest first, if a session was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     versions: Option<Vec<VersionJson<'a>>>,
 }
 
 #[derive(Serialize)]
 struct VersionJson<'a> {
-    /// What `restore --earlier` takes; none for the newest.
+    /// Argument of `restore --earlier`; none for the newest version.
     #[serde(skip_serializing_if = "Option::is_none")]
     number: Option<usize>,
     path: &'a Path,
     bytes: u64,
     modified: Option<Timestamp>,
-    /// When it was found to be replaced.
+    /// Time when the replacement was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<Timestamp>,
-    /// A file still lies in its root; not told of earlier versions.
+    /// True if the file is still in its root; none for earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     there: Option<bool>,
 }
 
 impl<'a> VersionJson<'a> {
-    /// A file as it was last.
+    /// Builds the row of a file's newest version.
     fn newest(member: &'a Member, place: Option<&PathBuf>) -> Self {
         VersionJson {
             there: Some(place.is_some()),
@@ -88,7 +88,7 @@ impl<'a> VersionJson<'a> {
     }
 }
 
-/// Shows the archive, or what is in it of some sessions.
+/// Lists the archive, or the files of the named sessions.
 pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
     if !named.is_empty() {
         return list_versions(named, context);
@@ -138,7 +138,7 @@ pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
         ]);
         for (row, pack) in rows.iter().zip(&packs) {
             let names: Vec<&str> = row.sessions.iter().map(|id| short.get(id)).collect();
-            // One that was renamed or copied is in several packs; what follows its id picks one.
+            // A renamed or copied session is in several packs; the tag after its id selects one.
             let again =
                 |other: &&PackJson<'_>| other.root == row.root && other.sessions == row.sessions;
             let tag = pack.tag().filter(|_| rows.iter().filter(again).count() > 1);
@@ -164,7 +164,7 @@ pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
     })
 }
 
-/// What a pack is called: by its sessions, or as what belongs to none.
+/// Label of a pack: its sessions, or `ROOT_ID` if it has none.
 pub(super) fn pack_label(sessions: &[&str]) -> String {
     match sessions.is_empty() {
         true => ROOT_ID.to_owned(),
@@ -172,25 +172,25 @@ pub(super) fn pack_label(sessions: &[&str]) -> String {
     }
 }
 
-/// How much of it is in its root.
+/// Label that says how many of the pack's files are in the root.
 fn source_status(row: &PackJson<'_>) -> String {
     let mut told = match row.there {
-        0 => "gone".to_owned(),
-        there if there == row.files => "there".to_owned(),
+        0 => "missing".to_owned(),
+        there if there == row.files => "present".to_owned(),
         there => {
             let (there, files) = (size::count(there as u64), size::count(row.files as u64));
-            format!("{there} of {files} there")
+            format!("{there} of {files} present")
         }
     };
     if row.renamed {
         told.push_str(", renamed");
     } else if !row.source && row.there > 0 && !row.sessions.is_empty() {
-        told.push_str(", log gone");
+        told.push_str(", log missing");
     }
     told
 }
 
-/// Where each file of a pack lies now.
+/// Current path of each file of a pack.
 type FilePaths = Vec<Option<PathBuf>>;
 
 fn pack_json<'a>(pack: &'a Pack, places: &FilePaths) -> PackJson<'a> {
@@ -219,7 +219,7 @@ fn pack_json<'a>(pack: &'a Pack, places: &FilePaths) -> PackJson<'a> {
     }
 }
 
-/// Every file of the named sessions, and their earlier versions.
+/// Lists every file of the named sessions, with earlier versions.
 fn list_versions(named: &[String], context: &mut Context) -> Result<Outcome> {
     let archive = context.store.archive()?;
     let mut packs: Vec<Pack> = Vec::new();
@@ -285,8 +285,8 @@ fn print_pack(row: &PackJson<'_>, context: &mut Context) -> Result<()> {
             Cell::new(ago(version.until).unwrap_or_default()),
             Cell::new(match version.there {
                 None => "",
-                Some(true) => "there",
-                Some(false) => "gone",
+                Some(true) => "present",
+                Some(false) => "missing",
             }),
             Cell::new(version.path.display().to_string()),
         ]);
@@ -295,7 +295,7 @@ fn print_pack(row: &PackJson<'_>, context: &mut Context) -> Result<()> {
     context.out.blank()?;
     if row.earlier > 0 {
         context.out.line(format_args!(
-            "{} puts it into another root with an earlier version",
+            "{} restores an earlier version into another root",
             hint(
                 "annals restore",
                 row.sessions.first().copied().unwrap_or(ROOT_ID),

@@ -1,4 +1,4 @@
-//! What a check says as JSON.
+//! JSON output of `annals check`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ pub(super) struct CheckJson<'a> {
     ok: bool,
     files: Vec<FileJson<'a>>,
     flaws: usize,
-    /// How many of each severity, and of each kind.
+    /// Number of flaws by severity, and below by kind.
     severities: BTreeMap<&'static str, usize>,
     kinds: BTreeMap<&'static str, usize>,
     total_lines: u64,

@@ -1,4 +1,4 @@
-//! `annals clean --purge`: the one thing that removes what is not annals' own.
+//! `annals clean --purge`: the only command that permanently deletes files of other programs.
 
 use annals::Error;
 use annals::retain::Term;
@@ -21,7 +21,7 @@ struct PurgeJson<'a> {
     trashed: Vec<PurgeableJson<'a>>,
     files: u64,
     bytes: u64,
-    /// Deletions that were cut off; what they moved stays.
+    /// Interrupted deletions; the files they moved stay in the trash.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unfinished: Vec<UnfinishedJson<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -39,7 +39,7 @@ struct UnfinishedJson<'a> {
 
 #[derive(Serialize)]
 struct PurgeableJson<'a> {
-    /// Its name in the trash.
+    /// Name in the trash.
     id: &'a str,
     sessions: Vec<&'a str>,
     layout: Option<&'a str>,
@@ -70,14 +70,17 @@ impl<'a> PurgeableJson<'a> {
     }
 }
 
-/// Removes what was deleted long enough ago; without a term, everything. Pinned sessions stay in the
-/// trash as they do elsewhere.
+/// Purges what was deleted before the term, or everything without one. Pinned sessions stay in the
+/// trash.
 pub(super) fn run(term: Option<Term>, apply: bool, context: &mut Context) -> Result<Outcome> {
     let cutoff = match &term {
         None => None,
-        // So long ago that nothing was deleted before.
+        // A cutoff that cannot be represented matches nothing.
         Some(term) => Some(term.cutoff(&context.clock.now()).unwrap_or(Timestamp::MIN)),
     };
+    if apply {
+        context.put_back_removed()?;
+    }
     let pins = context.store.pins()?;
     let look = context.store.inspect_trash()?;
     for trouble in &look.errors {
@@ -148,7 +151,7 @@ impl<'a> UnfinishedJson<'a> {
     }
 }
 
-/// What to do about a deletion that was cut off.
+/// Returns the commands that resolve an interrupted deletion.
 fn recovery_hint(trashed: &TrashItem) -> String {
     let TrashItem { session, id, .. } = trashed;
     let again = plain_hint("annals delete", session, "");
@@ -156,13 +159,13 @@ fn recovery_hint(trashed: &TrashItem) -> String {
     format!("run {again} again, or {undo}")
 }
 
-/// Tells of deletions that were cut off: what they moved is of sessions that are still there.
+/// Prints interrupted deletions, whose sessions still exist in part.
 fn print_unfinished(items: &[Purgeable], context: &mut Context) -> Result<()> {
     for item in items.iter().filter_map(UnfinishedJson::from_item) {
         let session = item.row.sessions.join(", ");
         let left = item.left.display();
         let why = format!(
-            "its deletion was cut off, {left} is still there; {}",
+            "its deletion was interrupted, {left} still exists; {}",
             item.advice
         );
         let (id, why) = (paint(ID, &session), paint(PLAIN, &why));
@@ -202,15 +205,15 @@ fn print_purged(
         let mark = paint(SUCCESS, "✓");
         context
             .out
-            .line(format_args!("{mark} removed for good: {sum}"))?;
+            .line(format_args!("{mark} deleted permanently: {sum}"))?;
         let gone = items.iter().filter_map(|item| item.trashed.as_ref());
         delete::print_still_archived(gone, context)?;
     } else {
-        let told = paint(BOLD, "Would be removed for good:");
+        let told = paint(BOLD, "Would be deleted permanently:");
         context.out.line(format_args!("{told} {sum}"))?;
         context
             .out
-            .line("Nothing was changed; add --apply to do it. There is no way back from that.")?;
+            .line("Nothing was changed; add --apply to do it. This cannot be undone.")?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Five-hour blocks: the breaks between them, and where the current one is going.
+//! Five-hour blocks: gaps between them, and a projection of the active one.
 
 use annals::cost::{CostReport, ReportRow};
 use jiff::{SignedDuration, Timestamp};
@@ -9,7 +9,7 @@ use crate::render::style::PLAIN;
 use crate::render::time::{Clock, duration};
 use crate::render::width::Span;
 
-/// What people want to know of the block that is running.
+/// Returns the note about the active block.
 pub(super) fn active_block_line(report: &CostReport, clock: &Clock) -> Option<Span> {
     let mut blocks = report.rows.iter().filter_map(ReportRow::block);
     let block = blocks.find(|block| block.is_active(clock.now))?;
@@ -25,22 +25,22 @@ pub(super) fn active_block_line(report: &CostReport, clock: &Clock) -> Option<Sp
     );
     line += &match block.tally.priced() {
         Some(_) => format!(
-            " · {} an hour, {} tokens a minute · at this pace {} and {} tokens in the end",
+            " · {} an hour, {} tokens a minute · at this pace {} and {} tokens at the end",
             money::cents(rate.cost_per_hour),
             tokens.0,
             money::cents(comes.cost),
             tokens.1,
         ),
-        // Nobody knows what it costs.
+        // The cost is unknown.
         None => format!(
-            " · {} tokens a minute · at this pace {} tokens in the end",
+            " · {} tokens a minute · at this pace {} tokens at the end",
             tokens.0, tokens.1
         ),
     };
     Some(Span::new(&line, PLAIN))
 }
 
-/// The break between two blocks, if there is one.
+/// Returns the gap between two blocks, if there is one.
 pub(super) fn gap_between(before: &ReportRow, after: &ReportRow) -> Option<SignedDuration> {
     let (before, after) = (before.block()?, after.block()?);
     let idle = |from: Timestamp, to: Timestamp| to.duration_since(from);

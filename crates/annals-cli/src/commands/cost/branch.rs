@@ -1,4 +1,4 @@
-//! Which conversations pay: only the sessions that are asked about are read.
+//! Attribution of charges to conversations. Reads only the sessions of the report.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,12 +7,12 @@ use annals::store::BranchAttribution;
 
 use crate::context::Context;
 
-/// The conversations of some sessions, by the number of the session.
+/// Attributions by account number.
 #[derive(Default)]
 pub(super) struct BranchAttributions(HashMap<usize, BranchAttribution>);
 
 impl BranchAttributions {
-    /// The conversation that pays; the session, where it cannot be told.
+    /// Returns the conversation of a charge, or its session if that is unknown.
     pub(super) fn branch(&self, charge: &Charge, ledger: &Ledger) -> Option<BranchName> {
         let branches = self.0.get(&charge.account);
         let known = branches.and_then(|branches| branches.branch(charge));
@@ -38,7 +38,7 @@ pub(super) fn read(
         .filter_map(|number| Some((number, ledger.accounts.get(number)?)))
         .collect();
     let accounts: Vec<&Account> = wanted.iter().map(|(_, account)| *account).collect();
-    // What could not be looked at was told when the ledger was made.
+    // Errors of the inventory were reported when the ledger was built.
     let inventory = context.store.inventory();
     context.warn_read_failures();
     let read = context.store.branch_attributions(&inventory, &accounts);

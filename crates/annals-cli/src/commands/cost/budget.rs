@@ -1,4 +1,4 @@
-//! What is left of budgets.
+//! Budget names and warnings.
 
 use annals::cost::{BudgetUsage, Unit};
 use annals::model::Money;
@@ -12,14 +12,14 @@ use crate::render::style::{PLAIN, WARNING};
 use crate::render::time::Clock;
 use crate::render::width::Span;
 
-/// A budget's name.
+/// Returns a budget's name.
 pub(crate) fn name(spending: &BudgetUsage) -> &'static str {
     let unit = spending.budget.unit;
     let found = BUDGETS.iter().find(|(_, known)| *known == unit);
     found.map_or("", |(name, _)| name)
 }
 
-/// A line for people, if there is something to worry about: little is left, or nobody knows how much.
+/// Returns a warning if a budget is nearly used up, or if its use is unknown.
 pub(crate) fn warning_line(spending: &BudgetUsage, clock: &Clock) -> Option<Span> {
     let unpriced = spending.tally.unpriced;
     let unknown = spending.tally.priced().is_none();
@@ -41,7 +41,7 @@ pub(crate) fn warning_line(spending: &BudgetUsage, clock: &Clock) -> Option<Span
             "! The {name} budget of {limit} is exceeded: {spent} is used, {percent} %; {pace}"
         ),
         () if unknown => {
-            format!("! Nobody knows how much of the {name} budget of {limit} is used")
+            format!("! Usage of the {name} budget of {limit} is unknown")
         }
         () => format!("{least}{percent} % of the {name} budget of {limit} is used; {pace}"),
     };
@@ -57,7 +57,7 @@ pub(crate) fn warning_line(spending: &BudgetUsage, clock: &Clock) -> Option<Span
     Some(Span::new(&line, style))
 }
 
-/// Budgets are mostly round: `$200`.
+/// Formats a limit without zero cents: `$200`.
 fn format_limit(limit: Money) -> String {
     let exact = money::exact(limit);
     exact.strip_suffix(".00").unwrap_or(&exact).to_owned()

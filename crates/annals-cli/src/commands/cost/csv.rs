@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io;
 
-use annals::cost::{Dimension, Tally};
+use annals::cost::{Dimension, ReportRow, Tally};
 
 use super::CostOutput;
 use crate::render::out::Out;
@@ -21,36 +21,35 @@ const SUM_COLUMNS: [&str; 9] = [
     "unpriced",
 ];
 
-/// Says how many rows a line stands for that are not there themselves; no other line has that above 0.
+/// Column with the number of rows that a line sums up; 0 for a row of its own.
 const LEFT_OUT_COLUMN: &str = "left_out";
 
-/// Writes a header and a line for each row, or for each model of each row. There is no total: a spreadsheet would add
-/// it up. So the rows beyond those asked for are one more line.
+/// Writes a header and a line for each row, or for each model of each row. There is no total line,
+/// because a spreadsheet would add it to the sum; rows beyond --top are summed in a last line.
 pub(super) fn write(told: &CostOutput<'_>, out: &mut Out) -> io::Result<()> {
     let report = told.report;
     let models = told.look.breakdown && !report.by.contains(&Dimension::Model);
     let model = models.then_some(Dimension::Model);
-    let keys: Vec<Dimension> = report.by.iter().copied().chain(model).collect();
+    let mut names = key_names(told);
+    names.extend(model.map(Dimension::member));
     let file = CsvShape {
-        key_columns: keys.len(),
-        // Which columns there are depends on what was asked for, not on what was found.
+        key_columns: names.len(),
+        // The columns depend only on the arguments, not on the data.
         has_rest_column: told.look.top.is_some(),
         terminal: out.is_terminal(),
     };
-    let names = keys.iter().map(|by| by.member()).chain(SUM_COLUMNS);
-    let names: Vec<&str> = names
-        .chain(file.has_rest_column.then_some(LEFT_OUT_COLUMN))
-        .collect();
+    names.extend(SUM_COLUMNS);
+    names.extend(file.has_rest_column.then_some(LEFT_OUT_COLUMN));
     out.raw(join_fields(names.into_iter()).as_bytes())?;
     for row in &report.rows {
-        let parts = row.parts.iter().map(|part| part.value.as_deref());
-        let parts: Vec<&str> = parts.map(Option::unwrap_or_default).collect();
+        let mut keys = key_values(told, row);
         match models {
-            false => out.raw(file.line(&parts, &row.tally, 0).as_bytes())?,
+            false => out.raw(file.line(&keys, &row.tally, 0).as_bytes())?,
             true => {
                 for one in &row.models {
-                    let keys = [&parts[..], &[one.model.as_deref().unwrap_or_default()]];
-                    out.raw(file.line(&keys.concat(), &one.tally, 0).as_bytes())?;
+                    keys.truncate(file.key_columns - 1);
+                    keys.push(one.model.as_deref().unwrap_or_default().to_owned());
+                    out.raw(file.line(&keys, &one.tally, 0).as_bytes())?;
                 }
             }
         }
@@ -61,17 +60,50 @@ pub(super) fn write(told: &CostOutput<'_>, out: &mut Out) -> io::Result<()> {
     Ok(())
 }
 
-/// What the lines of a file have in common.
+/// Returns the names of the key columns: the dimensions, and what tells sessions apart.
+fn key_names(told: &CostOutput<'_>) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for by in &told.report.by {
+        names.push(by.member());
+        if *by == Dimension::Session {
+            names.push("title");
+            names.extend(told.adds_project().then_some("project"));
+            names.extend(told.adds_models().then_some("models"));
+        }
+    }
+    names
+}
+
+/// Returns the values of the key columns.
+fn key_values(told: &CostOutput<'_>, row: &ReportRow) -> Vec<String> {
+    let mut values = Vec::new();
+    for part in &row.parts {
+        values.push(part.value.as_deref().unwrap_or_default().to_owned());
+        if part.dimension == Dimension::Session {
+            let label = told.labels.get(part);
+            let title = label.and_then(|label| label.title.clone());
+            values.push(title.unwrap_or_default());
+            let project = label.map(|label| label.project.clone());
+            values.extend(told.adds_project().then(|| project.unwrap_or_default()));
+            let models = row.models.iter().filter_map(|one| one.model.as_deref());
+            let models = || models.collect::<Vec<_>>().join(" ");
+            values.extend(told.adds_models().then(models));
+        }
+    }
+    values
+}
+
+/// Shape that all lines of a file share.
 struct CsvShape {
-    /// How many columns say what a line is about.
+    /// Number of key columns.
     key_columns: usize,
-    /// There is a column that tells the rest from the rows.
+    /// True if there is a `left_out` column.
     has_rest_column: bool,
     terminal: bool,
 }
 
 impl CsvShape {
-    fn line(&self, keys: &[&str], tally: &Tally, left_out: usize) -> String {
+    fn line(&self, keys: &[String], tally: &Tally, left_out: usize) -> String {
         let usage = &tally.usage;
         let counts = [
             tally.requests,
@@ -83,10 +115,10 @@ impl CsvShape {
             usage.web_searches,
         ];
         let cost = tally.priced().map(|cost| cost.to_string());
-        // A file gets names as they are, a terminal only what it may show.
-        let key = |text: &&str| match self.terminal {
+        // A file gets names unchanged, a terminal without control characters.
+        let key = |text: &String| match self.terminal {
             true => String::from(safe(text)),
-            false => (*text).to_owned(),
+            false => text.clone(),
         };
         let mut fields: Vec<String> = keys.iter().map(key).collect();
         fields.resize(self.key_columns, String::new());
@@ -102,7 +134,7 @@ fn join_fields<'f>(fields: impl Iterator<Item = &'f str>) -> String {
     fields.join(",") + "\r\n"
 }
 
-/// Spreadsheets take some beginnings for formulas: an apostrophe makes them text again.
+/// Quotes a field. Spreadsheets evaluate some prefixes as formulas; an apostrophe makes them text.
 fn escape_field(text: &str) -> Cow<'_, str> {
     let number = || annals::model::Money::parse(text).is_some();
     let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && !number();

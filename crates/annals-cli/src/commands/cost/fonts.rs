@@ -1,4 +1,4 @@
-//! Fonts of this machine, for names in charts that the embedded font cannot write.
+//! System fonts, for characters in charts that the embedded font lacks.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -9,12 +9,12 @@ use skrifa::{Font, ScalerFont};
 
 use crate::render::chart::{can_draw, in_font_units};
 
-/// How many fonts a picture borrows at most.
+/// Maximum number of system fonts in a chart.
 const MAX_FONTS: usize = 3;
-/// How many bytes of fonts are looked through for one of them.
+/// Maximum number of bytes read in the search for one font.
 const MAX_BYTES: u64 = 512 << 20;
 
-/// Fonts with these characters, as far as there are any.
+/// Returns fonts for the missing characters, as far as there are any.
 pub(super) fn find_fonts(missing: &BTreeSet<char>) -> Vec<ScalerFont> {
     let files = font_files(&font_dirs(|name| std::env::var_os(name)));
     let mut missing = missing.clone();
@@ -29,7 +29,7 @@ pub(super) fn find_fonts(missing: &BTreeSet<char>) -> Vec<ScalerFont> {
     found
 }
 
-/// Where systems keep fonts.
+/// Returns the font directories of common systems.
 fn font_dirs(var: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let under = |name: &str, path: &str| var(name).map(|base| Path::new(&base).join(path));
     let shared = var("XDG_DATA_DIRS").unwrap_or_else(|| "/usr/local/share:/usr/share".into());
@@ -51,9 +51,9 @@ fn font_dirs(var: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
         .collect()
 }
 
-/// All fonts in folders, those first that people would choose for a chart.
+/// Returns all font files in folders, those most suitable for a chart first.
 fn font_files(folders: &[PathBuf]) -> Vec<(PathBuf, u64)> {
-    // Nobody nests fonts deeper; and links may lead in circles.
+    // Fonts are not nested deeper, and links may form cycles.
     const MAX_DEPTH: usize = 6;
     let mut files = Vec::new();
     let mut pending: Vec<(PathBuf, usize)> = folders.iter().cloned().map(|one| (one, 0)).collect();
@@ -81,7 +81,7 @@ fn is_font(path: &Path) -> bool {
     ending.is_some_and(|ending| ["ttf", "ttc", "otf", "otc"].contains(&ending))
 }
 
-/// What fits beside the letters of the embedded font comes first: upright, without serifs, of usual weight.
+/// Sort key: fonts like the embedded one (upright, sans-serif, regular weight) come first.
 fn rank(path: &Path) -> (usize, PathBuf) {
     const UNSUITABLE: [&str; 14] = [
         "bold",
@@ -105,12 +105,12 @@ fn rank(path: &Path) -> (usize, PathBuf) {
         .iter()
         .filter(|word| name.contains(**word))
         .count();
-    // Drawn in squares, it has everything.
+    // A bitmap font that has every character: the last resort.
     let coarse = usize::from(name.contains("unifont")) * 100;
     (odd + coarse, path.to_owned())
 }
 
-/// The font that has most of some characters, and those; of equals, the first.
+/// Returns the font with the most of the missing characters, and those; the first of equals.
 fn best_font(
     files: &[(PathBuf, u64)],
     missing: &BTreeSet<char>,
@@ -126,7 +126,7 @@ fn best_font(
             continue;
         };
         let bytes = Blob::from(bytes);
-        // A file that is no collection has one font.
+        // Only a collection has more than one font.
         let faces = (0..32).map_while(|at| Font::new(bytes.clone(), at));
         for face in faces.map(in_font_units) {
             let has = missing.iter().copied();

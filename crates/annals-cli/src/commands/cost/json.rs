@@ -1,6 +1,6 @@
 //! Reports as JSON, in the shape that scripts may rely on.
 
-use annals::cost::{BillingBlock, BudgetUsage, ModelTally, ReportRow, Tally};
+use annals::cost::{BillingBlock, BudgetUsage, Dimension, ModelTally, ReportRow, RowPart, Tally};
 use annals::model::Money;
 use jiff::Timestamp;
 use serde::ser::SerializeMap as _;
@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use super::{CostOutput, budget};
 use crate::render::time::Clock;
 
-/// More names than anyone reads help nobody; the rows have them all.
+/// Maximum number of unpriced models that are listed; the rows have them all.
 const MAX_NAMES: usize = 1000;
 
 #[derive(Serialize)]
@@ -26,13 +26,13 @@ pub(super) struct CostJson<'a> {
     unpriced_model_count: usize,
     #[serde(skip_serializing_if = "is_zero")]
     overflowed: u64,
-    /// Records that could not be read whole, so what they spent may be missing.
+    /// Number of records that could not be read completely; their costs may be missing.
     #[serde(skip_serializing_if = "is_zero")]
     uncounted: u64,
     budgets: Vec<BudgetJson<'a>>,
 }
 
-/// Rows beyond those asked for.
+/// Sum of the rows beyond --top.
 #[derive(Serialize)]
 struct LeftOut<'a> {
     rows: usize,
@@ -42,7 +42,7 @@ struct LeftOut<'a> {
 
 struct RowJson<'a> {
     row: &'a ReportRow,
-    breakdown: bool,
+    told: &'a CostOutput<'a>,
     now: Timestamp,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn cost_json<'a>(told: &'a CostOutput<'a>, clock: &Clock) -> CostJson
     let report = told.report;
     let row = |row| RowJson {
         row,
-        breakdown: told.look.breakdown,
+        told,
         now: clock.now,
     };
     let left_out = report.left_out.as_ref();
@@ -102,7 +102,7 @@ pub(super) fn cost_json<'a>(told: &'a CostOutput<'a>, clock: &Clock) -> CostJson
     }
 }
 
-/// What is left of a budget, as JSON.
+/// Returns the usage of a budget as JSON.
 pub(crate) fn budget_json(spending: &BudgetUsage) -> BudgetJson<'_> {
     let limit = spending.budget.limit.dollars();
     let share = spending.tally.cost.dollars() / limit;
@@ -110,7 +110,7 @@ pub(crate) fn budget_json(spending: &BudgetUsage) -> BudgetJson<'_> {
         period: budget::name(spending),
         limit_usd: spending.budget.limit,
         spent_usd: spending.tally.cost,
-        // For people; the amounts beside it are exact.
+        // Rounded for display; the amounts are exact.
         share: (share * 10_000.0).round() / 10_000.0,
         projected_usd: spending.projected,
         start: spending.period.start,
@@ -126,6 +126,9 @@ impl Serialize for RowJson<'_> {
         map.serialize_entry("key", &row.key())?;
         for part in &row.parts {
             map.serialize_entry(part.dimension.member(), &part.value.as_deref())?;
+            if part.dimension == Dimension::Session {
+                self.label(&mut map, part)?;
+            }
         }
         serialize_tally(&mut map, &row.tally)?;
         match row.block() {
@@ -135,15 +138,33 @@ impl Serialize for RowJson<'_> {
                 map.serialize_entry("last", &row.last)?;
             }
         }
-        if self.breakdown {
+        if self.told.look.breakdown {
             let models: Vec<ModelJson<'_>> = row.models.iter().map(ModelJson).collect();
             map.serialize_entry("models", &models)?;
+        } else if self.told.adds_models() {
+            let models = row.models.iter().map(|one| one.model.as_deref());
+            map.serialize_entry("models", &models.collect::<Vec<_>>())?;
         }
         map.end()
     }
 }
 
 impl RowJson<'_> {
+    /// Adds the title and the project of a session.
+    fn label<M: serde::ser::SerializeMap>(
+        &self,
+        map: &mut M,
+        session: &RowPart,
+    ) -> Result<(), M::Error> {
+        let label = self.told.labels.get(session);
+        let title = label.and_then(|label| label.title.as_deref());
+        map.serialize_entry("title", &title)?;
+        if self.told.adds_project() {
+            map.serialize_entry("project", &label.map(|label| label.project.as_str()))?;
+        }
+        Ok(())
+    }
+
     fn block<M: serde::ser::SerializeMap>(
         &self,
         map: &mut M,

@@ -1,35 +1,42 @@
-//! What rows are about, for people.
+//! Key columns of a cost table.
 
 use std::collections::{HashMap, HashSet};
 
-use annals::cost::{CostReport, Dimension, RowPart};
+use annals::cost::{Dimension, RowPart};
 use jiff::civil::Date;
 
+use super::CostOutput;
+use super::label::Labels;
 use crate::commands::session_json::{ShortIds, short_message_id};
 use crate::render::style::{DIM, ID};
 use crate::render::table::{Cell, Column};
 use crate::render::time::Clock;
 
-/// Below so many columns, what rows are about is cut.
+/// Terminal width below which keys are shortened.
 const NARROW_WIDTH: usize = 60;
+
+/// Width beyond which titles are truncated.
+const MAX_TITLE_WIDTH: usize = 40;
 
 /// Turns the parts of rows into columns and cells.
 pub(super) struct KeyColumns<'a> {
     clock: &'a Clock,
-    /// Sessions by ids that are short and still tell them apart.
+    labels: &'a Labels,
+    /// Short unique ids of sessions.
     short: ShortIds,
-    /// How many directories or models have a short name.
+    /// Number of directories or models that have a short name.
     names: HashMap<(Dimension, &'a str), usize>,
-    /// The rows are about several things, so each should be short.
+    /// True if rows have several keys, so each should be short.
     has_several_keys: bool,
-    /// The rows are about projects too, so sessions need not say theirs.
+    /// True if the project is a key, so sessions omit theirs.
     has_project_key: bool,
-    /// The terminal is so narrow that even that must be cut.
+    /// True if the terminal is too narrow for full keys.
     is_narrow: bool,
 }
 
 impl<'a> KeyColumns<'a> {
-    pub(super) fn new(report: &'a CostReport, clock: &'a Clock, width: Option<usize>) -> Self {
+    pub(super) fn new(told: &'a CostOutput<'_>, clock: &'a Clock, width: Option<usize>) -> Self {
+        let report = told.report;
         let parts = || report.rows.iter().flat_map(|row| &row.parts);
         let mut names: HashMap<(Dimension, &str), HashSet<&str>> = HashMap::new();
         for part in parts() {
@@ -41,6 +48,7 @@ impl<'a> KeyColumns<'a> {
         let names = names.into_iter().map(|(name, full)| (name, full.len()));
         KeyColumns {
             clock,
+            labels: told.labels,
             short: ShortIds::new(parts().filter_map(session_id)),
             names: names.collect(),
             has_several_keys: report.by.len() > 1,
@@ -49,39 +57,41 @@ impl<'a> KeyColumns<'a> {
         }
     }
 
-    /// The columns of a dimension. What a row is about is cut only where nothing else can give way.
+    /// Returns the columns of a dimension. Keys are shortened only if no other column can be.
     pub(super) fn columns(&self, dimension: Dimension) -> Vec<Column> {
         let key = |header| Column::new(header).priority(250).key();
-        // The beginning of these says enough.
+        // The start of these is enough.
         let long = |header, min: usize| match self.is_narrow {
             true => key(header).min(min),
             false => key(header),
         };
         let name = |header| key(header).min(14).max(48);
+        let title = |header| Column::title(header).cut(MAX_TITLE_WIDTH);
         match dimension {
             Dimension::Hour => vec![key("HOUR")],
             Dimension::Day => vec![key("DAY")],
             Dimension::Week => vec![long("WEEK", 9)],
             Dimension::Month => vec![key("MONTH")],
             Dimension::Block => vec![key("BLOCK"), Column::new("STATE").priority(80)],
-            Dimension::Session if self.has_project_key => vec![key("SESSION").style(ID)],
+            Dimension::Session if self.has_project_key => {
+                vec![key("SESSION").style(ID), title("TITLE").priority(200)]
+            }
             Dimension::Session => vec![
                 key("SESSION").style(ID),
+                title("TITLE").priority(200),
                 Column::new("PROJECT").min(8).max(24).priority(65),
             ],
             Dimension::Project => vec![name("PROJECT").cut_middle()],
             Dimension::Model => vec![name("MODEL").cut_middle()],
             Dimension::Agent => vec![name("AGENT")],
-            Dimension::Branch => vec![
-                key("CONVERSATION").style(ID),
-                Column::new("BEGINS").min(12).max(40).priority(65),
-            ],
+            Dimension::AgentId => vec![name("AGENT ID")],
+            Dimension::Branch => vec![key("CONVERSATION").style(ID), title("BEGINS").priority(65)],
             Dimension::GitBranch => vec![name("GIT BRANCH")],
             _ => vec![key("LAYOUT")],
         }
     }
 
-    /// The cells of a part, one for each column.
+    /// Returns the cells of a part, one for each column.
     pub(super) fn cells(&self, part: &RowPart) -> Vec<Cell> {
         let Some(value) = part.value.as_deref() else {
             let absent = Cell::styled(part.key(), DIM);
@@ -99,7 +109,7 @@ impl<'a> KeyColumns<'a> {
                 let (start, end) = part.period.unwrap_or_default();
                 let now = self.clock.now;
                 let active = start <= now && now < end;
-                // All blocks are of one length.
+                // All blocks have the same length.
                 let when = match self.is_narrow {
                     true => self.clock.format(start, "%Y-%m-%d %H:%M"),
                     false => self.clock.hours_range(start, end),
@@ -112,8 +122,11 @@ impl<'a> KeyColumns<'a> {
                     },
                 ]
             }
-            Dimension::Session if self.has_project_key => vec![Cell::new(self.short.get(value))],
-            Dimension::Session => vec![Cell::new(self.short.get(value)), Cell::new(label)],
+            Dimension::Session => {
+                let cells = [Cell::new(self.short.get(value)), self.title(part)].into_iter();
+                let project = (!self.has_project_key).then(|| Cell::new(label));
+                cells.chain(project).collect()
+            }
             Dimension::Project => vec![Cell::new(self.unique_name(part, value))],
             Dimension::Model if self.has_several_keys => {
                 vec![Cell::new(self.unique_name(part, value))]
@@ -131,7 +144,15 @@ impl<'a> KeyColumns<'a> {
         }
     }
 
-    /// The short name, unless another has it too.
+    fn title(&self, session: &RowPart) -> Cell {
+        match self.labels.get(session).map(|label| &label.title) {
+            Some(Some(title)) => Cell::new(title),
+            Some(None) => Cell::styled("(no title)", DIM),
+            None => Cell::new(""),
+        }
+    }
+
+    /// Returns the short name if it is unique, else the value.
     fn unique_name<'p>(&self, part: &'p RowPart, value: &'p str) -> &'p str {
         let short = short_name(part).filter(|name| !name.is_empty());
         let alone = |name: &&str| self.names.get(&(part.dimension, *name)) == Some(&1);
@@ -147,7 +168,7 @@ impl<'a> KeyColumns<'a> {
     }
 }
 
-/// What people call a directory or a model.
+/// Returns the short name of a directory or a model.
 fn short_name(part: &RowPart) -> Option<&str> {
     match part.dimension {
         Dimension::Project => part.label.as_deref(),
@@ -156,7 +177,7 @@ fn short_name(part: &RowPart) -> Option<&str> {
     }
 }
 
-/// The session that a part names.
+/// Returns the session id of a part.
 fn session_id(part: &RowPart) -> Option<&str> {
     let value = part.value.as_deref()?;
     match part.dimension {
@@ -174,7 +195,7 @@ fn format_day(value: &str) -> String {
     }
 }
 
-/// A model without what all of them have in common: `opus-4-1`.
+/// Strips the provider, `claude-` and the date from a model name: `opus-4-1`.
 pub(super) fn short_model(name: &str) -> &str {
     let name = name.rsplit(['/', ':']).next().unwrap_or(name);
     let name = name.strip_prefix("claude-").unwrap_or(name);

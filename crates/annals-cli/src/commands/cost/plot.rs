@@ -18,19 +18,19 @@ use crate::render::chart::{Axis, Bar, Chart, Format, Size, Step, Unit};
 use crate::render::size::{self, pluralize};
 use crate::render::style::{DIM, PLAIN, paint};
 
-/// Where a chart goes.
+/// Options of a chart.
 #[derive(Debug, Args)]
 pub(super) struct PlotArgs {
     /// Draw the report as a chart: NAME.svg, NAME.png, or `-` for standard output
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// The chart's format [default: what its name ends in, svg on standard output]
+    /// Format of the chart [default: by file extension, svg on standard output]
     #[arg(long, value_name = "FORMAT", value_enum, requires = "plot")]
     plot_format: Option<FormatArg>,
-    /// The chart's size; pictures have twice as many pixels
+    /// Size of the chart; PNG files have twice as many pixels
     #[arg(long, value_name = "WIDTHxHEIGHT", default_value_t = Size::default(), requires = "plot")]
     plot_size: Size,
-    /// Write over a chart that is there
+    /// Overwrite an existing file
     #[arg(long, requires = "plot")]
     force: bool,
 }
@@ -41,9 +41,9 @@ enum FormatArg {
     Png,
 }
 
-/// A chart to be made.
+/// A chart to draw.
 pub(super) struct Plot {
-    /// `None` is standard output.
+    /// Target file; `None` is standard output.
     path: Option<PathBuf>,
     format: Format,
     size: Size,
@@ -63,13 +63,13 @@ struct WrittenChart {
 }
 
 impl PlotArgs {
-    /// Whether a chart is wanted. What cannot be written is refused before anything is read.
+    /// Returns the chart to draw, if one is asked for. Checks the target before anything is read.
     pub(super) fn plot(&self, csv: bool, context: &Context) -> Result<Option<Plot>> {
         let Some(path) = &self.plot else {
             return Ok(None);
         };
         if csv {
-            bail!("--csv and --plot are two formats; give one of them");
+            bail!("--csv and --plot cannot be used together");
         }
         let path = (path != Path::new("-")).then_some(path);
         let given = self.plot_format.map(|format| match format {
@@ -80,7 +80,7 @@ impl PlotArgs {
         let format = match (given.or(named), path) {
             (Some(format), _) => format,
             (None, path) => bail!(
-                "charts are .svg or .png, and {} is neither",
+                "unsupported chart format: {}; use .svg or .png",
                 path.map(|path| path.display().to_string())
                     .unwrap_or_default()
             ),
@@ -90,10 +90,12 @@ impl PlotArgs {
                 refuse_roots(path, context)?;
                 refuse_existing(std::slice::from_ref(path), self.force)?;
             }
-            None if format == Format::Png && context.out.is_terminal() => bail!(
-                "a picture is not for a terminal; write it to a file with --plot NAME.png, or into a pipe"
-            ),
-            None if context.json => bail!("--json and a chart cannot both go to standard output"),
+            None if format == Format::Png && context.out.is_terminal() => {
+                bail!("cannot write PNG to a terminal; use --plot NAME.png, or a pipe")
+            }
+            None if context.json => {
+                bail!("cannot write both --json and a chart to standard output")
+            }
             None => {}
         }
         Ok(Some(Plot {
@@ -110,7 +112,7 @@ impl Plot {
     pub(super) fn write(&self, report: &CostReport, context: &mut Context) -> Result<()> {
         let chart = build_chart(report, &context.clock.zone);
         if chart.bars.is_empty() {
-            bail!("no response has a time, so there is nothing to draw; --by model needs none");
+            bail!("nothing to draw: no response has a time; try --by model");
         }
         let drawn = chart.draw(self.format, self.size, fonts::find_fonts)?;
         let Some(path) = &self.path else {
@@ -136,8 +138,8 @@ impl Plot {
     }
 }
 
-/// The report as a chart: the first dimension is the axis, the second the series, and without one the
-/// models are.
+/// Builds the chart of a report: the first dimension is the axis, the second the series; the models
+/// are the series if there is no second one.
 fn build_chart(report: &CostReport, zone: &TimeZone) -> Chart {
     let (unit, why) = match report.total.priced() {
         None => (Unit::Tokens, " (no prices known)"),
@@ -209,7 +211,7 @@ fn build_chart(report: &CostReport, zone: &TimeZone) -> Chart {
     }
 }
 
-/// Bars under way.
+/// Builds bars from rows.
 struct BarBuilder<'a> {
     unit: Unit,
     zone: &'a TimeZone,
@@ -245,7 +247,7 @@ impl BarBuilder<'_> {
                 let series = self.series.index_of(self.names.short(second));
                 vec![(series, amount(self.unit, &row.tally))]
             }
-            // The models are the bars already.
+            // The models are the bars themselves.
             (None, Some(part)) if part.dimension == Dimension::Model => {
                 let series = self.series.index_of(String::new());
                 vec![(series, amount(self.unit, &row.tally))]
@@ -265,7 +267,7 @@ impl BarBuilder<'_> {
     }
 }
 
-/// Texts by number.
+/// Distinct texts, numbered in order of appearance.
 #[derive(Default)]
 struct TextIndex {
     texts: Vec<String>,
@@ -284,7 +286,7 @@ impl TextIndex {
     }
 }
 
-/// Knows which short names mean more than one thing.
+/// Short names that stand for more than one value.
 struct Names {
     ambiguous: BTreeSet<String>,
 }
@@ -312,7 +314,7 @@ impl Names {
     }
 }
 
-/// What people call it.
+/// Returns the short name of a value.
 fn short_name(part: &RowPart) -> String {
     let label = part.label.as_deref().filter(|label| !label.is_empty());
     match (part.dimension, label) {
@@ -325,7 +327,7 @@ fn short_name(part: &RowPart) -> String {
     }
 }
 
-/// What it is called and what it is.
+/// Returns the label with the full value.
 fn full_name(part: &RowPart) -> String {
     match part.label.as_deref() {
         Some(label) if !label.is_empty() && label != part.key() => {
@@ -359,7 +361,7 @@ fn subtitle(report: &CostReport, zone: &TimeZone) -> String {
     parts.join(" · ")
 }
 
-/// From which day to which: `28 October to 15 November 2026`.
+/// Formats a range of days: `28 October to 15 November 2026`.
 fn format_days(first: Timestamp, last: Timestamp, zone: &TimeZone) -> String {
     let day = |time: Timestamp| time.to_zoned(zone.clone()).date();
     let (first, last) = (day(first), day(last));
@@ -373,7 +375,7 @@ fn format_days(first: Timestamp, last: Timestamp, zone: &TimeZone) -> String {
     format!("{begin} to {end}")
 }
 
-/// What the bars do not show.
+/// Returns notes about requests that the bars do not show.
 fn chart_notes(report: &CostReport) -> Vec<String> {
     const MAX_NAMED: usize = 3;
     let mut notes = Vec::new();
@@ -398,7 +400,7 @@ fn chart_notes(report: &CostReport) -> Vec<String> {
     }
     if report.total.overflowed > 0 {
         notes.push(format!(
-            "{} with absurd counts {} left out.",
+            "{} with overflowing counts {} left out.",
             pluralize(report.total.overflowed, "request"),
             is_or_are(report.total.overflowed)
         ));
@@ -412,6 +414,7 @@ fn is_or_are(count: u64) -> &'static str {
 
 fn dimension_noun(dimension: Dimension) -> &'static str {
     match dimension {
+        Dimension::AgentId => "agent id",
         Dimension::GitBranch => "git branch",
         Dimension::Block => "five-hour block",
         other => other.name(),
@@ -431,7 +434,7 @@ mod tests {
 
     use super::*;
 
-    /// A response of a model, for so many tokens.
+    /// Builds a response of a model with a number of tokens.
     fn charge(time: &str, model: &str, output: u64) -> Charge {
         let mut charge = Charge::new(0);
         charge.time = time.parse().ok();
@@ -440,7 +443,7 @@ mod tests {
         charge
     }
 
-    /// A dollar a token; what is called `odd` has no price.
+    /// Draws a chart at one dollar a token; the model `odd` has no price.
     fn drawn(charges: Vec<Charge>, by: &[Dimension]) -> Chart {
         drawn_top(charges, by, None)
     }
@@ -457,7 +460,7 @@ mod tests {
         build_chart(&CostReport::new(&ledger, by, &options), &zone)
     }
 
-    /// Each bar with its dollars by series.
+    /// Formats each bar with its dollars by series.
     fn bars(chart: &Chart) -> Vec<String> {
         let one = |bar: &Bar| {
             let name = bar

@@ -1,4 +1,4 @@
-//! Reports for people.
+//! Cost tables and their notes.
 
 use std::path::Path;
 
@@ -18,20 +18,20 @@ use crate::render::table::{Cell, Column, Table};
 use crate::render::time::{Clock, duration};
 use crate::render::width::{Span, truncate_middle};
 
-/// How many models a row names.
+/// Maximum number of models named in a row.
 const MAX_MODELS: usize = 3;
-/// How many models of a row have a line each, unless all are asked for.
+/// Maximum number of model lines per row, unless all are asked for.
 const MAX_BREAKDOWN: usize = 50;
 
-/// How many models without a price are named.
+/// Maximum number of unpriced models named in the note.
 const MAX_UNPRICED: usize = 5;
-/// More of a model's name is not shown there.
+/// Maximum width of a model's name in the note.
 const MAX_NAME_WIDTH: usize = 60;
 
-/// The rows, the rest, the total.
+/// Renders the rows, the rest, and the total.
 pub(super) fn table(told: &CostOutput<'_>, clock: &Clock, width: Option<usize>) -> String {
     let report = told.report;
-    let keys = KeyColumns::new(report, clock, width);
+    let keys = KeyColumns::new(told, clock, width);
     let mut columns: Vec<Column> = report
         .by
         .iter()
@@ -40,7 +40,7 @@ pub(super) fn table(told: &CostOutput<'_>, clock: &Clock, width: Option<usize>) 
     let about = columns.len();
     let models = !report.by.contains(&Dimension::Model);
     let shape = OptionalColumns {
-        // Lines of their own say more of them.
+        // A breakdown has a line for each model instead.
         has_models: models && !told.look.breakdown,
         has_searches: report.total.usage.web_searches > 0,
     };
@@ -61,7 +61,7 @@ pub(super) fn table(told: &CostOutput<'_>, clock: &Clock, width: Option<usize>) 
             .and_then(|last| blocks::gap_between(last, row))
             .filter(|_| gaps)
         {
-            let text = format!("… {} without", duration(idle));
+            let text = format!("… {} gap", duration(idle));
             table.row([Cell::styled(text, DIM)]);
         }
         last = Some(row);
@@ -104,19 +104,19 @@ fn sum_columns(shape: OptionalColumns) -> impl Iterator<Item = Column> {
     columns.chain(searches).chain(cost)
 }
 
-/// Columns that are not always wanted.
+/// Optional columns.
 #[derive(Clone, Copy)]
 struct OptionalColumns {
-    /// Nothing else tells the models.
+    /// True if models are not shown otherwise.
     has_models: bool,
-    /// There were any.
+    /// True if there were web searches.
     has_searches: bool,
 }
 
-/// What the lines of a table have in common.
+/// Data that all lines of a table share.
 struct LineBuilder<'a> {
     look: &'a DisplayArgs,
-    /// How many columns say what a line is about.
+    /// Number of key columns.
     key_columns: usize,
     /// The highest cost of a row.
     largest: i128,
@@ -147,7 +147,7 @@ impl LineBuilder<'_> {
             ));
         }
         cells.push(self.cost_cell(tally, style));
-        // A bar beside the total would only say that it is the largest.
+        // The total needs no bar: it is always the largest.
         let drawn = style == PLAIN;
         cells.push(Cell::new(match drawn {
             true => bar(tally.cost.pico(), self.largest),
@@ -169,7 +169,7 @@ fn model_name(one: &ModelTally) -> &str {
     one.model.as_deref().map_or("unknown", short_model)
 }
 
-/// The models of a row, the most expensive first.
+/// Returns the names of a row's models, most expensive first.
 fn model_names(models: &[ModelTally]) -> String {
     let mut named: Vec<&str> = Vec::new();
     for one in models.iter().take(MAX_MODELS * 4) {
@@ -185,7 +185,7 @@ fn model_names(models: &[ModelTally]) -> String {
     }
 }
 
-/// The models of a row, each by itself as far as anyone reads, and the rest together.
+/// Returns the models of a row up to a limit, and the sum of the rest.
 fn breakdown(models: &[ModelTally], look: &DisplayArgs) -> Vec<(String, Tally)> {
     let most = match look.top {
         Some(0) => usize::MAX,
@@ -205,7 +205,7 @@ fn breakdown(models: &[ModelTally], look: &DisplayArgs) -> Vec<(String, Tally)> 
     lines
 }
 
-/// The last days as one line of bars: what they cost, or where nothing has a price, their tokens.
+/// Renders the last days as a spark line: their cost, or their tokens if nothing has a price.
 pub(super) fn recent_days_line(report: &CostReport, clock: &Clock) -> Option<Span> {
     const DAYS: i64 = 30;
     let day = |row: &annals::cost::ReportRow| -> Option<Date> {
@@ -216,7 +216,7 @@ pub(super) fn recent_days_line(report: &CostReport, clock: &Clock) -> Option<Spa
         .iter()
         .filter_map(|row| Some((day(row)?, &row.tally)))
         .collect();
-    // With rows left out, or in few days, there is no line to see.
+    // A spark line needs all rows and at least three days.
     if report.left_out.is_some() || tallies.len() < 3 {
         return None;
     }
@@ -229,7 +229,7 @@ pub(super) fn recent_days_line(report: &CostReport, clock: &Clock) -> Option<Spa
     let mut total = Tally::default();
     let shown = days.iter().filter_map(|day| tallies.get(day));
     shown.for_each(|tally| total.merge(tally));
-    // A millionth of a dollar is fine enough for a bar.
+    // Bars need no more than millionths of a dollar.
     let micro = |pico: i128| pico.max(0).saturating_add(999_999) / 1_000_000;
     let bar = |tally: &Tally| match total.priced() {
         Some(_) => u64::try_from(micro(tally.cost.pico())).unwrap_or(u64::MAX),
@@ -256,14 +256,14 @@ pub(super) fn recent_days_line(report: &CostReport, clock: &Clock) -> Option<Spa
     Some(Span::new(&line, PLAIN))
 }
 
-/// What has no price, and what can be done about that.
+/// Returns the note about models without a price, with advice.
 pub(super) fn unpriced_note(told: &CostOutput<'_>, prices: &Path) -> Option<Span> {
     let report = told.report;
     let total = &report.total;
     if total.unpriced == 0 {
         return None;
     }
-    // A name is whatever a log says, and may be as long as a page.
+    // The name comes from a log and may be very long.
     let name = |one: &Unpriced| {
         let name = one.model.as_deref().unwrap_or("unknown");
         truncate_middle(name, MAX_NAME_WIDTH)
@@ -280,19 +280,19 @@ pub(super) fn unpriced_note(told: &CostOutput<'_>, prices: &Path) -> Option<Span
     };
     let have = if total.unpriced == 1 { "has" } else { "have" };
     let place = prices.display();
-    let prices = format!("`annals prices NAME` says why, prices of your own go into {place}");
+    let prices = format!("see `annals prices NAME`, or add a price to {place}");
     let (lack, advice) = match told.mode {
         PriceMode::Recorded => (
             "no recorded cost",
-            "--mode auto finds it by their tokens".to_owned(),
+            "--mode auto computes it from tokens".to_owned(),
         ),
         PriceMode::Tokens if total.unpriced_tokens == 0 => (
             "no tokens, only a recorded cost",
-            "--mode auto takes that".to_owned(),
+            "--mode auto uses it".to_owned(),
         ),
         PriceMode::Tokens => (
             "no price",
-            format!("{prices}, --mode auto takes costs that the log recorded"),
+            format!("{prices}; --mode auto uses costs recorded in the log"),
         ),
         _ => ("no price", prices),
     };
@@ -311,6 +311,7 @@ pub(super) fn unpriced_note(told: &CostOutput<'_>, prices: &Path) -> Option<Span
 
 #[cfg(test)]
 mod tests {
+    use super::super::label::Labels;
     use super::*;
     use annals::cost::{Charge, Ledger, ReportOptions};
     use annals::model::Money;
@@ -375,6 +376,7 @@ mod tests {
         let report = CostReport::new(&ledger(), by, &options);
         let told = CostOutput {
             report: &report,
+            labels: &Labels::default(),
             look,
             mode: PriceMode::Auto,
             since: None,
@@ -437,6 +439,7 @@ mod tests {
             let look = DisplayArgs::default();
             let told = CostOutput {
                 report: &report,
+                labels: &Labels::default(),
                 look: &look,
                 mode: PriceMode::Auto,
                 since: None,
@@ -451,9 +454,9 @@ mod tests {
             head.split_whitespace().take(3).map(str::to_owned).collect()
         };
         let (project, session) = (Dimension::Project, Dimension::Session);
-        assert_eq!(head(&[project, session]), ["PROJECT", "SESSION", "MODELS"]);
-        assert_eq!(head(&[session, project]), ["SESSION", "PROJECT", "MODELS"]);
-        assert_eq!(head(&[session]), ["SESSION", "PROJECT", "MODELS"]);
+        assert_eq!(head(&[project, session]), ["PROJECT", "SESSION", "TITLE"]);
+        assert_eq!(head(&[session, project]), ["SESSION", "TITLE", "PROJECT"]);
+        assert_eq!(head(&[session]), ["SESSION", "TITLE", "PROJECT"]);
     }
 
     #[test]
@@ -462,7 +465,7 @@ mod tests {
         let report = CostReport::new(&ledger(), &[Dimension::Day], &options);
         let line = Span::new("▂▁▁█  ≥$1,010.76 in the 4 days to today", PLAIN);
         assert_eq!(recent_days_line(&report, &clock()), Some(line));
-        // What has no price costs something, and nobody knows what.
+        // Without prices, tokens are shown: the cost is unknown, not zero.
         let options = ReportOptions::new(TimeZone::UTC, &|_: &Charge| None);
         let report = CostReport::new(&ledger(), &[Dimension::Day], &options);
         let line = Span::new("▂▂▁█  1.0B unpriced tokens in the 4 days to today", PLAIN);

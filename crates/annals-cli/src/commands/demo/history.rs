@@ -14,15 +14,15 @@ const HAIKU: &str = "claude-haiku-4-5-20251001";
 const HARBOR: &str = "/home/dev/harbor";
 const ATLAS: &str = "/home/dev/atlas-web";
 
-/// What was written.
+/// Ids of the sessions that were written.
 pub(super) struct DemoSessions {
     /// A flaky test: branches, a sub-agent, a failed command.
     pub(super) upload: SessionId,
-    /// The last message of the branch that was left.
+    /// The last message of the abandoned branch.
     pub(super) branch: EntryId,
     /// A migration that was compacted.
     pub(super) config: SessionId,
-    /// Todos are open.
+    /// A session with open todos.
     pub(super) dark: SessionId,
     paint: SessionId,
     query: SessionId,
@@ -41,7 +41,7 @@ impl DemoSessions {
     }
 }
 
-/// Writes the sample, with its end shortly before `now`.
+/// Writes the sample, which ends shortly before `now`.
 pub(super) fn write(store: &Store, root: &Root, now: Timestamp) -> Result<DemoSessions> {
     let begin = |cwd: &str, branch: &str, hours: i64| -> Result<DemoWriter> {
         let start = now
@@ -49,7 +49,7 @@ pub(super) fn write(store: &Store, root: &Root, now: Timestamp) -> Result<DemoSe
             .unwrap_or(now);
         let id = SessionId::new(&uuid::Uuid::new_v4().to_string())?;
         let new = NewSession::new(id, cwd).git_branch(branch);
-        // A sample may be lost with the power; nobody waits for the disk.
+        // A sample need not survive a power failure, so do not wait for the disk.
         let options = WriteOptions {
             durability: Durability::Os,
             now: Some(start),
@@ -196,7 +196,7 @@ fn flaky_upload(mut scribe: DemoWriter) -> Result<(SessionId, EntryId)> {
         think("left 4, right 3: one chunk more is missing than expected. Either the sleep is too short or another test cleaned the shared spool. The sub-agent's finding explains both."),
         text("There are two causes: the test sleeps 100 ms instead of waiting for the disconnect, and all tests share `/tmp/harbor-test`. The second explains why it fails only when tests run in parallel."),
     ])?;
-    // The first attempt, which the person then took back by editing the prompt.
+    // The first attempt, which the user takes back by editing the prompt.
     scribe.ask(95, "Just make the sleep longer for now.")?;
     scribe.reply(6, [
         text("I can, but it will only fail less often."),
@@ -247,7 +247,7 @@ fn flaky_upload(mut scribe: DemoWriter) -> Result<(SessionId, EntryId)> {
     Ok((scribe.writer.session(), branch))
 }
 
-/// The sub-agent's own log, tied to the call that spawned it.
+/// Writes the sub-agent's log, linked to the call that spawned it.
 fn explore(parent: &DemoWriter, agent: &AgentId) -> Result<()> {
     let spawn = Spawn::new(agent.clone(), "Explore", "Find shared state").call("toolu_u3");
     let writer = parent.writer.spawn(&spawn)?;
@@ -322,14 +322,14 @@ fn dark_mode(mut scribe: DemoWriter) -> Result<SessionId> {
     Ok(scribe.writer.session())
 }
 
-/// Writes one agent's side of a session and keeps its time and its tokens.
+/// Writes the log of one agent, and tracks its time and tokens.
 struct DemoWriter {
     writer: SessionWriter,
     time: Timestamp,
     model: &'static str,
     /// Tokens in the context so far.
     context: u64,
-    /// Of these, what the model saw at its last answer.
+    /// Tokens in the context at the model's last answer.
     seen: u64,
 }
 
@@ -338,7 +338,7 @@ impl DemoWriter {
         self.write(after, Draft::user(prompt))
     }
 
-    /// Asks again at an earlier place, which makes a branch.
+    /// Asks again at an earlier message, which makes a branch.
     fn ask_with_parent(&mut self, after: i64, prompt: &str, parent: &EntryId) -> Result<EntryId> {
         self.write(after, Draft::user(prompt).with_parent(parent.clone()))
     }

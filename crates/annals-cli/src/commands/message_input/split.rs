@@ -1,9 +1,9 @@
-//! Messages as drafts, each of which becomes one entry or several of one kind.
+//! Splits messages into drafts, each of which becomes one entry or several of one kind.
 
 use annals::model::{Block, Body, Draft, EntryId, Message, RawBlocks, Role};
 use jiff::Timestamp;
 
-/// Makes each tool result of a message a draft of its own, and what stands between them others.
+/// Puts each tool result of a message into a draft of its own, and the blocks between into others.
 pub(super) fn split_tool_results(
     message: Message,
     mut raw_blocks: RawBlocks,

@@ -1,4 +1,4 @@
-//! Token counts of a draft, in the spellings of the Messages API and of the programs that keep logs.
+//! Token counts of a draft, in the spellings of the Messages API and of programs that write logs.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::{BadDraft, Line, truncate};
 
-/// A count and its spellings, the first of which is the Messages API's.
+/// Spellings of a count; the first is that of the Messages API.
 struct CountMember {
     names: &'static [&'static str],
 }
@@ -47,7 +47,7 @@ const WEB_SEARCHES: CountMember = CountMember {
 const CACHE_SPLIT: [&str; 2] = ["cache_creation", "cacheCreation"];
 const SERVER_TOOLS: [&str; 2] = ["server_tool_use", "serverToolUse"];
 
-/// Members that are not counts, with their spellings, the first of which is the Messages API's.
+/// Spellings of members that are not counts; the first is that of the Messages API.
 const EXTRA_MEMBERS: [&[&str]; 4] = [
     &["service_tier", "serviceTier"],
     &["speed"],
@@ -57,7 +57,7 @@ const EXTRA_MEMBERS: [&[&str]; 4] = [
 
 const WEB_FETCHES: [&str; 2] = ["web_fetch_requests", "webFetchRequests"];
 
-/// What `usage` says.
+/// Content of `usage`.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ParsedUsage {
     pub(super) usage: Usage,
@@ -67,7 +67,7 @@ pub(super) struct ParsedUsage {
 
 type Member<'a> = (Cow<'a, str>, &'a RawValue);
 
-/// Reads `usage`; every member is understood or refused by its name.
+/// Parses `usage`. An unknown member is an error that names it.
 pub(super) fn parse_usage<'a>(
     line: Line<'a>,
     raw: &'a RawValue,
@@ -109,11 +109,11 @@ pub(super) fn parse_usage<'a>(
     let parts = short.unwrap_or(0).saturating_add(long.unwrap_or(0));
     if let Some(all) = write.filter(|all| parts > *all) {
         let why = format!(
-            "`usage` disagrees with itself: {all} tokens were written to the cache, of which cache_creation counts {parts}"
+            "`usage` disagrees with itself: {all} tokens written to the cache, but cache_creation counts {parts}"
         );
         return Err(line.error_at_value(Some(raw), why));
     }
-    // What no part of the split counts was written to the five-minute cache, as readers count it.
+    // Tokens that the split does not count are five-minute writes, as in readers.
     let rest = write.unwrap_or(parts) - parts;
     let usage = Usage {
         input: input.unwrap_or(0),
@@ -135,14 +135,14 @@ pub(super) fn parse_usage<'a>(
     }))
 }
 
-/// The members of an object that are not yet read.
+/// Members of an object that are not yet parsed.
 struct UsageMembers<'a> {
     line: Line<'a>,
     members: Vec<Member<'a>>,
 }
 
 impl<'a> UsageMembers<'a> {
-    /// Takes a member out, whichever way it is spelled. Two spellings must say the same.
+    /// Takes a member in any of its spellings. Two spellings must have the same value.
     fn take_any(&mut self, names: &[&str]) -> Result<Option<&'a RawValue>, BadDraft> {
         let mut found: Option<Member<'a>> = None;
         let mut at = 0;
@@ -155,7 +155,7 @@ impl<'a> UsageMembers<'a> {
             if let Some((other, known)) = &found
                 && known.get() != raw.get()
             {
-                let why = format!("`{other}` and `{name}` are one count and say different things");
+                let why = format!("`{other}` and `{name}` are the same count and differ");
                 return Err(self.line.error_at_value(Some(raw), why));
             }
             found = Some((name, raw));
@@ -179,7 +179,7 @@ impl<'a> UsageMembers<'a> {
         }
     }
 
-    /// Takes out a member that is an object; one that is absent or `null` has no members.
+    /// Takes a member that is an object; absent or `null` counts as empty.
     fn take_object(&mut self, names: &[&str]) -> Result<UsageMembers<'a>, BadDraft> {
         let raw = self.take_any(names)?.filter(|raw| raw.get() != "null");
         let name = names.first().copied().unwrap_or_default();
@@ -195,14 +195,14 @@ impl<'a> UsageMembers<'a> {
         })
     }
 
-    /// Refuses what nobody asked for: it would be lost.
+    /// Refuses the remaining members, which would be lost.
     fn refuse_rest(self, object: &str) -> Result<(), BadDraft> {
         let unknown = self.members.iter().find(|(_, raw)| raw.get() != "null");
         match unknown {
             None => Ok(()),
             Some((name, raw)) => {
                 let why = format!(
-                    "`{object}` has no member `{}` that annals knows, and it would be lost; leave it out",
+                    "`{object}` has an unknown member `{}`, which would be lost; leave it out",
                     truncate(name)
                 );
                 Err(self.line.error_at_value(Some(raw), why))

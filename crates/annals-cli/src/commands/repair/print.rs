@@ -1,4 +1,4 @@
-//! A repair for people.
+//! Text output of a repair.
 
 use annals::repair::RepairPlan;
 use annals::store::StaleSessionList;
@@ -12,7 +12,7 @@ use crate::render::table::{Cell, Column, Table};
 
 pub(super) fn print_run(work: &RepairRun, args: &RepairArgs, context: &mut Context) -> Result<()> {
     for (plan, done) in work.plans.iter().zip(&work.repairs) {
-        // An unfinished last line is told only to who asks for its file.
+        // A file with only an unfinished last line is shown only if it was named.
         if plan.edits.is_empty() && args.ids.is_empty() {
             continue;
         }
@@ -58,7 +58,7 @@ fn print_plan(plan: &RepairPlan, limit: usize, context: &mut Context) -> Result<
         table.row([
             Cell::new(left.line.to_string()),
             Cell::new(left.offset.to_string()),
-            Cell::new("stays"),
+            Cell::new("unchanged"),
             Cell::new(format!("{}: {}", left.kind.as_str(), left.detail)),
         ]);
     }
@@ -77,7 +77,7 @@ fn print_orphan_files(work: &RepairRun, limit: usize, context: &mut Context) -> 
     }
     let files: u64 = work.orphan_files.iter().map(|stray| stray.files).sum();
     let text = format!(
-        "Left as they are, because their session is not there: {}",
+        "Left unchanged, because their session does not exist: {}",
         pluralize(files, "file")
     );
     context.out.line(text)?;
@@ -123,12 +123,12 @@ fn print_summary(work: &RepairRun, context: &mut Context) -> Result<()> {
         .filter(|stale| !failed(stale))
         .count() as u64;
     let count = match (files, indexes) {
-        (0, indexes) => pluralize(indexes, "index"),
+        (0, indexes) => pluralize(indexes, "session list"),
         (files, 0) => pluralize(files, "log"),
         (files, indexes) => format!(
             "{}, {}",
             pluralize(files, "log"),
-            pluralize(indexes, "index")
+            pluralize(indexes, "session list")
         ),
     };
     match (planned + stale, work.applied) {
@@ -138,17 +138,17 @@ fn print_summary(work: &RepairRun, context: &mut Context) -> Result<()> {
         (0, _) => context.out.line("Nothing to repair.")?,
         (_, true) if files + indexes == 0 => {}
         (_, true) => {
-            let text = format!("{} {count}", paint(SUCCESS, "mended"));
+            let text = format!("{} {count}", paint(SUCCESS, "repaired"));
             context.out.line(text)?;
             if files > 0 || work.rebuilt.iter().any(Option::is_some) {
                 context.out.line(
-                    "`annals repair --undo ID` puts an original back, `--forget ID` gives it up",
+                    "`annals repair --undo ID` restores an original, `--forget ID` deletes it",
                 )?;
             }
         }
         (_, false) => context.out.line(paint(
             DIM,
-            &format!("{count} to mend. Nothing was changed; --apply does it."),
+            &format!("{count} to repair. Nothing was changed; add --apply to do it."),
         ))?,
     }
     Ok(())

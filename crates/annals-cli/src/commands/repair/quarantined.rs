@@ -1,4 +1,4 @@
-//! The originals of mended files: listed, put back, given up.
+//! Originals of repaired files: list, restore, delete.
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,14 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::commands::Outcome;
-use crate::context::Context;
+use crate::context::{Context, is_latest};
 use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
 
 #[derive(Serialize)]
 struct QuarantineJson<'a> {
-    /// Whether originals are gone for good; absent where that was not asked for.
+    /// True if originals were deleted; absent if that was not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     applied: Option<bool>,
     repairs: Vec<QuarantinedJson<'a>>,
@@ -24,9 +24,9 @@ struct QuarantineJson<'a> {
 struct QuarantinedJson<'a> {
     #[serde(flatten)]
     kept: &'a QuarantinedFile,
-    /// The file that was mended.
+    /// The repaired file.
     file: PathBuf,
-    /// Where its original is.
+    /// Path of the original.
     original_file: PathBuf,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn list(context: &mut Context) -> Result<Outcome> {
         context.out.blank()?;
         context
             .out
-            .line(format_args!("They lie in {}", paint(PATH, &place)))?;
+            .line(format_args!("Originals are in {}", paint(PATH, &place)))?;
     }
     Ok(match found.is_empty() {
         true => Outcome::NotFound,
@@ -54,9 +54,9 @@ pub(super) fn list(context: &mut Context) -> Result<Outcome> {
 }
 
 pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcome> {
-    let mut found = context.store.find_repairs(id)?;
+    let mut found = find_repairs(id, context)?;
     let all = found.len();
-    // The newest first: each original is what the repair before it made.
+    // Newest first: each original is the result of the repair before it.
     let mut failed = None;
     for (at, kept) in found.iter().enumerate() {
         if let Err(error) = context.store.undo_repair(kept, live) {
@@ -70,7 +70,7 @@ pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcom
     found.extend(undo_session_lists(&found, live, context)?);
     let inventory = context.inventory_without_archive();
     for stale in context.store.stale_session_lists(&inventory) {
-        // What one index says, or that it cannot be read, is no reason to leave the others behind.
+        // A session list that cannot be read does not stop the others.
         let stale = match stale {
             Ok(stale) => stale,
             Err(error) => {
@@ -78,7 +78,7 @@ pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcom
                 continue;
             }
         };
-        // One that was put back is as it was, whatever that is; nor is one made anew without a plan.
+        // A restored list stays as it was, and a damaged one is not rebuilt without a plan.
         let back = found.iter().any(|kept| kept.file_path() == stale.path);
         if back || stale.is_damaged() || !found.iter().any(|log| lists_folder_of(&stale.path, log))
         {
@@ -103,19 +103,36 @@ pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcom
         None => Ok(Outcome::Ok),
         Some((_, error)) if all == 1 => Err(error.into()),
         Some((done, error)) => {
-            let told = format!("{done} of {all} originals were put back");
+            let told = format!("{done} of {all} originals were restored");
             Err(anyhow::Error::new(error).context(told))
         }
     }
 }
 
-/// Whether an index is of the folder in which a log lies.
+/// Finds repairs by id, session or path; `latest` is the newest repair.
+fn find_repairs(id: &str, context: &mut Context) -> Result<Vec<QuarantinedFile>> {
+    let missing = match context.store.find_repairs(id) {
+        Err(error @ annals::Error::NotFound { .. }) => error,
+        found => return Ok(found?),
+    };
+    if is_latest(id) {
+        let newest = context.store.repairs()?.0.into_iter().next();
+        return newest.map(|newest| vec![newest]).ok_or(missing.into());
+    }
+    // The id may be another name of the session: a path of another log, or a part of the title.
+    match context.find_session(id) {
+        Ok(session) => Ok(context.store.find_repairs(session.id.as_str())?),
+        Err(_) => Err(missing.into()),
+    }
+}
+
+/// Returns true if a session list is in the folder of a log.
 fn lists_folder_of(index: &Path, log: &QuarantinedFile) -> bool {
     !log.is_index() && log.file_path().parent() == index.parent()
 }
 
-/// Puts back the indexes that were made anew in the same run as logs of theirs that are as they were
-/// again. One that says something else by now stays, and follows its logs.
+/// Restores the session lists that were rebuilt in the same run as the restored logs. A list that
+/// changed since stays, and is updated from its logs.
 fn undo_session_lists(
     undone: &[QuarantinedFile],
     live: bool,
@@ -143,7 +160,7 @@ fn print_undone(found: &[QuarantinedFile], context: &mut Context) -> Result<()> 
         context.out.line(paint(PATH, &file))?;
     }
     let text = format!(
-        "{} put back: {}",
+        "{} restored: {}",
         paint(SUCCESS, "✓"),
         pluralize(found.len() as u64, "original")
     );
@@ -152,7 +169,7 @@ fn print_undone(found: &[QuarantinedFile], context: &mut Context) -> Result<()> 
 }
 
 pub(super) fn forget(id: &str, apply: bool, context: &mut Context) -> Result<Outcome> {
-    let found = context.store.find_repairs(id)?;
+    let found = find_repairs(id, context)?;
     delete_originals(&found, apply, context)
 }
 
@@ -192,9 +209,9 @@ fn delete_originals(
         let mark = paint(SUCCESS, "✓");
         context
             .out
-            .line(format_args!("{mark} gone for good: {sum}"))?;
+            .line(format_args!("{mark} deleted permanently: {sum}"))?;
     } else {
-        let told = paint(BOLD, "Would be gone for good:");
+        let told = paint(BOLD, "Would be deleted permanently:");
         context.out.line(format_args!("{told} {sum}"))?;
         context
             .out

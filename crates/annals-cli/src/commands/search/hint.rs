@@ -1,13 +1,13 @@
-//! What to try when nothing was found.
+//! Hints for a search without hits.
 
 use annals::search::{Expr, Filter, Query, Term, TermKind};
 
 use crate::render::suggest::suggest;
 
-/// More than this is not read.
+/// Maximum number of hints.
 const MAX_HINTS: usize = 3;
 
-/// What may have gone wrong, the likeliest first.
+/// Returns hints about likely causes, the likeliest first.
 pub(super) fn hints(query: &Query) -> Vec<String> {
     let mut terms = Vec::new();
     let mut filters = 0;
@@ -20,17 +20,17 @@ pub(super) fn hints(query: &Query) -> Vec<String> {
         .filter_map(|term| mistyped_filter(&term.text))
         .collect();
     if terms.iter().any(|term| term.case) {
-        hints.push("letter case counts with --case; without it more may be found".to_owned());
+        hints.push("--case matches case; try without it".to_owned());
     }
     let phrase = literals().find(|term| term.text.contains(char::is_whitespace));
     if let Some(term) = phrase {
         let text = &term.text;
         hints.push(format!(
-            "\"{text}\" must stand so; without quotes its words may stand apart"
+            "\"{text}\" matches only this phrase; without quotes its words may be apart"
         ));
     }
     if terms.len() > 1 && !has_alternatives(&query.expr) {
-        hints.push("all words must stand in one message; OR between them finds any".to_owned());
+        hints.push("all words must be in one record; OR between them matches any".to_owned());
     }
     let closed = literals().find(|term| {
         let closed = TermKind::Literal {
@@ -43,7 +43,7 @@ pub(super) fn hints(query: &Query) -> Vec<String> {
     if let Some(term) = closed {
         let text = &term.text;
         hints.push(format!(
-            "words are looked for whole; {text}* finds what begins so, *{text}* what has it inside"
+            "search matches whole words; try {text}* or *{text}*"
         ));
     }
     if filters > 0 {
@@ -53,7 +53,7 @@ pub(super) fn hints(query: &Query) -> Vec<String> {
     hints
 }
 
-/// The texts and conditions that are demanded; what must not be there hides nothing.
+/// Collects the required terms and counts the required filters. Negated ones cannot hide a hit.
 fn collect_required<'a>(wanted: &'a Expr, terms: &mut Vec<&'a Term>, filters: &mut usize) {
     match wanted {
         Expr::All(parts) | Expr::Any(parts) => {
@@ -75,7 +75,7 @@ fn has_alternatives(wanted: &Expr) -> bool {
     }
 }
 
-/// `rol:user` is a text, but hardly meant as one.
+/// Returns a hint for a text such as `rol:user`, which looks like a mistyped filter.
 fn mistyped_filter(text: &str) -> Option<String> {
     let (name, value) = text.split_once(':')?;
     if value.is_empty() || value.starts_with([':', '/']) {
@@ -84,6 +84,6 @@ fn mistyped_filter(text: &str) -> Option<String> {
     let meant = suggest(name, Filter::NAMES.iter().copied(), 1);
     let meant = meant.first()?;
     Some(format!(
-        "{text} was looked for as a text; did you mean {meant}:{value}?"
+        "{text} was searched as text; did you mean {meant}:{value}?"
     ))
 }

@@ -1,5 +1,6 @@
-//! What was found as JSON, in the shape that scripts may rely on.
+//! Search results as JSON, in the shape that scripts may rely on.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use annals::index::StoreSearch;
@@ -31,13 +32,14 @@ struct CountJson {
 struct HitJson<'a> {
     id: String,
     session: &'a str,
+    title: Option<&'a str>,
     entry: Option<&'a str>,
     layout: &'a str,
     file: &'a Path,
     line: u64,
     offset: u64,
     agent: Option<&'a str>,
-    /// The file is in the archive, and no more where it was.
+    /// True if the file exists only in the archive.
     archived: bool,
     role: Option<&'static str>,
     part: Option<&'static str>,
@@ -55,7 +57,13 @@ struct HitJson<'a> {
 }
 
 impl<'a> HitJson<'a> {
-    fn new(hit: &'a Hit, names: &HitNames<'_>, around: bool) -> Self {
+    fn new(
+        hit: &'a Hit,
+        names: &HitNames<'_>,
+        titles: &'a HashMap<usize, String>,
+        around: bool,
+    ) -> Self {
+        let title = names.session_index(hit).and_then(|at| titles.get(&at));
         let entries = |entries: &[annals::model::Entry]| {
             let entries = entries.iter().cloned().map(EntryJson::new);
             around.then(|| entries.collect())
@@ -63,6 +71,7 @@ impl<'a> HitJson<'a> {
         HitJson {
             id: names.full_name(hit),
             session: hit.session.as_str(),
+            title: title.map(String::as_str),
             entry: hit.entry.as_ref().map(|id| id.as_str()),
             layout: hit.layout,
             file: &hit.file,
@@ -76,7 +85,7 @@ impl<'a> HitJson<'a> {
             model: hit.model.as_deref(),
             time: hit.time,
             cwd: hit.cwd.as_deref(),
-            // More digits than anyone compares would only change from one version to the next.
+            // Rounded, because more digits would change between versions.
             score: (hit.score * 1e4).round() / 1e4,
             snippet: &hit.snippet,
             matches: match_ranges(hit),
@@ -86,7 +95,7 @@ impl<'a> HitJson<'a> {
     }
 }
 
-/// Where the snippet has what was found, in characters.
+/// Returns the ranges of matches in the snippet, in characters.
 fn match_ranges(hit: &Hit) -> Vec<[usize; 2]> {
     let (mut bytes, mut characters) = (0, 0);
     let mut reach = |to: usize| {
@@ -109,11 +118,12 @@ pub(super) fn print_json(
 ) -> Result<()> {
     let found = &searched.found;
     let names = HitNames::new(searched);
+    let titles = names.titles(context);
     context.out.json(&SearchJson {
         hits: found
             .hits
             .iter()
-            .map(|hit| HitJson::new(hit, &names, around))
+            .map(|hit| HitJson::new(hit, &names, &titles, around))
             .collect(),
         total: found.total,
         sessions: found.sessions,
@@ -134,7 +144,7 @@ pub(super) fn print_count(found: &SearchResults, context: &mut Context) -> Resul
     Ok(())
 }
 
-/// How much was found: `12 hits in 3 sessions`.
+/// Formats the totals: `12 hits in 3 sessions`.
 pub(super) fn sum(found: &SearchResults) -> String {
     let hits = size::pluralize(found.total, "hit");
     let sessions = size::pluralize(found.sessions, "session");

@@ -1,4 +1,4 @@
-//! What was found as people read it: by session, with what was found made visible.
+//! Search results as text: by session, with highlighted matches.
 
 use std::collections::HashMap;
 
@@ -11,18 +11,22 @@ use anyhow::Result;
 use super::json::sum;
 use super::name::HitNames;
 use crate::commands::entry_json;
+use crate::commands::session_json::fit_title;
 use crate::context::Context;
-use crate::render::style::{ASSISTANT, DIM, ID, MATCH, PATH, PLAIN, SYSTEM, TIME, TOOL, USER};
+use crate::render::style::{
+    ASSISTANT, DIM, ID, MATCH, PATH, PLAIN, SYSTEM, TIME, TITLE, TOOL, USER,
+};
 use crate::render::text::safe;
 use crate::render::width::{Span, push_spans, truncate_end, truncate_middle, width, wrap};
 
-/// Messages around a hit are cut here where no terminal cuts them.
+/// Maximum length of a message around a hit, if the output has no width.
 const MAX_CONTEXT_LEN: usize = 160;
 
 /// Prints hits by their sessions. The session of the first hit comes first.
 pub(super) fn print(searched: &StoreSearch, context: &mut Context) -> Result<()> {
     let found = &searched.found;
     let names = HitNames::new(searched);
+    let titles = names.titles(context);
     let short = names.short_session_ids();
     let mut order: Vec<Vec<&Hit>> = Vec::new();
     let mut known: HashMap<(Option<usize>, &str), usize> = HashMap::new();
@@ -39,7 +43,8 @@ pub(super) fn print(searched: &StoreSearch, context: &mut Context) -> Result<()>
     for hits in &order {
         let Some(first) = hits.first() else { continue };
         let session = short.get(first.session.as_str());
-        print_header(session, hits, context)?;
+        let title = names.session_index(first).and_then(|at| titles.get(&at));
+        print_header(session, title.map(String::as_str), hits, context)?;
         for hit in hits {
             let id = names.short_name(hit, session);
             print_hit(hit, &id, names.is_archived(hit), context)?;
@@ -54,44 +59,67 @@ pub(super) fn print(searched: &StoreSearch, context: &mut Context) -> Result<()>
     print_note(&text, context)
 }
 
-/// Says something that is not part of the answer.
+/// Prints a note that is not part of the results.
 pub(super) fn print_note(text: &str, context: &mut Context) -> Result<()> {
     print_wrapped(&[Span::new(text, DIM)], 0, context)
 }
 
-/// Which session, where, and when.
-fn print_header(session: &str, hits: &[&Hit], context: &mut Context) -> Result<()> {
+/// Prints the session and its title, then its directory and the newest time.
+fn print_header(
+    session: &str,
+    title: Option<&str>,
+    hits: &[&Hit],
+    context: &mut Context,
+) -> Result<()> {
+    let gap = || Span::new("  ", PLAIN);
     let mut spans = vec![Span::new(session, ID)];
+    if let Some(title) = title {
+        let title = fit_title(title, width(session) + 2, context);
+        spans.extend([gap(), Span::new(&title, TITLE)]);
+        print_wrapped(&spans, 0, context)?;
+        spans.clear();
+    }
+    let (indent, before) = match title {
+        Some(_) => (2, 2),
+        None => (0, width(session) + 2),
+    };
     let newest = hits.iter().filter_map(|hit| hit.time).max();
     let newest = newest.map(|time| context.clock.ago(time));
     if let Some(cwd) = hits.iter().find_map(|hit| hit.cwd.as_deref()) {
         let cwd = safe(cwd);
-        let others = width(session) + 2 + newest.as_deref().map_or(0, |time| width(time) + 3);
+        let others = before + newest.as_deref().map_or(0, |time| width(time) + 3);
         let room = context
             .out
             .width()
             .map(|width| width.saturating_sub(others).max(12));
         let cwd = room.map_or_else(|| cwd.to_string(), |room| truncate_middle(&cwd, room));
-        spans.extend([Span::new("  ", PLAIN), Span::new(&cwd, PATH)]);
+        spans.extend((!spans.is_empty()).then(gap));
+        spans.push(Span::new(&cwd, PATH));
     }
     if let Some(newest) = &newest {
-        spans.push(Span::new(&format!(" · {newest}"), DIM));
+        let between = if spans.is_empty() { "" } else { " · " };
+        spans.push(Span::new(&format!("{between}{newest}"), DIM));
     }
-    print_wrapped(&spans, 0, context)
+    match spans.is_empty() {
+        true => Ok(()),
+        false => print_wrapped(&spans, indent, context),
+    }
 }
 
 fn print_hit(hit: &Hit, id: &str, archived: bool, context: &mut Context) -> Result<()> {
     let time = hit.time.map(|time| context.clock.full(time));
     let (who, style) = speaker(hit);
     let gap = || Span::new("  ", PLAIN);
-    let about = [
-        Span::new(time.as_deref().unwrap_or("no time"), TIME),
-        gap(),
+    let mut about = Vec::new();
+    if let Some(time) = time {
+        about.extend([Span::new(&time, TIME), gap()]);
+    }
+    about.extend([
         Span::new(&who, style),
         gap(),
         Span::new(id, ID),
         Span::new(if archived { " · archived" } else { "" }, DIM),
-    ];
+    ]);
     print_wrapped(&about, 2, context)?;
     for entry in &hit.before {
         print_context_message(entry, context)?;
@@ -103,11 +131,11 @@ fn print_hit(hit: &Hit, id: &str, archived: bool, context: &mut Context) -> Resu
     Ok(())
 }
 
-/// Who said it, and in which part of what they said.
+/// Returns the agent, role and part of a hit, with a style.
 fn speaker(hit: &Hit) -> (String, Style) {
     let part = match (hit.part, &hit.tool) {
         (Some(TextPart::Call), Some(tool)) => format!("call {}", tool.trim()).trim().to_owned(),
-        // A result's role says so already.
+        // The role of a result already names it.
         (Some(TextPart::Text | TextPart::Result) | None, _) => String::new(),
         (Some(part), _) => part.as_str().to_owned(),
     };
@@ -125,7 +153,7 @@ fn speaker(hit: &Hit) -> (String, Style) {
     (words.join(" · "), style)
 }
 
-/// The text around what was found, and that in a colour of its own.
+/// Returns the snippet with highlighted matches.
 fn snippet(hit: &Hit) -> Vec<Span> {
     let mut spans = Vec::new();
     let mut from = 0;
@@ -140,7 +168,7 @@ fn snippet(hit: &Hit) -> Vec<Span> {
     spans
 }
 
-/// A message before or after a hit, on one line behind a bar.
+/// Prints a message before or after a hit, on one line after a bar.
 fn print_context_message(entry: &Entry, context: &mut Context) -> Result<()> {
     let (who, text) = speaker_and_text(entry);
     let text = text
@@ -160,7 +188,7 @@ fn print_context_message(entry: &Entry, context: &mut Context) -> Result<()> {
     Ok(context.out.line(out)?)
 }
 
-/// Who says something, and its first words.
+/// Returns the role of an entry, and its first text.
 fn speaker_and_text(entry: &Entry) -> (&'static str, String) {
     let Body::Message(message) = &entry.body else {
         return (
@@ -199,7 +227,7 @@ fn speaker_and_text(entry: &Entry) -> (&'static str, String) {
     (who, text.unwrap_or_default())
 }
 
-/// Prints spans in as many lines as it takes, each indented.
+/// Prints spans, wrapped and indented.
 fn print_wrapped(spans: &[Span], indent: usize, context: &mut Context) -> Result<()> {
     let room = context
         .out

@@ -1,6 +1,6 @@
-//! What hits are called, so that `show` opens them.
+//! Names of hits that `show` accepts.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use annals::index::StoreSearch;
 use annals::model::EntryKey;
@@ -8,17 +8,18 @@ use annals::search::Hit;
 use annals::store::{RootFile, SessionFiles};
 
 use crate::commands::session_json::ShortIds;
+use crate::context::Context;
 
-/// The sessions that hits are of, and what they are called.
+/// Sessions and names of hits.
 pub(super) struct HitNames<'a> {
     searched: &'a StoreSearch,
-    /// The sessions with the id of some hit, as indexes into the inventory.
+    /// Sessions by the id of a hit, as indexes into the inventory.
     sessions: HashMap<&'a str, Vec<usize>>,
-    /// What is short of the ids of each session's hits.
+    /// Short entry ids of each session's hits.
     short_entry_ids: HashMap<&'a str, ShortIds>,
 }
 
-/// An id that is longer names nothing that anyone would type.
+/// Maximum length of an entry id in a name; nobody types a longer one.
 const MAX_ID_LEN: usize = 64;
 
 impl<'a> HitNames<'a> {
@@ -48,12 +49,24 @@ impl<'a> HitNames<'a> {
         }
     }
 
-    /// Ids that are short and still tell each session from all others.
+    /// Returns the titles of the sessions with hits, by their index.
+    pub(super) fn titles(&self, context: &mut Context) -> HashMap<usize, String> {
+        let hits = self.searched.found.hits.iter();
+        let wanted: BTreeSet<usize> = hits.filter_map(|hit| self.session_index(hit)).collect();
+        let wanted: Vec<usize> = wanted.into_iter().collect();
+        let labels = context.session_labels(&self.searched.inventory, &wanted);
+        let titles = wanted.into_iter().zip(labels);
+        titles
+            .filter_map(|(at, label)| Some((at, label?.title?)))
+            .collect()
+    }
+
+    /// Returns short ids that are unique among all sessions.
     pub(super) fn short_session_ids(&self) -> ShortIds {
         ShortIds::new(self.searched.ids())
     }
 
-    /// What a hit is in is only in the archive.
+    /// Returns true if the file of a hit is only in the archive.
     pub(super) fn is_archived(&self, hit: &Hit) -> bool {
         let files = self.session_index(hit);
         let files = files.and_then(|at| self.searched.inventory.sessions.get(at));
@@ -62,7 +75,7 @@ impl<'a> HitNames<'a> {
         volumes.any(|file| file.path == hit.file && file.is_archived())
     }
 
-    /// The number of the session that a hit is of.
+    /// Returns the index of the session of a hit.
     pub(super) fn session_index(&self, hit: &Hit) -> Option<usize> {
         let known = self.sessions.get(hit.session.as_str())?;
         let holds = |at: &&usize| {
@@ -72,18 +85,18 @@ impl<'a> HitNames<'a> {
         known.iter().find(holds).copied()
     }
 
-    /// What a hit is called: for scripts.
+    /// Returns the full name of a hit, for scripts.
     pub(super) fn full_name(&self, hit: &Hit) -> String {
         self.name(hit, hit.session.as_str(), false)
     }
 
-    /// What a hit is called: for people, given what its session is called.
+    /// Returns the short name of a hit, given the short id of its session.
     pub(super) fn short_name(&self, hit: &Hit, session: &str) -> String {
         self.name(hit, session, true)
     }
 
-    /// `SESSION@ENTRY`; `SESSION@:LINE` in the main log or else `FILE:LINE`, where the record has no
-    /// id or two sessions have one.
+    /// Returns `SESSION@ENTRY`. Without a usable entry id, returns `SESSION@:LINE` in the main log,
+    /// else `FILE:LINE`; also `FILE:LINE` if two sessions have the same id.
     fn name(&self, hit: &Hit, session: &str, brief: bool) -> String {
         let known = self.sessions.get(hit.session.as_str());
         if let Some([only]) = known.map(Vec::as_slice) {
@@ -110,14 +123,13 @@ fn contains_hit(files: &SessionFiles, hit: &Hit) -> bool {
     logs.any(|file| file.path == hit.file)
 }
 
-/// Whether an id can be typed and stands for itself.
+/// Returns true if an id can be typed without quoting.
 fn is_typable(id: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !id.is_empty() && id.len() <= MAX_ID_LEN && id.chars().all(plain)
 }
 
-/// A few characters of a random UUID tell it from all others of its session; ids of other kinds
-/// begin alike.
+/// Returns true for a random UUID, which a few characters identify; other ids may share a prefix.
 fn is_random(id: &str) -> bool {
     EntryKey::is_canonical_uuid(id) && id.as_bytes().get(14) == Some(&b'4')
 }

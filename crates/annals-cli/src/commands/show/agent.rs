@@ -1,11 +1,11 @@
-//! Which sub-agent is meant, and what it said.
+//! Finds a sub-agent and its entries.
 
 use std::path::Path;
 
 use annals::store::{Agent, Session};
 use anyhow::{Result, bail};
 
-/// The sub-agent that a person names: by the beginning of its id, or by its number.
+/// Finds a sub-agent by a prefix of its id, or by its number.
 pub(super) fn find<'a>(session: &'a Session, wanted: &str) -> Result<&'a Agent> {
     let fits = |agent: &&Agent| {
         agent
@@ -41,7 +41,7 @@ pub(super) fn find<'a>(session: &'a Session, wanted: &str) -> Result<&'a Agent> 
     }
 }
 
-/// The sub-agent whose log lies there.
+/// Finds the sub-agent whose log is at `path`.
 pub(super) fn at_path<'a>(session: &'a Session, path: &Path) -> Result<&'a Agent> {
     let is_it = |agent: &&Agent| {
         let log = session.files.logs().nth(agent.log);
@@ -54,7 +54,7 @@ pub(super) fn at_path<'a>(session: &'a Session, path: &Path) -> Result<&'a Agent
     Ok(session.agents.iter().find(is_it).ok_or_else(missing)?)
 }
 
-/// The entries of a sub-agent, in reading order.
+/// Returns the entries of a sub-agent, in reading order.
 pub(super) fn entries(session: &Session, agent: &Agent) -> Vec<usize> {
     let Some((_, _, tree)) = session.log(agent.log) else {
         return Vec::new();

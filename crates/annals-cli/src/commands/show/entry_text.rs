@@ -1,10 +1,11 @@
-//! One entry on the page.
+//! Text of one entry.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use annals::model::{ArtifactKind, Block, Body, Entry, FileBackup, Members, Role, TodoStatus};
 use annals::store::Session;
+use annals::text::strip_ansi;
 
 use super::{ShowArgs, is_kind};
 use crate::commands::entry_json;
@@ -13,42 +14,42 @@ use crate::context::Context;
 use crate::render::style::{DIM, MATCH, WARNING, paint};
 use crate::render::{message, tool};
 
-/// An entry as people read it.
+/// A rendered entry.
 pub(super) struct RenderedEntry {
     pub(super) text: String,
-    /// It has a heading of its own.
+    /// True if it has a heading of its own.
     pub(super) has_heading: bool,
 }
 
-/// How an entry is shown.
+/// Options for rendering an entry.
 #[derive(Clone, Copy)]
 pub(super) struct EntryOptions {
-    /// Nothing comes before it.
+    /// True for the first entry shown.
     pub(super) is_first: bool,
-    /// It is what was asked for, so it has a heading and nothing of it is left out.
+    /// True for the named entry, which has a heading and is shown in full.
     pub(super) is_marked: bool,
 }
 
-/// What the entries before said that matters for the next.
+/// State of the entries before that the next one depends on.
 #[derive(Default)]
 pub(super) struct PrecedingEntries {
-    /// Who spoke: a reply in several entries gets one heading.
+    /// Last speaker: a reply in several entries has one heading.
     speaker: Option<(Role, Option<String>)>,
-    /// The calls that no result answers yet: by id, the line that names each.
+    /// Calls without a result yet: by id, the line that names each.
     calls: HashMap<String, String>,
-    /// The call that a result without a line of its own is read as an answer to.
+    /// The call that a result without a line of its own seems to answer.
     call_above: Option<String>,
 }
 
 impl PrecedingEntries {
-    /// Notes a call that was shown.
+    /// Records a call that was shown.
     fn add_call(&mut self, id: &str, name: &str, input: &str, width: Option<usize>) {
         let line = tool::answer_line(name, input, width);
         self.calls.insert(id.to_owned(), line);
         self.call_above = Some(id.to_owned());
     }
 
-    /// The line that names the call which a result answers, unless the call stands right above.
+    /// Returns the line that names the call of a result; empty if the call is right above.
     fn call_line(&mut self, call: &str) -> String {
         let line = self.calls.remove(call);
         if call.is_empty() || self.call_above.as_deref() == Some(call) {
@@ -57,14 +58,14 @@ impl PrecedingEntries {
         let above = self.call_above.replace(call.to_owned());
         match (line, above) {
             (Some(line), _) => line,
-            // Its call is not among what is shown, and another is.
+            // Its call is not shown, but another one is.
             (None, Some(_)) => tool::answer_line_by_id(call),
             (None, None) => String::new(),
         }
     }
 }
 
-/// One entry as people read it.
+/// Renders one entry.
 pub(super) fn page(
     entry: Entry,
     args: &ShowArgs,
@@ -107,7 +108,7 @@ pub(super) fn page(
         .blocks
         .iter()
         .all(|block| matches!(block, Block::ToolResult { .. }));
-    // Content that cannot be read does not tell who typed it.
+    // Unreadable content does not show whether a human typed it.
     let unread = !message.meta
         && message
             .blocks
@@ -164,7 +165,7 @@ pub(super) fn page(
     }
 }
 
-/// What stands before the heading of what was asked for.
+/// Returns the mark before the heading of the named entry.
 fn heading_mark(marked: bool) -> String {
     match marked {
         true => paint(MATCH, "▶ ").to_string(),
@@ -172,7 +173,7 @@ fn heading_mark(marked: bool) -> String {
     }
 }
 
-/// Output that was too long for the log: where it is, or with `--full` what it says.
+/// Renders output that was too long for the log: its path, or with `--full` its text.
 fn stored_output(session: &Session, path: &str, args: &ShowArgs, width: Option<usize>) -> String {
     let name = Path::new(path).file_name();
     let here = session.files.attachments.iter().find(|file| {
@@ -196,7 +197,7 @@ fn stored_output(session: &Session, path: &str, args: &ShowArgs, width: Option<u
         }
         (None, _) => {
             let text = format!(
-                "  the whole output was kept in {}, which is gone",
+                "  the whole output was stored in {}, which no longer exists",
                 shown.display()
             );
             format!("{}\n", paint(DIM, &text))
@@ -207,7 +208,7 @@ fn stored_output(session: &Session, path: &str, args: &ShowArgs, width: Option<u
 fn render_block(block: &Block, full: bool, width: Option<usize>) -> String {
     const RESULT_LINES: usize = 12;
     match block {
-        Block::Text(text) => message::plain_text(text, width),
+        Block::Text(text) => message::plain_text(&strip_ansi(text), width),
         Block::Thinking { text, .. } if text.is_empty() => String::new(),
         Block::Thinking { text, .. } => message::thinking(text, width),
         Block::ToolUse { name, input, .. } => tool::call(name, input, width),
@@ -219,7 +220,7 @@ fn render_block(block: &Block, full: bool, width: Option<usize>) -> String {
             let blank =
                 |block: &Block| matches!(block, Block::Text(text) if text.trim().is_empty());
             if *is_error {
-                // Colour alone does not tell everyone.
+                // Do not rely on colour alone.
                 parts.push_str(&message::failure_line(output.iter().all(blank)));
             }
             for block in output.iter().filter(|block| !*is_error || !blank(block)) {
@@ -235,12 +236,12 @@ fn render_block(block: &Block, full: bool, width: Option<usize>) -> String {
         }
         Block::Opaque { kind, json } if kind.is_empty() => tool::call("content", json, width),
         Block::Opaque { kind, json } => tool::call(kind, json, width),
-        // What the library understands and we do not know yet.
+        // A kind that the library added later.
         other => tool::call(other.kind(), "null", width),
     }
 }
 
-/// An entry that is not a message.
+/// Renders an entry that is not a message.
 fn render_non_message(
     body: Body,
     members: &Members,
@@ -264,9 +265,9 @@ fn render_non_message(
     };
     let listed = list_items(&body);
     let text = listed.or_else(|| entry_json::body_text(body));
-    // The label says it better than the program does, unless that is what was looked for.
+    // The label replaces the program's text, unless the entry was named.
     let text = text.filter(|text| *text != label && (marked || kind != "compaction"));
-    // Which session it belongs to is no part of what it says.
+    // The session id is not part of the content.
     let members = members.iter().filter(|(name, _)| name != "sessionId");
     let members = members.map(|(name, json)| format!("{name}: {json}"));
     let lines: Vec<String> = text.into_iter().chain(members).collect();
@@ -277,7 +278,7 @@ fn render_non_message(
     page
 }
 
-/// What an entry holds that has no text of its own, one item on each line.
+/// Lists the content of an entry without text, one item per line.
 fn list_items(body: &Body) -> Option<String> {
     let lines: Vec<String> = match body {
         Body::Resume { leaf } => vec![leaf.to_string()],

@@ -22,7 +22,7 @@ struct ShowJson<'a> {
     session: RowOrName<SessionJson<'a>, SessionName<'a>>,
     conversation: Option<RowOrName<ConversationJson<'a>, ConversationName>>,
     entries: &'a EntryStream<'a>,
-    /// The number among the entries of the one that was named.
+    /// Index of the named entry among the entries.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<usize>,
     flaws: Vec<FlawJson<'a>>,
@@ -30,7 +30,7 @@ struct ShowJson<'a> {
     page: Option<PageJson>,
 }
 
-/// Which part of the conversation it is, where only a part was asked for.
+/// Page of the conversation, if paging was asked for.
 #[derive(Serialize)]
 struct PageJson {
     offset: usize,
@@ -63,13 +63,13 @@ struct ConversationName {
     leaf: String,
 }
 
-/// Entries that are read as they are written, so that a long session need not be held in memory.
+/// Entries that are read while they are written, so that a long session need not be held in memory.
 struct EntryStream<'a> {
     session: &'a Session,
     selection: &'a Selection,
-    /// What they cost, by their indexes.
+    /// Costs of entries by their index.
     costs: HashMap<usize, Money>,
-    /// Why reading ended early.
+    /// Error that ended reading early.
     failed: RefCell<Option<annals::Error>>,
 }
 
@@ -82,7 +82,7 @@ impl Serialize for EntryStream<'_> {
         let read =
             self.session
                 .each_entry_of_log(self.selection.log, &self.selection.entries, |entry| {
-                    // They come in their order, without those that others changed meanwhile.
+                    // Entries arrive in order, without those that changed meanwhile.
                     let place =
                         places.find(|at| span(**at).is_some_and(|it| it.span == entry.span));
                     let cost = place.and_then(|at| self.costs.get(at)).copied();
@@ -111,7 +111,8 @@ impl Serialize for EntryStream<'_> {
     }
 }
 
-/// Prints it. `whole` is all of the conversation: a response whose last entry lies on another page is paid there.
+/// Prints the selection. `whole` is the whole conversation: the cost of a response belongs to its
+/// last entry, which may be on another page.
 pub(super) fn print_json(
     shown: &ShowView<'_>,
     whole: &[usize],

@@ -1,4 +1,4 @@
-//! A part of a long conversation: from where on, how many messages, how many tokens.
+//! Pages of a long conversation: offset, limit and token budget.
 
 use annals::model::{Body, Entry};
 use annals::store::Session;
@@ -8,29 +8,29 @@ use super::Selection;
 use crate::commands::entry_json;
 use crate::render::size;
 
-/// What of a conversation is read at once.
+/// Page of a conversation.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct Paging {
-    /// At most N messages
+    /// Show at most N messages
     #[arg(long, value_name = "N", conflicts_with = "last")]
     limit: Option<usize>,
-    /// Leave out the M oldest messages; without it, --limit begins with the oldest
+    /// Skip the M oldest messages; without it, --limit starts with the oldest
     #[arg(long, value_name = "M", conflicts_with = "last")]
     offset: Option<usize>,
-    /// As many messages as fit, at 4 bytes of text a token: the newest, or those from --offset on; at least one
+    /// Show as many messages as fit, at 4 bytes of text per token: the newest, or from --offset; at least one
     #[arg(long, value_name = "TOKENS", conflicts_with = "last")]
     budget: Option<u64>,
 }
 
-/// What was left out.
+/// Position of a page, and how much remains.
 pub(super) struct PageInfo {
-    /// The number of the first message shown, from 0.
+    /// Index of the first message shown.
     pub(super) offset: usize,
-    /// How many there are.
+    /// Number of messages in all.
     pub(super) total: usize,
-    /// How many of them come after, or, where the newest were asked for, before.
+    /// Number of messages after the page, or before it if the newest were asked for.
     remaining: usize,
-    /// The next page goes back in time.
+    /// True if the next page is the one before.
     is_backward: bool,
     shown: usize,
 }
@@ -40,7 +40,8 @@ impl PageInfo {
         self.remaining > 0
     }
 
-    /// Where the next page begins: after this one, or before it where the newest were asked for.
+    /// Returns the offset of the next page: after this one, or before it if the newest were asked
+    /// for.
     pub(super) fn next_offset(&self) -> Option<usize> {
         let next = if self.is_backward {
             self.offset.saturating_sub(self.shown)
@@ -50,7 +51,7 @@ impl PageInfo {
         self.has_more().then_some(next)
     }
 
-    /// The same for people.
+    /// Returns a line about the remaining messages.
     pub(super) fn more_line(&self) -> Option<String> {
         let next = self.next_offset()?;
         let what = if self.is_backward {
@@ -64,7 +65,7 @@ impl PageInfo {
 }
 
 impl Paging {
-    /// Leaves one page of a selection; `None` if all of it was asked for.
+    /// Keeps one page of a selection; returns `None` if all of it was asked for.
     pub(super) fn apply(
         &self,
         session: &Session,
@@ -104,7 +105,7 @@ impl Paging {
     }
 }
 
-/// How many entries fit, read until one does not.
+/// Returns how many entries fit, reading until one does not.
 fn count_fitting(
     session: &Session,
     log: usize,
@@ -122,7 +123,7 @@ fn count_fitting(
     Ok(fitting)
 }
 
-/// What an entry's text comes to, by a rule that needs no model.
+/// Estimates the tokens of an entry's text, without a tokenizer.
 fn estimate_tokens(entry: Entry) -> u64 {
     let mut bytes = 0;
     match entry.body {

@@ -1,4 +1,4 @@
-//! A record that was named: which one is meant, and what is shown around it.
+//! Resolves a named record, and selects the entries around it.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -8,21 +8,21 @@ use annals::tree::Tree;
 use anyhow::{Result, bail};
 
 use super::{Selection, ShowArgs};
-use crate::context::Context;
+use crate::context::{Access, Context};
 
-/// What a person asks to be shown.
+/// Resolved argument of `show`.
 pub(super) struct ShowTarget {
     pub(super) files: SessionFiles,
-    /// The log of a sub-agent, if that was named and not a record of it.
+    /// Log of a sub-agent, if it was named without a record.
     pub(super) agent_log: Option<PathBuf>,
     pub(super) record: Option<RecordName>,
 }
 
-/// How a record was named.
+/// Name of a record.
 pub(super) enum RecordName {
-    /// By what stands after the `@`.
+    /// Text after the `@`.
     Message(String),
-    /// By its place in a file.
+    /// File and line number.
     Line(PathBuf, u64),
 }
 
@@ -36,12 +36,14 @@ impl ShowTarget {
                 record: Some(RecordName::Line(path, line)),
             });
         }
-        let target = match context.find_in(inventory, text) {
-            Ok(target) => target,
+        let target = match context.find_by_id(inventory, text, Access::Read) {
             Err(error) if is_not_found(&error) => {
-                return ShowTarget::from_message_id(text, inventory, context).unwrap_or(Err(error));
+                match ShowTarget::from_message_id(text, inventory, context) {
+                    Some(found) => return found,
+                    None => context.find_by_title(inventory, text, error)?,
+                }
             }
-            Err(error) => return Err(error),
+            found => found?,
         };
         let named = target.agent_log().map(|log| log.path.clone());
         Ok(ShowTarget {
@@ -51,14 +53,14 @@ impl ShowTarget {
         })
     }
 
-    /// What a message's id alone names. `None` if there is no such message, so that the session is told
-    /// as missing.
+    /// Resolves a message id without a session. Returns `None` if there is no such message, so that
+    /// the error is about the session.
     fn from_message_id(
         text: &str,
         inventory: &Inventory,
         context: &Context,
     ) -> Option<Result<Self>> {
-        // After an `@` this is a line.
+        // `:LINE` is valid only after an `@`.
         let line = text.strip_prefix(':');
         if line.is_some_and(|line| line.parse::<u64>().is_ok()) {
             return None;
@@ -74,23 +76,23 @@ impl ShowTarget {
         }
     }
 
-    /// Refuses what cannot be meant together.
-    pub(super) fn check_args(&self, args: &ShowArgs) -> Result<()> {
+    /// Refuses arguments that exclude each other.
+    pub(super) fn check_args(&self, name: &str, args: &ShowArgs) -> Result<()> {
         if args.agent.is_some() && (self.agent_log.is_some() || self.record.is_some()) {
             let what = match self.record {
-                Some(_) => "a message, which tells itself whose it is",
+                Some(_) => "a message, which already determines the agent",
                 None => "a sub-agent's log",
             };
-            bail!("{} names {what}: leave out --agent", args.id);
+            bail!("{name} names {what}: leave out --agent");
         }
         if args.context.is_some() && self.record.is_none() {
-            bail!("--context goes with a message: SESSION@MESSAGE, as `annals search` prints it");
+            bail!("--context needs a message: SESSION@MESSAGE, as `annals search` prints it");
         }
         Ok(())
     }
 }
 
-/// No session is called so, and no file.
+/// Returns true if no session and no file has this name.
 fn is_not_found(error: &anyhow::Error) -> bool {
     match error.downcast_ref() {
         Some(annals::Error::NotFound { .. } | annals::Error::BadId { .. }) => true,
@@ -99,7 +101,7 @@ fn is_not_found(error: &anyhow::Error) -> bool {
     }
 }
 
-/// `FILE:LINE`, where there is such a file.
+/// Parses `FILE:LINE` if the file exists.
 fn file_and_line(text: &str) -> Option<(&Path, u64)> {
     let (path, line) = text.rsplit_once(':')?;
     let line = line.parse().ok()?;
@@ -108,7 +110,7 @@ fn file_and_line(text: &str) -> Option<(&Path, u64)> {
 }
 
 impl RecordName {
-    /// The records that are meant; the first is the one that counts.
+    /// Returns the named records; the first one is shown in its conversation.
     pub(super) fn find_records(&self, session: &Session) -> annals::Result<Vec<RecordRef>> {
         match self {
             RecordName::Message(text) => session.find_records(text),
@@ -117,7 +119,7 @@ impl RecordName {
     }
 }
 
-/// The sub-agent whose record was named.
+/// Returns the sub-agent of the named record.
 pub(super) fn agent_of_records<'a>(session: &'a Session, spots: &[RecordRef]) -> Option<&'a Agent> {
     let spot = spots.first()?;
     let (_, _, tree) = session.log(spot.log)?;
@@ -131,8 +133,8 @@ fn sidechain_of(tree: &Tree, entry: usize) -> Option<usize> {
     strands.position(|strand| strand.entries.contains(&entry))
 }
 
-/// The way to a record; with what comes after it, if that is wanted. Records beside every way stand
-/// alone.
+/// Selects the path to the first record, and later entries if `after` is set. Records that are not
+/// on the path are selected separately.
 pub(super) fn select_around(
     session: &Session,
     spots: &[RecordRef],
@@ -142,7 +144,7 @@ pub(super) fn select_around(
     let way = first.and_then(|spot| {
         let (_, _, tree) = session.log(spot.log)?;
         let (entries, conversation) = path_to(tree, spot.entry, after.is_some())?;
-        // A conversation is told of only where it is the main agent's.
+        // Only conversations of the main agent are reported.
         let conversation = conversation.filter(|_| session.main_log().is_some() && spot.log == 0);
         Some((spot, Selection::new(spot.log, entries, conversation)))
     });
@@ -159,7 +161,8 @@ pub(super) fn select_around(
     selection
 }
 
-/// The entries that lead to one, and the conversation that they are if it ends there.
+/// Returns the entries up to one, or with `on` also later ones, and their conversation if it ends
+/// there.
 fn path_to(tree: &Tree, entry: usize, on: bool) -> Option<(Vec<usize>, Option<usize>)> {
     if let Some(strand) = sidechain_of(tree, entry) {
         let mut entries = tree.sidechains.get(strand)?.entries.clone();
@@ -178,7 +181,7 @@ fn path_to(tree: &Tree, entry: usize, on: bool) -> Option<(Vec<usize>, Option<us
     if !on {
         return Some((before, None));
     }
-    // The one that would be resumed, else the latest that passes there.
+    // The conversation that would be resumed, else the latest that contains the entry.
     let newest = (0..tree.conversations.len()).rev();
     let mut through = tree.resume.into_iter().chain(newest).filter_map(path);
     let through = through.find(|(path, _)| path.contains(&entry));

@@ -1,42 +1,45 @@
-//! What an agent tells its status line.
+//! The JSON that an agent passes on standard input.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, anyhow};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-/// What the agent tells of itself; all of it may be missing.
+/// Input of an agent; every member may be missing.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct AgentInput {
-    /// The session's id.
+    /// Id of the session.
     pub(super) session: Option<String>,
-    /// The session's log.
+    /// Log of the session.
     pub(super) log: Option<PathBuf>,
-    /// The model's name for people.
+    /// Display name of the model.
     pub(super) name: Option<String>,
-    /// The model's name for programs.
+    /// Id of the model.
     pub(super) model: Option<String>,
-    /// How many tokens fit into the context window.
+    /// Size of the context window in tokens.
     pub(super) window: Option<u64>,
-    /// How much of the context window is used, in hundredths.
+    /// Used part of the context window, in percent.
     pub(super) used_percent: Option<u64>,
 }
 
 impl AgentInput {
-    /// Takes what can be taken: agents change what they say, and a member that is not what it was is no reason to
-    /// leave the rest of the line out.
+    /// Parses the members that are valid: agents change their format, and one unexpected member
+    /// must not lose the rest of the line.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let text = text.trim_start_matches('\u{feff}');
-        let all: Members<'_> = serde_json::from_str(text).context(
-            "standard input is not the JSON that an agent gives to its status line; `annals statusline --help` shows how to set it up",
-        )?;
+        let all: Members<'_> = serde_json::from_str(text).map_err(|error| {
+            let fault = annals::describe_json_error(&error);
+            anyhow!(
+                "standard input is not the JSON of an agent: {fault}; see `annals statusline --help` for the setup"
+            )
+        })?;
         let model = object(&all, "model");
         let window = object(&all, "context_window");
         let plain = non_empty_string(&all, "model");
         let id = non_empty_string(&model, "id").or(plain);
-        // What is no whole number of tokens is no window, and more than all of it is not used.
+        // A window is a whole number of tokens, and at most all of it is used.
         let whole = |size: &f64| *size >= 1.0 && *size <= 1e15 && size.fract() == 0.0;
         let size = member(&window, "context_window_size").filter(whole);
         let used = member(&window, "used_percentage").filter(|used| (0.0..=100.0).contains(used));
@@ -51,7 +54,7 @@ impl AgentInput {
     }
 }
 
-/// The members of an object as they are written: what nobody asks for may be anything.
+/// Members of an object as raw JSON: unused members may have any value.
 type Members<'t> = HashMap<String, &'t RawValue>;
 
 fn member<T: DeserializeOwned>(members: &Members<'_>, name: &str) -> Option<T> {
@@ -63,7 +66,7 @@ fn object<'t>(members: &Members<'t>, name: &str) -> Members<'t> {
     object.and_then(Result::ok).unwrap_or_default()
 }
 
-/// A text that says something.
+/// Returns a string that is not blank.
 fn non_empty_string(members: &Members<'_>, name: &str) -> Option<String> {
     let text: Option<String> = member(members, name);
     text.filter(|text| !text.trim().is_empty())

@@ -1,4 +1,4 @@
-//! Entries as people watch them.
+//! Text of followed entries.
 
 use annals::model::{AgentId, Block, Body, Entry, Message, Project, Role, SessionId};
 use annals::watch::FollowedEntry;
@@ -15,10 +15,10 @@ use crate::render::text::safe;
 use crate::render::width::truncate_end;
 use crate::render::{message, size, tool};
 
-/// How much is shown.
+/// Level of detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
-    /// Thoughts and prompts.
+    /// Thinking and prompts.
     Thinking,
     /// Replies too, and a line for each tool call.
     Default,
@@ -36,7 +36,7 @@ impl View {
     }
 }
 
-/// Whether anything of an entry is shown.
+/// Returns true if any part of an entry is shown.
 pub(super) fn is_entry_shown(view: View, entry: &Entry) -> bool {
     match &entry.body {
         Body::Message(message) => {
@@ -63,7 +63,7 @@ fn is_block_shown(view: View, entry: &Entry, message: &Message, block: &Block) -
     }
 }
 
-/// Leaves only thoughts and prompts in an entry, where only those are wanted.
+/// Keeps only thinking and prompts in an entry, if the view has only those.
 pub(super) fn retain_shown_blocks(view: View, entry: &mut Entry) {
     if view != View::Thinking {
         return;
@@ -79,22 +79,22 @@ pub(super) fn retain_shown_blocks(view: View, entry: &mut Entry) {
     }
 }
 
-/// What one agent asks another to do.
+/// Returns true for a task that one agent gives to another.
 fn is_agent_task(entry: &Entry, message: &Message) -> bool {
     let result = |block: &Block| matches!(block, Block::ToolResult { .. });
     entry.sidechain && !message.meta && !message.blocks.iter().any(result)
 }
 
-/// What stands on the screen, as far as the next entry must know.
+/// State of the output that the next entry depends on.
 #[derive(Default)]
 pub(super) struct Screen {
     speaker: Option<Speaker>,
     hues: NameStyles,
-    /// Something was shown.
+    /// True once something was shown.
     has_output: bool,
 }
 
-/// Who speaks: the lines of one reply get one heading.
+/// Speaker of an entry: the entries of one reply share a heading.
 #[derive(PartialEq)]
 struct Speaker {
     session: SessionId,
@@ -104,12 +104,12 @@ struct Speaker {
 }
 
 impl Screen {
-    /// Whatever comes next gets a heading.
+    /// Makes the next entry start with a heading.
     pub(super) fn reset_speaker(&mut self) {
         self.speaker = None;
     }
 
-    /// One entry, every line of it behind a bar in its session's colour.
+    /// Renders an entry, each line after a bar in the colour of its session.
     pub(super) fn render_entry(
         &mut self,
         fresh: FollowedEntry,
@@ -148,7 +148,7 @@ impl Screen {
             if self.has_output {
                 page.push('\n');
             }
-            // What is followed is mostly of today.
+            // Entries of today, which are the most, have no date.
             let clock = &context.clock;
             let today = |time| clock.date(time) == clock.date(clock.now);
             let time = entry.time.map(|time| match today(time) {
@@ -173,7 +173,7 @@ impl Screen {
         page
     }
 
-    /// What a session brought along from another.
+    /// Returns the line about earlier entries of a session that are left out.
     pub(super) fn left_out_line(&mut self, session: &SessionId, count: u64) -> String {
         self.reset_speaker();
         let verb = if count == 1 { "is" } else { "are" };
@@ -186,7 +186,7 @@ impl Screen {
         )
     }
 
-    /// What a session comes to.
+    /// Returns the line with the totals of a session.
     pub(super) fn total_line(&mut self, total: &Total) -> String {
         self.reset_speaker();
         let usage = &total.tally.usage;
@@ -217,7 +217,7 @@ fn role(entry: &Entry, message: &Message) -> &'static str {
     }
 }
 
-/// A project, a session, and maybe a sub-agent, in few columns.
+/// Formats a project, a session, and maybe a sub-agent, in few columns.
 fn label(project: &str, speaker: &Speaker, style: Style) -> String {
     let project = Project {
         path: project.to_owned(),
@@ -266,7 +266,7 @@ fn render(block: &Block, view: View, width: Option<usize>) -> String {
             let blank =
                 |block: &Block| matches!(block, Block::Text(text) if text.trim().is_empty());
             if *is_error {
-                // Colour alone does not tell everyone.
+                // Do not rely on colour alone.
                 parts.push_str(&message::failure_line(output.iter().all(blank)));
             }
             for block in output.iter().filter(|block| !*is_error || !blank(block)) {
@@ -281,15 +281,15 @@ fn render(block: &Block, view: View, width: Option<usize>) -> String {
             message::image(media_type, entry_json::decoded_len(data) as u64)
         }
         Block::Opaque { kind, json } => tool::call(kind, json, width),
-        // What the library understands and we do not know yet.
+        // A kind that the library added later.
         other => tool::call(other.kind(), "null", width),
     }
 }
 
-/// As much of a text as leaves room for others on the screen, and how much is left out.
+/// Renders at most 40 rows of a text, with the size of the rest.
 fn truncate(text: &str, render: impl Fn(&str) -> String) -> String {
     const LINES: usize = 40;
-    // A bound for lines that nothing wraps.
+    // Bound for lines that are not wrapped.
     const BYTES: usize = 16 << 10;
     let text = text.trim_matches(['\n', '\r']);
     let lines: usize = text.split_inclusive('\n').take(LINES).map(str::len).sum();
@@ -311,7 +311,7 @@ fn truncate(text: &str, render: impl Fn(&str) -> String) -> String {
     page
 }
 
-/// The beginning of a text, at most so many bytes of it.
+/// Returns the longest prefix of at most `most` bytes.
 fn text_prefix(text: &str, most: usize) -> &str {
     let ends = text
         .char_indices()

@@ -12,7 +12,7 @@ use crate::commands::entry_json::EntryJson;
 use crate::commands::pricing;
 use crate::context::Context;
 
-/// An entry as `show --json` has it, and where it stands.
+/// An entry as in `show --json`, with its location.
 #[derive(Serialize)]
 struct EntryLine<'a> {
     event: &'static str,
@@ -26,7 +26,7 @@ struct EntryLine<'a> {
     entry: EntryJson,
 }
 
-/// Something that happened to a log.
+/// An event of a log.
 #[derive(Serialize)]
 struct LogLine<'a> {
     event: &'static str,
@@ -73,7 +73,7 @@ pub(super) fn entry(fresh: FollowedEntry, project: &str, context: &mut Context) 
     Ok(context.out.json_line(&line)?)
 }
 
-/// Everything that is told of logs, and that what follows is new.
+/// Prints events of logs, and the event after which entries are new.
 pub(super) fn print_event(event: &Event, context: &mut Context) -> Result<()> {
     match event {
         Event::CaughtUp => context.out.json_line(&Line {

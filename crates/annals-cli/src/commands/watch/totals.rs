@@ -1,4 +1,4 @@
-//! What sessions come to while they are followed.
+//! Running totals of followed sessions.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use annals::watch::FollowedEntry;
 
 use crate::commands::pricing::Pricer;
 
-/// Running totals of all sessions that were heard of.
+/// Running totals of all sessions seen so far.
 pub(super) struct Totals {
     pricer: Pricer,
     sessions: HashMap<SessionKey, Vec<Charge>>,
@@ -19,7 +19,7 @@ pub(super) struct Totals {
 
 type SessionKey = (PathBuf, SessionId);
 
-/// What one session comes to.
+/// Total of one session.
 pub(super) struct Total {
     pub(super) session: SessionId,
     pub(super) tally: Tally,
@@ -34,8 +34,7 @@ impl Totals {
         }
     }
 
-    /// Takes in what an entry says that its response spent. Of a session that was not heard of
-    /// before, what it spent so far is read.
+    /// Adds the charge of an entry. For a new session, its charges so far are read.
     pub(super) fn add_entry(&mut self, fresh: &FollowedEntry) {
         let Some(charge) = &fresh.charge else { return };
         let name = (fresh.log.root.path.clone(), fresh.session.clone());
@@ -43,7 +42,7 @@ impl Totals {
             Some(charges) => charges.push(charge.clone()),
             None => {
                 let mut charges = charges_so_far(fresh);
-                // It may be in there already: then it counts once.
+                // The charge may be included already; `take_changed` removes duplicates.
                 charges.push(charge.clone());
                 self.sessions.insert(name.clone(), charges);
             }
@@ -51,7 +50,7 @@ impl Totals {
         self.changed.insert(name);
     }
 
-    /// The totals that changed since they were asked for last.
+    /// Returns the totals that changed since the last call.
     pub(super) fn take_changed(&mut self) -> Vec<Total> {
         let mut totals = Vec::new();
         for name in std::mem::take(&mut self.changed) {
@@ -67,7 +66,7 @@ impl Totals {
     }
 }
 
-/// What a session spent up to now. Where that cannot be read the totals begin with what follows.
+/// Reads the charges of a session so far; empty if they cannot be read.
 fn charges_so_far(fresh: &FollowedEntry) -> Vec<Charge> {
     let root = &fresh.log.root;
     let inventory = Store::new(vec![root.clone()])

@@ -1,20 +1,20 @@
-//! Amounts in words, and the round numbers of an axis.
+//! Amounts as text, and the round numbers of an axis.
 
 use annals::model::Money;
 
 use super::super::size;
 
-/// What is measured.
+/// The unit of the amounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Amounts are pico-dollars.
+    /// Amounts in pico-dollars.
     Dollars,
-    /// Amounts are tokens.
+    /// Amounts in tokens.
     Tokens,
 }
 
 impl Unit {
-    /// An amount as people read it: rounded half up to cents, tokens in full.
+    /// Formats an amount for people: dollars rounded half up to cents, tokens in full.
     pub(crate) fn exact(self, amount: i128) -> String {
         match self {
             Unit::Dollars => dollars(amount, 2),
@@ -22,7 +22,7 @@ impl Unit {
         }
     }
 
-    /// An amount where room is scarce.
+    /// Formats an amount where space is scarce.
     pub(super) fn short(self, amount: i128) -> String {
         const THOUSAND: i128 = 1_000_000_000_000_000;
         match self {
@@ -32,7 +32,7 @@ impl Unit {
         }
     }
 
-    /// Marks an axis that must hold the amounts up to `most`.
+    /// Returns ticks for an axis that covers amounts up to `most`.
     pub(super) fn ticks(self, most: i128) -> Vec<Tick> {
         const MAX_TICKS: i128 = 5;
         let step = tick_step(most.max(1), MAX_TICKS);
@@ -63,14 +63,14 @@ impl Unit {
     }
 }
 
-/// A mark of an axis.
+/// A tick of an axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tick {
     pub(super) amount: i128,
     pub(super) label: String,
 }
 
-/// The smallest of 1, 2, 5, 10, 20 … of which `marks` hold `most`.
+/// The smallest of 1, 2, 5, 10, 20 … such that `marks` steps cover `most`.
 fn tick_step(most: i128, marks: i128) -> i128 {
     let mut power: i128 = 1;
     loop {
@@ -103,7 +103,7 @@ fn tokens(amount: i128) -> u64 {
     u64::try_from(amount.max(0)).unwrap_or(u64::MAX)
 }
 
-/// A round number of tokens: `1.5M`.
+/// Formats a round number of tokens: `1.5M`.
 fn rounded_thousands(amount: i128, step: i128) -> String {
     let units = [
         (1_000_000_000_000, "T"),
@@ -121,7 +121,7 @@ fn rounded_thousands(amount: i128, step: i128) -> String {
     }
 }
 
-/// Hundredths without zeros at the end.
+/// Formats hundredths without trailing zeros.
 fn hundredths(count: i128) -> String {
     let text = format!("{}.{:02}", count / 100, count % 100);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

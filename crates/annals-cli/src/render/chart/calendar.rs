@@ -1,4 +1,4 @@
-//! Which times stand below a time axis: as many as have room, and all of one kind.
+//! Labels of a time axis: as many as fit, all of one kind.
 
 use jiff::ToSpan as _;
 use jiff::civil::{DateTime, Time, date};
@@ -13,7 +13,7 @@ pub(super) struct AxisLabel {
     pub(super) at: f64,
     pub(super) label: String,
     pub(super) anchor: Anchor,
-    /// Where a line shows what it means.
+    /// Position of the tick that it refers to.
     pub(super) tick: Option<f64>,
 }
 
@@ -26,7 +26,7 @@ impl AxisLabel {
         }
     }
 
-    /// Whether a line down from the axis would touch the label.
+    /// Whether a vertical line at `x` would touch the label.
     pub(super) fn covers(&self, x: f64) -> bool {
         const GAP: f64 = 2.0;
         let (begin, end) = self.extent(TICK.width(&self.label) * FONT_SLACK);
@@ -34,14 +34,14 @@ impl AxisLabel {
     }
 }
 
-/// The labels, and below them what several have in common.
+/// The labels, and a second row with what several of them have in common.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AxisLabels {
     pub(super) upper: Vec<AxisLabel>,
     pub(super) lower: Vec<AxisLabel>,
 }
 
-/// How often there is a label.
+/// The interval of labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Every {
     Slot,
@@ -58,11 +58,11 @@ enum Every {
 struct Labeling {
     every: Every,
     format: &'static str,
-    /// What stands below: how often, and as what.
+    /// The second row.
     below: Option<LowerLabels>,
 }
 
-/// How often, and as what: in full, or shorter where that does not fit.
+/// Interval, full format, and a shorter format for when that does not fit.
 type LowerLabels = (Every, &'static str, &'static str);
 
 const fn labeling(every: Every, format: &'static str, below: Option<LowerLabels>) -> Labeling {
@@ -77,7 +77,7 @@ const DAYS: Option<LowerLabels> = Some((Every::Day, "%a %-d %b", "%-d %b"));
 const MONTHS: Option<LowerLabels> = Some((Every::Month, "%B %Y", "%b %Y"));
 const YEARS: Option<LowerLabels> = Some((Every::Years(1), "%Y", "%Y"));
 
-/// The ways for each step, the closest first; after them come those of [`COARSER`].
+/// The labelings for each step, finest first, followed by those of [`COARSER`].
 fn labelings_for(step: Step) -> &'static [Labeling] {
     match step {
         Step::Hour | Step::Block(_) => {
@@ -138,7 +138,7 @@ const COARSER: &[Labeling] = &[
 ];
 
 impl AxisLabels {
-    /// Labels an axis that begins at `left` and whose places are so wide.
+    /// Labels an axis that begins at `left` and whose slots have this width.
     pub(super) fn new(line: &TimeAxis, left: f64, width: f64) -> Self {
         if line.slots.is_empty() {
             return AxisLabels::default();
@@ -168,7 +168,7 @@ fn upper_labels(
     width: f64,
     right: f64,
 ) -> Vec<AxisLabel> {
-    // A single day of many is named below its column, a month where it begins.
+    // A single day of many is labelled at the centre of its column, a month at its start.
     let whole = match way.every {
         Every::Slot => true,
         Every::Week => line.step == Step::Day,
@@ -191,13 +191,13 @@ fn upper_labels(
             tick,
         }
     });
-    // One that sticks out of the axis is left away, unless it is the only one.
+    // Omits labels that extend past the axis, unless there is only one slot.
     let inside = |mark: &AxisLabel| {
         let (_, end) = mark.extent(TICK.width(&mark.label) * FONT_SLACK);
         line.slots.len() == 1 || end <= right + 16.0
     };
     let mut marks: Vec<AxisLabel> = marks.filter(inside).collect();
-    // What has begun before the axis does is named too if there is room.
+    // Also labels the period that begins before the axis, if there is room.
     if !whole && marks.first().is_none_or(|mark| mark.tick != Some(left)) {
         let label = line
             .slots
@@ -225,8 +225,8 @@ fn fit_without_overlap(marks: &[AxisLabel]) -> bool {
         .all(|pair| reach(&pair[0]).1 + GAP <= reach(&pair[1]).0)
 }
 
-/// What labels have in common, where it begins. In short if one would not fit between its neighbours; what
-/// does not fit even so is left away.
+/// Labels of periods, at their start. Uses the short format if an inner one does not fit before the
+/// next; omits those that still do not fit.
 fn lower_labels(
     (every, full, short): LowerLabels,
     line: &TimeAxis,
@@ -264,7 +264,7 @@ fn lower_labels(
     chosen.into_iter().flatten().collect()
 }
 
-/// The places with which something new begins.
+/// Indexes of the slots that begin a new period.
 fn period_starts(every: Every, places: &[DateTime]) -> impl Iterator<Item = usize> {
     let before = |at: usize| at.checked_sub(1).and_then(|at| places.get(at));
     (0..places.len()).filter(move |&at| {

@@ -1,4 +1,4 @@
-//! Columns over time.
+//! Column charts over time.
 
 use super::calendar::AxisLabels;
 use super::fold::{FoldedSeries, Series, Stack};
@@ -7,11 +7,11 @@ use super::scene::{Anchor, Area, Draw, Item, Scene};
 use super::time::{Step, TimeAxis};
 use super::{Chart, Size};
 
-/// The least that can be seen.
+/// The least visible height.
 const MIN_HEIGHT: f64 = 1.0;
 
 pub(super) fn lay_out(chart: &Chart, step: Step, size: Size) -> Scene {
-    // A column is at least about a point wide, whatever the legend takes.
+    // A column is at least about a point wide, regardless of the legend.
     let columns = usize::from(size.width) * 2 / 3;
     let most = match step {
         Step::Block(_) => columns * 3,
@@ -90,7 +90,7 @@ pub(super) fn lay_out(chart: &Chart, step: Step, size: Size) -> Scene {
     scene
 }
 
-/// The column within its place.
+/// The area of the column within its slot.
 fn column_area(slot: Area) -> Area {
     const MAX_WIDTH: f64 = 96.0;
     let place = slot.width();
@@ -101,7 +101,8 @@ fn column_area(slot: Area) -> Area {
         _ => 0.0,
     };
     let gap = gap.max(place - MAX_WIDTH);
-    // Edges between pixels blur; but narrow columns that have gaps would become unequal without.
+    // Rounds edges to half points to keep them sharp, except for narrow columns with gaps, which
+    // would get unequal widths.
     let edge = |x: f64| match place {
         4.0..6.0 => x,
         _ => (x * 2.0).round() / 2.0,
@@ -139,7 +140,7 @@ fn bar(stack: &Stack, series: &[Series], area: Area, height: impl Fn(i128) -> f6
             bottom,
             ..area
         };
-        // A thin line of paper keeps neighbours apart that look alike to some.
+        // A thin white gap separates neighbours whose colours look alike to some people.
         let gap = match part.height() > 3.0 && area.width() > 4.0 && !last {
             true => 1.0,
             false => 0.0,
@@ -169,7 +170,7 @@ fn time_axis(scene: &mut Scene, marks: &AxisLabels, plot: Area) {
     }
     for mark in &marks.lower {
         if let Some(x) = mark.tick {
-            // A label that stands there is passed by.
+            // Interrupts the line where a label is.
             match marks.upper.iter().any(|near| near.covers(x)) {
                 true => {
                     scene.line((x, plot.bottom), (x, plot.bottom + 6.0), 1.0, GRID);
@@ -187,7 +188,7 @@ fn time_axis(scene: &mut Scene, marks: &AxisLabels, plot: Area) {
     }
 }
 
-/// What a bar stands for, to the cent, with its parts.
+/// Exact amounts of a bar and its parts.
 pub(super) fn tooltip(chart: &Chart, stack: &Stack, series: &[Series]) -> String {
     let label = super::scene::make_visible(stack.detail.as_ref().unwrap_or(&stack.label));
     let mut text = format!("{label}: {}", chart.unit.exact(stack.total));
@@ -203,7 +204,7 @@ pub(super) fn tooltip(chart: &Chart, stack: &Stack, series: &[Series]) -> String
     text
 }
 
-/// The chart in words, for who cannot see it.
+/// A text description of the chart, for screen readers.
 pub(super) fn describe(chart: &Chart, stacks: &[Stack], subtitle: &str) -> String {
     let largest = stacks
         .iter()

@@ -1,7 +1,7 @@
-//! What a picture cannot show, spelled with what it can.
+//! Writes characters that no font has as code points, in PNG charts.
 //!
-//! Who looks at an SVG has fonts. A picture has those that it was drawn with, and a row of boxes for what they lack says
-//! nothing, not even whether two names differ. So letters that no font has are written as their numbers.
+//! An SVG viewer has its own fonts; a PNG has only the fonts it is drawn with. A row of boxes does
+//! not even show whether two names differ.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::Chart;
 use super::font::Weight;
 use super::scene::make_visible;
 
-/// So many letters in a row are written; of more, the first and the last.
+/// Longest run of characters that is written in full; of a longer run, only the first and last.
 const MAX_WRITTEN: usize = 4;
 
 impl Chart {
@@ -21,7 +21,7 @@ impl Chart {
         letters.filter(|c| !Weight::Plain.has_char(*c)).collect()
     }
 
-    /// The chart in letters that can be drawn.
+    /// Returns the chart with only characters that can be drawn.
     pub(super) fn with_missing_escaped(&self) -> Chart {
         let mut chart = self.clone();
         let bars = chart.bars.iter_mut().map(|bar| &mut bar.label);
@@ -34,7 +34,7 @@ impl Chart {
             return chart;
         }
         let note =
-            "Letters that cannot be drawn here are written as numbers; as SVG the chart has them.";
+            "Characters that no font has are written as code points; an SVG chart shows them.";
         chart.notes.push(note.to_owned());
         chart
     }
@@ -48,7 +48,7 @@ fn escape_missing(text: &str) -> Option<String> {
     for c in text.chars().map(Some).chain([None]) {
         match c {
             Some(c) if !Weight::Plain.has_char(c) => lacking.push(c),
-            // What takes no place belongs to what stands before it.
+            // A character of zero width belongs to the one before it.
             Some(c)
                 if !lacking.is_empty()
                     && super::super::width::width(c.encode_utf8(&mut [0; 4])) == 0 => {}

@@ -1,4 +1,4 @@
-//! The largest, and the rest added up.
+//! Keeps the largest series and bars and adds up the rest.
 
 use std::collections::HashMap;
 
@@ -6,13 +6,13 @@ use super::super::size;
 use super::scene::Color;
 use super::{Bar, Chart};
 
-/// Series that have a colour of their own.
+/// Most series with their own colour.
 const MAX_SERIES: usize = 8;
-/// Names that have a bar of their own, at most.
+/// Most names with their own bar.
 pub(super) const MAX_NAMES: usize = 20;
 
-/// Colours that people who see few of them can tell apart (Okabe and Ito; their yellow and black, which
-/// white and text are too near to, give way to two of Tol's).
+/// Colours that are distinguishable with colour blindness (Okabe and Ito). Their yellow and black,
+/// too close to white and to text, are replaced with two of Tol's.
 const PALETTE: [Color; MAX_SERIES] = [
     Color(0x0072b2),
     Color(0xe69f00),
@@ -23,7 +23,7 @@ const PALETTE: [Color; MAX_SERIES] = [
     Color(0x332288),
     Color(0x999933),
 ];
-/// The colour of the rest.
+/// The colour of the remaining series.
 pub(super) const REST_COLOR: Color = Color(0xb4b8be);
 
 /// A series that is drawn.
@@ -42,7 +42,7 @@ pub(super) struct Stack {
     /// The amount of every series.
     pub(super) parts: Vec<i128>,
     pub(super) total: i128,
-    /// It is what the other bars leave over.
+    /// Whether it is the sum of the bars that are not drawn.
     pub(super) is_rest: bool,
 }
 
@@ -58,10 +58,10 @@ impl Stack {
     }
 }
 
-/// Which series are drawn, the largest first.
+/// The series that are drawn, largest first.
 pub(super) struct FoldedSeries {
     pub(super) series: Vec<Series>,
-    /// Where each series of the chart went.
+    /// Index of the drawn series for each series of the chart.
     series_index: HashMap<usize, usize>,
 }
 
@@ -111,7 +111,7 @@ impl FoldedSeries {
         }
     }
 
-    /// What a bar has of every series that is drawn.
+    /// The amounts of a bar for each drawn series.
     pub(super) fn stack(&self, bar: &Bar) -> Stack {
         let mut parts = vec![0i128; self.series.len()];
         for (series, amount) in &bar.parts {
@@ -129,7 +129,7 @@ impl FoldedSeries {
         }
     }
 
-    /// So many bars, the largest first, and the rest as one.
+    /// The `most` largest bars, and the rest as one.
     pub(super) fn largest_bars(&self, bars: &[Bar], most: usize) -> Vec<Stack> {
         let mut stacks: Vec<Stack> = bars.iter().map(|bar| self.stack(bar)).collect();
         stacks.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.label.cmp(&b.label)));

@@ -1,4 +1,4 @@
-//! The embedded font, and those that are lent to it: how wide text is, and its outlines.
+//! The embedded font and fallback fonts: text widths and outlines.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -6,7 +6,7 @@ use skrifa::{DrawMemory, Font, GlyphId, PathSink, ScalerFont};
 
 use super::super::width;
 
-/// How heavy letters are.
+/// The font weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Weight {
     Plain,
@@ -22,7 +22,7 @@ fn parse(bytes: &'static [u8]) -> Option<ScalerFont> {
     Font::new(bytes, 0).map(in_font_units)
 }
 
-/// A font whose outlines are drawn in its own units.
+/// Returns a font that draws outlines in its own units.
 pub(crate) fn in_font_units(font: Font) -> ScalerFont {
     ScalerFont::force_unhinted(font, None)
 }
@@ -30,13 +30,13 @@ pub(crate) fn in_font_units(font: Font) -> ScalerFont {
 /// Fonts for characters that the embedded one lacks.
 static FALLBACK_FONTS: OnceLock<Vec<ScalerFont>> = OnceLock::new();
 
-/// Lets all pictures of this process use these fonts too.
+/// Sets the fallback fonts for all images of this process.
 pub(super) fn set_fallback_fonts(fonts: Vec<ScalerFont>) {
     _ = FALLBACK_FONTS.set(fonts);
 }
 
-/// Whether a font has the outline of a character, and that is all it takes: letters that change beside others, or run
-/// from right to left, would come out wrong.
+/// Whether a font can draw a character by its outline alone. Scripts that need shaping or run from
+/// right to left would be wrong.
 pub(crate) fn can_draw(face: &ScalerFont, c: char) -> bool {
     const NEEDS_SHAPING: [std::ops::RangeInclusive<char>; 10] = [
         '\u{590}'..='\u{8FF}',
@@ -51,7 +51,7 @@ pub(crate) fn can_draw(face: &ScalerFont, c: char) -> bool {
         '\u{1E800}'..='\u{1EFFF}',
     ];
     let glyph = face.font().charmap().map_unicode(c);
-    // Fonts of coloured pictures have no outlines.
+    // Colour bitmap fonts have no outlines.
     let mut outline = OutlineProbe(false);
     glyph.is_some_and(|id| draw_glyph(face, id, &mut outline) && outline.0)
         && !NEEDS_SHAPING.iter().any(|range| range.contains(&c))
@@ -63,16 +63,16 @@ pub(super) fn draw_glyph(face: &ScalerFont, glyph: GlyphId, sink: &mut impl Path
     outline.is_some_and(|outline| outline.draw(DrawMemory::Scratch, sink).is_ok())
 }
 
-/// What stands for a character.
+/// The representation of a character.
 pub(super) enum Glyph {
     Outline(&'static ScalerFont, GlyphId),
-    /// The font lacks it: a box is drawn.
+    /// A box, because the font lacks the character.
     Box,
-    /// It takes no place by itself.
+    /// Nothing, because the character has no width.
     Empty,
 }
 
-/// The height of a box for a character that is missing, in ems.
+/// The height of the box for a missing character, in ems.
 pub(super) const BOX_HEIGHT: f64 = 0.73;
 
 impl Weight {
@@ -83,7 +83,7 @@ impl Weight {
         }
     }
 
-    /// What stands for a character, and how far it moves on, in ems.
+    /// The glyph of a character and its advance, in ems.
     pub(super) fn glyph(self, c: char) -> (Glyph, f64) {
         let outline = |face: &'static ScalerFont| {
             let id = face.font().charmap().map_unicode(c)?;
@@ -105,17 +105,17 @@ impl Weight {
         })
     }
 
-    /// Whether a character can be drawn as it is.
+    /// Whether a character can be drawn.
     pub(super) fn has_char(self, c: char) -> bool {
         !matches!(self.glyph(c).0, Glyph::Box)
     }
 
-    /// How wide a text is at a size.
+    /// The width of a text at a font size.
     pub(super) fn width(self, text: &str, size: f64) -> f64 {
         text.chars().map(|c| self.glyph(c).1).sum::<f64>() * size
     }
 
-    /// Cuts a text in its middle so that it is no wider than `max`.
+    /// Cuts a text in the middle so that it is no wider than `max`.
     pub(super) fn cut(self, text: &str, size: f64, max: f64) -> String {
         const GAP: &str = "…";
         if self.width(text, size) <= max {
@@ -124,7 +124,7 @@ impl Weight {
         let clusters: Vec<&str> = width::clusters(text).collect();
         let mut room = max - self.width(GAP, size);
         let (mut head, mut tail) = (0, clusters.len());
-        // From both ends in turn, so that the middle goes.
+        // Takes clusters from both ends in turn, so that the middle is omitted.
         loop {
             let front = head <= clusters.len() - tail;
             let next = if front { head } else { tail - 1 };

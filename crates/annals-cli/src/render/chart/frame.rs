@@ -1,4 +1,4 @@
-//! What stands around the bars: title, legend, notes.
+//! The parts around the bars: title, legend, notes.
 
 use super::fold::Series;
 use super::font::Weight;
@@ -6,7 +6,7 @@ use super::scene::{Anchor, Area, Color, Draw, Item, Scene, TextStyle, make_visib
 use super::{Chart, Size};
 
 const MARGIN: f64 = 44.0;
-/// The size for which the letters are made.
+/// The size that font sizes are designed for.
 const DESIGN_SIZE: (f64, f64) = (1200.0, 630.0);
 
 pub(super) const INK: Color = Color(0x16191d);
@@ -27,7 +27,7 @@ pub(super) const LABEL: TextStyle = text_style(13.0, Weight::Plain, INK);
 pub(super) const TICK: TextStyle = text_style(12.0, Weight::Plain, FAINT);
 pub(super) const GROUP: TextStyle = text_style(12.0, Weight::Strong, FAINT);
 
-/// Other fonts than ours, which viewers of SVG may have, are so much wider.
+/// SVG viewers may use another font, up to this much wider.
 pub(super) const FONT_SLACK: f64 = 1.1;
 
 const fn text_style(size: f64, weight: Weight, color: Color) -> TextStyle {
@@ -38,7 +38,7 @@ const fn text_style(size: f64, weight: Weight, color: Color) -> TextStyle {
     }
 }
 
-/// A scene with everything but the bars, and the room that is left for them.
+/// A scene with everything but the bars, and the area left for them.
 pub(super) struct Frame {
     pub(super) scene: Scene,
     pub(super) room: Area,
@@ -60,7 +60,7 @@ impl Frame {
             items: Vec::new(),
         };
         let inner = width - 2.0 * MARGIN;
-        // Titles are our own words, which the strong font has.
+        // Titles are our own texts, which the bold font covers.
         let title = TITLE.cut(&scene.title, inner);
         scene.text((MARGIN, 64.0), &title, TITLE, Anchor::Start);
         scene.text((MARGIN, 92.0), &chart.total, TOTAL, Anchor::Start);
@@ -84,9 +84,9 @@ impl Frame {
     }
 }
 
-/// Writes amounts at bars.
+/// Draws amounts at bars.
 pub(super) trait DrawAmount: Draw {
-    /// On paper, so that no line of the grid runs through it.
+    /// On a white background, so that no grid line crosses it.
     fn amount(&mut self, at: (f64, f64), text: &str, anchor: Anchor) {
         let width = LABEL.width(text);
         let left = match anchor {
@@ -118,7 +118,7 @@ fn draw_footer(scene: &mut Scene, notes: &[&str], room: Area) {
     }
 }
 
-/// Lists the series with their sums at the right, and tells where the room for bars ends.
+/// Lists the series with their totals on the right; returns the right edge of the area for bars.
 fn draw_legend(scene: &mut Scene, chart: &Chart, series: &[Series], room: Area) -> f64 {
     const SWATCH: f64 = 12.0;
     const GAP: f64 = 8.0;

@@ -1,8 +1,8 @@
 //! Charts: bars over time or by name, as SVG or PNG.
 //!
-//! A [`Chart`] is plain values. [`fold`] keeps the largest of them and adds up the rest, [`columns`] and
-//! [`rows`] lay them out as one [`scene`], and [`svg`] and [`png`] draw it. Nothing here opens a file, asks
-//! for the time or looks for the fonts of this machine: who has some may lend them.
+//! A [`Chart`] is plain values. [`fold`] keeps the largest of them and adds up the rest,
+//! [`columns`] and [`rows`] lay them out as one [`scene`], and [`svg`] and [`png`] draw it. This
+//! module opens no file, reads no clock and searches no fonts: the caller passes them.
 
 mod amount;
 mod calendar;
@@ -31,31 +31,31 @@ pub(crate) use amount::Unit;
 pub(crate) use font::{can_draw, in_font_units};
 pub(crate) use time::Step;
 
-/// What a chart shows.
+/// The content of a chart.
 #[derive(Clone, Debug)]
 pub(crate) struct Chart {
     pub(crate) title: String,
-    /// What it all comes to.
+    /// The total.
     pub(crate) total: String,
-    /// What stands behind the total.
+    /// The text after the total.
     pub(crate) subtitle: String,
     pub(crate) unit: Unit,
     pub(crate) axis: Axis,
-    /// What the series are: `Model`.
+    /// The heading of the legend: `Model`.
     pub(crate) legend: String,
-    /// The names of the series; a single one without a name needs no legend.
+    /// The names of the series; a single unnamed series has no legend.
     pub(crate) series: Vec<String>,
     pub(crate) bars: Vec<Bar>,
-    /// What must be known to read it right.
+    /// Notes needed to read the chart correctly.
     pub(crate) notes: Vec<String>,
 }
 
-/// What the bars stand along.
+/// The axis of the bars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Axis {
-    /// Names, the largest first.
+    /// Names, largest first.
     Names,
-    /// Time, in which nothing is left out; every bar has one.
+    /// Time, without gaps; every bar has a time.
     Time(Step),
 }
 
@@ -63,15 +63,15 @@ pub(crate) enum Axis {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bar {
     pub(crate) label: String,
-    /// What is said of it when one points at it; else the label.
+    /// The tooltip; the label if `None`.
     pub(crate) detail: Option<String>,
-    /// When it begins, where people are.
+    /// Its start, in local time.
     pub(crate) time: Option<DateTime>,
-    /// How much of which series, by its number.
+    /// Amounts by index of the series.
     pub(crate) parts: Vec<(usize, i128)>,
 }
 
-/// How a chart is stored.
+/// The file format of a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Svg,
@@ -79,7 +79,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// What the name of a file says.
+    /// The format of a file name extension.
     pub(crate) fn from_path(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();
         match ending.as_str() {
@@ -90,7 +90,7 @@ impl Format {
     }
 }
 
-/// How large a chart is, in points of a screen.
+/// The size of a chart, in CSS pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size {
     width: u16,
@@ -98,7 +98,7 @@ pub(crate) struct Size {
 }
 
 impl Default for Size {
-    /// What pages that link to others show of them.
+    /// The usual size of link previews.
     fn default() -> Self {
         Size {
             width: 1200,
@@ -135,7 +135,7 @@ impl FromStr for Size {
         match sides.filter(fits) {
             Some((width, height)) => Ok(Size { width, height }),
             None => Err(format!(
-                "a size is WIDTHxHEIGHT, from {} to {most}x{most}",
+                "expected WIDTHxHEIGHT, from {} to {most}x{most}",
                 Size::MIN,
                 most = Size::MAX_SIDE
             )),
@@ -144,7 +144,8 @@ impl FromStr for Size {
 }
 
 impl Chart {
-    /// Draws it. For a picture, `lend` is asked for fonts with the characters that the embedded one lacks.
+    /// Draws the chart. For a PNG, `lend` is called for fonts with the characters that the embedded
+    /// one lacks.
     pub(crate) fn draw(
         &self,
         format: Format,

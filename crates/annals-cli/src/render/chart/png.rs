@@ -1,4 +1,4 @@
-//! A scene as a picture, with the embedded font and those that are lent to it.
+//! Draws a scene as PNG, with the embedded font and the fallback fonts.
 
 use anyhow::{Context as _, Result};
 use skrifa::PathSink;
@@ -7,16 +7,16 @@ use tiny_skia::{FillRule, Paint, PathBuilder, Pixmap, Rect, Transform};
 use super::font::{self, BOX_HEIGHT, Glyph};
 use super::scene::{Anchor, Area, Color, Item, Scene, TextStyle};
 
-/// Pixels for each unit of the size that was asked for: sharp on today's screens.
+/// Pixels per unit of the requested size, for high-density screens.
 pub(super) const DENSITY: f64 = 2.0;
 
-/// Draws the scene, twice as large.
+/// Draws the scene at twice the requested size.
 pub(super) fn encode(scene: &Scene) -> Result<Vec<u8>> {
     let scale = scene.scale * DENSITY;
     let pixels = |length: f64| (length * scale).round() as u32;
     let map = Pixmap::new(pixels(scene.width), pixels(scene.height));
     let mut canvas = Canvas {
-        map: map.context("a picture of that size cannot be drawn")?,
+        map: map.context("cannot draw an image of that size")?,
         scale,
     };
     canvas.map.fill(tiny_skia::Color::WHITE);
@@ -25,7 +25,7 @@ pub(super) fn encode(scene: &Scene) -> Result<Vec<u8>> {
 }
 
 fn compress(map: &Pixmap, title: &str) -> Result<Vec<u8>> {
-    // Everything is painted on white, so there is no transparency to keep.
+    // Everything is painted on white, so there is no transparency.
     let rgb: Vec<u8> = map
         .pixels()
         .iter()
@@ -154,7 +154,7 @@ fn paint(color: Color) -> Paint<'static> {
     paint
 }
 
-/// Puts outlines, which have y upwards, where the text has come to.
+/// Places outlines, whose y axis points up, at the current text position.
 struct GlyphPath {
     path: PathBuilder,
     x: f64,
@@ -170,7 +170,7 @@ impl GlyphPath {
         )
     }
 
-    /// A box of lines, in pixels.
+    /// Adds the outline of a box, in pixels.
     fn push_box(&mut self, advance: f64, height: f64, line: f64) {
         let (left, right) = (self.x + advance * 0.08, self.x + advance * 0.92);
         let (top, bottom) = (self.y - height, self.y);

@@ -1,4 +1,4 @@
-//! Bars by name, the largest first.
+//! Bars by name, largest first.
 
 use super::columns::{describe, tooltip};
 use super::fold::{FoldedSeries, MAX_NAMES, REST_COLOR, Series, Stack};
@@ -6,7 +6,7 @@ use super::frame::{BASE, DrawAmount as _, FONT_SLACK, Frame, GRID, LABEL, PAPER,
 use super::scene::{Anchor, Area, Draw, Item, Scene, make_visible};
 use super::{Chart, Size};
 
-/// What the marks of the axis take.
+/// Height of the axis labels.
 const AXIS_HEIGHT: f64 = 24.0;
 const NARROWEST_ROW: f64 = 17.0;
 const WIDEST_ROW: f64 = 100.0;
@@ -21,7 +21,7 @@ pub(super) fn lay_out(chart: &Chart, size: Size) -> Scene {
     let high = room.height() - AXIS_HEIGHT;
     let fit = (high / NARROWEST_ROW) as usize;
     let stacks = fold.largest_bars(&chart.bars, MAX_NAMES.min(fit.saturating_sub(1)));
-    // Labels take what they need, up to a third.
+    // Labels take the width they need, up to 38 %.
     let most = room.width() * 0.38 / FONT_SLACK;
     let labels: Vec<String> = stacks
         .iter()
@@ -43,7 +43,7 @@ pub(super) fn lay_out(chart: &Chart, size: Size) -> Scene {
         bottom: room.top + row * stacks.len() as f64,
     };
 
-    // The rest may be larger than all that has a name, and must not dwarf it.
+    // The scale ignores the rest, which may be larger than all named bars and would dwarf them.
     let named = stacks.iter().filter(|stack| !stack.is_rest);
     let largest = named.map(|stack| stack.total).max().unwrap_or(0);
     let ticks = chart.unit.ticks(largest);
@@ -103,7 +103,7 @@ pub(super) fn lay_out(chart: &Chart, size: Size) -> Scene {
     scene
 }
 
-/// Draws the parts of a bar, and tells where it ends.
+/// Draws the parts of a bar, and returns where it ends.
 fn bar(
     items: &mut Vec<Item>,
     stack: &Stack,
@@ -115,7 +115,7 @@ fn bar(
         return area.left;
     }
     let whole = length(stack.total).max(MIN_LENGTH);
-    // A bar that does not fit is pressed together and drawn broken.
+    // A bar that does not fit is compressed and drawn broken.
     let press = (area.width() / whole).min(1.0);
     let end = area.left + whole * press;
     let plain = series.len() == 1;

@@ -1,10 +1,10 @@
-//! A drawing without a format: what [`super::svg`] and [`super::png`] both draw.
+//! A drawing independent of the format, for [`super::svg`] and [`super::png`].
 
 use annals::text::{LineBreaks, visible};
 
 use super::font::Weight;
 
-/// Red, green, blue.
+/// A colour as `0xRRGGBB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Color(pub(super) u32);
 
@@ -15,7 +15,7 @@ impl Color {
     }
 }
 
-/// Which point of a text stands at its place.
+/// The point of a text that is at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,
@@ -23,7 +23,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// How a text looks.
+/// The font and colour of a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TextStyle {
     pub(super) size: f64,
@@ -60,7 +60,7 @@ impl Area {
     }
 }
 
-/// What is drawn.
+/// An element of a drawing.
 #[derive(Debug)]
 pub(super) enum Item {
     Rect {
@@ -79,7 +79,7 @@ pub(super) enum Item {
         face: TextStyle,
         anchor: Anchor,
     },
-    /// Things that belong together, and what is said when one points at them or near.
+    /// A group of items with a tooltip, shown when the pointer is in the area `near`.
     Group {
         title: String,
         near: Area,
@@ -90,18 +90,18 @@ pub(super) enum Item {
 /// A drawing.
 #[derive(Debug)]
 pub(super) struct Scene {
-    /// The size in the units of the items.
+    /// The size, in the units of the items.
     pub(super) width: f64,
     pub(super) height: f64,
-    /// How much larger it is shown.
+    /// The scale at which it is shown.
     pub(super) scale: f64,
     pub(super) title: String,
-    /// What it shows, in words.
+    /// A text description.
     pub(super) description: String,
     pub(super) items: Vec<Item>,
 }
 
-/// Collects items; text goes in made visible.
+/// Collects items; makes hidden characters of texts visible.
 pub(super) trait Draw {
     fn put(&mut self, item: Item);
 
@@ -141,7 +141,7 @@ impl Draw for Scene {
     }
 }
 
-/// One line in which nothing is hidden.
+/// Returns one line with hidden characters made visible.
 pub(super) fn make_visible(text: &str) -> String {
     visible(text, LineBreaks::Spaces).into_owned()
 }

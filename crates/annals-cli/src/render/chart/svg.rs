@@ -1,11 +1,11 @@
-//! A scene as SVG: no script, no style sheet, nothing from elsewhere.
+//! Writes a scene as SVG: no script, no style sheet, no external resources.
 
 use std::fmt::{self, Write as _};
 
 use super::font::Weight;
 use super::scene::{Anchor, Color, Item, Scene};
 
-/// Writes the scene as a document of its own.
+/// Writes the scene as a standalone document.
 pub(super) fn encode(scene: &Scene) -> String {
     let mut out = String::new();
     // Writing to a string never fails.
@@ -98,7 +98,7 @@ fn items(list: &[Item], out: &mut String) -> fmt::Result {
                 items: inner,
             } => {
                 writeln!(out, "<g><title>{}</title>", Escaped(title))?;
-                // Small bars are hard to point at: their whole place answers.
+                // Small bars are hard to point at, so their whole slot shows the tooltip.
                 writeln!(
                     out,
                     "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" pointer-events=\"all\"/>",
@@ -115,7 +115,7 @@ fn items(list: &[Item], out: &mut String) -> fmt::Result {
     Ok(())
 }
 
-/// A coordinate, to a hundredth.
+/// A coordinate, rounded to hundredths.
 struct Number(f64);
 
 impl fmt::Display for Number {
@@ -134,7 +134,7 @@ impl fmt::Display for Hex {
     }
 }
 
-/// Text in XML, where some characters may not even stand escaped.
+/// Text in XML, which forbids some characters even escaped.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {

@@ -124,7 +124,7 @@ fn tooltips_show_amounts_to_the_cent() {
     assert!(svg.contains("<title>Sunday, 15 November 2026: $25.00\n"));
 }
 
-/// The box that every text takes, wherever it stands.
+/// The bounding box of every text.
 fn boxes(items: &[Item], found: &mut Vec<(String, [f64; 4])>) {
     for item in items {
         match item {
@@ -149,7 +149,7 @@ fn boxes(items: &[Item], found: &mut Vec<(String, [f64; 4])>) {
     }
 }
 
-/// Nothing is written over something else or beyond the edge.
+/// Checks that no text overlaps another or extends past the edge.
 fn check_texts(chart: &Chart, size: Size) {
     let scene = chart.scene(size);
     let mut found = Vec::new();
@@ -158,7 +158,7 @@ fn check_texts(chart: &Chart, size: Size) {
         let Item::Line { from, to, .. } = item else {
             continue;
         };
-        // Paper below amounts hides the lines of the grid: here only those of the time axis count.
+        // The white background of amounts hides grid lines, so only lines of the time axis count.
         let down = from.0 == to.0 && chart.axis != Axis::Names;
         for (text, a) in found.iter().filter(|_| down) {
             let apart = from.0 <= a[0] || from.0 >= a[2] || to.1 <= a[1] || from.1 >= a[3];
@@ -219,7 +219,7 @@ fn pixels(png: &[u8]) -> (u32, u32, Vec<u8>) {
     (info.width, info.height, pixels)
 }
 
-/// The places of all rectangles of a colour.
+/// The areas of all rectangles of a colour.
 fn painted(items: &[Item], color: Color, found: &mut Vec<scene::Area>) {
     for item in items {
         match item {
@@ -249,7 +249,7 @@ fn png_is_painted_where_the_bars_are() {
     let color = Color(0x0072b2);
     let mut bars = Vec::new();
     painted(&chart.scene(Size::default()).items, color, &mut bars);
-    // One in the legend, two columns.
+    // One in the legend and two columns.
     assert_eq!(bars.len(), 3);
     for bar in &bars {
         let (x, y) = ((bar.left + bar.right) / 2.0, (bar.top + bar.bottom) / 2.0);
@@ -258,7 +258,7 @@ fn png_is_painted_where_the_bars_are() {
     // The day between them is empty.
     let gap = (bars[1].right + bars[2].left) / 2.0;
     assert_eq!(at(gap, bars[1].bottom - 3.0), [255; 3]);
-    // The title stands above, in letters.
+    // The title is drawn above.
     let dark = (44..200).flat_map(|x| (40..70).map(move |y| (x, y)));
     let dark = dark
         .filter(|&(x, y)| at(x.into(), y.into())[0] < 90)
@@ -380,7 +380,7 @@ proptest! {
         prop_assert!(!svg.contains("NaN") && !svg.contains("inf\""));
         let document = roxmltree::Document::parse(&svg).unwrap();
         let title = document.root_element().first_element_child().unwrap();
-        // Strict readers make one character of a line break; ours are no longer there.
+        // Strict readers normalise line breaks to one character; ours are already replaced.
         let told = scene::make_visible(&chart.title).replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}");
         prop_assert_eq!(title.text().unwrap_or_default(), told);
         let hidden = document

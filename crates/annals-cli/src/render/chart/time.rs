@@ -5,17 +5,17 @@ use jiff::{RoundMode, ToSpan as _, Unit};
 
 use super::{super::size, Bar};
 
-/// How long a column is.
+/// The duration of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Hour,
-    /// So many hours, from any hour on.
+    /// This many hours, starting at any hour.
     Block(u8),
     Day,
-    /// From any day on.
+    /// Starting on any day.
     Week,
     Month,
-    /// So many years.
+    /// This many years.
     Years(i16),
 }
 
@@ -32,7 +32,7 @@ impl Step {
         }
     }
 
-    /// The places of an axis are this long.
+    /// The duration of a slot of the axis.
     fn slot_step(self) -> Step {
         match self {
             Step::Block(_) => Step::Hour,
@@ -40,7 +40,7 @@ impl Step {
         }
     }
 
-    /// How many places of the axis a column takes.
+    /// The number of slots that a column takes.
     fn slots(self) -> usize {
         match self {
             Step::Block(hours) => usize::from(hours.max(1)),
@@ -48,7 +48,7 @@ impl Step {
         }
     }
 
-    /// Where the place that holds a time begins.
+    /// The start of the slot that contains a time.
     fn floor(self, time: DateTime) -> DateTime {
         let midnight = time.date().to_datetime(Time::midnight());
         match self {
@@ -82,7 +82,7 @@ impl Step {
         time.checked_add(span).ok()
     }
 
-    /// The time that a column stands for, in words.
+    /// The period of a column as text.
     fn describe(self, time: DateTime) -> String {
         match self {
             Step::Hour => time.strftime("%-d %B %Y, %H:%M").to_string(),
@@ -122,18 +122,18 @@ impl Step {
     }
 }
 
-/// The places of a time axis, and what stands in them.
+/// The slots of a time axis, and their columns.
 #[derive(Clone, Debug)]
 pub(super) struct TimeAxis {
     pub(super) step: Step,
-    /// When each place begins.
+    /// The start of each slot.
     pub(super) slots: Vec<DateTime>,
     pub(super) columns: Vec<Column>,
-    /// Said when the columns are longer than was asked for.
+    /// A note if the columns are longer than requested.
     pub(super) note: Option<String>,
 }
 
-/// The bars of one place, or of several when they are blocks.
+/// The bars of one slot, or of several slots for blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     pub(super) slot: usize,
@@ -142,8 +142,8 @@ pub(super) struct Column {
 }
 
 impl TimeAxis {
-    /// Lines up the bars from the first to the last, in at most so many places: where they would be too
-    /// narrow to see, in longer steps.
+    /// Places the bars in at most `most` slots from the first to the last. Uses longer steps if
+    /// columns would be too narrow.
     pub(super) fn new(bars: &[Bar], asked: Step, most: usize) -> Self {
         let mut timed: Vec<(DateTime, &Bar)> = bars
             .iter()
@@ -201,7 +201,7 @@ impl TimeAxis {
     }
 }
 
-/// When each place from the first to the last bar begins, if there are not too many.
+/// The start of each slot from the first to the last bar; `None` if there are too many.
 fn slot_starts(
     timed: &[(DateTime, &Bar)],
     step: Step,
@@ -212,7 +212,7 @@ fn slot_starts(
         return Some(Vec::new());
     };
     let begin = match step {
-        // Whose weeks begin on another day has them begin there.
+        // Requested weeks begin on the day of the first bar.
         Step::Week if asked => Step::Day.floor(*first),
         _ => step.floor(*first),
     };

@@ -1,6 +1,6 @@
-//! A Markdown table: columns aligned, cells wrapped to share the width.
+//! A Markdown table: aligned columns, cells wrapped to share the width.
 //!
-//! Where there are more columns than the width can hold, each row becomes a list of `header: cell` lines.
+//! If there are more columns than fit, each row becomes a list of `header: cell` lines.
 
 use super::super::style::{BOLD, DIM, PLAIN};
 use super::super::width::{Span, spans_width, wrap};
@@ -121,11 +121,11 @@ impl Grid {
     }
 }
 
-/// The narrowest that a wrapped cell is still readable.
+/// The narrowest width at which a wrapped cell is still readable.
 const NARROWEST: usize = 6;
 const BORDER: usize = 3;
 
-/// Takes from the widest columns until all fit into `max`, or gives up.
+/// Shrinks the widest columns until all fit into `max`, or returns `None`.
 fn shrink_widths(natural: &[usize], max: usize) -> Option<Vec<usize>> {
     let room = max.checked_sub(BORDER * natural.len().saturating_sub(1))?;
     let sum = |limit: usize| natural.iter().map(|width| limit.min(*width)).sum::<usize>();

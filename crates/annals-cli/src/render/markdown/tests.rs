@@ -138,7 +138,7 @@ fn tables_with_too_many_columns_become_lists() {
 #[test]
 fn styles_are_closed_where_they_end() {
     assert_snapshot!(render("**b** *i* `c` [t](u)", Some(40)).replace('\x1b', "^"), @r#"
-        ^[1mb^[0m ^[3mi^[0m ^[2m`^[0m^[36mc^[0m^[2m`^[0m ^[4mt^[0m^[2m (u)^[0m
+        ^[1mb^[0m ^[3mi^[0m ^[38;5;243m`^[0m^[38;5;30mc^[0m^[38;5;243m`^[0m ^[4mt^[0m^[38;5;243m (u)^[0m
     "#);
 }
 

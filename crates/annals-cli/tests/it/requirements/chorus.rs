@@ -34,7 +34,7 @@ fn writer(stage: &Stage, id: &str) -> SessionWriter {
     store(stage).resume(id, options).unwrap()
 }
 
-/// The rows of an index by their ids.
+/// The rows of a session list by id.
 fn index(stage: &Stage, folder: &str) -> BTreeMap<String, Value> {
     let bytes = fs::read(stage.root.join(folder).join("conversations.json")).unwrap();
     let document: Value = serde_json::from_slice(&bytes).unwrap();
@@ -51,7 +51,7 @@ fn log(stage: &Stage, id: &str) -> Vec<Value> {
         .collect()
 }
 
-/// The rows of `annals sessions --json` by their ids.
+/// The rows of `annals sessions --json` by id.
 fn sessions(stage: &Stage, args: &[&str]) -> BTreeMap<String, Value> {
     let args: Vec<&str> = [&["sessions", "--json"], args].concat();
     let document = stage.annals(&args).json();
@@ -113,7 +113,7 @@ fn the_root_of_a_project_is_found_with_its_conversations_where_they_lie() {
 #[test]
 fn the_configuration_is_read_with_all_its_members() {
     let stage = stage();
-    let workspaces = stage.annals(&["workspaces", "--json"]).json();
+    let workspaces = stage.annals(&["chorus", "workspaces", "--json"]).json();
     let first = &workspaces["workspaces"][0];
     for (name, value) in [
         ("id", json!("ws-1")),
@@ -127,13 +127,13 @@ fn the_configuration_is_read_with_all_its_members() {
         assert_eq!(first[name], value, "{name}");
     }
     assert_eq!(workspaces["workspaces"][1]["git_branch"], "main");
-    let agents = stage.annals(&["agents", "--json"]).json();
+    let agents = stage.annals(&["chorus", "agents", "--json"]).json();
     let agent = &agents["agents"][0];
     assert_eq!(agent["id"], "agent-a");
     assert_eq!(agent["name"], "Reviewer");
     assert_eq!(agent["workspace"], "ws-1");
     assert_eq!(agent["file"], "/home/dev/my-app/.claude/agents/agent-a.md");
-    let settings = stage.annals(&["settings", "--json"]).json();
+    let settings = stage.annals(&["chorus", "settings", "--json"]).json();
     assert_eq!(settings["settings"]["rootWorkspaceDir"], "/home/dev");
 }
 
@@ -155,10 +155,12 @@ fn members_of_workspaces_and_agents_are_set_and_nothing_else_changes() {
         ("hasSystemPrompt", "true"),
     ] {
         stage
-            .annals(&["workspaces", "set", "ws-1", key, value])
+            .annals(&["chorus", "workspaces", "set", "ws-1", key, value])
             .fine();
     }
-    let file = ["agents", "set", "ws-1", "agent-a", "filePath", "/x.md"];
+    let file = [
+        "chorus", "agents", "set", "ws-1", "agent-a", "filePath", "/x.md",
+    ];
     stage.annals(&file).fine();
     let wanted = before
         .replacen("\"isExpanded\": true", "\"isExpanded\": false", 1)
@@ -168,15 +170,25 @@ fn members_of_workspaces_and_agents_are_set_and_nothing_else_changes() {
         .replacen("/home/dev/my-app/.claude/agents/agent-a.md", "/x.md", 1);
     assert_eq!(fs::read_to_string(&path).unwrap(), wanted);
     stage
-        .annals(&["workspaces", "set", "ws-1", "gitBranch", ""])
+        .annals(&["chorus", "workspaces", "set", "ws-1", "gitBranch", ""])
         .fine();
     assert_eq!(config(&stage)["workspaces"][0]["gitBranch"], Value::Null);
     for args in [
-        &["workspaces", "set", "ws-1", "isDirty", "maybe"][..],
-        &["workspaces", "set", "ws-1", "colour", "red"],
-        &["workspaces", "set", "ws-9", "isDirty", "true"],
-        &["agents", "set", "ws-1", "agent-a", "workspaceId", "ws-2"],
-        &["agents", "set", "ws-1", "agent-z", "filePath", "/x.md"],
+        &["chorus", "workspaces", "set", "ws-1", "isDirty", "maybe"][..],
+        &["chorus", "workspaces", "set", "ws-1", "colour", "red"],
+        &["chorus", "workspaces", "set", "ws-9", "isDirty", "true"],
+        &[
+            "chorus",
+            "agents",
+            "set",
+            "ws-1",
+            "agent-a",
+            "workspaceId",
+            "ws-2",
+        ],
+        &[
+            "chorus", "agents", "set", "ws-1", "agent-z", "filePath", "/x.md",
+        ],
     ] {
         stage.refused(args, "");
     }
@@ -192,14 +204,14 @@ fn settings_are_set_checked_and_have_the_defaults_of_the_document() {
         ("chatSidebarCollapsed", "true"),
         ("chatSidebarWidth", "320"),
     ] {
-        stage.annals(&["settings", key, value]).fine();
+        stage.annals(&["chorus", "settings", key, value]).fine();
     }
     let set = json!({"rootWorkspaceDir": "/x", "theme": "light", "chatSidebarCollapsed": true,
                      "chatSidebarWidth": 320});
     assert_eq!(config(&stage)["settings"], set);
-    stage.refused(&["settings", "theme", "purple"], "");
-    stage.refused(&["settings", "chatSidebarWidth", "wide"], "");
-    // A store that is not there yet.
+    stage.refused(&["chorus", "settings", "theme", "purple"], "");
+    stage.refused(&["chorus", "settings", "chatSidebarWidth", "wide"], "");
+    // A root that does not exist yet.
     let root = Root::new("chorus", stage.work().join("new/.chorus")).unwrap();
     let store = Store::new(vec![root.clone()]);
     let usual = Config::default();
@@ -266,22 +278,24 @@ fn a_conversation_without_messages_is_a_session() {
     stage.annals(&["check"]).fine();
     let overview = stage.annals(&["--json"]).json();
     assert_eq!(overview["sessions"], 3, "{overview}");
-    // A title, a label and a note do not make its log.
+    // A title, a tag and a note do not create its log.
     let path = stage.root.join(FOLDER).join("conv-2-messages.jsonl");
     stage.annals(&["title", "conv-2", "Next week"]).fine();
     stage.annals(&["tag", "conv-2", "later"]).fine();
-    stage.annals(&["note", "conv-2", "ask first"]).fine();
+    stage
+        .annals(&["notes", "add", "conv-2", "ask first"])
+        .fine();
     assert!(!path.exists());
     assert_eq!(index(&stage, FOLDER)["conv-2"]["title"], "Next week");
     let notes = stage.annals(&["notes", "conv-2"]).fine();
     assert!(notes.out.contains("ask first"), "{notes}");
     stage.annals(&["check"]).fine();
-    // There is nothing to archive, to convert or to copy.
+    // There is nothing to archive or to fork.
     stage.refused(&["archive", "conv-2", "--apply"], "");
     stage.refused(&["fork", "conv-2"], "");
     stage.annals(&["keep"]).fine();
     assert!(ids(&sessions(&stage, &[])).contains(&"conv-2"));
-    // The first message does.
+    // The first message creates it.
     stage.annals(&["append", "conv-2", "-m", "Go on"]).fine();
     let row = &index(&stage, FOLDER)["conv-2"];
     assert_eq!(row["messageCount"], 1);
@@ -301,7 +315,7 @@ fn a_conversation_without_messages_is_deleted_and_comes_back() {
     assert!(!index(&stage, FOLDER).contains_key("conv-2"));
     stage.annals(&["delete", "--undo", "conv-2"]).fine();
     assert_eq!(index(&stage, FOLDER), before);
-    // One that was written to meanwhile stays.
+    // A conversation that was written to in the meantime is not deleted.
     let store = store(&stage);
     let inventory = store.inventory();
     let files = store.find(&inventory, "conv-2").unwrap().files;
@@ -320,7 +334,7 @@ fn the_session_behind_a_conversation_is_told_set_and_found() {
     assert_eq!(sessions(&stage, &[])["conv-1"]["session_id"], SDK);
     let shown = stage.annals(&["show", "000000e8", "--json"]).json();
     assert_eq!(shown["session"]["id"], "conv-1");
-    // Set by hand, and taken back.
+    // Set and reset by `annals set`.
     stage
         .annals(&["set", "conv-2", "sessionId", "by-hand"])
         .fine();
@@ -329,12 +343,12 @@ fn the_session_behind_a_conversation_is_told_set_and_found() {
     assert_eq!(shown["session"]["id"], "conv-2");
     stage.annals(&["set", "conv-2", "sessionId", ""]).fine();
     assert_eq!(index(&stage, FOLDER)["conv-2"]["sessionId"], Value::Null);
-    // Messages that name a session say which one it is now.
+    // A message with a `sessionId` changes it.
     let named = Draft::user("again").member("sessionId", "\"sdk-2\"");
     writer(&stage, "conv-1").append(named).unwrap();
     assert_eq!(index(&stage, FOLDER)["conv-1"]["sessionId"], "sdk-2");
     assert_eq!(sessions(&stage, &[])["conv-1"]["session_id"], "sdk-2");
-    // One that names none leaves it.
+    // A message without one does not.
     writer(&stage, "conv-1")
         .append(Draft::user("more"))
         .unwrap();
@@ -365,7 +379,7 @@ fn rows_are_made_and_kept_up_to_date_in_place() {
     assert_eq!(row["createdAt"], "2026-03-02T09:00:00.000Z");
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.contains("\"zzz\": 1e5"), "{text}");
-    // A new conversation, with members of its own.
+    // A new conversation with members chosen by the caller.
     let new = NewSession::new(SessionId::new("conv-4").unwrap(), "/home/dev/my-app")
         .folder("ws-1/agent-a")
         .member("sessionId", "\"sdk-4\"")
@@ -380,7 +394,7 @@ fn rows_are_made_and_kept_up_to_date_in_place() {
     assert_eq!(row["settings"], json!({"model": "default"}));
     assert_eq!(row["agentId"], "agent-a");
     assert_eq!(row["workspaceId"], "ws-1");
-    // Its title is the first prompt once something answered it: 47 characters of a longer one.
+    // After the first reply, the title is the first prompt, cut to 47 characters.
     let prompt = "A prompt that is longer than what the list of conversations has room for";
     made.append(Draft::user(prompt)).unwrap();
     made.append(Draft::assistant([Block::Text("Yes.".to_owned())]))
@@ -445,7 +459,7 @@ fn every_type_of_message_is_written_as_the_document_has_it_and_read_back() {
         .map(|entry| &entry["blocks"][0]["kind"])
         .collect();
     assert_eq!(kinds[..4], ["text", "text", "tool_use", "tool_result"]);
-    // Types that the fixture holds and blocks of text.
+    // The message types of the fixture, and text blocks.
     let read = entries(&stage, "conv-1");
     assert_eq!(read.len(), 10);
     assert_eq!(read[1]["blocks"][0]["text"], "Let me look.");
@@ -484,7 +498,7 @@ fn calls_and_results_without_ids_belong_together_by_tool_and_order() {
         assert_eq!(call["id"], result["call"]);
     }
     assert_ne!(calls[1]["id"], calls[2]["id"]);
-    // The text of a block of a result.
+    // The text of a block in a tool result.
     assert_eq!(results[0]["output"][0]["text"], "fn parse() {}");
     let hits = stage.annals(&["search", "fn parse", "--json"]).json();
     assert_eq!(hits["total"], 1, "{hits}");
@@ -623,7 +637,7 @@ fn results_name_their_tool_and_tokens_stand_once() {
     conversation
         .append(Draft::tool_result("toolu_2", "b"))
         .unwrap();
-    // The writer was closed in between: the log tells of which tool the call was.
+    // After the writer was closed, the tool name is read from the log.
     conversation.close().unwrap();
     writer(&stage, "conv-2")
         .append(Draft::tool_result("toolu_1", "a"))
@@ -693,7 +707,7 @@ fn appends_keep_every_byte_and_seal_a_torn_line() {
 fn lists_and_lookups_come_from_the_index_once_logs_were_read() {
     let stage = stage();
     let first = sessions(&stage, &[]);
-    // What cannot be read any more is listed from what was read before: the log is not opened.
+    // The answers are the same with and without the index.
     let status = stage.annals(&["index", "--json"]).json();
     assert!(status.to_string().contains("sessions"), "{status}");
     assert_eq!(sessions(&stage, &[]), first);
@@ -714,7 +728,7 @@ fn an_index_is_rebuilt_with_the_sessions_that_messages_name() {
     assert_eq!(row["sessionId"], SDK);
     assert_eq!(row["title"], "Why does the parser fail?");
     assert_eq!(row["messageCount"], 10);
-    // Of a torn one the rows that are whole are saved, with all that they say.
+    // In a torn list, complete rows are recovered with all their members.
     let torn = &whole[..whole.find("conv-2").unwrap()];
     fs::write(&path, torn).unwrap();
     stage.annals(&["repair", "--apply"]).fine();
@@ -729,17 +743,17 @@ fn a_removed_workspace_leaves_nothing_and_comes_back_with_its_entry() {
     let stage = stage();
     let before = config(&stage);
     let rows = index(&stage, FOLDER);
-    // Neither a file that nobody knows nor an empty folder keeps it.
+    // An unknown file and an empty folder do not keep the workspace.
     fs::write(stage.root.join(FOLDER).join("notes.txt"), "mine").unwrap();
     fs::create_dir(stage.root.join("sessions/ws-1/agent-z")).unwrap();
     stage
-        .annals(&["workspaces", "remove", "ws-1", "--apply"])
+        .annals(&["chorus", "workspaces", "remove", "ws-1", "--apply"])
         .fine();
     assert!(!stage.root.join("sessions/ws-1").exists());
     assert!(stage.root.join("sessions/ws-2").exists());
     assert_eq!(config(&stage)["workspaces"].as_array().unwrap().len(), 1);
     assert_eq!(ids(&sessions(&stage, &[])), ["conv-3"]);
-    // One session brings its workspace back, byte for byte in the words of the configuration.
+    // Restoring one session restores its workspace with the same bytes in the configuration.
     stage.annals(&["delete", "--undo", "conv-1"]).fine();
     let restored = config(&stage);
     let workspaces = restored["workspaces"].as_array().unwrap();
@@ -760,18 +774,18 @@ fn a_removed_agent_comes_back_too_and_so_does_one_without_sessions() {
     let stage = stage();
     let before = config(&stage);
     stage
-        .annals(&["agents", "remove", "ws-2", "agent-b", "--apply"])
+        .annals(&["chorus", "agents", "remove", "ws-2", "agent-b", "--apply"])
         .fine();
     assert!(!stage.root.join("sessions/ws-2").exists());
     assert_eq!(config(&stage)["workspaces"][1]["agents"], json!([]));
     stage.annals(&["delete", "--undo", "conv-3"]).fine();
     assert_eq!(config(&stage), before);
-    // Deleting the last conversation removes its folder, and leaves the entries.
+    // Deleting the last conversation removes its folder, but not the configuration entries.
     stage.annals(&["delete", "conv-3", "--apply"]).fine();
     assert!(!stage.root.join("sessions/ws-2").exists());
     assert_eq!(config(&stage), before);
     stage
-        .annals(&["workspaces", "remove", "ws-2", "--apply"])
+        .annals(&["chorus", "workspaces", "remove", "ws-2", "--apply"])
         .fine();
     assert_eq!(config(&stage)["workspaces"].as_array().unwrap().len(), 1);
     stage.annals(&["delete", "--undo", "ws-2"]).fine();
@@ -783,9 +797,10 @@ fn a_removed_agent_comes_back_too_and_so_does_one_without_sessions() {
 fn undo_keeps_an_entry_that_is_there_again() {
     let stage = stage();
     stage
-        .annals(&["workspaces", "remove", "ws-2", "--apply"])
+        .annals(&["chorus", "workspaces", "remove", "ws-2", "--apply"])
         .fine();
     let again = [
+        "chorus",
         "workspaces",
         "add",
         "/tmp",
@@ -796,7 +811,8 @@ fn undo_keeps_an_entry_that_is_there_again() {
     ];
     stage.annals(&again).fine();
     stage.annals(&["delete", "--undo", "conv-3"]).fine();
-    // The workspace stays as it is now, and gets back the agent without which Chorus shows no conversation.
+    // The workspace stays as it is now. It gets back the agent, without which Chorus shows no
+    // conversation.
     let workspace = &config(&stage)["workspaces"][1];
     assert_eq!(
         (&workspace["id"], &workspace["name"]),
@@ -830,10 +846,12 @@ fn a_deleted_conversation_is_gone_from_index_and_folder_until_it_is_put_back() {
 #[test]
 fn the_other_verbs_work_on_a_conversation() {
     let stage = stage();
-    stage.annals(&["note", "conv-1", "look again"]).fine();
+    stage
+        .annals(&["notes", "add", "conv-1", "look again"])
+        .fine();
     stage.annals(&["tag", "conv-1", "parser"]).fine();
     stage
-        .annals(&["todo", "conv-1", "add", "Write the body"])
+        .annals(&["todos", "add", "conv-1", "Write the body"])
         .fine();
     let row = &sessions(&stage, &["--tag", "parser"])["conv-1"];
     assert_eq!(row["tag"], "parser");

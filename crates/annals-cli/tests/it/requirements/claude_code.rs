@@ -1,4 +1,4 @@
-//! Claude Code's storage as agentpool's document describes it.
+//! Claude Code storage as agentpool's document describes it.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn create(store: &Store, id: &str) -> annals::store::SessionWriter {
         .unwrap()
 }
 
-/// The entries of a log of the fixture with the document's entry types.
+/// The entries of a log in the fixture with the document's entry types.
 fn entries(name: &str) -> Vec<Entry> {
     let stage = Stage::of("agentpool-entry-types");
     let root = Root::claude_code(&stage.root);
@@ -45,7 +45,7 @@ fn entries(name: &str) -> Vec<Entry> {
     store.entries(&root, files.log.as_ref().unwrap()).unwrap()
 }
 
-/// The session that is in all of the document's shapes.
+/// The session that has all of the document's record shapes.
 fn session(stage: &Stage) -> Session {
     let store = Store::new(vec![Root::claude_code(&stage.root)]);
     store.session(SESSION).unwrap()
@@ -125,7 +125,7 @@ fn a_project_is_found_by_its_path_though_no_record_has_a_cwd() {
     for other in ["/home/user", "/home/user-myproject/x", "-home-user"] {
         assert_eq!(stage.annals(&["sessions", "-p", other]).code, 1, "{other}");
     }
-    // The folder is never decoded: another path of the same folder may be meant too.
+    // Folder names are not decoded, because several paths encode to the same name.
     let row = &stage.annals(&["sessions", "--json"]).json()["sessions"][0];
     assert_eq!(row["project"], "-home-user-myproject");
     let state = tempfile::tempdir().unwrap();
@@ -133,7 +133,7 @@ fn a_project_is_found_by_its_path_though_no_record_has_a_cwd() {
     assert!(store.reset("/home/user", Timestamp::now()).is_empty());
     assert_eq!(store.reset(PROJECT, Timestamp::now()).len(), 1);
     assert!(store.inventory().sessions.is_empty());
-    // Where a record names the directory, only that counts; and folders are made as needed.
+    // If a record has a `cwd`, only that counts; folders are created as needed.
     let (_dir, store) = fresh();
     create(&store, SESSION)
         .append(Draft::user("Hello"))
@@ -203,7 +203,7 @@ fn sessions_and_delete_mean_the_same_sessions_by_a_project() {
         reset.sort_unstable();
         assert_eq!(reset, wanted, "{project}");
     }
-    // The name of the folder means all of its sessions, which are not one project's.
+    // The folder name selects all of its sessions, which belong to more than one project.
     assert_eq!(listed("-home-user-my-app"), ["dash", "nowhere", "slash"]);
     let refused = stage.annals(&["delete", "-p", "-home-user-my-app"]);
     assert_eq!(refused.code, 2, "{refused}");
@@ -233,7 +233,7 @@ fn a_session_may_have_any_name_that_its_program_gave() {
     stage.annals(&["show", "user@host@00000002"]).fine();
     let hits = stage.annals(&["search", "answer", "--json"]).json();
     assert!(hits["total"].as_u64().unwrap() >= 7, "{hits}");
-    // What is written to it, deleted, brought back, forked and archived stays that session's.
+    // The session can be appended to, deleted, restored, forked and archived under its name.
     stage
         .annals(&["append", "my session 1", "-m", "go on"])
         .fine();
@@ -258,7 +258,7 @@ fn a_session_may_have_any_name_that_its_program_gave() {
         todos.out.contains("my-agent-1") && todos.out.contains("go on"),
         "{todos}"
     );
-    // A fresh one is a UUID; one of the caller's choice is as it was given.
+    // A generated id is a UUID; an id chosen by the caller is used unchanged.
     let new = stage.annals(&["new", "--json"]).json();
     assert!(
         new["session"].as_str().unwrap().starts_with("[id "),
@@ -290,10 +290,10 @@ fn a_check_reports_files_that_no_layout_knows() {
             path.file_name().unwrap().to_string_lossy().into_owned()
         })
         .collect();
-    // The session's id is masked. Neither the project's memory, nor what the client keeps elsewhere in its root.
+    // The session id is masked. The project's memory and the client's other files are not reported.
     assert_eq!(names, ["[id 1].jsonl.bak", "stray.txt"]);
     let free = Stage::of("free-session-names");
-    let found = free.annals(&["check"]).fine();
+    let found = free.annals(&["check", "--details"]).fine();
     assert!(
         found.out.contains(".hidden.jsonl") && found.out.contains("-p.jsonl"),
         "{found}"
@@ -341,11 +341,11 @@ fn sessions_of_any_name_are_listed_in_the_folder_of_the_document() {
     for name in names {
         assert!(found.out.contains(&format!("u-{name}")), "{name} {found}");
     }
-    // What only another layout reads is reported where that layout has no root.
+    // Files that only another layout reads are reported if that layout has no root.
     let hash = stage.root.join("projects/v_FXjHoCS5zUJmfyn-5v");
     fs::create_dir_all(&hash).unwrap();
     fs::write(hash.join("2026-03-01.jsonl"), "{}\n").unwrap();
-    let checked = stage.annals(&["check"]).fine();
+    let checked = stage.annals(&["check", "--details"]).fine();
     assert!(
         checked
             .out
@@ -375,7 +375,7 @@ fn a_summary_is_no_title_for_another_session_with_the_same_ids() {
         message("assistant", "msg2", r#""msg1""#, "With cargo"),
         message("user", "msg3a", r#""msg2""#, "Thanks"),
     ];
-    // Another log may hold the summary of a session that it names.
+    // A log may hold the summary of another session if it names that session.
     let named = r#"{"type":"summary","summary":"Named","leafUuid":"other2","sessionId":"third"}"#;
     let other = |text: &str| {
         let prompt = message("user", "other1", "null", text);
@@ -442,7 +442,7 @@ fn entries_are_appended_as_whole_lines_in_the_order_of_time() {
             .filter_map(|line| line["timestamp"].as_str())
             .collect();
         assert!(times.is_sorted(), "{times:?}");
-        // A reader sees all of it while the writer goes on.
+        // A reader sees all entries while the writer is open.
         assert_eq!(
             store
                 .session(SESSION)
@@ -453,7 +453,7 @@ fn entries_are_appended_as_whole_lines_in_the_order_of_time() {
             number + 1
         );
     }
-    // A torn line is no entry, unknown types and members are kept, and writing goes on after both.
+    // A torn line is no entry, unknown types and members are kept, and appends continue after both.
     let whole = fs::read(writer.path()).unwrap();
     let odd = br#"{"type":"from-the-future","x":1e5}"#;
     let torn = [&whole[..], odd, b"\n{\"type\":\"user\",\"uu"].concat();
@@ -496,7 +496,7 @@ fn a_sub_agent_has_a_log_and_todos_of_its_own_and_the_id_of_its_session() {
         scope.spawn(|| writer.append(Draft::user("Meanwhile")).unwrap());
     });
     helper.set_todos(&[Todo::pending("sub")]).unwrap();
-    // Below the session, where client 2.1 keeps it.
+    // Below the session's folder, as in client 2.1.
     let path = format!("projects/-home-user-myproject/{SESSION}/subagents/agent-a753668.jsonl");
     assert!(helper.path().ends_with(path));
     let lines = fs::read_to_string(helper.path()).unwrap();
@@ -576,7 +576,7 @@ fn user_and_assistant_entries_are_read_as_they_stand_in_the_document() {
         panic!("{message:?}");
     };
     assert_eq!([said, id, name, input], ["...", "...", "...", "{}"]);
-    // The model beside the message is whom the tokens are paid to.
+    // The `model` next to the message determines the price.
     let stage = Stage::of("agentpool-session");
     let cost = stage.annals(&["cost", "--by", "model", "--json"]).json();
     assert_eq!(cost["rows"][0]["key"], "claude-sonnet-4-5-20250929");
@@ -698,7 +698,7 @@ fn a_summary_covers_the_messages_up_to_one_and_becomes_the_title() {
     );
     let shown = stage.annals(&["show", "e8d9@:11", "--json"]).json();
     assert!(shown.to_string().contains(r#""messageCount":4"#), "{shown}");
-    // It is written in the client's shape; to go on from a summary, a session is compacted.
+    // A summary is written in the client's format; `compact` continues from a summary.
     let (_dir, store) = fresh();
     let writer = create(&store, SESSION);
     let first = writer.append(Draft::user("Hello")).unwrap();
@@ -813,12 +813,12 @@ fn a_side_chain_that_hangs_from_the_main_chain_is_a_branch_with_a_prompt() {
     );
     let shown = stage.annals(&["show", "e8d9@f"]).fine();
     assert!(!shown.out.contains("task "), "{shown}");
-    // What a sub-agent was asked is no person's prompt.
+    // A sub-agent's prompt is not a human prompt.
     let asked = session(&stage)
         .messages(&MessageFilter::default().agent("a753668"))
         .unwrap();
     assert!(matches!(&asked[0].body, Body::Message(message) if !message.human));
-    // A branch that we write is of the main chain, as the client's are; what was there stays.
+    // A branch written by annals is on the main chain, as the client's are; existing bytes stay.
     let before = fs::read(stage.log_path(SESSION)).unwrap();
     stage
         .annals(&["append", "e8d9", "--at", "b", "-m", "Once more"])
@@ -933,7 +933,7 @@ fn clean_up_is_the_users_and_archives_are_compressed_and_read() {
         .annals(&["search", "Assistant Response", "--json"])
         .json();
     assert_eq!(hits["total"], 1);
-    // A copy takes a fraction of the log, and its end is read without unpacking the rest to disk.
+    // A pack is a fraction of the log's size, and its end is read without unpacking it to disk.
     let stage = Stage::empty();
     let store = Store::new(vec![Root::claude_code(&stage.root)]);
     let prompts = (0..400).map(|n| Draft::user(format!("message {n} of a long conversation")));
@@ -1000,7 +1000,7 @@ fn the_index_changes_no_answer_and_unknown_entries_are_kept() {
 fn the_log_is_written_before_what_is_derived_from_it() {
     let (_dir, store) = fresh();
     let writer = create(&store, SESSION);
-    // Todos cannot be written where a directory stands in their way; the log is whole all the same.
+    // A directory in place of the todo file makes the todos fail; the log is complete.
     let todos = store.roots()[0]
         .path
         .join(format!("todos/{SESSION}-agent-{SESSION}.json/x"));
@@ -1043,7 +1043,7 @@ fn a_log_is_read_while_it_is_written() {
     assert_eq!(told, ("my session 1".to_owned(), "Hello".to_owned()));
 }
 
-/// Names that a session or a sub-agent cannot have here, because its files would be another's.
+/// Ids whose file names would collide with those of another session or sub-agent.
 ///
 /// Requirements: 001.20, 001.40
 #[test]

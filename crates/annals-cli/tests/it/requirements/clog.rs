@@ -1,4 +1,4 @@
-//! The document of clog: conversations under `storage/`, their notes, state and run logs.
+//! The clog document: conversations under `storage/`, their notes, state and run logs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::harness::Stage;
 const SESSION: &str = "2026-03-26T01-32-20-418Z-thread_abc123";
 const CONVERSATION: &str = "conversation-2026-03-26T01-32-20-418Z-thread_abc123";
 
-/// When the program of a stage believes to run, in milliseconds.
+/// The fixed time of a stage, in milliseconds.
 const NOW: i64 = 1_794_744_000_000;
 
 /// The document's own example as a root.
@@ -45,14 +45,14 @@ fn notes(stage: &Stage, conversation: &str) -> Vec<Value> {
     lines(file(stage, conversation, "notes.jsonl"))
 }
 
-/// The members of a record that the document knows.
+/// A record without the members that annals adds.
 fn without_annals(record: &Value) -> Value {
     let mut record = record.clone();
     record.as_object_mut().unwrap().remove("annals");
     record
 }
 
-/// The only session of a list.
+/// The row of a session in `annals sessions --json`.
 fn row(stage: &Stage, id: &str) -> Value {
     let rows = stage.annals(&["sessions", "--json"]).json();
     let rows = rows["sessions"].as_array().unwrap().clone();
@@ -60,7 +60,7 @@ fn row(stage: &Stage, id: &str) -> Value {
     found.unwrap_or_else(|| panic!("no session {id}"))
 }
 
-/// Begins a thread, and gives the name of its folder.
+/// Creates a thread and returns the name of its folder.
 fn begin(stage: &Stage, args: &[&str]) -> String {
     let args = [&["new", "--json"], args].concat();
     let made = stage.annals(&args).fine().json();
@@ -75,7 +75,7 @@ fn folders(stage: &Stage) -> Vec<String> {
     names
 }
 
-/// The root and a store of it.
+/// The root and its store.
 fn library(stage: &Stage) -> (Root, Store) {
     let root = Root::new("clog", &stage.root).unwrap();
     (root.clone(), Store::new(vec![root]))
@@ -102,7 +102,7 @@ fn a_conversation_is_a_folder_with_two_files_that_begin_with_a_header() {
     for name in ["chat", "notes"] {
         let file = file(&stage, &conversation, &format!("{name}.jsonl"));
         let text = fs::read_to_string(&file).unwrap();
-        // Spelled as in the document, member by member.
+        // The same members in the same order as in the document.
         let header = format!(
             r#"{{"type":"conversation-header","schemaVersion":1,"fileKind":"{name}","conversationId":"{conversation}","threadId":"thread_9","channel":"telegram","title":"Nightly run","createdAt":{NOW},"updatedAt":{NOW},"#
         );
@@ -140,7 +140,7 @@ fn a_conversation_without_title_and_channel_has_an_empty_title_and_the_usual_cha
     // Other layouts have no channels.
     let other = Stage::of("bom");
     let run = other.refused(&["new", "--channel", "tui"], "");
-    assert!(run.err.contains("`channel` has no place"), "{run}");
+    assert!(run.err.contains("`channel` is not a member"), "{run}");
 }
 
 /// Requirements: 002.4
@@ -150,7 +150,7 @@ fn a_thread_has_one_conversation() {
     for thread in ["Thread_X", "thread_x", "thread x"] {
         begin(&stage, &["--id", thread]);
     }
-    // What is left of an id in a folder's name may be the same; the times tell these apart.
+    // Different thread ids can give the same folder name; their times then differ.
     let time = "conversation-2026-11-15T12-00-00";
     let expected = ["000Z-thread-x", "000Z-thread_x", "001Z-thread_x"];
     let expected = expected.map(|end| format!("{time}-{end}"));
@@ -162,21 +162,21 @@ fn a_thread_has_one_conversation() {
         "thread_x",
         "thread x",
         "thread_abc123",
-        // The same thread, begun at another time.
+        // The same thread with another start time.
         "2026-11-16T12-00-00-000Z-thread_x",
     ] {
         let run = stage.refused(&["new", "--id", thread, "-m", "again"], "");
-        assert!(run.err.contains("has a conversation already"), "{run}");
+        assert!(run.err.contains("already has a conversation"), "{run}");
         if !thread.contains(' ') {
             let run = stage.refused(&["fork", "thread_abc123", "--id", thread], "");
-            assert!(run.err.contains("has a conversation already"), "{run}");
+            assert!(run.err.contains("already has a conversation"), "{run}");
         }
     }
-    // It goes on where it is.
+    // `append --follow` continues the existing conversation.
     let line = r#"{"new":{"id":"thread_x"},"role":"user","content":"on"}"#;
     stage.with_stdin(&["append", "--follow"], line).fine();
     assert_eq!(folders(&stage).len(), 4);
-    // A thread that was deleted may begin anew.
+    // A deleted thread can be created again.
     stage.annals(&["delete", "thread_abc123", "--apply"]).fine();
     begin(&stage, &["--id", "thread_abc123"]);
 }
@@ -192,7 +192,7 @@ fn conversation_id_is_the_folder_name_in_every_header_and_message() {
     stage
         .annals(&["compact", "thread_9", "--summary", "short"])
         .fine();
-    stage.annals(&["note", "thread_9", "noted"]).fine();
+    stage.annals(&["notes", "add", "thread_9", "noted"]).fine();
     let run = stage
         .annals(&["fork", "thread_9", "--id", "copy", "--json"])
         .fine()
@@ -213,7 +213,8 @@ fn conversation_id_is_the_folder_name_in_every_header_and_message() {
             assert_eq!(chat[1]["content"], "first");
         }
     }
-    // A sub-agent's folder is named after its session's, and so is its conversation.
+    // A sub-agent's folder is named after the session's, and its conversation id is the folder
+    // name.
     let (_, store) = library(&stage);
     let session = store.resume("thread_9", WriteOptions::default()).unwrap();
     let agent = session
@@ -244,7 +245,7 @@ fn a_log_with_the_older_conversation_id_goes_on_under_it() {
     for record in chat(&stage, conversation) {
         assert_eq!(record["conversationId"], session, "{record}");
     }
-    // A copy of it is a conversation of today.
+    // A fork of it has the current form of the id.
     let run = stage
         .annals(&["fork", conversation, "--id", "copy", "--json"])
         .fine()
@@ -262,7 +263,7 @@ fn notes_are_appended_in_the_form_of_the_document() {
     let before = fs::read(file(&stage, CONVERSATION, "notes.jsonl")).unwrap();
     let text = "The user wants a lightweight per-conversation notes file.";
     stage
-        .annals(&["note", "thread_abc123", text, "--author", "model"])
+        .annals(&["notes", "add", "thread_abc123", text, "--author", "model"])
         .fine();
     let after = fs::read(file(&stage, CONVERSATION, "notes.jsonl")).unwrap();
     assert!(after.starts_with(&before));
@@ -287,7 +288,7 @@ fn notes_are_appended_in_the_form_of_the_document() {
 #[test]
 fn the_last_message_says_when_a_conversation_was_updated() {
     let stage = example();
-    // Its header says 01:33:20.
+    // Its header has 01:33:20.
     assert_eq!(row(&stage, SESSION)["updated"], "2026-03-25T01:32:30Z");
 }
 
@@ -303,8 +304,8 @@ fn a_chat_is_one_header_and_then_messages_whatever_happens_to_it() {
         &["title", "thread_9", "Second"][..],
         &["append", "thread_9", "-m", "more"],
         &["tag", "thread_9", "urgent"],
-        &["note", "thread_9", "remember"],
-        &["todo", "thread_9", "add", "x"],
+        &["notes", "add", "thread_9", "remember"],
+        &["todos", "add", "thread_9", "x"],
         &["title", "thread_9", "Third"],
         &["compact", "thread_9", "--summary", "short"],
     ] {
@@ -320,7 +321,7 @@ fn a_chat_is_one_header_and_then_messages_whatever_happens_to_it() {
         types.len() > 4 && types[1..].iter().all(|kind| *kind == "message"),
         "{types:?}"
     );
-    // New titles are lines of the notes, where lines may be added.
+    // New titles are lines of the notes, which allow other line types.
     assert_eq!(chat[0]["title"], "First");
     let notes = notes(&stage, &conversation);
     let titles = notes.iter().filter(|line| line["type"] == "title");
@@ -343,7 +344,7 @@ fn the_library_writes_the_messages_of_the_document_byte_for_byte() {
     let (root, store) = library(&stage);
     let new =
         NewSession::new(SessionId::new(SESSION).unwrap(), "/srv").title("Operator Conversation");
-    // Beside the example: in another root under the same name.
+    // A copy in another root, with the same session id.
     let root = Root::new(root.layout.name(), stage.work().join("storage")).unwrap();
     let writer = store.create(&root, &new, WriteOptions::default()).unwrap();
     assert!(
@@ -379,7 +380,7 @@ fn the_library_writes_the_messages_of_the_document_byte_for_byte() {
     ] {
         assert_eq!(header[name], example[0][name], "{name}");
     }
-    // A message may name a channel of its own; the next one is on the thread's again.
+    // A message may name its own channel; the next one is on the thread's channel again.
     let web = Draft::user("from the web").member("channel", r#""web""#);
     let entry = writer.append(web).unwrap();
     assert_eq!(
@@ -442,7 +443,7 @@ fn append_keeps_ids_and_channels_of_the_caller() {
             ["my-id-1", "agent", "telegram", "None."],
         ]
     );
-    // A second try is refused, so nothing is written twice.
+    // A retry is refused, so nothing is written twice.
     stage.refused(&["append", "thread_9"], &input);
     for message in &messages {
         stage.refused(&["append", "thread_9"], &message.to_string());
@@ -524,7 +525,7 @@ fn roles_of_the_program_are_read() {
     let shown = stage.annals(&["show", SESSION, "--json"]).json();
     let roles = shown["entries"].as_array().unwrap().iter();
     let roles: Vec<&Value> = roles.map(|entry| &entry["role"]).collect();
-    // `agent` and `assistant` are one role.
+    // `agent` and `assistant` are the same role.
     assert_eq!(
         roles,
         ["system", "user", "assistant", "user", "assistant", "user"]
@@ -556,7 +557,8 @@ fn a_conversation_is_found_by_its_conversation_id_and_by_its_thread() {
         "{run}"
     );
     stage.refused(&["show", "conversation-2027"], "");
-    // An id that is not the name of the folder is found too: a folder may have been renamed.
+    // A conversation id that differs from the folder name is found too: the folder may have been
+    // renamed.
     let renamed = Stage::of_layout("clog", "every-role-and-channel");
     let shown = renamed
         .annals(&["show", "conv_thread_abc123", "--json"])
@@ -633,7 +635,7 @@ fn state_documents_are_written_whole_and_nowhere_else() {
         "{\"status\":\"idle\"}\n"
     );
     set("status", "{\"status\": \"busy\", \"n\": 1e5}\n\n").fine();
-    // What is given is kept as it is spelled.
+    // The given JSON is stored verbatim.
     assert_eq!(
         fs::read_to_string(&path).unwrap(),
         "{\"status\": \"busy\", \"n\": 1e5}\n"
@@ -680,12 +682,12 @@ fn state_documents_are_written_whole_and_nowhere_else() {
         "{\"status\":\"idle\"}\n"
     );
     assert_eq!(store.state_document(&root, "other").unwrap(), None);
-    // A link out of the root is not followed.
+    // A link to a file outside the root is not followed.
     let outside = stage.work().join("outside.json");
     fs::write(&outside, "mine").unwrap();
     std::os::unix::fs::symlink(&outside, stage.root.join("state/link.json")).unwrap();
     stage.refused(&["documents", "set", "link", "{}"], "");
-    // Other layouts have none.
+    // Other layouts have no state documents.
     let other = Stage::of("bom");
     let run = other.refused(&["documents", "set", "status", "{}"], "");
     assert!(run.err.contains("--root clog:PATH"), "{run}");
@@ -718,7 +720,7 @@ fn run_logs_are_written_under_the_time_of_their_run() {
         .fine();
     let text = fs::read_to_string(&path).unwrap();
     assert_eq!(text, "started\none\n \ntwo\na\nb\n-c\n");
-    // The log of a run that is there is added to, however its time is spelled.
+    // An existing run log is appended to, whatever form its time is given in.
     let there = stage.root.join("sessions/2026-03-26T01-32-19Z/system.log");
     for run in [
         "2026-03-26T01-32-19Z",
@@ -821,7 +823,7 @@ fn a_fork_keeps_channel_and_title() {
     let messages = chat(&stage, &plain);
     assert_eq!(messages.len(), 2);
     assert_eq!(messages[1]["channel"], "telegram");
-    // The title that it has now, or one of its own.
+    // A fork gets the current title, or the given one.
     stage.annals(&["title", "thread_9", "Night shift"]).fine();
     let later = fork(&["thread_9", "--id", "Thread_10"]);
     assert_eq!(told(&later)[0], (json!("telegram"), json!("Night shift")));
@@ -837,7 +839,7 @@ fn a_fork_keeps_channel_and_title() {
         row(&stage, &later["conversation-".len()..])["channel"],
         "telegram"
     );
-    // What is said in a fork goes on there.
+    // Messages appended to a fork stay in it and keep its channel.
     stage.annals(&["append", &later, "-m", "more"]).fine();
     assert_eq!(chat(&stage, &later)[2]["channel"], "telegram");
 }
@@ -898,7 +900,7 @@ fn a_chat_is_read_in_pages_and_within_a_budget() {
         (last, more),
         (vec!["message 5".into(), "message 6".into()], json!(false))
     );
-    // Nine bytes of text are three tokens.
+    // Nine bytes of text count as three tokens.
     let (fitting, _) = page(&["--budget", "6"]);
     assert_eq!(fitting, ["message 5", "message 6"]);
 }
@@ -932,7 +934,7 @@ fn a_newer_schema_is_read_and_never_written() {
     stage.annals(&["show", "future"]).fine();
     for args in [
         &["append", "future", "-m", "x"][..],
-        &["note", "future", "x"],
+        &["notes", "add", "future", "x"],
         &["title", "future", "x"],
     ] {
         let run = stage.refused(args, "");

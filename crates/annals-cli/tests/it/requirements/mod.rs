@@ -1,10 +1,10 @@
-//! The requirements of the five documents that this program was made for, and the tests that prove
-//! them.
+//! The requirements of the five documents that this program was written for, and the tests that
+//! prove them.
 //!
-//! `rows.tsv` lists the requirements, sentence by sentence. A test names the rows that it proves in a
-//! line `/// Requirements: 004.1, 004.2`. `differs.tsv` has the rows that are met in another way than
-//! the document says, with the reason. docs/REQUIREMENTS.md is made of all three, so a row whose test
-//! fails cannot be in it.
+//! `rows.tsv` lists the requirements, one sentence per row. A test names the rows that it proves in
+//! a line `/// Requirements: 004.1, 004.2`. `differs.tsv` has the rows that annals meets in another
+//! way than the document asks, with the reason. docs/REQUIREMENTS.md is generated from all three,
+//! so a row whose test fails cannot be in it.
 
 mod chorus;
 mod claude_code;
@@ -40,15 +40,15 @@ const DOCUMENTS: [(&str, &str); 5] = [
     ("004", "Orchestrator"),
 ];
 
-/// Set this to write docs/REQUIREMENTS.md instead of comparing it.
+/// Environment variable: write docs/REQUIREMENTS.md instead of comparing it.
 const WRITE: &str = "ANNALS_WRITE_DOCS";
 
-/// The tests that name each row.
+/// The tests of each row.
 fn tests() -> BTreeMap<&'static str, Vec<String>> {
     let mut found: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (module, source) in SOURCES {
         let mut rows: Vec<&str> = Vec::new();
-        // Text that only looks like a test proves nothing.
+        // A `Requirements:` line counts only above a `#[test]` function.
         let mut is_test = false;
         for line in source.lines().map(str::trim) {
             assert!(

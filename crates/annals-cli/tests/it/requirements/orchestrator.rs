@@ -21,12 +21,12 @@ const CALL: &str = r#"{"type":"tool_call","tool":"Read","arguments":{"file_path"
 const SUCCESS: &str = r#"{"type":"tool_result","tool":"Read","result":"import bcrypt from 'bcrypt';\n\nexport class AuthService {\n  async hashPassword(password: string): Promise<string> {\n    return bcrypt.hash(password, 10);\n  }\n}","timestamp":"2025-11-16T10:30:06.543Z","duration_ms":543,"toolCallId":"call_abc123"}"#;
 const FAILURE: &str = r#"{"type":"tool_result","tool":"Read","error":"File not found: /Users/nick/project/src/auth/authentication.ts","timestamp":"2025-11-16T10:30:06.123Z","duration_ms":123,"toolCallId":"call_abc123"}"#;
 
-/// The fixture that has them.
+/// The fixture that contains them.
 const EXAMPLES: &str = include_str!(
     "../../../../../fixtures/orchestrator/examples-of-the-document/projects/v_FXjHoCS5zUJmfyn-5v/2025-11-16.jsonl"
 );
 
-/// An empty root, and the log of the document's project on a day.
+/// A root with the empty folder of the document's project.
 fn stage() -> Stage {
     let stage = Stage::empty().with_layout("orchestrator");
     fs::create_dir_all(log(&stage, "x").parent().unwrap()).unwrap();
@@ -41,7 +41,7 @@ fn log(stage: &Stage, day: &str) -> PathBuf {
         .join(format!("{day}.jsonl"))
 }
 
-/// A root with the document's examples in the log of its day.
+/// A root with the document's examples in the log of 2025-11-16, and the session's id.
 fn examples() -> (Stage, String) {
     let stage = stage();
     assert!(EXAMPLES.lines().eq([USER, ASSISTANT, CALL, SUCCESS]));
@@ -56,7 +56,7 @@ fn store(stage: &Stage) -> (Store, Root) {
     (Store::new(vec![root.clone()]).with_state(state), root)
 }
 
-/// What the document's own parser says of a log.
+/// Output of the document's own parser for a log.
 fn parsed(log: &Path) -> String {
     let parser =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/requirements/orchestrator.py");
@@ -249,7 +249,7 @@ fn the_documents_parser_takes_all_that_annals_writes() {
         "{}",
         fs::read_to_string(&path).unwrap()
     );
-    // The program writes no other records.
+    // The commands write only records that the parser accepts.
     let id = writer.session().to_string();
     drop((agent, writer));
     stage.annals(&["fork", &id]).fine();
@@ -353,7 +353,7 @@ fn an_append_creates_the_log_of_today_and_of_no_other_day() {
     assert_eq!(parsed(&log(&stage, "2025-11-17")), "2 messages\n");
 }
 
-/// Nothing is left of the log of today whose first line is refused, and the next line begins it.
+/// Refused first lines create no log for today, and the next valid line creates it.
 fn refused_first_lines_leave_nothing(stage: &Stage, today: &str) {
     let bad = r#"{"role":"user","content":"x","colour":"red"}"#;
     let result = r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"none","content":"x"}],"parent":"none"}"#;
@@ -377,7 +377,7 @@ fn refused_first_lines_leave_nothing(stage: &Stage, today: &str) {
     let run = stage.with_stdin(&["append", today, "--follow"], format!("{bad}\n{good}\n"));
     assert!(run.out.contains(r#""line":2,"ok":true"#), "{run}");
     assert_eq!(parsed(&log(stage, "2026-11-15")), "1 messages\n");
-    // What another program created stays.
+    // An empty log that another program created stays.
     fs::remove_dir_all(&folder).unwrap();
     fs::create_dir_all(&folder).unwrap();
     fs::write(log(stage, "2026-11-15"), "").unwrap();
@@ -421,7 +421,7 @@ fn a_reply_without_a_model_can_be_priced_by_the_document() {
     let shown = stage.annals(&["show", &id, "--json", "--last", "1"]).json();
     assert!(shown["entries"][0]["model"].is_null(), "{shown}");
     assert!(!parsed(&log(&stage, "2025-11-16")).contains("warning"));
-    // Tokens are those of the session's model.
+    // Usage without a model is counted for the session's last model.
     let spent = r#"{"role":"assistant","content":"x","usage":{"output_tokens":6}}"#;
     let named = ASSISTANT.replace("claude-sonnet-4-5-20250929", "claude-opus-4-1-20250805");
     let text = fs::read_to_string(log(&stage, "2025-11-16")).unwrap();
@@ -472,7 +472,7 @@ fn an_append_is_one_line_behind_what_was_there() {
     assert!(added.ends_with(b"\n"));
 }
 
-/// The bytes that a thread reads do not depend on the machine's load, as times do.
+/// Counts bytes read per thread, which unlike times do not depend on the machine's load.
 ///
 /// Requirements: 004.13, 004.14, 004.16, 004.17
 #[test]
@@ -518,7 +518,7 @@ fn an_append_and_a_tail_read_cost_the_same_on_a_large_log() {
 #[test]
 fn corrupt_lines_are_reported_skipped_and_repaired() {
     let stage = stage();
-    // The document's own test.
+    // The document's own test case.
     let text = "{\"type\":\"user\",\"content\":\"Valid 1\",\"timestamp\":\"2025-11-16T10:00:00Z\"}\n{\"type\":\"user\",\"content\":\"Corrupt line\n\n{\"type\":\"user\",\"content\":\"Valid 2\",\"timestamp\":\"2025-11-16T10:00:02Z\"}\n";
     fs::write(log(&stage, "2025-11-16"), text).unwrap();
     stage.settle();
@@ -578,7 +578,8 @@ fn costs_are_exact_and_shown_to_the_cent() {
     let cost = stage.annals(&["cost", "--json"]).json();
     assert_eq!(cost["total"]["cost_usd"], "0.10725");
     assert!(stage.annals(&["cost"]).fine().out.contains("$0.11"));
-    // 15,000 × 15 + 2,150 × 75 + 8,000 × 18.75 dollars per million, and the first model's prices again.
+    // 15,000 × 15 + 2,150 × 75 + 8,000 × 18.75 dollars per million, and the first model's prices
+    // again.
     writer.append(reply("claude-opus-4-1-20250805")).unwrap();
     writer.append(reply("claude-3-5-sonnet-20241022")).unwrap();
     let cost = stage.annals(&["cost", "--json"]).json();
@@ -643,8 +644,8 @@ fn processes_of_annals_do_not_lose_each_others_records() {
     }
 }
 
-/// A writer that copies the log under the lock and renames the copy over it, and one that appends.
-/// `gates/foreign.py` races them for minutes, and kills them.
+/// One writer copies the log under the lock and renames the copy over it, another appends.
+/// `gates/foreign.py` runs such writers for minutes, and kills them.
 ///
 /// Requirements: 004.20, 004.21, 004.65
 #[test]
@@ -740,13 +741,13 @@ fn a_message_says_its_source_and_its_session() {
             json!({"source": source, "sessionId": "s1"})
         );
     }
-    // The document's own nesting.
+    // `metadata` as in the document.
     let nested = r#"{"role":"user","content":"x","metadata":{"source":"cli","sessionId":"s1"}}"#;
     stage.with_stdin(&["append", "s1"], nested).fine();
     let text = fs::read_to_string(log(&stage, "2025-11-16")).unwrap();
     let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     assert_eq!(last["metadata"], json!({"source":"cli","sessionId":"s1"}));
-    // A search finds the prompts that name the source, not the others of their session.
+    // A search finds the prompts with this source, not other messages of their session.
     for (source, hits) in [("cli", 2), ("api", 2), ("agent", 1)] {
         let query = format!("source:{source}");
         let found = stage.annals(&["search", &query, "--json"]).json();
@@ -774,17 +775,20 @@ fn a_message_says_its_source_and_its_session() {
 #[test]
 fn old_sessions_expire_and_are_cleaned_up() {
     let (stage, id) = examples();
-    // The file was touched just now, as far as the fixed clock goes, so its program keeps it.
+    // By the fixed clock the file is fresh, so its program would keep it.
     let listed = stage.annals(&["sessions", "--json"]).json();
     assert_eq!(listed["sessions"][0]["state"], "active");
     let overview = stage.annals(&[]).fine();
-    assert!(!overview.out.contains("older than it keeps"), "{overview}");
+    assert!(
+        !overview.out.contains("past its retention period"),
+        "{overview}"
+    );
     let plan = stage.annals(&["clean", "--json"]).json();
     assert_eq!(plan["sessions"], serde_json::json!([]), "{plan}");
     touch(&log(&stage, "2025-11-16"));
     let listed = stage.annals(&["sessions", "--state", "expired", "--json"]);
     assert_eq!(listed.json()["sessions"][0]["state"], "expired");
-    // Without an age the plan is for the document's 30 days; nothing goes unless it is said.
+    // Without `--older-than` the plan uses the document's 30 days, and `--apply` is refused.
     let plan = stage.annals(&["clean", "--json"]).json();
     assert_eq!(plan["sessions"][0]["id"], id, "{plan}");
     assert_eq!(plan["sessions"][0]["by"], "file", "{plan}");
@@ -804,7 +808,7 @@ fn old_sessions_expire_and_are_cleaned_up() {
     assert_ne!(stage.annals(&["delete", "--undo", &id]).code, 0);
 }
 
-/// Gives a file the time of the document's examples.
+/// Sets a file's modification time to that of the document's examples.
 fn touch(path: &Path) {
     let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_763_290_000);
     let file = fs::File::options().write(true).open(path).unwrap();
@@ -823,13 +827,12 @@ fn what_a_deleted_log_leaves_behind_is_cleaned_up_too() {
         fs::write(folder.join(name), "").unwrap();
         touch(&folder.join(name));
     }
-    // The lock file of a log that is there stays.
+    // The lock file of an existing log stays.
     let lock = log(&stage, "2025-11-16").with_extension("jsonl.lock");
     fs::write(&lock, "").unwrap();
     touch(&lock);
     let plan = stage.annals(&["clean"]).fine();
-    let told =
-        "2025-10-01.jsonl is gone, its files are left: 2025-10-01.annals, 2025-10-01.jsonl.lock";
+    let told = "2025-10-01.jsonl no longer exists, but its files do: 2025-10-01.annals, 2025-10-01.jsonl.lock";
     assert!(plan.out.contains(told), "{plan}");
     assert!(plan.out.contains("0 sessions, 2 files"), "{plan}");
     let done = stage

@@ -1,5 +1,5 @@
-//! What the documents ask of every layout, through the program: writing from any language, pages of
-//! lists, messages by their ids.
+//! Requirements for every layout, tested through the program: writing from any language, pages of
+//! lists, messages by id.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -14,12 +14,19 @@ use crate::harness::{Run, Stage};
 const ID: &str = "00000000-0000-4000-8000-0000000000aa";
 const SDK: &str = "e8d973c7-5f6a-4b43-9c1d-2f1de4a35b0e";
 
-/// A session of a layout in a root of its own.
+/// A stage with a new session of this layout, and the session's id.
 fn begun(layout: &'static str) -> (Stage, String) {
     let stage = Stage::empty().with_layout(layout);
     let work = stage.work();
     if layout == "chorus" {
-        let added = ["workspaces", "add", work.to_str().unwrap(), "--id", "ws-1"];
+        let added = [
+            "chorus",
+            "workspaces",
+            "add",
+            work.to_str().unwrap(),
+            "--id",
+            "ws-1",
+        ];
         stage.annals(&added).fine();
     }
     let args = ["new", "--id", ID, "--cwd", work.to_str().unwrap(), "--json"];
@@ -35,7 +42,7 @@ const LAYOUTS: [&str; 4] = ["claude-code", "chorus", "clog", "orchestrator"];
 fn entries(stage: &Stage, session: &str) -> Vec<Value> {
     let shown = stage.annals(&["show", session, "--all", "--json"]).json();
     let mut entries = shown["entries"].as_array().unwrap().clone();
-    // What the client notes beside the conversation has no id.
+    // The client's records outside the conversation have no id.
     entries.retain(|entry| !entry["id"].is_null() || entry["kind"] == "message");
     entries
 }
@@ -69,7 +76,7 @@ impl Follow {
         }
     }
 
-    /// Sends a line and waits for what became of it.
+    /// Sends a line and returns its answer.
     fn send(&mut self, line: &str) -> Value {
         writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
         let mut answer = String::new();
@@ -127,12 +134,12 @@ fn what_usage_says_and_annals_does_not_know_is_refused() {
     }
 }
 
-/// Every member at every layout: what is taken is read back, and the rest is refused.
+/// In every layout, a member is either read back or refused.
 ///
 /// Requirements: 002.22, 004.8, 000.54
 #[test]
 fn no_member_of_a_message_is_dropped_at_any_layout() {
-    /// Where `show --json` or the record itself says what was given.
+    /// Whether `show --json` or the raw record has the given value.
     fn says(stage: &Stage, session: &str, name: &str, value: &Value) -> bool {
         let shown = entries(stage, session);
         let last = shown.last().unwrap();
@@ -236,11 +243,11 @@ fn append_begins_a_sub_agent_under_the_id_of_the_caller() {
         "-m",
         "Look",
     ]);
-    assert!(run.out.contains("began sub-agent a753668"), "{run}");
+    assert!(run.out.contains("created sub-agent a753668"), "{run}");
     let again = stage
         .annals(&["append", &session, "--agent", "a753668", "-m", "And there"])
         .fine();
-    assert!(!again.out.contains("began"), "{again}");
+    assert!(!again.out.contains("created"), "{again}");
     let shown = stage
         .annals(&["show", &session, "--agent", "a753668", "--json"])
         .json();
@@ -253,9 +260,9 @@ fn append_begins_a_sub_agent_under_the_id_of_the_caller() {
         ],
         "",
     );
-    assert!(run.err.contains("has begun already"), "{run}");
+    assert!(run.err.contains("exists already"), "{run}");
     stage
-        .annals(&["todo", &session, "--agent", "b1", "add", "Read"])
+        .annals(&["todos", "add", &session, "--agent", "b1", "Read"])
         .fine();
     assert!(
         stage
@@ -283,7 +290,7 @@ fn a_sub_agent_begins_at_every_layout() {
 #[test]
 fn a_todo_is_added_with_its_priority() {
     let (stage, session) = begun("claude-code");
-    let args = ["todo", &session, "add", "--priority", "high", "Ship it"];
+    let args = ["todos", "add", &session, "--priority", "high", "Ship it"];
     stage.annals(&args).fine();
     let todos = stage.annals(&["todos", &session, "--json"]).json();
     assert_eq!(todos["todos"][0]["priority"], "high");
@@ -313,7 +320,7 @@ fn history_is_written_as_the_client_writes_it() {
     assert_eq!(listed["history"].as_array().unwrap().len(), 1);
     let (stage, _) = begun("clog");
     let run = stage.refused(&["history", "add", "x"], "");
-    assert!(run.err.contains("keeps no list"), "{run}");
+    assert!(run.err.contains("has no prompt history"), "{run}");
 }
 
 /// Requirements: 001.9, 001.61
@@ -358,7 +365,7 @@ fn versions_of_files_are_saved_and_given_back() {
     let (stage, session) = begun("clog");
     stage.annals(&["append", &session, "-m", "x"]).fine();
     let run = stage.refused(&["files", &session, "--save", "x"], "");
-    assert!(run.err.contains("no place for versions"), "{run}");
+    assert!(run.err.contains("does not store file versions"), "{run}");
 }
 
 /// Requirements: 003.23
@@ -390,7 +397,7 @@ fn latest_is_the_session_of_this_directory_that_was_written_last() {
         .annals(&["append", "latest", "-m", "more", "--json"])
         .json();
     assert_eq!(added["session"], ID);
-    // Elsewhere, the newest of all is read, and nothing is written.
+    // In another directory, `latest` reads the newest session of all, and refuses to write.
     let sub = work.join("unknown");
     std::fs::create_dir(&sub).unwrap();
     let root = format!("claude-code:{}", stage.root.display());
@@ -401,7 +408,7 @@ fn latest_is_the_session_of_this_directory_that_was_written_last() {
     };
     let shown = run(&["show", "latest", "--json"]);
     assert_eq!(shown.json()["session"]["id"], other);
-    assert!(shown.err.contains("the latest of all"), "{shown}");
+    assert!(shown.err.contains("using the latest of all"), "{shown}");
     let refused = run(&["append", "latest", "-m", "x"]);
     assert_eq!(refused.code, 2, "{refused}");
 }
@@ -443,7 +450,7 @@ fn a_message_is_found_by_its_id_alone() {
     );
     assert_eq!(store.ancestry("msg5").unwrap().len(), 3);
     assert!(store.message("nothing").is_err());
-    // A copy in a fork is not meant.
+    // The original is found, not its copy in a fork.
     stage.annals(&["fork", &session, "--id", SDK]).fine();
     let shown = stage.annals(&["show", "msg4b", "--json"]).json();
     assert_eq!(shown["session"]["id"], session);
@@ -462,8 +469,8 @@ fn lists_have_pages_and_say_how_long_they_are() {
             r#"{{"role":"user","content":"needle {n}","timestamp":"2026-11-15T12:00:0{n}Z"}}"#
         );
         stage.with_stdin(&["append", &id], line).fine();
-        stage.annals(&["note", &id, "a note"]).fine();
-        stage.annals(&["todo", &id, "add", "a", "b"]).fine();
+        stage.annals(&["notes", "add", &id, "a note"]).fine();
+        stage.annals(&["todos", "add", &id, "a", "b"]).fine();
     }
     let page = |verb: &[&str], list: &str, total: u64| {
         let mut args = verb.to_vec();
@@ -473,7 +480,7 @@ fn lists_have_pages_and_say_how_long_they_are() {
         assert_eq!(first[list].as_array().unwrap().len(), 1, "{verb:?}");
         let all: Vec<&str> = verb.iter().copied().chain(["--json"]).collect();
         let all = stage.annals(&all).json();
-        // Fresh ids are masked by the order in which they appear.
+        // Masked ids depend on the order of appearance, so other columns are compared.
         let named = |row: &Value| {
             [
                 row["session"].clone(),
@@ -576,7 +583,7 @@ fn watch_for_thoughts_gives_scripts_thoughts_and_prompts_alone() {
     assert!(!told.contains("Because"), "{told}");
 }
 
-/// The whole id of a session's last entry, which the harness would mask.
+/// The unmasked id of a session's last entry.
 fn entries_raw(stage: &Stage, session: &str) -> String {
     let last = stage.log(session).pop().unwrap();
     last["uuid"].as_str().unwrap().to_owned()
@@ -592,9 +599,9 @@ fn follow_acknowledges_each_line_and_goes_on_after_a_bad_one() {
         assert_eq!(first["line"], 1);
         assert_eq!(first["session"], session);
         assert_eq!(first["entries"][0]["id"], "m1");
-        // It is there before the next line is sent.
+        // The entry is on disk before the next line is sent.
         assert_eq!(entries(&stage, &session).len(), 1, "{layout}");
-        // A list of sessions may be brought up to date whenever a log is closed.
+        // The session list may be updated whenever a log is closed.
         let logs = || {
             let mut tree = stage.tree();
             tree.retain(|path, _| !path.ends_with("conversations.json"));
@@ -614,7 +621,7 @@ fn follow_acknowledges_each_line_and_goes_on_after_a_bad_one() {
             assert!(answer["error"].is_string(), "{answer}");
         }
         assert!(logs() == before, "{layout}");
-        // Another process appends in between.
+        // Another process appends in the meantime.
         stage.annals(&["append", &session, "-m", "other"]).fine();
         let last = follow.send(r#"{"role":"assistant","content":"two","model":"m"}"#);
         assert_eq!(last["ok"], true, "{layout}: {last}");
@@ -649,7 +656,7 @@ fn commands_that_are_told_quote_the_id() {
     let stage = Stage::empty();
     let id = "x; touch PWNED #";
     stage.annals(&["new", "--id", id, "-m", "Go"]).fine();
-    let note = stage.annals(&["note", id, "Look"]).fine();
+    let note = stage.annals(&["notes", "add", id, "Look"]).fine();
     assert!(
         note.out.contains("`annals notes 'x; touch PWNED #'`"),
         "{note}"
@@ -683,7 +690,7 @@ fn no_session_can_be_called_latest() {
     assert_eq!(follow.end(), 2);
 }
 
-/// Two directories with a session of the same id, and the logs of both.
+/// Creates two projects with a session of the same id, and returns both logs.
 fn one_id_in_two_directories(stage: &Stage) -> [PathBuf; 2] {
     let other = "00000000-0000-4000-8000-0000000000bb";
     ["one", "two"].map(|name| {
@@ -752,7 +759,7 @@ fn follow_goes_on_after_a_pause_with_the_same_log() {
     assert_eq!(follow.send(&line("before"))["ok"], true);
     std::thread::sleep(Duration::from_millis(1300));
     assert_eq!(follow.send(&line("after"))["ok"], true);
-    // A log that was replaced meanwhile is found again; one that is gone is told.
+    // A log that was replaced in the meantime is reopened; a missing one is an error.
     std::thread::sleep(Duration::from_millis(1300));
     let copy = logs[1].with_extension("copy");
     fs::copy(&logs[1], &copy).unwrap();
@@ -789,10 +796,10 @@ fn follow_looks_for_a_new_session_in_its_own_directory() {
     let line = json!({"new": {"id": ID, "cwd": stage.work()}, "role": "user", "content": "x"});
     let answer = follow.send(&line.to_string());
     let error = answer["error"].as_str().unwrap();
-    assert!(error.contains("there is a session"), "{error}");
+    assert!(error.contains("exists already"), "{error}");
     let line = json!({"new": {"id": ID}, "role": "user", "content": "x"});
     let error = follow.send(&line.to_string())["error"].to_string();
-    assert!(error.contains("fits 2 sessions"), "{error}");
+    assert!(error.contains("matches 2 sessions"), "{error}");
     assert_eq!(follow.end(), 2);
 }
 
@@ -857,7 +864,7 @@ fn followers_that_begin_one_session_at_the_same_time_share_it() {
     }
 }
 
-/// agentpool's log_message as one line.
+/// Does what agentpool's `log_message` does, in one line.
 ///
 /// Requirements: 001.30
 #[test]
@@ -946,7 +953,7 @@ fn follow_ends_well_when_nobody_reads_its_answers() {
     } = follow;
     drop(stdout);
     let mut stdin = stdin.unwrap();
-    // The answer to this one finds no reader; later lines may find no process.
+    // The answer to this line has no reader; the process may have ended before later lines.
     for _ in 0..3 {
         let _ = writeln!(stdin, r#"{{"role":"user","content":"two"}}"#);
     }
@@ -976,7 +983,7 @@ fn follow_finds_a_log_that_was_replaced_and_refuses_one_that_is_gone() {
     assert_eq!(follow.end(), 2);
 }
 
-/// A record of the client, byte for byte.
+/// A record as the client writes it.
 fn record(uuid: &str, parent: Option<&str>, more: &str) -> String {
     let parent = parent.map_or("null".to_owned(), |id| format!("\"{id}\""));
     format!(
@@ -1028,11 +1035,11 @@ fn raw_records_that_readers_would_lose_are_refused() {
         ("{\"type\":\"user\"".to_owned(), "not JSON"),
         ("[1]".to_owned(), "not a JSON object"),
         (r#"{"type":"weird","uuid":"x"}"#.to_owned(), "`weird`"),
-        (record("u2", Some("u3"), ""), "in the session already"),
+        (record("u2", Some("u3"), ""), "is already in the session"),
         (record("u9", Some("nobody"), ""), "`nobody`"),
         (record("u9", None, ""), "names no parent"),
         (other, "names the session"),
-        (branch.clone(), "hangs from an earlier message"),
+        (branch.clone(), "has an earlier message as parent"),
         (
             format!(
                 "{}\n{}",
@@ -1045,7 +1052,7 @@ fn raw_records_that_readers_would_lose_are_refused() {
         let run = stage.refused(&["append", &session, "--raw"], &bad);
         assert!(run.err.contains(why), "{bad}: {run}");
     }
-    // A branch that the client is told of.
+    // A branch that `last-prompt` makes the current one.
     let told = format!(
         "{branch}\n{{\"type\":\"last-prompt\",\"lastPrompt\":\"raw\",\"leafUuid\":\"u9\",\"sessionId\":\"{ID}\"}}"
     );
@@ -1067,7 +1074,7 @@ fn a_raw_record_without_a_session_goes_to_no_other() {
     for session in [first.as_str(), other] {
         stage.annals(&["append", session, "-m", "mine"]).fine();
     }
-    // A prompt without a session is one of the day's own session.
+    // A raw prompt without a session id belongs to the day's default session.
     let raw = r#"{"type":"user","content":"raw","timestamp":"2026-11-15T12:00:01.000Z"}"#;
     let run = stage.refused(&["append", &first, "--raw"], raw);
     assert!(run.err.contains("names"), "{run}");

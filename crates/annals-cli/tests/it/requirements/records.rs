@@ -1,4 +1,4 @@
-//! Records as callers give them and as the documents spell them: ids, raw records, blocks.
+//! Records given by callers or taken from the documents: ids, raw records, blocks.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::harness::Stage;
 
-/// Ids that a caller may give: each is one text in JSON and nothing else.
+/// Unusual ids that a caller may give.
 const ODD_IDS: [&str; 14] = [
     "msg 01",
     " led and trailed ",
@@ -68,7 +68,7 @@ fn ids_of_callers_are_kept_whatever_they_look_like_and_never_written_twice() {
         let read = read.iter().filter_map(|entry| entry["id"].as_str());
         let known: Vec<&str> = read.filter(|id| ids.clone().any(|it| it == *id)).collect();
         assert_eq!(known, ids.clone().collect::<Vec<_>>(), "{layout}");
-        // The next one hangs from it, and a branch may begin there.
+        // The next message is attached to the last one, and a branch can start there.
         stage
             .annals(&["append", &session, "--at=-rf", "-m", "other way"])
             .fine();
@@ -89,7 +89,7 @@ fn a_message_is_found_by_any_id_with_and_without_its_session() {
         }
         for (at, id) in ODD_IDS.iter().enumerate() {
             let names = [format!("{session}@{id}"), (*id).to_owned()];
-            // Without a session before it, this one is a message of the thread.
+            // In clog, `thread_9@msg_01` alone means the message `msg_01` of that thread.
             let alone = layout != "clog" || !id.starts_with("thread_9");
             for name in names.iter().take(1 + usize::from(alone)) {
                 let run = stage.annals(&["show", "--json", "--", name]).fine();
@@ -164,7 +164,7 @@ fn of_two_programs_that_begin_a_thread_at_once_one_wins() {
     assert_eq!(folders.count(), 2);
 }
 
-/// A message as clog's document has it.
+/// A message as in clog's document.
 fn clog_message(session: &str, id: &str) -> Value {
     json!({
         "type": "message", "conversationId": format!("conversation-{session}"), "threadId": "thread_9",
@@ -173,7 +173,7 @@ fn clog_message(session: &str, id: &str) -> Value {
     })
 }
 
-/// A line with one member set, or taken out.
+/// A line with one member set or removed.
 fn with(line: &Value, name: &str, value: Option<Value>) -> String {
     let mut line = line.clone();
     let members = line.as_object_mut().unwrap();
@@ -225,7 +225,7 @@ fn a_raw_record_that_clog_would_misread_is_refused() {
         "title": "Again", "createdAt": 1, "updatedAt": 1,
     });
     let run = stage.refused(&append, &header.to_string());
-    assert!(run.err.contains("a header already"), "{run}");
+    assert!(run.err.contains("already has a header"), "{run}");
     assert_eq!(
         entries(&stage, &session)
             .iter()
@@ -315,7 +315,6 @@ fn a_raw_record_that_claude_code_would_drop_is_refused() {
     }
 }
 
-/// What annals writes itself is what it takes as a raw record.
 #[test]
 fn records_that_annals_wrote_are_taken_as_raw_records() {
     let drafts = [
@@ -370,13 +369,13 @@ fn a_tool_use_line_shows_all_blocks_of_its_content() {
             .map(|block| block["kind"].as_str().unwrap().to_owned())
             .collect::<Vec<_>>()
     };
-    // What was said, and then the call of the line.
+    // The text, then the call of the line.
     assert_eq!(kinds(1), ["text", "tool_use"], "{shown:#}");
     assert_eq!(entries[1]["blocks"][1]["name"], "Bash");
-    // The block of the list that is the line's own call is not told twice.
+    // The content block that repeats the line's own call is not shown twice.
     assert_eq!(kinds(3), ["text", "tool_use", "text"], "{shown:#}");
     assert_eq!(entries[3]["blocks"][1]["input"], json!({"path": "a.rs"}));
-    // Further calls are calls of their own, and each result finds its call.
+    // Further calls are separate, and each result is matched to its call.
     assert_eq!(kinds(5), ["tool_use", "tool_use"], "{shown:#}");
     let calls = stage.annals(&["check"]);
     assert!(!calls.out.contains("dangling"), "{calls}");

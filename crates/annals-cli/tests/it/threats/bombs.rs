@@ -1,11 +1,11 @@
-//! Depth, size and number: what would take all memory, or all files.
+//! Deep nesting, huge lines and many files, which must not exhaust memory or file descriptors.
 
 use std::fs;
 
 use super::{ID, begun, limited};
 use crate::harness::Stage;
 
-/// So many kilobytes of address space: the program, its threads and their stacks.
+/// Address space limit in KiB: the program, its threads and their stacks.
 const MEMORY: &str = "ulimit -v 1500000";
 
 #[track_caller]
@@ -64,7 +64,7 @@ fn deep_nesting_stays_within_the_memory_limit() {
     )
     .unwrap();
     survives(&stage, MEMORY, &LOOKING);
-    // What stands around it is still there.
+    // The records around it are still read.
     let found = stage.annals(&["search", "question", "--json"]).json();
     assert_eq!(found["total"], 2);
 }
@@ -74,7 +74,7 @@ fn line_above_the_length_limit_stays_within_the_memory_limit() {
     let stage = begun();
     let log = stage.log_path(ID);
     let mut text = fs::read(&log).unwrap();
-    // More than the longest line that is read, and then something after it.
+    // A line longer than `MAX_LINE`, with a record after it.
     let long = annals::jsonl::MAX_LINE + (1 << 20);
     text.extend_from_slice(b"{\"type\":\"user\",\"message\":{\"content\":\"");
     text.resize(text.len() + long, b'x');
@@ -159,7 +159,7 @@ fn tiny_files(files: usize) {
     );
 }
 
-/// More sub-agents than a process may have files open.
+/// More sub-agents than a process may have open files.
 #[test]
 fn session_with_many_files_is_deleted_and_undeleted() {
     let stage = begun();

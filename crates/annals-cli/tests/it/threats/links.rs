@@ -1,4 +1,4 @@
-//! Links in a root: nothing behind them is read, and each is reported once.
+//! Links in a root: their targets are not read, and each link is reported once.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::{Run, Stage};
 
-/// A layout, a fixture of it, a link to a directory and one to a file that the layout would read, and
-/// what is to be found there.
+/// A layout, a fixture of it, paths for a link to a directory and for one to a file that the layout
+/// would read, and the log behind them.
 struct Hole {
     layout: &'static str,
     fixture: &'static str,
     directory: &'static str,
-    /// The name of a log in that directory.
+    /// Name of a log in the linked directory.
     name: &'static str,
     file: &'static str,
     log: &'static str,
@@ -53,7 +53,7 @@ const HOLES: [Hole; 4] = [
     },
 ];
 
-/// What reads sessions.
+/// Verbs that read sessions.
 const VERBS: [&[&str]; 15] = [
     &[],
     &["sessions"],
@@ -79,13 +79,13 @@ impl Hole {
         fs::create_dir_all(outside.join("below")).unwrap();
         fs::write(outside.join(self.name), format!("{}\n", self.log)).unwrap();
         fs::write(outside.join("id_rsa"), "SECRETKEY").unwrap();
-        // Where the file is to lie there is nothing else, in both stages.
+        // Both stages get the parent directory of the file.
         let parent = stage.root.join(self.file);
         fs::create_dir_all(parent.parent().unwrap()).unwrap();
         stage
     }
 
-    /// Puts a link into a root; gives its path.
+    /// Creates a link in the root and returns its path.
     fn pierce(&self, stage: &Stage, kind: Kind) -> PathBuf {
         let outside = stage.work().join("outside");
         let (place, target) = match kind {
@@ -108,7 +108,7 @@ enum Kind {
     File,
     /// A link to the whole file system.
     Everything,
-    /// A link to what the system tells of a process.
+    /// A link to `/proc/self/maps`.
     Process,
 }
 
@@ -119,7 +119,7 @@ fn masked(path: &Path, stage: &Stage) -> String {
     format!("[DIR]/{}", path.strip_prefix(base).unwrap().display())
 }
 
-/// The lines that name a link, and those that do not.
+/// The number of lines that name a link, and the other lines.
 fn parted(text: &str, link: &str) -> (usize, Vec<String>) {
     let (naming, others): (Vec<&str>, Vec<&str>) =
         text.lines().partition(|line| line.contains(link));
@@ -160,7 +160,7 @@ fn content_behind_a_link_changes_no_output() {
             for verb in VERBS {
                 let what = format!("{} {kind:?} {verb:?}", hole.layout);
                 let (before, after) = (plain.annals(verb), pierced.annals(verb));
-                // Who looks for a word is told which.
+                // This verb prints the searched word itself.
                 if verb != ["search", "SECRETWORD"] {
                     assert_no_secret(&after, &what);
                 }
@@ -168,7 +168,7 @@ fn content_behind_a_link_changes_no_output() {
                 assert_eq!(told, 1, "{what}: {after}");
                 assert_eq!(after.code, 2, "{what}: {after}");
                 if verb == ["keep"] {
-                    // It also says that it could not keep everything.
+                    // `keep` also reports that it could not archive everything.
                     continue;
                 }
                 let plain: Vec<&str> = before.err.lines().collect();
@@ -193,7 +193,7 @@ fn content_behind_a_link_changes_no_output() {
                 names.sort();
                 names
             };
-            // Packs hold paths and times, whose lengths may differ by a little.
+            // Packs contain paths and times, so their sizes differ slightly.
             let names = |stage: &Stage| packs(stage).into_iter().map(|it| it.0).collect::<Vec<_>>();
             assert_eq!(names(&plain), names(&pierced), "{} {kind:?}", hole.layout);
             let size = |stage: &Stage| packs(stage).iter().map(|it| it.1).sum::<usize>();
@@ -206,7 +206,7 @@ fn content_behind_a_link_changes_no_output() {
     }
 }
 
-/// The law above would see it if a link were followed.
+/// Control: the test above fails if a link is followed.
 #[test]
 fn control_followed_link_changes_output() {
     for hole in &HOLES {
@@ -299,7 +299,7 @@ fn convert_copies_nothing_from_behind_a_link() {
     }
 }
 
-/// People keep `projects` on a larger disk, behind a link.
+/// Some users move `projects` to a larger disk and link to it.
 #[test]
 fn linked_projects_directory_is_reported_until_allowed() {
     let stage = Stage::of("branch-edited-prompt");
@@ -319,7 +319,7 @@ fn linked_projects_directory_is_reported_until_allowed() {
             .contains("`follow` in [DIR]/home/.config/annals/config.toml"),
         "{run}"
     );
-    // It is read once the user says so, and still not written.
+    // With `follow` in the settings it is read, but still not written.
     let link = stage.root.join("projects");
     stage.follow(&link);
     for args in [&["sessions"][..], &["--no-index", "sessions"]] {
@@ -329,7 +329,7 @@ fn linked_projects_directory_is_reported_until_allowed() {
     stage.annals(&["check"]).fine();
     let run = stage.annals(&["append", "latest", "-m", "x"]);
     assert_eq!(run.code, 2, "{run}");
-    // Links behind the link were not named.
+    // Other links inside the linked directory are not allowed by it.
     symlink("/", disk.join("-slash")).unwrap();
     let run = stage.annals(&["sessions"]);
     assert_eq!((run.code, run.out), (2, before.out), "{}", run.err);
@@ -345,7 +345,7 @@ fn linked_projects_directory_is_reported_until_allowed() {
     stage.annals(&["sessions"]).fine();
 }
 
-/// Those who keep their settings with their other dotfiles are not told so by every command.
+/// Users who link `settings.json` to their dotfiles are not warned by every command.
 #[test]
 fn linked_settings_are_reported_only_by_check() {
     let stage = Stage::of("branch-edited-prompt");
@@ -359,13 +359,13 @@ fn linked_settings_are_reported_only_by_check() {
     assert!(run.out.contains("unread-link"), "{run}");
 }
 
-/// A root that nobody named may have come with a cloned repository.
+/// A root found in the current directory may have come with a cloned repository.
 #[test]
 fn root_in_the_current_directory_is_not_read_through_a_link() {
     let stage = Stage::of_layout("chorus", "chorus-plain");
     let named = stage.annals(&["sessions"]).fine();
     let found = stage.work().join(".chorus");
-    // A real directory of one's own.
+    // A real directory of the user.
     fs::rename(&stage.root, &found).unwrap();
     let run = stage.bare(&["sessions"]).fine();
     assert_eq!(run.out, named.out, "{run}");
@@ -378,13 +378,13 @@ fn root_in_the_current_directory_is_not_read_through_a_link() {
     assert!(run.err.contains("symbolic link"), "{run}");
     let run = stage.bare(&["--root", "chorus:.chorus", "sessions"]).fine();
     assert_eq!(run.out, named.out, "{run}");
-    // One in the home directory is the user's own, link or not.
+    // A root in the home directory is the user's own, link or not.
     let home = stage.root.with_file_name("home");
     fs::create_dir_all(&home).unwrap();
     fs::rename(&found, home.join(".chorus")).unwrap();
     let run = stage.bare(&["sessions"]).fine();
     assert_eq!((run.out, run.err), (named.out, String::new()));
-    // One of another user; only an administrator can make such a directory.
+    // A directory of another user; only root can create one.
     fs::remove_file(home.join(".chorus")).unwrap();
     fs::rename(&stage.root, &found).unwrap();
     if std::os::unix::fs::chown(&found, Some(54_321), None).is_ok() {

@@ -1,4 +1,4 @@
-//! Ids, names, links and modes: nothing outside of a root is reached, and nothing in it is open.
+//! Ids, names, links and modes: nothing outside a root is reached, and new files are private.
 
 use annals::model::SessionId;
 use std::collections::BTreeSet;
@@ -63,8 +63,8 @@ fn ids_that_are_paths_reach_no_file_outside() {
             &["fork", ID, "--id", id],
             &["title", id, "x"],
             &["tag", id, "x"],
-            &["note", id, "x"],
-            &["todo", id, "add", "x"],
+            &["notes", "add", id, "x"],
+            &["todos", "add", id, "x"],
             &["compact", id, "--summary", "x"],
             &["delete", id, "--apply"],
             &["delete", "--undo", id],
@@ -76,7 +76,7 @@ fn ids_that_are_paths_reach_no_file_outside() {
             &["new", "--id", id],
             &["search", id, "--session", id],
         ] {
-            // What is a file's name and no more may name a session, whose log lies in its project.
+            // A plain file name is a valid session id; the log goes into the project folder.
             if verb.contains(&"--id") && SessionId::new(id).is_ok() {
                 continue;
             }
@@ -161,7 +161,7 @@ fn paths_in_trash_manifests_reach_no_file_outside() {
         assert!(inside(&stage) == before, "{bad}: {run}");
         assert!(!stage.work().join("new").exists());
         if run.code == 0 {
-            // What it said besides did no harm: it came back, and goes again.
+            // The other members did no harm: the session was restored and can be deleted again.
             stage.annals(&["delete", ID, "--apply"]).fine();
             let name = fs::read_dir(&trash).unwrap().next().unwrap().unwrap();
             assert_eq!(name.path().join("manifest.json"), manifest);
@@ -215,8 +215,8 @@ fn links_in_the_state_directory_are_not_followed() {
 #[test]
 fn links_in_a_root_are_not_cleaned_or_written_through() {
     let stage = begun();
-    stage.annals(&["todo", ID, "add", "something"]).fine();
-    stage.annals(&["note", ID, "something"]).fine();
+    stage.annals(&["todos", "add", ID, "something"]).fine();
+    stage.annals(&["notes", "add", ID, "something"]).fine();
     for (at, place) in ["projects/-home-dev-w", "projects", "todos"]
         .iter()
         .enumerate()
@@ -230,7 +230,7 @@ fn links_in_a_root_are_not_cleaned_or_written_through() {
             &["delete", ID, "--apply"],
             &["append", ID, "-m", "x"],
             &["title", ID, "x"],
-            &["todo", ID, "add", "x"],
+            &["todos", "add", ID, "x"],
             &["repair", "--apply"],
         ] {
             let run = later(&stage, args);
@@ -245,11 +245,11 @@ fn links_in_a_root_are_not_cleaned_or_written_through() {
     }
 }
 
-/// What has a second name outside keeps its content there: documents are replaced, and moves move names.
+/// Hard links outside the root keep their content: documents are replaced, and logs are renamed.
 #[test]
 fn hard_linked_documents_outside_are_not_changed() {
     let stage = begun();
-    stage.annals(&["todo", ID, "add", "something"]).fine();
+    stage.annals(&["todos", "add", ID, "something"]).fine();
     let todos = fs::read_dir(stage.root.join("todos")).unwrap();
     let todos = todos.flatten().next().unwrap().path();
     let outside = stage.work().join("todos.json");
@@ -257,7 +257,7 @@ fn hard_linked_documents_outside_are_not_changed() {
     fs::hard_link(&todos, &outside).unwrap();
     fs::hard_link(stage.log_path(ID), &log).unwrap();
     let before = (fs::read(&outside).unwrap(), fs::read(&log).unwrap());
-    stage.annals(&["todo", ID, "add", "more"]).fine();
+    stage.annals(&["todos", "add", ID, "more"]).fine();
     assert_eq!(fs::read(&outside).unwrap(), before.0);
     let log_now = fs::read(&log).unwrap();
     stage.annals(&["delete", ID, "--apply"]).fine();
@@ -279,7 +279,7 @@ fn new_files_are_private_under_any_umask() {
     let own = format!("claude-code:{}", stage.root.display());
     let run = |root: &str, args: &[&str]| {
         let first = match args[0] {
-            // Years later, when everything is old.
+            // A clock years ahead, so that everything is old.
             "clean" => "umask 000; export ANNALS_NOW=2030-01-01T00:00:00Z",
             _ => "umask 000",
         };
@@ -301,8 +301,8 @@ fn new_files_are_private_under_any_umask() {
         );
         run(root, &["title", id, "A title"]);
         run(root, &["tag", id, "label"]);
-        run(root, &["note", id, "a note"]);
-        run(root, &["todo", id, "add", "something"]);
+        run(root, &["notes", "add", id, "a note"]);
+        run(root, &["todos", "add", id, "something"]);
         run(root, &["sessions"]);
         run(root, &["search", "question"]);
         run(root, &["pin", id]);

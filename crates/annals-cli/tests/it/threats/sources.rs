@@ -1,4 +1,4 @@
-//! What comes from a source: conversations, and nothing that steers a program.
+//! Foreign sources: conversations are taken, files that control a program are not.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +11,7 @@ use crate::harness::Stage;
 
 const SESSION: &str = "000000aa-0000-4000-8000-000000000001";
 
-/// What could steer the client: hooks, commands, scripts that its shell runs, texts that its model reads.
+/// Files that could control the client: hooks, commands, shell scripts, texts that its model reads.
 const HOSTILE: [&str; 9] = [
     "settings.json",
     "settings.local.json",
@@ -34,7 +34,7 @@ const GOOD: [&str; 6] = [
     "file-history/000000aa-0000-4000-8000-000000000001/7b1a057f03b9c8c5@v2",
 ];
 
-/// A root of Claude Code with all of it, open to everyone.
+/// A Claude Code root with all of these files, readable by everyone.
 fn hostile() -> Stage {
     let stage = Stage::empty();
     for name in HOSTILE.iter().chain(&GOOD) {
@@ -59,7 +59,7 @@ fn hostile() -> Stage {
     stage
 }
 
-/// The files of a directory by their paths, each of which must be the user's alone.
+/// The files of a directory by path; asserts that each is private.
 fn private(dir: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for (path, _) in below(dir) {
@@ -92,7 +92,7 @@ fn convert_writes_no_configuration_unless_named() {
         stage
             .bare(&["convert", &from, "--to", layout, "--into", to])
             .fine();
-        // Whoever clones it sees what would come of it,
+        // A user who clones the repository sees the plan
         let cloned = format!("{layout}:{to}");
         let plan = stage
             .bare(&["convert", &cloned, "--to", "claude-code"])
@@ -114,7 +114,7 @@ fn convert_writes_no_configuration_unless_named() {
             json.json()["held_back"].as_array().unwrap().len(),
             HOSTILE.len() + 1
         );
-        // and gets the conversations.
+        // and receives the conversations.
         let home = stage.root.with_file_name("home").join(".claude");
         let into = home.to_str().unwrap();
         stage
@@ -129,7 +129,7 @@ fn convert_writes_no_configuration_unless_named() {
                 "{layout} {name}"
             );
         }
-        // What is named comes too, and nothing else.
+        // Files named with `--also` are written too, and no others.
         let named = stage.work().join("named");
         let into = named.to_str().unwrap();
         let args = ["convert", &cloned, "--to", "claude-code", "--into", into];
@@ -144,7 +144,7 @@ fn convert_writes_no_configuration_unless_named() {
     }
 }
 
-/// The same for origins that no conversion made.
+/// The same for forged `origin` members.
 #[test]
 fn forged_origin_writes_only_conversations() {
     let stage = Stage::empty();
@@ -179,7 +179,7 @@ fn forged_origin_writes_only_conversations() {
     assert_eq!(private(&home), [log], "{run}");
 }
 
-/// An import writes entries, and no file that it was told the name of.
+/// An import writes entries, and no file whose name the import file gives.
 #[test]
 fn import_writes_only_conversation_data() {
     let stage = hostile();
@@ -223,7 +223,7 @@ fn foreign_pack_restores_no_configuration_unless_named() {
         };
         let other = Stage::empty();
         let before = other.tree();
-        // It does not choose where it goes.
+        // A foreign pack does not choose its target directory.
         for salvage in [&[][..], &["--salvage"]] {
             let run = other.bare(&[&["restore", &pack, "--apply"], salvage].concat());
             assert_eq!(run.code, 2, "{run}");
@@ -258,7 +258,7 @@ fn foreign_pack_restores_no_configuration_unless_named() {
     );
 }
 
-/// What the user archived comes back as it was, but for what may have been changed for a reason since.
+/// Configuration may have been changed since on purpose, so it is restored only when named.
 #[test]
 fn restore_writes_configuration_only_if_named() {
     let stage = hostile();

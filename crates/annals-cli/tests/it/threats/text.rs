@@ -1,4 +1,4 @@
-//! Text that a terminal would obey or hide.
+//! Text that a terminal would interpret or hide.
 
 use std::fs;
 use std::path::Path;
@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::{ID, assert_quiet, begun, below};
 use crate::harness::Stage;
 
-/// Whatever a terminal would obey or hide.
+/// Control sequences and invisible characters.
 const PAYLOAD: &str = "\u{1b}[31;1mA\u{1b}]8;;http://evil.example\u{7}B\u{1b}]52;c;cHduZWQ=\u{1b}\\C\u{1b}PqD\u{1b}\\E\u{9b}2JF\u{9d}0;G\u{9c}\u{202e}H\u{2066}\u{200b}I\u{feff}\u{0}\u{8}\u{7f}\rJ\u{2028}K\u{e0041}";
 
-/// Puts the payload into every string of every record and document, but for those members.
+/// Appends the payload to every string of every record and document, except `spared` members.
 fn poison(dir: &Path, spared: &[&str]) -> usize {
     fn into(value: &mut Value, key: &str, spared: &[&str]) {
         match value {
@@ -93,7 +93,7 @@ const STRUCTURE: [&str; 30] = [
     "kind",
 ];
 
-/// Fixtures of a layout that have something of everything, in one root.
+/// One root with fixtures of a layout that cover all kinds of files.
 fn gathered(layout: &'static str) -> Stage {
     let fixtures: &[&str] = match layout {
         "claude-code" => &[
@@ -130,7 +130,7 @@ fn gathered(layout: &'static str) -> Stage {
 #[test]
 fn every_command_escapes_hostile_text() {
     for layout in ["claude-code", "chorus", "clog", "orchestrator"] {
-        // Once where only what is said is hostile, once where nearly everything is.
+        // First only message texts are hostile, then nearly every string.
         for spared in [&STRUCTURE[..], &["type", "role"]] {
             let stage = gathered(layout);
             assert!(poison(&stage.root, spared) > 0);
@@ -140,9 +140,8 @@ fn every_command_escapes_hostile_text() {
     }
 }
 
-/// Runs all that prints anything. A table of values for a program (`cost --csv` into a pipe) has no way
-/// to spell what is hostile, nor are exports as JSON changed for one: those are safe on a terminal only,
-/// as their own tests show.
+/// Runs all verbs that print anything. `cost --csv` and JSON exports into a pipe are for programs
+/// and cannot escape hostile text; they are safe only on a terminal, as their own tests show.
 fn drive(stage: &Stage, layout: &str) {
     let root = format!("{layout}:{}", stage.root.display());
     let run = |args: &[&str]| {
@@ -182,9 +181,9 @@ fn drive(stage: &Stage, layout: &str) {
         &["check"],
         &["repair"],
         &["index"],
-        &["workspaces"],
-        &["agents"],
-        &["settings"],
+        &["chorus", "workspaces"],
+        &["chorus", "agents"],
+        &["chorus", "settings"],
         &["clean", "--older-than", "0d"],
     ] {
         run(args);
@@ -219,7 +218,7 @@ fn drive(stage: &Stage, layout: &str) {
     }
 }
 
-/// The check itself sees what is loud.
+/// Control: `assert_quiet` detects hostile text.
 #[test]
 #[should_panic(expected = "control")]
 fn control_hostile_text_is_detected() {
@@ -245,8 +244,8 @@ fn hostile_arguments_are_escaped() {
         &["new", "--id", payload],
         &["title", ID, payload],
         &["tag", ID, payload],
-        &["note", ID, payload],
-        &["todo", ID, "add", payload],
+        &["notes", "add", ID, payload],
+        &["todos", "add", ID, payload],
         &["append", ID, "-m", payload],
         &["export", ID, "-o", &format!("/nowhere/{payload}")],
         &[payload],

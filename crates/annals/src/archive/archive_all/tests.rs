@@ -1,4 +1,4 @@
-//! Which packs are read back when.
+//! Order in which packs are read back.
 
 use std::fs;
 
@@ -33,6 +33,6 @@ fn verification_continues_after_the_last_verified_pack() {
     is(Some("b"), ["c", "d"]);
     is(Some("c"), ["d", "a"]);
     is(Some("d"), ["a", "b"]);
-    // The last one is gone meanwhile.
+    // The last verified pack was removed meanwhile.
     is(Some("bb"), ["c", "d"]);
 }

@@ -1,4 +1,4 @@
-//! What comes back beside the content of files.
+//! Restoring metadata of files and directories.
 
 use std::fs::File;
 use std::os::unix::fs::chown;
@@ -10,7 +10,7 @@ use rustix::process::geteuid;
 use super::super::attributes::{apply, read, read_upto};
 use super::*;
 
-/// A root whose directories and files have modes, attributes and, if that may be, owners of their own.
+/// A root whose directories and files have their own modes, attributes and, if permitted, owners.
 fn desk() -> Fixture {
     let desk = Fixture::new();
     desk.put(LOG, "{}\n");
@@ -30,7 +30,7 @@ fn mode(desk: &Fixture, path: &str) -> u32 {
     fs::metadata(desk.root.join(path)).unwrap().mode() & 0o7777
 }
 
-/// Sets an attribute, unless the file system has none.
+/// Sets an attribute. Returns `false` if the file system has none.
 fn set(path: &Path, name: &str, value: &[u8]) -> bool {
     setxattr(path, name, value, XattrFlags::empty()).is_ok()
 }
@@ -41,7 +41,7 @@ fn value(path: &Path, name: &str) -> Option<Vec<u8>> {
     Some(value[..len].to_vec())
 }
 
-/// Removes all files, with the directories that they lie in.
+/// Removes all files and their directories.
 fn clear(desk: &Fixture) {
     let permissions = fs::Permissions::from_mode(0o755);
     fs::set_permissions(desk.root.join("todos"), permissions).unwrap();
@@ -60,7 +60,7 @@ fn restore_recreates_directories_with_their_modes() {
     assert_eq!(mode(&desk, "projects"), 0o755);
     assert_eq!(mode(&desk, "projects/-app"), 0o2750);
     assert_eq!(mode(&desk, "todos"), 0o555);
-    // A directory that is there stays as it is.
+    // An existing directory is not changed.
     fs::remove_file(desk.root.join(LOG)).unwrap();
     let permissions = fs::Permissions::from_mode(0o700);
     fs::set_permissions(desk.root.join("projects/-app"), permissions).unwrap();
@@ -117,7 +117,7 @@ fn changed_attribute_or_mode_is_archived_once() {
     assert!(desk.store().unchanged);
 }
 
-/// What an index of this pack says, changed.
+/// Opens the pack with a modified index.
 fn lying(desk: &Fixture, lie: impl FnOnce(&mut PackIndex)) -> Pack {
     let mut pack = Pack::open(&desk.pack).unwrap();
     lie(Arc::make_mut(&mut pack.index));
@@ -212,6 +212,6 @@ fn index_with_directory_without_files_is_invalid() {
         let mut index = PackIndex::clone(&pack.index);
         index.dirs[0].path = path.into();
         let fault = index.fault(0..u64::MAX).unwrap();
-        assert!(fault.contains("no file of it lies"), "{fault}");
+        assert!(fault.contains("no file is in the directory"), "{fault}");
     }
 }

@@ -1,4 +1,4 @@
-//! Packs that are cut, flipped or begun by a newer program.
+//! Packs that are truncated, have flipped bits or a newer version.
 
 use super::*;
 
@@ -15,19 +15,19 @@ fn truncated_pack_opens_at_its_last_whole_generation() {
     desk.store();
     let whole = fs::read(&desk.pack).unwrap();
     let after = fs::read(desk.root.join(LOG)).unwrap();
-    // The index stands there twice, and either will do.
+    // The index is stored twice, and either copy is enough.
     let (first_once, once) = (second_index(&whole[..first]), second_index(&whole));
     for cut in 0..whole.len() {
         fs::write(&desk.pack, &whole[..cut]).unwrap();
         let opened = Pack::open(&desk.pack);
         if cut < first_once {
-            // Nothing tells what it held, or a checkpoint that does not tell of all.
+            // No index remains, or only a checkpoint that does not list everything.
             let lost = opened.map(|pack| pack.lost_end().is_some());
             assert!(lost.unwrap_or(true), "{cut}");
             continue;
         }
         let pack = opened.unwrap();
-        // What a killed writer leaves behind a complete index is no loss.
+        // Bytes that a killed writer left after a complete index are no loss.
         assert!(pack.lost_end().is_none(), "{cut}");
         let (end, wanted) = match cut {
             cut if cut >= once => (once, &after),
@@ -39,7 +39,7 @@ fn truncated_pack_opens_at_its_last_whole_generation() {
         if cut % 389 == 0 {
             desk.store();
             let pack = desk.assert_pack_matches_root();
-            // Nothing that stood there was taken away.
+            // No existing byte was removed.
             assert!(fs::read(&desk.pack).unwrap().starts_with(&whole[..cut]));
             assert_eq!(pack.torn, 0);
         }
@@ -54,7 +54,7 @@ fn flipped_bits_are_never_read_as_content() {
     desk.store();
     let whole = fs::read(&desk.pack).unwrap();
     let wanted = fs::read(desk.root.join(LOG)).unwrap();
-    // Between the two files stands a checkpoint, which nobody needs while the index is there.
+    // The checkpoint between the two files is not used while the index is intact.
     let frames = Pack::open(&desk.pack).unwrap().index.frames.clone();
     let checkpoint = frames[0].end() as usize..frames[1].at as usize;
     assert!(!checkpoint.is_empty());
@@ -66,7 +66,7 @@ fn flipped_bits_are_never_read_as_content() {
         let mut verified = VerifyReport::default();
         verified.verify_pack(&desk.pack);
         if verified.damaged.is_empty() {
-            // Some bits of a frame's header mean nothing: all that was stored is still told.
+            // Some bits of a frame's header have no meaning: all stored content is still readable.
             desk.assert_pack_matches_root();
             harmless += usize::from(!checkpoint.contains(&at));
         }
@@ -81,7 +81,7 @@ fn flipped_bits_are_never_read_as_content() {
             read += 1;
         }
     }
-    // Most of a pack is frames, which opening does not read; what is in other frames is still read.
+    // Most of a pack is frames, which opening does not read; undamaged frames can still be read.
     assert!(opened > whole.len() / 2, "{opened} of {}", whole.len());
     assert!(read > 0 && read < opened, "{read} of {opened}");
     assert!(harmless < 10, "{harmless} of {opened}");
@@ -97,9 +97,9 @@ fn open_refuses_another_version() {
     bytes[12] = 2;
     fs::write(&desk.pack, bytes).unwrap();
     let error = Pack::open(&desk.pack).unwrap_err().to_string();
-    let wanted = "s.pack has version 2 and this program reads version 1: a newer annals wrote it; update this one";
+    let wanted = "s.pack has version 2, but this program reads version 1: written by a newer annals; update this one";
     assert!(error.ends_with(wanted), "{error}");
-    // And nothing is written to it.
+    // The pack is not written to either.
     assert!(update_pack(&desk.pack, &desk.contents(), now()).is_err());
 }
 
@@ -110,7 +110,8 @@ fn open_gives_up_among_many_false_footers() {
     desk.put(TODOS, "[]");
     desk.store();
     let mut bytes = fs::read(&desk.pack).unwrap();
-    // A whole index, behind so many that claim all that stands before them that it is not looked for.
+    // An intact index, followed by so many false footers that each claim all bytes before them that
+    // the search gives up.
     while bytes.len() < 512 << 10 {
         let start = bytes.len() as u64;
         let numbers = [32, start - 32, 100].map(u64::to_le_bytes);
@@ -120,7 +121,7 @@ fn open_gives_up_among_many_false_footers() {
     }
     fs::write(&desk.pack, bytes).unwrap();
     let error = Pack::open(&desk.pack).unwrap_err().to_string();
-    assert!(error.contains("no whole index"), "{error}");
+    assert!(error.contains("no intact index"), "{error}");
 }
 
 /// A pack of a log of many frames and of ten sub-agents' logs.
@@ -178,7 +179,7 @@ fn salvage_of_truncated_pack_keeps_files_before_the_cut() {
         };
         let before = pack.members().iter().filter(|member| {
             let end = |part: &FrameRange| pack.index.frames[part.frame as usize].end();
-            // What stands right before the cut may have waited for the next index.
+            // Files directly before the cut may not be in a checkpoint yet.
             let enough = cut as u64 >= 8 << 10;
             enough
                 && member
@@ -192,7 +193,7 @@ fn salvage_of_truncated_pack_keeps_files_before_the_cut() {
     assert!(most > 6, "{most}");
 }
 
-/// A pack of a log and of eight sub-agents' logs, all of them small.
+/// A pack of a log and of eight sub-agents' logs, all small.
 fn many_small() -> (Fixture, PackContents, Pack) {
     let desk = Fixture::new();
     desk.put(LOG, lines(1, 500));
@@ -221,7 +222,7 @@ fn a_pack_of_many_small_files_cut_anywhere_loses_no_file_that_ended_well_before_
     ends.sort_unstable();
     for cut in pack::HEADER..pack.index_offset() as usize {
         fs::write(&desk.pack, &whole[..cut]).unwrap();
-        // Behind each file stands a checkpoint, so what is lost is the last one at most.
+        // A checkpoint follows each file, so at most the last file is lost.
         let before = ends.iter().filter(|end| **end <= cut).count();
         let kept = match Pack::salvage(&desk.pack) {
             Err(_) => 0,
@@ -230,7 +231,7 @@ fn a_pack_of_many_small_files_cut_anywhere_loses_no_file_that_ended_well_before_
                 let opened = Pack::open(&desk.pack).unwrap();
                 let told = opened.lost_end().unwrap().to_string();
                 assert!(
-                    told.contains("s.pack is damaged: its end is lost"),
+                    told.contains("s.pack is damaged: its end is missing"),
                     "{told}"
                 );
                 for member in opened.members().iter().filter(|_| cut % 97 == 0) {
@@ -243,7 +244,8 @@ fn a_pack_of_many_small_files_cut_anywhere_loses_no_file_that_ended_well_before_
         };
         assert!(kept + 1 >= before, "{cut}: {kept} of {before}");
     }
-    // The next to write takes from the root what is lost, says so, and leaves all bytes where they are.
+    // The next update adds the lost files from the root, reports the loss, and keeps all bytes in
+    // place.
     let cut = ends[ends.len() / 2] + 900;
     fs::write(&desk.pack, &whole[..cut]).unwrap();
     let stored = update_pack(&desk.pack, &contents, now()).unwrap();

@@ -1,4 +1,4 @@
-//! What is told of packs that are harmed, and what becomes of them.
+//! Reports about damaged packs, and their repair.
 
 use super::super::session::confirm;
 use super::*;
@@ -18,7 +18,8 @@ fn harm(desk: &Fixture, harm: impl FnOnce(&mut Vec<u8>)) {
     fs::write(&desk.pack, bytes).unwrap();
 }
 
-/// Every bit of a header's version that flips is damage, told as such and mended: no newer program wrote it.
+/// Any flipped bit of the header's version is reported as damage and repaired, not taken for a
+/// newer version.
 #[test]
 fn flipped_version_bit_is_damage_and_is_repaired() {
     for bit in 0..32 {
@@ -37,23 +38,23 @@ fn flipped_version_bit_is_damage_and_is_repaired() {
     }
 }
 
-/// Nobody is told to try what was tried.
+/// The error of a failed salvage does not suggest salvage.
 #[test]
 fn salvage_error_does_not_suggest_salvage() {
     let desk = desk();
     harm(&desk, |bytes| bytes.fill(0));
     let opened = Pack::open(&desk.pack).unwrap_err().to_string();
     assert!(
-        opened.contains("`annals restore --salvage` looks further"),
+        opened.contains("try `annals restore --salvage`"),
         "{opened}"
     );
     let salvaged = Pack::salvage(&desk.pack).unwrap_err().to_string();
-    assert!(!salvaged.contains("looks further"), "{salvaged}");
+    assert!(!salvaged.contains("restore --salvage"), "{salvaged}");
     assert!(salvaged.contains("only a backup"), "{salvaged}");
 }
 
-/// One of which the header and a frame are damaged cannot be written anew: it is set aside whole, and
-/// what is left in it is read there.
+/// A pack with a damaged header and a damaged frame cannot be rewritten: it is set aside unchanged,
+/// and what is left can be salvaged from it.
 #[test]
 fn set_aside_pack_can_be_salvaged() {
     let desk = Fixture::new();
@@ -76,12 +77,12 @@ fn set_aside_pack_can_be_salvaged() {
     let lost = salvaged.pack.lost_ranges(log);
     assert_eq!(lost.len(), 1);
     assert!(lost[0].end - lost[0].start < log.len);
-    // The same by the beginning of the session's id, from among all packs.
+    // The archive lists the pack that was set aside.
     let archive = Archive::open(desk.pack.ancestors().nth(3).unwrap());
     assert_eq!(archive.set_aside_in(None).unwrap(), [aside]);
 }
 
-/// What a damaged pack holds is told before it is given up, as far as anybody can.
+/// The removal plan lists the contents of a damaged pack as far as they are known.
 #[test]
 fn plan_removal_reports_contents_of_damaged_pack() {
     let desk = desk();
@@ -98,14 +99,14 @@ fn plan_removal_reports_contents_of_damaged_pack() {
     assert!(!desk.pack.exists());
 }
 
-/// A file that was changed without its times showing it is not what the pack holds, and stays.
+/// A file that was changed without a change of its times differs from the pack, and is not removed.
 #[test]
 fn confirm_compares_content_not_only_times() {
     let desk = desk();
     let pack = Pack::open(&desk.pack).unwrap();
     let whole = confirm(&pack, &desk.root, Path::new(LOG)).unwrap();
     assert!(whole.untouched(&pack.member(Path::new(LOG)).unwrap().id()));
-    // Nobody can set the time of a change: the index is made to say what the file says.
+    // The ctime cannot be set, so the index is changed to match the file.
     let mut index = PackIndex::clone(&pack.index);
     desk.put(LOG, "{\"a\":2}\n".repeat(2_000));
     let now = crate::jsonl::FileId::from(&fs::metadata(desk.root.join(LOG)).unwrap());
@@ -121,11 +122,8 @@ fn confirm_compares_content_not_only_times() {
     let told = confirm(&lying, &desk.root, Path::new(LOG))
         .unwrap_err()
         .to_string();
-    assert!(
-        told.contains("is not what the archive holds of it"),
-        "{told}"
-    );
-    // One that is gone, or that the pack never held, is no reason to remove anything either.
+    assert!(told.contains("differs from its archived copy"), "{told}");
+    // A file that is missing, or was never in the pack, is an error too.
     let changed = confirm(&pack, &desk.root, Path::new(LOG)).unwrap_err();
     assert!(matches!(changed, Error::Changed { .. }));
     fs::remove_file(desk.root.join(TODOS)).unwrap();
@@ -135,7 +133,7 @@ fn confirm_compares_content_not_only_times() {
     assert!(matches!(never, Error::Changed { .. }));
 }
 
-/// What another program than ours may have written is not taken for damage.
+/// A pack that another program may have written is not reported as damaged.
 #[test]
 fn version_confirmed_by_index_or_not_one_bit_off_is_newer() {
     for (header, index) in [(3, 3), (7, 1), (7, 7)] {
@@ -175,7 +173,7 @@ fn restore_leaves_different_attachments_but_not_main_log() {
         fates(&pack),
         wanted(RestoreOutcome::Same, RestoreOutcome::Left)
     );
-    // One that is put back in an earlier version is meant.
+    // An earlier version that was asked for is not left.
     let earlier = pack.with_earlier_version(1).unwrap();
     assert_eq!(
         fates(&earlier),

@@ -1,4 +1,4 @@
-//! What is told, found and given of packs with flipped bits, and what is too much damage.
+//! Packs with flipped bits: what is reported, recovered and restored, and which damage is too much.
 
 use super::super::session::{changes, open_existing, refuse_damaged};
 use super::*;
@@ -22,7 +22,7 @@ fn harm(desk: &Fixture, harm: impl FnOnce(&mut Vec<u8>)) {
     fs::write(&desk.pack, bytes).unwrap();
 }
 
-/// Leaves one index of a pack, as the first programs wrote it.
+/// Leaves one copy of the index, as the first versions of annals wrote it.
 fn with_one_index(bytes: &mut Vec<u8>) {
     bytes.truncate(second_index(bytes));
 }
@@ -41,7 +41,7 @@ fn salvage_finds_a_flipped_bit_of_the_nonce() {
 
 #[test]
 fn salvage_from_first_index_reports_the_rest_as_torn() {
-    // A bit of the first copy itself, and one of the footer's numbers.
+    // A bit of the first copy itself, and one of the numbers in its footer.
     for within_footer in [false, true] {
         let desk = small();
         let whole = fs::read(&desk.pack).unwrap();
@@ -52,7 +52,7 @@ fn salvage_from_first_index_reports_the_rest_as_torn() {
         };
         harm(&desk, |bytes| {
             bytes[bit] ^= 1;
-            // Of the second copy, more than can be found.
+            // Damage the second copy beyond recovery.
             bytes[second + 20..second + 30].fill(0);
         });
         let salvaged = Pack::salvage(&desk.pack).unwrap();
@@ -94,7 +94,7 @@ fn salvage_refuses_a_pack_without_its_end_marker() {
     assert!(told.contains("only a backup"), "{told}");
 }
 
-/// Writes a pack whose one index is that long, with a flipped bit in it.
+/// Writes a pack with a single index of length `len` that has a flipped bit.
 fn with_long_index(len: usize) -> Fixture {
     let desk = small();
     let index = PackIndex::clone(&Pack::open(&desk.pack).unwrap().index);
@@ -103,7 +103,7 @@ fn with_long_index(len: usize) -> Fixture {
         bytes.truncate(frames as usize);
         let json = serde_json::to_vec(&index).unwrap();
         let mut packed = zstd::bulk::compress(&json, 3).unwrap();
-        // What is to be skipped, says zstd.
+        // A zstd skippable frame.
         let filler = len - packed.len() - 8;
         packed.extend(0x184d_2a50_u32.to_le_bytes());
         packed.extend((filler as u32).to_le_bytes());
@@ -123,11 +123,12 @@ fn flipped_bit_is_searched_only_in_short_indexes() {
     let salvaged = Pack::salvage(&desk.pack).unwrap();
     let wrong = salvaged.damage.as_deref();
     assert_eq!(wrong, Some("a bit of its index is flipped"));
-    // Then only the checkpoint behind the first file is left.
+    // In a longer index the bit is not searched, so only the checkpoint after the first file is
+    // left.
     let desk = with_long_index((16 << 10) + 1);
     let salvaged = Pack::salvage(&desk.pack).unwrap();
     let wrong = salvaged.damage.unwrap();
-    assert!(wrong.starts_with("its end is lost"), "{wrong}");
+    assert!(wrong.starts_with("its end is missing"), "{wrong}");
     assert_eq!(salvaged.pack.members().len(), 1);
 }
 
@@ -140,7 +141,7 @@ fn salvage_refuses_files_too_short_for_a_pack() {
         let told = Pack::salvage(&desk.pack).unwrap_err().to_string();
         assert!(told.contains("only a backup"), "{len}: {told}");
     }
-    // One of a header and a footer alone tells what is wrong with its index.
+    // For a pack of only a header and a footer, the error names the fault of its index.
     fs::write(&desk.pack, {
         let mut bytes = whole[..HEADER].to_vec();
         bytes[0] ^= 1;
@@ -192,7 +193,7 @@ fn document_is_restored_whole_or_not_at_all() {
     desk.put(LOG, "{}\n");
     desk.put(TODOS, lines(1, 3 << 20));
     let pack = desk.store().pack;
-    // One that went on is another one, where a log would have grown; it stays.
+    // A document with appended bytes is a different file, where a log would have grown; it is left.
     desk.add(TODOS, " ");
     desk.put(LOG, "{\"other\":1}\n");
     let fates = |plan: Restored| plan.files.iter().map(|it| it.fate).collect::<Vec<_>>();
@@ -201,7 +202,7 @@ fn document_is_restored_whole_or_not_at_all() {
         fates(plan),
         [RestoreOutcome::Different, RestoreOutcome::Left]
     );
-    // Nor is a part of it put back.
+    // No part of it is restored.
     let frame = pack.index.frames[1];
     harm(&desk, |bytes| {
         bytes[frame.at as usize + 100..][..100].fill(7);
@@ -214,7 +215,7 @@ fn document_is_restored_whole_or_not_at_all() {
     );
 }
 
-/// An archive with one pack that has the name of its session.
+/// An archive with one pack, named after its session.
 fn archive() -> (Fixture, Archive) {
     let mut desk = Fixture::new();
     desk.pack.set_file_name("8c549c46-16ca.0000.pack");
@@ -241,7 +242,7 @@ fn damaged_pack_and_set_aside_pack_are_ambiguous() {
     let aside = format!(".damaged-20261115T120000Z-{name}");
     let aside = desk.pack.with_file_name(aside);
     fs::copy(&desk.pack, &aside).unwrap();
-    // Of a sound one nothing has to be salvaged.
+    // Nothing needs to be salvaged from an intact pack.
     let meant = archive.find_salvageable("8c54", None).unwrap();
     assert_eq!(meant.pack.path, aside);
     let frame = Pack::open(&desk.pack).unwrap().index.frames[0];
@@ -271,7 +272,7 @@ fn search_for_index_is_limited_among_end_markers() {
     };
     assert_eq!(torn_by(100).unwrap(), 100 * END.len() as u64);
     let told = torn_by(400).unwrap_err().to_string();
-    assert!(told.contains("no whole index was found"), "{told}");
+    assert!(told.contains("no intact index found"), "{told}");
 }
 
 #[test]
@@ -288,12 +289,12 @@ fn index_with_too_many_files_is_invalid() {
         index.fault(HEADER as u64..64 << 20).unwrap()
     };
     let told = fault(MEMBERS);
-    assert!(told.contains("is no place for a file"), "{told}");
+    assert!(told.contains("is not a valid path in its layout"), "{told}");
     let told = fault(MEMBERS + 1);
     assert!(told.contains("more than 1048576 files"), "{told}");
 }
 
-/// How many bytes the pack of a desk lacks, and whether it is as it should be.
+/// Returns how many bytes the pack lacks, and whether it is up to date.
 fn is_unchanged(desk: &Fixture) -> (u64, bool) {
     let pack = Pack::open(&desk.pack).unwrap();
     let files = desk.contents().files;
@@ -311,7 +312,7 @@ fn changes_count_growth_for_logs_and_whole_files_otherwise() {
     assert_eq!(is_unchanged(&desk), (3, false));
     desk.add(TODOS, "  ");
     assert_eq!(is_unchanged(&desk), (3 + 5, false));
-    // Cut, or another file.
+    // Truncated, or replaced by another file.
     let log = desk.root.join(LOG);
     let file = fs::File::options().write(true).open(&log).unwrap();
     file.set_len(whole - 1).unwrap();

@@ -1,8 +1,8 @@
-//! Packs whose index or content says what is not so.
+//! Packs with a false index or false content.
 
 use super::*;
 
-/// What is said of a pack with such an index.
+/// Returns the error of opening a pack with a forged index.
 fn forged(desk: &Fixture, lie: impl FnOnce(&mut PackIndex)) -> String {
     forge(desk, lie);
     let told = match Pack::open(&desk.pack) {
@@ -23,48 +23,70 @@ fn open_refuses_invalid_index_with_the_reason() {
         (|_| {}, "opened"),
         (
             |it| it.members[0].path = "../x.jsonl".into(),
-            "is no place for a file",
+            "is not a valid path in its layout",
         ),
         (
             |it| it.members[0].path = "/etc/passwd".into(),
-            "is no place for a file",
+            "is not a valid path in its layout",
         ),
         (
             |it| it.members[0].path = "projects/../../x.jsonl".into(),
-            "is no place for a file",
+            "is not a valid path in its layout",
         ),
         (
             |it| it.members[0].path = "elsewhere/x.txt".into(),
-            "is no place for a file",
+            "is not a valid path in its layout",
+        ),
+        (
+            |it| it.members[0].path = "elsewhere/.annals-x.txt.removed".into(),
+            "is not a valid path in its layout",
+        ),
+        // An earlier version archived files that were being removed.
+        (
+            |it| {
+                let name = it.members[1].path.file_name().unwrap().to_str().unwrap();
+                let name = format!(".annals-{name}.removed");
+                it.members[1].path.set_file_name(name);
+            },
+            "opened",
         ),
         (
             |it| it.members[1].path = it.members[0].path.clone(),
             "twice",
         ),
-        (|it| it.members[0].len += 1, "claims to have"),
-        (|it| it.members[0].parts[0].len += 1, "leads out of frame"),
+        (|it| it.members[0].len += 1, "bytes but claims"),
+        (
+            |it| it.members[0].parts[0].len += 1,
+            "extends past the end of frame",
+        ),
         (
             |it| it.members[0].parts[0].frame = 99,
-            "leads out of frame 99",
+            "extends past the end of frame 99",
         ),
         (
             |it| it.members[1].parts = vec![it.members[0].parts[0]],
-            "bytes and claims",
+            "bytes but claims",
         ),
         (
             |it| {
                 it.members[1].parts = vec![it.members[0].parts[0]];
                 it.members[1].len = it.members[0].parts[0].len.into();
             },
-            "two files lie at one place",
+            "files overlap in frame",
         ),
         (|it| it.frames[0].len = u32::MAX, "claims to hold"),
-        (|it| it.frames[0].bytes = u32::MAX, "leads out of the pack"),
+        (
+            |it| it.frames[0].bytes = u32::MAX,
+            "extends past the end of the pack",
+        ),
         (|it| it.frames[1].at = it.frames[0].at, "overlaps another"),
         (|it| it.frames[0].at = 0, "overlaps another"),
-        (|it| it.layout = "no-such".into(), "is no place for a file"),
+        (
+            |it| it.layout = "no-such".into(),
+            "is not a valid path in its layout",
+        ),
         (|it| it.version = 7, "has version 7"),
-        (|it| it.lone = true, "is no place for a file"),
+        (|it| it.lone = true, "is not a valid path in its layout"),
     ];
     for (lie, wanted) in lies {
         let told = forged(&desk, lie);
@@ -78,7 +100,7 @@ fn frame_longer_than_its_index_says_is_an_error() {
     desk.put(LOG, vec![0; 1 << 20]);
     desk.put(TODOS, "");
     let pack = desk.store().pack;
-    // Its true content is 1 MiB; the index says less.
+    // The content is 1 MiB; the index claims less.
     let mut frame = pack.index.frames[0];
     frame.len = 10;
     let mut cache = pack::Cache::default();
@@ -93,7 +115,7 @@ fn content_that_looks_like_an_index_is_ignored() {
     desk.store();
     let inner = fs::read(&desk.pack).unwrap();
     fs::remove_file(&desk.pack).unwrap();
-    // A whole pack as content, not compressible any further.
+    // A whole pack as content, which does not compress further.
     desk.put(LOG, &inner);
     let first = desk.store().pack.bytes;
     desk.add(LOG, &inner);

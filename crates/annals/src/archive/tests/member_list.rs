@@ -1,4 +1,4 @@
-//! The roster: what it tells of packs, and when it tells nothing.
+//! The member list: its contents, and when it is invalid.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use crate::model::ArtifactKind;
 
 const AGENT: &str = "projects/-app/8c549c46-16ca-47dd-b731-f4c264becc53/subagents/agent-a1.jsonl";
 
-/// A pack of a log and todos, the directory it lies in, and no roster yet.
+/// A pack of a log and todos, and its directory, without a member list.
 fn desk() -> (Fixture, PathBuf) {
     let desk = Fixture::new();
     desk.put(LOG, "{}\n");
@@ -26,7 +26,7 @@ fn store_agent(desk: &Fixture) {
     update_pack(&desk.pack, &contents, now()).unwrap();
 }
 
-/// The packs that hold a file which is not there.
+/// Returns the packs that hold a file which is not in `there`.
 fn lacking(dir: &Path, there: &[&str], logs: bool) -> Vec<String> {
     let there: HashSet<u64> = there
         .iter()
@@ -41,7 +41,7 @@ fn text(dir: &Path) -> String {
     fs::read_to_string(dir.join("members")).unwrap()
 }
 
-/// They are written down.
+/// The hashes are stored on disk.
 #[test]
 fn path_hash_is_stable() {
     for (path, told) in [
@@ -77,9 +77,9 @@ fn member_list_names_packs_with_missing_files() {
     assert_eq!(text(&dir).lines().count(), 3);
     assert_eq!(lacking(&dir, &[], false), ["s.pack"]);
     assert_eq!(lacking(&dir, &[TODOS], false), [""; 0]);
-    // Todos are no log.
+    // Todos are not a log.
     assert_eq!(lacking(&dir, &[], true), [""; 0]);
-    // What is added to the pack is added there, and no more than that.
+    // Files added to the pack are added to the list, and nothing else.
     store_agent(&desk);
     assert_eq!(text(&dir).lines().count(), 4);
     assert_eq!(lacking(&dir, &[TODOS], true), ["s.pack"]);
@@ -88,7 +88,7 @@ fn member_list_names_packs_with_missing_files() {
     desk.add(LOG, "{}\n");
     store_agent(&desk);
     assert_eq!(text(&dir), told);
-    // So is a new pack.
+    // A new pack is added too.
     update_pack(&desk.pack.with_file_name("t.pack"), &desk.contents(), now()).unwrap();
     assert_eq!(text(&dir).lines().count(), 5);
     assert_eq!(lacking(&dir, &[AGENT], false), ["s.pack", "t.pack"]);
@@ -111,7 +111,7 @@ fn full_update_adds_unrecorded_members() {
     member_list::update(&dir, true).unwrap();
     let after = text(&dir);
     assert_eq!(after.lines().count(), before.lines().count() + 1);
-    // Todos were known.
+    // Todos were listed already.
     assert!(!after.lines().last().unwrap().contains(" b"));
     assert_eq!(lacking(&dir, &[TODOS], true), ["s.pack"]);
 }
@@ -125,7 +125,7 @@ fn damaged_or_incomplete_member_list_is_rebuilt() {
     let path = dir.join("members");
     for broken in [
         String::new(),
-        // Without its first line, a line of a pack, or its end.
+        // Without the first line, without the last line, and with a damaged line.
         lines[1..].concat(),
         lines[..2].concat(),
         whole.replacen("s.pack", "t.pack", 1),
@@ -136,7 +136,7 @@ fn damaged_or_incomplete_member_list_is_rebuilt() {
         member_list::update(&dir, false).unwrap();
         assert_eq!(text(&dir), whole);
     }
-    // A line without an end is being written.
+    // A line without a newline is still being written.
     fs::write(&path, format!("{whole}t.pa")).unwrap();
     assert_eq!(lacking(&dir, &[], false), ["s.pack"]);
 }
@@ -148,7 +148,7 @@ fn member_list_replaces_links_and_reports_directories() {
     std::os::unix::fs::symlink("elsewhere", &path).unwrap();
     member_list::update(&dir, false).unwrap();
     let whole = text(&dir);
-    // What is behind a link is not ours, whatever it says.
+    // The target of a symbolic link is not trusted, whatever it contains.
     fs::write(dir.join("elsewhere"), whole).unwrap();
     fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink("elsewhere", &path).unwrap();
@@ -176,7 +176,7 @@ fn member_list_exists_only_while_packs_do() {
     member_list::update(&dir, false).unwrap();
     assert!(dir.join("members").exists());
     for _ in 0..2 {
-        // One that is gone already is no error.
+        // A list that does not exist is no error.
         member_list::remove(&dir).unwrap();
         assert!(!dir.join("members").exists());
     }

@@ -1,10 +1,10 @@
-//! Packs that are removed for good, set aside, or only counted.
+//! Packs that are removed, set aside or recorded as damaged.
 
 use super::*;
 use crate::archive::archive_all::known_damaged;
 use crate::archive::verify::VerifyReport;
 
-/// A pack where an archive has it, with its log and todos still in their root.
+/// A pack in an archive, with its log and todos still in their root.
 fn archived() -> (Fixture, Archive) {
     let mut desk = Fixture::new();
     desk.pack.set_file_name("8c549c46-16ca.0000.pack");
@@ -194,7 +194,7 @@ fn damaged_packs_stay_recorded_until_verified_intact() {
         known_damaged(&archive).into_iter().collect::<Vec<_>>(),
         looked
     );
-    // Who looked at others leaves it.
+    // Verifying other packs does not clear the record.
     archive.record_damaged(&[], &[], now()).unwrap();
     assert_eq!(known_damaged(&archive).len(), 1);
     archive.record_damaged(&looked, &[], now()).unwrap();
@@ -207,10 +207,7 @@ fn update_refuses_lone_log_into_pack_of_a_root() {
     let mut contents = desk.contents();
     contents.lone = true;
     let refused = update_pack(&desk.pack, &contents, now()).unwrap_err();
-    assert!(
-        refused.to_string().contains("holds sessions of"),
-        "{refused}"
-    );
+    assert!(refused.to_string().contains("has sessions of"), "{refused}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! What is still given of damaged packs.
+//! Recovery of damaged packs.
 
 use super::*;
 
-/// Damages a pack, and opens it all the same.
+/// Damages a pack and salvages it.
 #[track_caller]
 fn salvaged(desk: &Fixture, damage: impl FnOnce(&mut Vec<u8>)) -> Salvaged {
     let mut bytes = fs::read(&desk.pack).unwrap();
@@ -11,7 +11,7 @@ fn salvaged(desk: &Fixture, damage: impl FnOnce(&mut Vec<u8>)) -> Salvaged {
     Pack::salvage(&desk.pack).unwrap()
 }
 
-/// A pack of one small session as the first programs wrote it: with one index.
+/// A pack of one small session with a single index, as the first versions of annals wrote it.
 fn with_one_index() -> (Fixture, Vec<u8>) {
     let desk = Fixture::new();
     desk.put(LOG, lines(1, 3_000));
@@ -57,10 +57,10 @@ fn pack_opens_with_one_of_two_indexes() {
     assert!(opened.pack.torn > 0);
     assert!(!verify(&opened.pack).is_empty(), "it is told all the same");
     desk.assert_pack_matches_root();
-    // The next to write makes it whole.
+    // The next update repairs it.
     assert!(!desk.store().unchanged);
     assert_eq!(desk.assert_pack_matches_root().torn, 0);
-    // Nor is damage to the other one left as it is.
+    // Damage to the other copy is repaired too.
     let opened = salvaged(&desk, |bytes| {
         let at = second_index(bytes);
         bytes[at - 100] ^= 1;
@@ -127,7 +127,8 @@ fn restore_salvaged_restores_a_log_without_its_lost_frame() {
     assert_eq!(fs::read(there.join(TODOS)).unwrap(), b"[1]");
 }
 
-/// An empty log would be taken for one in which nothing was ever said, and a part of a document for all.
+/// An empty log would look like a session without messages, and a part of a document like all of
+/// it.
 #[test]
 fn restore_salvaged_refuses_when_all_is_lost() {
     let desk = Fixture::new();
@@ -144,12 +145,12 @@ fn restore_salvaged_refuses_when_all_is_lost() {
     assert!(plan.is_lost());
     assert_eq!((plan.bytes(), plan.damaged().count()), (0, 2));
     let refused = opened.pack.restore_salvaged(Some(&there)).unwrap_err();
-    let told = "nothing of its files can be read any more";
+    let told = "none of its files can be read";
     assert!(refused.to_string().contains(told), "{refused}");
     assert!(!there.join(LOG).exists() && !there.join(TODOS).exists());
 }
 
-/// The index that was replaced still tells of the frame that the newest one takes the place of.
+/// The replaced index still lists the frame that the newest one replaced.
 #[test]
 fn restore_salvaged_uses_the_previous_index_for_lost_frames() {
     let desk = Fixture::new();
@@ -174,7 +175,7 @@ fn restore_salvaged_uses_the_previous_index_for_lost_frames() {
     let log = &done.files[0];
     let got = fs::read(there.join(LOG)).unwrap();
     let whole = lines(1, 300_000);
-    // However frames are laid out, what was there before the last growth is.
+    // Whatever the frame layout, the content before the last growth is restored.
     assert!(got.starts_with(&whole) || got == whole, "{log:?}");
     let todos = &done.files[1];
     assert_eq!(
@@ -182,7 +183,7 @@ fn restore_salvaged_uses_the_previous_index_for_lost_frames() {
         (RestoreOutcome::Earlier, true)
     );
     assert_eq!(fs::read(there.join(TODOS)).unwrap(), b"[1]");
-    // What is whole is put back as it is.
+    // Intact files are restored unchanged.
     let sound = Fixture::new();
     sound.put(LOG, lines(1, 3_000));
     sound.put(TODOS, "[1]");
@@ -196,7 +197,7 @@ fn restore_salvaged_uses_the_previous_index_for_lost_frames() {
     );
 }
 
-/// A log that was cut is kept as it was before, and more can be read of that.
+/// A truncated log has an earlier version, of which more can be read.
 #[test]
 fn restore_salvaged_uses_the_earlier_version_of_a_log() {
     let desk = Fixture::new();

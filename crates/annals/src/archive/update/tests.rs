@@ -1,4 +1,4 @@
-//! Packs that other processes write to at the same time, and what cannot be written.
+//! Concurrent updates of packs, and write errors.
 
 use super::*;
 use crate::archive::pack_writer::OpenedSource;
@@ -34,7 +34,7 @@ fn add_retries_when_pack_was_set_aside_before_the_lock() {
     fs::rename(&desk.pack, dir_of(&desk).join(".damaged-1-s.pack")).unwrap();
     let turn = add(&desk.pack, &log, &desk.contents(), now());
     assert!(matches!(turn, Ok(Turn::Again)), "{turn:?}");
-    // What is in its place and is no file is an error, and would be one at every turn.
+    // A directory in place of the pack is an error, and would be one on every retry.
     fs::create_dir(&desk.pack).unwrap();
     let turn = add(&desk.pack, &log, &desk.contents(), now());
     assert!(matches!(turn, Err(Error::Io { .. })), "{turn:?}");
@@ -48,17 +48,17 @@ fn create_retries_when_another_process_created_the_pack() {
     jsonl::ensure_dir(dir_of(&desk)).unwrap();
     let temp = temp_of(&desk.pack);
     let log = open_temp(&temp).unwrap();
-    // Another process fills it, and gives it its name.
+    // Another process fills the temporary file and renames it.
     let first = fill(&desk.pack, &log, &desk.contents(), now());
     assert!(matches!(first, Ok(Turn::Done(_))), "{first:?}");
     let made = or_again(&temp, fill(&desk.pack, &log, &desk.contents(), now()));
     assert!(matches!(made, Ok(Turn::Again)), "{made:?}");
-    // Whoever opens a new one finds the pack, and leaves nothing.
+    // A writer with a new temporary file finds the pack, and leaves nothing behind.
     let made = make(&desk.pack, &desk.contents(), now());
     assert!(matches!(made, Ok(Turn::Again)), "{made:?}");
     assert_eq!(names(dir_of(&desk)), ["s.pack"]);
     assert!(desk.store().unchanged);
-    // A directory in the place of the temporary file is an error, not another turn.
+    // A directory in place of the temporary file is an error, not a reason to retry.
     fs::remove_file(&desk.pack).unwrap();
     fs::create_dir(&temp).unwrap();
     let made = make(&desk.pack, &desk.contents(), now());
@@ -89,7 +89,7 @@ fn leftover_temp_file_is_overwritten() {
 #[test]
 fn create_error_names_the_temp_file() {
     let desk = desk();
-    // Its own name is just short enough, and that of the temporary file is not.
+    // The pack's own name is short enough, but that of the temporary file is too long.
     let long = desk.pack.with_file_name("s".repeat(250) + ".pack");
     match update_pack(&long, &desk.contents(), now()) {
         Err(Error::Io { action, path, .. }) => {
@@ -107,7 +107,10 @@ fn write_error_reports_a_full_disk() {
         io::ErrorKind::FileTooLarge,
     ] {
         let told = write_error(Path::new("s.pack"), kind.into()).to_string();
-        assert!(told.contains("no room left to archive to s.pack"), "{told}");
+        assert!(
+            told.contains("no space left to archive to s.pack"),
+            "{told}"
+        );
     }
     let told = write_error(Path::new("s.pack"), io::ErrorKind::BrokenPipe.into());
     assert!(matches!(told, Error::Io { .. }), "{told}");
@@ -144,7 +147,7 @@ fn open_source_accepts_only_regular_files() {
         let refused = open_source(&at(link)).unwrap_err().to_string();
         assert!(refused.contains("symbolic link"), "{refused}");
     }
-    // One that nobody writes to must not keep us waiting.
+    // A FIFO without a writer must not block.
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), mode).unwrap();
     let refused = open_source(&at("pipe")).unwrap_err().to_string();
@@ -189,7 +192,7 @@ fn only_short_frames_of_grown_files_are_rewritten() {
         let before = desk.store().pack;
         assert_eq!(before.index.frames.len(), 2);
         assert_eq!(before.index.frames[0].len as usize, bytes);
-        // Touched, and no more.
+        // Only touched.
         fs::File::options()
             .append(true)
             .open(desk.root.join(LOG))

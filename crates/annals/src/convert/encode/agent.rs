@@ -1,4 +1,4 @@
-//! Sub-agents: whose log a log is, and how it begins in the target.
+//! Sub-agents: the owner of a log, and its start in the target.
 
 use crate::error::Result;
 use crate::layout::{AppendState, Change, Spawn};
@@ -8,7 +8,7 @@ use crate::store::{Agent, RootFile};
 use super::{GENERATED, SessionEncoder, SessionPart};
 
 impl<'a> SessionEncoder<'a> {
-    /// Of one path, only the sub-agents that it calls are wanted.
+    /// Returns whether a sub-agent is converted. Of a path, only the sub-agents that it calls are.
     pub(super) fn wants_agent(&self, log: usize) -> bool {
         let SessionPart::Path(path) = self.part else {
             return true;
@@ -17,13 +17,13 @@ impl<'a> SessionEncoder<'a> {
         call.is_some_and(|call| call.log == 0 && path.contains(&call.entry))
     }
 
-    /// The sub-agent whose log this is.
+    /// Returns the sub-agent that owns a log.
     pub(super) fn agent_of(&self, log: usize) -> Option<&'a Agent> {
         let mut agents = self.session.agents.iter();
         agents.find(|agent| agent.log == log && agent.sidechain.is_none())
     }
 
-    /// Begins a sub-agent's log.
+    /// Begins a sub-agent's log in the target.
     pub(super) fn agent_head(&mut self, at: usize, file: &RootFile) -> Result<AppendState> {
         let agent = self.agent_of(at);
         let named = file.artifact.agent.clone();
@@ -62,7 +62,7 @@ impl<'a> SessionEncoder<'a> {
         })
     }
 
-    /// The id of the call that spawned an agent, which outlines hold only as a key.
+    /// Returns the id of the call that spawned an agent; outlines store only its key.
     fn call_of(&self, agent: &Agent) -> Result<Option<String>> {
         let Some(call) = agent.call else {
             return Ok(None);
@@ -84,7 +84,7 @@ impl<'a> SessionEncoder<'a> {
     }
 }
 
-/// What a sub-agent is for, as a register tells it.
+/// Returns the purpose of a sub-agent, as a session list states it.
 pub(super) fn agent_purpose(agent: &Agent) -> Option<String> {
     let texts = [&agent.description, &agent.kind];
     let mut texts = texts.into_iter().flatten();

@@ -1,8 +1,8 @@
-//! What lies beside a session's logs: remarks, titles, todos, documents.
+//! Session data outside of the logs: notes, titles, todos, documents.
 
 use std::collections::HashMap;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::layout::{Change, OpenReply};
 use crate::model::{AgentId, ArtifactKind, Body, Draft, TitleSource};
 use crate::store::RootFile;
@@ -10,7 +10,7 @@ use crate::store::RootFile;
 use super::{GENERATED, Links, SessionEncoder, TargetLog, artifact_label, write_whole_file};
 
 impl SessionEncoder<'_> {
-    /// Remarks that lie in logs of their own.
+    /// Converts notes that are in logs of their own.
     pub(super) fn remarks(&mut self) -> Result<()> {
         let session = self.session;
         let number = session.files.logs().flat_map(RootFile::volumes).count();
@@ -28,7 +28,7 @@ impl SessionEncoder<'_> {
         Ok(())
     }
 
-    /// A title that only a register tells.
+    /// Converts a title that is only in a session list.
     pub(super) fn titles(&mut self) -> Result<()> {
         let told = self.session.listed_title();
         let Some(text) = told else { return Ok(()) };
@@ -44,7 +44,7 @@ impl SessionEncoder<'_> {
                 self.title = plan.title.or(self.title.take());
                 self.write_edits(plan.edits, GENERATED)
             }
-            Err(Error::Refused(_)) => Ok(()),
+            Err(error) if error.is_refusal() => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -60,8 +60,8 @@ impl SessionEncoder<'_> {
             return Ok(());
         }
         let lists = match self.session.todos() {
-            // Larger than any list of todos.
-            Err(Error::Refused(_)) => {
+            // Larger than any todo list.
+            Err(error) if error.is_refusal() => {
                 self.counts.add_unconverted("todos");
                 return Ok(());
             }
@@ -77,14 +77,14 @@ impl SessionEncoder<'_> {
                     self.counts.add_converted("todos");
                     self.write_edits(plan.edits, GENERATED)?;
                 }
-                Err(Error::Refused(_)) => self.counts.add_unconverted("todos"),
+                Err(error) if error.is_refusal() => self.counts.add_unconverted("todos"),
                 Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
-    /// What lies beside the logs and has no words in the target.
+    /// Stores the files that the target cannot represent.
     pub(super) fn documents(&mut self) -> Result<()> {
         let session = self.session;
         let first = session.files.logs().flat_map(RootFile::volumes).count()
@@ -92,7 +92,7 @@ impl SessionEncoder<'_> {
         let sources = self.sources();
         for (number, file) in sources.into_iter().enumerate().skip(first) {
             let kind = file.artifact.kind;
-            // These say in the source's words what was said in the target's.
+            // Their content was already converted.
             if !matches!(
                 kind,
                 ArtifactKind::Todos | ArtifactKind::Task | ArtifactKind::AgentMeta

@@ -1,4 +1,4 @@
-//! Price lists as text: the built-in one, read row by row where it is asked, and users' own, read whole.
+//! Parsing of price lists: the built-in one row by row on demand, users' lists as a whole.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -8,18 +8,18 @@ use std::sync::Arc;
 use super::name::MAX_NAME_LEN;
 use super::row::{PriceColumn, PriceRow, brief};
 
-/// The list that comes with the library, sorted by [`normalize`] names.
+/// Built-in list, sorted by [`normalize`]d names.
 const BUILT_IN: &str = include_str!("../../../data/prices.csv");
 
-/// What is wrong in a price list, and where.
+/// Error in a price list, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PriceError {
-    /// The line, from 1.
+    /// Line, from 1.
     pub line: usize,
-    /// The character of the line, from 1.
+    /// Character in the line, from 1.
     pub column: usize,
-    /// What is wrong.
+    /// Description of the error.
     pub what: String,
 }
 
@@ -29,10 +29,10 @@ impl fmt::Display for PriceError {
     }
 }
 
-/// The rows of one list by the spelled names of their models.
+/// Rows of one list by the normalized names of their models.
 pub(super) type Rows = BTreeMap<String, Vec<PriceRow>>;
 
-/// One name for all spellings: without capitals, and with dashes for dots.
+/// Normalizes a name: lower case, and dashes for dots.
 pub(super) fn normalize(name: &str) -> String {
     let plain = |byte: char| match byte.to_ascii_lowercase() {
         '.' => '-',
@@ -41,7 +41,7 @@ pub(super) fn normalize(name: &str) -> String {
     name.chars().map(plain).collect()
 }
 
-/// The rows of the built-in list for a spelled name. Looks at a few lines only.
+/// Returns the built-in rows of a normalized name. Parses only those lines.
 pub(super) fn built_in(name: &str) -> Vec<PriceRow> {
     let start = first_line_of(name);
     let Some(rest) = BUILT_IN.get(start..) else {
@@ -62,7 +62,7 @@ pub(super) fn built_in(name: &str) -> Vec<PriceRow> {
         .collect()
 }
 
-/// All rows of the built-in list.
+/// Returns all rows of the built-in list.
 pub(super) fn all_built_in() -> Rows {
     let mut rows = Rows::new();
     let lines = BUILT_IN.lines().enumerate();
@@ -73,7 +73,7 @@ pub(super) fn all_built_in() -> Rows {
     rows
 }
 
-/// A line of the built-in list. A test reads all of them as strictly as a user's.
+/// Parses a line of the built-in list. A test checks all of them with the strict parser.
 fn built_in_row(line: &str, number: usize) -> PriceRow {
     let mut row = PriceRow::new(None, number);
     for (column, field) in PriceColumn::ALL.into_iter().zip(line.split(',')) {
@@ -82,7 +82,7 @@ fn built_in_row(line: &str, number: usize) -> PriceRow {
     row
 }
 
-/// The built-in list without its head.
+/// Returns the built-in list without its comments and header line.
 fn body() -> &'static str {
     let mut rest = BUILT_IN;
     while let Some((line, after)) = rest.split_once('\n') {
@@ -94,12 +94,12 @@ fn body() -> &'static str {
     rest
 }
 
-/// Where the first line that is not before a name begins.
+/// Returns the offset of the first line that does not sort before `name`.
 fn first_line_of(name: &str) -> usize {
     let bytes = BUILT_IN.as_bytes();
     let mut low = BUILT_IN.len() - body().len();
     let mut high = BUILT_IN.len();
-    // Both are beginnings of lines, or the end.
+    // Invariant: `low` and `high` are starts of lines, or the end.
     while low < high {
         let middle = low + (high - low) / 2;
         let before = bytes.get(low..middle).unwrap_or_default();
@@ -119,13 +119,13 @@ fn name_in(line: &str) -> &str {
     line.split_once(',').map_or(line, |(name, _)| name)
 }
 
-/// Compares a listed name with a spelled one.
+/// Compares a listed name with a normalized one.
 fn compare(listed: &str, spelled: &str) -> Ordering {
     let plain = |byte: u8| if byte == b'.' { b'-' } else { byte };
     listed.bytes().map(plain).cmp(spelled.bytes())
 }
 
-/// The text of a list; the fault tells where it ends to be one.
+/// Decodes a list as UTF-8; the error has the position of the first invalid byte.
 pub(super) fn decode_utf8(bytes: &[u8]) -> Result<&str, PriceError> {
     std::str::from_utf8(bytes).map_err(|error| {
         let (good, bad) = bytes.split_at(error.valid_up_to());
@@ -136,13 +136,13 @@ pub(super) fn decode_utf8(bytes: &[u8]) -> Result<&str, PriceError> {
         let wide = bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff");
         let what = match (wide, bad.first()) {
             (false, Some(byte)) => {
-                format!("the byte 0x{byte:02x} is no UTF-8; save the list as UTF-8")
+                format!("byte 0x{byte:02x} is not valid UTF-8; save the list as UTF-8")
             }
             _ => "the list is UTF-16; save it as UTF-8".to_owned(),
         };
         PriceError {
             line: 1 + memchr::memchr_iter(b'\n', good).count(),
-            // The byte order mark is no character of the list.
+            // The byte order mark does not count as a character.
             column: 1 + String::from_utf8_lossy(line)
                 .trim_start_matches('\u{feff}')
                 .chars()
@@ -152,7 +152,7 @@ pub(super) fn decode_utf8(bytes: &[u8]) -> Result<&str, PriceError> {
     })
 }
 
-/// Reads a list of a user's, and tells all that is wrong with it.
+/// Parses a user's list; returns all its errors.
 pub(super) fn parse(text: &str, file: &Arc<str>) -> Result<Rows, Vec<PriceError>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = Reader::default();
@@ -162,7 +162,7 @@ pub(super) fn parse(text: &str, file: &Arc<str>) -> Result<Rows, Vec<PriceError>
             continue;
         }
         match fields(line) {
-            Err(column) => reader.fault(number, column, "a quote is opened and not closed".into()),
+            Err(column) => reader.fault(number, column, "missing closing quote".into()),
             Ok(fields) if reader.columns.is_empty() => reader.head(number, &fields),
             Ok(fields) => reader.row(number, &fields, file),
         }
@@ -176,16 +176,16 @@ pub(super) fn parse(text: &str, file: &Arc<str>) -> Result<Rows, Vec<PriceError>
     }
 }
 
-/// Reads a list line by line.
+/// Line-by-line parser of a list.
 #[derive(Default)]
 struct Reader {
-    /// What each field of a row is; `None` is a column that there is not.
+    /// Column of each field; `None` for an unknown column.
     columns: Vec<Option<PriceColumn>>,
     rows: Rows,
-    /// Where each row stands that has been read.
+    /// Line of each row, by its key.
     known: HashMap<String, usize>,
     faults: Vec<PriceError>,
-    /// Without a first line that makes sense, no row does.
+    /// True if the header line is unusable, so that no row can be parsed.
     lost: bool,
 }
 
@@ -200,24 +200,26 @@ impl Reader {
             if column.is_none() {
                 let names = PriceColumn::ALL.map(PriceColumn::name).join(", ");
                 let name = brief(&field.text);
-                let what = format!("there is no column `{name}`; there are {names}");
+                let what = format!("unknown column `{name}`; the columns are {names}");
                 self.fault(line, field.column, what);
             } else if self.columns.contains(&column) {
-                let what = format!("the column `{}` stands here twice", brief(&field.text));
+                let what = format!("duplicate column `{}`", brief(&field.text));
                 self.fault(line, field.column, what);
                 column = None;
             }
             self.columns.push(column);
         }
         if !self.columns.contains(&Some(PriceColumn::Model)) {
-            // Other unknown columns are likely prices: a list without its first line.
+            // The other unknown columns are probably prices: the header line is missing.
             self.faults.clear();
             let other = match fields.first() {
-                Some(field) if field.text.contains(';') => "; commas part them, not semicolons",
-                Some(field) if field.text.contains('\t') => "; commas part them, not tabs",
+                Some(field) if field.text.contains(';') => {
+                    "; separate them with commas, not semicolons"
+                }
+                Some(field) if field.text.contains('\t') => "; separate them with commas, not tabs",
                 _ => "",
             };
-            let what = format!("the first line must name the columns, `model` among them{other}");
+            let what = format!("the first line must name the columns, including `model`{other}");
             self.fault(line, 1, what);
             self.lost = true;
         }
@@ -253,7 +255,7 @@ impl Reader {
             let what = format!("the model's name is longer than {MAX_NAME_LEN} bytes");
             self.fault(line, place(PriceColumn::Model), what);
         }
-        // A field that could not be read has been told of.
+        // Do not report a field twice.
         if self.faults.len() == before {
             self.check_row(&row, place);
         }
@@ -263,7 +265,7 @@ impl Reader {
         }
     }
 
-    /// Looks at a row whose fields are fine.
+    /// Checks a row whose fields are all valid.
     fn check_row(&mut self, row: &PriceRow, place: impl Fn(PriceColumn) -> usize) {
         let prices = [
             (PriceColumn::Input, row.input.is_some()),
@@ -275,7 +277,7 @@ impl Reader {
         ];
         if row.same_as.is_some() {
             if let Some((column, _)) = prices.into_iter().find(|(_, given)| *given) {
-                let what = "a name that is the same as another has no prices of its own";
+                let what = "a row with `same_as` has no prices of its own";
                 self.fault(row.line, place(column), what.into());
             }
         } else {
@@ -288,20 +290,20 @@ impl Reader {
         }
         let key = format!("{} {:?}", normalize(&row.model), row.sort_key());
         if let Some(first) = self.known.insert(key, row.line) {
-            let what = format!("the same model, day, context and pace as in line {first}");
+            let what = format!("duplicate of line {first}: same model, day, context and pace");
             self.fault(row.line, place(PriceColumn::Model), what);
         }
     }
 }
 
-/// A field of a line.
+/// Field of a line.
 struct Field {
     text: String,
-    /// Where it begins: the character, from 1.
+    /// Position of its first character, from 1.
     column: usize,
 }
 
-/// The fields of a line; the error is where a quote opens that is not closed.
+/// Splits a line into fields; the error is the position of an unclosed quote.
 fn fields(line: &str) -> Result<Vec<Field>, usize> {
     let mut fields = Vec::new();
     let mut chars = line.chars().enumerate().peekable();
@@ -313,7 +315,7 @@ fn fields(line: &str) -> Result<Vec<Field>, usize> {
             loop {
                 match chars.next() {
                     None => return Err(column),
-                    // Two quotes are one that is meant.
+                    // Two quotes are an escaped quote.
                     Some((_, '"')) if chars.next_if(|(_, c)| *c == '"').is_none() => break,
                     Some((_, c)) => text.push(c),
                 }
@@ -345,7 +347,7 @@ mod tests {
         assert!(rows.len() > 400, "{}", rows.len());
         let fields: Vec<&str> = PriceColumn::ALL.map(PriceColumn::name).to_vec();
         assert!(BUILT_IN.contains(&format!("\n{}\n", fields.join(","))));
-        // What bisection and the plain reader of its lines rely on.
+        // Bisection and the parser of single lines rely on this.
         assert!(!BUILT_IN.contains(['"', '\r']) && BUILT_IN.ends_with('\n'));
         let names: Vec<String> = body()
             .lines()
@@ -414,24 +416,24 @@ mod tests {
         assert_eq!(
             faults(&text),
             [
-                "2:47: there is no column `cache_raed`; there are model, provider, from, above, pace, input, output, \
+                "2:47: unknown column `cache_raed`; the columns are model, provider, from, above, pace, input, output, \
                  cache_write_5m, cache_write_1h, cache_read, web_search, us_percent, context, same_as, source",
-                "2:58: the column `input` stands here twice",
+                "2:58: duplicate column `input`",
                 "3:1: the model is missing",
-                "4:3: input: `1.2.3` is no price; write dollars as 3 or 0.25",
-                "4:9: output: `-4` is less than nothing",
-                "4:12: from: `2026-02-30` is no day; write it as 2026-01-31",
-                "4:23: pace: `quick` is no pace; there are standard, batch, flex, priority, fast",
-                "4:29: above: `1e5` is no number of tokens; write it as 200000",
-                "4:33: us_percent: `0` is no percentage from 1 to 1000",
-                "5:5: a quote is opened and not closed",
+                "4:3: input: `1.2.3` is not a price; write dollars as 3 or 0.25",
+                "4:9: output: `-4` is negative",
+                "4:12: from: `2026-02-30` is not a date; write it as 2026-01-31",
+                "4:23: pace: unknown pace `quick`; use one of standard, batch, flex, priority, fast",
+                "4:29: above: `1e5` is not a number of tokens; write it as 200000",
+                "4:33: us_percent: `0` is not a percentage from 1 to 1000",
+                "5:5: missing closing quote",
                 "6:5: the row has 3 fields, the first line has 9",
                 "7:13: the row has 11 fields, the first line has 9",
-                "9:1: the same model, day, context and pace as in line 8",
+                "9:1: duplicate of line 8: same model, day, context and pace",
                 "10:3: the price of input is missing",
-                "11:3: input: `0.0000001` is finer than annals counts",
-                "11:15: from: `20260101` is no day; write it as 2026-01-31",
-                "12:3: input: `1e-99` is finer than annals counts",
+                "11:3: input: `0.0000001` has more decimals than annals supports",
+                "11:15: from: `20260101` is not a date; write it as 2026-01-31",
+                "12:3: input: `1e-99` has more decimals than annals supports",
             ]
         );
     }
@@ -448,7 +450,7 @@ mod tests {
 
     #[test]
     fn missing_header_is_reported_once() {
-        let one = "1:1: the first line must name the columns, `model` among them";
+        let one = "1:1: the first line must name the columns, including `model`";
         assert_eq!(faults("claude-x,1,2\nclaude-y,3,4\n"), [one]);
         assert_eq!(
             parse("# nothing yet\n\n", &"mine.csv".into()),
@@ -471,15 +473,15 @@ mod tests {
                 "{nothing:?}"
             );
         }
-        let told = "1:1: the first line must name the columns, `model` among them";
+        let told = "1:1: the first line must name the columns, including `model`";
         let faulty = |list| faults(list).join("\n");
         assert_eq!(
             faulty("model;input;output\nmine;1;2\n"),
-            format!("{told}; commas part them, not semicolons")
+            format!("{told}; separate them with commas, not semicolons")
         );
         assert_eq!(
             faulty("model\tinput\noutput\n"),
-            format!("{told}; commas part them, not tabs")
+            format!("{told}; separate them with commas, not tabs")
         );
     }
 
@@ -488,11 +490,11 @@ mod tests {
         let fault = |bytes: &[u8]| decode_utf8(bytes).expect_err("no text").to_string();
         assert_eq!(
             fault(b"\xef\xbb\xbfmodel,input\r\n\xc3\xbcx\xe9,1"),
-            "2:3: the byte 0xe9 is no UTF-8; save the list as UTF-8"
+            "2:3: byte 0xe9 is not valid UTF-8; save the list as UTF-8"
         );
         assert_eq!(
             fault(b"\xef\xbb\xbfm\xff"),
-            "1:2: the byte 0xff is no UTF-8; save the list as UTF-8"
+            "1:2: byte 0xff is not valid UTF-8; save the list as UTF-8"
         );
         assert_eq!(
             fault(b"\xff\xfem\0o\0"),
@@ -506,7 +508,7 @@ mod tests {
         let head = "model,same_as,input,output\n";
         assert_eq!(
             faults(&format!("{head}mine,gpt-5,1,\n")),
-            ["2:12: a name that is the same as another has no prices of its own"]
+            ["2:12: a row with `same_as` has no prices of its own"]
         );
     }
 }

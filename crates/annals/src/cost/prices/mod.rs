@@ -1,7 +1,7 @@
-//! What tokens cost: the built-in price list, users' own lists over it, and the match of names to models.
+//! Token prices: the built-in price list, users' own lists, and the matching of model names.
 //!
-//! The list is data (`data/prices.csv`); this module has no price in it. Rows are looked up when a model is first asked
-//! for, so that a program that prices two models reads twenty lines. All arithmetic is exact.
+//! The list is data (`data/prices.csv`); this module contains no price. Rows are parsed when a
+//! model is first priced, so pricing two models reads about twenty lines. All arithmetic is exact.
 
 mod list;
 mod name;
@@ -29,60 +29,60 @@ use tariff::{Tariff, first_day, row_in_effect};
 pub use list::PriceError;
 pub use row::{PriceColumn, PriceRow};
 
-/// Which of two prices counts: that of the tokens, or the one that the log recorded.
+/// Source of a price: the token counts, or the cost recorded in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PriceMode {
-    /// By tokens; what was recorded where there are no tokens, or no price for them.
+    /// By tokens; the recorded cost if there are no tokens or no price for them.
     #[default]
     Auto,
-    /// By tokens alone.
+    /// By tokens only.
     Tokens,
-    /// What was recorded alone.
+    /// Recorded cost only.
     Recorded,
 }
 
-/// Price lists, one over the other.
+/// Stack of price lists.
 #[derive(Debug, Default)]
 pub struct Prices {
-    /// Users' own, the later over the earlier; the built-in one lies below them all.
+    /// Users' lists in ascending priority; the built-in list has the lowest.
     own: Vec<Rows>,
     memo: Mutex<Memo>,
 }
 
-/// The tariffs that were looked up, and the names that have none.
+/// Cache of tariffs by model name, including names without one.
 #[derive(Debug, Default)]
 struct Memo {
     known: HashMap<Box<str>, Option<Arc<Tariff>>>,
-    /// Charges in a row often share the text of their model.
+    /// Last lookup: consecutive charges often share the text of their model.
     last: Option<(Arc<str>, Option<Arc<Tariff>>)>,
 }
 
-/// How a name was found in the price list.
+/// Result of a lookup in the price lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PriceMatch {
-    /// The name that was asked for.
+    /// Name that was looked up.
     pub asked: String,
-    /// The model's name in the list.
+    /// Name of the model in the list.
     pub model: String,
-    /// Who makes it.
+    /// Provider of the model.
     pub provider: String,
-    /// What was done to the name until the list had it, in words.
+    /// Changes made to the name until it was found, in words.
     pub steps: Vec<String>,
-    /// All rows of the model: by pace, then by day, then by context.
+    /// All rows of the model, sorted by service tier, day and context.
     pub rows: Vec<PriceRow>,
 }
 
 impl PriceMatch {
-    /// The row that holds on a day; without a day, the newest.
+    /// Returns the row in effect on a day; without a day, the newest.
     pub fn row(&self, on: Option<Date>, pace: ServiceTier, context: u64) -> Option<&PriceRow> {
         let day = on.map_or(i64::MAX, first_day);
         let place = |row: &PriceRow| (row.tier, row.from.map_or(i64::MIN, first_day), row.above);
         row_in_effect(&self.rows, place, day, pace, context)
     }
 
-    /// The context window, in tokens.
+    /// Returns the context window in tokens.
     pub fn context(&self) -> Option<u64> {
         match self
             .asked
@@ -96,20 +96,21 @@ impl PriceMatch {
 }
 
 impl Prices {
-    /// The list that comes with the library.
+    /// Returns the built-in prices.
     pub fn built_in() -> Self {
         Prices::default()
     }
 
-    /// Lays a user's list over these prices. `name` is how its place is told.
+    /// Adds a user's list on top of these prices. `name` identifies it in error messages.
     ///
-    /// A row replaces the one of the same model, day, context and pace, or is added. One that names no day holds on all
-    /// of them: it replaces the rows of its model, context and pace whatever their day, and if it names no context
-    /// either, those for long contexts too; with the standard pace as well, it replaces all rows of the model. Other
-    /// rows of the same list count beside it.
+    /// A row replaces the row of the same model, day, context and service tier (column `pace`), or
+    /// is added. A row without a day applies to all days: it replaces the rows of its model,
+    /// context and tier on any day. If it has no context either, it also replaces the rows for long
+    /// contexts. If its tier is also the standard one, it replaces all rows of the model. Other
+    /// rows of the same list are always kept.
     ///
-    /// Of a replaced row it keeps what is no price of a token: the provider, the context window, the price of searches
-    /// and that of the United States.
+    /// A replacing row inherits what is not a token price: the provider, the context window, the
+    /// price of searches and the surcharge for the United States.
     pub fn with_list(mut self, text: &str, name: &str) -> Result<Self> {
         let faulty = |faults: Vec<PriceError>| invalid_list(name, faults);
         let rows = list::parse(text, &name.into()).map_err(faulty)?;
@@ -124,7 +125,7 @@ impl Prices {
                 line: row.line,
                 column: 1,
                 what: format!(
-                    "`{}` is said to be the same as `{}`, which has no prices",
+                    "`{}` is an alias of `{}`, which has no prices",
                     row::brief(&row.model),
                     row::brief(row.same_as.as_deref().unwrap_or_default())
                 ),
@@ -137,7 +138,7 @@ impl Prices {
         }
     }
 
-    /// Lays a user's list over these prices, as [`Prices::with_list`] does, from the bytes of a file.
+    /// Adds a user's list from the bytes of a file, like [`Prices::with_list`].
     pub fn with_list_bytes(self, bytes: &[u8], name: &str) -> Result<Self> {
         match list::decode_utf8(bytes) {
             Ok(text) => self.with_list(text, name),
@@ -145,7 +146,7 @@ impl Prices {
         }
     }
 
-    /// What a response cost; `None` if nobody knows.
+    /// Returns the cost of a response; `None` if it is unknown.
     pub fn cost(&self, charge: &Charge, mode: PriceMode) -> Option<Money> {
         let model = charge.source.model.as_ref();
         if model.is_some_and(|model| Prices::is_free(model)) {
@@ -156,7 +157,7 @@ impl Prices {
             tariff.cost(&charge.usage, charge.source.terms, charge.time)
         };
         let recorded = charge.recorded.as_deref().copied();
-        // Who recorded a cost and no tokens had some.
+        // A recorded cost without tokens means that the tokens are missing, not zero.
         let untold = || charge.usage.is_zero() && recorded.is_some_and(|cost| cost > Money::ZERO);
         match mode {
             PriceMode::Tokens if untold() => None,
@@ -167,13 +168,13 @@ impl Prices {
         }
     }
 
-    /// What tokens of a model cost at today's price; `None` if the model is not listed.
+    /// Returns the cost of tokens at today's price; `None` if the model is not listed.
     pub fn cost_today(&self, usage: &Usage, model: &str) -> Option<Money> {
         self.tariff(&model.into())?
             .cost(usage, BillingTerms::default(), None)
     }
 
-    /// The cost of several responses. Those without a price are left out.
+    /// Returns the cost of several responses. Responses without a price are ignored.
     pub fn total(&self, charges: &[Charge]) -> Money {
         let costs = charges
             .iter()
@@ -181,19 +182,20 @@ impl Prices {
         costs.sum()
     }
 
-    /// Whether a name stands for no model at all: what a client says in an agent's place costs nothing.
+    /// Returns true for the placeholder model of messages that the client wrote itself, which cost
+    /// nothing.
     pub fn is_free(name: &str) -> bool {
         name == SYNTHETIC
     }
 
-    /// The context window of a model, in tokens, where it is known.
+    /// Returns the context window of a model in tokens, if known.
     pub fn context_window(&self, model: &str) -> Option<u64> {
         self.find(model)?.context()
     }
 
-    /// Finds a model in the lists by any of its names. One above 200 bytes is no name of a model.
+    /// Finds a model by any of its names. Names over 200 bytes are never found.
     pub fn find(&self, asked: &str) -> Option<PriceMatch> {
-        // A name may stand for another, which may stand for a third: no list of a person's goes further.
+        // Maximum length of an alias chain.
         const HOPS: usize = 4;
         let mut steps = Vec::new();
         let mut name = asked.to_owned();
@@ -215,9 +217,9 @@ impl Prices {
         None
     }
 
-    /// All rows: by model, then by pace, day and context. Names that stand for others are among them.
+    /// Returns all rows, sorted by model, service tier, day and context. Aliases are included.
     pub fn rows(&self) -> Vec<PriceRow> {
-        // Each model's rows are at hand: looking them up one by one would count the list's lines for each.
+        // Parses the list once; a lookup per model would count its lines each time.
         let mut all = list::all_built_in();
         for name in self.own.iter().flat_map(BTreeMap::keys) {
             if !all.contains_key(name) {
@@ -228,7 +230,7 @@ impl Prices {
         all.into_iter().flat_map(laid).collect()
     }
 
-    /// The listed names that are most like one that is not listed.
+    /// Returns the listed names most similar to an unlisted one.
     pub fn suggest(&self, asked: &str) -> Vec<String> {
         let Some(mut simpler) = NameSimplifier::new(asked) else {
             return Vec::new();
@@ -271,7 +273,8 @@ impl Prices {
         tariff
     }
 
-    /// The model of a name, or the name that it stands for, after as few steps as it takes.
+    /// Returns the rows of a name, or the name that it is an alias of, after as few simplifications
+    /// as possible.
     fn listed(&self, asked: &str, steps: &mut Vec<String>) -> Option<Listed> {
         let mut simpler = NameSimplifier::new(asked)?;
         loop {
@@ -283,12 +286,12 @@ impl Prices {
                     simpler.name()
                 };
                 if first.model != shown {
-                    steps.push(format!("spelled `{}`", first.model));
+                    steps.push(format!("listed as `{}`", first.model));
                 }
                 let other = rows.iter().find_map(|row| row.same_as.as_ref());
                 return Some(match other {
                     Some(other) => {
-                        steps.push(format!("another name of `{other}`"));
+                        steps.push(format!("alias of `{other}`"));
                         Listed::Name(other.clone())
                     }
                     None => Listed::Model(rows),
@@ -298,12 +301,12 @@ impl Prices {
         }
     }
 
-    /// The rows of a spelled name in all lists.
+    /// Returns the rows of a normalized name in all lists.
     fn rows_of(&self, name: &str) -> Vec<PriceRow> {
         self.with_own(name, list::built_in(name))
     }
 
-    /// The built-in rows of a spelled name, with those of the other lists laid over them.
+    /// Returns the built-in rows of a normalized name with the users' rows applied.
     fn with_own(&self, name: &str, mut rows: Vec<PriceRow>) -> Vec<PriceRow> {
         for own in self.own.iter().filter_map(|rows| rows.get(name)) {
             rows = apply_overrides(rows, own);
@@ -324,9 +327,9 @@ fn invalid_list(name: &str, mut faults: Vec<PriceError>) -> Error {
     }
 }
 
-/// What a name is in the lists.
+/// Result of a lookup of one name.
 enum Listed {
     Model(Vec<PriceRow>),
-    /// Another name.
+    /// Alias of this name.
     Name(String),
 }

@@ -1,33 +1,33 @@
-//! The many names of one model.
+//! Simplification of model names.
 //!
-//! Resellers put their names before a model's, clouds and clients add versions, dates and modes behind it. What is
-//! known to leave the price alone is taken off, piece by piece, until the list has the name. Nothing is guessed: a
-//! name that is like another is another model.
+//! Resellers add prefixes to a model's name; clouds and clients add versions, dates and modes as
+//! suffixes. Parts that do not affect the price are removed one by one until the list has the name.
+//! Nothing is guessed: a similar name is another model.
 
-/// What takes a name apart.
+/// Removes parts of a name step by step.
 #[derive(Clone, Debug)]
 pub(super) struct NameSimplifier {
     name: String,
-    /// A day was taken off: what stands before it may be the word `preview`.
+    /// True if a date was removed; the suffix `-preview` before it may be removed too.
     dated: bool,
     reordered: bool,
-    /// The steps that may still be taken.
+    /// Number of steps left.
     left: usize,
 }
 
-/// No model's name is longer, with all that resellers, clouds and clients put around it, in bytes.
+/// Maximum length of a model name in bytes, including all prefixes and suffixes.
 ///
-/// Logs may say anything where they name a model, and each step reads what is left of it.
+/// Logs may contain anything as a model name, and each step reads the rest of it.
 pub(super) const MAX_NAME_LEN: usize = 200;
 
-/// No name takes more steps.
+/// Maximum number of steps.
 const STEPS: usize = 16;
 
-/// The suffix by which clients ask for the window of a million tokens.
+/// Suffix by which clients select the window of a million tokens.
 pub(super) const LONG_CONTEXT_SUFFIX: &str = "[1m]";
 
-/// Programs, resellers and vendors whose names stand before a slash. Prices are the vendor's own; who resells at
-/// prices of their own is not among them.
+/// Programs, resellers and vendors whose names precede a slash. Prices are the vendor's own;
+/// resellers with their own prices are not listed.
 const PATHS: &[&str] = &[
     "openrouter",
     "litellm_proxy",
@@ -78,7 +78,7 @@ const PATHS: &[&str] = &[
     "inception",
 ];
 
-/// Vendors whose names stand before a dot, in a cloud's names.
+/// Vendors whose names precede a dot in a cloud's model names.
 const DOTTED: &[&str] = &[
     "anthropic.",
     "amazon.",
@@ -95,16 +95,16 @@ const DOTTED: &[&str] = &[
     "nvidia.",
 ];
 
-/// A cloud's regions.
+/// Regions of a cloud.
 const REGIONS: &[&str] = &[
     "us.", "eu.", "apac.", "global.", "us-gov.", "jp.", "au.", "ca.", "sa.", "me.", "af.",
 ];
 
-/// Modes that leave the price of a token alone. A `:free` model is another.
+/// Modes that do not change the price of a token. A `:free` model is a different model.
 const MODES: &[&str] = &[LONG_CONTEXT_SUFFIX, ":thinking", ":beta"];
 
 impl NameSimplifier {
-    /// `None` if it is no name of a model.
+    /// Returns `None` if the name is too long for a model.
     pub(super) fn new(asked: &str) -> Option<Self> {
         (asked.len() <= MAX_NAME_LEN).then(|| NameSimplifier {
             name: asked.trim().to_ascii_lowercase(),
@@ -114,24 +114,24 @@ impl NameSimplifier {
         })
     }
 
-    /// The name as it is now.
+    /// Returns the current name.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Makes the name simpler by one step, and says which; `None` if there is nothing left to do.
+    /// Simplifies the name by one step and describes it; `None` if no step is left.
     pub(super) fn step(&mut self) -> Option<String> {
         self.left = self.left.checked_sub(1)?;
         let name = self.name.as_str();
         if let Some(rest) = without_front(name) {
             let front = name.strip_suffix(rest).unwrap_or_default();
-            let step = format!("without `{front}` before it");
+            let step = format!("prefix `{front}` removed");
             self.name = rest.to_owned();
             return Some(step);
         }
         if let Some(rest) = without_end(name, self.dated) {
             let end = name.strip_prefix(rest).unwrap_or_default();
-            let step = format!("without `{end}` behind it");
+            let step = format!("suffix `{end}` removed");
             self.dated = end.len() > 3 && end.bytes().all(|b| b.is_ascii_digit() || b == b'-');
             self.name = rest.to_owned();
             return Some(step);
@@ -139,7 +139,7 @@ impl NameSimplifier {
         if !self.reordered
             && let Some(turned) = reordered(name)
         {
-            let step = format!("in the other order of words, `{turned}`");
+            let step = format!("words reordered: `{turned}`");
             self.reordered = true;
             self.name = turned;
             return Some(step);
@@ -148,7 +148,7 @@ impl NameSimplifier {
     }
 }
 
-/// What follows a path, a region or a vendor.
+/// Returns the name without a path, region or vendor prefix.
 fn without_front(name: &str) -> Option<&str> {
     // `publishers/google/models/NAME`, with the project before it or not.
     if name.starts_with("publishers/") || name.starts_with("projects/") {
@@ -168,7 +168,7 @@ fn without_front(name: &str) -> Option<&str> {
     Some(rest).filter(|rest| !rest.is_empty())
 }
 
-/// What stands before a mode, a version or a day.
+/// Returns the name without a mode, version or date suffix.
 fn without_end(name: &str, dated: bool) -> Option<&str> {
     let mode = MODES.iter().find_map(|mode| name.strip_suffix(mode));
     let rest = mode
@@ -198,7 +198,7 @@ fn without_version(name: &str) -> Option<&str> {
     let major = parts.next().is_some_and(digits);
     let minor = parts.next();
     let fine = major && minor.is_none_or(digits);
-    // Behind it may stand a window, `:200k`.
+    // A context window may follow: `:200k`.
     let window = parts
         .next()
         .is_none_or(|window| window.strip_suffix('k').is_some_and(digits));
@@ -243,7 +243,7 @@ fn without_day(name: &str) -> Option<&str> {
     name.get(..len)
 }
 
-/// `claude-4-5-sonnet` as `claude-sonnet-4-5`, and the other way round.
+/// `claude-4-5-sonnet` as `claude-sonnet-4-5`, and vice versa.
 fn reordered(name: &str) -> Option<String> {
     let rest = name.strip_prefix("claude-")?;
     let version = |text: &str| {

@@ -1,14 +1,14 @@
-//! A user's rows over those of the lists below.
+//! Applies a user's price rows to the rows of lower-priority lists.
 //!
-//! Who writes down what a model costs, and no day, means the model: not what it cost before the built-in list has it
-//! change, nor only short contexts at the standard pace. So a row without a day replaces, of its model:
+//! A user row without a day applies to all days, not only until the first price change in the
+//! built-in list. It replaces these rows of its model:
 //!
-//! - as the base of the standard pace, all rows;
-//! - as the base of another pace, all rows of that pace;
-//! - for contexts above a size, the rows of that pace and size, whatever their day.
+//! - with the standard service tier and no context: all rows;
+//! - with another tier and no context: all rows of that tier;
+//! - for contexts above a size: the rows of that tier and size, on any day.
 //!
-//! A row with a day replaces the one of its day, pace and context, or is added. What the user's list itself says of
-//! other days, paces and contexts always counts.
+//! A row with a day replaces the row of the same day, tier and context, or is added. Other rows of
+//! the user's list are always kept.
 
 use jiff::civil::Date;
 
@@ -16,7 +16,7 @@ use crate::model::ServiceTier;
 
 use super::row::PriceRow;
 
-/// The rows of a model with a user's over them.
+/// Returns the rows of a model with a user's rows applied.
 pub(super) fn apply_overrides(below: Vec<PriceRow>, above: &[PriceRow]) -> Vec<PriceRow> {
     let aliased = |rows: &[PriceRow]| rows.iter().any(|row| row.same_as.is_some());
     if aliased(above) || aliased(&below) {
@@ -36,7 +36,7 @@ pub(super) fn apply_overrides(below: Vec<PriceRow>, above: &[PriceRow]) -> Vec<P
     rows
 }
 
-/// Whether a user's row stands in the place of another row of its model.
+/// Returns true if a user's row replaces another row of its model.
 fn replaces(own: &PriceRow, other: &PriceRow) -> bool {
     let pace = own.tier == other.tier;
     match (own.from, own.above) {
@@ -46,8 +46,8 @@ fn replaces(own: &PriceRow, other: &PriceRow) -> bool {
     }
 }
 
-/// The days from which a row for long contexts must hold once more: a newer day replaces all rows of its pace, and this
-/// row is meant for all days but those of which the user's list speaks itself.
+/// Returns the days on which a row for long contexts must be repeated. A row with a newer day hides
+/// all older rows of its tier, but this row applies to all days, except those in the user's list.
 fn later_days(own: &PriceRow, rows: &[PriceRow], above: &[PriceRow]) -> Vec<Date> {
     if own.from.is_some() || own.above.is_none() {
         return Vec::new();
@@ -57,7 +57,8 @@ fn later_days(own: &PriceRow, rows: &[PriceRow], above: &[PriceRow]) -> Vec<Date
         let mut days = above.iter().filter(of_pace).filter_map(|row| row.from);
         days.any(|named| named == *day)
     };
-    // Rows of the user's own list may be among them by now, but only on days that it names, or that were found here.
+    // `rows` may already contain rows of the user's list, but only on days named there or found
+    // here.
     let mut days: Vec<Date> = rows
         .iter()
         .filter(of_pace)
@@ -69,11 +70,11 @@ fn later_days(own: &PriceRow, rows: &[PriceRow], above: &[PriceRow]) -> Vec<Date
     days
 }
 
-/// A user's row with what is as true of a new price as of the old one: the model's spelling, its provider, its window,
-/// and what searches and the United States cost.
+/// Returns a user's row completed with facts that do not depend on the price: the model's spelling,
+/// provider and context window, and the prices for searches and the United States.
 fn with_facts(own: &PriceRow, below: &[PriceRow], above: &[PriceRow]) -> PriceRow {
     let mut row = own.clone();
-    // Of all days that a row replaces alone, the newest is known best.
+    // Of the rows that only this row replaces, the newest has the best data.
     let alone = |known: &&PriceRow| {
         let by_another = |other: &PriceRow| {
             other.sort_key() == known.sort_key() && other.sort_key() != own.sort_key()

@@ -1,4 +1,4 @@
-//! The rows of a price list: what they say, and how they are spelled.
+//! Rows of a price list, and their parsing and formatting.
 
 use std::sync::Arc;
 
@@ -6,43 +6,43 @@ use jiff::civil::Date;
 
 use crate::model::{Money, ServiceTier};
 
-/// What a model costs from a day on, for contexts of a size, at a pace.
+/// Prices of a model from a day on, for contexts of a size, in a service tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PriceRow {
-    /// The model's name in the list.
+    /// Name of the model in the list.
     pub model: String,
-    /// Who makes it.
+    /// Provider of the model.
     pub provider: String,
-    /// The first day (UTC) on which it holds; `None` is since ever.
+    /// First day (UTC) of the price; `None` if it has always applied.
     pub from: Option<Date>,
-    /// The context above which it holds, in tokens; `None` is the base.
+    /// Context size in tokens above which the row applies; `None` for the base price.
     pub above: Option<u64>,
-    /// How soon the answer is wanted.
+    /// Service tier (column `pace`).
     pub tier: ServiceTier,
-    /// Dollars for a million tokens of fresh input.
+    /// Dollars per million tokens of uncached input.
     pub input: Option<Money>,
-    /// Dollars for a million tokens of output.
+    /// Dollars per million tokens of output.
     pub output: Option<Money>,
-    /// Dollars for a million tokens written to the five-minute cache.
+    /// Dollars per million tokens written to the five-minute cache.
     pub cache_write_5m: Option<Money>,
-    /// Dollars for a million tokens written to the one-hour cache.
+    /// Dollars per million tokens written to the one-hour cache.
     pub cache_write_1h: Option<Money>,
-    /// Dollars for a million tokens read from the cache.
+    /// Dollars per million tokens read from the cache.
     pub cache_read: Option<Money>,
-    /// Dollars for a thousand web searches.
+    /// Dollars per thousand web searches.
     pub web_search: Option<Money>,
-    /// What an answer costs that must be made in the United States, in percent.
+    /// Price of inference restricted to the United States, in percent of the normal price.
     pub us_percent: Option<u32>,
-    /// The context window, in tokens.
+    /// Context window in tokens.
     pub context: Option<u64>,
-    /// The model that this name stands for; such a row has no prices.
+    /// Model that this name is an alias of; such a row has no prices.
     pub same_as: Option<String>,
-    /// Where the prices come from.
+    /// Source of the prices.
     pub source: String,
-    /// The user's file in which it stands; `None` is the built-in list.
+    /// User's file that contains the row; `None` for the built-in list.
     pub file: Option<Arc<str>>,
-    /// The line in that file.
+    /// Line in that file.
     pub line: usize,
 }
 
@@ -69,18 +69,19 @@ impl PriceRow {
         }
     }
 
-    /// What two rows of a model must not share. In its order, later rows are tried first.
+    /// Key that is unique among the rows of a model. Rows are sorted by it and searched from the
+    /// end.
     pub(super) fn sort_key(&self) -> (ServiceTier, Option<Date>, Option<u64>) {
         (self.tier, self.from, self.above)
     }
 
-    /// The row as a line of a price list, with all columns of [`PriceColumn::ALL`].
+    /// Formats the row as a line of a price list, with all columns of [`PriceColumn::ALL`].
     pub fn to_csv(&self) -> String {
         let fields = PriceColumn::ALL.map(|column| quoted(&self.field(column)));
         fields.join(",")
     }
 
-    /// What the row says in a column.
+    /// Returns the text of a column.
     pub fn field(&self, column: PriceColumn) -> String {
         fn number(value: Option<impl ToString>) -> String {
             value.map(|value| value.to_string()).unwrap_or_default()
@@ -105,7 +106,7 @@ impl PriceRow {
         }
     }
 
-    /// Reads one field; the error says what is wrong with it.
+    /// Parses one field; the error describes what is wrong with it.
     pub(super) fn set(&mut self, column: PriceColumn, text: &str) -> Result<(), String> {
         match column {
             PriceColumn::Model => text.clone_into(&mut self.model),
@@ -119,7 +120,7 @@ impl PriceRow {
                 self.tier = filled(text).map_or(Ok(ServiceTier::Standard), pace)?
             }
             PriceColumn::UsPercent => self.us_percent = filled(text).map(percent).transpose()?,
-            // Exact to the pico-dollar for each token, and for each search.
+            // Each token and each search costs a whole number of pico-dollars.
             PriceColumn::Input => self.input = filled(text).map(per_million).transpose()?,
             PriceColumn::Output => self.output = filled(text).map(per_million).transpose()?,
             PriceColumn::CacheWrite5m => {
@@ -162,7 +163,7 @@ pub enum PriceColumn {
 }
 
 impl PriceColumn {
-    /// All of them, in the order of the built-in list.
+    /// All columns, in the order of the built-in list.
     pub const ALL: [PriceColumn; 15] = [
         PriceColumn::Model,
         PriceColumn::Provider,
@@ -181,7 +182,7 @@ impl PriceColumn {
         PriceColumn::Source,
     ];
 
-    /// Its name in the first line of a list.
+    /// Returns the name used in the header line.
     pub fn name(self) -> &'static str {
         match self {
             PriceColumn::Model => "model",
@@ -202,7 +203,7 @@ impl PriceColumn {
         }
     }
 
-    /// The column of that name.
+    /// Returns the column with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         let name = name.trim();
         Self::ALL
@@ -211,7 +212,7 @@ impl PriceColumn {
     }
 }
 
-/// The beginning of a text that may be of any length, for messages.
+/// Truncates a text of any length for a message.
 pub(super) fn brief(text: &str) -> String {
     const LONGEST: usize = 40;
     match text.char_indices().nth(LONGEST) {
@@ -227,13 +228,13 @@ fn filled(text: &str) -> Option<&str> {
 fn date(text: &str) -> Result<Date, String> {
     let shaped = text.len() == 10 && text.bytes().filter(|byte| *byte == b'-').count() == 2;
     let date = shaped.then(|| text.parse().ok()).flatten();
-    date.ok_or_else(|| format!("`{}` is no day; write it as 2026-01-31", brief(text)))
+    date.ok_or_else(|| format!("`{}` is not a date; write it as 2026-01-31", brief(text)))
 }
 
 fn tokens(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| {
         format!(
-            "`{}` is no number of tokens; write it as 200000",
+            "`{}` is not a number of tokens; write it as 200000",
             brief(text)
         )
     })
@@ -243,13 +244,13 @@ fn percent(text: &str) -> Result<u32, String> {
     text.parse()
         .ok()
         .filter(|percent| (1..=1000).contains(percent))
-        .ok_or_else(|| format!("`{}` is no percentage from 1 to 1000", brief(text)))
+        .ok_or_else(|| format!("`{}` is not a percentage from 1 to 1000", brief(text)))
 }
 
 fn pace(text: &str) -> Result<ServiceTier, String> {
     let names = || ServiceTier::ALL.map(ServiceTier::name).join(", ");
     ServiceTier::by_name(text)
-        .ok_or_else(|| format!("`{}` is no pace; there are {}", brief(text), names()))
+        .ok_or_else(|| format!("unknown pace `{}`; use one of {}", brief(text), names()))
 }
 
 fn per_million(text: &str) -> Result<Money, String> {
@@ -260,20 +261,27 @@ fn per_thousand(text: &str) -> Result<Money, String> {
     price(text, 1_000)
 }
 
-/// A price for so many of something, of which one must cost whole pico-dollars.
+/// Parses a price for `many` items; one item must cost a whole number of pico-dollars.
 fn price(text: &str, many: i128) -> Result<Money, String> {
-    // What is finer than Money would be rounded unseen; no such price has a place in a list.
-    let money = Money::parse(text)
-        .ok_or_else(|| format!("`{}` is no price; write dollars as 3 or 0.25", brief(text)))?;
+    // `Money::parse` rounds silently, so more digits than it holds are rejected below.
+    let money = Money::parse(text).ok_or_else(|| {
+        format!(
+            "`{}` is not a price; write dollars as 3 or 0.25",
+            brief(text)
+        )
+    })?;
     if money < Money::ZERO {
-        return Err(format!("`{}` is less than nothing", brief(text)));
+        return Err(format!("`{}` is negative", brief(text)));
     }
     let (mantissa, _) = text.split_once(['e', 'E']).unwrap_or((text, ""));
     let digits = mantissa.split_once('.').map_or("", |(_, part)| part);
     let nothing = mantissa.bytes().all(|byte| !(b'1'..=b'9').contains(&byte));
     let rounded = digits.len() > 12 || (money == Money::ZERO && !nothing);
     if rounded || money.pico() % many != 0 {
-        return Err(format!("`{}` is finer than annals counts", brief(text)));
+        return Err(format!(
+            "`{}` has more decimals than annals supports",
+            brief(text)
+        ));
     }
     Ok(money)
 }

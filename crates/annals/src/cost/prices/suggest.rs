@@ -1,6 +1,7 @@
-//! Names that are like another.
+//! Finds similar names.
 
-/// The names nearest to any of the wanted ones: those that begin alike or differ in few letters.
+/// Returns the names nearest to any of the wanted ones: those that contain it or differ in few
+/// letters.
 pub(super) fn suggest(wanted: &[String], names: Vec<String>) -> Vec<String> {
     const SHOWN: usize = 5;
     let mut ranked: Vec<(usize, String)> = names
@@ -19,19 +20,19 @@ pub(super) fn suggest(wanted: &[String], names: Vec<String>) -> Vec<String> {
         .collect()
 }
 
-/// How far a name is from the wanted one; `None` is too far to be meant.
+/// Returns the edit distance of a name from the wanted one; `None` if it is too large.
 fn rank(wanted: &str, name: &str) -> Option<usize> {
     const LONGEST: usize = 80;
     if wanted.is_empty() || wanted.len() > LONGEST {
         return None;
     }
     let distance = distance(wanted.as_bytes(), name.as_bytes());
-    // A part of a name is meant as such: `opus`.
+    // Part of a name is a match too: `opus`.
     let part = wanted.len() > 2 && name.contains(wanted);
     (part || distance <= (wanted.len() / 3).max(2)).then_some(distance)
 }
 
-/// The letters to add, remove or change.
+/// Returns the Levenshtein distance.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {

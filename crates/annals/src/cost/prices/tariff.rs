@@ -1,4 +1,4 @@
-//! From the rows of a model to the price of a response.
+//! Computes the price of a response from the rows of a model.
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -8,20 +8,20 @@ use crate::model::{BillingTerms, Money, ServiceTier, Usage};
 
 use super::row::PriceRow;
 
-/// Prices of tokens are for so many.
+/// Token prices are per million tokens.
 const MILLION: i128 = 1_000_000;
 
-/// What one model costs, ready to be applied.
+/// Prices of one model, ready for use.
 #[derive(Clone, Debug)]
 pub(super) struct Tariff {
     rates: Vec<Rates>,
 }
 
-/// What one row costs, for each token.
+/// Prices of one row, per token.
 #[derive(Clone, Debug)]
 struct Rates {
     tier: ServiceTier,
-    /// The first day, counted from 1970.
+    /// First day, counted from 1970.
     from: i64,
     above: Option<u64>,
     input: Money,
@@ -34,14 +34,14 @@ struct Rates {
 }
 
 impl Tariff {
-    /// Of rows in the order of [`PriceRow::sort_key`].
+    /// Creates a tariff from rows sorted by [`PriceRow::sort_key`].
     pub(super) fn new(rows: &[PriceRow]) -> Self {
         Tariff {
             rates: rows.iter().filter_map(Rates::from_row).collect(),
         }
     }
 
-    /// What these tokens cost; `None` if no row holds then.
+    /// Returns the cost of these tokens; `None` if no row is in effect.
     pub(super) fn cost(
         &self,
         usage: &Usage,
@@ -75,7 +75,7 @@ impl Rates {
         })
     }
 
-    /// `None` if it made searches that have no price.
+    /// Returns the cost; `None` if there are web searches without a price.
     fn cost(&self, usage: &Usage, us_only: bool) -> Option<Money> {
         let tokens = self.input * usage.input
             + self.output * usage.output
@@ -86,7 +86,7 @@ impl Rates {
             true => percentage(tokens, i128::from(self.us_percent)),
             false => tokens,
         };
-        // A search costs the same wherever the answer is made.
+        // The surcharge for the United States does not apply to searches.
         let searches = match usage.web_searches {
             0 => Money::ZERO,
             searches => self.web_search? * searches,
@@ -96,14 +96,15 @@ impl Rates {
 }
 
 impl PriceRow {
-    /// The row with the cache prices that it leaves out, as they are billed.
+    /// Returns the row with the missing cache prices filled in, as they are billed.
     ///
-    /// For Anthropic's models they follow from the input by Anthropic's rule. Others charge for what is written to the
-    /// cache, or read from it, as for input; a longer life costs no less than a shorter one.
+    /// For Anthropic's models they follow from the input price by Anthropic's rule. Other providers
+    /// bill cache writes and reads like input; a longer cache lifetime costs no less than a shorter
+    /// one.
     pub fn billed(&self) -> PriceRow {
         let mut row = self.clone();
         let Some(input) = row.input else { return row };
-        // A token costs whole pico-dollars.
+        // The price of a token is a whole number of pico-dollars.
         let rule = |percent: i128| match row.provider.as_str() {
             "anthropic" => {
                 let token = percentage(Money::from_pico(input.pico() / MILLION), percent);
@@ -121,10 +122,12 @@ impl PriceRow {
     }
 }
 
-/// The row that holds on a day, of those in the order of their places: the newest of that pace, and of its day the one
-/// for the largest context that is exceeded; if the pace has none, the standard one.
+/// Returns the row in effect on a day; `rows` must be sorted. It is the newest row of the service
+/// tier and, among rows of its day, the one with the highest context limit that is exceeded. If the
+/// tier has none, the standard tier is used.
 ///
-/// All tokens of a response cost what its whole context says: no vendor bills the first ones at the lower price.
+/// The whole context determines the price of all tokens of a response: no vendor bills the first
+/// tokens at the lower price.
 pub(super) fn row_in_effect<T>(
     rows: &[T],
     place: impl Fn(&T) -> (ServiceTier, i64, Option<u64>),
@@ -141,18 +144,18 @@ pub(super) fn row_in_effect<T>(
     of(pace).or_else(|| of(ServiceTier::Standard))
 }
 
-/// The day of a time in UTC, counted from 1970.
+/// Returns the UTC day of a time, counted from 1970.
 fn day_of(time: Timestamp) -> i64 {
     time.as_second().div_euclid(86_400)
 }
 
-/// A day as a number, counted from 1970.
+/// Returns the number of a day, counted from 1970.
 pub(super) fn first_day(date: Date) -> i64 {
     let zoned = date.to_zoned(TimeZone::UTC);
     zoned.map_or(i64::MAX, |zoned| day_of(zoned.timestamp()))
 }
 
-/// So many percent, rounded half up to pico-dollars.
+/// Returns a percentage of an amount, rounded half up to pico-dollars.
 fn percentage(whole: Money, percent: i128) -> Money {
     Money::from_pico((whole.pico().saturating_mul(percent).saturating_add(50)) / 100)
 }

@@ -18,13 +18,13 @@ fn tokens(input: u64, output: u64, written: u64, read: u64) -> Usage {
     }
 }
 
-/// The exact cost of a charge in dollars.
+/// Returns the exact cost of a charge in dollars.
 fn dollars(prices: &Prices, charge: &Charge) -> String {
     let cost = prices.cost(charge, PriceMode::Auto);
     cost.map_or("unpriced".to_owned(), |money| money.to_string())
 }
 
-/// The same at a time, at a pace.
+/// Returns the charge at another time and service tier.
 fn at_time(charge: &Charge, time: &str, pace: ServiceTier) -> Charge {
     let mut charge = charge.clone();
     charge.time = Some(time.parse().unwrap());
@@ -75,7 +75,7 @@ fn built_in_prices_match_design_table() {
         ];
         assert_eq!(columns.map(|column| listed.field(column)), row, "{model}");
         let million = |usage| dollars(&prices, &charge(model, usage));
-        // A million of each, in pieces that are no long context.
+        // A million of each, in pieces that are below the long-context limit.
         let piece = |usage: Usage| -> Money {
             let cost = prices
                 .cost(&charge(model, usage), PriceMode::Tokens)
@@ -103,7 +103,8 @@ fn price_applies_from_its_first_day() {
     assert_eq!(at("2024-12-03T00:00:00Z"), "0.0008");
     assert_eq!(at("1960-01-01T00:00:00Z"), "0.001");
     assert_eq!(dollars(&prices, &haiku), "0.0008");
-    // The newer day has one price for all contexts, so the older day's second one is gone.
+    // The newer day has one price for all contexts, so the older long-context price no longer
+    // applies.
     let opus = charge("claude-opus-4-6", tokens(200_001, 0, 0, 0));
     let at = |time| dollars(&prices, &at_time(&opus, time, ServiceTier::Standard));
     assert_eq!(at("2026-03-12T00:00:00Z"), "2.00001");
@@ -114,7 +115,7 @@ fn price_applies_from_its_first_day() {
 fn long_context_price_applies_to_all_tokens() {
     let prices = Prices::built_in();
     let sonnet = |usage| dollars(&prices, &charge("claude-sonnet-4-5", usage));
-    // 200,000 is not above 200,000; what lies in the cache is context too, output is not.
+    // 200,000 is not above 200,000; cached tokens count as context, output does not.
     assert_eq!(sonnet(tokens(200_000, 1_000, 0, 0)), "0.615");
     assert_eq!(sonnet(tokens(1, 1_000, 100_000, 100_000)), "0.832506");
     assert_eq!(sonnet(tokens(0, 300_000, 0, 0)), "4.5");
@@ -129,7 +130,7 @@ fn tier_uses_its_price_or_the_standard_one() {
     assert_eq!(at(ServiceTier::Batch), "0.015");
     assert_eq!(at(ServiceTier::Fast), "0.06");
     assert_eq!(at(ServiceTier::Flex), "0.03");
-    // A pace that is flat is not asked for the standard pace's contexts.
+    // A tier with a flat price does not use the long-context price of the standard tier.
     let long = charge("gpt-5.4", tokens(300_000, 0, 0, 0));
     let at = |pace| dollars(&prices, &at_time(&long, "2026-11-01T00:00:00Z", pace));
     assert_eq!(at(ServiceTier::Standard), "1.5");
@@ -168,7 +169,7 @@ fn price_mode_chooses_between_tokens_and_recorded_cost() {
     assert_eq!(all(&known), ["0.001", "0.001", "none"]);
     known.recorded = recorded.map(Box::new);
     assert_eq!(all(&known), ["0.001", "0.001", "0.5"]);
-    // Tokens that a log does not tell cost something.
+    // Tokens that a log does not record are not free.
     known.usage = Usage::default();
     assert_eq!(all(&known), ["0.5", "none", "0.5"]);
     known.recorded = Some(Box::new(Money::ZERO));
@@ -213,7 +214,7 @@ our-alias,,,,,,anthropic/claude-opus-4.1
         "us.anthropic.claude-opus-4-1-20250805-v1:0",
         tokens(1_000, 0, 1_000, 1_000),
     );
-    // What is written and read follows Anthropic's rule, since the row does not say.
+    // The row has no cache prices, so they follow Anthropic's rule.
     let at = |time| dollars(&prices, &at_time(&opus, time, ServiceTier::Standard));
     assert_eq!(at("2026-05-31T00:00:00Z"), "0.0235");
     assert_eq!(at("2026-06-01T00:00:00Z"), "0.02075");
@@ -239,7 +240,7 @@ our-alias,,,,,,anthropic/claude-opus-4.1
         .unwrap();
     assert_eq!((row.file.as_deref(), row.line), (Some("own.csv"), 3));
     assert_eq!(row.web_search, Money::parse("10"));
-    // A later list lies over an earlier one.
+    // A later list overrides an earlier one.
     let prices = prices
         .with_list("model,input,output\nour-alias,7,7\n", "more.csv")
         .unwrap();
@@ -252,8 +253,8 @@ our-alias,,,,,,anthropic/claude-opus-4.1
     assert_eq!(rows.len(), Prices::built_in().rows().len() + 2);
 }
 
-/// What a hundred thousand, or three hundred thousand, tokens of Sonnet 4.6 cost with a list over the built-in one,
-/// before and after the day from which that has long contexts cost as much as short ones.
+/// Returns the cost of 100,000 and of 300,000 tokens of Sonnet 4.6 with a user's list, before and
+/// after the day on which the built-in long-context price ends.
 fn sonnet(own: &str, pace: ServiceTier) -> [String; 4] {
     let prices = Prices::built_in().with_list(own, "own.csv").unwrap();
     let cost = |tokens_in, time| {
@@ -286,7 +287,7 @@ fn undated_user_price_replaces_all_rows_of_model() {
     let found = prices.find("claude-sonnet-4-6").unwrap();
     assert_eq!(found.rows.len(), 1);
     assert_eq!(found.rows[0].us_percent, Some(110));
-    // The window of the newest row that it replaces.
+    // The window is that of the newest row it replaces.
     let chat = Prices::built_in()
         .with_list("model,input,output\ndeepseek-chat,1,2\n", "own.csv")
         .unwrap();
@@ -323,7 +324,7 @@ fn user_price_of_tier_or_context_leaves_others_unchanged() {
         sonnet(batch, ServiceTier::Batch),
         ["0.2", "0.6", "0.2", "0.6"]
     );
-    // It holds on the day, too, from which the built-in list has none for long contexts.
+    // It also applies after the day on which the built-in list ends the long-context price.
     let long = "model,above,input,output\nclaude-sonnet-4-6,200000,7,2\n";
     assert_eq!(
         sonnet(long, ServiceTier::Standard),
@@ -338,7 +339,7 @@ fn user_price_of_tier_or_context_leaves_others_unchanged() {
         sonnet(dated, ServiceTier::Standard),
         ["0.1", "0.3", "0.3", "0.9"]
     );
-    // A user's own day, without a price for long contexts, ends it.
+    // A day in the user's list without a long-context price ends it.
     let both = "model,from,above,input,output\nclaude-sonnet-4-6,,200000,7,2\nclaude-sonnet-4-6,2026-03-13,,1,2\n";
     assert_eq!(
         sonnet(both, ServiceTier::Standard),
@@ -416,7 +417,7 @@ fn suggest_returns_nearest_names() {
     assert_eq!(first(""), None);
 }
 
-/// What each name must match; `""` is nothing.
+/// Expected match of each name; `""` means none.
 const NAMES: &[(&str, &str)] = &[
     ("claude-sonnet-4-5", "claude-sonnet-4-5"),
     ("claude-sonnet-4-5-20250929", "claude-sonnet-4-5"),
@@ -582,23 +583,26 @@ fn match_lists_every_step() {
     let prices = Prices::built_in();
     let steps = |name| prices.find(name).unwrap().steps;
     assert_eq!(steps("claude-sonnet-4-5"), [""; 0]);
-    assert_eq!(steps("Claude-Sonnet-4.5"), ["spelled `claude-sonnet-4-5`"]);
+    assert_eq!(
+        steps("Claude-Sonnet-4.5"),
+        ["listed as `claude-sonnet-4-5`"]
+    );
     assert_eq!(
         steps("bedrock/us.anthropic.claude-4-sonnet-20250514-v1:0"),
         [
-            "without `bedrock/` before it",
-            "without `us.` before it",
-            "without `anthropic.` before it",
-            "without `-v1:0` behind it",
-            "without `-20250514` behind it",
-            "in the other order of words, `claude-sonnet-4`",
+            "prefix `bedrock/` removed",
+            "prefix `us.` removed",
+            "prefix `anthropic.` removed",
+            "suffix `-v1:0` removed",
+            "suffix `-20250514` removed",
+            "words reordered: `claude-sonnet-4`",
         ]
     );
     assert_eq!(
         steps("gemini-2.5-pro-preview-05-06"),
-        ["without `-05-06` behind it", "without `-preview` behind it"]
+        ["suffix `-05-06` removed", "suffix `-preview` removed"]
     );
-    assert_eq!(steps("gpt-5-codex"), ["another name of `gpt-5`"]);
+    assert_eq!(steps("gpt-5-codex"), ["alias of `gpt-5`"]);
 }
 
 #[test]
@@ -607,7 +611,7 @@ fn name_simplification_is_limited_to_16_steps() {
     let days = |count| format!("gpt-5{}", "-20250101".repeat(count));
     assert_eq!(prices.find(&days(16)).unwrap().steps.len(), 16);
     assert_eq!(prices.find(&days(17)), None);
-    // What is too long is not even looked at, nor remembered.
+    // Names that are too long are neither looked up nor cached.
     let padded = |len: usize| format!("{:len$}", "gpt-5");
     assert!(prices.find(&padded(200)).is_some());
     assert_eq!(prices.find(&padded(201)), None);

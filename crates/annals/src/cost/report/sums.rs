@@ -1,7 +1,7 @@
-//! Sums under way.
+//! Running sums of a report.
 //!
-//! A log may name a million models, so what is kept for each row and each model of a row is small, and rows that are
-//! not asked for never become [`ReportRow`]s.
+//! A log may name a million models, so the state per row and per model of a row is small, and rows
+//! that are not requested never become [`ReportRow`]s.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -15,24 +15,25 @@ use super::super::grouping::Grouping;
 use super::super::{Charge, Dimension, Tally};
 use super::{CostReport, ModelTally, PriceFn, ReportRow, RowPart, Sort, Unpriced, order, size};
 
-/// Numbers texts in the order in which they come.
+/// Numbers texts in order of first appearance.
 #[derive(Default)]
 pub(in super::super) struct Texts {
     texts: Vec<Arc<str>>,
-    /// The numbers, by the hashes of their texts.
+    /// Numbers, hashed by their text.
     numbers: HashTable<u32>,
     state: RandomState,
-    /// The text that was asked for last. Each log has its own copy, so it may not be the one above.
+    /// Last text looked up. Each log has its own copy, so the pointer may differ from that in
+    /// `texts`.
     last: Option<(Arc<str>, u32)>,
 }
 
-/// Stands for what the log does not tell.
+/// Number for a value that the log does not have.
 pub(in super::super) const ABSENT: u32 = u32::MAX;
 
 impl Texts {
     pub(in super::super) fn number(&mut self, text: Option<&Arc<str>>) -> u32 {
         let Some(text) = text else { return ABSENT };
-        // Charges in a row mostly share one text.
+        // Consecutive charges mostly share one text.
         if let Some((last, number)) = &self.last
             && Arc::ptr_eq(last, text)
         {
@@ -63,35 +64,35 @@ impl Texts {
     }
 }
 
-/// A row under way.
+/// Running sum of a row.
 struct Sum {
     numbers: Box<[u32]>,
     tally: Tally,
     first: Option<Timestamp>,
     last: Option<Timestamp>,
-    /// The same by model, unless each row has only one.
+    /// Sums by model; empty if the rows are grouped by model.
     models: Vec<(u32, Tally)>,
 }
 
-/// All rows under way.
+/// Running sums of all rows.
 pub(super) struct Sums<'a> {
     axes: Vec<Grouping<'a>>,
-    /// Which of the axes tells models apart.
+    /// Index of the axis that groups by model.
     model_axis: Option<usize>,
     rows: Vec<Sum>,
-    /// The row of the last charge.
+    /// Row of the last charge.
     row: usize,
-    /// What the present charge is about.
+    /// Group numbers of the current charge.
     numbers: Vec<u32>,
-    /// The way to a row, one step for each dimension.
+    /// Trie edges from (node, number) to the next node, one level per dimension.
     steps: HashMap<(u32, u32), u32>,
-    /// The rows at the ends of ways.
+    /// Rows by leaf node of the trie.
     places: HashMap<u32, u32>,
     models: Texts,
-    /// Where a model stands in a row.
+    /// Positions of models in rows, by (row, model).
     cells: HashMap<(u32, u32), u32>,
     total: Tally,
-    /// The last row and model, and where that stands.
+    /// Last row and model, and its position.
     recent: Option<(usize, u32, usize)>,
 }
 
@@ -113,12 +114,12 @@ impl<'a> Sums<'a> {
         }
     }
 
-    /// Takes in one response.
+    /// Adds one charge.
     pub(super) fn add(&mut self, charge: &Charge, price: PriceFn<'_>) {
         let cost = price(charge);
         let overflowed = self.total.overflowed;
         self.total.add(&charge.usage, cost);
-        // Rows must not hold what the total could not.
+        // The rows must add up to the total.
         if self.total.overflowed > overflowed {
             return;
         }
@@ -144,7 +145,7 @@ impl<'a> Sums<'a> {
         self.numbers.clear();
         let axes = self.axes.iter_mut();
         self.numbers.extend(axes.map(|axis| axis.number(charge)));
-        // Charges in a row mostly belong to one row.
+        // Consecutive charges mostly belong to the same row.
         if let Some(row) = self.rows.get(self.row)
             && *row.numbers == *self.numbers
         {
@@ -170,7 +171,7 @@ impl<'a> Sums<'a> {
         self.row
     }
 
-    /// Where a model stands in a row.
+    /// Returns the position of a model in a row; adds it if missing.
     fn cell(&mut self, at: usize, model: u32) -> usize {
         if let Some((known, name, cell)) = self.recent
             && (known, name) == (at, model)
@@ -191,9 +192,9 @@ impl<'a> Sums<'a> {
         cell
     }
 
-    /// Makes a report of the largest rows, in any order.
+    /// Builds the report from the largest rows, unsorted.
     pub(super) fn report(mut self, by: &[Dimension], top: Option<usize>, sort: Sort) -> CostReport {
-        // What found the rows is not needed any more, and may be large.
+        // The lookup tables are no longer needed, and may be large.
         self.steps = HashMap::new();
         self.places = HashMap::new();
         self.cells = HashMap::new();
@@ -219,7 +220,7 @@ impl<'a> Sums<'a> {
         parts.map(|(axis, number)| axis.part(*number)).collect()
     }
 
-    /// The model of a number.
+    /// Returns the name of a model number.
     fn model(&self, number: u32) -> Option<Arc<str>> {
         match self.model_axis.and_then(|at| self.axes.get(at)) {
             Some(axis) => axis.part(number).value,
@@ -252,7 +253,7 @@ impl<'a> Sums<'a> {
         }
     }
 
-    /// The models that had requests without a price.
+    /// Returns the models that had requests without a price.
     fn unpriced(&self) -> Vec<Unpriced> {
         let mut of: HashMap<u32, (u64, u64)> = HashMap::new();
         let mut add = |model: u32, tally: &Tally| {
@@ -286,8 +287,8 @@ impl<'a> Sums<'a> {
         unpriced
     }
 
-    /// Leaves out all but the largest rows, and tells how many those were and what they come to. Of equal rows the
-    /// first by their keys stay.
+    /// Removes all but the largest rows; returns the number and the sum of those removed. Among
+    /// equal rows the first by key are kept.
     fn keep_largest(&mut self, top: usize, sort: Sort) -> Option<(usize, Tally)> {
         if top >= self.rows.len() {
             return None;
@@ -299,7 +300,7 @@ impl<'a> Sums<'a> {
             if largest.len() == top && largest.peek().is_none_or(is_less) {
                 continue;
             }
-            // Keys are texts: only those are made that may be needed.
+            // Keys are texts, so they are built only for candidates.
             largest.push((size, order(&self.parts(&row.numbers)), at));
             if largest.len() > top {
                 largest.pop();

@@ -1,4 +1,4 @@
-//! Reports over ledgers made up here.
+//! Tests of reports over generated ledgers.
 
 use jiff::SignedDuration;
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ fn charge(account: usize, time: &str, model: &str, output: u64) -> Charge {
     charge
 }
 
-/// A dollar a token, but `odd` has no price.
+/// Returns a price of $1 per token; `odd` has no price.
 fn price(charge: &Charge) -> Option<Money> {
     let known = charge.source.model.as_deref() != Some("odd");
     known.then(|| Money::from_pico(1_000_000_000_000) * charge.usage.output)

@@ -1,4 +1,4 @@
-//! Markdown as HTML: a small subset, in which raw HTML is text and pictures are links.
+//! Renders a small subset of Markdown as HTML. Raw HTML becomes text, images become links.
 
 use std::fmt::Write as _;
 
@@ -7,8 +7,8 @@ use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use super::{escape_block, escape_markup};
 use crate::text::{LineBreaks, visible};
 
-/// Renders what was said. Line breaks inside a paragraph are kept, because people in a chat mean
-/// them.
+/// Renders message text. Line breaks inside a paragraph are kept, because they are intended in a
+/// chat.
 pub(super) fn render_markdown(text: &str) -> String {
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
@@ -24,7 +24,7 @@ pub(super) fn render_markdown(text: &str) -> String {
             Event::SoftBreak | Event::HardBreak => out.push_str("<br>\n"),
             Event::Rule => out.push_str("<hr>\n"),
             Event::TaskListMarker(done) => out.push_str(if done { "☑ " } else { "☐ " }),
-            // Raw HTML is shown, not obeyed.
+            // Raw HTML is shown as text.
             Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => {
                 out.push_str(&escape_block(&text));
             }
@@ -36,7 +36,7 @@ pub(super) fn render_markdown(text: &str) -> String {
     out
 }
 
-/// An address that may be followed by hand: a page or a mail, as text for an attribute.
+/// Returns a web or mail address, escaped for an attribute; `None` for any other scheme.
 pub(in crate::export) fn safe_url(address: &str) -> Option<String> {
     let address = address.trim();
     let scheme = address.split_once(':')?.0.to_ascii_lowercase();
@@ -67,7 +67,7 @@ fn start(tag: Tag<'_>, out: &mut String, links: &mut Vec<&'static str>, head: &m
         Tag::Emphasis => out.push_str("<em>"),
         Tag::Strong => out.push_str("<strong>"),
         Tag::Strikethrough => out.push_str("<del>"),
-        // A picture from elsewhere would be fetched; its address stays at hand.
+        // A browser would fetch the image, so it becomes a link.
         Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => match safe_url(&dest_url) {
             Some(address) => {
                 _ = write!(
@@ -110,7 +110,7 @@ fn end(tag: TagEnd, out: &mut String, links: &mut Vec<&'static str>, head: &mut 
     }
 }
 
-/// Headings of a message stand below ours.
+/// Returns the level of a message's heading, lowered below ours.
 fn heading_level(level: usize) -> usize {
     (level + 3).min(6)
 }

@@ -1,4 +1,4 @@
-//! Archives: what was exported as JSON or as JSON lines, read back.
+//! Reads exports in JSON or JSON lines.
 
 use std::fmt;
 use std::fs::File;
@@ -13,35 +13,36 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
 use crate::export::entry::EntryJson;
-use crate::export::json::{AgentHead, SessionHead, VERSION};
+use crate::export::json::{AgentHead, ExportProblem, SessionHead, VERSION};
+use crate::json::describe_json_error;
 use crate::model::{Entry, TitleSource, Todo};
 
 /// An exported session.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ExportedSession {
-    /// The layout it came from.
+    /// The layout it was exported from.
     pub layout: String,
-    /// Its id.
+    /// Session id.
     pub id: String,
-    /// The directory it is about.
+    /// Project directory.
     pub project: Option<String>,
-    /// Its title.
+    /// Title.
     pub title: Option<String>,
-    /// Who gave the title.
+    /// Source of the title.
     pub title_source: Option<TitleSource>,
-    /// Its label.
+    /// Tag.
     pub tag: Option<String>,
-    /// When it began.
+    /// Start time.
     pub started: Option<Timestamp>,
-    /// The todos of each agent, by its id; the session's own stands for the main agent.
+    /// Todos by agent id; the session id stands for the main agent.
     pub todos: Vec<(String, Vec<Todo>)>,
-    /// Its logs.
+    /// Logs of all agents.
     pub logs: Vec<ExportedLog>,
 }
 
 impl ExportedSession {
-    /// When its first entry was written, or else when it is said to have begun.
+    /// Returns the time of the first entry, or else the recorded start time.
     pub(super) fn first_entry_time(&self) -> Option<Timestamp> {
         let mut entries = self.logs.iter().flat_map(|log| &log.entries);
         entries.find_map(|entry| entry.time).or(self.started)
@@ -52,9 +53,9 @@ impl ExportedSession {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ExportedLog {
-    /// The sub-agent whose log it is; `None` means the main agent.
+    /// The sub-agent that wrote the log; `None` for the main agent.
     pub agent: Option<ExportedAgent>,
-    /// Its entries.
+    /// Entries of the log.
     pub entries: Vec<Entry>,
 }
 
@@ -62,35 +63,37 @@ pub struct ExportedLog {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExportedAgent {
-    /// Its id, where it has one.
+    /// Agent id, if it has one.
     pub id: Option<String>,
-    /// Its kind, such as `Explore`.
+    /// Kind, such as `Explore`.
     pub kind: Option<String>,
-    /// What it is for.
+    /// Description of the task.
     pub description: Option<String>,
     /// The tool call that spawned it.
     pub call: Option<String>,
 }
 
-/// What an archive holds.
+/// Summary of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExportContents {
-    /// The ids of its sessions.
+    /// Ids of the sessions.
     pub sessions: Vec<String>,
-    /// When each of them began.
+    /// Start time of each session.
     pub began: Vec<Option<Timestamp>>,
-    /// Entries of all of them.
+    /// Number of entries in all sessions.
     pub entries: u64,
-    /// What tells this export from others: a SHA-256 of its bytes.
+    /// SHA-256 of the file, which identifies the export.
     pub sha256: String,
+    /// What could not be read when the export was written, so that it is missing.
+    pub problems: Vec<ExportProblem>,
 }
 
-/// Exported sessions, to be read as often as it takes.
+/// Exported sessions, which can be read repeatedly.
 #[derive(Debug)]
 pub struct ExportFile {
     source: Source,
-    /// What it is called in messages.
+    /// Name in error messages.
     name: String,
     lines: bool,
 }
@@ -112,7 +115,7 @@ impl ExportFile {
         }
     }
 
-    /// Takes an archive into memory from where it can be read only once.
+    /// Reads an export into memory, from a source that can be read only once.
     pub fn read(mut from: impl Read, name: &str) -> Result<Self> {
         let mut bytes = Vec::new();
         let read = from.read_to_end(&mut bytes);
@@ -130,7 +133,7 @@ impl ExportFile {
         Ok(archive)
     }
 
-    /// The first value tells: a document has sessions, a line has a type.
+    /// Returns whether the export is JSON lines. A document has `sessions`, a line has a `type`.
     fn has_lines(&self) -> Result<bool> {
         #[derive(Deserialize)]
         struct First {
@@ -143,17 +146,18 @@ impl ExportFile {
         match values.next() {
             Some(Ok(first)) if first.kind.is_some() => Ok(true),
             Some(Ok(first)) if first.sessions.is_some() => Ok(false),
-            None => Err(self.bad("it is empty")),
+            None => Err(self.bad("the file is empty")),
             Some(Err(error)) if error.is_io() => Err(Error::io("read", &self.name, error.into())),
-            Some(Err(error)) if !error.is_data() => Err(self.bad(&error.to_string())),
-            _ => Err(self.bad("it is no export of annals in JSON or JSON lines")),
+            Some(Err(error)) if !error.is_data() => Err(self.bad(&describe_json_error(&error))),
+            _ => Err(self.bad("not an annals export in JSON or JSON lines")),
         }
     }
 
-    /// Reads all of it, and tells what it holds or what is wrong with it.
+    /// Reads and validates the whole export.
     pub fn read_contents(&self) -> Result<ExportContents> {
         let mut contents = ExportContents::default();
-        self.each_session(|kept| {
+        let mut problems = Vec::new();
+        let visit = |kept: ExportedSession| {
             contents.entries += kept
                 .logs
                 .iter()
@@ -162,7 +166,9 @@ impl ExportFile {
             contents.began.push(kept.first_entry_time());
             contents.sessions.push(kept.id);
             Ok(())
-        })?;
+        };
+        self.each(visit, &mut problems)?;
+        contents.problems = problems;
         contents.sha256 = self.sha256()?;
         Ok(contents)
     }
@@ -184,15 +190,27 @@ impl ExportFile {
         Ok(digits.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// Hands over its sessions, one by one.
+    /// Passes each session to `visit`.
     pub fn each_session(&self, visit: impl FnMut(ExportedSession) -> Result<()>) -> Result<()> {
+        self.each(visit, &mut Vec::new())
+    }
+
+    fn each(
+        &self,
+        visit: impl FnMut(ExportedSession) -> Result<()>,
+        problems: &mut Vec<ExportProblem>,
+    ) -> Result<()> {
         match self.lines {
-            true => self.each_of_lines(visit),
-            false => self.each_of_document(visit),
+            true => self.each_of_lines(visit, problems),
+            false => self.each_of_document(visit, problems),
         }
     }
 
-    fn each_of_lines(&self, mut visit: impl FnMut(ExportedSession) -> Result<()>) -> Result<()> {
+    fn each_of_lines(
+        &self,
+        mut visit: impl FnMut(ExportedSession) -> Result<()>,
+        problems: &mut Vec<ExportProblem>,
+    ) -> Result<()> {
         let mut reader = self.rewind()?;
         let mut line = Vec::new();
         let mut number = 0;
@@ -211,18 +229,23 @@ impl ExportFile {
             if text.is_empty() {
                 continue;
             }
-            if let Some(whole) = take_line(text, &mut session).map_err(bad)? {
+            if let Some(whole) = take_line(text, &mut session, problems).map_err(bad)? {
                 visit(whole)?;
             }
         }
         session.map_or(Ok(()), visit)
     }
 
-    fn each_of_document(&self, mut visit: impl FnMut(ExportedSession) -> Result<()>) -> Result<()> {
+    fn each_of_document(
+        &self,
+        mut visit: impl FnMut(ExportedSession) -> Result<()>,
+        problems: &mut Vec<ExportProblem>,
+    ) -> Result<()> {
         let mut reader = serde_json::Deserializer::from_reader(self.rewind()?);
         let mut failed = None;
         let document = Document {
             visit: &mut visit,
+            problems,
             failed: &mut failed,
         };
         let read = document
@@ -231,12 +254,12 @@ impl ExportFile {
         match (failed, read) {
             (Some(error), _) => Err(error),
             (None, Err(error)) if error.is_io() => Err(Error::io("read", &self.name, error.into())),
-            (None, Err(error)) => Err(self.bad(&error.to_string())),
+            (None, Err(error)) => Err(self.bad(&describe_json_error(&error))),
             (None, Ok(())) => Ok(()),
         }
     }
 
-    /// Reads from the front again.
+    /// Returns a reader at the start of the export.
     fn rewind(&self) -> Result<Box<dyn BufRead + '_>> {
         let mut file = match &self.source {
             Source::File(file) => file,
@@ -252,19 +275,20 @@ impl ExportFile {
     }
 }
 
-/// Takes in a line of a stream; gives the session before it, if it begins another.
+/// Adds a line of a stream. Returns the previous session if the line begins another one.
 fn take_line(
     text: &str,
     session: &mut Option<ExportedSession>,
+    problems: &mut Vec<ExportProblem>,
 ) -> Result<Option<ExportedSession>, String> {
     #[derive(Deserialize)]
     struct Tag {
         #[serde(rename = "type")]
         kind: Option<String>,
     }
-    let broken = |error: serde_json::Error| error.to_string();
+    let broken = |error: serde_json::Error| describe_json_error(&error);
     let Tag { kind } = serde_json::from_str(text).map_err(broken)?;
-    let orphan = || "it belongs to no session: a line of the type session comes first".to_owned();
+    let orphan = || "no session for this line: a line of type session must come first".to_owned();
     match kind.as_deref() {
         Some("session") => {
             let head: SessionHead = serde_json::from_str(text).map_err(broken)?;
@@ -291,11 +315,15 @@ fn take_line(
             }
             Ok(None)
         }
+        Some("problem") => {
+            problems.push(serde_json::from_str(text).map_err(broken)?);
+            Ok(None)
+        }
         Some(other) => Err(format!(
-            "its type is `{}`; known are session, agent and entry",
+            "unknown type `{}`; expected session, agent or entry",
             other.escape_debug()
         )),
-        None => Err("it has no `type`".to_owned()),
+        None => Err("missing `type`".to_owned()),
     }
 }
 
@@ -329,14 +357,14 @@ fn agent(head: AgentHead) -> ExportedAgent {
 fn check_version(version: Option<u32>) -> Result<(), String> {
     match version {
         Some(version) if version > VERSION => Err(format!(
-            "it was written in form {version}, and this annals reads {VERSION}; a newer one does"
+            "unsupported format version {version}; this annals reads up to {VERSION}, use a newer one"
         )),
         _ => Ok(()),
     }
 }
 
-/// A session within a document. What is large is read from its own text, because a tool's arguments
-/// keep their spelling only there.
+/// Parses a session of a document. Logs and entries are parsed from their raw text, because a
+/// tool's arguments keep their spelling only there.
 fn whole(json: &str) -> Result<ExportedSession, String> {
     #[derive(Deserialize)]
     struct Logs<'a> {
@@ -348,7 +376,7 @@ fn whole(json: &str) -> Result<ExportedSession, String> {
         #[serde(borrow, default)]
         entries: Vec<&'a RawValue>,
     }
-    let broken = |error: serde_json::Error| error.to_string();
+    let broken = |error: serde_json::Error| describe_json_error(&error);
     let head: SessionHead = serde_json::from_str(json).map_err(broken)?;
     let mut session = kept(head)?;
     let Logs { logs } = serde_json::from_str(json).map_err(broken)?;
@@ -371,10 +399,11 @@ fn whole(json: &str) -> Result<ExportedSession, String> {
     Ok(session)
 }
 
-/// A document whose sessions are handed over as they are read.
+/// Deserializer that passes on each session as it is read.
 struct Document<'a> {
     visit: &'a mut dyn FnMut(ExportedSession) -> Result<()>,
-    /// What the visitor failed with.
+    problems: &'a mut Vec<ExportProblem>,
+    /// Error returned by the visitor.
     failed: &'a mut Option<Error>,
 }
 
@@ -390,7 +419,7 @@ impl<'de> Visitor<'de> for Document<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an export of annals")
+        f.write_str("an annals export")
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
@@ -400,6 +429,10 @@ impl<'de> Visitor<'de> for Document<'_> {
                     check_version(Some(map.next_value()?)).map_err(serde::de::Error::custom)?;
                 }
                 "sessions" => map.next_value_seed(Sessions(&mut self))?,
+                "problems" => {
+                    let problems: Vec<ExportProblem> = map.next_value()?;
+                    self.problems.extend(problems);
+                }
                 _ => _ = map.next_value::<IgnoredAny>()?,
             }
         }

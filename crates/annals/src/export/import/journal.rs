@@ -1,8 +1,9 @@
-//! What an import has begun and done, so that one that was cut off can be run again.
+//! Journal of an import, so that an interrupted import can be run again.
 //!
-//! A session that is there is never touched, unless the journal of the same import tells that it began it:
-//! then what there is of it goes to the trash, and it comes in anew, or the rest goes behind it. A journal is of one export, by its
-//! digest, and one root. It is removed when all is done. docs/STATE.md tells of its form.
+//! An existing session is never changed, unless the journal of the same import records that it
+//! began the session. Then the session is moved to the trash and written again, or the rest is
+//! appended. A journal belongs to one export, by its digest, and one root. It is removed when the
+//! import is complete. docs/STATE.md specifies the format.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -19,18 +20,18 @@ use crate::store::Root;
 
 const VERSION: u64 = 1;
 
-/// How far a session got.
+/// Progress of one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SessionProgress {
-    /// It was about to begin under this id.
+    /// About to be created under this id.
     Begun(String),
-    /// This is its log.
+    /// The log was created.
     CreatedLog(CreatedLog),
-    /// It is all there.
+    /// The session is complete.
     Done(CreatedLog),
 }
 
-/// A session's log, as it was when it was made.
+/// A session's log, with its identity at creation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CreatedLog {
     pub session: String,
@@ -49,7 +50,7 @@ struct Header {
     fresh_ids: bool,
 }
 
-/// A line about the session of that number in the export, from 0.
+/// A line about session `n` of the export, from 0.
 #[derive(Serialize, Deserialize)]
 struct Line {
     n: usize,
@@ -61,18 +62,18 @@ struct Line {
     done: bool,
 }
 
-/// The journal of an import that is at work.
+/// The journal of a running import.
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
     header: Header,
-    /// Locked until it is dropped; `None` until something begins.
+    /// Locked until dropped; `None` until a session begins.
     file: Option<File>,
     got: HashMap<usize, SessionProgress>,
 }
 
 impl Journal {
-    /// Opens the journal of an import into a root. One that is not there is made when something begins.
+    /// Opens the journal of an import into a root. A missing one is created when a session begins.
     pub(super) fn open(state: &Path, root: &Root, sha256: &str, fresh_ids: bool) -> Result<Self> {
         let dir = state.join("imports");
         let real = root.path.canonicalize();
@@ -100,7 +101,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Locks the file, and reads what there is in it.
+    /// Locks the file and reads it.
     fn take_up(&mut self) -> Result<()> {
         let path = &self.path;
         let mut file = locked(path)?;
@@ -108,7 +109,7 @@ impl Journal {
         let mut text = String::new();
         let read = file.read_to_string(&mut text);
         read.map_err(|error| Error::io("read", path, error))?;
-        // What a killed process left of a line counts for nothing.
+        // A torn last line is discarded.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         text.truncate(whole);
         file.set_len(whole as u64).map_err(failed)?;
@@ -125,12 +126,12 @@ impl Journal {
         Ok(())
     }
 
-    /// How far the session of that number got before.
+    /// Returns the progress of a session in an earlier run.
     pub(super) fn progress(&self, number: usize) -> Option<&SessionProgress> {
         self.got.get(&number)
     }
 
-    /// Tells, durably, that a session is about to begin.
+    /// Records, durably, that a session is about to be created.
     pub(super) fn record_begin(&mut self, number: usize, session: &str) -> Result<()> {
         self.put(&Line {
             n: number,
@@ -140,7 +141,7 @@ impl Journal {
         })
     }
 
-    /// Tells, durably, which log is its own.
+    /// Records, durably, which log was created for the session.
     pub(super) fn record_created(
         &mut self,
         number: usize,
@@ -163,16 +164,17 @@ impl Journal {
         })
     }
 
-    /// A place where a session can be written once more, for as long as the journal is held.
+    /// Returns a directory for writing a session again, while the journal is locked.
     pub(super) fn scratch_dir(&self) -> Result<ScratchDir> {
         let desk = ScratchDir(self.path.with_extension("again"));
-        // A run that was cut off may have left something on it.
+        // An interrupted run may have left files in it.
         desk.clear()?;
         jsonl::ensure_dir(&desk.0)?;
         Ok(desk)
     }
 
-    /// Tells that it is all there. Who does not hear of it only does it again.
+    /// Records that a session is complete. The line is not synced: if it is lost, the session is
+    /// written again.
     pub(super) fn record_done(&mut self, number: usize) -> Result<()> {
         let failed = |error| Error::io("write", &self.path, error);
         let line = Line {
@@ -185,12 +187,12 @@ impl Journal {
         file.map_or(Ok(()), |file| write(file, &line).map_err(failed))
     }
 
-    /// The import is done, and nothing is left to go on with.
+    /// Removes the journal of a complete import.
     pub(super) fn close(self) -> Result<()> {
         if self.file.is_some() {
             let removed = fs::remove_file(&self.path);
             removed.map_err(|error| Error::io("remove", &self.path, error))?;
-            // It fails when there is another one, which is the condition.
+            // Fails if the directory has another journal, as intended.
             let _ = self.path.parent().map(fs::remove_dir);
         }
         Ok(())
@@ -210,7 +212,7 @@ impl Journal {
     }
 }
 
-/// A directory of annals' own that goes when it is dropped.
+/// A directory of annals that is removed on drop.
 pub(super) struct ScratchDir(PathBuf);
 
 impl ScratchDir {
@@ -230,7 +232,7 @@ impl ScratchDir {
 
 impl Drop for ScratchDir {
     fn drop(&mut self) {
-        // What is left is cleared away by whoever needs the place next.
+        // Remaining files are removed when the directory is next used.
         let _ = self.clear();
     }
 }
@@ -242,20 +244,20 @@ fn write(file: &mut File, line: &impl Serialize) -> io::Result<()> {
 }
 
 impl CreatedLog {
-    /// The file at its path is still the one that was made.
+    /// Returns whether the file at the path is still the one that was created.
     pub(super) fn still_exists(&self) -> bool {
         let there = self.path.symlink_metadata();
         there.is_ok_and(|there| (there.dev(), there.ino()) == (self.dev, self.ino))
     }
 }
 
-/// A file that nobody else writes to.
+/// Opens and locks a file.
 fn locked(path: &Path) -> Result<File> {
     loop {
         let file = jsonl::try_lock_path(path)?.ok_or_else(|| {
-            Error::refused("the same import is at work already; wait until it is done")
+            Error::refused("the same import is already running; wait until it finishes")
         })?;
-        // Whoever held it may be done, and have removed it.
+        // The previous holder may have finished and unlinked the file.
         let held = file.metadata();
         if jsonl::is_at_path(path, &held.map_err(|e| Error::io("stat", path, e))?)? {
             return Ok(file);
@@ -266,7 +268,7 @@ fn locked(path: &Path) -> Result<File> {
 fn read_lines(path: &Path, text: &str) -> Result<HashMap<usize, SessionProgress>> {
     let refused = |why: &str| {
         Error::refused(format!(
-            "{} {why}; move it away to import without knowing what was begun before",
+            "{} {why}; move it away to start the import over",
             path.display()
         ))
     };
@@ -277,11 +279,11 @@ fn read_lines(path: &Path, text: &str) -> Result<HashMap<usize, SessionProgress>
         Some(Ok(header)) if header.version == VERSION && header.annals == "import" => {}
         Some(Ok(header)) => {
             return Err(refused(&format!(
-                "is of version {}, and this program knows {VERSION}",
+                "has version {}, but this annals reads version {VERSION}",
                 header.version
             )));
         }
-        _ => return Err(refused("is no journal of an import")),
+        _ => return Err(refused("is not an import journal")),
     }
     let mut got = HashMap::new();
     for line in lines {

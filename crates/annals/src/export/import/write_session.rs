@@ -12,24 +12,24 @@ use crate::store::SessionWriter;
 
 use super::{ExportedAgent, ExportedSession, Imported, directory};
 
-/// Entries that are written at once.
+/// Number of entries in one write.
 const BATCH: usize = 256;
 
-/// What a session is called.
+/// Title and tag of a session.
 struct Named {
     title: Option<String>,
     source: Option<TitleSource>,
     tag: Option<String>,
 }
 
-/// Whether an entry is a title that a person gave.
+/// Returns whether an entry is a title given by a person.
 fn is_title(entry: &Entry) -> bool {
     let custom = TitleSource::Custom;
     matches!(entry.body, Body::Title { source, .. } if source == custom)
 }
 
-/// Gives entries that have the id of an earlier one and say something else an id of their own: an id that
-/// is there already is refused. What comes after such an entry and names the id means the later one.
+/// Gives a new id to each entry that has the id of an earlier one and another body, because a
+/// repeated id is refused. Entries after it that refer to the id mean the renamed entry.
 fn rename_repeated(entries: &mut [Entry]) {
     let mut first: HashMap<EntryId, usize> = HashMap::new();
     let mut renamed: HashMap<EntryId, EntryId> = HashMap::new();
@@ -54,7 +54,7 @@ fn rename_repeated(entries: &mut [Entry]) {
     }
 }
 
-/// Writes the entries of a session that has begun, maybe with its title.
+/// Writes the entries of a session that was created, with `begun_with` as its title.
 pub(super) fn write_session(
     writer: &SessionWriter,
     kept: ExportedSession,
@@ -69,7 +69,7 @@ pub(super) fn write_session(
         source: kept.title_source,
         tag: kept.tag,
     };
-    // Where entries are linked by ids, a later one takes the place of an earlier one of its id.
+    // Where entries are linked by id, a later entry replaces an earlier one with its id.
     let mut layouts = LAYOUTS.iter();
     let linked = layouts.any(|one| one.name() == kept.layout && one.follows_parent_links());
     let mut todos: HashMap<String, Vec<Todo>> = kept.todos.into_iter().collect();
@@ -83,7 +83,7 @@ pub(super) fn write_session(
         match log.agent {
             None => {
                 let mut pen = Pen::new(writer, imported);
-                // The title is not written twice, unless it was another one in between.
+                // The title is not written twice, unless there was another one in between.
                 let said = |entry: &Entry| match (&entry.body, &begun_with) {
                     (Body::Title { text, .. }, Some(title)) => text.trim() == title.trim(),
                     _ => true,
@@ -91,7 +91,7 @@ pub(super) fn write_session(
                 pen.titled =
                     begun_with.is_some() && (pen.lists_title || log.entries.iter().all(said));
                 let mut given = pen.entries(&log.entries)?;
-                // A title that was given outside of the log comes after those in it.
+                // A title that was set outside of the log comes after the titles in it.
                 given.title &= pen.titled
                     || begun_with.is_none()
                     || log
@@ -120,7 +120,7 @@ pub(super) fn write_session(
     Ok(())
 }
 
-/// Begins a sub-agent's log; `None` where the layout has no place for it.
+/// Creates a sub-agent's log; `None` if the layout cannot hold it.
 fn spawn(writer: &SessionWriter, agent: &ExportedAgent) -> Result<Option<SessionWriter>> {
     let fresh = Uuid::new_v4().simple().to_string();
     let fresh = format!("a{}", fresh.get(..16).unwrap_or(&fresh));
@@ -135,7 +135,7 @@ fn spawn(writer: &SessionWriter, agent: &ExportedAgent) -> Result<Option<Session
     }
 }
 
-/// What a log said about its session.
+/// Session data that a log contains.
 #[derive(Default)]
 struct Given {
     title: bool,
@@ -147,23 +147,23 @@ struct Given {
 struct Pen<'a> {
     writer: &'a SessionWriter,
     imported: &'a mut Imported,
-    /// The ids that entries have now, by those they had.
+    /// New ids of entries, by their old ids.
     placed: HashMap<EntryId, EntryId>,
-    /// The parents of entries that were left out: what hung from one hangs from its parent.
+    /// Parents of entries that were left out. Their children are attached to these parents.
     skipped: HashMap<EntryId, Option<EntryId>>,
-    /// What the next entry hangs from if it does not say; `None` where that is not known.
+    /// Parent of the next entry, unless the entry has one; `None` if unknown.
     leaf: Option<EntryId>,
     /// The reply that the next entry may continue.
     reply: OpenReply,
-    /// Something was said.
+    /// An entry of the tree was written.
     begun: bool,
-    /// The session began with its title.
+    /// The session was created with its title.
     titled: bool,
-    /// The title is in the session list, and not in the log.
+    /// The title is in the session list, not in the log.
     lists_title: bool,
-    /// The time of the last entry, for those that have none.
+    /// The time of the last entry, for entries without one.
     time: Option<Timestamp>,
-    /// Kinds that the layout does not write.
+    /// Entry kinds that the layout does not write.
     refused: HashSet<&'static str>,
 }
 
@@ -193,19 +193,20 @@ impl<'a> Pen<'a> {
         let summaries = summarized(entries);
         let mut batch: Vec<&Entry> = Vec::new();
         for entry in in_order(entries) {
-            // Of two entries with one id, the first is kept: a log cannot hold both.
+            // Of two entries with the same id, the first is kept: a log cannot hold both.
             if entry.id.as_ref().is_some_and(|id| !seen.insert(id)) {
                 self.leave(entry.body.kind());
                 continue;
             }
-            // An id that is not written must be known before something hangs from the entry.
+            // An entry with an invalid id gets a new one, which must be known before its children
+            // are written.
             let odd = entry.id.as_ref().is_some_and(|id| id.check().is_err());
             match &entry.body {
                 Body::Todos(todos) => {
                     given.todos = Some(todos.clone());
                     self.skip(entry);
                 }
-                // Without its summary it would hide what came before.
+                // Without its summary, it would hide the earlier messages.
                 Body::Compaction { .. }
                     if entry.id.as_ref().is_none_or(|id| !summaries.contains(id)) =>
                 {
@@ -234,7 +235,7 @@ impl<'a> Pen<'a> {
         Ok(given)
     }
 
-    /// Gives the session what its log did not.
+    /// Writes the title and the tag, if the log does not contain them.
     fn head(&mut self, given: &Given, kept: &Named) -> Result<()> {
         let source = kept.source.filter(|source| *source > TitleSource::Summary);
         if let (Some(text), Some(source), false) = (kept.title.clone(), source, given.title) {
@@ -259,14 +260,14 @@ impl<'a> Pen<'a> {
 
     fn todos(&mut self, todos: Option<Vec<Todo>>) -> Result<()> {
         let Some(todos) = todos else { return Ok(()) };
-        // A list that exists belongs to someone else.
+        // An existing list belongs to another writer.
         let mut existing = None;
         let set = self.writer.edit_todos(|path, old, listed| {
             if old.is_empty() || listed == todos {
                 return Ok(todos.clone());
             }
             existing = Some(path.to_owned());
-            Err(Error::refused("the todo list exists already"))
+            Err(Error::refused("the todo list already exists"))
         });
         self.imported.existing.extend(existing);
         match set {
@@ -278,7 +279,7 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// Writes entries at once; where the layout refuses, looks for the one that it means.
+    /// Writes a batch of entries. If the layout refuses it, splits it to find the refused entry.
     fn write(&mut self, batch: &[&Entry]) -> Result<()> {
         let mut wanted: Vec<&Entry> = Vec::with_capacity(batch.len());
         for entry in batch {
@@ -326,7 +327,8 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// An entry as it will be written, as if it was: what hangs from it may be in the same batch.
+    /// Returns the draft of an entry and records its id, because its children may be in the same
+    /// batch.
     fn draft(&mut self, entry: &Entry) -> Draft {
         let mut draft = Draft::new(entry.body.clone());
         draft.id = entry.id.clone().filter(|id| id.check().is_ok());
@@ -366,7 +368,8 @@ impl<'a> Pen<'a> {
         draft
     }
 
-    /// The members of an entry that the target layout knows; the others are counted as left out.
+    /// Returns the members of an entry that the target layout supports. Counts the others as left
+    /// out.
     fn known_members(&mut self, entry: &Entry) -> Members {
         let known = self.writer.known_members();
         let (members, unknown): (Members, Members) = entry
@@ -378,7 +381,7 @@ impl<'a> Pen<'a> {
         members
     }
 
-    /// Takes note of the id that an entry was given.
+    /// Records the id that an entry was given.
     fn settle(&mut self, entry: &Entry, written: &Entry) {
         let Some(now) = &written.id else { return };
         if let Some(id) = &entry.id {
@@ -389,10 +392,10 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// Where an entry is now, or the nearest of its ancestors that was not left out.
+    /// Returns the new id of an entry, or of its nearest ancestor that was not left out.
     fn resolve(&self, id: &EntryId) -> Option<EntryId> {
         let mut id = id;
-        // Links may run in a ring.
+        // Links may form a cycle.
         for _ in 0..=self.skipped.len() {
             if let Some(now) = self.placed.get(id) {
                 return Some(now.clone());
@@ -418,7 +421,7 @@ impl<'a> Pen<'a> {
     }
 }
 
-/// The entries, each after the one it hangs from; else in their order.
+/// Returns the entries in order, but each after its parent.
 fn in_order(entries: &[Entry]) -> Vec<&Entry> {
     let mut index: HashMap<&EntryId, usize> = HashMap::new();
     for (at, entry) in entries.iter().enumerate() {
@@ -440,7 +443,7 @@ fn in_order(entries: &[Entry]) -> Vec<&Entry> {
             let parent = entries.get(at).and_then(|entry| entry.parent.as_ref());
             next = parent.and_then(|id| index.get(id).copied());
         }
-        // A ring is cut above its first entry, as the tree cuts it.
+        // A cycle is cut above its first entry, as in the tree.
         if let Some(start) = above.iter().position(|&at| Some(at) == next) {
             let first = above.remove(start);
             above.push(first);
@@ -452,7 +455,7 @@ fn in_order(entries: &[Entry]) -> Vec<&Entry> {
     ordered
 }
 
-/// The entries that summaries hang from.
+/// Returns the entries that are parents of summaries.
 fn summarized(entries: &[Entry]) -> HashSet<&EntryId> {
     let summary =
         |entry: &&Entry| matches!(&entry.body, Body::Message(message) if message.compact_summary);
@@ -462,10 +465,7 @@ fn summarized(entries: &[Entry]) -> HashSet<&EntryId> {
         .collect()
 }
 
-/// The layout has no place for it, as opposed to a failure.
+/// Returns whether the layout cannot hold the entry, as opposed to a failure.
 fn is_refusal(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Refused(_) | Error::BadId { .. } | Error::NotFound { .. }
-    )
+    error.is_refusal() || matches!(error, Error::BadId { .. } | Error::NotFound { .. })
 }

@@ -1,4 +1,4 @@
-//! Markdown from elsewhere, fit to stand inside a document of ours.
+//! Sanitizes the Markdown of messages, for embedding in an export.
 
 use std::ops::Range;
 
@@ -8,15 +8,15 @@ use crate::export::format::MAX_MARKDOWN;
 use crate::export::html::safe_url;
 use crate::text::{LineBreaks, visible};
 
-/// The highest heading that a message may have; ours stand above.
+/// The highest heading level in a message; the export itself uses the levels above.
 const HIGHEST_HEADING: usize = 4;
 
-/// Takes the force out of whatever would reach beyond the message: raw HTML, pictures that would be
-/// fetched, links to anything but pages and mail, definitions, headings of our own levels, fences
-/// that are never closed. Everything stays readable. A text that is too long to be parsed becomes a
-/// block of code.
+/// Neutralizes everything that would affect the document around the message: raw HTML, remote
+/// images, links to anything but pages and mail, link definitions, headings of our own levels,
+/// unclosed fences. The text stays readable. A text that is too long to parse becomes a code block.
 pub(super) fn sanitize(text: &str) -> String {
-    /// Escaping one thing may bring out another that stood inside of it, but never without end.
+    /// Escaping one construct may expose another inside it. A text that needs more rounds becomes a
+    /// code block.
     const TURNS: usize = 16;
     let mut text = visible(text, LineBreaks::Preserved).into_owned();
     let turns = if text.len() > MAX_MARKDOWN { 0 } else { TURNS };
@@ -39,7 +39,7 @@ fn edits(text: &str) -> Vec<Edit> {
     let parser = Parser::new_ext(text, options);
     let mut edits: Vec<Edit> = Vec::new();
     for (_, definition) in parser.reference_definitions().iter() {
-        // In a list or a quote, the span begins with the mark of that.
+        // In a list or a quote, the span begins with the marker of the list or quote.
         let inside = text.get(definition.span.clone()).unwrap_or_default();
         let at = definition.span.start + inside.find('[').unwrap_or(0);
         edits.push((at..at, "\\".to_owned()));
@@ -87,13 +87,13 @@ fn edits(text: &str) -> Vec<Edit> {
     edits
 }
 
-/// A heading that is made by the line below it.
+/// Returns whether the heading is formed by the line below it (setext).
 fn is_underlined(heading: &str) -> bool {
     let first = heading.trim_start_matches([' ', '>', '\t']);
     !first.starts_with('#')
 }
 
-/// Where the line below a heading begins.
+/// Returns the byte offset of the underline of a setext heading.
 fn underline(heading: &str) -> Option<usize> {
     let heading = heading.trim_end();
     let line = heading.rfind('\n')? + 1;
@@ -101,7 +101,7 @@ fn underline(heading: &str) -> Option<usize> {
     Some(line + found)
 }
 
-/// What closes a fence that is open to the end.
+/// Returns the fence that closes a block that is open to the end of the text.
 fn closing_fence(block: &str) -> Option<String> {
     let opening = block.lines().next()?.trim_start();
     let mark = opening.chars().next().filter(|c| matches!(c, '`' | '~'))?;
@@ -118,7 +118,7 @@ fn apply(text: &str, mut edits: Vec<Edit>) -> String {
     let mut out = String::with_capacity(text.len() + edits.len() * 4);
     let mut done = 0;
     for (range, put) in edits {
-        // Two edits of one place come to the same: the first does.
+        // Overlapping edits have the same effect, so the first suffices.
         if range.start < done {
             continue;
         }
@@ -134,7 +134,7 @@ fn apply(text: &str, mut edits: Vec<Edit>) -> String {
 mod tests {
     use super::*;
 
-    /// What a message would still do to the document around it.
+    /// Returns the constructs that would still affect the document around the message.
     fn remaining_harm(text: &str) -> Vec<String> {
         let after = format!("{text}\n\n### After\n");
         let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;

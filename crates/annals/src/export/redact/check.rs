@@ -1,6 +1,6 @@
-//! Whether what has the shape of a secret is one.
+//! Checks whether a text with the shape of a secret is one.
 //!
-//! Each check gets the candidate and what the pattern matched in front of it.
+//! Each check takes the candidate and the text that the pattern matched before it.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// Not a name, a variable or a stand-in for what someone will fill in.
+/// Returns whether the text is not a name, a variable or a placeholder.
 pub(super) fn is_literal(text: &str, before: &str) -> bool {
     const STAND_INS: [&str; 14] = [
         "example",
@@ -40,13 +40,13 @@ pub(super) fn is_literal(text: &str, before: &str) -> bool {
             .all(|byte| matches!(byte, b'*' | b'x' | b'X' | b'.' | b'-'))
 }
 
-/// A key of the documentation ends like this.
+/// Returns whether the key is not an example from the documentation.
 pub(super) fn is_not_example(text: &str, _: &str) -> bool {
     !text.ends_with("EXAMPLE")
 }
 
-/// A literal that no one would write as a word: a digit or a sign in it, or letters of both cases
-/// without order, and enough entropy.
+/// Returns whether the text is a literal and not a word: enough entropy, and a digit, a sign or
+/// irregular letter case.
 pub(super) fn looks_random(text: &str, _: &str) -> bool {
     /// Bits per character. Words of eight letters have about as much.
     const THRESHOLD: f64 = 2.7;
@@ -56,17 +56,18 @@ pub(super) fn looks_random(text: &str, _: &str) -> bool {
     is_literal(text, "") && is_odd && entropy(text) >= THRESHOLD && !is_number(text)
 }
 
-/// Random, and neither made of words nor a path, an address or a call.
+/// Returns whether the text looks random and is not joined words, a path, a URL or a member access.
 pub(super) fn looks_generated(text: &str, before: &str) -> bool {
     looks_random(text, before) && !is_joined_words(text) && !is_path_or_url(text)
 }
 
-/// What an assignment gives to a name that promises a secret.
+/// Returns whether the text is a secret assigned to a name that denotes a secret.
 pub(super) fn is_assigned(text: &str, before: &str) -> bool {
     names_secret(before) && looks_random(text, before) && !is_path_or_url(text)
 }
 
-/// The same, where text follows: words and identifiers are none, and behind a colon no types.
+/// Same as [`is_assigned`], where text follows. Excludes words and identifiers, and types after a
+/// colon.
 pub(super) fn is_assigned_in_text(text: &str, before: &str) -> bool {
     let count = |is: fn(&u8) -> bool| text.bytes().filter(is).count();
     let digits = count(u8::is_ascii_digit);
@@ -75,9 +76,9 @@ pub(super) fn is_assigned_in_text(text: &str, before: &str) -> bool {
     names_secret(before) && looks_generated(text, before) && (is_strong || !is_typed)
 }
 
-/// A password may be a word, if it stands where only a password can stand.
+/// Returns whether the text is a password, where only a password can be. It may be a word.
 pub(super) fn is_password(text: &str, before: &str) -> bool {
-    const NONE: [&str; 22] = [
+    const NONE: [&str; 25] = [
         "true",
         "false",
         "null",
@@ -94,6 +95,9 @@ pub(super) fn is_password(text: &str, before: &str) -> bool {
         "stdin",
         "password",
         "passwd",
+        "passphrase",
+        "passwort",
+        "kennwort",
         "secret",
         "token",
         "value",
@@ -105,24 +109,73 @@ pub(super) fn is_password(text: &str, before: &str) -> bool {
     is_literal(text, before) && !NONE.contains(&&*lower) && !is_path_or_url(text)
 }
 
-/// The same, given to a name.
+/// Same as [`is_password`], for a value assigned to a name.
 pub(super) fn is_assigned_password(text: &str, before: &str) -> bool {
     names_secret(before) && is_password(text, before)
 }
 
-/// A password of a few letters and digits, and no name with a number: `hunter2`, but not `utf8`. It is
-/// too short for its entropy to tell anything.
+/// Returns whether the text is the password or secret of a variable: not a type, a count or a
+/// description.
+pub(super) fn is_named_password(text: &str, before: &str) -> bool {
+    let name = before.trim_end_matches([' ', '\t', '"', '\'']);
+    let is_label = text.starts_with(|c: char| c.is_ascii_uppercase())
+        && text.chars().all(|c| c.is_alphabetic() || c == ' ');
+    let is_count = is_number(text) && !before.contains("PASSW");
+    let is_other = is_count || (is_label && name.ends_with(':'));
+    let describes = || describes_password(&text.to_ascii_lowercase());
+    !is_other && !describes() && is_assigned_password(text, before)
+}
+
+/// Same as [`is_named_password`], in quotes. Excludes sentences about a password.
+pub(super) fn is_quoted_password(text: &str, before: &str) -> bool {
+    let mentions = text.to_ascii_lowercase().contains("pass");
+    let is_sentence = text.contains(' ') && (mentions || text.ends_with(['.', ':', '?']));
+    !is_sentence && is_named_password(text, before)
+}
+
+/// Returns whether the text is the value of an option for a secret. After a space, a word in prose
+/// may follow the option.
+pub(super) fn is_option_value(text: &str, before: &str) -> bool {
+    let option = before.trim_end_matches(['"', '\'']);
+    let is_joined = option.ends_with("word=");
+    let is_separate = option.trim_end().ends_with("word");
+    looks_random(text, before)
+        || is_joined && is_password(text, before)
+        || is_separate && is_password_word(text, before)
+}
+
+/// Returns whether several words are a passphrase, and not a sentence about one.
+pub(super) fn is_passphrase(text: &str, before: &str) -> bool {
+    #[rustfmt::skip]
+    const PROSE: [&str; 45] = [
+        "all", "and", "any", "are", "but", "can", "characters", "decrypt", "default", "empty",
+        "encrypt", "enter", "file", "for", "from", "get", "has", "have", "its", "key", "least",
+        "letters", "long", "must", "need", "needs", "not", "only", "optional", "password",
+        "passphrase", "protected", "required", "set", "should", "than", "that", "the", "this",
+        "used", "when", "will", "with", "words", "your",
+    ];
+    let mut words = text.split([' ', '\t']);
+    words.all(|word| !PROSE.contains(&word)) && is_literal(text, before)
+}
+
+/// Returns whether the text is a short password of letters and digits: `hunter2`, but not `utf8`.
+/// Such a text is too short to judge by its entropy.
 pub(super) fn is_short_password(text: &str, before: &str) -> bool {
-    const NUMBERED: [&str; 13] = [
+    (5..=11).contains(&text.len()) && is_numbered_password(text, before)
+}
+
+/// Returns whether the text is a password of letters and digits, and not a name with a number.
+fn is_numbered_password(text: &str, before: &str) -> bool {
+    #[rustfmt::skip]
+    const NUMBERED: [&str; 18] = [
         "sha", "utf", "base", "arg", "args", "param", "value", "user", "bcrypt", "latin", "aes",
-        "bool", "int",
+        "bool", "int", "argon", "argon2id", "scrypt", "pbkdf", "oauth",
     ];
     let lower = text.to_ascii_lowercase();
     let name = lower.trim_end_matches(|c: char| c.is_ascii_digit());
     let count = |is: fn(&u8) -> bool| lower.bytes().filter(is).count();
     let different: HashSet<u8> = lower.bytes().collect();
-    (5..=11).contains(&text.len())
-        && count(u8::is_ascii_lowercase) >= 3
+    count(u8::is_ascii_lowercase) >= 3
         && count(u8::is_ascii_digit) >= 1
         && different.len() >= 4
         && !NUMBERED.contains(&name)
@@ -131,53 +184,53 @@ pub(super) fn is_short_password(text: &str, before: &str) -> bool {
         && is_assigned_password(text, before)
 }
 
-/// A word that is a password because the name says so. Labels begin with a capital.
+/// Returns whether a word is a password, judged by the name. Labels begin with a capital.
 pub(super) fn is_password_word(text: &str, before: &str) -> bool {
-    const ABOUT: [&str; 24] = [
-        "text",
-        "hidden",
-        "invalid",
-        "incorrect",
-        "missing",
-        "empty",
-        "default",
-        "disabled",
-        "enabled",
-        "encrypted",
-        "plain",
-        "plaintext",
-        "unknown",
-        "object",
-        "number",
-        "boolean",
-        "bytes",
-        "input",
-        "random",
-        "must",
-        "should",
-        "varchar",
-        "username",
-        "credentials",
-    ];
-    let is_word = text.len() >= 6 && text.bytes().all(|byte| byte.is_ascii_lowercase());
-    is_word && !ABOUT.contains(&text) && is_assigned_password(text, before)
+    let is_word = text.len() >= 3 && text.bytes().all(|byte| byte.is_ascii_lowercase());
+    is_word && !describes_password(text) && is_assigned_password(text, before)
 }
 
-/// What a sentence calls a password: long, with digits, and no word.
+/// Returns whether a word in small letters describes a password, or is an identifier that code
+/// assigns to one.
+fn describes_password(text: &str) -> bool {
+    #[rustfmt::skip]
+    const ABOUT: [&str; 106] = [
+        "accepted", "any", "argument", "auth", "auto", "automatic", "because", "before", "blank",
+        "body", "bool", "boolean", "bytes", "changed", "char", "config", "confirm", "correct",
+        "credentials", "data", "default", "deleted", "denied", "disabled", "empty", "enabled",
+        "encrypted", "error", "expired", "failed", "field", "flag", "form", "format", "generated",
+        "hash", "hashed", "here", "hidden", "incorrect", "inherit", "input", "instead", "int",
+        "invalid", "keyring", "later", "manual", "masked", "missing", "must", "needed", "new",
+        "not", "nothing", "number", "object", "omitted", "option", "options", "parameter", "params",
+        "plain", "plaintext", "protected", "random", "raw", "read", "rejected", "removed",
+        "request", "reset", "result", "row", "same", "saved", "see", "self", "set", "settings",
+        "should", "shown", "stored", "strong", "success", "switch", "test", "text", "this", "type",
+        "unchanged", "unknown", "unset", "updated", "use", "used", "user", "username", "valid",
+        "validated", "varchar", "verified", "weak", "without", "wrong", "your",
+    ];
+    ABOUT.contains(&text)
+}
+
+/// Returns whether the text is a secret stated in a sentence: long, with digits, and not a word. A
+/// password may be shorter.
 pub(super) fn is_told(text: &str, before: &str) -> bool {
     let text = text.trim_end_matches(['.', ',', '!', '?', ';', ':']);
     let digits = text.bytes().filter(u8::is_ascii_digit).count();
+    let name = before.to_ascii_lowercase();
+    let is_password = name.contains("pass") || name.contains("kennwort");
     digits >= 2 && text.len() >= 10 && looks_generated(text, before)
+        || is_password && text.len() >= 6 && is_numbered_password(text, before)
 }
 
-/// A password of an address that has a slash. Digits in front of the first one are a port.
+/// Returns whether the text is a URL password with a slash. Digits before the first slash are a
+/// port.
 pub(super) fn is_url_password(text: &str, before: &str) -> bool {
     let front = text.split('/').next().unwrap_or_default();
     let is_port = front.bytes().all(|byte| byte.is_ascii_digit());
     front.len() < text.len() && !is_port && looks_random(text, before)
 }
 
-/// Base64 of `user:password`, as in Docker's `auth` and in a Basic header.
+/// Returns whether the text is base64 of `user:password`, as in Docker's `auth` or a Basic header.
 pub(super) fn is_pair_in_base64(text: &str, _: &str) -> bool {
     let Some(pair) = decode(text) else {
         return false;
@@ -190,24 +243,24 @@ pub(super) fn is_pair_in_base64(text: &str, _: &str) -> bool {
             .is_some_and(|at| at > 0)
 }
 
-/// Base64 of a private key, and not of a certificate.
+/// Returns whether the text is base64 of a private key, not of a certificate.
 pub(super) fn is_key_in_base64(text: &str, _: &str) -> bool {
     let start: String = text.chars().take(64).collect();
     let decoded = decode(&start).unwrap_or_default();
     String::from_utf8_lossy(&decoded).contains("PRIVATE KEY")
 }
 
-/// Where a private key ends whose first line was found: behind its last line, or, if it was cut off,
+/// Returns the end of a private key that begins `rest`: after its last line or, if it is truncated,
 /// where its alphabet ends.
 pub(super) fn private_key_end(rest: &str) -> usize {
-    /// No key is longer.
+    /// Maximum length of a key.
     const LONGEST: usize = 32 << 10;
     let mut most = rest.len().min(LONGEST);
     while !rest.is_char_boundary(most) {
         most -= 1;
     }
     let window = rest.get(..most).unwrap_or(rest);
-    // Behind the first line, which has the same words.
+    // Skip the first line, which ends with dashes too.
     let body = window
         .get(10..)
         .and_then(|text| text.find("-----"))
@@ -219,7 +272,7 @@ pub(super) fn private_key_end(rest: &str) -> usize {
             .find("-----")
             .filter(|at| *at < 60)
             .map_or(0, |at| at + 5);
-        // Another key may begin before the end of one that was cut off.
+        // Another key may begin before the end of a truncated one.
         if !after.get(..end).unwrap_or_default().contains("-----BEGIN") {
             return body + end + 5 + close;
         }
@@ -231,17 +284,17 @@ pub(super) fn private_key_end(rest: &str) -> usize {
     body + key.len().max(key_lines(after))
 }
 
-/// How much of a text the lines of a key take that was cut off, whatever each line begins with. A few
-/// lines in front of them may be headers.
+/// Returns the length of the lines of a truncated key, with any prefix on each line. A few header
+/// lines may come first.
 fn key_lines(text: &str) -> usize {
-    /// Lines of keys are longer, but for the last.
+    /// Lines of keys are longer, except the last.
     const FULL: usize = 40;
     /// The rest of the first line, `Proc-Type`, `DEK-Info`, a blank line.
     const HEADERS: usize = 5;
     let in_base64 = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=');
     let text = text.split("-----BEGIN").next().unwrap_or_default();
     let (mut start, mut end) = (0, 0);
-    // What the last full line begins with, without numbers: those of lines and times change.
+    // Prefix of the last full line, without digits: line numbers and times change.
     let mut begins: Option<String> = None;
     for (at, line) in text.split_inclusive('\n').enumerate() {
         let shown = line.trim_end_matches(|c| !in_base64(c));
@@ -256,7 +309,7 @@ fn key_lines(text: &str) -> usize {
             if is_last {
                 end = start + shown.len();
             }
-            // A line without letters is the rest of one: a quote, a plus sign.
+            // A line without letters is the rest of another line: a quote, a plus sign.
             if !shown.is_empty() {
                 break;
             }
@@ -268,8 +321,8 @@ fn key_lines(text: &str) -> usize {
     end
 }
 
-/// Whether a name promises a secret, and not only its id, its file or its length. `before` is the
-/// name with whatever stands between it and the value.
+/// Returns whether a name denotes a secret, and not its id, file or length. `before` is the name
+/// with everything between it and the value.
 pub(super) fn names_secret(before: &str) -> bool {
     const ABOUT: [&str; 39] = [
         "id",
@@ -319,13 +372,13 @@ pub(super) fn names_secret(before: &str) -> bool {
     !ABOUT.iter().any(|word| name.ends_with(word))
 }
 
-/// `$` and what no variable is named: capitals, small letters and digits together.
+/// Returns whether the text has capitals, small letters and digits, as no variable name has.
 fn is_mixed_name(text: &str) -> bool {
     let has = |test: fn(&u8) -> bool| text.bytes().any(|byte| test(&byte));
     has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase) && has(u8::is_ascii_digit)
 }
 
-/// Letters of both cases without the runs that words have.
+/// Returns whether upper and lower case alternate more often than in words.
 fn has_random_case(text: &str) -> bool {
     let bytes = text.as_bytes();
     let turns = bytes.windows(2).filter(|pair| match pair {
@@ -338,7 +391,8 @@ fn has_random_case(text: &str) -> bool {
     len >= 16 && is_text && turns * 3 >= len && runs.all(|run| run.len() < 5)
 }
 
-/// Digits and what separates them, or a number of a program: `0x1f`, `12u32`.
+/// Returns whether the text is a number: digits and separators, or a literal such as `0x1f` or
+/// `12u32`.
 fn is_number(text: &str) -> bool {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_digit());
     let typed = digits.strip_suffix(['i', 'u', 'f']).unwrap_or(text);
@@ -350,7 +404,8 @@ fn is_number(text: &str) -> bool {
         || text.strip_prefix("0x").is_some_and(is_hex)
 }
 
-/// Two words or more that are joined, each with few digits: `sha256_digest`, `my-token-2`.
+/// Returns whether the text is two or more joined words, each with few digits: `sha256_digest`,
+/// `my-token-2`.
 fn is_joined_words(text: &str) -> bool {
     let is_word = |part: &str| {
         let letters = part.bytes().filter(u8::is_ascii_alphabetic).count();
@@ -366,12 +421,12 @@ fn is_joined_words(text: &str) -> bool {
     parts.len() >= 2 && parts.iter().all(|part| is_word(part))
 }
 
-/// A path, an address, or a member of something.
+/// Returns whether the text is a path, a URL or a member access.
 fn is_path_or_url(text: &str) -> bool {
     const STARTS: [&str; 8] = [
         "./", "../", "~/", "http:", "https:", "file:", "arn:", "self.",
     ];
-    // Base64 may begin with a slash, but has letters of both cases and digits soon.
+    // Base64 may begin with a slash, but soon has letters of both cases and digits.
     let has = |test: fn(&u8) -> bool| text.bytes().any(|byte| test(&byte));
     let is_random = has(u8::is_ascii_uppercase) && has(u8::is_ascii_digit);
     let is_path = text.starts_with('/') && !is_random;
@@ -400,7 +455,7 @@ fn decode(text: &str) -> Option<Vec<u8>> {
         .ok()
 }
 
-/// Shannon's entropy of a text's bytes, in bits per byte.
+/// Returns the Shannon entropy of the bytes, in bits per byte.
 fn entropy(text: &str) -> f64 {
     let mut counts = [0u32; 256];
     for byte in text.bytes() {

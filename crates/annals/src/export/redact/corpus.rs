@@ -1,17 +1,17 @@
-//! A corpus of made-up secrets and of what looks like one, in the forms in which logs have them.
+//! Corpus of made-up secrets and of texts that look like one, in the forms found in logs.
 //!
-//! Nothing here is a secret: every sample is drawn from a seed. The tests of this module measure with
-//! it, and so does `cargo run -p annals --example redaction`, which includes this file.
+//! Nothing here is a secret: every sample is generated from a seed. The tests of this module use
+//! the corpus, and so does `cargo run -p annals --example redaction`, which includes this file.
 
-/// A sample: a text, and what of it must go.
+/// A text and the secret in it.
 pub(crate) struct Sample {
     /// The rule that masks it; empty if nothing may be masked.
     pub(crate) rule: &'static str,
-    /// Issued with a shape of its own, or in a format of its own.
+    /// The secret has a shape or a format of its own.
     pub(crate) structured: bool,
-    /// How it is written down.
+    /// Name of the form in which it is written.
     pub(crate) form: &'static str,
-    /// The text is JSON, and read as such.
+    /// The text is JSON and is masked as JSON.
     pub(crate) json: bool,
     pub(crate) text: String,
     /// The random parts of the secret.
@@ -19,7 +19,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Whether a masked text still shows a part of the secret.
+    /// Returns whether a masked text still contains a part of the secret.
     pub(crate) fn leaks(&self, masked: &str) -> bool {
         let shows = |part: &str| part.len() >= 3 && masked.contains(part);
         self.parts.iter().any(|part| {
@@ -32,7 +32,7 @@ impl Sample {
     }
 }
 
-/// All samples of a seed: every kind in every form, `rounds` times.
+/// Returns all samples of a seed: every kind in every form, `rounds` times.
 pub(crate) fn samples(seed: u64, rounds: usize) -> Vec<Sample> {
     let mut random = Random(seed | 1);
     let mut samples = Vec::new();
@@ -57,10 +57,10 @@ pub(crate) fn samples(seed: u64, rounds: usize) -> Vec<Sample> {
     samples
 }
 
-/// A form: its name, whether it is read as JSON, and how it is written.
+/// A form: its name, whether it is masked as JSON, and its writer.
 type Form = (&'static str, bool, fn(&str) -> String);
 
-/// The forms in which logs have secrets.
+/// The forms of secrets in logs.
 pub(crate) const FORMS: &[Form] = &[
     ("sentence", false, |s| {
         format!("Please use {s} for this call.")
@@ -123,7 +123,7 @@ pub(crate) const FORMS: &[Form] = &[
     }),
 ];
 
-/// One line of it, as programs spell it.
+/// Returns the text on one line, with line breaks as `\n`.
 fn line(text: &str) -> String {
     text.replace('\n', "\\n")
 }
@@ -138,8 +138,8 @@ fn percent(text: &str) -> String {
     text.bytes().map(spell).collect()
 }
 
-/// Secrets that have a shape or a format, by their rule. `{a36}` stands for 36 random characters of the
-/// class `a`; see [`Random::fill`].
+/// Secrets with a shape or a format, by rule. `{a36}` stands for 36 random characters of class `a`;
+/// see [`Random::fill`].
 #[rustfmt::skip]
 const SHAPES: &[(&str, &str)] = &[
     ("private-key", "-----BEGIN RSA {x}PRIVATE KEY-----\n{b64}\n{b64}\n{b30}\n-----END RSA PRIVATE KEY-----"),
@@ -307,7 +307,7 @@ const SHAPES: &[(&str, &str)] = &[
     ("pgpass", "db.internal:5432:app:mira:{a12}"),
 ];
 
-/// Secrets that only a name or a command gives away.
+/// Secrets that are recognized only by a name or a command.
 #[rustfmt::skip]
 const CONTEXT: &[(&str, &str)] = &[
     ("generic-secret", "PGPASSWORD={P} psql -h db -U app"),
@@ -345,7 +345,7 @@ const CONTEXT: &[(&str, &str)] = &[
     ("curl-user", "curl -u admin:{P} https://a.org"),
 ];
 
-/// What looks like a secret and is none.
+/// Texts that look like secrets but are not.
 #[rustfmt::skip]
 const OTHERS: &[&str] = &[
     "{uuid}",
@@ -406,7 +406,7 @@ const OTHERS: &[&str] = &[
     "base64 of text: VGhpcyBpcyBqdXN0IGEgc2VudGVuY2UgdGhhdCB3YXMgZW5jb2RlZC4=",
 ];
 
-/// A generator of numbers from a seed.
+/// Seeded random number generator.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -427,8 +427,9 @@ impl Random {
         (0..len).map(|_| self.pick(alphabet)).collect()
     }
 
-    /// Fills a shape: its text, and the random parts of it. `a` letters and digits, `l` and `u` those of
-    /// one case, `W` small letters, `h` hexadecimal, `d` digits, `w` letters, digits, `_` and `-`, `b` base64, `2` base32.
+    /// Fills a shape. Returns the text and its random parts. Classes: `a` letters and digits, `l`
+    /// and `u` the same in one case, `W` small letters, `h` hexadecimal, `d` digits, `w` letters,
+    /// digits, `_` and `-`, `b` base64, `2` base32.
     pub(crate) fn fill(&mut self, shape: &str) -> (String, Vec<String>) {
         const LOWER: &str = "abcdefghijklmnopqrstuvwxyz";
         const UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -446,14 +447,14 @@ impl Random {
             };
             let len = hole.get(1..).and_then(|len| len.parse().ok()).unwrap_or(0);
             let part = match hole {
-                // Keeps scanners from taking this file for a leak.
+                // Keeps secret scanners from reporting this file.
                 "x" => String::new(),
                 "uuid" => {
                     let hex = self.word("0123456789abcdef", 30);
                     let (a, b, c, d) = (&hex[..8], &hex[8..12], &hex[12..15], &hex[15..18]);
                     format!("{a}-{b}-4{c}-9{d}-{}", &hex[18..])
                 }
-                // Passwords of people, and words.
+                // Passwords chosen by people, and words.
                 "P" => {
                     let word = self.word(LOWER, 5) + &self.word(UPPER, 2);
                     format!("{word}{}{}", self.word(DIGITS, 2), self.word("!+@.-", 1))

@@ -8,7 +8,7 @@ use crate::model::{Block, Body, Entry, EntryContext, FileChange, Message, Todo};
 use super::Redactor;
 
 impl Redactor {
-    /// Masks the secrets of an entry. Its ids stay: links hang on them.
+    /// Masks the secrets of an entry. Its ids are kept, because links depend on them.
     pub fn mask_entry(&mut self, entry: &mut Entry) {
         let EntryContext {
             cwd,
@@ -80,13 +80,13 @@ impl Redactor {
                     *input = masked;
                 }
             }
-            // Results are flat, so this goes one level deep.
+            // Results are flat, so this recurses only one level.
             Block::ToolResult { output, .. } => {
                 for block in output {
                     self.mask_block(block);
                 }
             }
-            // Its bytes are no text; its address may carry a signature.
+            // Image data is not text, but the URL of an image may contain a signature.
             Block::Image { data, .. } if data.contains("://") => self.mask_string(data),
             Block::Image { .. } => {}
             Block::Opaque { json, .. } => {

@@ -1,4 +1,5 @@
-//! Finds secrets in a text: one search for the hints of all rules, then the rules whose hints are there.
+//! Finds secrets in a text: one search for the hints of all rules, then the rules whose hints
+//! occur.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,15 +12,15 @@ use super::context::{CONTEXT, NAMES, PASSWORDS, VALUES};
 use super::rules::{BLOCKS, Rule, TOKENS};
 use super::unescape::{Escapes, UnescapedText};
 
-/// What may stand in front of a token.
+/// Boundary before a token.
 const BOUNDARY: &str = r"(?:(?-u:\b)|_)";
 
-/// Rules in the order of their precedence: where two find the same text, the first names it.
+/// Returns the rules by precedence: if two match the same text, the first one applies.
 pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
     [BLOCKS, VALUES, TOKENS, CONTEXT].into_iter().flatten()
 }
 
-/// How many words of 64 bits have a bit for each rule.
+/// Number of 64-bit words that have a bit for each rule.
 const WORDS: usize =
     (BLOCKS.len() + VALUES.len() + TOKENS.len() + CONTEXT.len()).div_ceil(u64::BITS as usize);
 
@@ -38,14 +39,14 @@ pub(super) struct Finder {
 #[derive(Debug)]
 struct Compiled {
     rule: &'static Rule,
-    /// Compiled when a hint is seen for the first time: most texts have none.
+    /// Compiled when one of its hints first occurs: most texts have none.
     regex: OnceLock<Option<Regex>>,
 }
 
-/// Secrets of a text by where they begin. They do not overlap.
+/// Secrets of a text by their start. They do not overlap.
 pub(super) type Found = BTreeMap<usize, Secret>;
 
-/// A secret that begins at a known place.
+/// End and rule of a secret.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Secret {
     pub(super) end: usize,
@@ -77,7 +78,7 @@ impl Finder {
         })
     }
 
-    /// Finds the secrets of a text, whatever escapes stand in it or around it.
+    /// Finds the secrets of a text, whatever escapes are in it or around it.
     pub(super) fn find(&self, text: &str) -> Found {
         let mut found = Found::new();
         let cut = ["…", "..."].iter().find_map(|end| text.strip_suffix(end));
@@ -94,18 +95,18 @@ impl Finder {
         found
     }
 
-    /// Whether a member of that name holds a secret.
+    /// Returns whether a member with that name holds a secret.
     pub(super) fn is_secret_name(&self, name: &str) -> bool {
         self.names.is_match(name)
     }
 
-    /// Whether a member of that name holds a password, which may be a word.
+    /// Returns whether a member with that name holds a password, which may be a word.
     pub(super) fn is_password_name(&self, name: &str) -> bool {
         self.passwords.is_match(name)
     }
 
-    /// The rules whose hints a text has, in their order. Most texts are short and have none, so this
-    /// allocates nothing.
+    /// Returns the rules whose hints occur in a text, in order. Most texts are short and have none,
+    /// so this does not allocate.
     fn hinted(&self, text: &str) -> impl Iterator<Item = usize> + use<> {
         let mut words = [0u64; WORDS];
         for hint in self.hints.find_overlapping_iter(text) {
@@ -156,14 +157,14 @@ impl Finder {
         }
     }
 
-    /// Finds the beginning of a secret at the end of a text that was cut there.
+    /// Finds the start of a secret at the end of a truncated text.
     fn search_end(&self, plain: &UnescapedText<'_>, found: &mut Found) {
         let begun = self.cut.captures(&plain.text).and_then(|captures| {
             let mut groups = captures.iter().enumerate().skip(1);
             groups.find_map(|(at, group)| Some((at, group?.range())))
         });
         let Some((group, range)) = begun else { return };
-        // Groups stand in the order of the rules that have a prefix; the last has none.
+        // Groups are in the order of the rules with a prefix; the last group has no prefix.
         let rule = prefixed().nth(group - 1).or_else(|| CONTEXT.last());
         if let Some(rule) = rule {
             insert(found, plain.source_range(range), rule);
@@ -178,10 +179,10 @@ impl Compiled {
     }
 }
 
-/// Adds a secret, unless it overlaps one that was found before. The same rule may find more of it once
+/// Adds a secret unless it overlaps one of another rule. The same rule may match more of it once
 /// more escapes are decoded.
 fn insert(found: &mut Found, mut range: Range<usize>, rule: &'static Rule) {
-    // What was found before does not overlap, so only the last one can reach in here.
+    // The secrets found so far do not overlap, so only the last one can reach into the range.
     while let Some((&start, &before)) = found.range(..range.end).next_back() {
         if before.end <= range.start {
             break;
@@ -198,15 +199,15 @@ fn insert(found: &mut Found, mut range: Range<usize>, rule: &'static Rule) {
     }
 }
 
-/// Tokens whose hints are what they begin with.
+/// Returns the token rules whose hints are prefixes of the token.
 fn prefixed() -> impl Iterator<Item = &'static Rule> {
     let is_long = |rule: &&Rule| rule.hints.iter().all(|hint| hint.len() >= 4);
     let public = TOKENS.iter().filter(|rule| rule.keep >= 3);
     public.filter(is_long)
 }
 
-/// The beginning of a secret at the end of a text: a prefix of a token, or what comes before a secret
-/// without a shape.
+/// Returns a pattern for the start of a secret at the end of a text: a token's prefix, or the
+/// context of a secret without a shape.
 fn cut_pattern() -> String {
     let tokens = prefixed().map(|rule| {
         let hints: Vec<String> = rule.hints.iter().map(|hint| regex::escape(hint)).collect();
@@ -220,8 +221,8 @@ fn cut_pattern() -> String {
     format!("(?:{})$", all.join("|"))
 }
 
-/// `\b` is the word boundary of ASCII: other letters end a token. In front of a pattern an underscore
-/// is a boundary too, because names are joined with it.
+/// Makes `\b` the ASCII word boundary: other letters end a token. At the start of a pattern an
+/// underscore is a boundary too, because it joins names.
 fn ascii(pattern: &str) -> String {
     let (front, rest) = match pattern.strip_prefix(r"\b") {
         Some(rest) => (BOUNDARY, rest),

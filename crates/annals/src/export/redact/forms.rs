@@ -1,14 +1,14 @@
-//! A second corpus: secrets in the forms in which people met them, listed by someone who had not seen the
-//! rules. Each row names a form, the rule that masks it, and its text.
+//! A second corpus: secrets in forms from practice, listed by someone who had not seen the rules.
+//! Each row has a form, the rule that masks it, and its text.
 //!
-//! Nothing here is a secret: `{a36}` and the like are drawn from a seed (see `corpus.rs`).
+//! Nothing here is a secret: `{a36}` and the like are generated from a seed (see `corpus.rs`).
 
 use super::corpus::{Random, Sample};
 
 /// A form, the rule that masks it, and its text.
 type Row = (&'static str, &'static str, String);
 
-/// All samples of a seed: every form, `rounds` times, as text and as a member of JSON.
+/// Returns all samples of a seed: every form, `rounds` times, as text and as a JSON member.
 pub(crate) fn samples(seed: u64, rounds: usize) -> Vec<Sample> {
     let keys = KEYS.iter();
     let keys = keys.map(|(form, write)| (*form, "private-key", write(KEY)));
@@ -17,7 +17,7 @@ pub(crate) fn samples(seed: u64, rounds: usize) -> Vec<Sample> {
     draw(forms.chain(keys), seed, rounds)
 }
 
-/// The same of forms that were listed after the rules, and for which no rule was changed.
+/// Same, for forms that were listed after the rules were written. No rule was changed for them.
 pub(crate) fn held_out(seed: u64, rounds: usize) -> Vec<Sample> {
     let forms = HELD_OUT.iter();
     let forms = forms.map(|(form, shape)| (*form, "any", (*shape).to_owned()));
@@ -50,7 +50,7 @@ fn draw(rows: impl Iterator<Item = Row>, seed: u64, rounds: usize) -> Vec<Sample
 /// A private key of eight lines.
 const KEY: &str = "-----BEGIN RSA {x}PRIVATE KEY-----\n{a64}\n{a64}\n{a64}\n{a64}\n{a64}\n{a64}\n{a64}\n{a64}\n-----END RSA {x}PRIVATE KEY-----";
 
-/// A form of a private key: its name, and how it is written.
+/// A form of a private key: its name and its writer.
 type KeyForm = (&'static str, fn(&str) -> String);
 
 #[rustfmt::skip]
@@ -89,7 +89,7 @@ fn escaped(key: &str, times: usize) -> String {
     key.replace('\n', &format!("{}n", "\\".repeat((1 << times) - 1)))
 }
 
-/// A key without its last line.
+/// Returns a key without its last line.
 fn cut(key: &str) -> &str {
     key.rsplit_once('\n').map_or(key, |(front, _)| front)
 }
@@ -175,6 +175,7 @@ const FORMS: &[(&str, &str, &str)] = &[
     ("bold", "generic-secret", "**Password:** {a24}"),
     ("code", "generic-secret", "Password: `{a24}`"),
     ("sentence", "generic-secret", "my password is {a24}"),
+    ("German", "generic-secret", "Passwort: {a24}"),
     ("Anthropic", "anthropic-key", "sk-ant-api03-{a93}AA"),
     ("Anthropic, session", "anthropic-key", "sk-ant-sid01-{a86}"),
     ("AWS id", "aws-access-key", "AKIA{216}"),
@@ -258,7 +259,6 @@ const HELD_OUT: &[(&str, &str)] = &[
     ("table of three", "| prod | API_TOKEN | {a24} |"),
     ("italic", "*Token*: {a24}"),
     ("chat", "here is the api key: {a24} thanks"),
-    ("German", "Passwort: {a24}"),
     ("two colours", "\x1b[0m\x1b[38;5;10mghp_{a36}\x1b[39m"),
     ("AWS id, colour without ESC", "[1;33mAKIA{216}[0m"),
     ("Stripe behind an underscore", "key_sk_live_{a24}"),

@@ -1,30 +1,32 @@
-//! What issued secrets look like: keys and tokens that have a shape of their own.
+//! Rules for issued secrets: keys and tokens with a shape of their own.
 //!
-//! The shapes are those that the issuers document and that secret scanners agree on. Secrets that only
-//! their surroundings give away stand in `context.rs`. Patterns are matched against text without
-//! escapes (`plain.rs`), so no row spells them.
+//! The shapes are the ones that issuers document and that secret scanners agree on. Secrets that
+//! are recognized by their context are in `context.rs`. Patterns are matched against text without
+//! escapes (`unescape.rs`), so no pattern contains them.
 
 use super::check::{is_key_in_base64, is_literal, is_not_example, looks_random, private_key_end};
 
-/// How one kind of secret is found.
+/// Rule for one kind of secret.
 #[derive(Debug)]
 pub(super) struct Rule {
-    /// Its name in masks and summaries.
+    /// Name in masks and summaries.
     pub(super) name: &'static str,
-    /// How many characters of it are public and stay readable.
+    /// Number of leading characters that are public and stay readable.
     pub(super) keep: usize,
     /// Literals in lower case. A text without any of them is not searched.
     pub(super) hints: &'static [&'static str],
-    /// Its shape; the first group is the secret. `\b` is the word boundary of ASCII, and in front also
-    /// an underscore. A prefix that no word ends with needs none: `ghp_`, `glpat-`.
+    /// Regular expression; its first group is the secret. `\b` is the ASCII word boundary; at the
+    /// start, an underscore counts too. A prefix that no word ends with needs none: `ghp_`,
+    /// `glpat-`.
     pub(super) pattern: &'static str,
-    /// Whether what has the shape is a secret. It gets the secret and what matched in front of it.
+    /// Returns whether a match is a secret. Takes the secret and the matched text before it.
     pub(super) holds: fn(secret: &str, before: &str) -> bool,
-    /// Where the secret ends, if the pattern finds only its beginning. It gets the text from there on.
+    /// Finds the end of the secret, if the pattern matches only its start. Takes the text from
+    /// there on.
     pub(super) end: Option<fn(rest: &str) -> usize>,
 }
 
-/// A row whose shape is enough.
+/// Returns a rule whose shape is sufficient.
 pub(super) const fn shape(
     name: &'static str,
     keep: usize,
@@ -34,7 +36,7 @@ pub(super) const fn shape(
     checked(name, keep, hints, |_, _| true, pattern)
 }
 
-/// A row whose shape words and identifiers may have too.
+/// Returns a rule with a check, because words and identifiers may have the same shape.
 pub(super) const fn checked(
     name: &'static str,
     keep: usize,
@@ -52,7 +54,7 @@ pub(super) const fn checked(
     }
 }
 
-/// Keys in blocks of lines. They come before everything that may stand in such a block.
+/// Keys in blocks of lines. They take precedence over everything inside such a block.
 #[rustfmt::skip]
 pub(super) static BLOCKS: &[Rule] = &[
     Rule {
@@ -60,14 +62,14 @@ pub(super) static BLOCKS: &[Rule] = &[
         pattern: r"(-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----)",
     },
     shape("private-key", 0, &["private-lines:"], r"Private-Lines: [0-9]{1,4}\r?\n((?:[A-Za-z0-9+/=]{16,}(?:\r?\n)?)+)"),
-    // The end of a key whose beginning was cut off.
+    // The end of a key whose start is missing.
     shape("private-key", 0, &["private key"], r"(?:^|[^A-Za-z0-9+/=])((?:[A-Za-z0-9+/]{48,76}[ \t]*\r?\n[ \t>+|-]{0,12}){1,}[A-Za-z0-9+/=]{1,76}[ \t]*\r?\n[ \t>+|-]{0,12}-----END[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----)"),
-    // As Kubernetes keeps it.
+    // As stored in Kubernetes.
     checked("private-key", 0, &["ls0tls1crudjti"], is_key_in_base64, r"(LS0tLS1CRUdJTi[A-Za-z0-9+/_-]{24,}={0,2})"),
     checked("private-key", 0, &["client-key-data", "tls.key", "ssh-privatekey"], is_literal, r#"(?:client-key-data|tls\.key|ssh-privatekey)["']?[ \t]*:[ \t]*["']?([A-Za-z0-9+/_-]{40,}={0,2})"#),
 ];
 
-/// Tokens. Adding one touches this table, the table of its tests and the corpus.
+/// Tokens. A new one needs a row in this table, in the table of its tests and in the corpus.
 #[rustfmt::skip]
 pub(super) static TOKENS: &[Rule] = &[
     // Clouds.
@@ -141,7 +143,7 @@ pub(super) static TOKENS: &[Rule] = &[
     shape("slack-token", 4, &["xox", "xapp-"], r"\b(xoxe\.xox[bp]-[0-9]-[A-Za-z0-9]{20,}|xox[abceoprs]-[A-Za-z0-9-]{10,}|xapp-[0-9]-[A-Za-z0-9-]{10,})"),
     shape("slack-webhook", 0, &["hooks.slack.com"], r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9+/]{20,})"),
     shape("teams-webhook", 0, &["webhook.office.com"], r"webhook\.office\.com/webhookb2/([0-9a-f@-]{36,73}/IncomingWebhook/[0-9a-zA-Z]{32}/[0-9a-f-]{36})"),
-    // The number in front is the bot's public id.
+    // The number before it is the bot's public id.
     shape("telegram-token", 0, &[":aa"], r"[0-9]:(AA[A-Za-z0-9_-]{33})(?:[^A-Za-z0-9_-]|$)"),
     shape("discord-webhook", 0, &["/webhooks/"], r"discord(?:app)?\.com/api/(?:v[0-9]{1,2}/)?webhooks/[0-9]{15,22}/([A-Za-z0-9_-]{50,})"),
     checked("discord-token", 0, &["discord"], looks_random, r"\b([MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,38})(?:[^A-Za-z0-9_.-]|$)"),
@@ -208,12 +210,12 @@ pub(super) static TOKENS: &[Rule] = &[
     shape("settlemint-token", 4, &["sm_aat_", "sm_pat_", "sm_sat_"], r"\b(sm_[aps]at_[A-Za-z0-9]{16})\b"),
     shape("jwt", 3, &["ey"], r"\b(ey[A-Za-z0-9_-]{15,}\.ey[A-Za-z0-9_-]{15,}\.[A-Za-z0-9_-]{10,})"),
     shape("paseto", 3, &[".local.", ".public."], r"\b(v[1-4]\.(?:local|public)\.[A-Za-z0-9_-]{40,}(?:\.[A-Za-z0-9_-]+)?)"),
-    // Hashes of passwords, as in /etc/shadow and in files of htpasswd.
+    // Password hashes, as in /etc/shadow and htpasswd files.
     shape("password-hash", 0, &["$1$", "$apr1$"], r"(\$(?:1|apr1)\$[./A-Za-z0-9]{1,8}\$[./A-Za-z0-9]{22})"),
     shape("password-hash", 0, &["$5$", "$6$"], r"(\$[56]\$(?:rounds=[0-9]{1,9}\$)?[./A-Za-z0-9]{1,16}\$[./A-Za-z0-9]{43,86})"),
     shape("password-hash", 0, &["$y$", "$gy$", "$7$"], r"(\$(?:g?y|7)\$[./A-Za-z0-9]{1,16}\$[./A-Za-z0-9]{1,86}\$[./A-Za-z0-9]{43})"),
     shape("password-hash", 0, &["$2a$", "$2b$", "$2x$", "$2y$"], r"(\$2[abxy]\$[0-9]{2}\$[./A-Za-z0-9]{53})"),
     shape("password-hash", 0, &["$argon2"], r"(\$argon2(?:id|i|d)\$(?:v=[0-9]{1,3}\$)?m=[0-9]{1,9},t=[0-9]{1,6},p=[0-9]{1,4}\$[A-Za-z0-9+/]{8,}\$[A-Za-z0-9+/]{16,})"),
-    // A token within base64, as in `.dockerconfigjson`.
+    // A token inside base64, as in `.dockerconfigjson`.
     checked("jwt", 3, &["zxlk"], is_literal, r"\b(ZXlK[A-Za-z0-9+/]{80,}={0,2})"),
 ];

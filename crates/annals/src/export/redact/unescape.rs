@@ -1,18 +1,21 @@
-//! Text without escapes: what rules are matched against.
+//! Text without escapes, against which the rules are matched.
 //!
-//! Colour codes in all their spellings, backslash escapes of any depth (`\"`, `\\n`, `\u003d`), percent escapes and HTML
-//! entities hide where a secret begins and ends. [`UnescapedText`] removes or decodes them and maps every
-//! range back to the text as it is spelled. Only ASCII is decoded: secrets have nothing else.
+//! Colour codes in all notations, backslash escapes of any depth (`\"`, `\\n`, `\u003d`), percent
+//! escapes, HTML entities and characters without a width obscure where a secret begins and ends.
+//! [`UnescapedText`] removes or decodes them and maps every range back to the source. Only ASCII is
+//! decoded, because secrets contain nothing else.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Which escapes are decoded.
+use crate::text::is_hostile;
+
+/// The escapes to decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Escapes {
-    /// Colour codes and backslash escapes.
+    /// Colour codes, characters without a width, and backslash escapes.
     Backslash,
-    /// Percent escapes and HTML entities too. Here colour codes separate words.
+    /// Percent escapes and HTML entities too. What is removed otherwise becomes a space here.
     All,
 }
 
@@ -22,8 +25,8 @@ pub(super) struct UnescapedText<'a> {
     pub(super) text: Cow<'a, str>,
     source: &'a str,
     escapes: Escapes,
-    /// Some places between escapes; empty if there are no escapes. All of them would take many times
-    /// the memory of the text, so the escapes between two of them are decoded again for a place there.
+    /// Some offsets between escapes; empty if there are no escapes. All of them would take many
+    /// times the memory of the text, so a lookup decodes the escapes between two of them again.
     places: Vec<OffsetPair>,
 }
 
@@ -32,29 +35,29 @@ pub(super) struct UnescapedText<'a> {
 struct OffsetPair {
     plain: usize,
     source: usize,
-    /// How many bytes follow before the next escape, at least.
+    /// Minimum number of bytes before the next escape.
     clear: usize,
 }
 
-/// The control character that begins a sequence without ESC.
+/// C1 control character that begins a sequence without ESC.
 const CSI: &[u8] = "\u{9b}".as_bytes();
 
-/// The picture of ESC.
+/// The Unicode symbol for ESC.
 const PICTURE: &[u8] = "\u{241b}".as_bytes();
 
-/// How far apart in the source two places are, or the bytes between them are clear.
+/// Minimum distance of two offsets in the source, unless as many bytes without escapes follow.
 const MAX_GAP: usize = 256;
 
-/// What an escape means.
+/// A decoded escape.
 enum Meaning {
-    /// A character of ASCII.
+    /// An ASCII character.
     Byte(u8),
-    /// Nothing that takes part in a word.
+    /// Not part of a word.
     Nothing,
 }
 
 impl<'a> UnescapedText<'a> {
-    /// Decodes a text; borrows it where it has no escapes.
+    /// Decodes a text; borrows it if it has no escapes.
     pub(super) fn new(text: &'a str, escapes: Escapes) -> Self {
         let mut decoded = String::new();
         let mut places: Vec<OffsetPair> = Vec::new();
@@ -89,7 +92,7 @@ impl<'a> UnescapedText<'a> {
         }
     }
 
-    /// The place of a range in the text as it is spelled.
+    /// Maps a range to the source.
     pub(super) fn source_range(&self, range: Range<usize>) -> Range<usize> {
         if range.is_empty() {
             let at = self.source_byte(range.start).start;
@@ -98,7 +101,7 @@ impl<'a> UnescapedText<'a> {
         self.source_byte(range.start).start..self.source_byte(range.end - 1).end
     }
 
-    /// The place of one byte.
+    /// Maps one byte to the source.
     fn source_byte(&self, at: usize) -> Range<usize> {
         let after = self.places.partition_point(|place| place.plain <= at);
         let before = after.checked_sub(1).and_then(|last| self.places.get(last));
@@ -123,13 +126,14 @@ impl<'a> UnescapedText<'a> {
     }
 }
 
-/// The escapes that begin in a part of a text: where each stands, and the byte that it becomes.
+/// Iterator over the escapes that begin in a part of a text: the range of each and its decoded
+/// byte.
 struct EscapeIter<'a> {
     bytes: &'a [u8],
     part: Range<usize>,
     escapes: Escapes,
-    /// Where the next character of each group stands that may begin an escape, once it was looked for.
-    next: [Option<usize>; 3],
+    /// Offset of the next character of each group that may begin an escape; `None` until searched.
+    next: [Option<usize>; 5],
 }
 
 impl<'a> EscapeIter<'a> {
@@ -138,12 +142,12 @@ impl<'a> EscapeIter<'a> {
             bytes: text.as_bytes(),
             part,
             escapes,
-            next: [None; 3],
+            next: [None; 5],
         }
     }
 
-    /// Where the next character stands that may begin an escape. Each group is looked for again only
-    /// behind what was found, so that all searches together are linear.
+    /// Returns the offset of the next character that may begin an escape. Each group is searched
+    /// again only after its last match, so that all searches together are linear.
     fn mark(&mut self) -> Option<usize> {
         let Range { start, end } = self.part;
         let rest = self.bytes.get(start..end)?;
@@ -151,9 +155,13 @@ impl<'a> EscapeIter<'a> {
             let known = found.filter(|found| *found >= start);
             *found.insert(known.unwrap_or_else(|| find().map_or(usize::MAX, |at| start + at)))
         };
-        let [backslash, bracket, other] = &mut self.next;
+        let [backslash, bracket, other, control, unseen] = &mut self.next;
         let mut next = search(backslash, &|| memchr::memchr3(b'\\', b'\x1b', b'^', rest));
         next = next.min(search(bracket, &|| introducer(rest)));
+        next = next.min(search(control, &|| {
+            memchr::memchr3(0, b'\x08', b'\x7f', rest)
+        }));
+        next = next.min(search(unseen, &|| find_unseen(rest)));
         if self.escapes == Escapes::All {
             next = next.min(search(other, &|| memchr::memchr2(b'%', b'&', rest)));
         }
@@ -168,7 +176,7 @@ impl Iterator for EscapeIter<'_> {
         loop {
             let start = self.mark()?;
             let Some((meaning, len)) = escape(self.bytes, start, self.escapes) else {
-                // What a run of backslashes does not escape, a shorter one does not either.
+                // If a run of backslashes escapes nothing, a shorter one does not either.
                 let rest = self.bytes.get(start..)?.iter();
                 let run = rest.take_while(|byte| **byte == b'\\').count();
                 self.part.start = start + run.max(1);
@@ -185,12 +193,16 @@ impl Iterator for EscapeIter<'_> {
     }
 }
 
-/// What stands at a mark, and how long it is.
+/// Decodes the escape at an offset and returns its length.
 fn escape(bytes: &[u8], at: usize, escapes: Escapes) -> Option<(Meaning, usize)> {
     let rest = bytes.get(at..)?;
+    if let Some(len) = unseen(rest) {
+        return Some((Meaning::Nothing, len));
+    }
     match (rest.first()?, escapes) {
+        (0 | b'\x08' | b'\x7f', _) => Some((Meaning::Nothing, 1)),
         (b'\x1b', _) => Some((Meaning::Nothing, 1 + sequence(rest.get(1..)?))),
-        // As `cat -v` spells it.
+        // As written by `cat -v`.
         (b'^', _) if rest.starts_with(b"^[[") => {
             Some((Meaning::Nothing, 2 + sequence(rest.get(2..)?)))
         }
@@ -210,7 +222,28 @@ fn escape(bytes: &[u8], at: usize, escapes: Escapes) -> Option<(Meaning, usize)>
     }
 }
 
-/// Where the next `[`, CSI or picture of ESC stands. The last two end with the same byte.
+/// Returns the offset of the next character that nobody sees.
+fn find_unseen(rest: &[u8]) -> Option<usize> {
+    let mut starts = memchr::memchr3_iter(0xc2, 0xe2, 0xef, rest);
+    starts.find(|at| rest.get(*at..).and_then(unseen).is_some())
+}
+
+/// Returns the length of a character that nobody sees: a soft hyphen, a joiner, a zero-width space.
+fn unseen(rest: &[u8]) -> Option<usize> {
+    let len = match rest.first()? {
+        0xc2 => 2,
+        0xe2 | 0xef => 3,
+        _ => return None,
+    };
+    let c = str::from_utf8(rest.get(..len)?).ok()?.chars().next()?;
+    is_unseen(c).then_some(len)
+}
+
+fn is_unseen(c: char) -> bool {
+    is_hostile(c) && !c.is_control()
+}
+
+/// Returns the offset of the next `[`, CSI or ESC symbol. The last two end with the same byte.
 fn introducer(rest: &[u8]) -> Option<usize> {
     let at = memchr::memchr2(b'[', 0x9b, rest)?;
     let through = rest.get(..=at)?;
@@ -220,8 +253,8 @@ fn introducer(rest: &[u8]) -> Option<usize> {
     Some(at + 1 - spelled.map_or(1, <[u8]>::len))
 }
 
-/// How many bytes of a control sequence follow its ESC. The text of a link or a title stays: it may
-/// hold a secret.
+/// Returns the length of a control sequence after its ESC. The text of a link or a title is kept,
+/// because it may contain a secret.
 fn sequence(rest: &[u8]) -> usize {
     match rest.first() {
         Some(b'[') => 1 + parameters(rest.get(1..).unwrap_or_default()),
@@ -231,9 +264,9 @@ fn sequence(rest: &[u8]) -> usize {
     }
 }
 
-/// How many bytes of a control sequence follow its introducer: the parameters and the final byte.
+/// Returns the length of a control sequence after its introducer: parameters and final byte.
 fn parameters(rest: &[u8]) -> usize {
-    /// No terminal takes longer ones.
+    /// Terminals accept no longer ones.
     const LONGEST: usize = 64;
     let params = rest.iter().take(LONGEST);
     let end = params
@@ -242,7 +275,7 @@ fn parameters(rest: &[u8]) -> usize {
     end + usize::from(matches!(rest.get(end), Some(0x40..=0x7e)))
 }
 
-/// The length of a colour code that lost its ESC, as logs of builds have it: `[31m`, `[0;1m`, `[0K`.
+/// Returns the length of a colour code without its ESC, as in build logs: `[31m`, `[0;1m`, `[0K`.
 fn colour(rest: &[u8]) -> Option<usize> {
     let params = rest.iter().skip(1).take(24);
     let params = params
@@ -252,7 +285,7 @@ fn colour(rest: &[u8]) -> Option<usize> {
     (params > 0 && matches!(rest.get(end), Some(b'm' | b'K'))).then_some(end + 1)
 }
 
-/// A run of backslashes and what they escape: JSON in JSON doubles them at every level.
+/// Decodes a run of backslashes and the escaped character. Nested JSON doubles them at every level.
 fn backslash(rest: &[u8]) -> Option<(Meaning, usize)> {
     let run = rest.iter().take_while(|byte| **byte == b'\\').count();
     let after = rest.get(run..)?;
@@ -265,8 +298,12 @@ fn backslash(rest: &[u8]) -> Option<(Meaning, usize)> {
             .filter(|_| is_hex && len > 0)?;
         u8::try_from(code).ok().filter(u8::is_ascii)
     };
+    let hidden = after.get(1..5).and_then(|digits| {
+        let code = u32::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?;
+        char::from_u32(code).filter(|c| is_unseen(*c))
+    });
     let (byte, len) = match after.first()? {
-        // A line that goes on, in a shell command within JSON.
+        // A line continuation in a shell command inside JSON.
         b'n' if run == 3 => (b' ', 1),
         b'\n' => (b' ', 1),
         b'\r' if after.get(1) == Some(&b'\n') => (b' ', 2),
@@ -281,6 +318,7 @@ fn backslash(rest: &[u8]) -> Option<(Meaning, usize)> {
         b'x' if after.starts_with(b"x9b") => {
             return Some((Meaning::Nothing, run + 3 + parameters(after.get(3..)?)));
         }
+        b'u' if hidden.is_some() => return Some((Meaning::Nothing, run + 5)),
         b'u' => (hex(1..5)?, 5),
         b'x' => (hex(1..3)?, 3),
         b'0' if after.starts_with(b"033[") => (b'\x1b', 3),
@@ -293,7 +331,7 @@ fn backslash(rest: &[u8]) -> Option<(Meaning, usize)> {
     Some((meaning(byte), run + len))
 }
 
-/// `%3D`, and `%253D`, which was escaped twice.
+/// Decodes `%3D`, and `%253D`, which was escaped twice.
 fn percent(rest: &[u8]) -> Option<(Meaning, usize)> {
     let mut at = 1;
     while rest.get(at..)?.starts_with(b"25") && at < 9 {
@@ -305,7 +343,7 @@ fn percent(rest: &[u8]) -> Option<(Meaning, usize)> {
     shown.then_some((Meaning::Byte(code), at + 2))
 }
 
-/// `&quot;`, `&#34;` and `&#x22;`.
+/// Decodes `&quot;`, `&#34;` and `&#x22;`.
 fn entity(rest: &[u8]) -> Option<(Meaning, usize)> {
     const NAMED: [(&str, u8); 5] = [
         ("amp", b'&'),
@@ -326,7 +364,7 @@ fn entity(rest: &[u8]) -> Option<(Meaning, usize)> {
     code.is_ascii().then(|| (meaning(code), end + 1))
 }
 
-/// A character, unless it is one that no one sees.
+/// Returns a printable character; other characters decode to nothing.
 fn meaning(byte: u8) -> Meaning {
     match byte {
         b'\t' | b'\n' | b'\r' | b' '..=b'~' => Meaning::Byte(byte),
@@ -338,7 +376,7 @@ fn meaning(byte: u8) -> Meaning {
 mod tests {
     use super::*;
 
-    /// Decodes a text and finds a word of it in the text as it is spelled.
+    /// Decodes a text and maps a word back to the source.
     fn check(text: &str, plain: &str, word: &str, spelled: &str) {
         let escapes = match text.contains(['%', '&']) {
             true => Escapes::All,
@@ -367,6 +405,9 @@ mod tests {
         );
         check(r"a\u009b31mkey\x9b0m\u241b[0m z", "akey z", "key", "key");
         check(r"a\=key\:z", "a=key:z", "key:", r"key\:");
+        check("ak\u{200b}ey z", "akey z", "key", "k\u{200b}ey");
+        check("ak\u{ad}e\x08y\u{feff} z", "akey z", "key", "k\u{ad}e\x08y");
+        check(r"ak\u200bey\\u00AD z", "akey z", "key", r"k\u200bey");
         check(
             r#"{\"a\":\"key\\n\"}"#,
             "{\"a\":\"key\n\"}",
@@ -397,6 +438,18 @@ mod tests {
         let found = UnescapedText::new("a\x1b[1mkey\x1b[0m", Escapes::All);
         assert_eq!(found.text, "a key ");
         assert_eq!(found.source_range(2..5), 5..8);
+    }
+
+    #[test]
+    fn secret_with_characters_that_nobody_sees_is_masked() {
+        let (head, tail) = ("q7Xb2LkT9vZ4mR", "8wN1cYhD6sPe3JgUf5aKx7");
+        for unseen in ["\u{200b}", "\u{ad}", "\u{2060}", "\u{feff}", "\x08", "\0"] {
+            let text = format!("Use ghp_{head}{unseen}{tail} now.");
+            let mut redactor = crate::export::Redactor::new().unwrap();
+            let masked = redactor.mask_text(&text).into_owned();
+            assert!(!masked.contains(tail), "{unseen:?}: {masked}");
+            assert!(masked.ends_with("] now."), "{unseen:?}: {masked}");
+        }
     }
 
     #[test]
@@ -438,7 +491,7 @@ mod tests {
     fn ranges_of_hostile_text_stay_at_character_boundaries() {
         let parts = [
             "\\", "\x1b", "[", "u00", "1b", "%", "25", "&#", "é", ";", "n", "^[[", "\u{9b}",
-            "\u{241b}", "m", "ۛ",
+            "\u{241b}", "m", "ۛ", "\u{200b}", "\u{ad}", "…", "\x08", "u200b",
         ];
         let mut seed = 7u32;
         for _ in 0..20_000 {

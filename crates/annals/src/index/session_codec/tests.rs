@@ -45,6 +45,7 @@ fn facts() -> SessionSummary {
         conversations: 2,
         agents: 1,
         agent_names: [text("a1"), text("Explore")].into(),
+        agent_kinds: [(text("a1"), text("Explore"))].into(),
         flaw_kinds: [(FlawKind::TornTail, 1), (FlawKind::BadHeader, 70_000)].into(),
         models: [text("model-1")].into(),
         charges: (0..40).map(charge).collect(),
@@ -98,13 +99,20 @@ fn session_rows_round_trip() {
         (wanted.is_folder_directory, wanted.folder_directories) = (at_home, homes);
         let spelled = encode(&wanted).unwrap();
         assert_eq!(decode(&spelled, &mut names), Some(wanted.clone()));
+        let without = SessionSummary {
+            models: Default::default(),
+            charges: vec![],
+            ..wanted.clone()
+        };
+        assert_eq!(decode_without_charges(&spelled, &mut names), Some(without));
+        assert_eq!(decode_summaries(&spelled), Some(wanted.summaries.clone()));
     }
     let spelled = encode_conversations(&talks(), &wanted).unwrap();
     assert_eq!(
         decode_conversations(&spelled, &wanted, &mut names),
         Some(talks())
     );
-    // A session of which nothing is told.
+    // A session with most fields empty.
     let plain = SessionSummary {
         other_directories: vec![],
         title: None,
@@ -112,6 +120,7 @@ fn session_rows_round_trip() {
         started: None,
         updated: None,
         agent_names: Default::default(),
+        agent_kinds: Default::default(),
         flaw_kinds: Default::default(),
         models: Default::default(),
         charges: vec![],
@@ -129,7 +138,7 @@ fn session_rows_round_trip() {
     );
 }
 
-/// Whatever stands in the database, nothing panics and nothing is made of half a row.
+/// Damaged rows never cause a panic, and a truncated row is not decoded.
 #[test]
 fn damaged_session_rows_never_panic() {
     let mut names = Names::default();
@@ -162,6 +171,7 @@ fn row_summary_agrees_with_full_decode() {
         },
         other_directories: Vec::new(),
         agent_names: Default::default(),
+        agent_kinds: Default::default(),
         flaw_kinds: Default::default(),
         summaries: Vec::new(),
         updated: None,

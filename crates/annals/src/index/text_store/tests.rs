@@ -1,16 +1,16 @@
-//! Words are found, and where some are missing that is noticed.
+//! Tests that tokens are found and that missing blocks are detected.
 
 use super::super::merge;
 use super::*;
 
-/// A token that stands between others of its kind.
+/// Returns one of many tokens with the same prefix.
 fn token(number: u32) -> Token {
     Token::from_bytes(format!("word{number:05}").as_bytes())
 }
 
 const COUNT: u32 = 4_000;
 
-/// Two segments; every token stands in its own document, and in the last.
+/// Creates two segments; every token is in its own document and in the last one.
 fn database() -> Connection {
     let database = Connection::open_in_memory().unwrap();
     database.execute_batch(TABLES).unwrap();
@@ -45,7 +45,7 @@ fn every_token_is_found_in_its_block() {
             let is = documents(&database, segment, Lookup::Exact(token(number)));
             assert_eq!(is, [number, COUNT]);
         }
-        // A beginning may stand in several blocks.
+        // The tokens with a prefix may span several blocks.
         let begins = Lookup::Prefix(Token::from_bytes(b"word01"));
         let mut expected: Vec<u32> = (1_000..2_000).collect();
         expected.push(COUNT);
@@ -81,7 +81,7 @@ fn missing_block_is_reported_as_damage() {
         let whole = looked.filter(|number| {
             let found = look_up(&database, segment, Lookup::Exact(token(*number)));
             found.is_ok_and(|found| {
-                // Whatever is found is all there is of it.
+                // A lookup that succeeds is complete.
                 assert!(found.iter().eq([*number, COUNT]));
                 true
             })

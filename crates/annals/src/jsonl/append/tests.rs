@@ -1,4 +1,4 @@
-//! Appends on a device that shortens, tears and fails at will.
+//! Appends on a device that shortens, tears and fails writes on demand.
 
 use std::collections::HashSet;
 use std::fs;
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use super::*;
 
-/// A device made of two closures.
+/// A device of two closures.
 struct FakeIo<W, S> {
     write: W,
     sync: S,
@@ -58,7 +58,7 @@ impl TestLog {
         fs::read_to_string(self.path()).unwrap()
     }
 
-    /// The acknowledged records that do not stand in the log as lines of their own.
+    /// Number of acknowledged records that are not lines of the log.
     fn lost(&self, acknowledged: &[Vec<u8>]) -> usize {
         let bytes = fs::read(self.path()).unwrap();
         let lines: HashSet<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
@@ -173,8 +173,8 @@ fn append_retries_record_damaged_by_foreign_write() {
     let path = bench.path();
     let turns = AtomicUsize::new(0);
     let write = move |file: &File, bytes: &[u8]| {
-        // A foreign writer gets in after our look at the last byte: first with a line whose end
-        // it has not written yet, then with a whole one.
+        // A foreign writer gets in after our check of the last byte: first with an unfinished line,
+        // then with a whole one.
         let foreign: &[u8] = match turns.fetch_add(1, Ordering::Relaxed) {
             0 => b"{\"foreign\":",
             1 => b"{\"whole\":1}\n",
@@ -344,13 +344,13 @@ fn waiting_appends_share_one_sync() {
         }
     });
     assert_eq!(bench.text(), "{}\n".repeat(WRITERS));
-    // One for the first writer, one for all others, one more if a ticket came just too late.
+    // One for the first writer, one for all others, and one more if a ticket came too late.
     let syncs = syncs.load(Ordering::Relaxed);
     assert!((2..=3).contains(&syncs), "{syncs} syncs");
 }
 
-/// A disk of which one sync fails and drops what was written since the one before, as Linux does:
-/// the next sync says OK.
+/// A disk on which one sync fails and drops what was written since the previous sync, as Linux
+/// does: the next sync succeeds.
 #[derive(Default)]
 struct LossyDisk {
     syncs: AtomicUsize,
@@ -379,7 +379,7 @@ impl LossyDisk {
     }
 }
 
-/// Appends from many threads until all have failed or had enough; counts acknowledged losses.
+/// Appends from many threads until all have failed or finished; counts acknowledged losses.
 fn acknowledged_but_dropped(retry: bool) -> (usize, usize) {
     let bench = TestLog::new(b"");
     let disk = Arc::new(LossyDisk::default());
@@ -458,6 +458,83 @@ fn failed_sync_is_reported_once_then_appends_are_refused() {
         assert!(matches!(log.append(b"3"), Err(Error::Poisoned { path }) if path == bench.path()));
     }
     assert_eq!(bench.text(), "1\n2\n");
+}
+
+/// Appends a record while a foreign program does `foreign` at the first write. Returns what `moved`
+/// got, the offset of the record, and the log.
+fn append_tracked(
+    foreign: impl Fn(&Path, &File, &[u8]) -> io::Result<usize> + Send + Sync + 'static,
+) -> (Vec<u64>, u64, String) {
+    let bench = TestLog::new(b"{\"first\":1}\n");
+    let path = bench.path();
+    let turns = AtomicUsize::new(0);
+    let write = move |file: &File, bytes: &[u8]| match turns.fetch_add(1, Ordering::Relaxed) {
+        0 => foreign(&path, file, bytes),
+        _ => write_through(file, bytes),
+    };
+    let device = FakeIo {
+        write,
+        sync: |_: &File| Ok(()),
+    };
+    let options = AppendOptions {
+        durability: Durability::Os,
+        lock_file: true,
+        ..AppendOptions::default()
+    };
+    let log = Log::with_io(bench.path(), options, Box::new(device)).unwrap();
+    let mut ends = Vec::new();
+    let appended = log.append_all_tracked(
+        |_, _| Ok((vec![b"{\"ours\":1}".to_vec()], ())),
+        |_, end, _| {
+            ends.push(end);
+            Ok(())
+        },
+    );
+    let offset = appended.unwrap()[0].offset;
+    (ends, offset, bench.text())
+}
+
+#[test]
+fn append_reports_where_a_foreign_program_moved_its_records() {
+    const FIRST: &str = "{\"first\":1}\n";
+    const FOREIGN: &str = "{\"foreign\":1}\n";
+    const OURS: &str = "{\"ours\":1}\n";
+    let replace = |path: &Path, text: &str| {
+        let copy = path.with_file_name("other");
+        fs::write(&copy, text)?;
+        fs::rename(copy, path)
+    };
+    assert_eq!(
+        append_tracked(|_, file, bytes| write_through(file, bytes)),
+        (vec![], 12, format!("{FIRST}{OURS}"))
+    );
+    let appended = append_tracked(|path, file, bytes| {
+        let mut other = File::options().append(true).open(path)?;
+        other.write_all(FOREIGN.as_bytes())?;
+        write_through(file, bytes)
+    });
+    let after = format!("{FIRST}{FOREIGN}{OURS}");
+    assert_eq!(appended, (vec![26], 26, after.clone()));
+    // A copy from before the write replaces the log.
+    let lost = append_tracked(move |path, file, bytes| {
+        let written = write_through(file, bytes)?;
+        replace(path, &format!("{FIRST}{FOREIGN}"))?;
+        Ok(written)
+    });
+    assert_eq!(lost, (vec![26], 26, after.clone()));
+    // The log is replaced by one that has the record elsewhere, or in the same place.
+    let found = append_tracked(move |path, file, bytes| {
+        let written = write_through(file, bytes)?;
+        replace(path, &format!("{FIRST}{FOREIGN}{OURS}"))?;
+        Ok(written)
+    });
+    assert_eq!(found, (vec![26], 26, after));
+    let copied = append_tracked(move |path, file, bytes| {
+        let written = write_through(file, bytes)?;
+        replace(path, &format!("{FIRST}{OURS}{FOREIGN}"))?;
+        Ok(written)
+    });
+    assert_eq!(copied, (vec![], 12, format!("{FIRST}{OURS}{FOREIGN}")));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //!  "settings":{rootWorkspaceDir|null,theme:"dark"|"light",chatSidebarCollapsed,chatSidebarWidth}}
 //! ```
 //!
-//! Reading takes what is there; edit.rs changes only what it must, and keeps every other byte.
+//! Decoding is lenient; `edit.rs` changes only what it must and keeps every other byte.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::json::{Flag, Raw, Text, object};
+use crate::json::{Flag, Raw, Text, describe_json_error, object};
 use crate::model::{ListRow, ListSubject};
 
 use super::documents::fault;
@@ -57,11 +57,11 @@ object! {
     }
 }
 
-/// What the configuration says.
+/// The configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Config {
-    /// The workspaces, in the order in which they stand.
+    /// The workspaces, in file order.
     pub workspaces: Vec<Workspace>,
     /// The settings.
     pub settings: Settings,
@@ -71,26 +71,26 @@ pub struct Config {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Workspace {
-    /// Its id, which is a folder's name.
+    /// Its id, which is a folder name.
     pub id: String,
-    /// What people call it.
+    /// Display name.
     pub name: String,
     /// The directory.
     pub path: Option<String>,
-    /// It is shown open.
+    /// It is shown expanded.
     pub expanded: bool,
     /// The git branch.
     pub git_branch: Option<String>,
-    /// It has changes that are not committed.
+    /// It has uncommitted changes.
     pub dirty: bool,
-    /// It has a system prompt of its own.
+    /// It has its own system prompt.
     pub system_prompt: bool,
     /// The agents that work there.
     pub agents: Vec<Agent>,
 }
 
 impl Workspace {
-    /// The members that can be set, as the configuration spells them.
+    /// The members that can be set, with their names in the configuration.
     pub const KEYS: [&'static str; 6] = [
         "name",
         "path",
@@ -105,16 +105,16 @@ impl Workspace {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Agent {
-    /// Its id, which is a folder's name.
+    /// Its id, which is a folder name.
     pub id: String,
-    /// What people call it.
+    /// Display name.
     pub name: String,
     /// The file that describes it.
     pub file: Option<String>,
 }
 
 impl Agent {
-    /// The members that can be set, as the configuration spells them.
+    /// The members that can be set, with their names in the configuration.
     pub const KEYS: [&'static str; 2] = ["name", "filePath"];
 }
 
@@ -122,15 +122,15 @@ impl Agent {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Where new workspaces go.
+    /// Directory for new workspaces.
     #[serde(rename = "rootWorkspaceDir")]
     pub root_workspace_dir: Option<String>,
     /// `dark` or `light`.
     pub theme: String,
-    /// The list of conversations is hidden.
+    /// The conversation list is hidden.
     #[serde(rename = "chatSidebarCollapsed")]
     pub chat_sidebar_collapsed: bool,
-    /// How wide that list is.
+    /// Width of the conversation list.
     #[serde(rename = "chatSidebarWidth")]
     pub chat_sidebar_width: u64,
 }
@@ -147,7 +147,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The settings that there are, as the configuration spells them.
+    /// All settings, with their names in the configuration.
     pub const KEYS: [&'static str; 4] = [
         "rootWorkspaceDir",
         "theme",
@@ -155,7 +155,7 @@ impl Settings {
         "chatSidebarWidth",
     ];
 
-    /// A setting's value as JSON text.
+    /// Returns the value of a setting as JSON.
     pub fn get(&self, key: &str) -> Result<String> {
         let value = match key {
             "rootWorkspaceDir" => Value::from(self.root_workspace_dir.clone()),
@@ -169,7 +169,8 @@ impl Settings {
 }
 
 impl Config {
-    /// Reads a configuration. Members of wrong types are absent, unknown ones are skipped.
+    /// Decodes a configuration. Members of the wrong type count as absent, unknown ones are
+    /// skipped.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let document = document_text(bytes);
         check(&document)?;
@@ -194,42 +195,42 @@ impl Config {
         })
     }
 
-    /// What keeps its program from reading a configuration: it is no JSON object, or a list or an object
-    /// in it is something else. An empty one is no damage.
+    /// Describes why the program cannot read a configuration: it is not a JSON object, or a list or
+    /// object in it has another type. An empty file is no damage.
     pub(crate) fn damage(bytes: &[u8]) -> Option<String> {
         if bytes.is_empty() {
             return None;
         }
         let document = document_text(bytes);
         if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&document) {
-            return Some(error.to_string());
+            return Some(describe_json_error(&error));
         }
         if !document.trim_start().starts_with('{') {
-            return Some("it is no object".to_owned());
+            return Some("it is not an object".to_owned());
         }
         let read: Document<'_> = serde_json::from_str(&document).unwrap_or_default();
         if read.workspaces.is_some() && !read.workspaces.is_list() {
-            return Some(format!("`{WORKSPACES}` is no list"));
+            return Some(format!("`{WORKSPACES}` is not a list"));
         }
         let settings = read.settings.0.filter(|_| read.settings.is_some());
         if settings.is_some_and(|settings| !settings.starts_with('{')) {
-            return Some("`settings` is no object".to_owned());
+            return Some("`settings` is not an object".to_owned());
         }
         read.workspaces.list().into_iter().find_map(|row| {
             let row: WorkspaceRow<'_> = row.parse();
             let is_wrong = row.agents.is_some() && !row.agents.is_list();
             let id = row.id.or_empty().escape_debug();
-            is_wrong.then(|| format!("`agents` of the workspace `{id}` is no list"))
+            is_wrong.then(|| format!("`agents` of workspace `{id}` is not a list"))
         })
     }
 
-    /// The workspace of a directory, if there is one.
+    /// Returns the workspace of a directory, if there is one.
     pub fn workspace_at(&self, directory: &str) -> Option<&Workspace> {
         let at = |workspace: &&Workspace| workspace.path.as_deref() == Some(directory);
         self.workspaces.iter().find(at)
     }
 
-    /// The workspace of that id.
+    /// Returns the workspace with the given id.
     pub fn workspace(&self, id: &str) -> Result<&Workspace> {
         let mut found = self
             .workspaces
@@ -242,19 +243,20 @@ impl Config {
         match found.next() {
             None => Ok(first),
             Some(_) => Err(Error::refused(format!(
-                "two workspaces of {CONFIG} have the id `{id}`; give one of them another by hand"
+                "two workspaces in {CONFIG} have the id `{id}`; change one of them by hand"
             ))),
         }
     }
 
-    /// The id of the workspace of that id or name. A text that is neither is returned as it is.
+    /// Resolves an id or a name to the id of a workspace. A text that is neither is returned
+    /// unchanged.
     pub fn workspace_id(&self, wanted: &str) -> Result<String> {
         let known = self.workspaces.iter();
         let known = known.map(|one| (one.id.as_str(), one.name.as_str(), one.path.as_deref()));
         resolve_id("workspace", wanted, known)
     }
 
-    /// What it tells of the folders that sessions lie in, and what is wrong with it.
+    /// Returns the rows for session folders, and collects faults.
     pub(super) fn list_rows(bytes: &[u8], faults: &mut Vec<String>) -> Vec<ListRow> {
         let config = match Config::decode(bytes) {
             Ok(config) => config,
@@ -264,7 +266,7 @@ impl Config {
             }
         };
         if JsonArray::find(&document_text(bytes), WORKSPACES).is_none() {
-            faults.push(format!("it has no list of {WORKSPACES}"));
+            faults.push(format!("it has no list `{WORKSPACES}`"));
         }
         let mut abouts = Vec::new();
         let mut seen = HashSet::new();
@@ -275,13 +277,11 @@ impl Config {
                 continue;
             }
             if !is_safe_name(id) {
-                faults.push(format!(
-                    "a workspace's id cannot be a folder's name: {id:?}"
-                ));
+                faults.push(format!("a workspace id is not a valid folder name: {id:?}"));
                 continue;
             }
             if !seen.insert(id.clone()) {
-                faults.push(format!("two workspaces have the id `{id}`"));
+                faults.push(format!("duplicate workspace id `{id}`"));
                 continue;
             }
             let mut about = ListRow::new(ListSubject::Folder(id.clone()));
@@ -306,7 +306,7 @@ impl Config {
     }
 }
 
-/// What a list of sessions tells of a workspace or an agent.
+/// Returns the session attributes of a workspace or an agent.
 fn name_attributes(what: &str, id: &str, name: Option<&str>) -> BTreeMap<String, String> {
     let id = (what.to_owned(), id.to_owned());
     let name = name.map(|name| (format!("{what}_name"), name.to_owned()));
@@ -314,7 +314,8 @@ fn name_attributes(what: &str, id: &str, name: Option<&str>) -> BTreeMap<String,
 }
 
 impl Workspace {
-    /// The id of the agent of that id or name. A text that is neither is returned as it is.
+    /// Resolves an id or a name to the id of an agent. A text that is neither is returned
+    /// unchanged.
     pub fn agent_id(&self, wanted: &str) -> Result<String> {
         let known = self.agents.iter();
         let known = known.map(|one| (one.id.as_str(), one.name.as_str(), one.file.as_deref()));
@@ -322,7 +323,7 @@ impl Workspace {
     }
 }
 
-/// Finds an id by itself, or by a name that only one has. Each item is an id, a name and a path.
+/// Resolves an id or a unique name to an id. Each item is an id, a name and a path.
 fn resolve_id<'a>(
     what: &'static str,
     wanted: &str,
@@ -373,17 +374,26 @@ fn check(document: &str) -> Result<()> {
     let object = document.trim_start().starts_with('{');
     match serde_json::from_str::<serde::de::IgnoredAny>(document) {
         Ok(_) if object => Ok(()),
-        Ok(_) => Err(Error::refused(format!(
-            "{CONFIG} cannot be read: it is no object"
+        Ok(_) => Err(damaged("cannot be read: it is not an object")),
+        Err(error) => Err(damaged(format!(
+            "cannot be read: {}",
+            describe_json_error(&error)
         ))),
-        Err(error) => Err(Error::refused(format!("{CONFIG} cannot be read: {error}"))),
+    }
+}
+
+/// Error for a configuration that cannot be read or changed.
+pub(super) fn damaged(why: impl Into<String>) -> Error {
+    Error::Damaged {
+        file: CONFIG.to_owned(),
+        why: why.into(),
     }
 }
 
 pub(super) fn unknown_setting(key: &str) -> Error {
     let shown: String = key.chars().take(40).flat_map(char::escape_debug).collect();
     Error::refused(format!(
-        "there is no setting `{shown}`; there are {}",
+        "unknown setting `{shown}`; known settings: {}",
         Settings::KEYS.join(", ")
     ))
 }

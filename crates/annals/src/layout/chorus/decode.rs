@@ -1,4 +1,6 @@
-//! The full depth: everything a message says.
+//! Full decoding of messages.
+
+use std::collections::VecDeque;
 
 use crate::json::{self, Raw, Text, object};
 use crate::layout::content::{block_members, blocks, flatten_outputs, unnamed_call_id};
@@ -127,8 +129,8 @@ impl LineDecoder {
     }
 }
 
-/// The members of a line that only this layout knows. A value that cannot be is left out, as a draft
-/// with it would be refused.
+/// Returns the members that only this layout has. Invalid values are omitted, because a draft with
+/// them would be rejected.
 fn members(line: &Line<'_>, whole: &FullLine<'_>) -> Members {
     let owned = |text: &str| text.to_owned();
     let number = |raw: Raw<'_>| raw.0.filter(|raw| is_number(raw)).map(owned);
@@ -146,8 +148,8 @@ fn members(line: &Line<'_>, whole: &FullLine<'_>) -> Members {
         .collect()
 }
 
-/// A message's blocks, of which calls and results without an id get a name. A result in the model's own
-/// message answers a call of that message.
+/// Decodes a message's blocks and assigns ids to calls and results without one. A result in a reply
+/// answers the oldest unanswered call of the same message, of its tool if it names one.
 fn named_blocks(line: &Line<'_>, role: Role, content: Raw<'_>, span: Span) -> Vec<Block> {
     let mut found = blocks(content);
     let unnamed = &line.content;
@@ -155,7 +157,7 @@ fn named_blocks(line: &Line<'_>, role: Role, content: Raw<'_>, span: Span) -> Ve
         return found;
     }
     let mut calls = 0;
-    let mut made: Vec<(String, String)> = Vec::new();
+    let mut made: VecDeque<(String, String)> = VecDeque::new();
     for (block, raw) in found.iter_mut().zip(content.list()) {
         match block {
             Block::ToolUse { id, name, .. } => {
@@ -164,7 +166,7 @@ fn named_blocks(line: &Line<'_>, role: Role, content: Raw<'_>, span: Span) -> Ve
                     *id = unnamed_call_id(&line.id(span), calls);
                 }
                 calls += usize::from(!id.is_empty());
-                made.push((name.clone(), id.clone()));
+                made.push_back((name.clone(), id.clone()));
             }
             Block::ToolResult { call, .. } if call.is_empty() => {
                 let named: BlockIds<'_> = raw.parse();
@@ -176,10 +178,11 @@ fn named_blocks(line: &Line<'_>, role: Role, content: Raw<'_>, span: Span) -> Ve
                     *call = line.answered_call_by_tool(tool);
                     continue;
                 }
-                let mut made = made.iter().rev();
-                let own = made.find(|(name, _)| tool.is_empty() || name == tool);
-                if let Some((_, id)) = own {
-                    call.clone_from(id);
+                let own = made
+                    .iter()
+                    .position(|(name, _)| tool.is_empty() || name == tool);
+                if let Some((_, id)) = own.and_then(|own| made.remove(own)) {
+                    *call = id;
                 }
             }
             _ => {}
@@ -188,11 +191,11 @@ fn named_blocks(line: &Line<'_>, role: Role, content: Raw<'_>, span: Span) -> Ve
     found
 }
 
-/// The blocks of a line that makes a call, and the names of those calls among them that have no id.
+/// Returns the blocks of a line that makes a call, and the assigned ids of calls without one.
 ///
-/// The line's own call is the block of the list with its id, or else the first of its tool. If the list
-/// has no such block, the call comes last: a model says first what it does. A call without an id is
-/// named after the line and its place among the calls.
+/// The line's own call is the block with its id, or else the first of its tool. If there is no such
+/// block, the call is appended: a model writes its text first. A call without an id is named after
+/// the line and its position among the calls.
 pub(super) fn call_blocks(
     line: &Line<'_>,
     content: Raw<'_>,
@@ -200,7 +203,7 @@ pub(super) fn call_blocks(
 ) -> (Vec<Block>, Vec<String>) {
     let (tool, given) = (line.tool.or_empty(), line.call.get());
     let mut found = blocks(content);
-    // The program's own text only says that the tool is used.
+    // The program's own text only states that the tool is used.
     let usual = format!("{TOOL_CALL_PREFIX}{tool}");
     if let ([Block::Text(text)], false) = (found.as_slice(), content.is_list())
         && (text.trim().is_empty() || *text == usual)
@@ -254,7 +257,7 @@ pub(super) fn call_blocks(
     (found, unnamed)
 }
 
-/// The text of a note, whatever it is made of. What has no text is shown as it is.
+/// Returns the text of a notice in any format. Blocks without text are shown as JSON.
 fn plain_text(content: Raw<'_>) -> String {
     if !content.is_list() {
         let text = content.text().map(std::borrow::Cow::into_owned);

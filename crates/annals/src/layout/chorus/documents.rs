@@ -1,10 +1,10 @@
-//! The documents: the index of conversations, the configuration, todos.
+//! Decoders for documents: session list, configuration, todos.
 
 use std::collections::HashSet;
 
 use serde::de::IgnoredAny;
 
-use crate::json::{Raw, Text, object};
+use crate::json::{Raw, Text, describe_json_error, object};
 use crate::layout::extension::Extension;
 use crate::layout::salvage::whole_objects;
 use crate::layout::usage_fields::decode_time;
@@ -17,10 +17,10 @@ use super::config::Config;
 use super::json_array::{JsonArray, document_text};
 use super::path;
 
-/// The list within an index.
+/// Name of the list within a session list document.
 pub(super) const CONVERSATIONS: &str = "conversations";
 
-/// The title of a conversation that has none yet.
+/// Title of a conversation that has none yet.
 pub(super) const UNTITLED: &str = "New Conversation";
 
 object! {
@@ -40,7 +40,7 @@ object! {
 }
 
 impl Conversation<'_> {
-    /// Whether it is a row, and not an object that only has an id.
+    /// Returns whether this is a row, and not some other object with an id.
     fn is_row(&self) -> bool {
         let known = [
             self.agent.get().is_some(),
@@ -53,7 +53,7 @@ impl Conversation<'_> {
         self.id.non_empty().is_some() && known.iter().filter(|known| **known).count() >= 2
     }
 
-    /// How the row disagrees with the folder that it is listed in.
+    /// Describes how the row disagrees with the folder that it is listed in.
     fn mismatch(&self, folder: &str) -> Option<String> {
         let (workspace, agent) = folder.split_once('/')?;
         let named = [
@@ -62,7 +62,7 @@ impl Conversation<'_> {
         ];
         let wrong = named.iter().filter_map(|(name, given, own)| {
             let given = given.non_empty().filter(|given| given != own)?;
-            Some(format!("`{name}` is {given}, and must be {own}"))
+            Some(format!("`{name}` is {given}; expected {own}"))
         });
         let wrong: Vec<String> = wrong.collect();
         let id = self.id.or_empty();
@@ -87,10 +87,10 @@ impl Conversation<'_> {
     }
 }
 
-/// Reads registers.
+/// Decoder for session lists and the configuration.
 #[derive(Debug)]
 pub(super) struct SessionListDecoder {
-    /// The folder whose index it is; the configuration is of none.
+    /// Folder of the session list; `None` for the configuration.
     folder: Option<String>,
 }
 
@@ -128,8 +128,8 @@ impl Decoder for SessionListDecoder {
     }
 }
 
-/// What an index tells, what is wrong with it, and where its rows name another folder. Of a damaged
-/// one, the rows that are whole.
+/// Decodes a session list and collects faults and rows that name another folder. From a damaged
+/// list, recovers the rows that are whole.
 fn conversations(
     folder: &str,
     bytes: &[u8],
@@ -157,21 +157,21 @@ fn conversations(
         match path::owner(id) {
             None if id.is_empty() => faults.push("a conversation has no id".to_owned()),
             None => faults.push(format!(
-                "a conversation's id cannot be a file's name: {id:?}"
+                "a conversation id is not a valid file name: {id:?}"
             )),
-            // A sub-agent's log says itself what it is.
+            // A sub-agent is described by its own log.
             Some((_, Some(_))) => {}
             Some((session, None)) => {
                 if !seen.insert(session.clone()) {
-                    faults.push(format!("two conversations have the id `{session}`"));
-                    // The later one counts.
+                    faults.push(format!("duplicate conversation id `{session}`"));
+                    // The later one takes precedence.
                     abouts.retain(|about: &ListRow| {
                         about.subject != ListSubject::Session(session.clone())
                     });
                 }
                 mismatches.extend(row.mismatch(folder));
                 let mut about = row.list_row(session);
-                // The folder counts: a row may have been copied from another.
+                // The folder takes precedence: a row may have been copied from another.
                 if let Some((workspace, agent)) = folder.split_once('/') {
                     let owner = [("workspace", workspace), ("agent", agent)];
                     let owner = owner.map(|(name, id)| (name.to_owned(), id.to_owned()));
@@ -184,9 +184,9 @@ fn conversations(
     abouts
 }
 
-/// The rows that are whole in a damaged index, as they are spelled.
+/// Returns the exact text of the whole rows in a damaged session list.
 pub(super) fn salvage(bytes: &[u8]) -> Vec<String> {
-    /// Rows lie in a list in an object; whatever else holds them does not go much deeper.
+    /// Rows are in a list in an object; other nesting is not much deeper.
     const DEEPEST: usize = 4;
     let mut rows = Vec::new();
     let mut pending = vec![(bytes, DEEPEST)];
@@ -207,19 +207,19 @@ pub(super) fn salvage(bytes: &[u8]) -> Vec<String> {
     rows
 }
 
-/// What keeps a document from being an object with a list of that name.
+/// Describes why a document is not an object with a list of that name.
 pub(super) fn fault(document: &str, list: &str) -> String {
     match serde_json::from_str::<IgnoredAny>(document) {
         Err(error) if document.trim().is_empty() => {
             let _ = error;
             "it is empty".to_owned()
         }
-        Err(error) => format!("not JSON: {error}"),
-        Ok(_) => format!("it has no list of {list}"),
+        Err(error) => describe_json_error(&error),
+        Ok(_) => format!("it has no list `{list}`"),
     }
 }
 
-/// Reads a list of todos.
+/// Decoder for todo lists.
 #[derive(Debug)]
 pub(super) struct TodoListDecoder;
 
@@ -238,7 +238,7 @@ impl Decoder for TodoListDecoder {
     }
 }
 
-/// A document's outline says no more than that it is there.
+/// Outlines a document without any facts.
 fn outline_document(decoder: &mut dyn Decoder, record: &Record<'_>, out: &mut Decoded<Outline>) {
     let mut sink = Decoded::default();
     decoder.decode(record, &mut sink);

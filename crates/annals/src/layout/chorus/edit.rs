@@ -1,4 +1,4 @@
-//! Changes of the configuration: bytes go in, bytes come out, and all that is not meant stays.
+//! Edits of the configuration. All other bytes are kept.
 
 use std::collections::HashSet;
 
@@ -6,10 +6,10 @@ use crate::error::{Error, Result};
 use crate::json::{self, Raw, Text, object};
 use crate::layout::RowUpdate;
 
-use super::config::{Config, Settings, WORKSPACES, unknown_setting};
+use super::config::{Config, Settings, WORKSPACES, damaged, unknown_setting};
 use super::documents::fault;
 use super::json_array::{self, JsonArray, RowEdit, is_multiline, split_bom};
-use super::path::{CONFIG, is_safe_name, workspace_id};
+use super::path::{is_safe_name, workspace_id};
 
 object! {
     struct Document<'a> {
@@ -21,97 +21,97 @@ object! {
     struct RowId<'a> { "id" => id: Text<'a>, }
 }
 
-/// A change of the configuration.
+/// An edit of the configuration.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ConfigEdit {
     /// Adds a workspace.
     AddWorkspace {
-        /// Its id; one made from its directory if `None`.
+        /// Its id; derived from its directory if `None`.
         id: Option<String>,
-        /// Its name; the last part of its directory if `None`.
+        /// Its name; the last component of its directory if `None`.
         name: Option<String>,
-        /// The directory, absolute.
+        /// The absolute directory.
         path: String,
     },
-    /// Gives a workspace another name.
+    /// Renames a workspace.
     RenameWorkspace {
-        /// Which one.
+        /// The workspace's id.
         id: String,
-        /// The name.
+        /// The new name.
         name: String,
     },
     /// Sets a member of a workspace.
     SetWorkspace {
-        /// Which one.
+        /// The workspace's id.
         id: String,
-        /// The member, as [`Workspace::KEYS`](super::Workspace::KEYS) lists it.
+        /// The member, as listed in [`Workspace::KEYS`](super::Workspace::KEYS).
         key: String,
-        /// Its value: a text, `true` or `false`; an empty `gitBranch` is none.
+        /// Its value: a text, `true` or `false`; an empty `gitBranch` means none.
         value: String,
     },
-    /// Takes a workspace out, with its agents.
+    /// Removes a workspace and its agents.
     RemoveWorkspace {
-        /// Which one.
+        /// The workspace's id.
         id: String,
     },
     /// Adds an agent to a workspace.
     AddAgent {
-        /// The workspace.
+        /// The workspace's id.
         workspace: String,
-        /// Its id; one made from its name if `None`.
+        /// Its id; derived from its name if `None`.
         id: Option<String>,
         /// Its name.
         name: String,
         /// The file that describes it; one in the workspace if `None`.
         file: Option<String>,
     },
-    /// Gives an agent another name.
+    /// Renames an agent.
     RenameAgent {
-        /// The workspace.
+        /// The workspace's id.
         workspace: String,
-        /// Which one.
+        /// The agent's id.
         id: String,
-        /// The name.
+        /// The new name.
         name: String,
     },
     /// Sets a member of an agent.
     SetAgent {
-        /// The workspace.
+        /// The workspace's id.
         workspace: String,
-        /// Which one.
+        /// The agent's id.
         id: String,
-        /// The member, as [`Agent::KEYS`](super::Agent::KEYS) lists it.
+        /// The member, as listed in [`Agent::KEYS`](super::Agent::KEYS).
         key: String,
         /// Its value.
         value: String,
     },
-    /// Puts back a workspace or an agent that was taken out, in the words that the configuration had
-    /// for it. One that is there again stays as it is.
+    /// Restores a removed workspace or agent with its exact text. One that exists again stays
+    /// unchanged.
     Restore {
-        /// The workspace of the agent; `None` for a workspace.
+        /// The agent's workspace; `None` to restore a workspace.
         workspace: Option<String>,
-        /// The entry as it was.
+        /// The removed entry.
         text: String,
     },
-    /// Takes an agent out.
+    /// Removes an agent.
     RemoveAgent {
-        /// The workspace.
+        /// The workspace's id.
         workspace: String,
-        /// Which one.
+        /// The agent's id.
         id: String,
     },
-    /// Sets a setting.
+    /// Changes a setting.
     Set {
-        /// Which one.
+        /// The setting's name.
         key: String,
-        /// Its value: a text, a number, `true` or `false`; nothing to forget it.
+        /// Its value: a text, a number, `true` or `false`; an empty `rootWorkspaceDir` means none.
         value: String,
     },
 }
 
 impl ConfigEdit {
-    /// Adds a workspace of a directory, which is absolute.
+    /// Adds a workspace for an absolute directory.
     pub fn add_workspace(id: impl Into<String>, path: impl Into<String>) -> Self {
         ConfigEdit::AddWorkspace {
             id: Some(id.into()),
@@ -136,14 +136,14 @@ impl ConfigEdit {
 }
 
 impl Config {
-    /// The configuration with a change made, all other bytes as they were. `old` is `None` where there
-    /// is no configuration yet.
+    /// Applies an edit to the configuration and keeps all other bytes. `old` is `None` if there is
+    /// no configuration yet.
     pub fn edit(old: Option<&[u8]>, edit: &ConfigEdit) -> Result<Vec<u8>> {
         let fresh = default_config();
         let old = match old {
             None => fresh.as_str(),
             Some(bytes) => std::str::from_utf8(bytes)
-                .map_err(|_| Error::refused(format!("{CONFIG} cannot be read: it is not UTF-8")))?,
+                .map_err(|_| damaged("cannot be read: it is not UTF-8"))?,
         };
         let (mark, body) = split_bom(old);
         let config = Config::decode(body.as_bytes())?;
@@ -201,8 +201,8 @@ impl Config {
         Ok(format!("{mark}{new}").into_bytes())
     }
 
-    /// The entry of a workspace (`WORKSPACE`) or of an agent (`WORKSPACE/AGENT`) as the configuration
-    /// spells it.
+    /// Returns the exact text of the entry of a workspace (`WORKSPACE`) or an agent
+    /// (`WORKSPACE/AGENT`).
     pub(crate) fn config_entry(bytes: &[u8], folder: &str) -> Option<String> {
         let text = std::str::from_utf8(bytes).ok()?;
         let (workspace, agent) = match folder.split_once('/') {
@@ -221,7 +221,7 @@ impl Config {
         }
     }
 
-    /// The entry of an agent within that of its workspace, as the configuration spells both.
+    /// Returns the exact text of an agent's entry within that of its workspace.
     pub(crate) fn agent_in(workspace: &str, agent: &str) -> Option<String> {
         let agents = JsonArray::find(workspace, "agents")?;
         let mut rows = agents.rows();
@@ -229,8 +229,8 @@ impl Config {
         Some(row.to_owned())
     }
 
-    /// The configuration with the workspaces and agents in whose folders some logs lie. `None` where
-    /// it knows them all, or where it is damaged: then it is no place to write to.
+    /// Adds the workspaces and agents of the folders that contain the given logs. `None` if it has
+    /// them all, or if it is damaged and must not be written.
     pub(super) fn register_folders(old: Option<&[u8]>, rows: &[RowUpdate]) -> Option<Vec<u8>> {
         let fresh = default_config();
         let old = match old {
@@ -246,7 +246,7 @@ impl Config {
             let Some((workspace, agent)) = parts.filter(|parts| seen.insert(*parts)) else {
                 continue;
             };
-            // One that cannot be told does not keep the others.
+            // A folder that cannot be added does not prevent the others.
             if let Ok(told) = register_folder(&new, workspace, agent, row) {
                 new = told;
             }
@@ -255,7 +255,7 @@ impl Config {
     }
 }
 
-/// A configuration that has a workspace with an agent.
+/// Returns a configuration with the given workspace and agent.
 fn register_folder(body: &str, workspace: &str, agent: &str, row: &RowUpdate) -> Result<String> {
     let config = Config::decode(body.as_bytes())?;
     let mut same = config
@@ -280,7 +280,7 @@ fn register_folder(body: &str, workspace: &str, agent: &str, row: &RowUpdate) ->
     Editor { body, config }.add_agent(workspace, Some(agent), agent, Some(""))
 }
 
-/// Makes one change.
+/// Applies one edit.
 struct Editor<'a> {
     body: &'a str,
     config: Config,
@@ -288,26 +288,22 @@ struct Editor<'a> {
 
 impl Editor<'_> {
     fn list(&self) -> Result<JsonArray<'_>> {
-        JsonArray::find(self.body, WORKSPACES).ok_or_else(|| {
-            Error::refused(format!(
-                "{CONFIG} is damaged: {}",
-                fault(self.body, WORKSPACES)
-            ))
-        })
+        JsonArray::find(self.body, WORKSPACES)
+            .ok_or_else(|| damaged(format!("is damaged: {}", fault(self.body, WORKSPACES))))
     }
 
     fn add_workspace(&self, id: Option<&str>, name: Option<&str>, path: &str) -> Result<String> {
         if let Some(there) = self.config.workspace_at(path) {
             let id = &there.id;
             return Err(Error::refused(format!(
-                "workspace `{id}` is at {path} already"
+                "workspace `{id}` already has the path {path}"
             )));
         }
         let id = id.map_or_else(|| workspace_id(path), str::to_owned);
         self.insert_workspace(&id, name, path, None)
     }
 
-    /// Adds a workspace even if there is another one at its directory.
+    /// Adds a workspace even if there is another one for its directory.
     fn insert_workspace(
         &self,
         id: &str,
@@ -320,9 +316,7 @@ impl Editor<'_> {
         }
         check_id("workspace", id)?;
         if self.config.workspaces.iter().any(|known| known.id == id) {
-            return Err(Error::refused(format!(
-                "there is a workspace `{id}` already"
-            )));
+            return Err(Error::refused(format!("workspace `{id}` already exists")));
         }
         let last = path.trim_end_matches(['/', '\\']);
         let last = last.rsplit(['/', '\\']).next().unwrap_or(last);
@@ -348,7 +342,7 @@ impl Editor<'_> {
         set(self.body, &[(WORKSPACES, &format!("[{row}]"))])
     }
 
-    /// Changes the workspace of that id.
+    /// Edits the workspace with the given id.
     fn edit_workspace(
         &self,
         id: &str,
@@ -370,13 +364,13 @@ impl Editor<'_> {
         let id = id.map_or_else(|| slug(name), str::to_owned);
         if id.is_empty() {
             return Err(Error::refused(format!(
-                "no id can be made from the name `{name}`, because it becomes a folder's; give one"
+                "cannot derive an id from the name `{name}`; pass an id"
             )));
         }
         check_id("agent", &id)?;
         if home.agents.iter().any(|known| known.id == id) {
             return Err(Error::refused(format!(
-                "workspace `{workspace}` has an agent `{id}` already"
+                "workspace `{workspace}` already has an agent `{id}`"
             )));
         }
         let path = home.path.as_deref().unwrap_or_default();
@@ -397,7 +391,7 @@ impl Editor<'_> {
         })
     }
 
-    /// Changes the agent of that id.
+    /// Edits the agent with the given id.
     fn edit_agent(
         &self,
         workspace: &str,
@@ -415,15 +409,15 @@ impl Editor<'_> {
                 0 => Err(missing()),
                 1 => Ok(RowEdit::Replace(edit_row(&agents, id, change, 8)?)),
                 _ => Err(Error::refused(format!(
-                    "two agents of workspace `{workspace}` have the id `{id}`; give one of them another by hand"
+                    "two agents of workspace `{workspace}` have the id `{id}`; change one of them by hand"
                 ))),
             }
         })
     }
 
-    /// Puts an entry back that was taken out.
+    /// Restores a removed entry.
     fn restore(&self, workspace: Option<&str>, text: &str) -> Result<String> {
-        let unusable = || Error::refused("a removed entry has no id, so it cannot be put back");
+        let unusable = || Error::refused("a removed entry has no valid id and cannot be restored");
         let id = row_id(text)
             .filter(|id| is_safe_name(id))
             .ok_or_else(unusable)?;
@@ -450,7 +444,11 @@ impl Editor<'_> {
     }
 
     fn set(&self, key: &str, value: &str) -> Result<String> {
-        let refused = |wants: &str| Err(Error::refused(format!("{key} is {wants}, not `{value}`")));
+        let refused = |wants: &str| {
+            Err(Error::refused(format!(
+                "{key} must be {wants}, not `{value}`"
+            )))
+        };
         let value = match (key, value) {
             ("theme", "dark" | "light") => json::quote(value),
             ("theme", _) => return refused("`dark` or `light`"),
@@ -471,13 +469,13 @@ impl Editor<'_> {
     }
 }
 
-/// A member of a workspace and its value as JSON.
+/// Converts a member of a workspace and its value to JSON.
 fn workspace_member<'a>(key: &'a str, value: &str) -> Result<(&'a str, String)> {
     let json = match (key, value) {
         ("isExpanded" | "isDirty" | "hasSystemPrompt", "true" | "false") => value.to_owned(),
         ("isExpanded" | "isDirty" | "hasSystemPrompt", _) => {
             return Err(Error::refused(format!(
-                "{key} is `true` or `false`, not `{value}`"
+                "{key} must be `true` or `false`, not `{value}`"
             )));
         }
         ("gitBranch", "") => "null".to_owned(),
@@ -490,7 +488,7 @@ fn workspace_member<'a>(key: &'a str, value: &str) -> Result<(&'a str, String)> 
     Ok((key, json))
 }
 
-/// A member of an agent and its value as JSON.
+/// Converts a member of an agent and its value to JSON.
 fn agent_member<'a>(key: &'a str, value: &str) -> Result<(&'a str, String)> {
     match key {
         "name" => Ok((key, json::quote(checked_name(value)?))),
@@ -507,7 +505,9 @@ fn unknown_member(what: &str, key: &str, known: &[&str]) -> Error {
     } else {
         "a workspace"
     };
-    Error::refused(format!("{what} has no `{shown}` to set; it has {known}"))
+    Error::refused(format!(
+        "{what} has no member `{shown}`; known members: {known}"
+    ))
 }
 
 impl<'a> Document<'a> {
@@ -543,10 +543,10 @@ fn row_id(row: &str) -> Option<String> {
 fn set(object: &str, members: &[(&str, &str)]) -> Result<String> {
     json::set_members(object.as_bytes(), members)
         .and_then(|bytes| String::from_utf8(bytes).ok())
-        .ok_or_else(|| Error::refused(format!("{CONFIG} is damaged: something in it is no object")))
+        .ok_or_else(|| damaged("is damaged: it contains a value that is not an object"))
 }
 
-/// A name as it is written.
+/// Trims a name and rejects an empty one.
 fn checked_name(name: &str) -> Result<&str> {
     let name = name.trim();
     if name.is_empty() {
@@ -555,19 +555,19 @@ fn checked_name(name: &str) -> Result<&str> {
     Ok(name)
 }
 
-/// Lets ids through that may be a folder's name.
+/// Rejects an id that is not a valid folder name.
 fn check_id(what: &str, id: &str) -> Result<()> {
     if is_safe_name(id) {
         return Ok(());
     }
     let shown: String = id.chars().take(40).flat_map(char::escape_debug).collect();
     Err(Error::refused(format!(
-        "`{shown}` cannot be the id of {} {what}: it becomes a folder's name, so only letters, digits, `-`, `_` and inner dots are allowed",
+        "`{shown}` cannot be the id of {} {what}: it becomes a folder name; use only letters, digits, `-`, `_` and inner dots",
         if what == "agent" { "an" } else { "a" }
     )))
 }
 
-/// A name as an id.
+/// Derives an id from a name.
 fn slug(name: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() {
@@ -580,7 +580,7 @@ fn slug(name: &str) -> String {
     words.split_whitespace().collect::<Vec<_>>().join("-")
 }
 
-/// The configuration that the program begins with.
+/// The program's default configuration.
 fn default_config() -> String {
     let settings = Settings::default();
     let usual: Vec<(&str, String)> = Settings::KEYS

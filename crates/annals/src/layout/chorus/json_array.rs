@@ -1,11 +1,11 @@
-//! Lists of objects within a document, edited in place: rows that are not touched keep their bytes.
+//! Lists of objects within a document, edited in place: untouched rows keep their bytes.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::json::{self, Pairs, Raw};
 
-/// A list that is a member of an object, and where its rows stand in the object's text.
+/// A list that is a member of an object, and the ranges of its rows in the object's text.
 #[derive(Debug)]
 pub(super) struct JsonArray<'a> {
     text: &'a str,
@@ -13,7 +13,7 @@ pub(super) struct JsonArray<'a> {
     rows: Vec<Range<usize>>,
 }
 
-/// What becomes of a row.
+/// Edit of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RowEdit {
     Keep,
@@ -22,7 +22,7 @@ pub(super) enum RowEdit {
 }
 
 impl<'a> JsonArray<'a> {
-    /// The list of that name; the last one counts. `None` if the object has none.
+    /// Finds the list of that name; the last one takes precedence. `None` if there is none.
     pub(super) fn find(text: &'a str, name: &str) -> Option<Self> {
         let pairs: Pairs<'a> = serde_json::from_str(text).ok()?;
         let (_, value) = pairs.0.iter().rev().find(|(key, _)| key == name)?;
@@ -39,15 +39,15 @@ impl<'a> JsonArray<'a> {
         })
     }
 
-    /// The rows as they are spelled.
+    /// Returns the exact text of the rows.
     pub(super) fn rows(&self) -> impl Iterator<Item = &'a str> {
         let text = self.text;
         let rows = self.rows.iter();
         rows.map(move |row| text.get(row.clone()).unwrap_or_default())
     }
 
-    /// The object with some rows changed, dropped and added. What stands between rows stays as it is;
-    /// `depth` tells how far a first row is indented in a document of several lines.
+    /// Returns the object with rows changed, removed and added. The text between rows is kept;
+    /// `depth` is the indentation of a first row in a multi-line document.
     pub(super) fn apply(&self, fates: &[RowEdit], added: &[String], depth: usize) -> String {
         let part = |range: Range<usize>| self.text.get(range).unwrap_or_default();
         let ends = (
@@ -92,7 +92,7 @@ impl<'a> JsonArray<'a> {
         )
     }
 
-    /// What stands before a first row, before another one, and after the last.
+    /// Returns the separators before a first row, before another row, and after the last.
     fn separators(&self, open: &str, close: &str, depth: usize) -> (String, String, String) {
         if let [.., before, last] = self.rows.as_slice() {
             let between = self.text.get(before.end..last.start).unwrap_or(",");
@@ -113,17 +113,17 @@ impl<'a> JsonArray<'a> {
     }
 }
 
-/// Whether a document is written on several lines, as the program writes them.
+/// Returns whether a document has several lines, as the program writes them.
 pub(super) fn is_multiline(text: &str) -> bool {
     text.contains('\n')
 }
 
-/// Whether a document is indented by tabs, as electron-store writes it.
+/// Returns whether a document is indented by tabs, as electron-store writes it.
 fn is_tabbed(text: &str) -> bool {
     text.contains("\n\t")
 }
 
-/// An object that is written on several lines, indented like a document.
+/// Converts the indentation of a multi-line object to that of a document.
 pub(super) fn indented_like(document: &str, object: String) -> String {
     if !is_tabbed(document) {
         return object;
@@ -136,7 +136,7 @@ pub(super) fn indented_like(document: &str, object: String) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// An object of these members, in the style of the document it goes to.
+/// Formats an object with these members in the style of its document.
 pub(super) fn object(members: &[(&str, String)], tall: bool, depth: usize) -> String {
     let (open, between, colon, close) = if tall {
         let indent = format!("\n{}", " ".repeat(depth + 2));
@@ -152,7 +152,7 @@ pub(super) fn object(members: &[(&str, String)], tall: bool, depth: usize) -> St
     format!("{{{open}{}{close}}}", members.join(&between))
 }
 
-/// A text without the byte order mark that some editors put before it, and the mark.
+/// Splits off a leading byte order mark, which some editors write.
 pub(super) fn split_bom(text: &str) -> (&str, &str) {
     match text.strip_prefix('\u{feff}') {
         Some(rest) => ("\u{feff}", rest),
@@ -160,7 +160,7 @@ pub(super) fn split_bom(text: &str) -> (&str, &str) {
     }
 }
 
-/// A document's text, as far as it is text.
+/// Returns a document as text, with invalid UTF-8 replaced and without a byte order mark.
 pub(super) fn document_text(bytes: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(bytes);
     match text {
@@ -169,10 +169,10 @@ pub(super) fn document_text(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Where a value stands in the text that it was read from.
+/// Returns the range of a value in the text that it was parsed from.
 fn value_range(text: &str, value: Raw<'_>) -> Option<Range<usize>> {
     let value = value.0?;
-    // A raw value is a slice of `text`, so its address tells where it stands.
+    // A raw value is a slice of `text`, so the difference of the addresses is its offset.
     let at = (value.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
     let range = at..at + value.len();
     text.get(range.clone()).map(|_| range)
@@ -221,7 +221,7 @@ mod tests {
             edit("{\n  \"l\": [\n    1\n  ]\n}", &[], &["2"]),
             "{\n  \"l\": [\n    1,\n    2\n  ]\n}"
         );
-        // The last of two lists of one name is the one that counts.
+        // The last of two lists with the same name takes precedence.
         assert_eq!(
             edit("{\"l\":[1],\"l\":[2]}", &[], &["3"]),
             "{\"l\":[1],\"l\":[2,3]}"

@@ -1,4 +1,4 @@
-//! The members of a message line that we read, and what both depths of decoding share.
+//! The members of a message line that are read, shared by outline and full decoding.
 
 use std::borrow::Cow;
 
@@ -54,12 +54,12 @@ object! {
     }
 }
 
-/// Reads message lines.
+/// Decoder of message lines.
 #[derive(Debug)]
 pub(super) struct LineDecoder {
     /// The sub-agent whose log this is.
     pub(super) owner: Option<AgentId>,
-    /// The workspace and the agent in whose folder it lies.
+    /// The workspace and the agent of its folder.
     pub(super) folder: Option<(String, String)>,
 }
 
@@ -74,8 +74,8 @@ impl LineDecoder {
     }
 }
 
-/// The members of a line beyond those that every layout has a word for. A draft may give them, and an
-/// entry holds them in this order.
+/// Members of a line that only this layout has. A draft may set them, and an entry has them in this
+/// order.
 pub(super) const MEMBERS: &[&str] = &[
     "claudeMessage",
     "contextWindow",
@@ -86,34 +86,34 @@ pub(super) const MEMBERS: &[&str] = &[
     USAGE_MEMBER,
 ];
 
-/// Whether the value of a member is an object that any reader of JSON takes.
+/// Returns whether a value is an object that any JSON parser accepts.
 pub(super) fn is_object(json: &str) -> bool {
     json.trim_start().starts_with('{') && serde_json::from_str::<serde_json::Value>(json).is_ok()
 }
 
-/// Whether the value of a member is a number that can be an amount.
+/// Returns whether a value is a finite, non-negative number.
 pub(super) fn is_number(json: &str) -> bool {
     serde_json::from_str::<f64>(json).is_ok_and(|number| number.is_finite() && number >= 0.0)
 }
 
-/// What the program says of a call, before the tool's name.
+/// Prefix, before the tool's name, of the text that the program writes for a call.
 pub(super) const TOOL_CALL_PREFIX: &str = "Using tool: ";
 
-/// The session of Claude Code behind a conversation.
+/// The Claude Code session behind a conversation.
 pub(super) const SESSION_ID: &str = "sessionId";
 
-/// What a line is, by its type.
+/// Kind of a line, by its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineKind {
-    /// Something said, with the content as it stands.
+    /// A message with its content.
     ClaudeMessage(Role),
-    /// A call of a tool.
+    /// A tool call.
     Call,
-    /// What a tool gave back.
+    /// A tool result.
     Result,
-    /// Something the program noted.
+    /// A notice of the program.
     Note,
-    /// No message: without a type, or of an unknown type and without an id.
+    /// Not a message: no type, or an unknown type without an id.
     Unknown,
 }
 
@@ -128,13 +128,13 @@ impl LineKind {
     }
 }
 
-/// The types of lines that the program writes.
+/// Returns whether the program writes lines of this type.
 pub(super) fn is_known(kind: &str) -> bool {
     const MESSAGES: [&str; 5] = ["user", "assistant", "system", "tool_use", "tool_result"];
     MESSAGES.contains(&kind) || is_note(kind)
 }
 
-/// The types of lines that are no messages, and yet say something.
+/// Returns whether lines of this type have text but are not messages.
 pub(super) fn is_note(kind: &str) -> bool {
     matches!(kind, "error" | "research_progress" | "research_result")
 }
@@ -145,7 +145,7 @@ impl Line<'_> {
             "user" => LineKind::ClaudeMessage(Role::User),
             "assistant" => LineKind::ClaudeMessage(Role::Assistant),
             "system" => LineKind::ClaudeMessage(Role::System),
-            // Without the members of a call, its blocks may tell it.
+            // Without the members of a call, its blocks may contain it.
             "tool_use" if self.is_bare() && self.content.makes_calls() => {
                 LineKind::ClaudeMessage(Role::Assistant)
             }
@@ -155,13 +155,13 @@ impl Line<'_> {
             }
             "tool_result" => LineKind::Result,
             kind if is_note(kind) => LineKind::Note,
-            // A newer program may have more types of messages.
+            // A newer program may have more message types.
             kind if !kind.is_empty() && self.uuid.non_empty().is_some() => LineKind::Note,
             _ => LineKind::Unknown,
         }
     }
 
-    /// Whether the content is a list. A text is kept unless it is very long.
+    /// Returns whether the content may be a list: `full_text` is set for all but very long strings.
     pub(super) fn may_list(&self) -> bool {
         self.content.present && self.content.full_text.is_none()
     }
@@ -170,7 +170,7 @@ impl Line<'_> {
         self.tool.get().is_none() && self.call.get().is_none() && !self.input.is_some()
     }
 
-    /// The line's id; one without has that of its place, since the next one hangs from it.
+    /// Returns the line's id, or one made from its offset: the next line needs a parent.
     pub(super) fn id(&self, span: Span) -> Cow<'_, str> {
         match self.uuid.non_empty() {
             Some(id) => Cow::Borrowed(id),
@@ -178,7 +178,7 @@ impl Line<'_> {
         }
     }
 
-    /// The id of the call that a line makes.
+    /// Returns the id of the call that a line makes.
     pub(super) fn call_id(&self, span: Span) -> Cow<'_, str> {
         match self.call.get() {
             Some(id) => Cow::Borrowed(id),
@@ -186,7 +186,8 @@ impl Line<'_> {
         }
     }
 
-    /// The call that a line answers. Without an id it is known by its tool, and by its place.
+    /// Returns the id of the call that a line answers. Without an id, tool and position identify
+    /// the call.
     pub(super) fn answered_call(&self) -> Cow<'_, str> {
         match self.call.get() {
             Some(id) => Cow::Borrowed(id),
@@ -194,7 +195,7 @@ impl Line<'_> {
         }
     }
 
-    /// The call that a block answers which names no more than a tool, or not even that.
+    /// Returns the id for the call of a result block that names only a tool, or not even that.
     pub(super) fn answered_call_by_tool(&self, tool: &str) -> String {
         let tool = match tool {
             "" => self.tool.or_empty(),
@@ -207,7 +208,7 @@ impl Line<'_> {
         decode_time(self.timestamp)
     }
 
-    /// A prompt that a person typed, and its first words.
+    /// Returns the beginning of a prompt that a person typed.
     pub(super) fn prompt(&self, owner: Option<&AgentId>) -> Option<&str> {
         let annex = &self.annex;
         let other = self.line_kind() != LineKind::ClaudeMessage(Role::User)
@@ -228,7 +229,7 @@ impl Line<'_> {
             .or(claude.model.non_empty())
     }
 
-    /// The response that an answer is part of.
+    /// Returns the response that a reply is part of.
     pub(super) fn response(&self) -> Option<&str> {
         let claude = &self.claude;
         claude.message.id.non_empty().or(claude.id.non_empty())
@@ -240,7 +241,7 @@ impl Line<'_> {
         said.or(claude.stop_reason.non_empty())
     }
 
-    /// The tokens of a reply, and what is wrong with its counts. A count that cannot be is left out.
+    /// Returns the usage of a reply, and describes invalid counts, which are omitted.
     pub(super) fn usage(&self) -> (Option<Usage>, Option<String>) {
         let mut faults: Vec<String> = Vec::new();
         let mut count = |name: &str, raw: Raw<'_>| match raw.count() {
@@ -257,7 +258,7 @@ impl Line<'_> {
         let write = count("cacheCreationTokens", self.cache_write);
         let fault = (!faults.is_empty()).then(|| faults.join("; "));
         if [input, output, read, write].iter().all(Option::is_none) {
-            // The model's own message may tell what the line leaves out.
+            // The API message may have the usage that the line omits.
             let (told, wrong) = usage_fields::decode_usage(self.claude.message.usage);
             return (told, fault.or(wrong));
         }
@@ -271,13 +272,13 @@ impl Line<'_> {
         (Some(usage), fault)
     }
 
-    /// What the program says that the reply cost, and what is wrong with that.
+    /// Returns the cost that the program recorded for the reply, and describes an invalid value.
     pub(super) fn recorded_cost(&self) -> (Option<Money>, Option<String>) {
         usage_fields::recorded_cost("costUsd", self.cost)
     }
 }
 
-/// Tells a message line from an object that is only a part of one.
+/// Returns whether an object is a message line and not part of one.
 pub(super) fn is_record(object: &str) -> bool {
     let whole = |line: Line<'_>| {
         let named = line.uuid.non_empty().is_some() || line.timestamp.is_some();

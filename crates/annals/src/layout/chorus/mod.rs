@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! config.json                                             {workspaces:[…],settings:{…}}
-//! sessions/<workspace>/<agent>/conversations.json         {conversations:[…]}, the index
+//! sessions/<workspace>/<agent>/conversations.json         {conversations:[…]}, the session list
 //! sessions/<workspace>/<agent>/<conversation>-messages.jsonl   one message per line
 //! sessions/<workspace>/<agent>/<conversation>-notes.jsonl      annals: notes, tags, summaries
 //! sessions/<workspace>/<agent>/<conversation>-todos.json       annals: todos, as Claude Code writes them
 //! sessions/<workspace>/<agent>/<conversation>-annals-origin.jsonl   annals: what it was converted from
-//! sessions/<workspace>/<agent>/<conversation>--agent-<id>-…    annals: the same of a sub-agent
+//! sessions/<workspace>/<agent>/<conversation>--agent-<id>-…    annals: the same files of a sub-agent
 //! annals-origin.jsonl                                     annals: what the root was converted from
 //! ```
 //!
@@ -22,17 +22,20 @@
 //!  "annals"?:{…}}
 //! ```
 //!
-//! A call of a tool, and what it gave back, are records of their own. Lines have no parents: each
-//! hangs from the one before it, unless its member `annals` says otherwise. `sessionId` is the
-//! session of Claude Code behind the conversation, not the conversation.
+//! Tool calls and tool results are separate records. Lines have no parents: the parent of each is
+//! the line before it, unless its member `annals` names another. `sessionId` is the Claude Code
+//! session behind the conversation, not the conversation.
 //!
-//! `tool_use` records carry the whole `claudeMessage` again but no tokens. A turn's tokens stand on its
-//! `assistant` record, and once more on the `system` record that ends the turn; the first one counts.
+//! `tool_use` records repeat the whole `claudeMessage` but have no tokens. A turn's tokens are on
+//! its `assistant` record, and again on the `system` record that ends the turn; the first one
+//! counts.
 //!
-//! A row of the index is `{id,sessionId|null,agentId,workspaceId,title,createdAt,updatedAt,messageCount}`
-//! and may have `sessionCreatedAt`, `branchName`, `worktreePath`, `settings`; rows of ours also `annals:{cwd,branch}`. The program makes it before
-//! the first message, so a row without a log is no damage; a log without a row is one that the program
-//! cannot find, so every write of ours sees to it that there is one.
+//! A row of the session list is
+//! `{id,sessionId|null,agentId,workspaceId,title,createdAt,updatedAt,messageCount}` and may have
+//! `sessionCreatedAt`, `branchName`, `worktreePath`, `settings`; rows by annals also
+//! `annals:{cwd,branch}`. The program creates a row before the first message, so a row without a
+//! log is no damage. The program cannot find a log without a row, so every write by annals ensures
+//! that there is one.
 
 mod config;
 mod decode;
@@ -56,7 +59,7 @@ use super::{Decoder, Env, Layout, Writer};
 pub use config::{Agent, Config, Settings, Workspace};
 pub use edit::ConfigEdit;
 
-/// The agent whose conversations are annals' own.
+/// The agent that owns conversations created by annals.
 const OWN_AGENT: &str = "annals";
 
 /// The layout of Chorus.

@@ -1,4 +1,4 @@
-//! The shallow depth: counts and short texts.
+//! Outlines: counts and short texts.
 
 use crate::json::{Raw, scanner};
 use crate::layout::content::{CallWithoutId, delegation, unnamed_answer, unnamed_call_id};
@@ -110,7 +110,7 @@ impl LineDecoder {
                     ..Reply::default()
                 }));
             }
-            // What went wrong is part of the conversation, and the program counts it.
+            // Errors are part of the conversation, and the program counts them.
             Some(Role::System) | None => outline.kind = OutlineKind::System,
         }
         line.annex.apply_to_outline(&mut outline);
@@ -119,7 +119,7 @@ impl LineDecoder {
     }
 }
 
-/// The calls that a line's blocks make, and what they hand to sub-agents.
+/// Returns the calls in a line's blocks, and the work they delegate to sub-agents.
 fn calls(line: &Line<'_>, span: Span, outline: &mut Outline) -> (Vec<EntryKey>, Vec<Delegation>) {
     let content = &line.content;
     let mut delegations = content.delegations.clone();
@@ -139,7 +139,7 @@ fn calls(line: &Line<'_>, span: Span, outline: &mut Outline) -> (Vec<EntryKey>, 
     (calls, delegations)
 }
 
-/// The calls of a line that makes one and has a list of blocks besides, as the full depth reads them.
+/// Returns the calls of a line that makes one and also has a list of blocks, as full decoding does.
 fn listed_calls(
     line: &Line<'_>,
     text: &str,
@@ -167,7 +167,7 @@ fn listed_calls(
     (calls, delegations)
 }
 
-/// Says which calls a line answers.
+/// Adds the calls that a line answers.
 fn add_answered_calls(line: &Line<'_>, sort: LineKind, outline: &mut Outline) {
     let facts = &mut outline.facts;
     let mut unnamed = |tool: &str| {

@@ -1,4 +1,4 @@
-//! Where things lie.
+//! Mapping between paths and artifacts.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
 pub(super) const CONFIG: &str = "config.json";
 pub(super) const SESSION_LIST: &str = "conversations.json";
 
-/// The endings of the files of a conversation.
+/// Suffixes of the files of a conversation.
 const SUFFIXES: [(&str, ArtifactKind); 4] = [
     ("-messages.jsonl", ArtifactKind::SessionLog),
     ("-notes.jsonl", ArtifactKind::Notes),
@@ -51,7 +51,7 @@ fn classify_conversation_file(file: &str) -> Option<Artifact> {
     let (session, agent) = owner(stem)?;
     let (kind, agent) = match (kind, agent) {
         (ArtifactKind::SessionLog, Some(agent)) => (ArtifactKind::AgentLog, Some(agent)),
-        // The main agent's todos have the conversation's own name, and no second one.
+        // The main agent's todos are named by the conversation alone; there is no second name.
         (ArtifactKind::Todos, Some(agent)) if agent.as_str() == session.as_str() => return None,
         (ArtifactKind::Todos, None) => (kind, Some(AgentId::new(session.as_str()).ok()?)),
         other => other,
@@ -63,7 +63,7 @@ fn classify_conversation_file(file: &str) -> Option<Artifact> {
     })
 }
 
-/// The conversation and the sub-agent that a name stands for.
+/// Returns the conversation and the sub-agent that a file name stem stands for.
 pub(super) fn owner(stem: &str) -> Option<(SessionId, Option<AgentId>)> {
     if let Some((session, agent)) = stem.split_once(AGENT_SEPARATOR)
         && let (Ok(session), Ok(agent)) = (SessionId::new(session), AgentId::new(agent))
@@ -94,7 +94,7 @@ pub(super) fn path_for(artifact: &Artifact) -> PathBuf {
     }
 }
 
-/// The id of a new conversation: as wanted, or another where that would name a sub-agent's log.
+/// Returns the id of a new conversation: `wanted`, or another if that would name a sub-agent's log.
 pub(super) fn new_session_id(wanted: &SessionId, stamp: &mut PlanContext<'_>) -> Result<SessionId> {
     match owner(wanted.as_str()) {
         Some((_, Some(_))) => {
@@ -107,7 +107,7 @@ pub(super) fn new_session_id(wanted: &SessionId, stamp: &mut PlanContext<'_>) ->
     }
 }
 
-/// What the files of an artifact's conversation are called: its id, and that of its sub-agent.
+/// Returns the file name stem of an artifact's conversation: its id and that of its sub-agent.
 pub(super) fn stem(artifact: &Artifact) -> String {
     let session = artifact.session.as_ref().map_or("", SessionId::as_str);
     match artifact.agent.as_ref().map(AgentId::as_str) {
@@ -118,7 +118,7 @@ pub(super) fn stem(artifact: &Artifact) -> String {
     }
 }
 
-/// The id of a workspace that annals makes for a directory.
+/// Returns the id of a workspace that annals creates for a directory.
 pub(super) fn workspace_id(directory: &str) -> String {
     let digest = Sha256::digest(directory.as_bytes());
     let hex: String = digest
@@ -129,12 +129,13 @@ pub(super) fn workspace_id(directory: &str) -> String {
     format!("ws-{hex}")
 }
 
-/// Whether a name may be part of a path: what a session's id may be made of.
+/// Returns whether a name is valid in a path: the rule is that of session ids.
 pub(super) fn is_safe_name(name: &str) -> bool {
     SessionId::new(name).is_ok()
 }
 
-/// The names that a path consists of; `None` if it leads anywhere but down.
+/// Returns the components of a relative path; `None` for absolute paths, `..`, a leading `.`, and
+/// paths that are not UTF-8.
 fn parts(path: &Path) -> Option<Vec<&str>> {
     let name = |part| match part {
         Component::Normal(name) => name.to_str(),

@@ -1,14 +1,14 @@
-//! Keeping the index of conversations up to date.
+//! Updates of the session list (`conversations.json`).
 //!
-//! A row is changed where it stands and only in what it must say; all else keeps its bytes. A
-//! missing or damaged index is made again from the logs and from the rows that are still whole in it.
+//! A row is changed in place and only where needed; everything else keeps its bytes. A missing or
+//! damaged list is rebuilt from the logs and from the rows that are still whole in it.
 
 use std::collections::HashMap;
 
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::json::{self, Pairs, Raw, Text, object};
+use crate::json::{self, Pairs, Raw, Text, describe_json_error, object};
 use crate::layout::extension::ExtensionOut;
 use crate::layout::usage_fields::{decode_time, format_time, truncate_to_millis};
 use crate::layout::{ListUpdate, RowUpdate};
@@ -19,7 +19,7 @@ use super::json_array::{self, JsonArray, RowEdit, is_multiline, split_bom};
 use super::line::SESSION_ID;
 use super::path;
 
-/// How far the rows of an index are indented.
+/// Indentation of the rows.
 const DEPTH: usize = 4;
 
 object! {
@@ -31,7 +31,7 @@ object! {
     }
 }
 
-/// The members of a row that a session may be given, beside its title.
+/// Members of a row that a session may have in addition to its title.
 pub(super) const MEMBERS: &[&str] = &[
     SESSION_ID,
     "sessionCreatedAt",
@@ -40,17 +40,17 @@ pub(super) const MEMBERS: &[&str] = &[
     "settings",
 ];
 
-/// Refuses a value that the program could not use.
+/// Rejects a value that the program could not use.
 pub(super) fn check_member(name: &str, json: &str) -> Result<()> {
     let value: serde_json::Value = serde_json::from_str(json)
-        .map_err(|error| Error::refused(format!("`{name}` is not JSON: {error}")))?;
+        .map_err(|error| Error::refused(format!("`{name}` is {}", describe_json_error(&error))))?;
     let (sound, wanted) = match name {
         "settings" => (value.is_object() || value.is_null(), "an object or null"),
         "sessionCreatedAt" => (
             value.is_null() || decode_time(Raw(Some(json.trim()))).is_some(),
             "a time or null",
         ),
-        _ => (value.is_string() || value.is_null(), "a text or null"),
+        _ => (value.is_string() || value.is_null(), "a string or null"),
     };
     match sound {
         true => Ok(()),
@@ -58,7 +58,7 @@ pub(super) fn check_member(name: &str, json: &str) -> Result<()> {
     }
 }
 
-/// The index that lists a log.
+/// Returns the session list that contains a log.
 pub(super) fn session_list(log: &Artifact) -> Option<Artifact> {
     let listed = matches!(log.kind, ArtifactKind::SessionLog | ArtifactKind::AgentLog);
     log.folder
@@ -93,7 +93,7 @@ pub(super) fn update(
     };
     let (mark, body) = split_bom(document);
     let Some(list) = JsonArray::find(body, CONVERSATIONS) else {
-        return Err(Error::refused("an index could not be made"));
+        return Err(Error::refused("cannot create the session list"));
     };
     let mut index = ListEditor::new(&list, is_multiline(body), workspace, agent);
     for row in rows {
@@ -110,7 +110,7 @@ pub(super) fn update(
     })
 }
 
-/// Whether an index has neither rows nor anything else that would be lost with it.
+/// Returns whether a session list has neither rows nor anything else that would be lost with it.
 pub(super) fn is_empty(bytes: &[u8]) -> bool {
     let text = std::str::from_utf8(bytes).map_or("", |text| split_bom(text).1);
     let pairs: Pairs<'_> = serde_json::from_str(text).unwrap_or_default();
@@ -118,14 +118,14 @@ pub(super) fn is_empty(bytes: &[u8]) -> bool {
     pairs.0.len() == 1 && list.is_some_and(|list| list.rows().next().is_none())
 }
 
-/// The workspace and the agent whose conversations an index lists.
+/// Returns the workspace and the agent of a session list.
 fn folder(register: &Artifact) -> Option<(&str, &str)> {
     let folder = register.folder.as_deref()?;
     let indexed = register.kind == ArtifactKind::Register;
     folder.split_once('/').filter(|_| indexed)
 }
 
-/// An index of these rows and no others, as the program would write it.
+/// Formats a session list of these rows as the program would write it.
 fn format_list(rows: &[String]) -> String {
     let empty = "{\n  \"conversations\": []\n}";
     match JsonArray::find(empty, CONVERSATIONS) {
@@ -134,10 +134,10 @@ fn format_list(rows: &[String]) -> String {
     }
 }
 
-/// An index in the making.
+/// Pending edits of a session list.
 struct ListEditor<'a> {
     rows: Vec<&'a str>,
-    /// Where the rows of each id stand.
+    /// Indices of the rows with each id.
     by_id: HashMap<String, Vec<usize>>,
     edits: Vec<RowEdit>,
     added: Vec<String>,
@@ -181,7 +181,7 @@ impl<'a> ListEditor<'a> {
             }
             return;
         }
-        // Of two rows with one id the later one counts; the other is left as it is.
+        // Of two rows with the same id the later takes precedence; the other is left unchanged.
         match (
             at.last(),
             row.restored_text
@@ -209,7 +209,7 @@ impl<'a> ListEditor<'a> {
         }
     }
 
-    /// The row of a log that has none.
+    /// Formats the row of a log that has none.
     fn new_row(&self, id: &str, row: &RowUpdate) -> String {
         let started = row.started.or(row.updated).unwrap_or(Timestamp::UNIX_EPOCH);
         let updated = row.updated.unwrap_or(started);
@@ -228,7 +228,7 @@ impl<'a> ListEditor<'a> {
             ("updatedAt", json::quote(&format_millis(updated))),
             ("messageCount", row.messages.to_string()),
         ];
-        // Not as `worktreePath`: the program may clear away a worktree with its conversation.
+        // Not as `worktreePath`: the program may delete a worktree with its conversation.
         let words = ExtensionOut {
             cwd: row.cwd.as_deref(),
             branch: row.git_branch.as_deref(),
@@ -247,7 +247,7 @@ impl<'a> ListEditor<'a> {
     }
 }
 
-/// A row with what its log says now; `None` if it says that already.
+/// Returns a row updated from its log; `None` if it is up to date.
 fn updated_row(old: &str, row: &RowUpdate) -> Option<String> {
     let known: RowMembers<'_> = serde_json::from_str(old).unwrap_or_default();
     let mut members: Vec<(&str, String)> = Vec::new();
@@ -260,11 +260,11 @@ fn updated_row(old: &str, row: &RowUpdate) -> Option<String> {
         (None, Some(_)) => None,
     };
     members.extend(wanted.map(|title| ("title", json::quote(&title))));
-    // The program notes when it wrote the index, which is a little later than the message.
+    // The program stores the time at which it wrote the list, slightly later than the message.
     let behind = |updated: &Timestamp| decode_time(known.updated).is_none_or(|old| old < *updated);
     let updated = row.updated.map(truncate_to_millis).filter(behind);
     members.extend(updated.map(|time| ("updatedAt", json::quote(&format_millis(time)))));
-    // Who looked at the log earlier than the index says may have seen less of it.
+    // An update from before the row's time may have counted fewer messages.
     let listed = known.messages.count().ok().flatten();
     let earlier = row.updated.map(truncate_to_millis) < decode_time(known.updated);
     let fewer = listed.is_some_and(|listed| row.messages < listed);
@@ -286,13 +286,13 @@ fn updated_row(old: &str, row: &RowUpdate) -> Option<String> {
     String::from_utf8(new).ok()
 }
 
-/// What the index spells of a time.
+/// Formats a time as in the session list.
 fn format_millis(time: Timestamp) -> String {
     format_time(truncate_to_millis(time))
 }
 
-/// The title of a conversation: what was given, what a sub-agent is for, or the first prompt once
-/// something answered it.
+/// Returns the title of a conversation: the given one, a sub-agent's purpose, or the first prompt
+/// once it was answered.
 fn title(row: &RowUpdate) -> String {
     if let Some(title) = row.title.as_ref().or(row.first_title.as_ref()) {
         return title.clone();
@@ -304,7 +304,7 @@ fn title(row: &RowUpdate) -> String {
     }
 }
 
-/// A prompt as the program makes a title of it.
+/// Shortens a prompt to a title as the program does.
 fn title_from_prompt(prompt: &str) -> String {
     let line = prompt.replace("\r\n", " ").replace(['\n', '\r'], " ");
     let line = line.trim();
@@ -315,7 +315,7 @@ fn title_from_prompt(prompt: &str) -> String {
     format!("{head}...")
 }
 
-/// Whether a text is a whole row of that id, so that it can be put back.
+/// Returns whether a text is a whole row with this id, so that it can be restored.
 fn is_row_with_id(text: &str, id: &str) -> bool {
     let known: Option<RowMembers<'_>> = serde_json::from_str(text).ok();
     known.is_some_and(|known| known.id.get() == Some(id)) && text.trim_start().starts_with('{')

@@ -1,9 +1,9 @@
 //! Writing lines that the program reads back.
 //!
-//! A call of a tool and a tool's result are records of their own; what else a message says is one
-//! record, its content a string where it is one text. Records of one reply name the same response, and
-//! one of them says its tokens, so that whoever adds up all records counts them once. What the program
-//! has no words for goes into `annals`.
+//! Each tool call and tool result is a separate record. The rest of a message is one record, whose
+//! content is a string if it is a single text. Records of one reply name the same response and one
+//! of them has its tokens, so that adding up all records counts them once. What the program's
+//! format cannot express goes into `annals`.
 
 use std::collections::HashMap;
 
@@ -36,14 +36,14 @@ use super::line::{
 };
 use super::{Chorus, Config, OWN_AGENT, path, session_list};
 
-/// The members that every message has in the document.
+/// Required members of messages in the design document.
 const REQUIRED_MEMBERS: &[(&str, MemberType)] = &[
     ("uuid", MemberType::Name),
     ("content", MemberType::Content),
     ("timestamp", MemberType::Time),
 ];
 
-/// The members that a message may have.
+/// Optional members of messages.
 const OPTIONAL_MEMBERS: &[(&str, MemberType)] = &[
     (SESSION_ID, MemberType::Text),
     ("toolName", MemberType::Text),
@@ -51,13 +51,14 @@ const OPTIONAL_MEMBERS: &[(&str, MemberType)] = &[
     ("toolUseId", MemberType::Text),
 ];
 
-/// Refuses a message whose members the program would not take.
+/// Rejects a message whose members the program would not accept.
 fn check_members(record: &str) -> std::result::Result<(), String> {
     check_required(record, REQUIRED_MEMBERS)?;
     check_optional(record, OPTIONAL_MEMBERS)
 }
 
-/// Why the program would not read a message; `None` if it would, or if it is of an unknown type.
+/// Describes why the program would reject a message; `None` if it would not, or if the type is
+/// unknown.
 pub(super) fn fault(record: &str) -> Option<String> {
     let kind = json::member(record, "type").and_then(json::decode_string)?;
     is_known(&kind)
@@ -101,7 +102,7 @@ impl Writer for Chorus {
         let kind = kind.unwrap_or_default();
         if !is_known(&kind) {
             return Err(format!(
-                "the layout chorus knows no record of the type `{}`",
+                "the chorus layout has no record type `{}`",
                 kind.escape_debug()
             ));
         }
@@ -127,7 +128,8 @@ impl Writer for Chorus {
             recent_responses: head.recent_responses.clone(),
         };
         match change {
-            // A log without lines is a session all the same: its row in the index says the rest.
+            // A log without lines is a session nonetheless: its row in the session list has the
+            // rest.
             Change::Begin | Change::Fork { .. } => {}
             Change::Append(drafts) => drafts.iter().try_for_each(|draft| pen.draft(draft))?,
             Change::Compact { summary, .. } => pen.compaction(summary)?,
@@ -165,14 +167,14 @@ impl Writer for Chorus {
         );
         let mut members = vec![("forkedFrom", origin)];
         if line.uuid.non_empty().is_none() && line.annex.id.non_empty().is_none() {
-            // Its id was that of its place, which is another now.
+            // Its id was its offset, which changes in the copy.
             members.push(("uuid", json::quote(graft.id.as_str())));
         }
         let time = graft.time.map(|time| json::quote(&format_time(time)));
         members.extend(time.map(|time| ("timestamp", time)));
         let mut annex = Vec::new();
-        // A fork is one chain, in which each record hangs from the one before it. Only a record that
-        // names another parent must be told.
+        // A fork is one chain, in which the parent of each record is the one before it. Only a
+        // record that names its parent must be changed.
         if line.annex.parent.0.is_some() {
             match graft.parent {
                 ForkParent::Entry(parent) => annex.push(("parent", json::quote(parent.as_str()))),
@@ -220,7 +222,7 @@ impl Writer for Chorus {
             .iter()
             .filter(|about| about.cwd.as_deref() == Some(directory));
         let workspace = at.find_map(folder)?;
-        // The program shows the conversations of the agents it knows.
+        // The program shows only conversations of agents in its configuration.
         let below = |name: &String| {
             let agent = name.strip_prefix(&workspace);
             agent.is_some_and(|agent| agent.starts_with('/'))
@@ -260,19 +262,20 @@ fn set(object: &[u8], members: &[(&str, String)]) -> Option<Vec<u8>> {
     json::set_members(object, &members)
 }
 
-/// An artifact that means itself where it lies; any other would be somebody else's file.
+/// Returns the artifact if its path classifies as the same artifact. Otherwise the path would be
+/// another file's.
 fn check_path(artifact: Artifact) -> Result<Artifact> {
     let place = path::path_for(&artifact);
     if path::classify(&place).as_ref() == Some(&artifact) {
         return Ok(artifact);
     }
     Err(Error::refused(format!(
-        "a Chorus conversation cannot be kept at `{}`",
+        "a Chorus conversation cannot be stored at `{}`",
         place.display()
     )))
 }
 
-/// A file of the session whose log a head is of.
+/// Returns an artifact of the session that owns the log of `head`.
 fn session_artifact(head: &AppendState) -> Artifact {
     Artifact {
         folder: head.log.folder.clone(),
@@ -282,7 +285,7 @@ fn session_artifact(head: &AppendState) -> Artifact {
     }
 }
 
-/// A line, members in the program's order.
+/// A line, with members in the program's order.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct LineOut<'a> {
@@ -350,14 +353,14 @@ impl<'a> LineOut<'a> {
         }
     }
 
-    /// Sets members that only this layout knows, and refuses values that it could not read back.
+    /// Sets members that only this layout has, and rejects values that it could not read back.
     fn set(&mut self, members: &Members) -> Result<()> {
         for (name, json) in members {
             let value = raw(one_line(json)?)?;
             let (slot, sound, wanted) = match name.as_str() {
                 SESSION_ID => {
                     let text = json::decode_string(json.trim()).is_some();
-                    (&mut self.session_id, text, "a text")
+                    (&mut self.session_id, text, "a string")
                 }
                 "claudeMessage" => (&mut self.claude_message, is_object(json), "an object"),
                 name => {
@@ -368,11 +371,11 @@ impl<'a> LineOut<'a> {
                         "numTurns" => &mut self.num_turns,
                         _ => {
                             return Err(Error::refused(format!(
-                                "`{name}` has no place in a Chorus message"
+                                "a Chorus message has no member `{name}`"
                             )));
                         }
                     };
-                    (slot, is_number(json), "a number that is not negative")
+                    (slot, is_number(json), "a non-negative number")
                 }
             };
             if !sound {
@@ -386,29 +389,29 @@ impl<'a> LineOut<'a> {
     }
 }
 
-/// Writes the lines of one change.
+/// Encodes the lines of one change.
 struct RecordBuilder<'a, 'b> {
     head: &'a AppendState,
     stamp: &'a mut PlanContext<'b>,
     lines: Vec<Vec<u8>>,
-    /// Lines for the log of notes.
+    /// Lines for the notes log.
     notes: Vec<Vec<u8>>,
     plan: EditPlan,
-    /// The last message so far, which is the next one's parent unless it says otherwise.
+    /// The last message so far, which is the parent of the next unless that names another.
     last_message: Option<EntryId>,
-    /// The same for sub-agents whose traffic stands in a log that is not theirs.
+    /// The same per sub-agent, for sidechain messages in another agent's log.
     last_by_agent: HashMap<AgentId, EntryId>,
-    /// The time of the newest line so far.
+    /// Time of the newest line so far.
     time: Option<Timestamp>,
-    /// The ids and tools of calls that a result may be of.
+    /// Ids and tools of calls that a result may answer.
     calls: Vec<(String, String)>,
-    /// The newest responses and their tokens so far.
+    /// Ids and usage of the newest responses so far.
     recent_responses: Vec<(String, Usage)>,
 }
 
 impl RecordBuilder<'_, '_> {
     fn finish(mut self) -> EditPlan {
-        // The log goes first: what is derived from it may be behind, never ahead.
+        // The log goes first: files derived from it may be behind, never ahead.
         let notes = Artifact {
             kind: ArtifactKind::Notes,
             ..session_artifact(self.head)
@@ -460,7 +463,7 @@ impl RecordBuilder<'_, '_> {
                 line.annals.call = call.as_deref();
                 self.push_entry(line, draft)
             }
-            // The index has one title, and a person's is the one to keep.
+            // The session list has one title, and a person's takes precedence.
             Body::Title {
                 text,
                 source: TitleSource::Custom,
@@ -490,7 +493,7 @@ impl RecordBuilder<'_, '_> {
     fn message(&mut self, message: &Message, draft: &Draft) -> Result<()> {
         let parts = split_blocks(message);
         let shared = match &message.response {
-            // What tells the records of one reply from another's.
+            // An id that the records of this reply share.
             None if parts.len() > 1 && message.role == Role::Assistant => {
                 Some(format!("msg_{}", (self.stamp.new_id)().replace('-', "")))
             }
@@ -498,7 +501,7 @@ impl RecordBuilder<'_, '_> {
         };
         let last = parts.len().saturating_sub(1);
         let is_call = |blocks: &&[Block]| matches!(blocks, [Block::ToolUse { .. }]);
-        // The program keeps a turn's tokens with what was said, not with its calls.
+        // The program stores a turn's tokens with its text, not with its calls.
         let teller = parts
             .iter()
             .position(|blocks| !is_call(blocks))
@@ -521,13 +524,13 @@ impl RecordBuilder<'_, '_> {
                     _ => None,
                 }));
             let part = Draft {
-                // A given id names the end of the message: that is what the next one hangs from.
+                // A given id names the last record of the message, which is the parent of the next.
                 id: draft.id.clone().filter(|_| at == last),
                 parent: draft.parent.clone().filter(|_| at == 0),
                 time: draft.time.and_then(|time| time_after(time, at)),
                 sidechain: draft.sidechain,
                 agent: draft.agent.clone(),
-                // What belongs to the reply as a whole stands where its tokens do.
+                // Members of the whole reply go to the record with its tokens.
                 members: draft
                     .members
                     .iter()
@@ -559,7 +562,7 @@ impl RecordBuilder<'_, '_> {
         Ok(())
     }
 
-    /// The tool whose result a record is, if the result names it or its call is known.
+    /// Returns the tool of a result record, if the result names it or its call is known.
     fn answered_tool(&self, given: GivenBlocks<'_>) -> Option<String> {
         let [Block::ToolResult { call, .. }] = given.blocks else {
             return None;
@@ -574,8 +577,8 @@ impl RecordBuilder<'_, '_> {
         tool.filter(|tool| !tool.is_empty()).map(str::to_owned)
     }
 
-    /// Says the tokens of a message: those that no earlier record of its response has said. What the
-    /// response came to so far stands in `annals` where that is more.
+    /// Sets the usage of a message, minus what earlier records of its response already have. If
+    /// that differs from the response's total so far, `annals` has the total.
     fn set_usage(
         &self,
         message: &Message,
@@ -606,7 +609,7 @@ impl RecordBuilder<'_, '_> {
         Ok(())
     }
 
-    /// Says of a message what its blocks do not.
+    /// Sets the attributes of a message that its blocks do not contain.
     fn describe<'m>(
         &self,
         message: &'m Message,
@@ -691,7 +694,7 @@ impl RecordBuilder<'_, '_> {
         Ok(())
     }
 
-    /// Puts down a line that hangs from the draft's parent or else from the leaf.
+    /// Adds a line whose parent is that of the draft, or else the leaf.
     fn push_entry(&mut self, line: LineOut<'_>, draft: &Draft) -> Result<()> {
         let parent = draft.parent.clone().or_else(|| self.leaf());
         self.push_line(line, draft, parent)
@@ -709,7 +712,8 @@ impl RecordBuilder<'_, '_> {
             .unwrap_or_else(|| EntryId::new(&(self.stamp.new_id)()));
         let head = self.head;
         let opens = head.leaf.is_none() && self.last_message.is_none() && self.lines.is_empty();
-        // What a sub-agent says in the main log hangs from what it said before.
+        // The implicit parent of a sub-agent's message in the main log is that sub-agent's last
+        // message.
         let other = draft
             .agent
             .as_ref()
@@ -719,7 +723,7 @@ impl RecordBuilder<'_, '_> {
             Some(agent) => self.last_by_agent.get(agent),
         };
         let hangs = parent.as_ref() == previous && (other.is_none() || parent.is_some());
-        // Its texts may be gone sooner from here on.
+        // Shortens the lifetime, so that the line can borrow locals.
         let mut line: LineOut<'_> = line;
         let words = &mut line.annals;
         let said = words.kind != Some("agent");
@@ -756,23 +760,23 @@ impl RecordBuilder<'_, '_> {
         self.plan.leaf.clone().or_else(|| self.head.leaf.clone())
     }
 
-    /// The next line's time: as given, else now, but later than the line before.
+    /// Returns the time of the next line: as given, or else now, but later than the previous line.
     fn next_time(&mut self, given: Option<Timestamp>) -> Timestamp {
         self.stamp.next_time(&mut self.time, given)
     }
 }
 
-/// Refuses members of an entry that is no message line: it has no place for them.
+/// Rejects members of an entry that is not a message line and cannot store them.
 fn refuse_members(draft: &Draft) -> Result<()> {
     match draft.members.first() {
         None => Ok(()),
         Some((name, _)) => Err(Error::refused(format!(
-            "`{name}` has no place in this kind of entry"
+            "this kind of entry has no member `{name}`"
         ))),
     }
 }
 
-/// The blocks of each record: a call or a result is one of its own, the rest stays together.
+/// Returns the blocks of each record: calls and results are alone, the others stay together.
 fn split_blocks(message: &Message) -> Vec<&[Block]> {
     let alone = |block: &Block| match message.role {
         Role::Assistant => matches!(block, Block::ToolUse { .. }),
@@ -822,7 +826,7 @@ fn encode(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(|error| Error::refused(error.to_string()))
 }
 
-/// The time of the line that many lines after one with this time.
+/// Returns the time of the line `lines` lines after one with this time.
 fn time_after(time: Timestamp, lines: usize) -> Option<Timestamp> {
     let after = jiff::SignedDuration::from_millis(lines.try_into().ok()?);
     time.checked_add(after).ok()

@@ -1,4 +1,4 @@
-//! The full depth: everything an entry says.
+//! Full decoding of entries.
 
 use crate::json::{Pairs, Raw, Text, object, scanner};
 use crate::layout::content::Blocks;
@@ -23,8 +23,8 @@ object! {
         "context_management" => context_management: Raw<'a>,
     }
 }
-/// The number of messages that a summary covers, and the members of a reply's message that the model of
-/// annals has no place for.
+/// Draft members: the number of messages that a summary covers, and the members of a reply's
+/// message that the model of annals has no field for.
 pub(super) const MEMBERS: [&str; 6] = [
     super::line::MESSAGE_COUNT,
     USAGE_MEMBER,
@@ -60,7 +60,7 @@ object! {
     }
 }
 
-/// What the client keeps of a tool's result for itself.
+/// Passes on what the client stored of a tool result in addition to the result itself.
 pub(super) fn extra_text(record: &Record<'_>, give: &mut dyn FnMut(&str)) {
     if memchr::memmem::find(record.bytes, b"\"toolUseResult\"").is_none() {
         return;
@@ -202,7 +202,7 @@ fn body(
             message: line.message_id.non_empty().map(EntryId::new),
             backups: vec![backup(line.tracking_path.or_empty(), line.backup)],
         }),
-        // The design document's own shape: what was done, and no copy.
+        // Variant of the design document: names the operation and has no backup.
         "file-history" => Body::Files(FileChange {
             message: None,
             backups: vec![FileBackup {
@@ -272,8 +272,8 @@ fn message(
     (message, content.members)
 }
 
-/// What a reply says beyond its words and counts. Values that say as much as their absence are left
-/// out, because every reply of the real client has them.
+/// Returns the members of a reply beyond its blocks and counts. Default values are omitted, because
+/// every reply of the real client has them.
 fn reply_members(said: &FullMessage<'_>, usage: Raw<'_>) -> Members {
     let mut members = Members::new();
     members.extend(

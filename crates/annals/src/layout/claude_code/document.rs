@@ -1,4 +1,4 @@
-//! The files that are not logs of a conversation: todos, tasks, settings, what people typed.
+//! Decoder for files other than conversation logs: todos, tasks, settings, prompt history.
 
 use crate::json::{Flag, Raw, Text, object};
 use crate::layout::{Decoded, Decoder, Record};
@@ -43,7 +43,7 @@ object! {
     struct Title<'a> { "customTitle" => title: Text<'a>, }
 }
 
-/// Reads documents, and the one log that is not a conversation.
+/// Decoder for documents, and for the prompt history, the one log that is not a conversation.
 #[derive(Debug)]
 pub(super) struct DocumentDecoder(pub(super) ArtifactKind);
 
@@ -142,7 +142,7 @@ impl Decoder for DocumentDecoder {
     }
 }
 
-/// What a row of the client's own list of sessions tells that a check wants to know.
+/// Decodes the parts of a row of the client's own session index that a check needs.
 fn list_row(row: Raw<'_>) -> Option<ListRow> {
     let row: SessionsIndexRow<'_> = row.parse();
     let session = SessionId::new(row.session.non_empty()?).ok()?;

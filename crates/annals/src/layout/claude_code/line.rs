@@ -1,4 +1,4 @@
-//! The members of a log line that we read, and what both depths of decoding share.
+//! The members of a log line that are read, shared by outline and full decoding.
 
 use std::sync::{Arc, LazyLock};
 
@@ -13,10 +13,10 @@ use crate::model::{AgentId, Artifact, EntryId, Members, ResponseKey, Span};
 use super::path;
 use super::usage::ReplyTemplate;
 
-/// How many messages a summary covers.
+/// Number of messages that a summary covers.
 pub(super) const MESSAGE_COUNT: &str = "messageCount";
 
-/// The type of the line with which annals begins a session.
+/// Type of the line with which annals begins a session.
 pub(super) const SESSION_START: &str = "annals-session";
 
 object! {
@@ -91,37 +91,38 @@ object! {
     }
 }
 
-/// Reads log lines. Remembers what most lines repeat, so that an outline tells it only when it changes.
+/// Decoder of log lines. Caches values that most lines repeat, so that outlines contain them only
+/// when they change.
 #[derive(Debug)]
 pub(super) struct LineDecoder {
     /// The agent whose log this is.
     pub(super) owner: Option<AgentId>,
-    /// The session whose own log it may be, where the path does not say of which session the agent is.
+    /// The session whose own log this may be, if the path does not name the agent's session.
     own_session: Option<Box<str>>,
     pub(super) cwd: LastText,
     pub(super) git_branch: LastText,
     pub(super) version: LastText,
     pub(super) session: LastText,
     pub(super) model: Option<Arc<str>>,
-    /// The response of the line before: its message's id, its request's, and both as a key.
+    /// Response of the previous line: message id, request id, and the key of both.
     reply: Option<(Box<str>, Box<str>, ResponseKey)>,
-    /// How replies are spelled.
+    /// Template of replies.
     pub(super) replies: ReplyTemplate,
     pub(super) time_parser: TimeParser,
 }
 
-/// A text that most lines repeat.
+/// Last value of a text that most lines repeat.
 #[derive(Debug, Default)]
 pub(super) struct LastText(Option<Box<str>>);
 
 impl LastText {
-    /// The text, if it is not the one before. An empty one says nothing.
+    /// Returns the text if it changed. An empty text is ignored.
     pub(super) fn changed(&mut self, text: &Text<'_>) -> Option<Box<str>> {
         text.non_empty()?;
         self.changed_to(text)
     }
 
-    /// The same where an empty text means that there is none from here on.
+    /// Returns the text if it changed, where an empty text means none from here on.
     pub(super) fn changed_to(&mut self, text: &Text<'_>) -> Option<Box<str>> {
         let text = text.get()?;
         if self.0.as_deref() == Some(text) {
@@ -148,11 +149,11 @@ impl LineDecoder {
         }
     }
 
-    /// The response that an answer is part of. The request's id tells apart responses of clients
-    /// that reuse message ids.
+    /// Returns the response that a reply is part of. The request id distinguishes responses of
+    /// clients that reuse message ids.
     pub(super) fn response(&mut self, id: &Text<'_>, request: &Text<'_>) -> Option<ResponseKey> {
         let (id, request) = (id.non_empty()?, request.or_empty());
-        // The lines of a response follow each other, and its key takes a digest.
+        // The lines of a response are consecutive, and computing its key takes a digest.
         if let Some((last, of, key)) = &self.reply
             && **last == *id
             && **of == *request
@@ -164,14 +165,16 @@ impl LineDecoder {
         Some(key)
     }
 
-    /// Whether a line that names that session is of the sub-agent whose log this is. A log that is named
-    /// `agent-<id>` may be the own log of a session of that name; its lines then say so.
+    /// Returns whether a line that names this session belongs to the sub-agent that owns the log. A
+    /// log named `agent-<id>` may be the own log of a session with that name; then its lines name
+    /// that session.
     pub(super) fn is_owners(&self, session: &Text<'_>, sidechain: Flag) -> bool {
         let own = self.own_session.as_deref().filter(|_| !sidechain.0);
         self.owner.is_some() && (own.is_none() || own != session.get())
     }
 
-    /// Whose line it is: the log's owner, or the agent that a line of the main log names.
+    /// Returns the agent of a line: the log's owner, or the agent that a line of the main log
+    /// names.
     pub(super) fn agent(
         &self,
         session: &Text<'_>,
@@ -187,7 +190,7 @@ impl LineDecoder {
             })
     }
 
-    /// One model name serves thousands of lines.
+    /// Returns a shared copy of the model name, which thousands of lines repeat.
     pub(super) fn shared_model(&mut self, name: &str) -> Arc<str> {
         match &self.model {
             Some(model) if **model == *name => Arc::clone(model),
@@ -201,27 +204,27 @@ impl LineDecoder {
 }
 
 impl Line<'_> {
-    /// The entry's id. A content replacement has one too, but takes no part in the tree. A message without
-    /// one is named after its offset.
+    /// Returns the entry's id. A content replacement has one too, but is not part of the tree. A
+    /// message without an id is named after its offset.
     pub(super) fn id(&self, span: Span) -> Option<EntryId> {
         if self.lacks_id() {
             return Some(id_at(span));
         }
-        // A note's id is kept apart, so that no reader takes it for part of the tree.
+        // A note's id is a separate member, so that no reader takes it for part of the tree.
         self.uuid
             .non_empty()
             .or_else(|| self.note.non_empty())
             .map(EntryId::new)
     }
 
-    /// Whether it is a message without an id. The client skips such a line.
+    /// Returns whether this is a message without an id. The client skips such lines.
     pub(super) fn lacks_id(&self) -> bool {
         self.uuid.non_empty().is_none() && matches!(self.kind.get(), Some("user" | "assistant"))
     }
 
-    /// What the client kept of a tool's result beside the result itself.
+    /// Returns what the client stored of a tool result in addition to the result itself.
     pub(super) fn outcome(&self) -> ToolOutcome<'_> {
-        // Most are long and say nothing that we look for.
+        // Most are long and have neither member, so search before parsing.
         static NAMES: LazyLock<[Finder<'_>; 2]> =
             LazyLock::new(|| ["agentId", "persistedOutputPath"].map(Finder::new));
         let raw = self.result.0.unwrap_or_default();
@@ -237,7 +240,7 @@ impl Line<'_> {
         self.kind.get() == Some("system") && self.subtype.get() == Some("compact_boundary")
     }
 
-    /// The design document wraps a system prompt in a message.
+    /// Returns whether this is a system prompt wrapped in a message, as in the design document.
     pub(super) fn is_instructions(&self) -> bool {
         self.kind.get() == Some("system") && self.message.role.get().is_some()
     }
@@ -246,26 +249,26 @@ impl Line<'_> {
         decode_time(self.timestamp)
     }
 
-    /// Whether the content of a message stands beside its id and not in `message`, as in the
-    /// entries of watch-claude-think. If there are both, `message` counts.
+    /// Returns whether the content of a message is at the top level instead of in `message`, as in
+    /// the entries of watch-claude-think. If there are both, `message` takes precedence.
     pub(super) fn has_top_level_content(&self) -> bool {
         let is_message = matches!(self.kind.get(), Some("user" | "assistant"));
         is_message && !self.message.content.present && self.content.is_some()
     }
 
-    /// Reads such content as if it stood in `message`.
+    /// Uses top-level content as the content of `message`.
     pub(super) fn use_top_level_content(&mut self) {
         if self.has_top_level_content() {
             self.message.content = self.content.parse_fast();
         }
     }
 
-    /// The model that answered: as its message says, else as stands beside the message.
+    /// Returns the model of a reply: from its message, or else from the top level.
     pub(super) fn model(&self) -> Option<&str> {
         self.message.model.non_empty().or(self.model.non_empty())
     }
 
-    /// The text of a member `content` that is a string or a list of blocks.
+    /// Returns the text of `content`, which is a string or a list of blocks.
     pub(super) fn content_text(&self) -> String {
         let mut texts = Vec::new();
         let blocks = crate::layout::content::blocks(self.content);
@@ -275,18 +278,18 @@ impl Line<'_> {
         texts.join("\n")
     }
 
-    /// The last message that a summary covers.
+    /// Returns the last message that a summary covers.
     pub(super) fn summarized_until(&self) -> Option<EntryId> {
         let nested = || self.summary_body().until.non_empty().map(EntryId::new);
         self.leaf.non_empty().map(EntryId::new).or_else(nested)
     }
 
-    /// What a summary says in its member `content`.
+    /// Parses the member `content` of a summary.
     pub(super) fn summary_body(&self) -> SummaryBody<'_> {
         self.content.parse()
     }
 
-    /// What the line says that only this layout knows.
+    /// Returns the members that only this layout has.
     pub(super) fn members(&self) -> Members {
         if self.kind.get() != Some("summary") {
             return Members::new();
@@ -299,19 +302,20 @@ impl Line<'_> {
         given.map(named).collect()
     }
 
-    /// The text of a summary.
+    /// Returns the text of a summary.
     pub(super) fn summary_text(&self) -> Option<String> {
         let nested = || self.summary_body().summary.owned();
         self.summary.owned().or_else(nested)
     }
 
-    /// Whether the line is of a sub-agent, and not of a branch of the main conversation.
+    /// Returns whether the line belongs to a sub-agent, and not to a branch of the main
+    /// conversation.
     fn is_agent_line(&self, owner: bool) -> bool {
         let own_root = self.parent.non_empty().is_none();
         owner || self.sidechain.0 && (self.agent.non_empty().is_some() || own_root)
     }
 
-    /// A prompt that a person typed, and its first words. `owner`: the log is a sub-agent's.
+    /// Returns the beginning of a prompt that a person typed. `owner`: the log is a sub-agent's.
     pub(super) fn prompt(&self, owner: bool) -> Option<&str> {
         let content = &self.message.content;
         let other = self.kind.get() != Some("user")
@@ -328,12 +332,12 @@ impl Line<'_> {
     }
 }
 
-/// The id of a message whose line has none.
+/// Returns the id of a message whose line has none.
 pub(super) fn id_at(span: Span) -> EntryId {
     EntryId::new(&format!("at-{}", span.offset))
 }
 
-/// Tells a line of a log from an object that is only a part of one.
+/// Returns whether an object is a line of a log and not part of one.
 pub(super) fn is_record(object: &str) -> bool {
     let named = |line: Line<'_>| {
         let names = [&line.uuid, &line.session, &line.leaf, &line.message_id];
@@ -345,7 +349,8 @@ pub(super) fn is_record(object: &str) -> bool {
     }
 }
 
-/// Summaries that the client made of an error message say nothing about the conversation.
+/// Returns whether a summary was made by the client from an error message, so that it is no summary
+/// of the conversation.
 pub(super) fn is_error_summary(text: &str) -> bool {
     text.starts_with("API Error:")
 }

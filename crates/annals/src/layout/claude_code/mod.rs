@@ -8,7 +8,7 @@
 //! projects/<folder>/<session>/tool-results/<name>              output too long for the log
 //! projects/<folder>/<session>/custom-title.json                {customTitle}
 //! projects/<folder>/<session>/…                                other state of the session, if it is named by a UUID
-//! projects/<folder>/memory/…                                   what the client remembers; not read
+//! projects/<folder>/memory/…                                   the client's memory files; not read
 //! projects/[<folder>/]sessions-index.json                      derived and often stale: never trusted
 //! todos/<session>-agent-<agent>.json                           [{content,status,priority?,activeForm?}]
 //! tasks/<session>/<n>.json                                     {id,subject,description,status,…}
@@ -20,17 +20,17 @@
 //! ```
 //!
 //! `<folder>` is `encode_path` of the working directory. Many paths share a folder, so the name is
-//! never decoded: a session's directory is the `cwd` of its records. Version 1 keeps sub-agents
-//! inside the session log, as chains with `isSidechain` and a root of their own.
+//! never decoded: a session's directory is the `cwd` of its records. Version 1 stores sub-agents
+//! inside the session log, as chains with `isSidechain` and their own root.
 //!
-//! A line of a log is an object with a `type`. Lines with `uuid` and `parentUuid` form the tree of
+//! A log line is an object with a `type`. Lines with `uuid` and `parentUuid` form the tree of
 //! messages; `user` and `assistant` lines carry an API message, one line per content block or one
-//! for all of them. The client skips those without a `uuid`; here they stand after the message before.
-//! Other programs keep such logs too, and these shapes of theirs are read:
+//! for all of them. The client skips those without a `uuid`; here their parent is the message
+//! before. Other programs write such logs too, and these variants are read:
 //!
 //! ```text
-//! user, assistant {…, content}                  content beside `uuid`; `message.content` counts before it
-//! assistant {…, model}                          model beside `message`; `message.model` counts before it
+//! user, assistant {…, content}                  top-level content; `message.content` takes precedence
+//! assistant {…, model}                          top-level model; `message.model` takes precedence
 //! summary {content:{summary, messageCount, summarizedUntil}}
 //! system {message:{role, content}}              without a `uuid`: in no conversation
 //! file-history {path, operation, snippet}
@@ -38,8 +38,9 @@
 //! ```
 //!
 //! `isSidechain` without an `agentId` marks a branch if the line has a parent in the main chain. A
-//! `system` line of subtype `compact_boundary` has no parent but a `logicalParentUuid`. All other lines stand beside the tree. New types appear every month: what is
-//! not understood is opaque and keeps its bytes.
+//! `system` line of subtype `compact_boundary` has no parent but a `logicalParentUuid`. All other
+//! lines are metadata outside the tree. New types appear every month: unknown ones are opaque and
+//! keep their bytes.
 
 mod decode;
 mod document;

@@ -1,4 +1,4 @@
-//! The shallow depth: links, counts and short texts.
+//! Outlines: links, counts and short texts.
 
 use crate::json::scanner;
 use crate::layout::content::title_prefix;
@@ -57,7 +57,7 @@ impl Decoder for LineDecoder {
 }
 
 impl LineDecoder {
-    /// Takes what it can out of the line, which nobody reads afterwards.
+    /// Outlines a line. Moves values out of it, so the line must not be used afterwards.
     fn sketch(&mut self, line: &mut Line<'_>, span: Span) -> (Outline, Option<String>) {
         line.use_top_level_content();
         let mut bad_usage = None;
@@ -96,11 +96,14 @@ impl LineDecoder {
         match line.kind.or_empty() {
             "user" => {
                 outline.kind = OutlineKind::User;
-                outline.results = std::mem::take(&mut line.message.content.answers);
+                let content = &mut line.message.content;
+                let lacks_call = content.has_empty_answers || !content.unnamed_answers.is_empty();
+                outline.facts.extend(lacks_call.then_some(Fact::NoCall));
+                outline.results = std::mem::take(&mut content.answers);
                 let (spawned, stored) = line.spawned_and_stored();
                 outline.facts.extend(spawned.map(Fact::Spawned));
                 outline.facts.extend(stored.map(Fact::StoredOutput));
-                // Only a sub-agent's first message is looked for by its text.
+                // Only a sub-agent's first message is matched by its text.
                 let first = line.sidechain.0 && outline.link == Link::None;
                 let asked = line.message.content.full_text.as_deref().filter(|_| first);
                 outline
@@ -153,19 +156,19 @@ impl Line<'_> {
         match (self.parent.non_empty(), self.logical_parent.non_empty()) {
             (Some(parent), _) => Link::Parent(EntryKey::from_text(parent)),
             (None, Some(logical)) => Link::Continues(EntryKey::from_text(logical)),
-            // What has no id says nothing of where it belongs but by where it stands.
+            // A message without an id has no other link than its position.
             (None, None) if self.lacks_id() => Link::Previous,
             (None, None) => Link::None,
         }
     }
 
-    /// The sub-agent that a tool result speaks of.
+    /// Returns the sub-agent named by a tool result.
     pub(super) fn spawned(&self) -> Option<AgentId> {
         self.spawned_and_stored().0
     }
 
-    /// The same, and the file that holds what was too long for the log. That file's path may be
-    /// another machine's, so its name is what counts.
+    /// Returns the sub-agent and the name of the file with output too long for the log. The
+    /// recorded path may be from another machine, so only the file name is used.
     fn spawned_and_stored(&self) -> (Option<AgentId>, Option<Box<str>>) {
         let outcome = self.outcome();
         let agent = outcome
@@ -179,14 +182,14 @@ impl Line<'_> {
         (agent, path.map(Into::into))
     }
 
-    /// The session that a summary names.
+    /// Returns the session that a summary names.
     fn summary_session(&self) -> Option<Fact> {
         let is_summary = self.kind.get() == Some("summary");
         let session = self.session.non_empty().filter(|_| is_summary)?;
         Some(Fact::SummarySession(session.into()))
     }
 
-    /// What a line beside the tree says.
+    /// Returns the fact recorded by a line outside the tree.
     fn metadata_fact(&self) -> Option<Fact> {
         let leaf = || self.leaf.non_empty().map(EntryKey::from_text);
         Some(match self.kind.or_empty() {

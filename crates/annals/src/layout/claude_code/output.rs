@@ -1,5 +1,5 @@
-//! The shapes of what is written: members in the client's order, blocks in the API's form; and what
-//! records of the caller's own making must have.
+//! Serialized lines: members in the client's order, blocks in the API's format. Also validates
+//! caller-supplied records.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ pub(super) struct LineOut<'a> {
     pub(super) annals: Option<RequestedTime>,
 }
 
-/// What was asked for and could not be written in the client's own members.
+/// A requested time that the client's own members could not hold.
 #[derive(Serialize)]
 pub(super) struct RequestedTime {
     pub(super) time: String,
@@ -116,7 +116,7 @@ pub(super) struct Meta<'a> {
     pub(super) call: Option<&'a str>,
 }
 
-/// What a person typed, as the client lists it.
+/// A line of the client's prompt history.
 #[derive(Serialize)]
 pub(super) struct TypedLine<'a> {
     pub(super) display: &'a str,
@@ -129,7 +129,7 @@ pub(super) struct TypedLine<'a> {
     pub(super) session: Option<&'a str>,
 }
 
-/// The versions of files that belong to a message.
+/// File versions that belong to a message.
 #[derive(Serialize)]
 pub(super) struct SnapshotLine<'a> {
     #[serde(rename = "type")]
@@ -161,7 +161,7 @@ pub(super) struct BackupLine<'a> {
     pub(super) base: Option<&'a str>,
 }
 
-/// Stands beside the tree; the client skips types that it does not know.
+/// First line of a session. It is outside the tree; the client skips types that it does not know.
 #[derive(Serialize)]
 pub(super) struct SessionStartLine<'a> {
     #[serde(rename = "type")]
@@ -193,7 +193,7 @@ pub(super) struct Note<'a> {
     pub(super) text: &'a str,
 }
 
-/// An operation on the client's queue of prompts; stands beside the tree.
+/// An operation on the client's prompt queue, outside the tree.
 #[derive(Serialize)]
 pub(super) struct QueueOperation<'a> {
     #[serde(rename = "type")]
@@ -206,7 +206,7 @@ pub(super) struct QueueOperation<'a> {
     pub(super) session: &'a str,
 }
 
-/// A line beside the tree. The type comes first: readers of the last kilobytes look for it there.
+/// A line outside the tree. The type comes first: readers of the last kilobytes expect it there.
 #[derive(Serialize, Default)]
 pub(super) struct MetadataLine<'a> {
     #[serde(rename = "type")]
@@ -243,7 +243,7 @@ impl<'a> MetadataLine<'a> {
     }
 }
 
-/// The members that records of a type must have.
+/// Required members by record type.
 const REQUIRED_MEMBERS: &[(&str, &[(&str, MemberType)])] = &[
     ("user", &[("uuid", MemberType::Name)]),
     ("assistant", &[("uuid", MemberType::Name)]),
@@ -264,7 +264,7 @@ const REQUIRED_MEMBERS: &[(&str, &[(&str, MemberType)])] = &[
     ("tag", &[("tag", MemberType::Text)]),
 ];
 
-/// The members that any record may have.
+/// Members that any record may have.
 const OPTIONAL_MEMBERS: &[(&str, MemberType)] = &[
     ("uuid", MemberType::Name),
     ("parentUuid", MemberType::Name),
@@ -272,7 +272,7 @@ const OPTIONAL_MEMBERS: &[(&str, MemberType)] = &[
     ("timestamp", MemberType::Time),
 ];
 
-/// Refuses a record that the client, or a reader of the documents' lines, would drop or misread.
+/// Rejects a record that the client, or a reader of the documented format, would drop or misread.
 pub(super) fn check_record(record: &str) -> std::result::Result<(), String> {
     let text = |object: &str, name: &str| {
         let text = json::member(object, name).and_then(json::decode_string);
@@ -286,16 +286,16 @@ pub(super) fn check_record(record: &str) -> std::result::Result<(), String> {
     match kind.as_str() {
         "user" | "assistant" => {
             let message = json::member(record, "message").filter(|raw| *raw != "null");
-            // Some programs write the content beside the id.
+            // Some programs write the content at the top level.
             let Some(message) = message else {
                 return check_required(record, &[("content", MemberType::Content)])
                     .map_err(|_| "it has no `message` with a `content`".to_owned());
             };
             check_required(message, &[("content", MemberType::Content)])
-                .map_err(|why| format!("its `message` is wrong: {why}"))?;
+                .map_err(|why| format!("invalid `message`: {why}"))?;
             match text(message, "role") {
                 Some(role) if role != kind => Err(format!(
-                    "its type is {kind}, and the `role` of its message is `{}`",
+                    "its type is {kind}, but the `role` of its message is `{}`",
                     role.escape_debug()
                 )),
                 _ => Ok(()),
@@ -312,12 +312,12 @@ pub(super) fn check_record(record: &str) -> std::result::Result<(), String> {
     }
 }
 
-/// Refuses a record for the log of a sub-agent that is another agent's. Records of the tree must say whose they
-/// are: the client tells sub-agents apart by `agentId` and `isSidechain`.
+/// Rejects a record of another agent in a sub-agent's log. Records of the tree must name their
+/// agent: the client distinguishes sub-agents by `agentId` and `isSidechain`.
 pub(super) fn fits_agent(record: &str, owner: &AgentId) -> std::result::Result<(), String> {
     let given = |name: &str| json::member(record, name).filter(|raw| *raw != "null");
     let in_tree = given("uuid").is_some();
-    let whose = format!("and this is the log of the sub-agent {owner}");
+    let whose = format!("but this is the log of sub-agent {owner}");
     match given("agentId") {
         Some(raw) if json::decode_string(raw).as_deref() == Some(owner.as_str()) => {}
         Some(raw) => {

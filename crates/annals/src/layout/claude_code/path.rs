@@ -1,20 +1,21 @@
-//! Where things lie.
+//! Mapping between paths and artifacts.
 
 use std::path::{Path, PathBuf};
 
 use crate::layout::{ORIGIN_FILE, path_parts};
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
+use crate::removal_name::is_removed;
 
-/// Longest folder name before the client cuts it and adds a hash.
+/// Maximum length of a folder name before the client truncates it and appends a hash.
 const MAX_FOLDER: usize = 200;
 
-/// What a project's folder has beside its sessions: files in which the client remembers things.
+/// Directory of a project with the client's memory files.
 const MEMORY: &str = "memory";
 
-/// Parts the session from the agent in the name of a list of todos.
+/// Separator between session and agent in the name of a todo file.
 const AGENT_INFIX: &str = "-agent-";
 
-/// The directories of a root that we look into.
+/// Directories of a root that are scanned.
 const DIRS: [&str; 6] = [
     "projects",
     "todos",
@@ -29,8 +30,8 @@ pub(super) fn may_hold_files(dir: &Path) -> bool {
     parts.first().is_some_and(|first| DIRS.contains(first))
 }
 
-/// What the client and its users keep in a root beside conversations: files and directories. Those whose
-/// names begin with a dot are its own too.
+/// Files and directories that the client and its users keep in a root, other than conversations.
+/// Names that begin with a dot belong to the client too.
 const CLIENT_FILES: [&str; 29] = [
     "CLAUDE.md",
     "agents",
@@ -63,7 +64,8 @@ const CLIENT_FILES: [&str; 29] = [
     "usage-data",
 ];
 
-/// Whether a file or a directory at the top of a root belongs to the client and holds no conversation.
+/// Returns whether a top-level file or directory belongs to the client and contains no
+/// conversation.
 pub(super) fn is_client_file(path: &Path) -> bool {
     match *path_parts(path).unwrap_or_default().as_slice() {
         [name] => {
@@ -73,7 +75,7 @@ pub(super) fn is_client_file(path: &Path) -> bool {
     }
 }
 
-/// Whether a file is one in which the client remembers things about a project.
+/// Returns whether a file is one of the client's memory files of a project.
 pub(super) fn is_memory(path: &Path) -> bool {
     matches!(
         *path_parts(path).unwrap_or_default().as_slice(),
@@ -81,13 +83,13 @@ pub(super) fn is_memory(path: &Path) -> bool {
     )
 }
 
-/// Whether a file of a session lies where the client puts no such file.
+/// Returns whether a file of a session is in a place where the client puts no such file.
 pub(super) fn is_misplaced(path: &Path) -> bool {
     match *path_parts(path).unwrap_or_default().as_slice() {
         ["projects", _, _, "subagents", .., file] => {
             file.ends_with(".jsonl") && !file.starts_with("agent-")
         }
-        // The client keeps a lock and a counter there, whose names begin with a dot.
+        // The client keeps a lock and a counter here, with names that begin with a dot.
         ["tasks", _, file] => !file.ends_with(".json") && !file.starts_with('.'),
         ["tasks" | "file-history", _, _, _, ..] => true,
         _ => false,
@@ -107,6 +109,9 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
     use ArtifactKind as K;
     if let Some(artifact) = plain_log(path) {
         return Some(artifact);
+    }
+    if is_removed(path) {
+        return None;
     }
     let parts = path_parts(path)?;
     let mut artifact = match *parts.as_slice() {
@@ -149,13 +154,13 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
         }
         _ => return None,
     };
-    // An empty name could not be told from none.
+    // An empty name would be indistinguishable from none.
     artifact.name = artifact.name.filter(|name| !name.is_empty());
     Some(artifact)
 }
 
-/// The session and the agent of a list of todos. The main agent has the session's id, and neither
-/// that nor a sub-agent's has the separator in it, unless a session's has.
+/// Returns the session and the agent of a todo file. The main agent has the session's id. A
+/// sub-agent's id never contains the separator; a session's may.
 fn todo_owner(stem: &str) -> Option<(&str, &str)> {
     let half = stem.len().checked_sub(AGENT_INFIX.len())? / 2;
     if let (Some(session), Some(agent)) = (stem.get(..half), stem.get(half + AGENT_INFIX.len()..))
@@ -167,34 +172,34 @@ fn todo_owner(stem: &str) -> Option<(&str, &str)> {
     stem.rsplit_once(AGENT_INFIX)
 }
 
-/// The session whose own log a file `agent-<id>.jsonl` beside the logs of sessions would be, if its records
-/// name it and are no sub-agent's.
+/// Returns the session that would own a file `agent-<id>.jsonl` next to session logs, if its
+/// records name that session and are not a sub-agent's.
 pub(super) fn own_session(artifact: &Artifact) -> Option<String> {
     let beside = artifact.is_agent_log() && artifact.session.is_none();
     let agent = artifact.agent.as_ref().filter(|_| beside)?;
     Some(format!("agent-{agent}"))
 }
 
-/// Why a session cannot have this id: its log would be taken for something else.
+/// Returns why a session cannot have this id: its log would be taken for something else.
 pub(super) fn session_fault(id: &SessionId) -> Option<&'static str> {
     id.as_str()
         .starts_with("agent-")
-        .then_some("the client would take its log for that of a sub-agent")
+        .then_some("the client would treat its log as a sub-agent's")
 }
 
-/// Why a sub-agent cannot have this id: its todos would be taken for another's.
+/// Returns why a sub-agent cannot have this id: its todos would be taken for another's.
 pub(super) fn agent_fault(id: &AgentId) -> Option<&'static str> {
     id.as_str()
         .contains(AGENT_INFIX)
-        .then_some("its list of todos would be taken for that of another agent")
+        .then_some("its todos would be attributed to another agent")
 }
 
-/// A session's log, as nearly all files are that there are many of: told without taking the path apart.
+/// Fast path for session logs, the bulk of all files, without splitting the path.
 fn plain_log(path: &Path) -> Option<Artifact> {
     let within = path.to_str()?.strip_prefix("projects/")?;
     let slash = memchr::memchr(b'/', within.as_bytes())?;
     let (folder, file) = (within.get(..slash)?, within.get(slash + 1..)?);
-    // No such name has a slash in it, and none is a date.
+    // A UUID contains no slash and is not a date.
     let session = uuid(file.strip_suffix(".jsonl")?)?;
     let folder = Some(folder).filter(|folder| !matches!(*folder, "" | "." | ".."))?;
     Some(Artifact {
@@ -227,7 +232,8 @@ fn classify_in_project(folder: &str, rest: &[&str]) -> Option<Artifact> {
             });
         }
         [name, ref inner @ ..] => {
-            // Of a directory that is not named by a UUID, only what all sessions have is a session's.
+            // In a directory not named by a UUID, only files that all sessions have belong to a
+            // session.
             let of_session = matches!(
                 *inner,
                 ["custom-title.json" | ORIGIN_FILE] | ["tool-results" | "subagents", _, ..]
@@ -263,10 +269,10 @@ fn classify_in_project(folder: &str, rest: &[&str]) -> Option<Artifact> {
     Some(artifact)
 }
 
-/// The session of a name that is a UUID, as the client gives them. Other programs give any.
+/// Parses a UUID, as the client names sessions. Other programs use any name.
 fn uuid(name: &str) -> Option<SessionId> {
     const LIKE: &[u8; 36] = b"00000000-0000-0000-0000-000000000000";
-    // Every byte is looked at, so that several are at once.
+    // No early exit, so that the compiler can vectorize the loop.
     let fits = |fits: bool, (byte, like): (u8, &u8)| {
         let dash = byte == b'-';
         fits & (dash == (*like == b'-')) & (dash | byte.is_ascii_hexdigit())
@@ -282,19 +288,19 @@ fn named(kind: ArtifactKind, name: &str) -> Artifact {
     }
 }
 
-/// Whether a folder is named by a hash, as the orchestrator names its own under the same root.
+/// Returns whether a folder name is a hash, as used by the orchestrator under the same root.
 ///
-/// The folder of an absolute path begins with `-` and may have that length too. So may one hash in 64;
-/// its logs are then read by both layouts, which is safer than by none.
+/// The folder of an absolute path begins with `-` and may have that length too. So does one hash in
+/// 64; its logs are then read by both layouts, which is safer than by none.
 fn is_hash(folder: &str) -> bool {
     let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
     folder.len() == 20 && !folder.starts_with('-') && folder.bytes().all(fits)
 }
 
-/// Whether the orchestrator has such logs in its folders: of a day, of notes, or of what a session was
-/// converted from.
+/// Returns whether the orchestrator has such logs in its folders: of a day, of notes, or of what a
+/// session was converted from.
 fn is_orchestrator_log(stem: &str) -> bool {
-    // A day that the calendar does not have is left to a check, which reports it.
+    // Invalid dates match too: a check reports them.
     let is_day = ["0000-00-00", "00000000"].iter().any(|form| {
         let fits = |(byte, like): (u8, u8)| match like {
             b'0' => byte.is_ascii_digit(),
@@ -353,17 +359,17 @@ pub(super) fn path_for(artifact: &Artifact) -> PathBuf {
     }
 }
 
-/// Names the folder of a working directory the way the client does.
+/// Returns the folder of a working directory as the client names it.
 ///
-/// Every UTF-16 unit outside `[A-Za-z0-9]` becomes `-`; a long result is cut and gets a hash of the
-/// whole path. Different paths can give one name.
+/// Every UTF-16 unit outside `[A-Za-z0-9]` becomes `-`; a long result is truncated and gets a hash
+/// of the whole path. Different paths can give one name.
 pub(super) fn encode_path(path: &str) -> String {
     let spelled = |byte: u8| match byte.is_ascii_alphanumeric() {
         true => char::from(byte),
         false => '-',
     };
     let name: String = match path.is_ascii() {
-        // Nearly all are, and a ledger names every session's folder.
+        // Fast path: nearly all paths are ASCII, and a ledger names every session's folder.
         true => path.bytes().map(spelled).collect(),
         false => {
             let units = path.encode_utf16();

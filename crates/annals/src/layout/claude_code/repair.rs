@@ -1,8 +1,8 @@
-//! How lines are mended so that the real client reads the whole history again.
+//! Repair rules so that the real client reads the whole history again.
 //!
-//! The client follows `parentUuid` from the last line back and stops where a parent is missing, so a
-//! line that cannot be read hides everything before it. Of several lines with one `uuid` it reads
-//! the last.
+//! The client follows `parentUuid` from the last line back and stops at a missing parent, so an
+//! unreadable line hides everything before it. Of several lines with the same `uuid` it reads the
+//! last.
 
 use crate::json::{self, Flag, Text, object};
 use crate::layout::{PartialLinks, RepairRules};
@@ -27,8 +27,8 @@ impl RepairRules for ClaudeCode {
         links.kind.get().is_some_and(|kind| known.contains(&kind))
     }
 
-    /// The summary behind a compaction's boundary. If it hung from what it sums up, the client would
-    /// send both.
+    /// Returns whether this is the summary after a compaction boundary. If its parent were a
+    /// summarized message, the client would send both.
     fn starts_conversation(&self, record: &[u8]) -> bool {
         let text = String::from_utf8_lossy(record);
         let links: Links<'_> = serde_json::from_str(&text).unwrap_or_default();
@@ -55,8 +55,8 @@ impl RepairRules for ClaudeCode {
         true
     }
 
-    /// The client writes `parentUuid` first and `uuid` behind the message, so a line that was cut off
-    /// mostly tells its parent, and one whose beginning is gone its id.
+    /// The client writes `parentUuid` first and `uuid` after the message. So a truncated line
+    /// mostly still has its parent, and one that lost its beginning has its id.
     fn partial_links(&self, line: &[u8]) -> PartialLinks {
         let text = |at: usize| {
             let rest = line.get(at..)?;
@@ -76,7 +76,7 @@ impl RepairRules for ClaudeCode {
 const PARENT: &[u8] = br#""parentUuid":""#;
 const ID: &[u8] = br#","uuid":""#;
 
-/// Anything else may be part of what was said.
+/// Returns whether a text is a UUID. Anything else may be part of the message text.
 fn is_uuid(text: &str) -> bool {
     let dash = |at: usize| matches!(at, 8 | 13 | 18 | 23);
     text.len() == 36
@@ -127,7 +127,7 @@ mod tests {
         );
         let spoiled = whole.replace("\"hm\"", "hm");
         assert_eq!(remains(&spoiled), PartialLinks { id, parent });
-        // What was said about links is no link.
+        // Text about links is not a link.
         let quoted = format!(
             r#"{{"message":{{"content":"{}"parentUuid":"{A}""#,
             "x".repeat(40)

@@ -1,4 +1,5 @@
-//! The shallowest depth: who spent how much. A ledger reads all of a history, so this reads little of a line.
+//! Usage outlines. A ledger reads the whole history, so this parses as little of a line as
+//! possible.
 
 use std::sync::LazyLock;
 
@@ -12,14 +13,15 @@ use crate::model::{Fact, FlawKind, Outline, OutlineKind, Reply, SYNTHETIC};
 
 use super::line::LineDecoder;
 
-/// A line of a model says so; it can do that without these letters only if it escapes one of them.
+/// Matches `"assistant"`, which every reply contains unless one of its letters is escaped; so it
+/// also matches escaped letters.
 pub(super) const NEEDLE: Needle = Needle {
     find: find_assistant,
     max_len: ASSISTANT.len(),
 };
 
 const ASSISTANT: &str = "\"assistant\"";
-/// What escapes of ASCII characters begin with; letters go on with 6 or 7.
+/// Prefix of escaped ASCII characters; for lower-case letters a 6 or 7 follows.
 const ESCAPE: &str = "\\u00";
 
 fn find_assistant(bytes: &[u8]) -> Option<usize> {
@@ -29,8 +31,8 @@ fn find_assistant(bytes: &[u8]) -> Option<usize> {
     escaped_letter(before).or(plain)
 }
 
-/// Where the first escape of a letter is. Other escapes are frequent, so blocks are gone through as a
-/// whole instead of from one to the next.
+/// Returns the offset of the first escaped letter. Other escapes are frequent, so whole blocks are
+/// tested instead of each escape.
 fn escaped_letter(bytes: &[u8]) -> Option<usize> {
     static ESCAPED: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(ESCAPE));
     let search = |bytes: &[u8]| {
@@ -51,7 +53,7 @@ fn escaped_letter(bytes: &[u8]) -> Option<usize> {
 
 const BLOCK: usize = 128;
 
-/// Whether a letter may be escaped in a block. Written so that compilers make vector instructions of it.
+/// Returns whether a block may contain an escaped letter. Written so that compilers vectorize it.
 fn may_escape(block: &[u8; BLOCK + ESCAPE.len()]) -> bool {
     let (first, last) = (block.iter(), block.iter().skip(ESCAPE.len()));
     first.zip(last).fold(false, |found, (first, last)| {
@@ -60,7 +62,7 @@ fn may_escape(block: &[u8; BLOCK + ESCAPE.len()]) -> bool {
 }
 
 object! {
-    /// Of a line, what a ledger wants to know, and what differs from line to line.
+    /// The members of a line that a ledger needs, and those that differ from line to line.
     struct UsageLine<'a> {
         "type" => kind: Text<'a>,
         "parentUuid" => parent: Raw<'a>,
@@ -96,27 +98,27 @@ enum VariableValue {
     Time,
     Message,
     Request,
-    /// What the line is a copy of.
+    /// The original of a copied line.
     Original,
-    /// By its place among the counts.
+    /// A token count, by its index.
     Tokens(usize),
 }
 
-/// How a log spells replies, as its last one shows.
+/// Template of replies, derived from the last one.
 #[derive(Debug, Default)]
 pub(super) struct ReplyTemplate {
     last: Option<Template<VariableValue>>,
     /// The last one was a copy.
     copied: bool,
-    /// How many lines are let pass before one is learned from.
+    /// Number of lines to skip before building the next template.
     pause: u32,
-    /// How many times in a row nothing was like the line that was learned from.
+    /// Number of consecutive templates that matched nothing.
     failures: u32,
 }
 
 impl ReplyTemplate {
-    /// Learns from a line. Where lines differ in more than a few values that is in vain, so it is
-    /// done less and less often.
+    /// Builds a template from a line. Where lines differ in more than a few values templates never
+    /// match, so the attempts become less and less frequent.
     fn learn(&mut self, text: &str, bill: &UsageLine<'_>) {
         if self.last.take().is_some() {
             self.failures = (self.failures + 1).min(6);
@@ -144,7 +146,7 @@ impl ReplyTemplate {
     }
 }
 
-/// A line of a model that differs from the last in its content, its ids, its time and its counts, and in nothing else.
+/// Decodes a reply that differs from the last in content, ids, time and counts only.
 pub(super) fn reply_delta(lines: &mut LineDecoder, record: &Record<'_>) -> Option<ReplyDelta> {
     let replies = &mut lines.replies;
     let mould = replies.last.as_ref().filter(|_| !record.oversize)?;
@@ -171,7 +173,7 @@ pub(super) fn reply_delta(lines: &mut LineDecoder, record: &Record<'_>) -> Optio
     })
 }
 
-/// Outlines a line of a model. What is odd or damaged is left to the full outline.
+/// Outlines a reply. Unusual or damaged lines are left to the full outline.
 pub(super) fn outline(lines: &mut LineDecoder, record: &Record<'_>, out: &mut Decoded<Outline>) {
     let text = simdutf8::basic::from_utf8(record.bytes).ok();
     let text = text.filter(|_| !record.oversize);
@@ -199,7 +201,7 @@ pub(super) fn outline(lines: &mut LineDecoder, record: &Record<'_>, out: &mut De
     let fault = spent.fault.or(fault);
     let model = bill.message.model.non_empty().or(bill.model.non_empty());
     let copied = bill.forked_from.is_some();
-    // A reply as most are.
+    // Only typical replies become templates.
     let plain = fault.is_none() && spent.usage.is_some() && recorded.is_none();
     match plain && model != Some(SYNTHETIC) {
         true => lines.replies.learn(text, &bill),
@@ -226,10 +228,10 @@ mod tests {
     use crate::cost::LogCharges;
     use crate::model::{Artifact, ArtifactKind, Flaw, Span};
 
-    /// How one depth reads a line, and whether by the line before.
+    /// Reads a line at one depth; returns the delta if the line matched the template.
     type Depth = fn(&mut LineDecoder, &Record<'_>, &mut Decoded<Outline>) -> Option<ReplyDelta>;
 
-    /// The charges and flaws of lines, at one depth, and how many were read by the line before.
+    /// Returns the charges and flaws of lines, and how many lines matched the template.
     fn read(lines: &[String], depth: Depth) -> (String, Vec<Flaw>, usize) {
         let mut decoder = LineDecoder::new(&Artifact::new(ArtifactKind::SessionLog));
         let mut sheet = LogCharges::default();
@@ -277,7 +279,7 @@ mod tests {
         None
     }
 
-    /// Whatever stands in a line, and in whichever order, a bill says what the full outline says.
+    /// Whatever the content and order of a line, the usage outline agrees with the full outline.
     #[test]
     fn usage_outline_agrees_with_full_outline() {
         let usages = [
@@ -290,7 +292,7 @@ mod tests {
             "null",
             "{}",
         ];
-        // What looks like tokens but is text, or another's.
+        // Text, or members of other objects, that look like usage.
         let contents = [
             "[]",
             r#"[{"type":"text","text":"\"usage\":{\"output_tokens\":999}}"}]"#,
@@ -309,15 +311,15 @@ mod tests {
                 );
                 lines.extend([
                     format!(r#"{{"message":{{{message},"usage":{usage}}},{rest}}}"#),
-                    // Once more, then with its members the other way round.
+                    // Repeated, then with its members in the opposite order.
                     format!(r#"{{"message":{{{message},"usage":{usage}}},{rest}}}"#),
                     format!(r#"{{{rest},"message":{{"usage":{usage},{message}}}}}"#),
-                    // The last of two counts, and an escaped name is a name.
+                    // Duplicate members, of which the last counts, and escaped names.
                     format!(r#"{{"message":{{"usage":{{}},{message},"usage":{usage}}},{rest}}}"#),
                     format!(r#"{{"message":{{{message},"\u0075sage":{usage}}},{rest}}}"#),
                     format!(r#"{{"message":{{{message},"usage":{usage}}},"message":{{{message}}},{rest}}}"#),
                     format!(r#"{{"usage":{usage},"message":{{{message}}},{rest}}}"#),
-                    // A model beside the message, and content.
+                    // Model and content outside the message.
                     format!(r#"{{"message":{{{message},"usage":{usage}}},"model":"n",{rest}}}"#),
                     format!(r#"{{"message":{{"id":"n{number}","usage":{usage}}},"model":"n",{rest}}}"#),
                     format!(r#"{{"message":{{"model":"","usage":{usage}}},"model":"n{number}",{rest}}}"#),
@@ -327,7 +329,7 @@ mod tests {
                 ]);
             }
         }
-        // Each in its place, then each after several others.
+        // Each line in sequence, then each after several others.
         let others = lines.iter().flat_map(|line| {
             let some = lines.iter().step_by(17);
             some.flat_map(move |other| [other, line])
@@ -343,7 +345,7 @@ mod tests {
         }
     }
 
-    /// A reply of a session, with one of its members spelled otherwise.
+    /// Returns a reply of a session with one member changed.
     fn reply(number: usize, from: &str, to: &str) -> String {
         let line = format!(
             r#"{{"parentUuid":"p{number}","isSidechain":true,"agentId":"a1","cwd":"/w","sessionId":"s1","gitBranch":"main","version":"2","message":{{"model":"m1","id":"i{number}","type":"message","role":"assistant","content":[{{"type":"text","text":"said\n{number}"}}],"stop_reason":null,"usage":{{"input_tokens":{number},"cache_creation_input_tokens":9,"cache_read_input_tokens":8,"cache_creation":{{"ephemeral_5m_input_tokens":3,"ephemeral_1h_input_tokens":4}},"output_tokens":7,"service_tier":"standard"}}}},"requestId":"r{number}","type":"assistant","uuid":"u{number}","timestamp":"2026-03-02T09:00:{number:02}.5Z"}}"#
@@ -352,7 +354,7 @@ mod tests {
         line.replacen(from, to, 1)
     }
 
-    /// Most replies are read by the one before, and whatever changes in between is seen.
+    /// Most replies match the template, and every change in between is detected.
     #[test]
     fn reply_read_by_template_equals_reply_read_alone() {
         let changes = [
@@ -380,7 +382,7 @@ mod tests {
         let mut lines = Vec::new();
         for (from, to) in changes {
             for number in 0..60 {
-                // One alone, several in a row, and every other one.
+                // One line, several in a row, and every second line.
                 let other =
                     number == 9 || (20..30).contains(&number) || number > 40 && number % 2 == 0;
                 let (from, to) = if other { (from, to) } else { ("", "") };
@@ -394,13 +396,13 @@ mod tests {
         assert!(repeated > lines.len() / 2, "{repeated} of {}", lines.len());
     }
 
-    /// Wherever it stands in a block or across two, and whatever escapes stand before it.
+    /// At any position in a block or across two, after any other escapes.
     #[test]
     fn escaped_letter_is_found_at_any_offset() {
         for at in 0..3 * BLOCK {
             for before in ["x", "\\n6", "\\u001b", "\\u0031"] {
                 let before: String = before.chars().cycle().take(at).collect();
-                // What is cut off may be no escape, or one of another character.
+                // `before` may be cut within an escape.
                 let text = format!("{before}+\\u0073{}", "\\\\y".repeat(90));
                 assert_eq!(escaped_letter(text.as_bytes()), Some(at + 1), "{text}");
                 let none = text.replace("\\u0073", "\\u0053");

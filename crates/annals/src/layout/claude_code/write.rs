@@ -1,11 +1,11 @@
 //! Writing lines that the real client reads back.
 //!
-//! A message is one line per block, each the parent of the next; those of a reply have the same
-//! `message.id`. Every client version reads such a chain whole and goes on from its end. Each line is
-//! later than the one before by a millisecond at least, because the older client goes on at the newest;
-//! a given time that had to move stands in the line's member `annals`. A branch, and a compaction, are
-//! followed by a `last-prompt` line that names the new leaf, because a client that finds an older one
-//! would go on elsewhere.
+//! A message is one line per block, each the parent of the next; those of a reply share a
+//! `message.id`. Every client version reads such a chain whole and resumes at its end. Each line is
+//! at least a millisecond later than the one before, because the older client resumes at the newest
+//! line. A requested time that had to change is kept in the line's member `annals`. After a branch
+//! or a compaction, a `last-prompt` line names the new leaf, because a client that finds an older
+//! one would resume elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -33,10 +33,10 @@ use super::output::{
 };
 use super::{ClaudeCode, encode_path, output, path};
 
-/// The client version whose lines we write like.
+/// Client version whose line format is written.
 const VERSION: &str = "2.1.325";
 
-/// The version of the format of the lines that only annals writes (`annals-session`, `annals-note`).
+/// Format version of the lines that only annals writes (`annals-session`, `annals-note`).
 const FORMAT: u32 = 1;
 
 impl Writer for ClaudeCode {
@@ -53,7 +53,7 @@ impl Writer for ClaudeCode {
         }
         if let Some(why) = path::session_fault(&new.id) {
             return Err(Error::refused(format!(
-                "`{}` is no session id: {why}",
+                "`{}` is not a valid session id: {why}",
                 new.id
             )));
         }
@@ -69,7 +69,9 @@ impl Writer for ClaudeCode {
 
     fn new_agent_log(&self, head: &AppendState, agent: &AgentId) -> Result<Artifact> {
         if let Some(why) = path::agent_fault(agent) {
-            return Err(Error::refused(format!("`{agent}` is no agent id: {why}")));
+            return Err(Error::refused(format!(
+                "`{agent}` is not a valid agent id: {why}"
+            )));
         }
         Ok(Artifact {
             kind: ArtifactKind::AgentLog,
@@ -122,8 +124,8 @@ impl Writer for ClaudeCode {
         Ok(pen.finish())
     }
 
-    /// One is of a summary; all others are members of the reply's `message`, those of `usage` are added
-    /// to its counts.
+    /// One belongs to summaries. The others are members of the reply's `message`; `usage` is merged
+    /// with its counts.
     fn draft_members(&self) -> &'static [&'static str] {
         &super::decode::MEMBERS
     }
@@ -148,11 +150,13 @@ impl Writer for ClaudeCode {
             pasted,
         } = &typed.body
         else {
-            return Err(Error::refused("only what was typed goes to that list"));
+            return Err(Error::refused(
+                "only typed prompts can be added to the prompt history",
+            ));
         };
         if *pasted {
             return Err(Error::refused(
-                "what was pasted cannot be kept in that list",
+                "pasted contents cannot be stored in the prompt history",
             ));
         }
         let line = encode(&TypedLine {
@@ -163,6 +167,11 @@ impl Writer for ClaudeCode {
             session: session.as_deref(),
         })?;
         Ok(Some((Artifact::new(ArtifactKind::History), line)))
+    }
+
+    fn needs_rising_times(&self) -> bool {
+        // Client 2.0.77 resumes at the newest line.
+        true
     }
 
     fn valid_id(&self, id: &str) -> String {
@@ -204,32 +213,32 @@ impl Writer for ClaudeCode {
         }
         let time = graft.time.map(|time| json::quote(&format_time(time)));
         members.extend(time.as_deref().map(|time| ("timestamp", time)));
-        // The client skips side chains, and here it is the main chain.
+        // The client skips sidechains, and in the fork this is the main chain.
         members.extend(line.sidechain.0.then_some(("isSidechain", "false")));
         json::set_members(record, &members).ok_or_else(unreadable)
     }
 }
 
-/// Writes the lines of one change.
+/// Encodes the lines of one change.
 struct RecordBuilder<'a, 'b> {
     head: &'a AppendState,
     stamp: &'a mut PlanContext<'b>,
     lines: Vec<Vec<u8>>,
     plan: EditPlan,
-    /// The time of the newest line of the chain so far.
+    /// Time of the newest line of the chain so far.
     time: Option<Timestamp>,
-    /// The time of the newest line beside the chain.
+    /// Time of the newest line outside the chain.
     note_time: Option<Timestamp>,
-    /// The model that answered last.
+    /// Model of the last reply.
     model: Option<String>,
-    /// The entry that the compaction at the leaf continues, as long as no summary follows that.
+    /// The entry that the compaction at the leaf continues, until a summary follows the compaction.
     continues: Option<EntryId>,
 }
 
 impl RecordBuilder<'_, '_> {
     fn finish(mut self) -> EditPlan {
         if !self.lines.is_empty() {
-            // The log goes first: what is derived from it may be behind, never ahead.
+            // The log goes first: files derived from it may be behind, never ahead.
             let path = path::path_for(&self.head.log);
             self.plan.edits.insert(
                 0,
@@ -263,7 +272,7 @@ impl RecordBuilder<'_, '_> {
         if let Some((name, _)) = draft.members.iter().find(|(name, _)| !has_place(name)) {
             let place = match name.as_str() {
                 MESSAGE_COUNT => "a summary",
-                _ => "the message of an assistant",
+                _ => "an assistant message",
             };
             return Err(Error::refused(format!("only {place} has `{name}`")));
         }
@@ -292,9 +301,9 @@ impl RecordBuilder<'_, '_> {
                 self.plan.added.push(id);
                 Ok(())
             }
-            Body::Summary { text, .. } if is_error_summary(text) => Err(Error::refused(
-                "a summary that is an error message says nothing and is not kept",
-            )),
+            Body::Summary { text, .. } if is_error_summary(text) => {
+                Err(Error::refused("a summary must not be an error message"))
+            }
             Body::Summary { text, leaf } => {
                 let mut count = draft.members.iter().map(|(_, json)| message_count(json));
                 let count = count.next_back().transpose()?;
@@ -347,7 +356,7 @@ impl RecordBuilder<'_, '_> {
         let mut parent = self.parent_for(draft, message.compact_summary);
         let model = self.model_for(message);
         for (at, part) in message.blocks.chunks(1).enumerate() {
-            // A given id names the end of the message: that is what the next one hangs from.
+            // A given id names the last line of the message, which is the parent of the next.
             let id = match &draft.id {
                 Some(id) if at == last => id.clone(),
                 _ => EntryId::new(&(self.stamp.new_id)()),
@@ -371,10 +380,10 @@ impl RecordBuilder<'_, '_> {
         Ok(())
     }
 
-    /// The versions of all files that are tracked, as they belong to a message.
+    /// Writes the versions of all tracked files that belong to a message.
     fn snapshot(&mut self, change: &FileChange, draft: &Draft) -> Result<()> {
         let Some(message) = change.message.clone().or_else(|| self.leaf()) else {
-            return Err(Error::refused("versions of files belong to a message"));
+            return Err(Error::refused("file versions must belong to a message"));
         };
         if change
             .backups
@@ -382,7 +391,7 @@ impl RecordBuilder<'_, '_> {
             .any(|backup| backup.operation.is_some())
         {
             return Err(Error::refused(
-                "what was done to a file is not kept without a copy of it",
+                "a file change without a copy of the file cannot be stored",
             ));
         }
         let time = draft.time.unwrap_or(truncate_to_millis(self.stamp.now));
@@ -426,7 +435,7 @@ impl RecordBuilder<'_, '_> {
         self.resume_here(None)
     }
 
-    /// The line from which on the client sees a summary.
+    /// Writes the boundary after which the client sees a summary.
     fn boundary(&mut self, text: &str, tokens: Option<u64>, draft: &Draft) -> Result<()> {
         let leaf = self.parent_for(draft, false);
         let id = self.id(draft);
@@ -449,8 +458,8 @@ impl RecordBuilder<'_, '_> {
         Ok(())
     }
 
-    /// Something that the agent program noted; with `said`, instructions, which readers that know
-    /// them take for a message.
+    /// Writes a notice of the agent program. With `said` it is a system prompt, which readers that
+    /// know them decode as a message.
     fn system(
         &mut self,
         subtype: &str,
@@ -511,7 +520,7 @@ impl RecordBuilder<'_, '_> {
                 ..MetadataLine::new("ai-title")
             }),
             TitleSource::Summary | TitleSource::Prompt => {
-                Err(Error::refused("only a person or a model gives titles"))
+                Err(Error::refused("a title must come from a person or a model"))
             }
         }
     }
@@ -555,7 +564,7 @@ impl RecordBuilder<'_, '_> {
         Ok(())
     }
 
-    /// Tells the client where to go on.
+    /// Writes the leaf at which the client resumes.
     fn resume_here(&mut self, prompt: Option<String>) -> Result<()> {
         // A sub-agent's log is never resumed by name.
         let Some(leaf) = self.leaf().filter(|_| self.head.agent.is_none()) else {
@@ -591,15 +600,15 @@ impl RecordBuilder<'_, '_> {
         self.plan.added.push(id);
     }
 
-    /// What a line hangs from. Clients send nothing of what comes before a compaction, so only its
-    /// summary hangs from it; as long as there is none, the conversation goes on from before.
+    /// Returns the parent of a line. Clients send nothing from before a compaction, so only its
+    /// summary has it as parent; until there is one, the conversation continues from before.
     fn parent_for(&self, draft: &Draft, summary: bool) -> Option<EntryId> {
         let continues = self.continues.clone().filter(|_| !summary);
         draft.parent.clone().or(continues).or_else(|| self.leaf())
     }
 
-    /// The model of a reply: as it says, else the session's own. Client 2.1.325 leaves out what other
-    /// models thought, and a made-up name is another model.
+    /// Returns the model of a reply: its own, or else the session's. Client 2.1.325 omits thinking
+    /// of other models, and a made-up name counts as another model.
     fn model_for(&mut self, message: &Message) -> Option<String> {
         if message.role != Role::Assistant {
             return None;
@@ -621,8 +630,8 @@ impl RecordBuilder<'_, '_> {
         self.plan.leaf.clone().or_else(|| self.head.leaf.clone())
     }
 
-    /// The time of the next line of the chain: as given, else now, but later than the line before by a
-    /// millisecond at least, because client 2.0.77 goes on from the newest line.
+    /// Returns the time of the next line of the chain: as given, or else now, but at least a
+    /// millisecond after the previous line, because client 2.0.77 resumes at the newest line.
     fn next_time(&mut self, given: Option<Timestamp>) -> LineTime {
         let after = self.time.and_then(|time| time_after(time, 1));
         let time = given.map(|given| after.map_or(given, |after| after.max(given)));
@@ -634,7 +643,7 @@ impl RecordBuilder<'_, '_> {
         }
     }
 
-    /// The time of a line beside the chain, from which no client goes on.
+    /// Returns the time of a line outside the chain, at which no client resumes.
     fn note_time(&mut self, given: Option<Timestamp>) -> Timestamp {
         self.note_time = self.note_time.max(self.time);
         self.stamp.next_time(&mut self.note_time, given)
@@ -681,7 +690,7 @@ impl RecordBuilder<'_, '_> {
     }
 }
 
-/// The line of a part of a message, of which `common` has what all lines have.
+/// Encodes the line of a part of a message. `common` has the members shared by all lines.
 fn message_line(
     message: &Message,
     blocks: GivenBlocks<'_>,
@@ -719,7 +728,7 @@ fn message_line(
     })
 }
 
-/// The line with the members that the model's own message has beyond those of the model of annals.
+/// Adds the members of the API message that the model of annals has no field for.
 fn with_members(line: Vec<u8>, role: Role, members: &Members) -> Result<Vec<u8>> {
     if members.is_empty() || role != Role::Assistant {
         return Ok(line);
@@ -750,7 +759,7 @@ fn with_members(line: Vec<u8>, role: Role, members: &Members) -> Result<Vec<u8>>
     json::set_nested_members(&line, "message", &values).ok_or_else(|| bad("message"))
 }
 
-/// The number of messages that a summary covers.
+/// Checks the number of messages that a summary covers.
 fn message_count(json: &str) -> Result<Box<RawValue>> {
     if !matches!(Raw(Some(json)).count(), Ok(Some(_))) {
         return Err(Error::refused(format!(
@@ -760,15 +769,15 @@ fn message_count(json: &str) -> Result<Box<RawValue>> {
     content::raw(json.to_owned())
 }
 
-/// When a line was written.
+/// Time of a line.
 #[derive(Clone, Copy)]
 struct LineTime {
     time: Timestamp,
-    /// The time that was asked for, where it is another.
+    /// The requested time, if it differs.
     requested: Option<Timestamp>,
 }
 
-/// The first model that replies of a change name.
+/// Returns the first model named by the replies of a change.
 fn first_model(change: &Change) -> Option<String> {
     let Change::Append(drafts) = change else {
         return None;
@@ -791,7 +800,7 @@ fn stop_reason(message: &Message) -> Option<&'static str> {
     Some(if calls { "tool_use" } else { "end_turn" })
 }
 
-/// The time of the line that many lines after one with this time.
+/// Returns the time of the line `lines` lines after one with this time.
 fn time_after(time: Timestamp, lines: usize) -> Option<Timestamp> {
     let after = jiff::SignedDuration::from_millis(lines.try_into().ok()?);
     time.checked_add(after).ok()

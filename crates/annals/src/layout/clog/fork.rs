@@ -7,7 +7,7 @@ use crate::layout::{ForkEdit, ForkParent, fork_origin};
 use super::line::Line;
 use super::path;
 
-/// Copies a record: the same bytes but for the names of its conversation and a parent that it names.
+/// Copies a record, changing only the ids of its conversation and a parent that it names.
 pub(super) fn copy_record(record: &[u8], graft: &ForkEdit<'_>) -> Result<Vec<u8>> {
     let unreadable = || Error::refused(format!("`{}` cannot be copied: not JSON", graft.id));
     let text = String::from_utf8_lossy(record);
@@ -49,9 +49,10 @@ json::object! {
     struct OwnExtension<'a> { "annals" => annex: Raw<'a>, }
 }
 
-/// What `annals` must say in the fork, if that is not what it says now.
+/// Returns the value of `annals` in the fork, if it must change.
 ///
-/// Each record hangs from the one before it there, so only a parent that was named must be named anew.
+/// The parent of each record is the one before it, so only a parent that was named must be
+/// replaced.
 fn forked_extension(line: &Line<'_>, text: &str, graft: &ForkEdit<'_>) -> Result<Option<String>> {
     let own: OwnExtension<'_> = serde_json::from_str(text).unwrap_or_default();
     let annex = &line.annex;
@@ -64,10 +65,10 @@ fn forked_extension(line: &Line<'_>, text: &str, graft: &ForkEdit<'_>) -> Result
         }
     }
     if line.id.non_empty().is_none() && annex.id.non_empty().is_none() {
-        // Its id was its place, and that is another now.
+        // Its id was its offset, which changes in the copy.
         members.push(("id", json::quote(graft.id.as_str())));
     }
-    // Here it is the main conversation.
+    // In the fork this is the main conversation.
     if annex.sidechain.0 {
         members.push(("sidechain", "false".to_owned()));
     }

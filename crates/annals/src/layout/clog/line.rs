@@ -1,4 +1,4 @@
-//! A line of a chat, at both depths.
+//! Outlines and full decoding of chat lines.
 
 use jiff::Timestamp;
 
@@ -15,10 +15,10 @@ use crate::model::{
 
 use super::steps;
 
-/// The form of the lines that we know.
+/// The known schema version.
 pub(super) const SCHEMA: u64 = 1;
 
-/// The type of the line that says what a file is.
+/// Type of the header line, which describes the file.
 pub(super) const HEADER: &str = "conversation-header";
 
 object! {
@@ -41,10 +41,10 @@ object! {
     }
 }
 
-/// Reads the lines of a chat.
+/// Decoder of chat lines.
 #[derive(Debug)]
 pub(super) struct LineDecoder {
-    /// The agent whose log this is.
+    /// The sub-agent whose log this is.
     owner: Option<AgentId>,
 }
 
@@ -118,7 +118,7 @@ impl LineDecoder {
         match line.kind.or_empty() {
             "message" => line.sketch_message(&mut outline),
             HEADER => {
-                // A header hangs from nothing and has no id, whatever else it says.
+                // A header has no parent and no id, whatever else it contains.
                 line.annex.apply_to_outline(&mut outline);
                 outline.link = Link::None;
                 outline.kind = OutlineKind::Other;
@@ -161,7 +161,7 @@ impl LineDecoder {
                     .members
                     .extend(channel.map(|channel| ("channel".to_owned(), channel)));
                 line.annex.apply_to_entry(&mut entry);
-                // What a person said is told the same way at both depths.
+                // Outline and full decoding must agree on what a person wrote.
                 if let Body::Message(message) = &mut entry.body {
                     message.human = self.outline_line(line, span).human;
                 }
@@ -181,7 +181,7 @@ impl Line<'_> {
         self.annex.exact_time(decode_time(self.created))
     }
 
-    /// The message's id, or what stands for it: an appended log never moves a record.
+    /// Returns the message's id, or one made from its offset: appending never moves a record.
     fn id(&self, span: Span) -> EntryId {
         match self.id.non_empty() {
             Some(id) => EntryId::new(id),
@@ -189,7 +189,7 @@ impl Line<'_> {
         }
     }
 
-    /// Its steps hold the results of tools and nothing was said: it stands in the user's place.
+    /// Returns whether the message contains only tool results, so that its role is the user's.
     fn has_only_results(&self) -> bool {
         let said = !matches!(self.content.0, None | Some("null" | "\"\"" | "[]"));
         let reasoned = |raw: Raw<'_>| raw.text().is_some_and(|text| !text.is_empty());
@@ -211,7 +211,7 @@ impl Line<'_> {
             "user" => Role::User,
             "agent" | "assistant" if self.has_only_results() => Role::User,
             "agent" | "assistant" => Role::Assistant,
-            // An unknown one is neither a person's nor a model's.
+            // An unknown role is neither a person's nor a model's.
             _ => Role::System,
         }
     }
@@ -264,7 +264,7 @@ impl Line<'_> {
         if outline.kind != OutlineKind::Assistant {
             outline.reply = None;
         }
-        // Only what stands in the user's place answers calls.
+        // Only messages in the user's role answer calls.
         if outline.kind != OutlineKind::User {
             outline.results = Vec::new();
             let facts = &mut outline.facts;
@@ -282,12 +282,12 @@ impl Line<'_> {
         Message::new(self.role(), blocks)
     }
 
-    /// What a writer must repeat.
+    /// Returns the header's values that a writer must repeat.
     fn writer_state(&self) -> Vec<Fact> {
         let text =
             |name: &str, text: &Text<'_>| Some((name.to_owned(), text.non_empty()?.to_owned()));
         let created = self.time().map(|time| time.as_millisecond().to_string());
-        // Only what forbids to write is worth repeating.
+        // Only a version that prevents writing is needed.
         let schema = self.schema.0.filter(|_| self.schema.is_some());
         let schema = schema.filter(|_| self.schema.count() != Ok(Some(SCHEMA)));
         let schema = schema.map(|schema| schema.chars().take(40).collect());
@@ -302,7 +302,7 @@ impl Line<'_> {
         words.into_iter().flatten().map(fact).collect()
     }
 
-    /// What a list of sessions tells.
+    /// Returns the session attributes.
     fn attributes(&self) -> impl Iterator<Item = Fact> {
         let named = [
             ("thread", &self.thread),
@@ -326,25 +326,22 @@ impl Line<'_> {
         header.into_iter().chain(usage).collect()
     }
 
-    /// What is wrong with a header, or with the first line if it is none.
+    /// Describes what is wrong with a header, or with a first line that is not one.
     pub(super) fn header_fault(&self, file: &str, span: Span) -> Option<String> {
         if self.kind.get() != Some(HEADER) {
             let kind = match self.kind.non_empty() {
                 Some(kind) => shown(kind),
-                None => "of no type".to_owned(),
+                None => "untyped".to_owned(),
             };
-            return (span.offset == 0)
-                .then(|| format!("the file begins without a header: its first line is {kind}"));
+            return (span.offset == 0).then(|| format!("missing header: the first line is {kind}"));
         }
         if self.schema.count() != Ok(Some(SCHEMA)) {
             let version = self.schema.0.map_or("missing".to_owned(), shown);
-            return Some(format!(
-                "schemaVersion is {version}; only {SCHEMA} is known"
-            ));
+            return Some(format!("schemaVersion is {version}; expected {SCHEMA}"));
         }
         (self.file.get() != Some(file)).then(|| {
             let kind = self.file.get().map_or("missing".to_owned(), shown);
-            format!("fileKind is {kind} in a file of kind `{file}`")
+            format!("fileKind is {kind}; expected `{file}`")
         })
     }
 }
@@ -354,7 +351,7 @@ fn shown(text: &str) -> String {
     format!("`{}`", short.escape_debug())
 }
 
-/// Tells a line of a chat from an object that is only a part of one.
+/// Returns whether an object is a chat line and not part of one.
 fn is_record(object: &str) -> bool {
     let named = |line: Line<'_>| {
         let names = [&line.conversation, &line.thread, &line.id];

@@ -2,18 +2,18 @@
 //!
 //! ```text
 //! conversations/conversation-<session>/chat.jsonl                session log: a header, then messages
-//! conversations/conversation-<session>/notes.jsonl               a header, then remarks; always there
-//! conversations/conversation-<session>/todos.json                [{content,status,…}]; ours
-//! conversations/conversation-<session>/annals-origin.jsonl       what it was converted from; ours
-//! conversations/conversation-<session>--agent-<agent>/chat.jsonl sub-agent log; ours
+//! conversations/conversation-<session>/notes.jsonl               a header, then notes; always exists
+//! conversations/conversation-<session>/todos.json                [{content,status,…}]; annals' own
+//! conversations/conversation-<session>/annals-origin.jsonl       what it was converted from; annals' own
+//! conversations/conversation-<session>--agent-<agent>/chat.jsonl sub-agent log; annals' own
 //! state/<name>.json                                              state of the program
-//! sessions/<utc>/system.log                                      what the program printed in one run
+//! sessions/<utc>/system.log                                      output of one run of the program
 //! ```
 //!
-//! `<session>` is `2026-03-26T01-32-20-418Z-<thread>`: when the conversation began, in UTC, and its
-//! thread's id, trimmed, in lower case, with `-` for each run of characters outside of `[a-z0-9_-]`
-//! and none at its ends. The thread's exact id stands in the header. Folders with other names are
-//! read as well.
+//! `<session>` is `2026-03-26T01-32-20-418Z-<thread>`: the start of the conversation in UTC and the
+//! id of its thread. That id is trimmed and in lower case, with `-` for each run of characters
+//! outside of `[a-z0-9_-]` and none at its ends. The header has the thread's exact id. Folders with
+//! other names are read as well.
 //!
 //! ```text
 //! {"type":"conversation-header","schemaVersion":1,"fileKind":"chat"|"notes","conversationId":…,
@@ -25,14 +25,15 @@
 //! {"type":"note","createdAt":<ms>,"author":…,"content":…}
 //! ```
 //!
-//! Messages name no parent: each follows the one before it. A message's thoughts come before its
-//! text. One of the agent that holds nothing but results of tools stands in the user's place, as
-//! everywhere in the model. `conversationId` is the name of the folder. The program rewrites its
-//! files on every change; we append: the header has the title that the conversation began with, a
-//! new title is a remark in `notes.jsonl` (see `remark`), and `updatedAt` is never trusted. Further
-//! headers in a chat, by which earlier versions of annals changed titles, are read. A message
-//! without `messageId` gets one from its offset. What else must be said stands in the member
-//! `annals` (see `annex`).
+//! Messages name no parent: the parent of each is the one before it. A message's thoughts come
+//! before its text. An agent's message with nothing but tool results has the role of the user, as
+//! in all layouts. `conversationId` is the name of the folder.
+//!
+//! The program rewrites its files on every change; annals appends. The header has the title that
+//! the conversation began with, a new title is an annotation in `notes.jsonl` (see
+//! `layout/annotations.rs`), and `updatedAt` is never trusted. Further headers in a chat, by which
+//! earlier versions of annals changed titles, are read. A message without `messageId` gets one from
+//! its offset. What the format cannot express is in the member `annals` (see `layout/extension.rs`).
 
 mod fork;
 mod line;

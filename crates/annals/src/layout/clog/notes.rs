@@ -1,4 +1,4 @@
-//! The log of remarks: as everywhere, behind a header.
+//! Decoder for the notes log: annotations after a header.
 
 use crate::layout::annotations::AnnotationDecoder;
 use crate::layout::{Decoded, Decoder, Record};
@@ -6,8 +6,7 @@ use crate::model::{Entry, FlawKind, Outline};
 
 use super::line::Line;
 
-/// Reads remarks. Its header's title is the one that the conversation had when the file was made,
-/// so it says nothing.
+/// Decodes annotations. The header's title is ignored: it dates from when the file was created.
 #[derive(Debug)]
 pub(super) struct NotesDecoder;
 
@@ -28,7 +27,7 @@ impl Decoder for NotesDecoder {
 }
 
 fn check<S>(record: &Record<'_>, out: &mut Decoded<S>) {
-    // What cannot be read is told already.
+    // Damage is already reported, so these flaws are dropped.
     let mut told = Decoded::<()>::default();
     let read = record.object(&mut told, |text| {
         let line: Line<'_> = serde_json::from_str(text)?;

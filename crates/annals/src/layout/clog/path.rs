@@ -1,4 +1,4 @@
-//! Where things lie.
+//! Mapping between paths and artifacts.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -8,11 +8,12 @@ use jiff::tz::TimeZone;
 use crate::error::Result;
 use crate::layout::{AGENT_SEPARATOR, ORIGIN_FILE};
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
+use crate::removal_name::is_removed;
 
-/// What the folder of a conversation is called before its session's id.
+/// Prefix of a conversation's folder, before the session's id.
 const FOLDER_PREFIX: &str = "conversation-";
 
-/// Longest part of a folder's name that comes from the thread's id.
+/// Maximum length of the thread's id in a folder name.
 const MAX_THREAD: usize = 80;
 
 pub(super) fn may_hold_files(dir: &Path) -> bool {
@@ -33,6 +34,9 @@ pub(super) fn may_hold_logs(dir: &Path) -> bool {
 
 pub(super) fn classify(path: &Path) -> Option<Artifact> {
     use ArtifactKind as K;
+    if is_removed(path) {
+        return None;
+    }
     let parts = parts(path)?;
     let mut artifact = match *parts.as_slice() {
         [ORIGIN_FILE] => Artifact::new(K::Origin),
@@ -51,7 +55,7 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
             };
             let name = (kind == K::SessionState).then(|| inner.join("/"));
             let agent = match (kind, agent) {
-                // The main agent's todos are named by the session, as everywhere.
+                // The main agent's todos are named by the session, as in all layouts.
                 (K::Todos, None) => Some(AgentId::new(session.as_str()).ok()?),
                 (_, agent) => agent,
             };
@@ -65,12 +69,12 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
         }
         _ => return None,
     };
-    // An empty name could not be told from none.
+    // An empty name would be indistinguishable from none.
     artifact.name = artifact.name.filter(|name| !name.is_empty());
     Some(artifact)
 }
 
-/// Whether a file lies in the folder of a conversation, where clog puts no such file.
+/// Returns whether a file is in a conversation's folder where clog puts no such file.
 pub(super) fn is_misplaced(path: &Path) -> bool {
     classify(path).is_some_and(|artifact| artifact.kind == ArtifactKind::SessionState)
 }
@@ -112,9 +116,9 @@ pub(super) fn path_for(artifact: &Artifact) -> PathBuf {
     }
 }
 
-/// The session, and maybe the sub-agent, that a conversation's folder is named after.
+/// Returns the session, and possibly the sub-agent, that a conversation's folder is named after.
 ///
-/// A name that only looks like a sub-agent's is a session's.
+/// A name that only resembles a sub-agent's is a session's.
 fn owner(folder: &str) -> Option<(SessionId, Option<AgentId>)> {
     let name = folder.strip_prefix(FOLDER_PREFIX)?;
     let agent = name
@@ -131,7 +135,8 @@ fn owner(folder: &str) -> Option<(SessionId, Option<AgentId>)> {
     agent.or_else(|| Some((SessionId::new(name).ok()?, None)))
 }
 
-/// The names that a path consists of; `None` if it leads anywhere but down.
+/// Returns the components of a relative path; `None` for absolute paths, `..`, a leading `.`, and
+/// paths that are not UTF-8.
 fn parts(path: &Path) -> Option<Vec<&str>> {
     let name = |part| match part {
         Component::Normal(name) => name.to_str(),
@@ -147,16 +152,16 @@ fn named(kind: ArtifactKind, name: &str) -> Artifact {
     }
 }
 
-/// The session of a thread that begins now: what its folder is called behind `conversation-`.
+/// Returns the session id of a thread that begins now: its folder name after `conversation-`.
 pub(super) fn new_session_id(thread: &str, now: Timestamp) -> Result<SessionId> {
     SessionId::new(&format!("{}-{}", file_name_time(now), sanitise(thread)))
 }
 
-/// The log of a run, by each spelling of its start.
+/// Returns the possible logs of a run, one per format of its start time.
 pub(super) fn run_logs(started: Timestamp) -> Vec<Artifact> {
     let usual = file_name_time(started);
     let mut names = vec![usual.clone()];
-    // Whole seconds may go without milliseconds.
+    // Times in whole seconds may lack the milliseconds.
     names.extend(usual.strip_suffix("-000Z").map(|time| format!("{time}Z")));
     names
         .iter()
@@ -164,14 +169,14 @@ pub(super) fn run_logs(started: Timestamp) -> Vec<Artifact> {
         .collect()
 }
 
-/// A time in UTC as names have it: `2026-03-26T01-32-20-418Z`.
+/// Formats a time in UTC for file names: `2026-03-26T01-32-20-418Z`.
 fn file_name_time(time: Timestamp) -> String {
     let millisecond = time.as_millisecond().rem_euclid(1_000);
     let time = time.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H-%M-%S");
     format!("{time}-{millisecond:03}Z")
 }
 
-/// When a session began, by its name.
+/// Parses the start time of a session from its name.
 pub(super) fn start_time(session: &SessionId) -> Option<Timestamp> {
     let time = session.as_str().strip_suffix(session.name())?;
     let (date, time) = time.strip_suffix("Z-")?.split_once('T')?;
@@ -180,7 +185,7 @@ pub(super) fn start_time(session: &SessionId) -> Option<Timestamp> {
     format!("{date}T{time}.{millisecond}Z").parse().ok()
 }
 
-/// A thread's id as a folder's name has it.
+/// Converts a thread's id to its form in a folder name.
 pub(super) fn sanitise(thread: &str) -> String {
     let mut name = String::new();
     for c in thread.trim().to_lowercase().chars() {
@@ -191,7 +196,7 @@ pub(super) fn sanitise(thread: &str) -> String {
         }
     }
     let mut name = name.replace('\u{0}', "-");
-    // No thread is to be taken for a sub-agent's.
+    // No thread may look like a sub-agent's.
     while name.contains(AGENT_SEPARATOR) {
         name = name.replace(AGENT_SEPARATOR, "-agent-");
     }
@@ -200,13 +205,13 @@ pub(super) fn sanitise(thread: &str) -> String {
     if name.is_empty() { "thread" } else { name }.to_owned()
 }
 
-/// The `conversationId` of a session, or of one of its sub-agents: the name of its folder.
+/// Returns the `conversationId` of a session or one of its sub-agents: the name of its folder.
 pub(super) fn conversation_id(session: &SessionId, agent: Option<&AgentId>) -> String {
     agent_conversation_id(&format!("{FOLDER_PREFIX}{session}"), agent)
 }
 
-/// The member of a chat's first record that names another conversation than the chat's folder, and its
-/// value, if there is one. Ids that are not made from a folder's name say nothing about it.
+/// Returns the member of a chat's first record that names another conversation than the chat's
+/// folder, and its value. Ids that are not derived from a folder name are ignored.
 pub(super) fn foreign_id(
     log: &Artifact,
     value: impl Fn(&str) -> String,
@@ -225,7 +230,7 @@ pub(super) fn foreign_id(
     differs.then_some(("threadId", thread))
 }
 
-/// What a sub-agent's conversation is called, given its session's.
+/// Returns the conversation id of a sub-agent, given that of its session.
 pub(super) fn agent_conversation_id(name: &str, agent: Option<&AgentId>) -> String {
     match agent {
         Some(agent) if !name.ends_with(&format!("{AGENT_SEPARATOR}{agent}")) => {

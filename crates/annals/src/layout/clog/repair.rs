@@ -1,4 +1,4 @@
-//! The header that a damaged file lacks, from what else says the same.
+//! Reconstructs the missing header of a damaged file.
 
 use crate::json::{self, Raw, Text, object};
 use crate::layout::extension::ExtensionOut;
@@ -43,7 +43,7 @@ impl RepairRules for Clog {
         }
         let own = |told: &HeaderMembers<'_>| is_header(told) && told.file.get() == Some(file);
         if let Some(at) = told.iter().position(own) {
-            // It stands, but not where it is looked for.
+            // The header exists, but is not the first line.
             return records.get(at).cloned();
         }
         let first =

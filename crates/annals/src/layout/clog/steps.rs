@@ -1,4 +1,4 @@
-//! The steps of a message: what the model thought, which tools it called and what they gave back.
+//! The steps of a message: reasoning, tool calls and tool results.
 //!
 //! ```text
 //! {"stepNumber":1,"reasoning":…,
@@ -6,8 +6,8 @@
 //!  "toolResults":[{"toolCallId":…,"toolName":…,"result":…,"isError":true}]}
 //! ```
 //!
-//! The program keeps what its library of models gives it, so other spellings of these names are
-//! read as well.
+//! The program stores what its model library returns, so other names of these members are read as
+//! well.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -48,7 +48,7 @@ object! {
 }
 
 impl Step<'_> {
-    /// It was thought about.
+    /// Returns whether the step has reasoning.
     pub(super) fn has_reasoning(&self) -> bool {
         self.reasoning
             .0
@@ -108,31 +108,31 @@ object! {
     struct Part<'a> { "type" => kind: Text<'a>, }
 }
 
-/// Whether a result is a list of a message's parts, as opposed to any other list.
+/// Returns whether a result is a list of message parts, as opposed to any other list.
 fn is_parts(raw: Raw<'_>) -> bool {
     let parts = raw.list();
     let is_part = |part: &Raw<'_>| part.parse::<Part<'_>>().kind.non_empty().is_some();
     !parts.is_empty() && parts.iter().all(is_part)
 }
 
-/// The steps of a message.
+/// Returns the steps of a message.
 pub(super) fn steps(thoughts: Raw<'_>) -> impl Iterator<Item = Step<'_>> {
     objects(thoughts)
 }
 
 impl<'a> Step<'a> {
-    /// The calls it makes.
+    /// Returns the step's calls.
     pub(super) fn calls(&self) -> impl Iterator<Item = Call<'a>> + use<'a> {
         objects(self.calls)
     }
 
-    /// What tools gave back.
+    /// Returns the step's tool results.
     pub(super) fn answers(&self) -> impl Iterator<Item = Answer<'a>> + use<'a> {
         objects(self.results)
     }
 }
 
-/// The objects of a list.
+/// Parses the objects of a list.
 fn objects<'a, T: Deserialize<'a> + Default>(
     list: Raw<'a>,
 ) -> impl Iterator<Item = T> + use<'a, T> {
@@ -141,7 +141,7 @@ fn objects<'a, T: Deserialize<'a> + Default>(
     items.map(|raw| raw.parse())
 }
 
-/// The blocks of a message's reasoning and of its steps, in the order in which they came about.
+/// Returns the blocks of a message's reasoning and of its steps, in chronological order.
 pub(super) fn blocks(reasoning: &Text<'_>, thoughts: Raw<'_>) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut thought = Vec::new();
@@ -178,7 +178,7 @@ fn thinking(text: &str) -> Block {
     }
 }
 
-/// A step as it is written.
+/// A step as written.
 #[derive(Default, Serialize)]
 pub(super) struct StepOut {
     #[serde(rename = "stepNumber")]
@@ -209,7 +209,7 @@ struct AnswerOut {
     is_error: bool,
 }
 
-/// What the layout's own words say of a message's blocks.
+/// A message's blocks in the layout's own format.
 #[derive(Default)]
 pub(super) struct MessageOut {
     pub(super) content: String,
@@ -217,7 +217,7 @@ pub(super) struct MessageOut {
     pub(super) thoughts: Vec<StepOut>,
 }
 
-/// Puts blocks into the layout's own words, as far as they go.
+/// Encodes blocks in the layout's own format, as far as it can express them.
 pub(super) fn encode_blocks(blocks: &[Block]) -> Result<MessageOut> {
     let tools = |block: &Block| matches!(block, Block::ToolUse { .. } | Block::ToolResult { .. });
     let steps = blocks.iter().any(tools);
@@ -279,7 +279,7 @@ impl StepOut {
     }
 }
 
-/// The text of a result of several parts.
+/// Joins a result of several parts to one text.
 fn flatten_text(parts: &[Block]) -> String {
     let text = |part: &Block| match part {
         Block::Text(text) => text.clone(),

@@ -1,8 +1,8 @@
-//! Writing: a header first, then one line per message, and never a line twice.
+//! Writing: a header first, then one line per message. No line is rewritten.
 //!
-//! Everything that the layout can say is said in its own words, so that its program shows a whole
-//! conversation: texts, reasoning, and tool calls with their results as thoughts. What those words
-//! cannot say stands in `annals`; blocks only where the words would not give them back.
+//! Everything that the layout's format can express uses that format, so that its program shows the
+//! whole conversation: texts, reasoning, and tool calls with their results as thoughts. The rest is
+//! in `annals`, including blocks if they could not be decoded from the format.
 
 use std::collections::BTreeMap;
 
@@ -27,10 +27,10 @@ use crate::model::{
 use super::line::{HEADER, LineDecoder, SCHEMA};
 use super::{Clog, fork, path, steps};
 
-/// What stands in the place of a compacted conversation.
+/// Text of a compaction record.
 const COMPACTED: &str = "Conversation compacted";
 
-/// The members of a header in the document.
+/// Members of a header in the design document.
 const HEADER_MEMBERS: &[(&str, MemberType)] = &[
     ("conversationId", MemberType::Name),
     ("threadId", MemberType::Name),
@@ -40,7 +40,7 @@ const HEADER_MEMBERS: &[(&str, MemberType)] = &[
     ("updatedAt", MemberType::Milliseconds),
 ];
 
-/// The members of a message in the document.
+/// Members of a message in the design document.
 const MESSAGE_MEMBERS: &[(&str, MemberType)] = &[
     ("conversationId", MemberType::Name),
     ("threadId", MemberType::Name),
@@ -51,18 +51,18 @@ const MESSAGE_MEMBERS: &[(&str, MemberType)] = &[
     ("createdAt", MemberType::Milliseconds),
 ];
 
-/// The channel of a thread that was given none.
+/// Default channel of a thread.
 pub(super) const CHANNEL: &str = "tui";
 
 impl Writer for Clog {
     fn new_session_log(&self, new: &NewSession, stamp: &mut PlanContext<'_>) -> Result<Artifact> {
-        // Refused before the folder is made.
+        // Reject these before the folder is created.
         new.title.as_deref().map(non_empty_title).transpose()?;
         channel_of(&new.members)?;
         let thread = new.id.name();
         let session = match thread == new.id.as_str() || path::sanitise(thread) != thread {
             true => path::new_session_id(thread, stamp.now)?,
-            // Named by the layout's rule already: when it began, and its thread.
+            // Already in the layout's form: start time and thread.
             false => new.id.clone(),
         };
         Ok(Artifact {
@@ -73,7 +73,7 @@ impl Writer for Clog {
 
     fn new_agent_log(&self, head: &AppendState, agent: &AgentId) -> Result<Artifact> {
         if agent.as_str() == head.session.as_str() {
-            return Err(Error::refused("a sub-agent cannot have its session's name"));
+            return Err(Error::refused("a sub-agent cannot have its session's id"));
         }
         Ok(Artifact {
             session: Some(head.session.clone()),
@@ -159,7 +159,7 @@ pub(super) struct Header<'a> {
     pub(super) annals: ExtensionOut<'a>,
 }
 
-/// A message.
+/// A message line.
 #[derive(Serialize)]
 struct LineOut<'a> {
     #[serde(rename = "type")]
@@ -182,7 +182,7 @@ struct LineOut<'a> {
     annals: ExtensionOut<'a>,
 }
 
-/// Writes the lines of one change.
+/// Encodes the lines of one change.
 struct RecordBuilder<'a, 'b> {
     head: &'a AppendState,
     stamp: &'a mut PlanContext<'b>,
@@ -191,11 +191,11 @@ struct RecordBuilder<'a, 'b> {
     lines: Vec<Vec<u8>>,
     notes: Vec<Vec<u8>>,
     plan: EditPlan,
-    /// The channel that the present draft names, if it is another than the thread's.
+    /// Channel of the current draft, if it differs from the thread's.
     draft_channel: Option<String>,
-    /// The last message so far, which the next hangs from if it says nothing else.
+    /// The last message so far, which is the parent of the next unless that names another.
     last_message: Option<EntryId>,
-    /// The time of the newest line so far.
+    /// Time of the newest line so far.
     time: Option<Timestamp>,
 }
 
@@ -203,7 +203,7 @@ impl<'a, 'b> RecordBuilder<'a, 'b> {
     fn new(head: &'a AppendState, stamp: &'a mut PlanContext<'b>) -> Self {
         let session = head.log.session.as_ref().unwrap_or(&head.session);
         let word = |name: &str| head.writer_state.get(name).map(String::as_str);
-        // The wish may be a whole session's id, of which the thread is only a part.
+        // The requested id may be a complete session id, of which the thread is only a part.
         let wanted = word(AppendState::REQUESTED_ID).map(|wanted| match SessionId::new(wanted) {
             Ok(id) => id.name().to_owned(),
             Err(_) => wanted.to_owned(),
@@ -231,18 +231,18 @@ impl<'a, 'b> RecordBuilder<'a, 'b> {
             (path::path_for(&notes(session, agent)), self.notes),
         ];
         let files = files.into_iter().filter(|(_, lines)| !lines.is_empty());
-        // The log goes first: what is derived from it may be behind, never ahead.
+        // The log goes first: files derived from it may be behind, never ahead.
         let edits = files.map(|(path, lines)| Edit::Append { path, lines });
         self.plan.edits.splice(0..0, edits);
         self.plan
     }
 
-    /// The session as its folder is named.
+    /// Returns the session that the folder is named after.
     fn session(&self) -> &SessionId {
         self.head.log.session.as_ref().unwrap_or(&self.head.session)
     }
 
-    /// The thread's channel.
+    /// Returns the thread's channel.
     fn channel(&self) -> &str {
         self.head
             .writer_state
@@ -250,7 +250,7 @@ impl<'a, 'b> RecordBuilder<'a, 'b> {
             .map_or(CHANNEL, String::as_str)
     }
 
-    /// The channel of the present draft's line.
+    /// Returns the channel of the current draft's line.
     fn line_channel(&self) -> &str {
         self.draft_channel.as_deref().unwrap_or(self.channel())
     }
@@ -266,7 +266,7 @@ impl<'a, 'b> RecordBuilder<'a, 'b> {
         Ok(())
     }
 
-    /// What a header says, to be said again by the lines after it.
+    /// Returns the header's values that later lines repeat.
     fn writer_state(&self) -> BTreeMap<String, String> {
         let words = [
             ("conversationId", self.conversation.clone()),
@@ -278,21 +278,21 @@ impl<'a, 'b> RecordBuilder<'a, 'b> {
     }
 
     fn now(&self) -> Timestamp {
-        let now = self.stamp.now;
+        let now = self.stamp.limit.unwrap_or(self.stamp.now);
         self.time.map_or(now, |time| time.max(now))
     }
 
-    /// When the conversation began, in milliseconds.
+    /// Returns the start of the conversation in milliseconds.
     fn start_millis(&self) -> i64 {
         let began = self.head.writer_state.get("createdAt");
         let began = began.and_then(|time| time.parse().ok());
-        // Its folder says it too; a sub-agent's has the time of its session.
+        // The folder name has it too; a sub-agent's has the time of its session.
         let session = Some(self.session()).filter(|_| self.head.agent.is_none());
         let began = began.or_else(|| Some(path::start_time(session?)?.as_millisecond()));
         began.unwrap_or(self.now().as_millisecond())
     }
 
-    /// A header. The first of a log says where its agent is at work as well.
+    /// Encodes a header. The first of a log also has the working directory, branch and version.
     fn header(&self, file: &str, title: &str, first: bool) -> Result<Vec<u8>> {
         let head = self.head;
         let place = |text: &'a Option<String>| text.as_deref().filter(|_| first);
@@ -320,7 +320,7 @@ impl<'a, 'b> RecordBuilder<'a, 'b> {
         self.head.writer_state.contains_key("threadId")
     }
 
-    /// Writes the header that a log without any still lacks, and the notes that are always beside it.
+    /// Writes the header that a log lacks, and that of the notes log, which always exists with it.
     fn ensure_header(&mut self) -> Result<()> {
         if !self.has_header() && self.last_message.is_none() && self.lines.is_empty() {
             let title = self.head.writer_state.get(AppendState::TITLE);
@@ -333,7 +333,7 @@ impl<'a, 'b> RecordBuilder<'a, 'b> {
         Ok(())
     }
 
-    /// Writes the header of notes that are not there yet.
+    /// Writes the header of the notes log, if that does not exist yet.
     fn ensure_notes(&mut self, title: &str) -> Result<()> {
         let owner = &self.head.agent;
         let is_there = |file: &Artifact| file.kind == ArtifactKind::Notes && file.agent == *owner;
@@ -369,8 +369,8 @@ impl<'a, 'b> RecordBuilder<'a, 'b> {
                 self.plan.added.push(id);
                 Ok(())
             }
-            // A chat is a header and messages, so its new title is a remark. The documents of clog
-            // know no sub-agents: their logs are ours.
+            // A chat contains a header and messages only, so its new title is an annotation. The
+            // design document of clog has no sub-agents: their logs are annals' own.
             Body::Title { text, source }
                 if *source == TitleSource::Custom && self.head.agent.is_some() =>
             {
@@ -416,7 +416,7 @@ impl<'a, 'b> RecordBuilder<'a, 'b> {
             thread: &self.thread,
             id: id.as_str(),
             role: match message.role {
-                // The program keeps the results of tools with the agent.
+                // The program stores tool results as the agent's.
                 Role::User if only_results => "agent",
                 Role::User => "user",
                 Role::Assistant => "agent",
@@ -455,13 +455,13 @@ impl<'a, 'b> RecordBuilder<'a, 'b> {
         {
             line.annals.blocks = Some(content::raw(given.json()?)?);
             if message.role == Role::Assistant && only_results {
-                // Without a text it would stand in the user's place.
+                // Without a text it would be decoded with the user's role.
                 line.content = " ";
             }
             bytes = encode(&line)?;
             read = decode_line(&bytes);
         }
-        // Blanks are nothing that a person said, whoever sent them.
+        // Blank text does not count as written by a person.
         let human = message.human && !is_blank(&message.blocks);
         if read.is_some_and(|read| read.human != human) {
             line.annals.human = Some(human);
@@ -472,7 +472,7 @@ impl<'a, 'b> RecordBuilder<'a, 'b> {
         Ok(())
     }
 
-    /// A line of the program's own, which takes its place in the conversation.
+    /// Writes a line of the program itself, as part of the conversation.
     fn system_line(&mut self, draft: &Draft, kind: &str, subtype: &str, text: &str) -> Result<()> {
         self.ensure_header()?;
         let id = self.id(draft);
@@ -531,7 +531,7 @@ impl<'a, 'b> RecordBuilder<'a, 'b> {
         Ok(())
     }
 
-    /// Begins the conversation of a sub-agent: both files, and what it is for.
+    /// Creates the conversation of a sub-agent: both files, and its purpose.
     fn spawn(&mut self, spawn: &Spawn) -> Result<()> {
         let head = AppendState {
             agent: Some(spawn.agent.clone()),
@@ -563,7 +563,7 @@ impl<'a, 'b> RecordBuilder<'a, 'b> {
         Ok(())
     }
 
-    /// Says what a sub-agent is for; its program shows that as a message of the system.
+    /// Encodes the purpose of a sub-agent, which the program shows as a system message.
     fn purpose_line(
         &mut self,
         text: &str,
@@ -598,8 +598,8 @@ impl<'a, 'b> RecordBuilder<'a, 'b> {
         }
     }
 
-    /// What must be said of a parent: nothing, if it is the message before. What stands beside the
-    /// conversation has no message before it.
+    /// Returns the `parent` member: absent if the parent is the previous message. A sidechain has
+    /// no previous message.
     fn parent<'l>(&self, parent: Option<&'l EntryId>, aside: bool) -> Option<Option<&'l str>> {
         (aside || parent != self.last_message.as_ref()).then(|| parent.map(EntryId::as_str))
     }
@@ -621,13 +621,13 @@ impl<'a, 'b> RecordBuilder<'a, 'b> {
         self.plan.leaf.clone().or_else(|| self.head.leaf.clone())
     }
 
-    /// The next line's time: as given, else now, but later than the line before.
+    /// Returns the time of the next line: as given, or else now, but later than the previous line.
     fn next_time(&mut self, given: Option<Timestamp>) -> Timestamp {
         self.stamp.next_time(&mut self.time, given)
     }
 }
 
-/// The `conversationId` of a log's records: as its header says, or else by its folder's name.
+/// Returns the `conversationId` of a log's records: from its header, or else from its folder name.
 fn conversation_id(head: &AppendState) -> String {
     let session = head.log.session.as_ref().unwrap_or(&head.session);
     match head.writer_state.get("conversationId") {
@@ -636,30 +636,30 @@ fn conversation_id(head: &AppendState) -> String {
     }
 }
 
-/// Refuses a record that clog would not take for one of the conversation.
+/// Rejects a record that clog would not accept as part of the conversation.
 fn check_record(head: &AppendState, record: &str) -> std::result::Result<(), String> {
     let text = |name: &str| json::member(record, name).and_then(json::decode_string);
     let text = |name: &str| text(name).unwrap_or_default();
     match &*text("type") {
         HEADER if head.writer_state.contains_key("threadId") => {
-            return Err("the chat has a header already".to_owned());
+            return Err("the chat already has a header".to_owned());
         }
         HEADER => check_required(record, HEADER_MEMBERS)?,
         "message" => check_required(record, MESSAGE_MEMBERS)?,
-        // Unknown types are refused for every layout.
+        // Unknown types are rejected for every layout elsewhere.
         _ => return Ok(()),
     }
     let conversation = conversation_id(head);
     if text("conversationId") != conversation {
         return Err(format!(
-            "its `conversationId` is {}, and this is {conversation}",
+            "its `conversationId` is {}; expected {conversation}",
             text("conversationId").escape_debug()
         ));
     }
     let thread = head.writer_state.get("threadId");
     if let Some(thread) = thread.filter(|thread| text("threadId") != thread.as_str()) {
         return Err(format!(
-            "its `threadId` is {}, and this is {}",
+            "its `threadId` is {}; expected {}",
             text("threadId").escape_debug(),
             thread.escape_debug()
         ));
@@ -672,13 +672,14 @@ fn check_role(kind: &str, role: &str) -> std::result::Result<(), String> {
         "user" | "agent" | "assistant" | "system" => Ok(()),
         _ if kind == HEADER => Ok(()),
         role => Err(format!(
-            "its `role` is {}, and none of user, agent, assistant and system",
+            "its `role` is {}; expected user, agent, assistant or system",
             role.escape_debug()
         )),
     }
 }
 
-/// Why clog would not read a record of a chat, or not as one of that chat; `None` if it would.
+/// Returns why clog would reject a record, or not accept it as part of the chat; `None` if it
+/// would.
 pub(super) fn record_fault(
     log: &Artifact,
     first: &str,
@@ -703,7 +704,7 @@ pub(super) fn record_fault(
     if record == first {
         let (name, given) = path::foreign_id(log, |name| text(record, name))?;
         return mismatch(format!(
-            "its `{name}` is {}, which is not what the folder is named after",
+            "its `{name}` is {}, which does not match the folder name",
             given.escape_debug()
         ));
     }
@@ -712,13 +713,13 @@ pub(super) fn record_fault(
         let differs = given != own && !own.is_empty();
         let why = || {
             let (given, own) = (given.escape_debug(), own.escape_debug());
-            format!("its `{name}` is {given}, and that of line 1 is {own}")
+            format!("its `{name}` is {given}, but line 1 has {own}")
         };
         differs.then(why).and_then(mismatch)
     })
 }
 
-/// A title without blanks around it.
+/// Trims a title and rejects an empty one.
 fn non_empty_title(title: &str) -> Result<&str> {
     match title.trim() {
         "" => Err(Error::refused("a title must not be empty")),
@@ -726,7 +727,7 @@ fn non_empty_title(title: &str) -> Result<&str> {
     }
 }
 
-/// The channel among a record's members, which are JSON.
+/// Decodes the channel among JSON members.
 fn channel_of(members: &Members) -> Result<Option<String>> {
     let Some((_, json)) = members.iter().find(|(name, _)| name == "channel") else {
         return Ok(None);
@@ -740,19 +741,20 @@ fn channel_of(members: &Members) -> Result<Option<String>> {
     }
 }
 
-/// Refuses a conversation in another form than ours: our lines could mean something else there.
+/// Rejects a conversation with another schema version, where lines by annals could have another
+/// meaning.
 fn check_schema(head: &AppendState) -> Result<()> {
     let Some(version) = head.writer_state.get("schemaVersion") else {
         return Ok(());
     };
     let newer = version.parse::<u64>().is_ok_and(|number| number > SCHEMA);
     let program = if newer {
-        "a newer clog"
+        "a newer version of clog"
     } else {
-        "another clog"
+        "another version of clog"
     };
     Err(Error::refused(format!(
-        "{} is written by {program} (schemaVersion {}); annals writes version {SCHEMA}",
+        "{} was written by {program} (schemaVersion {}); annals writes version {SCHEMA}",
         head.session,
         version.escape_debug()
     )))
@@ -766,10 +768,10 @@ fn notes(session: SessionId, agent: Option<AgentId>) -> Artifact {
     }
 }
 
-/// What a reader makes of a line.
+/// Decodes a line as a reader would.
 fn decode_line(line: &[u8]) -> Option<Message> {
     let record = Record {
-        // Any place but the first, where a header is looked for.
+        // Any offset but the first, where a header is expected.
         span: Span {
             offset: 1,
             len: line.len() as u64,

@@ -1,4 +1,4 @@
-//! The full depth: everything an entry says.
+//! Full decoding of entries.
 
 use crate::json::{self, Raw, object};
 use crate::layout::content::blocks;
@@ -13,16 +13,16 @@ object! {
     struct FullLine<'a> { "content" => content: Raw<'a>, }
 }
 
-/// Where a message came from: `cli`, `api` or `agent`.
+/// Source of a message: `cli`, `api` or `agent`.
 pub(super) const SOURCE: &str = "source";
 
-/// The object in which the document's records have the source.
+/// Object that contains the source in records of the design document.
 pub(super) const METADATA: &str = "metadata";
 
-/// How long a tool took.
+/// Duration of a tool call.
 pub(super) const DURATION: &str = "duration_ms";
 
-/// A text that stands in the record's content and is not said again.
+/// Placeholder for a text block whose text is the record's content.
 pub(super) const SAME_TEXT_BLOCK: &str = r#"{"type":"text"}"#;
 
 pub(super) fn decode_entry(lines: &mut LineDecoder, record: &Record<'_>, out: &mut Decoded<Entry>) {
@@ -68,7 +68,7 @@ pub(super) fn decode_entry(lines: &mut LineDecoder, record: &Record<'_>, out: &m
     }
 }
 
-/// The members that only this layout knows.
+/// Returns the members that only this layout has.
 fn members(line: &Line<'_>) -> Members {
     let source = line.metadata.source.non_empty().map(json::quote);
     let source = source.map(|source| (SOURCE.to_owned(), source));
@@ -80,7 +80,7 @@ fn members(line: &Line<'_>) -> Members {
     source.into_iter().chain(duration).collect()
 }
 
-/// Puts what only annals says over what the record says.
+/// Applies the overrides of the member `annals`.
 fn apply_extension(line: &Line<'_>, entry: &mut Entry) {
     let own = match &entry.body {
         Body::Message(message) => message.blocks.first().cloned(),
@@ -147,7 +147,7 @@ fn body(
     Body::Message(message)
 }
 
-/// A message's parts. Of a reply that only called tools, the text is empty.
+/// Decodes a message's blocks. The text of a reply that only called tools is empty.
 fn message_blocks(text: &str) -> Vec<Block> {
     let whole: FullLine<'_> = serde_json::from_str(text).unwrap_or_default();
     match whole.content.text().as_deref() {
@@ -156,7 +156,7 @@ fn message_blocks(text: &str) -> Vec<Block> {
     }
 }
 
-/// What a tool gave back: text as it is, other values as their JSON.
+/// Returns the output of a tool: strings as text, other values as JSON.
 fn output(line: &Line<'_>) -> Vec<Block> {
     let given = [line.result, line.error].into_iter();
     let given = given.filter(|value| value.is_some());

@@ -1,4 +1,4 @@
-//! The members of a record that we read, and what both depths of decoding share.
+//! The members of a record that are read, shared by outline and full decoding.
 
 use std::sync::Arc;
 
@@ -64,26 +64,27 @@ object! {
     }
 }
 
-/// The shapes of records.
+/// Type of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordType {
     User,
     Assistant,
     Call,
     Result,
-    /// Instructions, and what else only annals writes: the design has no word for them.
+    /// System prompts and other records that only annals writes; the design document has no such
+    /// type.
     System,
     Unknown,
 }
 
-/// Reads records. What it says of one depends on the record and on the file's day alone.
+/// Decoder of records. Its output depends only on the record and the file's day.
 #[derive(Debug)]
 pub(super) struct LineDecoder {
-    /// The folder that the file lies in.
+    /// Folder of the file.
     pub(super) folder: String,
     /// The file.
     artifact: Artifact,
-    /// The sub-agent whose records they are.
+    /// The sub-agent that owns the records.
     owner: Option<AgentId>,
     model: Option<Arc<str>>,
 }
@@ -98,12 +99,12 @@ impl LineDecoder {
         }
     }
 
-    /// The id of a record that has none: where it stands.
+    /// Returns the id of a record without one, made from its position.
     pub(super) fn id_at(&self, span: Span) -> String {
         path::id_at(&self.artifact, span.offset)
     }
 
-    /// The id of the call that a record makes; one without has a name made of the record's id.
+    /// Returns the id of the call that a record makes, or one derived from the record's id.
     pub(super) fn made(&self, line: &Line<'_>, span: Span) -> String {
         match (line.call.get(), line.annex.id.non_empty()) {
             (Some(call), _) => call.to_owned(),
@@ -112,15 +113,15 @@ impl LineDecoder {
         }
     }
 
-    /// The session that a record belongs to whatever stands before it: the one that it names, or the
-    /// file's own if it is a prompt.
+    /// Returns the session that a record determines without the records before it: the one it
+    /// names, or the file's own for a prompt.
     pub(super) fn session<'l>(&'l self, line: &'l Line<'_>) -> Option<&'l str> {
         let own = self.artifact.session.as_ref().map(SessionId::as_str);
         let own = own.filter(|_| line.record_type() == RecordType::User);
         line.metadata.session.non_empty().or(own)
     }
 
-    /// Whose a record is: that of the name under which it was logged.
+    /// Returns the agent of a record, according to the name under which it was logged.
     pub(super) fn agent(&self, line: &Line<'_>) -> Option<AgentId> {
         let Some(name) = self.session(line) else {
             return self.owner.clone();
@@ -130,7 +131,7 @@ impl LineDecoder {
             .and_then(|agent| AgentId::new(agent).ok())
     }
 
-    /// One model name serves thousands of records.
+    /// Returns a shared copy of the model name, which thousands of records repeat.
     pub(super) fn shared_model(&mut self, name: &str) -> Arc<str> {
         match &self.model {
             Some(model) if **model == *name => Arc::clone(model),
@@ -163,7 +164,8 @@ impl Line<'_> {
         self.stop.owned().or_else(|| self.stop_snake.owned())
     }
 
-    /// The call that a record answers. Without an id it is known by its tool, and by its place.
+    /// Returns the id of the call that a record answers. Without an id, tool and position identify
+    /// the call.
     pub(super) fn answered(&self) -> String {
         match self.call.get() {
             Some(call) => call.to_owned(),
@@ -171,7 +173,7 @@ impl Line<'_> {
         }
     }
 
-    /// The tokens of a reply in whichever names, and what is wrong with them.
+    /// Returns the usage of a reply under any of its member names, and describes invalid counts.
     pub(super) fn tokens(&self) -> (Option<Usage>, Option<String>) {
         usage_fields::decode_counts(self.usage, |tokens: Tokens<'_>| RawCounts {
             input: first_present(&[
@@ -200,13 +202,13 @@ impl Line<'_> {
     }
 }
 
-/// The first of some members that is there.
+/// Returns the first member that is present.
 fn first_present<'a>(members: &[(&'a str, Raw<'a>)]) -> (&'a str, Raw<'a>) {
     let mut there = members.iter().filter(|(_, raw)| raw.is_some());
     there.next().copied().unwrap_or_default()
 }
 
-/// Tells a record from an object that is only a part of one.
+/// Returns whether an object is a record and not part of one.
 pub(super) fn is_record(object: &str) -> bool {
     let is = |line: Line<'_>| match line.record_type() {
         RecordType::Unknown => line

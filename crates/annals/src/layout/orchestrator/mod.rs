@@ -1,17 +1,18 @@
 //! The orchestrator: dated logs below `~/.config/claude`, a root that Claude Code may share.
 //!
 //! ```text
-//! projects/<hash>/<YYYY-MM-DD>.jsonl              the sessions of a directory on one day
-//! projects/<hash>/<YYYY-MM-DD>.jsonl.lock         the lock of that log's writers
-//! projects/<hash>/<YYYY-MM-DD>.annals             what annals says of that log's records
-//! projects/<hash>/<session>.notes.annals          remarks on a session; annals' own
+//! projects/<hash>/<YYYY-MM-DD>.jsonl              sessions of a directory on one day
+//! projects/<hash>/<YYYY-MM-DD>.jsonl.lock         lock held by writers of that log
+//! projects/<hash>/<YYYY-MM-DD>.annals             companion file: annals' data for that log's records
+//! projects/<hash>/<session>.notes.annals          notes of a session; annals' own
 //! projects/<hash>/<session>.todos.json            [{content,status,…}]; annals' own
 //! projects/<hash>/<session>.origin.annals         what the session was converted from
 //! annals-origin.jsonl                             what the root was converted from
 //! ```
 //!
-//! `<hash>` is base64url of the SHA-256 of the absolute path of the working directory, its first 20
-//! characters. The path is normalized as `os.path.abspath` does it, which keeps links. A record is a line with a `type`, for which `role` may stand:
+//! `<hash>` is the first 20 characters of the base64url SHA-256 of the working directory's absolute
+//! path. The path is normalized as by `os.path.abspath`, which keeps symbolic links. A record is a
+//! line with a `type`, or with `role` instead:
 //!
 //! ```text
 //! user         {content,timestamp,metadata?{source?: cli|api|agent,sessionId?}}
@@ -22,22 +23,23 @@
 //! ```
 //!
 //! Several sessions may share a log. A `user` record belongs to the session that it names in
-//! `metadata.sessionId`, or else to the log's own session, which is called `<YYYY-MM-DD>-<hash>`. Any
-//! other record belongs to the session of the record before it. A turn that other programs log may go
-//! on in the log of the next day; annals goes on in the log that a session is in. A sub-agent logs
-//! under a name of its own, `<session>--agent-<agent>`; its todos and notes are named so too.
+//! `metadata.sessionId`, or else to the log's own session, which is called `<YYYY-MM-DD>-<hash>`.
+//! Any other record belongs to the session of the record before it. A turn of other programs may
+//! continue in the log of the next day; annals stays in the log that a session is in. A sub-agent
+//! logs under its own name, `<session>--agent-<agent>`; its todos and notes use that name too.
 //!
-//! Records have no ids and no links: an id is the day and the offset (`20261115-1234`), and a
-//! message hangs from the one before it of its session.
+//! Records have no ids and no links: an id is the day and the offset (`20261115-1234`), and the
+//! parent of a message is the one before it in its session.
 //!
-//! Into the log annals writes these four types with these members and no others, because the
-//! document's own parser takes no others. What they cannot say goes to the log's companion
-//! (`store/companion.rs`), from which a reader puts it back into the record: the member `annals` (see
-//! `layout/annex.rs`) and, in `metadata`, `sessionId` of records other than `user`, the working
-//! directory (`cwd`), the branch (`gitBranch`) and `forkedFrom` on copies. Records that the document
-//! has no word for stand in the companion alone, and a blank line in the log marks their place:
-//! `session`, which begins a session, and `system`: instructions, compactions, notices of the program
-//! and what a sub-agent is for, told apart by `annals.kind`.
+//! In the log, annals writes these four types with these members and no others, because the design
+//! document's own parser accepts no others. The rest goes to the log's companion file
+//! (`store/companion.rs`), from which a reader merges it back into the record. That is the member
+//! `annals` (see `layout/extension.rs`) and, in `metadata`, `sessionId` of records other than
+//! `user`, the working directory (`cwd`), the branch (`gitBranch`) and `forkedFrom` on copies.
+//!
+//! Records of other types are only in the companion file, and a blank line in the log marks their
+//! position. They are `session`, which begins a session, and `system`: system prompts, compactions,
+//! notices of the program and the purpose of a sub-agent, distinguished by `annals.kind`.
 
 mod decode;
 mod line;
@@ -71,7 +73,7 @@ impl Layout for Orchestrator {
     }
 
     fn matches_root(&self, names: &[&str]) -> bool {
-        // What lies in it tells this layout from Claude Code's.
+        // The content of `projects` distinguishes this layout from Claude Code's.
         names.contains(&"projects")
     }
 
@@ -80,7 +82,7 @@ impl Layout for Orchestrator {
     }
 
     fn record_fault(&self, _: &Artifact, _: &str, record: &str) -> Option<(FlawKind, String)> {
-        // Other types are reported as that.
+        // Unknown types are reported elsewhere.
         let why = output::check_record(record)
             .err()
             .filter(|_| output::is_known(record))?;

@@ -1,4 +1,4 @@
-//! The shallow depth: links, counts and short texts.
+//! Outlines: links, counts and short texts.
 
 use crate::json::scanner;
 use crate::layout::content::{delegation, title_prefix, unnamed_answer};
@@ -46,7 +46,7 @@ impl LineDecoder {
         outline.agent = self.agent(line);
         let said = &line.metadata;
         let facts = &mut outline.facts;
-        // On every record: whoever reads one alone must know whose it is.
+        // On every record, because a single record may be read alone.
         facts.extend(self.session(line).map(|id| Fact::Session(id.into())));
         facts.extend(said.cwd.non_empty().map(|path| Fact::Cwd(path.into())));
         let branch = said.git_branch.non_empty();
@@ -59,7 +59,8 @@ impl LineDecoder {
                     .facts
                     .extend(match line.kind.non_empty().or(line.role.non_empty()) {
                         None => Some(Fact::Untyped),
-                        // The document has no record that begins a session; only annals does.
+                        // Only annals writes records that begin a session; the design document has
+                        // none.
                         Some("session") => None,
                         Some(kind) => Some(Fact::UnknownType(title_prefix(kind))),
                     });

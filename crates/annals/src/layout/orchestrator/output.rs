@@ -1,5 +1,5 @@
-//! The shapes of what is written: the document's members in its order, then `annals`; and which of
-//! them go into the log.
+//! Serialized records: members in the design document's order, then `annals`. Also decides which
+//! members go into the log.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -11,7 +11,7 @@ use crate::layout::member_type::{MemberType, check_optional, check_required};
 use crate::layout::usage_fields::{CacheWritesOut, ServerToolsOut};
 use crate::model::Usage;
 
-/// The members of a record.
+/// Members of a record.
 #[derive(Serialize)]
 pub(super) struct RecordOut<'a> {
     #[serde(rename = "type")]
@@ -29,7 +29,7 @@ pub(super) struct RecordOut<'a> {
     pub(super) timestamp: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) usage: Option<TokensOut>,
-    /// That of a reply may be unknown.
+    /// `Some(None)` for a reply of an unknown model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) model: Option<Option<&'a str>>,
     #[serde(rename = "stopReason", skip_serializing_if = "Option::is_none")]
@@ -62,7 +62,7 @@ impl MetadataOut<'_> {
     }
 }
 
-/// Tokens in the design's words, and in the model's where the design has none.
+/// Token counts with the design document's names, and the model API's names for what it lacks.
 #[derive(Default, Serialize)]
 pub(super) struct TokensOut {
     input_tokens: u64,
@@ -93,7 +93,7 @@ impl TokensOut {
     }
 }
 
-/// The members of the document's records, by their types, in what stands in a log.
+/// Members of log records in the design document, by type.
 const MEMBERS: &[(&str, &[&str])] = &[
     ("user", &["type", "content", "timestamp", "metadata"]),
     (
@@ -125,7 +125,7 @@ const MEMBERS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The members of members.
+/// Members of nested objects.
 const NESTED_MEMBERS: &[(&str, &[&str])] = &[
     ("metadata", &["source", "sessionId"]),
     (
@@ -139,29 +139,29 @@ const NESTED_MEMBERS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The usage of a record that used nothing.
+/// Usage of a record without tokens.
 const ZERO_USAGE: &str =
     r#"{"input_tokens":0,"output_tokens":0,"cache_creation_tokens":0,"cache_read_tokens":0}"#;
 
-/// The model in the log's line of a reply without one, which the document's cost calculation would
-/// reject. It is one of the document's own price list, and the line has no tokens, so that the reply
-/// costs nothing there. The companion says what is true.
+/// Stand-in model in the log line of a reply without one, which the design document's cost
+/// calculation would reject. It is in the document's own price list, and the line has no tokens, so
+/// the reply costs nothing there. The companion file has the true value.
 const STAND_IN_MODEL: &str = r#""claude-sonnet-4-5-20250929""#;
 
-/// Whether a model can have a price: not one such as `<synthetic>`, which answered nothing.
+/// Returns whether a model can have a price: not placeholders such as `<synthetic>`.
 pub(super) fn can_have_price(model: &str) -> bool {
     !model.is_empty() && !model.starts_with('<')
 }
 
-/// Why a model may stop, as the document says.
+/// Stop reasons in the design document.
 pub(super) const STOP_REASONS: &[&str] = &["end_turn", "max_tokens", "stop_sequence", "tool_use"];
 
-/// Where messages may come from, as the document says.
+/// Message sources in the design document.
 pub(super) const SOURCES: &[&str] = &["cli", "api", "agent"];
 
 type Shapes = &'static [(&'static str, MemberType)];
 
-/// The members that a record of a type must have, and those that it may have.
+/// Required and optional members by record type.
 const SHAPES: &[(&str, Shapes, Shapes)] = &[
     (
         "user",
@@ -213,19 +213,19 @@ const METADATA_SHAPES: Shapes = &[
     ("sessionId", MemberType::Name),
 ];
 
-/// Whether a record is of one of the document's types, or does not say of which.
+/// Returns whether a record has a type of the design document, or no type.
 pub(super) fn is_known(record: &str) -> bool {
     let kind = json::member(record, "type").and_then(json::decode_string);
     kind.is_none_or(|kind| SHAPES.iter().any(|(name, ..)| *name == kind))
 }
 
-/// Refuses a record that is not as the document's interfaces say.
+/// Rejects a record that does not match the interfaces of the design document.
 pub(super) fn check_record(record: &str) -> Result<(), String> {
     let kind = json::member(record, "type").and_then(json::decode_string);
     let mut shapes = SHAPES.iter();
     let Some((kind, needed, given)) = shapes.find(|(name, ..)| kind.as_deref() == Some(name))
     else {
-        return Err("its type is none of user, assistant, tool_call and tool_result".to_owned());
+        return Err("its type must be user, assistant, tool_call or tool_result".to_owned());
     };
     check_required(record, needed)?;
     check_optional(record, given)?;
@@ -238,7 +238,10 @@ pub(super) fn check_record(record: &str) -> Result<(), String> {
     }
     match split_record(record) {
         Some((_, None)) => Ok(()),
-        Some((_, Some(beside))) => Err(format!("the log has no place for {}", short_text(&beside))),
+        Some((_, Some(beside))) => Err(format!(
+            "the log format cannot store {}",
+            short_text(&beside)
+        )),
         None => Err("it is not a JSON object".to_owned()),
     }
 }
@@ -251,8 +254,8 @@ fn short_text(json: &str) -> String {
     }
 }
 
-/// Parts a record into a line that the document's own parser takes, and the members that it does
-/// not take. A record of another type has no such line.
+/// Splits a record into a line that the design document's parser accepts and the other members. A
+/// record of another type has a blank line.
 pub(super) fn split_record(record: &str) -> Option<(Vec<u8>, Option<String>)> {
     let pairs: Pairs<'_> = serde_json::from_str(record).ok()?;
     let kind = json::member(record, "type").and_then(json::decode_string);
@@ -268,7 +271,7 @@ pub(super) fn split_record(record: &str) -> Option<(Vec<u8>, Option<String>)> {
     let priced = model
         .and_then(json::decode_string)
         .is_some_and(|model| can_have_price(&model));
-    // A record without the member is another program's, and stays what it is.
+    // A record without the member is another program's and stays unchanged.
     let unpriced = kind.as_deref() == Some("assistant") && model.is_some() && !priced;
     let (mut line, mut beside) = (Object::default(), Object::default());
     for (name, value) in &pairs.0 {
@@ -279,7 +282,8 @@ pub(super) fn split_record(record: &str) -> Option<(Vec<u8>, Option<String>)> {
             continue;
         }
         if name == "usage" && (copied || (unpriced && value != ZERO_USAGE)) {
-            // A program that adds up the log must not count a copy again, nor price these tokens.
+            // A program that adds up the log must neither count a copy again nor price these
+            // tokens.
             line.add(name, ZERO_USAGE);
             beside.add(name, value);
             continue;
@@ -312,7 +316,7 @@ pub(super) fn split_record(record: &str) -> Option<(Vec<u8>, Option<String>)> {
     Some((line.finish().into_bytes(), beside))
 }
 
-/// An object in the making.
+/// Builder of a JSON object.
 #[derive(Default)]
 struct Object(String);
 
@@ -389,7 +393,7 @@ mod tests {
         let (synthetic, beside) = stand_in(r#","model":"<synthetic>""#);
         assert_eq!(synthetic, line);
         assert!(beside.unwrap().contains(r#""model":"<synthetic>""#));
-        // One with a model, and other records, stay as they are.
+        // A reply with a model, and other records, stay unchanged.
         assert_eq!(stand_in(r#","model":"m""#).1, None);
         assert_eq!(stand_in("").1, None);
         assert_eq!(split(r#"{"type":"user","content":"x"}"#).1, None);

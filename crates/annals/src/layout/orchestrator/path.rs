@@ -1,4 +1,4 @@
-//! Where things lie.
+//! Mapping between paths and artifacts.
 
 use std::path::{Path, PathBuf};
 
@@ -8,11 +8,12 @@ use sha2::{Digest, Sha256};
 use crate::layout::{AGENT_SEPARATOR, ORIGIN_FILE, path_parts};
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
 
-/// How many characters of a digest name a folder.
+/// Number of digest characters in a folder name.
 const HASH_LEN: usize = 20;
 
 const COMPANION_SUFFIX: &str = ".annals";
-// Not `.jsonl`: the document's clean-up removes each old file of that ending, and its parser reads it.
+// Not `.jsonl`: the design document's clean-up deletes old files with that suffix, and its parser
+// reads them.
 const NOTES_SUFFIX: &str = ".notes.annals";
 const ORIGIN_SUFFIX: &str = ".origin.annals";
 const TODOS_SUFFIX: &str = ".todos.json";
@@ -47,7 +48,7 @@ fn classify_in_project(folder: &str, file: &str) -> Option<Artifact> {
     }
     let (kind, session, agent) = if let Some(name) = file.strip_suffix(TODOS_SUFFIX) {
         let (session, agent) = owner(name);
-        // The main agent is named like its session.
+        // The main agent has the session's name.
         (K::Todos, session, Some(agent.unwrap_or(session)))
     } else if let Some(name) = file.strip_suffix(NOTES_SUFFIX) {
         let (session, agent) = owner(name);
@@ -61,7 +62,7 @@ fn classify_in_project(folder: &str, file: &str) -> Option<Artifact> {
         agent: agent.map(AgentId::new).transpose().ok()?,
         ..Artifact::new(kind)
     };
-    // A sub-agent named like its session could not be told from the main agent.
+    // A sub-agent named like its session would be indistinguishable from the main agent.
     (path_for(&artifact).file_name()? == file).then_some(artifact)
 }
 
@@ -93,7 +94,7 @@ pub(super) fn path_for(artifact: &Artifact) -> PathBuf {
     }
 }
 
-/// The log of a day.
+/// Returns the log of a day.
 pub(super) fn day_log(folder: &str, day: Date) -> Artifact {
     Artifact {
         folder: Some(folder.to_owned()),
@@ -102,7 +103,8 @@ pub(super) fn day_log(folder: &str, day: Date) -> Artifact {
     }
 }
 
-/// The log that is named by its own session, `DAY-HASH_LEN`, or by a directory and a day, `DIRECTORY/DAY`.
+/// Returns the log named by its own session, `DAY-HASH`, or by a directory and a day,
+/// `DIRECTORY/DAY`.
 pub(super) fn log_from_name(text: &str) -> Option<Artifact> {
     if let Some((directory, day)) = text.rsplit_once('/') {
         let absolute = directory.starts_with('/');
@@ -116,24 +118,21 @@ pub(super) fn log_from_name(text: &str) -> Option<Artifact> {
     is_hash(folder).then(|| day_log(folder, day))
 }
 
-/// Why a text that looks like a directory and a day names no log.
+/// Describes why a text that looks like a directory and a day names no log.
 pub(super) fn name_fault(text: &str) -> Option<String> {
-    let (directory, day) = text.rsplit_once('/')?;
+    let (_, day) = text.rsplit_once('/')?;
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     let looks_like_day = day.split('-').map(str::len).eq([4, 2, 2]) && day.split('-').all(digits);
     if !looks_like_day {
         return None;
     }
     match date(day) {
-        None => Some(format!("the date {day} does not exist")),
-        Some(_) if directory.starts_with('/') => None,
-        Some(_) => Some(format!(
-            "`{directory}` is not an absolute path; name the directory as in /path/to/project/{day}"
-        )),
+        None => Some(format!("invalid date {day}")),
+        Some(_) => None,
     }
 }
 
-/// The companion of a day's log.
+/// Returns the companion file of a day's log.
 pub(super) fn companion(log: &Artifact) -> Artifact {
     Artifact {
         kind: ArtifactKind::Companion,
@@ -142,24 +141,24 @@ pub(super) fn companion(log: &Artifact) -> Artifact {
     }
 }
 
-/// The day of a log, by the session of those of its records that name none.
+/// Returns the day of a log from the name of the log's own session.
 pub(super) fn day(session: &str) -> Option<Date> {
     date(session.get(..10)?)
 }
 
-/// The id of a record that has none: the day and where in the log it stands.
+/// Returns the id of a record without one: the day and its offset in the log.
 pub(super) fn id_at(log: &Artifact, offset: u64) -> String {
     let session = log.session.as_ref().map_or("", SessionId::as_str);
     let day = day(session).map(|day| day.to_string().replace('-', ""));
     format!("{}-{offset}", day.as_deref().unwrap_or("0"))
 }
 
-/// The name under which a sub-agent logs.
+/// Returns the name under which a sub-agent logs.
 pub(super) fn agent_session_name(session: &str, agent: &str) -> String {
     format!("{session}{AGENT_SEPARATOR}{agent}")
 }
 
-/// A session, and the sub-agent of it, by the name under which a record was logged.
+/// Splits the name under which a record was logged into session and sub-agent.
 pub(super) fn owner(name: &str) -> (&str, Option<&str>) {
     let parts = name.rsplit_once(AGENT_SEPARATOR);
     let parts = parts
@@ -167,7 +166,7 @@ pub(super) fn owner(name: &str) -> (&str, Option<&str>) {
     parts.map_or((name, None), |(session, agent)| (session, Some(agent)))
 }
 
-/// A day in the one spelling that file names have.
+/// Parses a day in the only format that file names use.
 fn date(text: &str) -> Option<Date> {
     let date: Date = text.parse().ok()?;
     (date.to_string() == text).then_some(date)
@@ -178,8 +177,8 @@ fn is_hash(name: &str) -> bool {
     name.len() == HASH_LEN && name.bytes().all(fits)
 }
 
-/// An absolute directory as Python's `os.path.abspath` spells it: without `.`, `..` and needless slashes,
-/// and with its links. Any other text is returned as it is.
+/// Normalizes an absolute directory as Python's `os.path.abspath` does: removes `.`, `..` and
+/// redundant slashes, and keeps symbolic links. Any other text is returned unchanged.
 pub(super) fn normalized(directory: &str) -> String {
     if !directory.starts_with('/') {
         return directory.to_owned();
@@ -194,7 +193,7 @@ pub(super) fn normalized(directory: &str) -> String {
             name => names.push(name),
         }
     }
-    // Two slashes at the beginning mean something of their own, three do not.
+    // POSIX gives two leading slashes a meaning of their own, but not three.
     let root = match directory.starts_with("//") && !directory.starts_with("///") {
         true => "//",
         false => "/",
@@ -202,13 +201,13 @@ pub(super) fn normalized(directory: &str) -> String {
     root.to_owned() + &names.join("/")
 }
 
-/// Names the folder of a working directory: the beginning of the SHA-256 of its normalized path in
+/// Returns the folder of a working directory: the prefix of the SHA-256 of its normalized path in
 /// base64url.
 pub(super) fn folder_hash(directory: &str) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let digest = Sha256::digest(normalized(directory).as_bytes());
     let mut name = String::with_capacity(HASH_LEN);
-    // Three bytes are four digits, so that no part of a byte is left over.
+    // Three bytes are four digits, so no partial byte is left over.
     for bytes in digest.chunks_exact(3).take(HASH_LEN / 4) {
         let bits = bytes
             .iter()
@@ -238,7 +237,7 @@ mod tests {
         }
     }
 
-    /// The expected spellings are those of Python's `os.path.abspath`.
+    /// The expected values are those of Python's `os.path.abspath`.
     #[test]
     fn a_directory_has_one_folder_however_it_is_spelled() {
         for (directory, spelling) in [
@@ -289,9 +288,9 @@ mod tests {
     #[test]
     fn a_name_of_a_log_that_cannot_be_says_why() {
         for (text, why) in [
-            ("/x/2025-02-30", Some("does not exist")),
-            ("app/2026-11-18", Some("not an absolute path")),
-            ("./2026-11-18", Some("not an absolute path")),
+            ("/x/2025-02-30", Some("invalid date 2025-02-30")),
+            ("app/2025-13-01", Some("invalid date 2025-13-01")),
+            ("./2026-11-18", None),
             ("/x/2026-11-18", None),
             ("2026-11-18", None),
             ("app/log", None),
@@ -345,7 +344,7 @@ mod tests {
         );
     }
 
-    /// Whatever a file is called, its meaning leads back to it or it has none.
+    /// Whatever a file's name, its artifact maps back to the same path, or it has none.
     #[test]
     fn classified_odd_names_map_back_to_their_path() {
         let long = "n".repeat(129);

@@ -1,4 +1,4 @@
-//! Messages taken apart into records, and what records are made of.
+//! Splitting messages into records.
 
 use jiff::Timestamp;
 use serde_json::value::RawValue;
@@ -9,13 +9,14 @@ use crate::model::{Block, Body, Draft, Message, Role};
 
 use super::decode::SAME_TEXT_BLOCK;
 
-/// A record of a message: blocks of it, and whether it is the first of a reply to tell the tokens.
+/// A record of a message: some of its blocks, and whether it carries the tokens of a reply.
 pub(super) struct MessagePart<'a> {
     pub(super) blocks: &'a [Block],
     pub(super) tokens: bool,
 }
 
-/// The records of a message: each call and each result for itself, what is said between together.
+/// Splits a message into records: each call and each result alone, the blocks between them
+/// together.
 pub(super) fn split_message(message: &Message, spent: bool) -> Vec<MessagePart<'_>> {
     let alone = |block: &Block| match block {
         Block::ToolUse { .. } => message.role == Role::Assistant,
@@ -46,7 +47,8 @@ pub(super) fn split_message(message: &Message, spent: bool) -> Vec<MessagePart<'
     parts
 }
 
-/// The blocks in the words of the model's interface; the text that is the content is not repeated.
+/// Encodes blocks in the format of the model API. With `once`, the text that is the record's
+/// content is not repeated.
 pub(super) fn parts_json(given: GivenBlocks<'_>, once: bool) -> Result<Box<RawValue>> {
     if !once || given.has_raw() {
         return raw(given.json()?);
@@ -67,7 +69,7 @@ pub(super) fn texts(blocks: &[Block]) -> Vec<&str> {
     texts.collect()
 }
 
-/// The tool of a call among drafts.
+/// Returns the tool of a call that is among the drafts.
 pub(super) fn tool_of_call<'d>(call: &str, drafts: &'d [Draft]) -> Option<&'d str> {
     let messages = drafts.iter().rev().filter_map(|draft| match &draft.body {
         Body::Message(message) => Some(message),
@@ -84,7 +86,7 @@ pub(super) fn encode(value: &(impl serde::Serialize + ?Sized)) -> Result<Vec<u8>
     serde_json::to_vec(value).map_err(|error| Error::refused(error.to_string()))
 }
 
-/// The time of the record that many records after one with this time.
+/// Returns the time of the record `records` records after one with this time.
 pub(super) fn time_after(time: Timestamp, records: usize) -> Option<Timestamp> {
     let after = jiff::SignedDuration::from_millis(records.try_into().ok()?);
     time.checked_add(after).ok()

@@ -1,21 +1,23 @@
-//! Writing records in the design's words.
+//! Writing records in the format of the design document.
 //!
-//! What a message says in text is one record, each call and each result another. The tokens of a
-//! reply stand on the first of its records that is an `assistant` record. A reply of calls alone is
-//! led by an `assistant` record without content if there are tokens to tell. Where a response goes on in another message, which tells its tokens again, `usage` has only what is new in
-//! them and `annals.usage` all of them. So a program that adds up what `assistant` records say gets
-//! every response once.
+//! The text of a message is one record, each call and each result another. The tokens of a reply
+//! are on its first `assistant` record. A reply with tokens but only calls begins with an
+//! `assistant` record without content. If a response continues in another message, which repeats
+//! its tokens, `usage` has only the new ones and `annals.usage` all of them. So adding up all
+//! `assistant` records counts every response once.
 //!
-//! The document wants a model on every reply, and its cost calculation fails for a model that has no
-//! price. A reply of which no model is known is written with `null`; [`form::part`] puts a stand-in
-//! into the log. [`Orchestrator::complete`] gives the model of the reply before to one with tokens.
+//! The design document requires a model on every reply, and its cost calculation fails for a model
+//! without a price. A reply of an unknown model is written with `null`, and
+//! [`output::split_record`] puts a stand-in into the log. [`Writer::complete_drafts`] sets the
+//! model of the previous reply on a reply with tokens.
 //!
-//! A record is written as one object. [`form::part`] tells what of it goes into the log and what to
-//! the log's companion.
+//! A record is encoded as one object. [`output::split_record`] decides what goes into the log and
+//! what into the log's companion file.
 
 use std::borrow::Cow;
 
 use jiff::Timestamp;
+use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
 use crate::json;
@@ -40,7 +42,7 @@ use super::{Orchestrator, path};
 
 impl Writer for Orchestrator {
     fn new_session_log(&self, new: &NewSession, stamp: &mut PlanContext<'_>) -> Result<Artifact> {
-        // The name of a log's own session says which log that is.
+        // The name of a log's own session determines the log.
         if let Some(log) = path::log_from_name(new.id.as_str()) {
             return Ok(log);
         }
@@ -55,7 +57,7 @@ impl Writer for Orchestrator {
         };
         if path::owner(new.id.as_str()).1.is_some() {
             return Err(Error::refused(
-                "a session must not be named like a sub-agent",
+                "a session id must not have the form of a sub-agent id",
             ));
         }
         Ok(today_log(&folder, stamp))
@@ -64,11 +66,9 @@ impl Writer for Orchestrator {
     fn new_agent_log(&self, head: &AppendState, agent: &AgentId) -> Result<Artifact> {
         let session = head.session.as_str();
         if agent.as_str() == session {
-            return Err(Error::refused(
-                "a sub-agent must not be named like its session",
-            ));
+            return Err(Error::refused("a sub-agent cannot have its session's id"));
         }
-        // It must be a name that a session can have.
+        // The combined name must be a valid session id.
         SessionId::new(&path::agent_session_name(session, agent.as_str()))?;
         Ok(Artifact {
             agent: Some(agent.clone()),
@@ -100,7 +100,7 @@ impl Writer for Orchestrator {
             }
             if known.is_none() {
                 return Err(Error::refused(
-                    "a reply with `usage` needs a `model`, because its tokens have no price without one, \
+                    "a reply with `usage` needs a `model` to price its tokens, \
                      and no reply near the end of the session has one; add `model` to the message",
                 ));
             }
@@ -122,7 +122,7 @@ impl Writer for Orchestrator {
         if let Ok(text) = std::str::from_utf8(record) {
             return output::split_record(text).ok_or_else(no_object);
         }
-        // Bytes that are no text stay what they are: each stands for one character meanwhile.
+        // Invalid UTF-8 is preserved: each byte is mapped to one character and back.
         let text: String = record.iter().copied().map(char::from).collect();
         let bytes = |text: &str| -> Vec<u8> {
             let bytes = text.chars().filter_map(|c| u8::try_from(c).ok());
@@ -159,7 +159,7 @@ impl Writer for Orchestrator {
         };
         match change {
             Change::Begin => pen.begin()?,
-            // The directory is all that copied records may not say.
+            // Only the directory may be missing from copied records.
             Change::Fork { .. } if head.cwd.is_none() => {}
             Change::Fork { .. } => pen.begin()?,
             Change::Append(drafts) => {
@@ -204,14 +204,14 @@ impl Writer for Orchestrator {
         );
         let session = json::quote(graft.to.as_str());
         let metadata = [("sessionId", session.as_str()), ("forkedFrom", &origin)];
-        // An id that is a place in a file must be said once the record lies elsewhere.
+        // The copy must store the id, because an id made from the position would change.
         let id = json::quote(graft.id.as_str());
         let mut words = vec![("id", id.as_str())];
         let parent = match graft.parent {
             ForkParent::Entry(parent) => json::quote(parent.as_str()),
             ForkParent::None | ForkParent::Keep => "null".to_owned(),
         };
-        // Without one it hangs from the record before, which is right in a copy.
+        // Without a named parent it is the previous record, which is correct in a copy.
         if line.annex.parent.0.is_some() && graft.parent != ForkParent::Keep {
             words.push(("parent", &parent));
         }
@@ -228,42 +228,43 @@ impl Writer for Orchestrator {
     }
 }
 
-/// The log of the day that it is in the writer's zone.
+/// Returns the log of the current day in the writer's time zone.
 fn today_log(folder: &str, stamp: &PlanContext<'_>) -> Artifact {
     path::day_log(folder, stamp.now.to_zoned(stamp.zone.clone()).date())
 }
 
-/// Writes the records of one change.
+/// Encodes the records of one change.
 struct RecordBuilder<'a, 'b> {
     head: &'a AppendState,
     /// The name under which the agent logs.
     name: String,
     stamp: &'a mut PlanContext<'b>,
     lines: Vec<Vec<u8>>,
-    /// Where the next record will stand.
+    /// Offset of the next record.
     end: u64,
-    /// The record before it is of the same session.
+    /// The previous record belongs to the same session.
     last_record_is_own: bool,
     plan: EditPlan,
-    /// The last message so far: what a record hangs from that says nothing else.
+    /// The last message so far, which is the parent of the next unless that names another.
     last_message: Option<EntryId>,
-    /// The time of the newest record so far.
+    /// Time of the newest record so far.
     time: Option<Timestamp>,
-    /// The newest responses and their tokens so far.
+    /// Ids and usage of the newest responses so far.
     recent_responses: Vec<(String, Usage)>,
 }
 
-/// The members of a draft that only this layout knows.
+/// Values of the draft members that only this layout has.
 #[derive(Default)]
 struct MemberValues<'a> {
     source: Option<String>,
     duration: Option<&'a str>,
-    /// What the usage of a reply says beyond counts.
+    /// The parts of a reply's usage that are not counts.
     terms: Option<&'a str>,
 }
 
 impl<'a> MemberValues<'a> {
-    /// Checks the members of a message to `session`. What has no place in its records is refused.
+    /// Checks the members of a message of `session`. Members that its records cannot store are
+    /// rejected.
     fn new(draft: &'a Draft, message: &Message, session: &str) -> Result<Self> {
         let results = message.blocks.iter();
         let results = results.filter(|block| matches!(block, Block::ToolResult { .. }));
@@ -276,17 +277,15 @@ impl<'a> MemberValues<'a> {
                 METADATA => values.set_metadata(json, prompt, session)?,
                 USAGE_MEMBER => values.terms = Some(json),
                 _ => {
-                    let number = json.parse::<f64>().ok();
-                    match number.filter(|number| *number >= 0.0) {
-                        Some(_) if results != 1 => {
-                            let why = "only a message with one tool result has a duration";
-                            return Err(bad_member(name, why));
-                        }
-                        None => {
-                            return Err(bad_member(name, "it must be a number of milliseconds"));
-                        }
-                        Some(_) => values.duration = Some(json.as_str()),
+                    if !is_duration(json) {
+                        return Err(bad_member(name, "it must be a number of milliseconds"));
                     }
+                    if results != 1 {
+                        let why = "only a message with one tool result has a duration; \
+                                   add it to the blocks of several";
+                        return Err(bad_member(name, why));
+                    }
+                    values.duration = Some(json.as_str());
                 }
             }
         }
@@ -298,7 +297,7 @@ impl<'a> MemberValues<'a> {
         let text = text.filter(|text| SOURCES.contains(&text.as_str()));
         let why = match (&text, &self.source) {
             (None, _) => "it must be \"cli\", \"api\" or \"agent\"",
-            (Some(_), _) if !prompt => "only messages of the user have a source",
+            (Some(_), _) if !prompt => "only user messages have a source",
             (given, Some(_)) if *given != self.source => "`source` and `metadata.source` differ",
             _ => {
                 self.source = text;
@@ -308,7 +307,7 @@ impl<'a> MemberValues<'a> {
         Err(bad_member(name, why))
     }
 
-    /// Takes `metadata` as the document's records have it.
+    /// Sets `metadata`, in the form it has in records of the design document.
     fn set_metadata(&mut self, json: &str, prompt: bool, session: &str) -> Result<()> {
         let members: json::Pairs<'_> =
             serde_json::from_str(json).map_err(|_| bad_member(METADATA, "it must be an object"))?;
@@ -318,11 +317,11 @@ impl<'a> MemberValues<'a> {
                 "source" => self.set_source("metadata.source", value, prompt)?,
                 "sessionId" if json::decode_string(value).as_deref() == Some(session) => {}
                 "sessionId" => {
-                    let why = format!("the message goes to the session {session}");
+                    let why = format!("the message belongs to session {session}");
                     return Err(bad_member("metadata.sessionId", &why));
                 }
                 other => {
-                    let why = format!("it has no member `{other}`; known are source, sessionId");
+                    let why = format!("unknown member `{other}`; expected source or sessionId");
                     return Err(bad_member(METADATA, &why));
                 }
             }
@@ -335,14 +334,33 @@ fn bad_member(name: &str, why: &str) -> Error {
     Error::refused(format!("`{name}`: {why}"))
 }
 
-/// Whether a message has tokens and no model to price them by.
+fn is_duration(json: &str) -> bool {
+    json.parse::<f64>().is_ok_and(|number| number >= 0.0)
+}
+
+/// Returns the duration of a tool result, which its block or its message has.
+fn result_duration(
+    given: GivenBlocks<'_>,
+    members: &MemberValues<'_>,
+) -> Result<Option<Box<RawValue>>> {
+    let own = given.member(DURATION).filter(|json| is_duration(json));
+    if let (Some(own), Some(other)) = (own, members.duration)
+        && own != other
+    {
+        return Err(bad_member(DURATION, "the message and its block differ"));
+    }
+    let duration = own.or(members.duration);
+    duration.map(|json| raw(json.to_owned())).transpose()
+}
+
+/// Returns whether a message has tokens but no model to price them.
 fn needs_model(message: &Message) -> bool {
     message.role == Role::Assistant
         && message.model.is_none()
         && message.usage.is_some_and(|usage| !usage.is_zero())
 }
 
-/// What annals must say of a record, if it is anything.
+/// Returns the extension unless it is empty.
 fn non_empty_extension(words: ExtensionOut<'_>) -> Option<ExtensionOut<'_>> {
     let says = serde_json::to_string(&words).is_ok_and(|json| json != "{}");
     says.then_some(words)
@@ -352,12 +370,12 @@ fn text(line: Vec<u8>) -> Result<String> {
     String::from_utf8(line).map_err(|error| Error::refused(error.to_string()))
 }
 
-/// The tokens that a message tells.
+/// Usage of a message.
 #[derive(Clone, Copy)]
 struct ResponseUsage {
-    /// What was not told before.
+    /// Tokens not recorded before.
     added: Usage,
-    /// All of them, where some were.
+    /// All tokens of the response, if some were recorded before.
     total: Option<Usage>,
 }
 
@@ -379,7 +397,7 @@ impl RecordBuilder<'_, '_> {
         line.metadata.cwd = head.cwd.as_deref();
         line.metadata.git_branch = head.git_branch.as_deref();
         let line = encode(&line)?;
-        // A log's own session begins with the log, which is empty until something is said.
+        // A log's own session begins with the log, which stays empty until the first message.
         if head.log.session.as_ref() == Some(&head.session) && head.end == 0 {
             self.plan.companion.push(text(line)?);
             return Ok(());
@@ -396,7 +414,7 @@ impl RecordBuilder<'_, '_> {
         Ok(())
     }
 
-    /// The id of the next record, where it says none.
+    /// Returns the id of the next record, if it has none of its own.
     fn next_id(&self) -> EntryId {
         EntryId::new(&path::id_at(&self.head.log, self.end))
     }
@@ -462,9 +480,9 @@ impl RecordBuilder<'_, '_> {
         for (at, part) in parts.iter().enumerate() {
             let given_blocks = GivenBlocks::new(draft, part.blocks, first);
             first += part.blocks.len();
-            // A given id names the end of the message: that is what the next one hangs from.
+            // A given id names the last record of the message, which is the parent of the next.
             let given = draft.id.clone().filter(|_| at == last);
-            // A record without a line in the log has no place to be named after.
+            // A record without a line in the log has no offset to derive an id from.
             let given = match message.role {
                 Role::System => Some(given.unwrap_or_else(|| self.fresh_id())),
                 _ => given,
@@ -516,7 +534,7 @@ impl RecordBuilder<'_, '_> {
         Ok(())
     }
 
-    /// What a message tells of its response's tokens.
+    /// Returns the usage that a message adds to its response.
     fn response_usage(&self, message: &Message) -> ResponseUsage {
         let mut all = message.usage.unwrap_or_default();
         let mut known = self.recent_responses.iter();
@@ -535,7 +553,7 @@ impl RecordBuilder<'_, '_> {
         }
     }
 
-    /// The record of what a message says, as opposed to the calls it makes and answers.
+    /// Encodes the text of a message, as opposed to its calls and results.
     fn message_record<'m>(
         &self,
         message: &'m Message,
@@ -564,7 +582,7 @@ impl RecordBuilder<'_, '_> {
             let all = all.or(terms.map(|_| fresh));
             words.usage = all.map(|all| usage_json(&all, terms)).transpose()?;
             line.model = Some(message.model.as_deref());
-            // The document knows four reasons.
+            // The design document has four stop reasons.
             let stop = message.stop_reason.as_deref();
             line.stop = stop.filter(|stop| STOP_REASONS.contains(stop));
             words.stop = stop.filter(|stop| !STOP_REASONS.contains(stop));
@@ -576,7 +594,7 @@ impl RecordBuilder<'_, '_> {
         if message.role == Role::User {
             let prompt = texts.iter().any(|text| !is_client_text(text));
             let seems = prompt && !message.meta && !message.compact_summary && !words.sidechain;
-            // Blanks are nothing that a person said.
+            // Blank text does not count as written by a person.
             let blank = texts.iter().all(|text| text.trim().is_empty());
             let differs = message.human != seems && !(message.human && blank);
             words.human = differs.then_some(message.human);
@@ -601,7 +619,7 @@ impl RecordBuilder<'_, '_> {
             },
         ] = given.blocks
         else {
-            return Err(Error::refused("not a tool's result"));
+            return Err(Error::refused("not a tool result"));
         };
         let text = texts(output).join("\n\n");
         let mut line = self.common("tool_result", time);
@@ -615,10 +633,7 @@ impl RecordBuilder<'_, '_> {
             .filter(|tool| !tool.is_empty());
         line.tool = Some(tool.unwrap_or("unknown"));
         line.call = Some(call);
-        line.duration_ms = members
-            .duration
-            .map(|json| raw(json.to_owned()))
-            .transpose()?;
+        line.duration_ms = result_duration(given, members)?;
         let plain = match output.as_slice() {
             [] => !is_error,
             [Block::Text(_)] => true,
@@ -637,7 +652,7 @@ impl RecordBuilder<'_, '_> {
         encode(&line)
     }
 
-    /// A record that the design has no word for.
+    /// Adds a record of a type that the design document does not have.
     fn system(
         &mut self,
         text: &str,
@@ -703,7 +718,7 @@ impl RecordBuilder<'_, '_> {
         Ok(())
     }
 
-    /// A sub-agent's first record, which tells what it is for.
+    /// Writes a sub-agent's first record, which has its purpose.
     fn spawn(&mut self, spawn: &Spawn) -> Result<()> {
         self.name = path::agent_session_name(self.head.session.as_str(), spawn.agent.as_str());
         self.last_record_is_own = false;
@@ -715,7 +730,7 @@ impl RecordBuilder<'_, '_> {
         self.draft(&draft, &[])
     }
 
-    /// A file beside the session's log.
+    /// Returns another file of the session.
     fn attachment(&self, kind: ArtifactKind, agent: Option<AgentId>) -> Artifact {
         Artifact {
             kind,
@@ -735,7 +750,7 @@ impl RecordBuilder<'_, '_> {
         EntryId::new(&(self.stamp.new_id)())
     }
 
-    /// Notes what was written; what stands beside the conversation is not what it goes on from.
+    /// Records an added entry. One outside the conversation (`beside`) does not become the leaf.
     fn record_added(&mut self, id: EntryId, beside: bool) {
         if !beside {
             self.plan.leaf = Some(id.clone());
@@ -748,13 +763,13 @@ impl RecordBuilder<'_, '_> {
         self.plan.leaf.clone().or_else(|| self.head.leaf.clone())
     }
 
-    /// What a draft hangs from and whose it is, as far as that must be said.
+    /// Returns the parent and the agent of a draft, if they must be stored.
     fn parent_extension<'d>(
         &self,
         draft: &'d Draft,
         parent: Option<&'d EntryId>,
     ) -> ExtensionOut<'d> {
-        // The record before is another one for a sub-agent within the log.
+        // A sub-agent within the log has another previous record.
         let said = draft.sidechain || parent != self.last_message.as_ref();
         ExtensionOut {
             parent: said.then(|| parent.map(EntryId::as_str)),
@@ -764,14 +779,16 @@ impl RecordBuilder<'_, '_> {
         }
     }
 
-    /// The next record's time: as given, else now, but later than the record before.
+    /// Returns the time of the next record: as given, or else now, but later than the previous
+    /// record.
     fn next_time(&mut self, given: Option<Timestamp>) -> Timestamp {
         self.stamp.next_time(&mut self.time, given)
     }
 
     fn common<'l>(&'l self, kind: &'l str, time: Timestamp) -> RecordOut<'l> {
         let own = self.head.log.session.as_ref().map(SessionId::as_str);
-        // A prompt that names no session is the log's own, and any other record that of the one before.
+        // A prompt that names no session belongs to the log's own; any other record to that of the
+        // previous one.
         let named = match kind {
             "user" => own != Some(&*self.name),
             _ => !self.last_record_is_own,

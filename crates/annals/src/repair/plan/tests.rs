@@ -1,4 +1,4 @@
-//! Lines that a layout does not read although they are JSON.
+//! Lines that are JSON but that the layout does not read.
 
 use super::*;
 use crate::layout::ClaudeCode;
@@ -21,7 +21,7 @@ fn line(number: u64, parent: u64, text: &str) -> String {
     )
 }
 
-/// A decoder that does not read lines in which "odd" stands.
+/// A decoder that does not read lines that contain "odd".
 struct Strict(Box<dyn Decoder>);
 
 impl Decoder for Strict {

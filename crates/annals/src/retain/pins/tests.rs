@@ -1,4 +1,4 @@
-//! Pins that several processes make at once.
+//! Concurrent changes of pins.
 
 use std::cell::Cell;
 
@@ -31,7 +31,7 @@ fn concurrent_first_pin_is_preserved() {
         })
     };
     let changed = store.change_pins(|list| {
-        // Between the look and the deed of the first attempt.
+        // Between read and write of the first attempt.
         if turns.replace(turns.get() + 1) == 0 {
             add("theirs").unwrap();
         }
@@ -47,7 +47,7 @@ fn concurrent_first_pin_is_preserved() {
 fn change_pins_does_not_retry_an_io_error() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::new(Vec::new()).with_state(dir.path());
-    // Where the document would grow lies a directory.
+    // A directory in place of the temporary file.
     let tag: String = Digest::compute(FILE.as_bytes())
         .0
         .iter()

@@ -1,5 +1,4 @@
-//! How people write queries: words, "phrases", begin*, -not, OR, (groups) and conditions such as
-//! `role:user`.
+//! Query syntax: words, "phrases", prefix*, -not, OR, (groups) and filters such as `role:user`.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,23 +10,23 @@ use super::super::term_matcher::TermMatcher;
 use super::{Expr, Filter, Speaker, Term, TermKind, TextPart};
 use crate::error::{Error, Result};
 use crate::layout::LAYOUTS;
-use crate::time_input::Now;
+use crate::time_input::{Now, TIME_FORMS};
 
-/// No one types more than this.
+/// Maximum length of a query in bytes.
 const LONGEST: usize = 64 << 10;
 
-/// Nor groups in groups in groups.
+/// Maximum nesting depth of groups.
 const DEEPEST: usize = 64;
 
-/// How a query is to be read.
+/// Parser options.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Dialect {
-    /// Letter case counts.
+    /// Match letter case.
     pub case: bool,
-    /// The whole query is one regular expression.
+    /// Parse the whole query as one regular expression.
     pub regex: bool,
-    /// What `after:yesterday` depends on.
+    /// Current time, for relative times such as `after:yesterday`.
     pub now: Now,
 }
 
@@ -41,7 +40,7 @@ impl Default for Dialect {
 }
 
 impl Dialect {
-    /// The usual one, at that time.
+    /// Creates the default options for a time.
     pub fn new(now: Now) -> Self {
         Dialect {
             case: false,
@@ -50,13 +49,13 @@ impl Dialect {
         }
     }
 
-    /// Says whether letter case counts.
+    /// Sets whether letter case matters.
     pub fn case(mut self, counts: bool) -> Self {
         self.case = counts;
         self
     }
 
-    /// Says whether the whole query is a regular expression.
+    /// Sets whether the whole query is a regular expression.
     pub fn regex(mut self, is: bool) -> Self {
         self.regex = is;
         self
@@ -65,10 +64,7 @@ impl Dialect {
 
 pub(super) fn parse(text: &str, dialect: &Dialect) -> Result<Expr> {
     if text.len() > LONGEST {
-        let why = format!(
-            "it has {} bytes, and nobody means more than {LONGEST}",
-            text.len()
-        );
+        let why = format!("it has {} bytes; the maximum is {LONGEST}", text.len());
         return Err(fault("", 0..0, why));
     }
     if dialect.regex {
@@ -88,7 +84,7 @@ pub(super) fn parse(text: &str, dialect: &Dialect) -> Result<Expr> {
         Some(piece) => Err(fault(
             text,
             piece.at.clone(),
-            "this `)` closes nothing; quote it if it is meant as it is",
+            "unmatched `)`; quote it to search for it",
         )),
     }
 }
@@ -101,7 +97,7 @@ fn fault(text: &str, at: Range<usize>, why: impl Into<String>) -> Error {
     }
 }
 
-/// A word of the query with its place.
+/// Token of the query with its byte range.
 #[derive(Debug)]
 struct QueryToken<'a> {
     at: Range<usize>,
@@ -116,7 +112,7 @@ enum TokenKind<'a> {
     Or,
     And,
     Not,
-    /// A word, and the name of the condition that it stands after.
+    /// Word, with the name of its filter if it has one.
     Word {
         name: Option<&'a str>,
         text: Cow<'a, str>,
@@ -126,7 +122,7 @@ enum TokenKind<'a> {
     },
 }
 
-/// The conditions that queries know.
+/// Names of the filters.
 pub(super) const NAMES: [&str; 20] = [
     "project",
     "session",
@@ -150,7 +146,7 @@ pub(super) const NAMES: [&str; 20] = [
     "until",
 ];
 
-/// What introduces a regular expression.
+/// Prefix of a regular expression.
 const PATTERN: &str = "re";
 
 fn tokenize(text: &str) -> Result<Vec<QueryToken<'_>>> {
@@ -189,7 +185,8 @@ fn tokenize(text: &str) -> Result<Vec<QueryToken<'_>>> {
     Ok(pieces)
 }
 
-/// A minus before a word or a group, and not one of several or one by itself.
+/// Returns true for a minus directly before a word or group, but not for `--`, `->` or a minus
+/// alone.
 fn is_denied(rest: &str) -> bool {
     let next = rest.chars().nth(1);
     next.is_some_and(|next| !next.is_whitespace() && !matches!(next, '-' | '>' | ')'))
@@ -206,7 +203,7 @@ fn word(text: &str, at: usize, in_group: bool) -> Result<QueryToken<'_>> {
             return Err(fault(
                 text,
                 from..text.len(),
-                "this quote is never closed; put another at the end of what belongs together, or \\\" for one that is meant",
+                "missing closing quote; close it, or search for the quote with \\\"",
             ));
         };
         let end = from + len + 2;
@@ -221,7 +218,7 @@ fn word(text: &str, at: usize, in_group: bool) -> Result<QueryToken<'_>> {
             },
         });
     }
-    // A call such as `main()` is one word. A `)` belongs to the word before it if no group waits for it.
+    // A call such as `main()` is one word. A `)` belongs to the word before it if no group is open.
     let mut len = 0;
     let mut open = 0usize;
     for c in rest.chars() {
@@ -253,7 +250,7 @@ fn word(text: &str, at: usize, in_group: bool) -> Result<QueryToken<'_>> {
     })
 }
 
-/// Where a quoted text ends: at a quote without a backslash before it.
+/// Returns the end of a quoted text: a quote without a backslash before it.
 fn closing(inside: &str) -> Option<usize> {
     let mut quotes = inside.match_indices('"').map(|(at, _)| at);
     quotes.find(|at| {
@@ -316,11 +313,11 @@ impl<'a> QueryParser<'a> {
                 None => break,
                 Some(piece) => match &piece.sign {
                     TokenKind::Or if parts.is_empty() => {
-                        let why = "there is nothing before this operator; write \"OR\" in quotes to look for it";
+                        let why = "missing term before this operator; write \"OR\" in quotes to search for it";
                         return Err(fault(self.text, piece.at.clone(), why));
                     }
                     TokenKind::Close if parts.is_empty() && self.depth > 0 => {
-                        let why = "there is nothing in this group";
+                        let why = "empty group";
                         return Err(fault(self.text, piece.at.clone(), why));
                     }
                     TokenKind::Or | TokenKind::Close => break,
@@ -362,7 +359,7 @@ impl<'a> QueryParser<'a> {
                 match self.next_if(&TokenKind::Close) {
                     Some(_) => Ok(inside),
                     None => {
-                        let why = "this `(` is never closed; quote it if it is meant as it is";
+                        let why = "unmatched `(`; close it, or quote it to search for it";
                         Err(fault(self.text, piece.at.clone(), why))
                     }
                 }
@@ -389,7 +386,7 @@ impl<'a> QueryParser<'a> {
     fn go_down(&mut self, piece: &QueryToken<'_>) -> Result<()> {
         self.depth += 1;
         if self.depth > DEEPEST {
-            let why = format!("there are more than {DEEPEST} groups within each other");
+            let why = format!("nested more than {DEEPEST} groups deep");
             return Err(fault(self.text, piece.at.clone(), why));
         }
         Ok(())
@@ -412,8 +409,8 @@ impl<'a> QueryParser<'a> {
         }
         if text.trim().is_empty() {
             let why = match quoted {
-                true => "there is nothing between these quotes",
-                false => "a star stands for the rest of a word, and here there is no word",
+                true => "nothing between these quotes",
+                false => "`*` needs a word before or after it, such as `pre*`",
             };
             return Err(fault(self.text, at, why));
         }
@@ -434,18 +431,13 @@ impl<'a> QueryParser<'a> {
     }
 }
 
-/// A condition by its name; or what is wrong with its value.
+/// Creates a filter by name; the error describes what is wrong with its value.
 pub(super) fn filter(name: &str, value: &str, dialect: &Dialect) -> Result<Filter, String> {
     if value.trim().is_empty() {
-        return Err(format!(
-            "`{name}:` says nothing; quote it if it is meant as it is"
-        ));
+        return Err(format!("`{name}:` has no value; quote it to search for it"));
     }
     let text = || value.to_owned();
-    let bad_time = || {
-        let why = "is no time; try 7d, yesterday, 2026-03-01 or 2026-03-01T12:00";
-        format!("`{value}` {why}")
-    };
+    let bad_time = || format!("invalid time `{value}`: expected {TIME_FORMS}");
     Ok(match name {
         "project" => Filter::Project(text()),
         "session" => Filter::Session(text()),
@@ -482,7 +474,7 @@ pub(super) fn filter(name: &str, value: &str, dialect: &Dialect) -> Result<Filte
 }
 
 const NOTHING_AFTER: &str =
-    "this operator joins nothing; quote it if it is meant as it is, or give it words";
+    "this operator has nothing to join; add a term, or quote it to search for it";
 
 fn named<T: Copy>(what: &str, value: &str, names: &[(&str, T)]) -> Result<T, String> {
     let found = names.iter().find(|(name, _)| *name == value);
@@ -493,16 +485,13 @@ fn named<T: Copy>(what: &str, value: &str, names: &[(&str, T)]) -> Result<T, Str
 }
 
 fn choices(what: &str, value: &str, names: &[&str]) -> String {
-    format!(
-        "there is no {what} `{value}`; there are {}",
-        names.join(", ")
-    )
+    format!("unknown {what} `{value}`; use one of {}", names.join(", "))
 }
 
-/// Checks a pattern, so that what is wrong with it can be pointed at.
+/// Validates a regular expression, so that errors have a position.
 fn pattern(query: &str, text: &str, from: usize, dialect: &Dialect) -> Result<Term> {
     if text.is_empty() {
-        return Err(fault(query, from..from, "there is no pattern"));
+        return Err(fault(query, from..from, "empty pattern"));
     }
     if let Err(error) = regex_syntax::Parser::new().parse(text) {
         let (span, why) = match &error {
@@ -511,7 +500,11 @@ fn pattern(query: &str, text: &str, from: usize, dialect: &Dialect) -> Result<Te
             _ => return Err(fault(query, from..query.len(), error.to_string())),
         };
         let at = from + span.start.offset..from + span.end.offset;
-        return Err(fault(query, at, format!("no regular expression: {why}")));
+        return Err(fault(
+            query,
+            at,
+            format!("invalid regular expression: {why}"),
+        ));
     }
     let term = Term {
         text: text.to_owned(),
@@ -536,7 +529,7 @@ mod tests {
         })
     }
 
-    /// A query as it was understood.
+    /// Formats a parsed query.
     fn read(text: &str) -> String {
         fn spell(wanted: &Expr) -> String {
             let all = |parts: &[Expr]| parts.iter().map(spell).collect::<Vec<_>>().join(" ");

@@ -1,6 +1,6 @@
 //! The entries of a companion, and the lines of the log that they belong to.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 
 use crate::jsonl::{FileId, OpenLog};
@@ -17,11 +17,15 @@ pub(super) struct CompanionEntries {
     pub(super) begin: Vec<String>,
     /// Members of the line at an offset, in the order in which they were written.
     pub(super) members: BTreeMap<u64, Vec<Member>>,
+    /// The last place of members of the line with a sum.
+    pub(super) places: HashMap<Sum, u64>,
     /// Records that stand in the place of the blank line at an offset, of which the last counts.
     pub(super) standalone: BTreeMap<u64, Vec<StandaloneRecord>>,
     /// Records whose blank line is gone, by the line that they come after.
     pub(super) moved: BTreeMap<u64, Vec<StandaloneRecord>>,
-    /// The companion was read up to here.
+    /// The companion was read from here on,
+    start: u64,
+    /// and up to here.
     pub(super) read: u64,
     /// So many lines of it were read.
     lines: u64,
@@ -117,15 +121,32 @@ impl Lines {
     fn line_before(&self, offset: u64) -> Option<u64> {
         self.at.range(..offset).next_back().map(|(at, _)| *at)
     }
+
+    /// Whether a record of its own at an offset is behind the line that it came after.
+    fn follows(&self, offset: u64, alone: &StandaloneRecord) -> bool {
+        let before = self.at.range(..offset).next_back();
+        alone.after.is_none() || before.map(|(_, sum)| *sum) == alone.after
+    }
 }
 
 impl CompanionEntries {
     /// No entries yet, of a companion that is read from an offset on.
     pub(super) fn from_offset(offset: u64) -> Self {
         CompanionEntries {
+            start: offset,
             read: offset,
             ..CompanionEntries::default()
         }
+    }
+
+    /// Where in the companion the entries begin.
+    pub(super) fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The place in the log that the last entry is for.
+    pub(super) fn last_place(&self) -> u64 {
+        self.newest
     }
 
     /// The first place in the log that an entry is for.
@@ -174,6 +195,7 @@ impl CompanionEntries {
                 }
                 Some(sum) => {
                     let Some(sum) = parse_sum(sum) else { continue };
+                    self.places.insert(sum, line.offset);
                     self.members.entry(line.offset).or_default().push(Member {
                         sum,
                         record,
@@ -197,18 +219,19 @@ impl CompanionEntries {
     }
 
     /// Binds the entries to the lines of a log that was rewritten; of any other, they are bound as
-    /// they are.
-    pub(super) fn bind(&mut self, log: &OpenLog) -> io::Result<()> {
+    /// they are. Returns the length of the log if the line of each entry was looked for, or else 0.
+    pub(super) fn bind(&mut self, log: &OpenLog) -> io::Result<u64> {
         let id = log.id()?;
-        if !self.seem_in_place(log, &id)? {
-            self.bind_all(log, &id)?;
+        if self.seem_in_place(log, &id)? {
+            return Ok(0);
         }
-        Ok(())
+        self.bind_all(log, &id)?;
+        Ok(id.len)
     }
 
-    /// Whether these are the last entries of a companion, in the order of the log's lines and in their
-    /// places. Then all entries before them are for lines before theirs.
-    pub(super) fn are_last_in_place(&self, log: &OpenLog) -> io::Result<bool> {
+    /// Whether these entries of a companion are in the order of the log's lines and in their places. Then
+    /// all entries before them are for lines before theirs, and all after them for lines after theirs.
+    pub(super) fn are_in_place(&self, log: &OpenLog) -> io::Result<bool> {
         let id = log.id()?;
         // A record of its own has no sum to compare.
         let has_sums = self.members.range(..id.len).next().is_some();
@@ -223,8 +246,10 @@ impl CompanionEntries {
         let mut free = lines.by_sum.clone();
         let mut bound = BindReport::default();
         let mut found = CompanionEntries {
+            start: self.start,
             read: self.read,
             lines: self.lines,
+            places: std::mem::take(&mut self.places),
             ..CompanionEntries::default()
         };
         let mut behind = CompanionEntries::default();
@@ -252,13 +277,18 @@ impl CompanionEntries {
             });
             match nearest {
                 Some(at) => found.members.entry(at).or_default().push(member),
+                // It was written again for the place where its line is.
+                None if found.has_members(lines.by_sum.get(&member.sum), &member) => {}
                 None => bound.unmatched.push(member.origin.span),
             }
         }
+        let standalone = std::mem::take(&mut self.standalone);
+        let newest = newest_copies(standalone.values().flatten());
+        let is_newest = |alone: &StandaloneRecord| newest.contains(&alone.origin.span.offset);
         let mut displaced = Vec::new();
-        for (offset, entries) in std::mem::take(&mut self.standalone) {
+        for (offset, entries) in standalone {
             // The last one was written where the line is now.
-            for alone in entries.into_iter().rev() {
+            for alone in entries.into_iter().rev().filter(is_newest) {
                 if is_behind(&alone.origin, offset) {
                     bound.past_end.push(alone.origin.span);
                     behind
@@ -266,7 +296,7 @@ impl CompanionEntries {
                         .entry(offset)
                         .or_default()
                         .insert(0, alone);
-                } else if lines.take_blank(offset) {
+                } else if lines.follows(offset, &alone) && lines.take_blank(offset) {
                     found.standalone.entry(offset).or_default().push(alone);
                 } else {
                     displaced.push((offset, alone));
@@ -281,7 +311,11 @@ impl CompanionEntries {
                 lines.and_then(|lines| nearest(lines, offset))
             });
             let Some(line) = line.unwrap_or(Some(0)) else {
-                bound.unmatched.push(alone.origin.span);
+                match lines.take_blank(offset) {
+                    // The line before it was changed.
+                    true => found.standalone.entry(offset).or_default().push(alone),
+                    false => bound.unmatched.push(alone.origin.span),
+                }
                 continue;
             };
             let after = alone.after.map(|_| line);
@@ -313,6 +347,16 @@ impl CompanionEntries {
         found.standalone.extend(behind.standalone);
         *self = found;
         Ok(bound)
+    }
+
+    /// Whether one of some lines has the same members.
+    fn has_members(&self, lines: Option<&BTreeSet<u64>>, member: &Member) -> bool {
+        let mut members = lines
+            .into_iter()
+            .flatten()
+            .filter_map(|line| self.members.get(line))
+            .flatten();
+        members.any(|other| other.record == member.record)
     }
 
     /// Whether the newest entry for a line before the end of the log is not in its place: then no entry
@@ -364,6 +408,17 @@ impl CompanionEntries {
     }
 }
 
+/// The places in the companion of records of their own, of equal ones only the last: it was written
+/// again for another place in the log.
+fn newest_copies<'a>(records: impl Iterator<Item = &'a StandaloneRecord>) -> HashSet<u64> {
+    let mut newest: HashMap<&str, u64> = HashMap::new();
+    for alone in records {
+        let place = newest.entry(&alone.record).or_default();
+        *place = alone.origin.span.offset.max(*place);
+    }
+    newest.into_values().collect()
+}
+
 /// The line of some that is nearest to where an entry was.
 fn nearest(lines: &BTreeSet<u64>, offset: u64) -> Option<u64> {
     let before = lines.range(..=offset).next_back();
@@ -373,31 +428,39 @@ fn nearest(lines: &BTreeSet<u64>, offset: u64) -> Option<u64> {
 }
 
 /// The line of a log at an offset, if it begins there.
-fn line_at(log: &OpenLog, offset: u64) -> io::Result<Option<Vec<u8>>> {
+pub(super) fn line_at(log: &OpenLog, offset: u64) -> io::Result<Option<Vec<u8>>> {
     let mut scanner = Scanner::from_offset(RangeReader::from_offset(log, offset), offset, 1);
     Ok(scanner.next()?.map(|line| line.bytes.to_vec()))
 }
 
 /// Whether a line that is not blank begins at an offset of a log.
 fn begins_line(log: &OpenLog, offset: u64) -> io::Result<bool> {
-    let around = line_start::<1>(log, offset)?;
-    Ok(around.is_some_and(|[first]| !first.is_ascii_whitespace()))
+    line_start_is(log, offset, |[first, _]| !first.is_ascii_whitespace())
 }
 
 /// Whether there is a blank line at an offset of a log.
 fn is_blank_at(log: &OpenLog, offset: u64) -> io::Result<bool> {
-    let line = line_start::<2>(log, offset)?;
-    Ok(line.is_some_and(|line| line.strip_suffix(b"\n") == Some(BLANK_LINE)))
+    line_start_is(log, offset, |line| {
+        line.strip_suffix(b"\n") == Some(BLANK_LINE)
+    })
 }
 
-/// The first bytes of the line that begins at an offset; `None` if none begins there, or if the log is
-/// shorter.
-fn line_start<const N: usize>(log: &OpenLog, offset: u64) -> io::Result<Option<[u8; N]>> {
-    let mut before = [b'\n'];
-    if let Some(at) = offset.checked_sub(1) {
-        log.fill_at(&mut before, at)?;
-    }
-    let mut bytes = [0; N];
-    let filled = log.fill_at(&mut bytes, offset)?;
-    Ok((before == *b"\n" && filled == N).then_some(bytes))
+/// Whether a line begins at an offset, with two bytes that fit. The last one is 0 if the log has only one.
+///
+/// One read takes both and the line end before them: a companion may have an entry for each line.
+fn line_start_is(
+    log: &OpenLog,
+    offset: u64,
+    fits: impl FnOnce([u8; 2]) -> bool,
+) -> io::Result<bool> {
+    let mut bytes = [b'\n', 0, 0];
+    let filled = match offset.checked_sub(1) {
+        Some(before) => log.fill_at(&mut bytes, before)?,
+        None => {
+            let [_, start @ ..] = &mut bytes;
+            1 + log.fill_at(start, 0)?
+        }
+    };
+    let [before, start @ ..] = bytes;
+    Ok(before == b'\n' && filled > 1 && fits(start))
 }

@@ -1,11 +1,11 @@
-//! What the directories of a root held when they were last read.
+//! Cache of the directory listings of a root.
 //!
-//! A directory whose time has not changed holds the names it held, so its files can be asked for by
-//! name without opening it: that halves what the system has to do for a history that lies still.
-//! Files themselves are always asked, because a log that grows leaves its directory as it was.
+//! A directory with unchanged times has unchanged names, so its files can be examined by name
+//! without opening it. That halves the work of the system for an unchanged history. Files always
+//! need a `stat`, because appending to a log does not change its directory.
 //!
-//! Only what cannot mislead is remembered: directories of file systems that are known to keep times,
-//! without links, which changed longer ago than the coarsest of their clocks ticks.
+//! Only reliable listings are cached: on file systems known to update directory times, without
+//! links, and last changed longer ago than the coarsest clock tick.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,26 +15,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::jsonl::FileId;
 
-/// What is known of a root's directories, and what there is to remember of them.
+/// Cached directory listings of a root, and the listings to save.
 #[derive(Debug)]
 pub(crate) struct DirCache<'a> {
-    /// What was told.
+    /// The encoded cache.
     stored: &'a [u8],
-    /// The same, each with where it ends there. They are mostly asked for in their order.
+    /// Its directories, each with its end offset in `stored`. They are mostly requested in this
+    /// order.
     known: Vec<(CachedDir<'a>, usize)>,
-    /// The first so many were found as they were, one after the other.
+    /// Number of leading directories found unchanged, in order.
     unchanged: usize,
-    /// What was found in those that were gone through, once something is not as it was.
+    /// The encoded listings to save, once they differ from `stored`.
     found: Option<Vec<u8>>,
-    /// Where those stand that are asked for out of turn.
+    /// Indexes into `known`, for directories requested out of order.
     by_path: HashMap<&'a str, usize>,
-    /// Whether anyone wants to know.
+    /// Whether the cache is used.
     enabled: bool,
-    /// Nothing that changed later is remembered.
+    /// Directories changed at or after this time are not cached.
     stable_before: i64,
 }
 
-/// A directory as it was.
+/// A cached directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CachedDir<'a> {
     pub(super) path: &'a str,
@@ -42,13 +43,13 @@ pub(super) struct CachedDir<'a> {
     ino: u64,
     mtime: i64,
     ctime: i64,
-    /// The names in it in the order of their paths, each with what comes after it in a path: NUL, or
-    /// the slash of a directory.
+    /// The names in path order, each followed by the byte that follows it in a path: NUL, or `/`
+    /// for a directory.
     names: &'a [u8],
 }
 
 impl<'a> CachedDir<'a> {
-    /// What it was; its length says nothing.
+    /// Returns its identity. The length is not cached.
     pub(super) fn id(&self) -> FileId {
         FileId {
             dev: self.dev,
@@ -59,7 +60,7 @@ impl<'a> CachedDir<'a> {
         }
     }
 
-    /// The names in it, each with whether it is a directory's.
+    /// Returns the names, each with whether it is a directory.
     pub(super) fn names(&self) -> impl Iterator<Item = (&'a [u8], bool)> {
         let names = self.names.split_inclusive(|byte| matches!(byte, 0 | b'/'));
         names.filter_map(|name| {
@@ -69,7 +70,7 @@ impl<'a> CachedDir<'a> {
     }
 }
 
-/// The directories of which [`DirCache::encode`] told.
+/// Decodes the directories encoded by [`DirCache::encode`].
 pub(super) fn decode_all(mut told: &[u8]) -> impl Iterator<Item = CachedDir<'_>> {
     std::iter::from_fn(move || {
         let (folder, rest) = postcard::take_from_bytes(told).ok()?;
@@ -79,7 +80,7 @@ pub(super) fn decode_all(mut told: &[u8]) -> impl Iterator<Item = CachedDir<'_>>
 }
 
 impl<'a> DirCache<'a> {
-    /// Nothing is known, and nothing is to be remembered.
+    /// Creates a cache that stores nothing.
     pub(crate) fn disabled() -> Self {
         DirCache {
             stored: &[],
@@ -92,7 +93,7 @@ impl<'a> DirCache<'a> {
         }
     }
 
-    /// What [`told`](Self::encode) told, or nothing.
+    /// Decodes a cache encoded by [`encode`](Self::encode), up to the first damaged directory.
     pub(crate) fn decode(told: &'a [u8]) -> Self {
         let mut known = Vec::new();
         let mut left = told;
@@ -100,7 +101,7 @@ impl<'a> DirCache<'a> {
             known.push((folder, told.len() - rest.len()));
             left = rest;
         }
-        // The clocks of some file systems tick every other second.
+        // The clocks of some file systems tick every two seconds.
         const TICK: i64 = 2_500_000_000;
         let now = Timestamp::now().as_nanosecond() as i64;
         DirCache {
@@ -112,14 +113,14 @@ impl<'a> DirCache<'a> {
         }
     }
 
-    /// Remembers also what changed just now.
+    /// Also caches directories that changed recently.
     #[cfg(test)]
     pub(super) fn without_age_limit(mut self) -> Self {
         self.stable_before = i64::MAX;
         self
     }
 
-    /// What there is to remember, in bytes.
+    /// Encodes the directories to save.
     pub(crate) fn encode(self) -> Cow<'a, [u8]> {
         match self.found {
             Some(found) => Cow::Owned(found),
@@ -127,7 +128,7 @@ impl<'a> DirCache<'a> {
         }
     }
 
-    /// What was told of those that were found as they were.
+    /// Returns the encoded directories that were found unchanged.
     fn unchanged_bytes(&self) -> &'a [u8] {
         let last = self
             .unchanged
@@ -137,23 +138,23 @@ impl<'a> DirCache<'a> {
         self.stored.get(..end).unwrap_or_default()
     }
 
-    /// Whether anything is known or to be remembered.
+    /// Returns whether the cache is used.
     pub(super) fn is_enabled(&self) -> bool {
         self.enabled
     }
 
-    /// About how many names are known.
+    /// Returns the approximate number of cached names.
     pub(super) fn count(&self) -> usize {
         // Names of logs are mostly 42 bytes long.
         self.stored.len() / 48
     }
 
-    /// Forgets everything.
+    /// Disables the cache.
     pub(super) fn clear(&mut self) {
         *self = DirCache::disabled();
     }
 
-    /// The names in a directory, if it is as it was.
+    /// Returns the names in a directory, if it is unchanged.
     pub(super) fn names(&mut self, path: &str, id: &FileId) -> Option<&'a [u8]> {
         let next = self.known.get(self.unchanged).map(|(folder, _)| *folder);
         let in_turn = next.filter(|folder| self.found.is_none() && folder.path == path);
@@ -180,7 +181,7 @@ impl<'a> DirCache<'a> {
         Some(*folder)
     }
 
-    /// Remembers what a directory held that was `id` before it was read.
+    /// Caches the names in a directory whose identity was `id` before they were read.
     pub(super) fn insert(&mut self, path: &str, id: &FileId, names: &[u8]) {
         if id.mtime_ns.max(id.ctime_ns) < self.stable_before {
             self.push(CachedDir {
@@ -200,7 +201,7 @@ impl<'a> DirCache<'a> {
         }
         let found = self.found.take();
         let found = found.unwrap_or_else(|| self.unchanged_bytes().to_vec());
-        // Nothing that is made of numbers and text fails here; without it, time is lost.
+        // Encoding numbers and text cannot fail; an empty cache would only cost time.
         self.found = Some(postcard::to_extend(&folder, found).unwrap_or_default());
     }
 }
@@ -249,7 +250,7 @@ mod tests {
         assert_eq!(third.names("b", &id(2, LONG_AGO)), Some(&b""[..]));
     }
 
-    /// What lies still is not spelled again; whatever is new, gone or moved is what is told then.
+    /// Unchanged directories are not encoded again; after any change, the listings found are saved.
     #[test]
     fn encode_after_changes_saves_what_was_found() {
         let mut first = DirCache::decode(&[]);

@@ -1,8 +1,8 @@
-//! A root that lies still: all that it held, in one piece of memory.
+//! Snapshot of a root: all its directories and files in one buffer.
 //!
-//! Who looks for a word wants little of a root, and mostly nothing was done to it since it was last gone
-//! through. That is found out by one look at each directory and file, and nothing is made of those which
-//! nobody asks for. As with [`Folders`](super::Folders), only what cannot mislead is told.
+//! A search needs few files of a root, and mostly nothing has changed since the last walk. One
+//! `stat` for each directory and file proves that, and no objects are created for files that nobody
+//! requests. As with [`DirCache`](super::DirCache), only reliable state is saved.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
@@ -19,19 +19,20 @@ use super::dir_cache;
 use super::walk::{MANY, PLACE, has_reliable_mtime};
 use super::{Inventory, RootFile};
 
-/// What a root held when it was last gone through.
+/// The contents of a root at its last walk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RootSnapshot<'a> {
-    /// The ids of its sessions, each once, in their order.
+    /// The ids of its sessions, each once, sorted.
     ids: &'a [u8],
-    /// The file that was changed last: mostly it is the first to be changed again.
+    /// The file that was modified last. It is checked first, because it is the likeliest to change
+    /// again.
     newest: Option<(&'a [u8], FileId)>,
-    /// So many directories follow.
+    /// Number of directories in `folders`.
     count: u64,
     folders: &'a [u8],
 }
 
-/// A directory, and what lies in it.
+/// A directory and the number of its files.
 struct Dir<'a> {
     path: &'a str,
     id: FileId,
@@ -42,15 +43,15 @@ struct Dir<'a> {
 struct File<'a> {
     name: &'a [u8],
     id: FileId,
-    /// The number of its session; of none, if it is beyond all.
+    /// The index of its session; out of range if it belongs to none.
     session: usize,
 }
 
-/// What belongs to no session.
+/// Session index of files that belong to no session.
 const NOBODY: u32 = u32::MAX;
 
 impl<'a> RootSnapshot<'a> {
-    /// What [`encode`] told; `None` for anything else.
+    /// Decodes the result of [`encode`]; `None` if it is invalid.
     pub(crate) fn decode(mut told: &'a [u8]) -> Option<Self> {
         let ids = text(&mut told)?;
         let (path, id) = (text(&mut told)?, id(&mut told)?);
@@ -62,13 +63,13 @@ impl<'a> RootSnapshot<'a> {
         })
     }
 
-    /// The ids of the root's sessions, each once.
+    /// Returns the ids of the sessions, each once.
     pub(crate) fn ids(self) -> impl Iterator<Item = &'a str> {
         let ids = self.ids.split(|byte| *byte == b'\n');
         ids.filter_map(|id| str::from_utf8(id).ok().filter(|id| !id.is_empty()))
     }
 
-    /// Whether the root holds just what it held, and nothing was done to any of it.
+    /// Returns whether the root has the same directories and files, and all are unchanged.
     pub(crate) fn is_unchanged(self, root: &Root) -> bool {
         self.ask(root).unwrap_or(false)
     }
@@ -118,7 +119,8 @@ impl<'a> RootSnapshot<'a> {
         Some(left.is_empty())
     }
 
-    /// The sessions whose files have these paths within the root; `None` if there is no such file.
+    /// Returns the sessions of the files with these paths within the root; `None` if a file is
+    /// unknown.
     pub(crate) fn owners(self, paths: &HashSet<&[u8]>) -> Option<HashSet<&'a str>> {
         let parents = paths.iter().map(|path| {
             let slash = path.iter().rposition(|byte| *byte == b'/');
@@ -146,7 +148,7 @@ impl<'a> RootSnapshot<'a> {
         Some(ids.map(|(_, id)| id).collect())
     }
 
-    /// The files of some sessions, in the order of the bytes of their paths.
+    /// Returns the files of some sessions, sorted by path bytes.
     pub(crate) fn files(self, root: &Root, wanted: &HashSet<&str>) -> Option<Vec<RootFile>> {
         let wanted: Vec<bool> = self.ids().map(|id| wanted.contains(id)).collect();
         let mut files = Vec::new();
@@ -168,7 +170,7 @@ impl<'a> RootSnapshot<'a> {
         Some(files)
     }
 
-    /// Goes through all files of the directories that are wanted.
+    /// Visits all files of the wanted directories.
     fn each(
         self,
         wanted: impl Fn(&Dir<'a>) -> bool,
@@ -189,14 +191,14 @@ impl<'a> RootSnapshot<'a> {
     }
 }
 
-/// A directory whose time has not changed holds the names it held.
+/// Returns whether a directory has the same times, and thus the same names.
 fn is_as_it_was(known: &FileId, found: &FileId) -> bool {
     let times = |id: &FileId| (id.mtime_ns, id.ctime_ns);
     known.same_file(found) && times(known) == times(found)
 }
 
-/// Spells what an inventory found in a root whose directories held what `folders` says; `None` if that
-/// is not all of it, or if more than its files tells what its sessions are.
+/// Encodes the files of a root in an inventory, with the directory listings in `folders`. Returns
+/// `None` if the two disagree, or if the sessions depend on more than their files.
 pub(crate) fn encode(root: &Root, inventory: &Inventory, folders: &[u8]) -> Option<Vec<u8>> {
     let ours = |other: &Root| other.path == root.path && other.layout.name() == root.layout.name();
     let mut ids: Vec<&str> = Vec::new();
@@ -254,12 +256,13 @@ pub(crate) fn encode(root: &Root, inventory: &Inventory, folders: &[u8]) -> Opti
     found.0.is_empty().then_some(told)
 }
 
-/// The files of a root, by their directories and names.
+/// The files of a root by directory and name.
 #[derive(Default)]
 struct Found<'a>(HashMap<&'a str, BTreeMap<&'a str, (u32, &'a FileId)>>);
 
 impl<'a> Found<'a> {
-    /// Takes in a file that means what it means by itself.
+    /// Adds a file; `None` for parts of shared logs, logs of several volumes, archived files and
+    /// session lists.
     fn add(&mut self, root: &Root, file: &'a RootFile, session: u32) -> Option<()> {
         let alone = file.slice.is_none() && file.earlier.is_empty() && !file.is_archived();
         let alone = alone && file.artifact.kind != ArtifactKind::Register;
@@ -274,7 +277,7 @@ impl<'a> Found<'a> {
             .then_some(())
     }
 
-    /// The path of the file that was changed last.
+    /// Returns the path of the file that was modified last.
     fn newest(&self) -> Option<(String, FileId)> {
         let files = self.0.iter().flat_map(|(dir, files)| {
             let files = files.iter();
@@ -305,14 +308,14 @@ fn put_id(told: &mut Vec<u8>, id: &FileId) {
     put_state(told, id);
 }
 
-/// What a file is, but for its device, which is that of its directory.
+/// Encodes the identity of a file without its device, which is that of its directory.
 fn put_state(told: &mut Vec<u8>, id: &FileId) {
     let times = [id.mtime_ns as u64, id.ctime_ns as u64];
     let numbers = [id.ino, id.len].into_iter().chain(times);
     numbers.for_each(|number| put(told, number));
 }
 
-/// There are many of these, and all of them are read: each in few bytes.
+/// Encodes a file compactly: there are many, and all of them are read.
 fn put_file(told: &mut Vec<u8>, session: u32, id: &FileId, name: &str) -> Option<()> {
     told.extend_from_slice(&session.to_le_bytes());
     told.extend_from_slice(&u16::try_from(name.len()).ok()?.to_le_bytes());
@@ -394,7 +397,7 @@ mod tests {
         "1bbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbb",
     ];
 
-    /// Something that is done to a root.
+    /// A change to a root.
     type Change<'a> = (&'a str, &'a dyn Fn(&Path));
 
     fn put(dir: &Path, path: &str) {
@@ -403,7 +406,7 @@ mod tests {
         fs::write(path, "{}\n").unwrap();
     }
 
-    /// A root with two sessions: one of many files, one with nothing beside it.
+    /// A root with two sessions: one with many files, one with a log only.
     fn tree() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         for id in IDS {
@@ -532,7 +535,7 @@ mod tests {
         }
     }
 
-    /// An inventory and the names in directories may be of different times.
+    /// The inventory and the directory listings may be from different times.
     #[test]
     fn snapshot_requires_files_and_names_to_agree() {
         let dir = tree();

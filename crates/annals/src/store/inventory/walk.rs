@@ -1,12 +1,14 @@
 //! Finds the files of a root.
 //!
-//! Every list, search and ledger begins with this, so a file costs its `stat` and little more: names
-//! are read into one buffer, a name that means nothing costs no allocation, and whatever is asked of
-//! a file is asked by its name in the open directory, or in one that need not be opened because it
-//! is known to hold what it held. Owns the order in which files are found, and the rule that nothing
-//! outside of the root is: a link is followed only if the user named it ([`Root::follow_links`]), and
-//! each other one that leads to something which is not found under its own name is reported. So is a
-//! pipe, a device or a socket in the place of a file or of a directory. Reads no file, opens nothing but
+//! Every list, search and cost report begins with this, so a file costs little more than its
+//! `stat`. Names are read into one buffer, and a name without meaning costs no allocation. Files
+//! are examined by name in the open directory, or without opening it if its listing is cached.
+//!
+//! This module owns the order of the files and the rule that no file outside of the root is found.
+//! A link is followed only if the user named it ([`Root::follow_links`]). Any other link is
+//! reported if its target is not found under its own name. Also reported are a pipe, device or socket
+//! in place of a file or directory, a directory in place of a log, and a file with a name that a
+//! removal gave it: a session may be incomplete without it. The walk reads no files, opens only
 //! directories, and keeps at most two of them open.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -21,17 +23,18 @@ use rustix::io::Errno;
 use crate::error::Error;
 use crate::jsonl::FileId;
 use crate::model::ArtifactKind;
+use crate::removal_name::{RemovalName, original_path};
 use crate::store::Root;
 
 use super::RootFile;
 use super::dir_cache::DirCache;
 
-/// Every file of a root that means something, in the order of the bytes of their paths.
+/// Returns every file of a root that has a meaning, sorted by path bytes.
 ///
-/// Each directory is entered once, and under its own name if it has one in the root: links that are
-/// followed wait until all that is real was seen.
+/// Each directory is entered once, under its own name if it has one in the root: links are followed
+/// after everything else.
 ///
-/// Only files below `from`, and of the kinds that are `wanted`, are looked at.
+/// Only files below `from` and of the `wanted` kinds are examined.
 pub(in crate::store) fn walk(
     root: &Root,
     from: &Path,
@@ -42,8 +45,8 @@ pub(in crate::store) fn walk(
     walk_cached(root, from, wanted, troubles, folders, &mut |_, _| {})
 }
 
-/// The same, with what is known of directories, and tells of each what it was before the names in it
-/// were read.
+/// Like [`walk`], with cached directory listings. Passes the identity of each directory, taken
+/// before its names are read, to `note`.
 pub(in crate::store) fn walk_cached(
     root: &Root,
     from: &Path,
@@ -56,7 +59,7 @@ pub(in crate::store) fn walk_cached(
         troubles.push(unreadable(&root.path.join(from)));
         return Vec::new();
     };
-    // Room that is not used costs nothing; moving what was found does.
+    // Unused capacity is free; growing the vector copies the files.
     let found = Vec::with_capacity(folders.count());
     let mut walk = Walk {
         root,
@@ -83,7 +86,7 @@ pub(in crate::store) fn walk_cached(
     };
     if walk.folders.is_enabled() {
         match fstat(&top).ok().filter(|_| has_reliable_mtime(&top)) {
-            // What lies on other devices, behind links or mounts, may be of another kind.
+            // Other devices, behind links or mounts, may have another file system.
             Some(stat) => walk.device = FileId::from_stat(&stat).dev,
             None => walk.folders.clear(),
         }
@@ -103,7 +106,7 @@ pub(in crate::store) fn walk_cached(
         }
     }
     if linked {
-        // Byte by byte, as databases do, and as directories are gone through.
+        // By bytes, like the walk itself and like databases.
         let sorted = &mut walk.found;
         sorted.sort_unstable_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
     }
@@ -111,13 +114,13 @@ pub(in crate::store) fn walk_cached(
     walk.found
 }
 
-/// Opens a directory that lies beneath another one and is reached through no link.
+/// Opens a directory beneath another one without following links.
 #[cfg(target_os = "linux")]
 fn open_beneath(top: &OwnedFd, name: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     use rustix::fs::{ResolveFlags, openat2};
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     match openat2(top, name, flags, Mode::empty(), resolve) {
-        // Old kernels do not have it, and some sandboxes forbid what they do not know.
+        // Old kernels lack the system call, and some sandboxes forbid unknown ones.
         Err(Errno::NOSYS | Errno::PERM) => {
             openat(top, name, flags.union(OFlags::NOFOLLOW), Mode::empty())
         }
@@ -125,7 +128,7 @@ fn open_beneath(top: &OwnedFd, name: &str, flags: OFlags) -> rustix::io::Result<
     }
 }
 
-/// The same where only the last name of a path can be kept from being a link.
+/// Fallback that refuses a link only in the last component of a path.
 #[cfg(not(target_os = "linux"))]
 fn open_beneath(top: &OwnedFd, name: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     openat(top, name, flags.union(OFlags::NOFOLLOW), Mode::empty())
@@ -135,14 +138,14 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
 
-/// A directory that is only a place to ask for names in.
+/// Flags to open a directory only for looking up names.
 #[cfg(target_os = "linux")]
 pub(super) const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 #[cfg(not(target_os = "linux"))]
 pub(super) const PLACE: OFlags = DIRECTORY;
 
-/// To go down to a directory for each of so many names costs more than to open it once.
+/// Number of names from which opening a directory is cheaper than resolving its path for each name.
 pub(super) const MANY: usize = 8;
 
 struct Walk<'a, 'b> {
@@ -151,43 +154,43 @@ struct Walk<'a, 'b> {
     errors: &'a mut Vec<Error>,
     folders: &'a mut DirCache<'b>,
     on_directory: &'a mut dyn FnMut(&str, &FileId),
-    /// Directories, by device and number.
+    /// Directories, by device and inode.
     visited: HashSet<(u64, u64)>,
-    /// Links to directories that are followed, which wait.
+    /// Links to directories to follow after everything else.
     links: BTreeSet<String>,
-    /// Links that are not followed, each with the device and the number of what it leads to.
+    /// Links that are not followed, with the device and inode of their targets.
     unfollowed: BTreeMap<String, (u64, u64)>,
-    /// What comes next, the last first.
+    /// Next steps, in reverse order.
     steps: Vec<Step>,
     found: Vec<RootFile>,
     listing: DirListing,
-    /// What is remembered of a directory, while it is put together.
+    /// Buffer for the encoded names of a directory.
     names: Vec<u8>,
-    /// The device of the root; of others nothing is remembered.
+    /// The device of the root; directories on others are not cached.
     device: u64,
-    /// The system would not tell of a file in the directory whose turn it is.
+    /// Error of a `stat` in the current directory.
     refused: Option<Errno>,
 }
 
-/// Asks the system about an entry of a listing, or about its path within the root.
+/// Calls `stat` for an entry of a listing, or for its path within the root.
 type StatFn<'a> = dyn Fn(&Entry, &str, AtFlags) -> rustix::io::Result<Stat> + 'a;
 
 enum Step {
-    /// A file whose turn comes after directories before it.
+    /// A file that follows directories which are not entered yet.
     Found(RootFile),
     /// A directory, by its path within the root.
     Enter(String),
 }
 
 impl Walk<'_, '_> {
-    /// Goes through the names in a directory.
+    /// Visits the names in a directory.
     fn enter(&mut self, top: &OwnedFd, relative: &str, first: bool) {
         let mut listing = std::mem::take(&mut self.listing);
         match self.list(top, relative, &mut listing) {
             Ok(Some(dir)) => self.visit_names(relative, &listing, &|entry, _, flags| {
                 statat(&dir, listing.c_name(entry).ok_or(Errno::INVAL)?, flags)
             }),
-            // What it holds is known, and found by longer names, unless they are many.
+            // A cached directory: names are resolved from the root, unless there are many.
             Ok(None) => {
                 let many = (listing.entries.len() >= MANY).then_some(());
                 let dir = many.and_then(|()| self.open(top, relative, PLACE).ok());
@@ -199,15 +202,15 @@ impl Walk<'_, '_> {
                     _ => statat(top, within, flags),
                 });
             }
-            // What vanished meanwhile is as if it had never been there.
+            // The directory vanished since it was listed.
             Err(Errno::NOENT) if !first => {}
             Err(error) => self.report_error(relative, error),
         }
         self.listing = listing;
     }
 
-    /// Finds out which names are in a directory, if it was not seen before; if it had to be opened, it
-    /// still is.
+    /// Lists the names in a directory, unless it was visited before. Returns the directory if it
+    /// had to be opened.
     fn list(
         &mut self,
         top: &OwnedFd,
@@ -243,7 +246,7 @@ impl Walk<'_, '_> {
         Ok(Some(dir))
     }
 
-    /// Opens a directory of the root. Every one that the walk looks into is opened here.
+    /// Opens a directory of the root. Every directory that the walk reads is opened here.
     fn open(&self, top: &OwnedFd, name: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         if self.root.leads_through_link(Path::new(name)) {
             return openat(top, name, flags, Mode::empty());
@@ -251,7 +254,7 @@ impl Walk<'_, '_> {
         open_beneath(top, name, flags)
     }
 
-    /// Reports the links behind which something lies that was not found under its own name.
+    /// Reports links to files and directories that were not found under their own names.
     fn report_unfollowed(&mut self) {
         let links = std::mem::take(&mut self.unfollowed);
         if links.is_empty() {
@@ -267,7 +270,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Goes through what a directory holds, of which `stat` tells more.
+    /// Visits the names of a listing; `stat` returns their metadata.
     fn visit_names(&mut self, relative: &str, listing: &DirListing, stat: &StatFn<'_>) {
         let path = self.root.path.join(relative);
         let mut within = relative.to_owned();
@@ -287,7 +290,7 @@ impl Walk<'_, '_> {
             match self.step(&path, &within, name, entry.kind, &|flags| {
                 stat(entry, &within, flags)
             }) {
-                // Nothing that is still to be entered comes before it.
+                // No directory that is still to be entered precedes it.
                 Some(Step::Found(file)) if self.steps.len() == steps => self.found.push(file),
                 step => self.steps.extend(step),
             }
@@ -300,7 +303,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// What one name in a directory leads to.
+    /// Returns the next step for a name in a directory.
     fn step(
         &mut self,
         dir: &Path,
@@ -311,16 +314,20 @@ impl Walk<'_, '_> {
     ) -> Option<Step> {
         match kind {
             FileType::Directory => {
+                if self.is_place_of_log(Path::new(within)) {
+                    let path = joined(dir, name);
+                    self.errors.push(Error::NotRegular { path });
+                }
                 let enters = self.root.layout.may_hold_files(Path::new(within));
                 enters.then(|| Step::Enter(within.to_owned()))
             }
-            // One whose kind could not be found out is asked again, and reported if that fails too.
+            // If the type is unknown, `stat` is called again, and a failure is reported.
             FileType::RegularFile | FileType::Unknown => self.file(dir, within, name, stat),
             FileType::Symlink => {
                 self.link(within, stat);
                 None
             }
-            // Nobody can read a log from a pipe or a device, and who tries may wait forever.
+            // A pipe or device is no log, and reading it may block forever.
             _ => {
                 if self.means_something(Path::new(within)) {
                     let path = joined(dir, name);
@@ -331,14 +338,20 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Whether something of that name would be read, or entered.
+    /// Returns whether a file or directory of this name would be read.
     fn means_something(&self, within: &Path) -> bool {
         let artifact = self.root.layout.classify(within);
         let is_wanted = artifact.is_some_and(|artifact| (self.wanted)(artifact.kind));
         is_wanted || self.root.layout.may_hold_files(within)
     }
 
-    /// A file, if it means something that is wanted.
+    /// Returns whether a file of this name would be a wanted log.
+    fn is_place_of_log(&self, within: &Path) -> bool {
+        let artifact = self.root.layout.classify(within);
+        artifact.is_some_and(|artifact| artifact.kind.is_log() && (self.wanted)(artifact.kind))
+    }
+
+    /// Returns the step for a file, if it has a wanted kind.
     fn file(
         &mut self,
         dir: &Path,
@@ -346,12 +359,15 @@ impl Walk<'_, '_> {
         name: &[u8],
         stat: &dyn Fn(AtFlags) -> rustix::io::Result<Stat>,
     ) -> Option<Step> {
+        if let Some(given) = RemovalName::parse(OsStr::from_bytes(name)) {
+            self.report_unfinished_removal(dir, within, name, given, stat);
+        }
         let artifact = self.root.layout.classify(Path::new(within))?;
         if !(self.wanted)(artifact.kind) {
             return None;
         }
         let stat = stat(AtFlags::SYMLINK_NOFOLLOW);
-        // A file that vanished meanwhile is as if it had never been there.
+        // A file that vanished in the meantime is skipped.
         if let Err(error) = stat
             && !matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
         {
@@ -363,8 +379,29 @@ impl Walk<'_, '_> {
         Some(Step::Found(file))
     }
 
-    /// A link: one to a directory that the user wants followed waits, and of any other that would mean
-    /// something it is remembered where it leads to.
+    /// Reports a file with a name that a removal gave it, unless it has no wanted kind under its own
+    /// name or has got that name back meanwhile.
+    fn report_unfinished_removal(
+        &mut self,
+        dir: &Path,
+        within: &str,
+        name: &[u8],
+        given: RemovalName<'_>,
+        stat: &dyn Fn(AtFlags) -> rustix::io::Result<Stat>,
+    ) {
+        let original = original_path(Path::new(within));
+        let artifact = original.and_then(|path| self.root.layout.classify(&path));
+        let is_wanted = artifact.is_none_or(|artifact| (self.wanted)(artifact.kind));
+        if is_wanted && !matches!(stat(AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT)) {
+            self.errors.push(Error::UnfinishedRemoval {
+                path: joined(dir, name),
+                why: given.explanation(),
+            });
+        }
+    }
+
+    /// Handles a link. A link to a directory that the user named is queued; of any other with a
+    /// meaning, the target is recorded.
     fn link(&mut self, within: &str, stat: &dyn Fn(AtFlags) -> rustix::io::Result<Stat>) {
         let path = Path::new(within);
         let target = match stat(AtFlags::empty()) {
@@ -389,7 +426,7 @@ impl Walk<'_, '_> {
                     self.unfollowed.insert(within.to_owned(), (id.dev, id.ino));
                 }
             }
-            // A pipe, a device or a socket, which nothing is read from under any name.
+            // A pipe, a device or a socket, which is not read under any name.
             _ if self.means_something(path) => {
                 self.errors.push(self.root.unfollowed_link_error(path))
             }
@@ -397,8 +434,8 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// A link whose target is not there, or may not be seen. At the top of the root it mostly leads to
-    /// a disk that is not mounted; elsewhere one that leads nowhere means nothing.
+    /// Handles a link whose target is missing or not accessible. At the top of the root, the target
+    /// is mostly on a disk that is not mounted; elsewhere a dangling link is ignored.
     fn broken_link(&mut self, within: &str, error: Errno) {
         let path = Path::new(within);
         let leads_nowhere = matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP);
@@ -411,7 +448,8 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Such names mean nothing to any layout; what might be a session must not go unseen.
+    /// Reports a name that is not UTF-8 if it may be a session. Such names have no meaning in any
+    /// layout.
     fn report_skipped(&mut self, dir: &Path, name: &[u8], kind: FileType, top: bool) {
         let ending = Path::new(OsStr::from_bytes(name)).extension();
         let log = ending.is_some_and(|ending| ending == "jsonl");
@@ -433,7 +471,7 @@ fn unreadable(path: &Path) -> Error {
     ))
 }
 
-/// The path of a name in a directory, in one piece of memory.
+/// Joins a directory and a name with one allocation.
 fn joined(dir: &Path, name: &[u8]) -> PathBuf {
     let mut path = PathBuf::with_capacity(dir.as_os_str().len() + 1 + name.len());
     path.push(dir);
@@ -444,15 +482,15 @@ fn joined(dir: &Path, name: &[u8]) -> PathBuf {
 /// The names in a directory.
 #[derive(Default)]
 struct DirListing {
-    /// Each with the byte that comes after it in a path: NUL, or the slash of a directory.
+    /// Names, each followed by the byte that follows it in a path: NUL, or `/` for a directory.
     names: Vec<u8>,
     entries: Vec<Entry>,
-    /// What the system fills.
+    /// Buffer for the system call.
     buffer: Vec<u8>,
 }
 
 struct Entry {
-    /// The first bytes of the name and what comes after it: most names differ in them.
+    /// The first bytes of the name and its end byte. Most names differ in them.
     head: u64,
     start: usize,
     end: usize,
@@ -465,7 +503,7 @@ impl DirListing {
         self.entries.clear();
     }
 
-    /// Takes in names as [`plain`](Self::encode_names) told them.
+    /// Loads names encoded by [`encode_names`](Self::encode_names).
     fn load_names(&mut self, names: &[u8]) {
         self.names.extend_from_slice(names);
         let mut start = 0;
@@ -474,7 +512,7 @@ impl DirListing {
                 Some(b'/') => FileType::Directory,
                 _ => FileType::RegularFile,
             };
-            // They come in order.
+            // The names are sorted already.
             let head = 0;
             self.entries.push(Entry {
                 head,
@@ -486,8 +524,8 @@ impl DirListing {
         }
     }
 
-    /// The names in their order, each with what comes after it; `None` if there are others than those
-    /// of files and directories.
+    /// Encodes the sorted names, each with its end byte; `None` if there are entries other than
+    /// files and directories.
     fn encode_names<'a>(&self, names: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         names.clear();
         for entry in &self.entries {
@@ -510,7 +548,7 @@ impl DirListing {
         if matches!(name.to_bytes(), b"." | b"..") {
             return;
         }
-        // Not all file systems tell.
+        // Not all file systems return the type.
         if kind == FileType::Unknown {
             match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => kind = FileType::from_raw_mode(stat.st_mode),
@@ -536,7 +574,7 @@ impl DirListing {
         });
     }
 
-    /// By the bytes of the paths that begin with them.
+    /// Sorts the names by the bytes of the paths that begin with them.
     fn sort(&mut self) {
         let names = &self.names;
         let rest = |entry: &Entry| names.get(entry.start..=entry.end);
@@ -550,13 +588,13 @@ impl DirListing {
         self.names.get(entry.start..entry.end).unwrap_or_default()
     }
 
-    /// The name as the system takes it; `None` for directories, which are not asked about.
+    /// Returns the name as a C string; `None` for directories, which need no `stat`.
     fn c_name(&self, entry: &Entry) -> Option<&CStr> {
         CStr::from_bytes_with_nul(self.names.get(entry.start..=entry.end)?).ok()
     }
 }
 
-/// Whether a directory's time changes with the names in it, as far as file systems are known.
+/// Returns whether the file system is known to update a directory's time when its names change.
 #[cfg(target_os = "linux")]
 pub(super) fn has_reliable_mtime(dir: &OwnedFd) -> bool {
     // The magic numbers are 32 bits wide in a field whose width depends on the platform.
@@ -578,14 +616,14 @@ pub(super) fn has_reliable_mtime(_: &OwnedFd) -> bool {
     false
 }
 
-/// Tells every name in a directory.
+/// Passes every name in a directory to `tell`.
 #[cfg(target_os = "linux")]
 fn each_name(
     dir: &OwnedFd,
     buffer: &mut Vec<u8>,
     mut tell: impl FnMut(&CStr, FileType),
 ) -> rustix::io::Result<()> {
-    // The longest name of any file system fits.
+    // Large enough for the longest name of any file system.
     const ROOM: usize = 32 << 10;
     buffer.reserve(ROOM);
     let mut entries = rustix::fs::RawDir::new(dir, buffer.spare_capacity_mut());
@@ -596,7 +634,7 @@ fn each_name(
     Ok(())
 }
 
-/// The same, where directories are read in other ways.
+/// Passes every name in a directory to `tell`; for systems without `RawDir`.
 #[cfg(not(target_os = "linux"))]
 fn each_name(
     dir: &OwnedFd,

@@ -1,25 +1,29 @@
-//! Whether a log has the id of an entry somewhere in its bytes, without decoding a record.
+//! Searches a log's bytes for the id of an entry, without decoding records.
 //!
-//! A caller's id is new in nearly every case. Searching bytes for it costs a fraction of decoding all
-//! records, and only a log in which it is found is read for what it means there.
+//! A caller's id is new in nearly every case. The search costs a fraction of decoding all records,
+//! and only a log that contains the id is decoded.
 
 use memchr::memmem;
 
 use crate::error::{Error, Result};
+use crate::json;
 use crate::jsonl::{ReadAt, open_to_read};
 use crate::store::{Root, RootFile};
 
-/// How much is read at once.
+/// Number of bytes read at once.
 const CHUNK: usize = 1 << 20;
 
-/// How an escape begins that may stand for an ASCII character.
-const ESCAPE: &[u8] = b"\\u00";
+/// Prefix of an escape that may encode any character.
+const ESCAPE: &[u8] = b"\\u";
+
+/// Number of digits of such an escape.
+const ESCAPE_DIGITS: usize = 4;
 
 impl RootFile {
-    /// Whether an entry of the log may have this id. `false` is certain; `true` means that the log must
-    /// be read.
+    /// Returns whether an entry of the log may have this id. `false` is certain; `true` means that
+    /// the log must be read.
     pub fn may_have_entry(&self, root: &Root, id: &str) -> Result<bool> {
-        if !is_searchable(id) {
+        if !is_literal(id) {
             return Ok(true);
         }
         let search = IdSearch::new(id);
@@ -33,7 +37,7 @@ impl RootFile {
                 }
                 continue;
             }
-            // It may have been made since the log was found.
+            // The companion may have been created after the log was found.
             let Some(companion) = root.layout.companion(&volume.artifact) else {
                 continue;
             };
@@ -53,36 +57,60 @@ impl RootFile {
         }
         Ok(false)
     }
+
+    /// Like [`may_have_entry`](Self::may_have_entry), for the id of a tool call. A call without an
+    /// id is named after its record and its position in it.
+    pub(crate) fn may_have_call(&self, root: &Root, call: &str) -> Result<bool> {
+        if self.may_have_entry(root, call)? {
+            return Ok(true);
+        }
+        match call.rsplit_once('-') {
+            Some((record, position)) if is_number(position) => self.may_have_entry(root, record),
+            _ => Ok(false),
+        }
+    }
 }
 
-/// Whether an id is spelled out in the record that has it. One that ends in a number may be made from
-/// the record's place; of other characters JSON has several spellings.
-fn is_searchable(id: &str) -> bool {
-    let from_place = id.rsplit_once('-').is_some_and(|(_, last)| {
-        let mut digits = last.bytes();
-        digits.all(|byte| byte.is_ascii_digit())
+/// Returns whether a record contains its id. An id may also be derived from the record's offset, or
+/// contain the replacement of invalid bytes.
+fn is_literal(id: &str) -> bool {
+    let derived = id.rsplit_once('-').is_some_and(|(prefix, offset)| {
+        // The prefixes of the layouts; a day in logs of the orchestrator.
+        let is_day = prefix.len() == 8 && is_number(prefix);
+        is_number(offset) && (is_day || matches!(prefix, "at" | "offset" | "0"))
     });
-    !id.is_empty() && !from_place && id.bytes().all(is_plain)
+    !id.is_empty() && !derived && !id.contains(char::REPLACEMENT_CHARACTER)
 }
 
-/// A character that ids are made of, and that JSON spells as it is unless it is escaped by its number.
-fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':')
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-struct IdSearch<'a> {
-    id: memmem::Finder<'a>,
+struct IdSearch {
+    /// The id as a JSON string has it.
+    id: memmem::Finder<'static>,
     escape: memmem::Finder<'static>,
-    /// How much of a chunk is searched again with the next one.
+    /// The escape of a slash, if the id has one.
+    slash: Option<memmem::Finder<'static>>,
+    /// The UTF-16 units of the id, sorted.
+    units: Vec<u16>,
+    /// Number of bytes of a chunk to search again with the next one.
     overlap: usize,
 }
 
-impl<'a> IdSearch<'a> {
-    fn new(id: &'a str) -> Self {
+impl IdSearch {
+    fn new(id: &str) -> Self {
+        let quoted = json::quote(id);
+        let inner = quoted.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
+        let text = inner.unwrap_or(&quoted).as_bytes();
+        let mut units: Vec<u16> = id.encode_utf16().collect();
+        units.sort_unstable();
         IdSearch {
-            id: memmem::Finder::new(id.as_bytes()),
+            id: memmem::Finder::new(text).into_owned(),
             escape: memmem::Finder::new(ESCAPE),
-            overlap: id.len().max(ESCAPE.len() + 2),
+            slash: id.contains('/').then(|| memmem::Finder::new(b"\\/")),
+            units,
+            overlap: text.len().max(ESCAPE.len() + ESCAPE_DIGITS),
         }
     }
 
@@ -107,15 +135,19 @@ impl<'a> IdSearch<'a> {
         }
     }
 
-    /// Whether the id, or an escape that could hide a part of it, is in some bytes.
+    /// Returns whether the bytes contain the id, or an escape that could hide a part of it.
     fn finds(&self, bytes: &[u8]) -> bool {
         let hides = |at: usize| {
-            let digits = bytes.get(at + ESCAPE.len()..at + ESCAPE.len() + 2);
+            let digits = at + ESCAPE.len();
+            let digits = bytes.get(digits..digits + ESCAPE_DIGITS);
             let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-            let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-            byte.is_some_and(is_plain)
+            let unit = digits.and_then(|digits| u16::from_str_radix(digits, 16).ok());
+            unit.is_some_and(|unit| self.units.binary_search(&unit).is_ok())
         };
-        self.id.find(bytes).is_some() || self.escape.find_iter(bytes).any(hides)
+        let slash = self.slash.as_ref();
+        self.id.find(bytes).is_some()
+            || slash.is_some_and(|slash| slash.find(bytes).is_some())
+            || self.escape.find_iter(bytes).any(hides)
     }
 }
 
@@ -141,22 +173,57 @@ mod tests {
         }
         assert!(!finds("my-id", &long));
         assert!(!finds("my-id", ""));
-        // An escape of a control or of a sign hides no part of an id.
+        // Escapes of other characters hide no part of an id.
         assert!(!finds("my-id", r"\u001b[31m \u003c \u00e9"));
     }
 
     #[test]
-    fn ids_without_one_spelling_are_not_searchable() {
-        for id in ["20261115-1234", "offset-500", "", "a b", "é", "a/b", "a\"b"] {
-            assert!(!is_searchable(id), "{id}");
+    fn id_search_finds_every_spelling_of_an_id() {
+        for id in [
+            "free text",
+            "é",
+            "a/b",
+            "a\"b",
+            "a\\b",
+            "\"",
+            "🦀-1",
+            "x<y>",
+        ] {
+            let hex: String = id
+                .encode_utf16()
+                .map(|unit| format!("\\u{unit:04X}"))
+                .collect();
+            for text in [json::quote(id), json::quote(id).replace('/', r"\/"), hex] {
+                assert!(finds(id, &format!("{{\"id\":\"{text}\"}}")), "{text}");
+            }
+            assert!(
+                !finds(id, r#"{"id":"other","text":"\u4e2d\u6587"}"#),
+                "{id}"
+            );
+        }
+    }
+
+    #[test]
+    fn derived_ids_are_not_literal() {
+        for id in [
+            "20261115-1234",
+            "offset-500",
+            "at-0",
+            "0-7",
+            "",
+            "a\u{fffd}",
+        ] {
+            assert!(!is_literal(id), "{id}");
         }
         for id in [
             "my-id",
-            "msg_1",
-            "00000000-0000-4000-8000-0000000000ab",
-            "a:b.c",
+            "msg-42",
+            "2026-11-15",
+            "00000000-0000-4000-8000-000000000001",
+            "a b",
+            "a/b-2",
         ] {
-            assert!(is_searchable(id), "{id}");
+            assert!(is_literal(id), "{id}");
         }
     }
 }

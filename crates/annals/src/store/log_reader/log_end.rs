@@ -1,4 +1,4 @@
-//! The lines at the end of a log, as far back as they were asked for.
+//! The last lines of a log, read backwards on demand.
 
 use std::io;
 
@@ -8,18 +8,18 @@ use crate::model::Span;
 
 use super::{record_from_tail_line, unnumbered_record};
 
-/// The end of an open log. It grows backwards; the bytes of lines above the reader's cap are read
-/// once, however often the records are asked for.
+/// The end of an open log. It grows backwards. Lines over the length limit are read once, however
+/// often the records are requested.
 pub(super) struct LogEnd<'a> {
     handle: &'a dyn ReadAt,
     lines: TailReader<RangeReader<&'a dyn ReadAt>>,
     start: u64,
     end: u64,
-    /// The lines above the cap between `start` and `end`, the last one first.
+    /// The lines over the limit between `start` and `end`, the last one first.
     oversize: Vec<Oversize>,
 }
 
-/// A line above the cap. There is at most one for each 64 MiB of a log.
+/// A line over the limit. There is at most one for each 64 MiB of a log.
 struct Oversize {
     span: Span,
     head: Vec<u8>,
@@ -27,7 +27,7 @@ struct Oversize {
 }
 
 impl<'a> LogEnd<'a> {
-    /// Starts at the present end of a log, with no line.
+    /// Starts at the current end of a log, without lines.
     pub(super) fn new(handle: &'a dyn ReadAt) -> io::Result<Self> {
         let end = handle.size()?;
         Ok(LogEnd {
@@ -39,10 +39,11 @@ impl<'a> LogEnd<'a> {
         })
     }
 
-    /// Goes back until the lines are at least `bytes` long together, or to the start of the log.
+    /// Extends backwards until the lines have at least `bytes` in total, or to the start of the
+    /// log.
     pub(super) fn extend(&mut self, bytes: u64) -> io::Result<()> {
         if bytes >= self.end {
-            // Everything is wanted, so nobody needs to know where its lines begin.
+            // The whole log is requested, so its line starts are not needed.
             self.start = 0;
         }
         while self.start > 0 && self.len() < bytes {
@@ -62,17 +63,17 @@ impl<'a> LogEnd<'a> {
         Ok(())
     }
 
-    /// Where the first line begins.
+    /// Returns the byte offset of the first line.
     pub(super) fn start(&self) -> u64 {
         self.start
     }
 
-    /// How long the lines are together.
+    /// Returns the total length of the lines.
     pub(super) fn len(&self) -> u64 {
         self.end - self.start
     }
 
-    /// Hands the records to `visit`, in file order.
+    /// Passes the records to `visit`, in file order.
     pub(super) fn each_record(&self, mut visit: impl FnMut(&Record<'_>)) -> io::Result<()> {
         let mut offset = self.start;
         let mut oversize = self.oversize.iter().rev();

@@ -1,4 +1,4 @@
-//! The end of a log: as many of its last records as it takes to know where the session goes on.
+//! The tail of a log: as many of its last records as needed to find where the session resumes.
 
 use crate::error::{Error, Result};
 use crate::jsonl::{self, ReadAt};
@@ -13,21 +13,21 @@ use super::{
     LogScan, inherit_links, link_to_previous, outline_one, pick_entry, scope, strip_line_ending,
 };
 
-/// How far back a log is searched for the leaf at which its program goes on.
+/// Number of bytes at the end of a log to search for a record that names the leaf to resume at.
 pub(in crate::store) const LEAF_SEARCH_BYTES: u64 = 1 << 20;
 
-/// The end of a log.
+/// The last records of a log.
 #[derive(Debug)]
 pub(in crate::store) struct TailWindow {
-    /// Its outlines.
+    /// Outlines of the records.
     pub(in crate::store) scan: LogScan,
-    /// How they hang together.
+    /// Tree of the outlines.
     pub(in crate::store) tree: Tree,
-    /// A leaf is named in it, and is in it.
+    /// Whether a record names a leaf, and the window contains that leaf.
     pub(in crate::store) has_named_leaf: bool,
-    /// Its records, in file order.
+    /// The records, in file order.
     records: Vec<TailRecord>,
-    /// Tells what follows, where several sessions lie in the file.
+    /// Assigns the next records to sessions, if several sessions share the file.
     pub(in crate::store) filter: Option<SliceFilter>,
 }
 
@@ -39,18 +39,18 @@ struct TailRecord {
 }
 
 impl TailWindow {
-    /// Reads as much of the end of a log as it takes to know where it goes on, and until `enough`
-    /// says so.
+    /// Reads the end of a log until it shows where the session resumes and `enough` returns `true`.
     ///
-    /// A named leaf is looked for in the whole log if need be. That no leaf is named is taken for
-    /// granted after [`LEAF_SEARCH_BYTES`]. Only outlines are held, so memory goes with the number of lines.
+    /// A named leaf is searched for in the whole log if needed. If the last [`LEAF_SEARCH_BYTES`]
+    /// name no leaf, none is assumed. Only outlines are kept, so memory is proportional to the
+    /// number of lines.
     ///
-    /// Each window is at least four times as long as the one before, in bytes that were covered and
-    /// not in bytes that were asked for: a long line makes them differ. So all windows together cost
-    /// little more than the last.
+    /// Each window covers at least four times as many bytes as the previous one. The bytes covered
+    /// count, not those requested, because a long line makes them differ. So all windows together
+    /// cost little more than the last.
     ///
-    /// In a file of several sessions, records count from the first on that names its session: before
-    /// that nobody knows whose they are.
+    /// In a shared file, records count from the first one that names its session: the owner of
+    /// earlier ones is unknown.
     pub(in crate::store) fn read(
         root: &Root,
         file: &RootFile,
@@ -69,10 +69,10 @@ impl TailWindow {
                 outlines.any(|outline| outline.key == Some(key))
             };
             let named = resume.is_some_and(known);
-            // Only programs that follow links say where they go on.
+            // Only programs that follow links record the leaf to resume at.
             let says_leaf = root.layout.follows_parent_links();
             let mut outlines = window.scan.outlines.iter();
-            // What was named before a compaction counts no more.
+            // A compaction overrides a leaf named before it.
             let compacted = outlines.any(|outline| outline.kind == OutlineKind::Compaction);
             let far = !says_leaf || compacted || window.scan.bytes >= LEAF_SEARCH_BYTES;
             let certain = named || (resume.is_none() && far);
@@ -82,7 +82,7 @@ impl TailWindow {
                     ..window
                 });
             }
-            // A leaf that is not near the end may be anywhere, or nowhere.
+            // A leaf that is not near the end may be anywhere, or missing.
             let lost = resume.is_some() && !named && window.scan.bytes >= LEAF_SEARCH_BYTES;
             bytes = if lost {
                 u64::MAX
@@ -139,8 +139,9 @@ impl TailWindow {
         })
     }
 
-    /// Whether an entry is in it from which the agent program would go on. One without an id counts only if
-    /// the log has no other, so all of it must be read for that.
+    /// Returns whether the window contains an entry at which the agent program would resume. An
+    /// entry without an id counts only if the log has no other, so all of the log must be read for
+    /// that.
     pub(in crate::store) fn has_leaf(&self) -> bool {
         let resumed = self
             .tree
@@ -150,14 +151,14 @@ impl TailWindow {
         resumed.is_some_and(|outline| !outline.lacks_id())
     }
 
-    /// Whether the agent program would follow a link to an entry: not to one in a damaged line, nor to one
-    /// without an id.
+    /// Returns whether the agent program would follow a link to an entry: not if it is in a damaged
+    /// line or has no id.
     pub(in crate::store) fn is_linkable(&self, at: usize) -> bool {
         let outline = self.scan.outlines.get(at);
         outline.is_some_and(|outline| !outline.lacks_id() && !self.is_salvaged(outline))
     }
 
-    /// Whether an entry stands in a damaged line: we can read it, the agent program cannot.
+    /// Returns whether an entry is in a damaged line, which the agent program cannot read.
     fn is_salvaged(&self, outline: &Outline) -> bool {
         let found = self
             .records
@@ -166,7 +167,8 @@ impl TailWindow {
         record.is_none_or(|tailed| tailed.span != outline.span)
     }
 
-    /// One of its entries, by the index of its outline; `None` if the log has changed meanwhile.
+    /// Decodes an entry by the index of its outline; `None` if the log has changed or the line is
+    /// too long.
     pub(in crate::store) fn entry(
         &self,
         root: &Root,
@@ -188,7 +190,7 @@ impl TailWindow {
         let record = Record {
             span,
             bytes: &bytes,
-            // Salvaged from within a damaged line, it is whole by itself.
+            // A record salvaged from a damaged line is complete.
             terminated: whole.terminated || whole.span != span,
             oversize: false,
         };
@@ -220,7 +222,7 @@ mod tests {
     use crate::jsonl::{FileId, MAX_LINE};
     use crate::store::Store;
 
-    /// A file that counts the bytes that are read from it.
+    /// A file that counts the bytes read from it.
     #[derive(Debug)]
     struct Counted(File, AtomicU64);
 
@@ -236,8 +238,8 @@ mod tests {
         }
     }
 
-    /// Reads the last message of a log that ends with a long line, and returns how often its bytes
-    /// were read, in percent of its length.
+    /// Reads the last message of a log that ends with a long line. Returns the number of bytes
+    /// read, in percent of the log's length.
     fn percent_read(last_line: &str, padding: usize) -> u64 {
         const SESSION: &str = "11111111-1111-4111-8111-111111111111";
         let dir = tempfile::tempdir().unwrap();

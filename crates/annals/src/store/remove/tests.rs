@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -231,6 +232,51 @@ fn logs_beyond_the_lock_limit_are_locked_one_by_one() {
     // And the folders that they lay in go with them.
     let projects = files.root.path.join("projects");
     assert_eq!(fs::read_dir(projects).unwrap().count(), 0);
+}
+
+/// Other processes rename unlocked files back.
+#[test]
+fn log_beyond_the_lock_limit_is_locked_until_it_is_removed() {
+    let (_dir, _store, files) = session_with_many_agents();
+    let group = [&files];
+    let volumes = trash::volumes(group.iter().copied());
+    let log = volumes[trash::MAX_LOCKED_LOGS].path.clone();
+    let holdings = FileSet::to_remove(&group).unwrap();
+    let safe = |within: &Path| {
+        let path = files.root.path.join(within);
+        Ok(FileId::from(&fs::metadata(path).unwrap()))
+    };
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                assert_eq!(jsonl::put_back_file(&log).unwrap(), None);
+            }
+        });
+        let removed = Store::remove_files(&group, &holdings, true, &Asked(safe));
+        is_done.store(true, Ordering::Relaxed);
+        removed.unwrap();
+        other.join().unwrap();
+    });
+    assert!(!log.exists());
+}
+
+/// What waits under the name of a removed file is the only copy of it.
+#[test]
+fn file_that_another_process_is_removing_stops_a_removal() {
+    let (_dir, _store, files) = session_with_many_agents();
+    let group = [&files];
+    let holdings = FileSet::to_remove(&group).unwrap();
+    let fine = |_| Ok(());
+    let copies = InMemory::new(&files, &holdings, &fine);
+    let log = files.main_path();
+    let name = log.file_name().unwrap().to_str().unwrap();
+    let other = log.with_file_name(format!(".annals-{name}.removed"));
+    fs::write(&other, "older\n").unwrap();
+    let refused = Store::remove_files(&group, &holdings, true, &copies).unwrap_err();
+    assert!(refused.to_string().contains(other.to_str().unwrap()));
+    assert_eq!(fs::read(&other).unwrap(), b"older\n");
+    copies.assert_all_present();
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Sessions by the names that their logs say, where a path has only what is left of one.
+//! Finds sessions by the names recorded in their logs, where paths contain only a shortened form.
 
 use crate::store::inventory::{Inventory, SessionFiles};
 use crate::store::thread;
 
-/// The sessions of exactly this name; else those whose name differs in letter case only.
+/// Returns the sessions with exactly this name, or else those whose name matches ignoring case.
 ///
-/// Only logs are opened whose path has what would be left of the name.
+/// Opens only logs whose path contains the path form of the name.
 pub(super) fn by_exact_name<'a>(inventory: &'a Inventory, name: &str) -> Vec<&'a SessionFiles> {
     let fits = |files: &SessionFiles| {
         let short = name_in_path(files, name);
@@ -20,7 +20,7 @@ pub(super) fn by_exact_name<'a>(inventory: &'a Inventory, name: &str) -> Vec<&'a
     )
 }
 
-/// The sessions whose name begins so, in this letter case or else in any.
+/// Returns the sessions whose name has this prefix, or else those that match ignoring case.
 pub(super) fn by_name_prefix<'a>(inventory: &'a Inventory, name: &str) -> Vec<&'a SessionFiles> {
     if name.trim().is_empty() {
         return Vec::new();
@@ -38,7 +38,7 @@ pub(super) fn by_name_prefix<'a>(inventory: &'a Inventory, name: &str) -> Vec<&'
     )
 }
 
-/// The sessions whose log says exactly this conversation's id, where the layout gives sessions one.
+/// Returns the sessions whose log records exactly this conversation id, in layouts that have one.
 pub(super) fn by_conversation_id<'a>(inventory: &'a Inventory, id: &str) -> Vec<&'a SessionFiles> {
     let has_one = |files: &SessionFiles| {
         let writer = files.root.layout.writer();
@@ -50,12 +50,12 @@ pub(super) fn by_conversation_id<'a>(inventory: &'a Inventory, id: &str) -> Vec<
         .collect()
 }
 
-/// What a path of the session's layout would have of a name.
+/// Returns the path form of a name in the session's layout.
 fn name_in_path(files: &SessionFiles, name: &str) -> Option<String> {
     files.root.layout.writer()?.path_name(name)
 }
 
-/// The sessions that may be meant, and the names that their logs say.
+/// Returns the candidate sessions with the names recorded in their logs.
 fn recorded_names(
     inventory: &Inventory,
     fits: impl Fn(&SessionFiles) -> bool,
@@ -66,12 +66,12 @@ fn recorded_names(
         .collect()
 }
 
-/// The name that a session's log says, or else what its path has of it.
+/// Returns the name recorded in a session's log, or else its form in the path.
 fn recorded_name(files: &SessionFiles) -> String {
     recorded_value(files, thread::THREAD).unwrap_or_else(|| files.id.name().to_owned())
 }
 
-/// A word that the first records of a session's log say.
+/// Returns a value from the first records of a session's log.
 fn recorded_value(files: &SessionFiles, wanted: &str) -> Option<String> {
     let (root, failures) = (&files.root, &files.root.failures);
     let log = files.log.as_ref().or(files.unwritten.as_deref())?;

@@ -1,11 +1,11 @@
-//! Registers that others write to at the same time, and what counts in them.
+//! Concurrent writes to session lists, and which entries count as messages.
 
 use std::fs;
 
 use super::*;
 use crate::model::{EntryId, Message};
 
-/// Puts a directory where a document grows before it has its name.
+/// Blocks writes to a document by a directory at the path of its temporary file.
 fn block(path: &Path) {
     let name = path.file_name().unwrap().as_encoded_bytes();
     let tag: String = jsonl::Digest::compute(name)
@@ -27,7 +27,7 @@ fn replace_list_returns_false_if_it_changed_meanwhile() {
     assert_eq!(fs::read(&path).unwrap(), b"theirs");
     assert!(replace_list(&path, Some(b"theirs"), b"mine", false).unwrap());
     assert_eq!(fs::read(&path).unwrap(), b"mine");
-    // What cannot be written is an error, and would be one at every turn.
+    // A failed write is an error: retrying would fail again.
     block(&path);
     assert!(replace_list(&path, Some(b"mine"), b"other", false).is_err());
     fs::remove_file(&path).unwrap();

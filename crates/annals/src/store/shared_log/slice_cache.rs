@@ -1,4 +1,4 @@
-//! Shares of logs as they were read before: a log that only grew is read from there on.
+//! Cache of the slices of shared logs. A log that has only grown is read from its previous end.
 
 use std::collections::HashMap;
 
@@ -12,38 +12,39 @@ use crate::store::inventory::RootFile;
 
 use super::{LineRange, SessionSlices, VolumeEnd};
 
-/// A clock of a file system is coarse: what changed just now may change again at the same time.
+/// Granularity of file system clocks, in nanoseconds. A file that changed within it may change
+/// again without a new timestamp.
 const TICK: i64 = 100_000_000;
 
-/// Returns what was remembered of a root.
+/// Returns the stored slices of a root.
 type StoredSlices<'a> = dyn FnMut(&Root) -> Vec<u8> + 'a;
 
-/// Remembers the shares of logs, root by root.
+/// Caches the slices of logs, one root at a time.
 pub(crate) struct SliceCache<'a> {
     stored: Box<StoredSlices<'a>>,
-    /// What is known of the logs of the root at hand, by device and inode.
+    /// Cached slices of the current root's logs, by device and inode.
     known: Option<HashMap<(u64, u64), CachedSlices>>,
-    /// What to remember of them.
+    /// Slices of the current root to store.
     noted: Vec<CachedSlices>,
-    /// Some of it was not known.
+    /// Whether `noted` has slices that were not cached.
     fresh: bool,
-    /// What to remember of each root.
+    /// Encoded slices to store, per root.
     pub(crate) updates: Vec<(Root, Vec<u8>)>,
 }
 
-/// Where a stretch begins and ends, and the number of its first line.
+/// Start and end offset of a range, and the number of its first line.
 type RangeParts = (u64, u64, u64);
 
-/// The shares of a log when it was read.
+/// Slices of a log when it was read.
 #[derive(Clone, Serialize, Deserialize)]
 struct CachedSlices {
     log: FileIdParts,
     companion: Option<FileIdParts>,
-    /// A hash of what stands before the end.
+    /// Hash of the bytes before the end.
     guard: [u8; 16],
-    /// The session with which the volume before ended, and when: the first records may be its.
+    /// Last session and time of the previous volume, which may own the first records.
     before: Option<(String, Option<Timestamp>)>,
-    /// Sessions with their stretches.
+    /// Sessions with their line ranges.
     sessions: Vec<(String, Vec<RangeParts>)>,
     current: u64,
     time: Option<Timestamp>,
@@ -52,12 +53,12 @@ struct CachedSlices {
 }
 
 impl<'a> SliceCache<'a> {
-    /// Nothing is known.
+    /// Creates a cache without stored slices.
     pub(crate) fn disabled() -> Self {
         SliceCache::new(|_| Vec::new())
     }
 
-    /// What `recall` returns of a root is known.
+    /// Creates a cache that gets the stored slices of a root from `recall`.
     pub(crate) fn new(recall: impl FnMut(&Root) -> Vec<u8> + 'a) -> Self {
         SliceCache {
             stored: Box::new(recall),
@@ -68,7 +69,7 @@ impl<'a> SliceCache<'a> {
         }
     }
 
-    /// The shares of a log, with what was added to it since they were last read.
+    /// Returns the slices of a log. Reads only what was appended since they were cached.
     pub(super) fn read(
         &mut self,
         root: &Root,
@@ -99,7 +100,7 @@ impl<'a> SliceCache<'a> {
         Ok(shares)
     }
 
-    /// All logs of the root were read.
+    /// Finishes a root after all of its logs were read.
     pub(super) fn finish_root(&mut self, root: &Root) {
         self.known = None;
         let noted = std::mem::take(&mut self.noted);
@@ -112,7 +113,8 @@ impl<'a> SliceCache<'a> {
 }
 
 impl CachedSlices {
-    /// What to remember of a log; `None` if it may be another soon without looking so.
+    /// Builds the cache entry of a log; `None` if the log could change without a visible
+    /// difference.
     fn new(
         file: &RootFile,
         shares: &SessionSlices,
@@ -143,7 +145,7 @@ impl CachedSlices {
         })
     }
 
-    /// Whether the log is the one that was read, or that one with more behind it.
+    /// Returns whether the log is unchanged, or has only grown.
     fn matches(&self, file: &RootFile) -> bool {
         let log = FileId::from_parts(self.log);
         let companion = self.companion.map(FileId::from_parts);

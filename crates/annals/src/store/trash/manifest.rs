@@ -1,7 +1,7 @@
-//! What a folder of the trash says about itself: `manifest.json`.
+//! Manifest of a trash folder: `manifest.json`.
 //!
-//! Versioned and documented field by field in docs/STATE.md. What stands in it is never trusted as a
-//! path: see `back.rs`.
+//! It is versioned, and docs/STATE.md documents each field. Paths in it are never trusted: see
+//! `restore.rs`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::json::describe_json_error;
 use crate::jsonl;
 use crate::store::inventory::SessionFiles;
 use crate::store::root::{Root, ensure_beneath};
@@ -20,30 +21,30 @@ use super::{TrashItem, TrashedRow};
 
 pub(super) const MANIFEST: &str = "manifest.json";
 
-/// The version that we write. The first manifests said none, and were the same otherwise.
+/// Version that is written. The first manifests had no version member and were otherwise the same.
 const VERSION: u32 = 1;
 
-/// Who makes a directory puts something into it within this time.
+/// Time within which a program that creates a directory puts a file into it.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
 
-/// What a folder of the trash says about itself.
+/// Content of `manifest.json`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Manifest {
     #[serde(default = "first")]
     version: u32,
     #[serde(flatten)]
     pub(super) trashed: TrashItem,
-    /// The directories that its files lay in, the outer ones first.
+    /// Directories of the files, parents first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) dirs: Vec<TrashedDir>,
 }
 
-/// A directory that files of a deleted session lay in.
+/// Directory of a deleted session's files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct TrashedDir {
-    /// Its path within the root.
+    /// Path, relative to the root.
     path: PathBuf,
-    /// Its rights.
+    /// Permission bits.
     mode: u32,
 }
 
@@ -64,8 +65,7 @@ impl Manifest {
         jsonl::create_new(&folder.join(MANIFEST), &self.to_bytes()?)
     }
 
-    /// Keeps what a register says about a log, in the place of what it said before. The folder's lock is
-    /// held.
+    /// Replaces the saved session list rows of a log. The caller must hold the folder's lock.
     pub(super) fn save_rows(&mut self, folder: &Path, log: &Path, rows: &[String]) -> Result<()> {
         let known = &mut self.trashed.rows;
         let same = known.iter().filter(|row| row.path == log);
@@ -94,33 +94,35 @@ impl Manifest {
         let path = folder.join(MANIFEST);
         let refused = |why: String| Error::refused(format!("{} {why}", path.display()));
         match path.symlink_metadata() {
-            Ok(metadata) if !metadata.is_file() => return Err(refused("is no file".to_owned())),
+            Ok(metadata) if !metadata.is_file() => return Err(refused("is not a file".to_owned())),
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io("read", &path, error)),
         }
         let bytes = jsonl::read_document(&path).map_err(|error| Error::io("read", &path, error))?;
-        let damaged = |error| refused(format!("cannot be read: {error}"));
-        // A newer one may have other members altogether.
+        let damaged = |error: serde_json::Error| {
+            refused(format!("cannot be read: {}", describe_json_error(&error)))
+        };
+        // A newer version may have entirely different members.
         let Version { version } = serde_json::from_slice(&bytes).map_err(damaged)?;
         if version != VERSION {
             return Err(refused(format!(
-                "has version {version}, and this annals knows version {VERSION} only; use the annals that wrote it"
+                "has version {version}, but this annals supports only version {VERSION}; use the annals that wrote it"
             )));
         }
         let mut manifest: Manifest = serde_json::from_slice(&bytes).map_err(damaged)?;
-        // The folder's name is what counts: it cannot lead out of the trash.
+        // The folder's name takes precedence: it cannot lead out of the trash.
         let name = folder.file_name().and_then(|name| name.to_str());
         manifest.trashed.id = name.unwrap_or_default().to_owned();
         Ok(Some(manifest))
     }
 
-    /// A file of a folder that went as a whole, whatever it is.
+    /// Returns whether a path is a file of a folder that was deleted as a whole.
     pub(super) fn is_left_over(&self, root: &Root, file: &Path) -> bool {
         self.trashed.is_folder() && file.parent().is_some_and(|dir| is_removable(root, dir))
     }
 
-    /// Makes the directories again that went with the session, with the rights that they had.
+    /// Recreates the directories that were removed with the session, with their permissions.
     pub(super) fn make_dirs(&self, root: &Root) -> Result<()> {
         for dir in &self.dirs {
             let path = root.path.join(&dir.path);
@@ -135,12 +137,12 @@ impl Manifest {
         Ok(())
     }
 
-    /// Removes the directories that are empty once all the files are in the trash.
+    /// Removes empty directories, if all files are in the trash.
     pub(super) fn clear_dirs(&self, folder: &Path) -> Result<()> {
         self.clear_dirs_if(folder, |_| true)
     }
 
-    /// The same long after, and only directories that nobody is about to use.
+    /// Like `clear_dirs`, some time later. Skips directories that a program may be about to use.
     pub(super) fn clear_stable_dirs(&self, folder: &Path) -> Result<()> {
         self.clear_dirs_if(folder, is_stable)
     }
@@ -159,7 +161,7 @@ impl Manifest {
             let path = root.path.join(&dir.path);
             let ours = is_removable(&root, &dir.path) && is_beneath(&root.path, &path)?;
             if ours && wanted(&path) {
-                // It fails when something is left, which is the condition.
+                // Fails if the directory is not empty.
                 let _ = fs::remove_dir(path);
             }
         }
@@ -167,14 +169,14 @@ impl Manifest {
     }
 }
 
-/// Nobody changed a directory just now.
+/// Returns whether a directory has not changed recently.
 pub(super) fn is_stable(dir: &Path) -> bool {
     let modified = dir.symlink_metadata().and_then(|it| it.modified());
     let age = modified.ok().and_then(|time| time.elapsed().ok());
     age.is_some_and(|age| age > STABLE_AFTER)
 }
 
-/// Whether a path leads down from `base`, and through no symbolic link.
+/// Returns whether a path is below `base` and passes through no symbolic link.
 fn is_beneath(base: &Path, path: &Path) -> Result<bool> {
     match ensure_beneath(base, path) {
         Err(error @ Error::Io { .. }) => Err(error),
@@ -182,21 +184,21 @@ fn is_beneath(base: &Path, path: &Path) -> Result<bool> {
     }
 }
 
-/// A directory of a root that is neither the root nor directly in it.
+/// Returns whether a directory may be removed: neither the root nor directly in it.
 fn is_removable(root: &Root, dir: &Path) -> bool {
     let mut parts = dir.components();
     let plain = parts.all(|part| matches!(part, Component::Normal(_)));
     plain && dir.components().count() > 1 && root.layout.may_hold_files(dir)
 }
 
-/// The directories that the files of a deletion lie in, and the empty ones beside them that bear a
-/// session's name, the outer ones first.
+/// Returns the directories of a deletion's files, and empty ones named after a session, parents
+/// first.
 pub(super) fn directories<'a>(
     plan: &TrashItem,
     sessions: impl Iterator<Item = &'a SessionFiles>,
 ) -> Result<Vec<TrashedDir>> {
     let mut dirs: BTreeSet<PathBuf> = BTreeSet::new();
-    // A session that only a session list names lies where its log would.
+    // A session without a log has the directory that its log would be in.
     let files = plan.files.iter().map(|file| &file.path);
     for path in files.chain(plan.rows.iter().map(|row| &row.path)) {
         let above = path.ancestors().skip(1);
@@ -228,7 +230,7 @@ pub(super) fn directories<'a>(
         }
     }
     let mut found = Vec::with_capacity(dirs.len());
-    // In the order of their paths the outer ones come first.
+    // Path order puts parents first.
     for path in dirs {
         let metadata = jsonl::metadata_if_exists(&plan.root.join(&path))?;
         if let Some(metadata) = metadata.filter(fs::Metadata::is_dir) {
@@ -239,7 +241,8 @@ pub(super) fn directories<'a>(
     Ok(found)
 }
 
-/// Runs `work` while no other annals process changes a folder of the trash, if it is still there.
+/// Runs `work` while no other annals process changes a trash folder. Fails if the folder is
+/// missing.
 pub(super) fn with_folder_lock<T>(folder: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let manifest = folder.join(MANIFEST);
     let gone = || Error::Changed {
@@ -249,7 +252,7 @@ pub(super) fn with_folder_lock<T>(folder: &Path, work: impl FnOnce() -> Result<T
         return Err(gone());
     }
     jsonl::with_document_lock(&manifest, || {
-        // Whoever had the lock before may have brought everything back, or removed it.
+        // The previous holder of the lock may have restored or removed the folder.
         match jsonl::exists(&manifest)? {
             true => work(),
             false => Err(gone()),

@@ -1,8 +1,8 @@
-//! Empties the trash: the only thing in annals that removes what it did not make.
+//! Empties the trash: the only operation of annals that removes files it did not create.
 //!
-//! A folder first gets a name that says that it is condemned, durably; from then on nothing finds a
-//! session in it. A purge that is cut off leaves either the whole folder under its old name, or a
-//! condemned one that the next purge removes whatever else it was asked for.
+//! A folder is first renamed, durably, to mark it for removal; from then on no session is found in
+//! it. An interrupted purge leaves either the complete folder under its old name, or a marked one
+//! that the next purge removes in any case.
 
 use std::fs;
 use std::io;
@@ -16,46 +16,46 @@ use crate::store::Store;
 
 use super::{TrashItem, manifest, restore};
 
-/// What the names of condemned folders begin with.
+/// Name prefix of folders marked for removal.
 const PURGING_PREFIX: &str = ".purging-";
 
-/// Something that can be removed from the trash.
+/// An item that can be removed from the trash.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Purgeable {
-    /// The name of its folder in the trash.
+    /// Name of its folder in the trash.
     pub name: String,
-    /// The deleted session; `None` for what a purge that was cut off left.
+    /// The deleted session; `None` for the rest of an interrupted purge.
     pub trashed: Option<TrashItem>,
-    /// How many files there are.
+    /// Number of files.
     pub files: u64,
-    /// How many bytes they have.
+    /// Total size of the files in bytes.
     pub bytes: u64,
-    /// A file that the deletion meant to move and that is still in its root: the deletion was cut off,
-    /// so the session is still found there, and what lies here belongs to it.
+    /// A file that is still in its root because the deletion was interrupted. The session still
+    /// exists there, and the files in the trash belong to it.
     pub unfinished: Option<PathBuf>,
 }
 
 impl Purgeable {
-    /// Whether it was deleted before a moment. What a purge left goes in any case.
+    /// Returns whether it was deleted before a time. Always true for the rest of a purge.
     pub fn is_older_than(&self, cutoff: Timestamp) -> bool {
         let trashed = self.trashed.as_ref();
         trashed.is_none_or(|trashed| trashed.deleted < cutoff)
     }
 }
 
-/// What lies in the trash, and what of it cannot be read.
+/// Contents of the trash.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct TrashContents {
-    /// What can be removed, the newest first.
+    /// Items that can be removed, newest first.
     pub purgeable: Vec<Purgeable>,
-    /// What is left alone, and why.
+    /// Reasons why other folders are kept.
     pub errors: Vec<Error>,
 }
 
 impl Store {
-    /// Looks at everything in the trash.
+    /// Lists everything in the trash.
     pub fn inspect_trash(&self) -> Result<TrashContents> {
         let trash = self.trash_dir()?;
         let mut look = TrashContents::default();
@@ -67,10 +67,10 @@ impl Store {
                         .push(measure(self, &folder, name, Some(manifest.trashed)));
                 }
                 Ok(None) => match jsonl::exists(&folder.join("files")) {
-                    // A deletion that was cut off before it began leaves a folder without files.
+                    // A deletion that was interrupted at its start leaves a folder without files.
                     Ok(false) => {}
                     Ok(true) => look.errors.push(Error::refused(format!(
-                        "{} does not say what it is (it has no manifest.json); see what is in it, and remove it by hand",
+                        "{} has no manifest.json; check its contents and remove it by hand",
                         folder.display()
                     ))),
                     Err(error) => look.errors.push(error),
@@ -86,7 +86,7 @@ impl Store {
         Ok(look)
     }
 
-    /// Removes something from the trash for good, if it is still what was looked at.
+    /// Removes an item from the trash permanently, if it has not changed since it was listed.
     pub fn purge(&self, item: &Purgeable) -> Result<()> {
         let trash = self.trash_dir()?;
         let folder = trash.join(&item.name);
@@ -95,7 +95,7 @@ impl Store {
                 || Path::new(&item.name).components().count() != 1
             {
                 return Err(Error::refused(format!(
-                    "{} was not condemned by a purge",
+                    "{} is not marked for removal by a purge",
                     folder.display()
                 )));
             }
@@ -114,7 +114,7 @@ impl Store {
             }
             if let Some(left) = unfinished(&folder, &now.trashed)? {
                 return Err(Error::refused(format!(
-                    "the deletion of session {} was cut off, and {} is still there; run {} again, or {}",
+                    "the deletion of session {} was interrupted, and {} still exists; run {} again, or {}",
                     looked.session,
                     left.display(),
                     crate::text::quoted_command("annals delete", &looked.session, ""),
@@ -133,14 +133,14 @@ impl Store {
         remove(&condemned)
     }
 
-    /// Finishes deletions that were cut off after their last file had gone: the directories that they
-    /// emptied go, and what registers still say of their logs.
+    /// Finishes deletions that were interrupted after their last file moved: removes empty
+    /// directories and stale session list rows.
     pub(crate) fn finish_deletions(&self) -> Result<()> {
         let trash = self.trash_dir()?;
         for (name, manifest) in self.manifests()? {
             let folder = trash.join(&name);
-            // A register that another program changes, or that cannot be written, says too much, which does
-            // no harm; what cannot be read is reported.
+            // A session list that another program changes or that cannot be written keeps stale
+            // rows, which is harmless. Read failures are reported.
             if let Err(error @ Error::Io { .. }) = manifest.and_then(|it| finish(it, &folder)) {
                 self.failures.report(error);
             }
@@ -149,7 +149,7 @@ impl Store {
     }
 }
 
-/// Finishes a deletion that may have been cut off.
+/// Finishes a deletion that may have been interrupted.
 fn finish(manifest: Option<manifest::Manifest>, folder: &Path) -> Result<()> {
     match manifest {
         Some(manifest) => {
@@ -167,7 +167,7 @@ fn finish(manifest: Option<manifest::Manifest>, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes a directory and all that is in it. Links are removed, not followed.
+/// Removes a directory and its contents. Links are removed, not followed.
 fn remove(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -177,7 +177,7 @@ fn remove(folder: &Path) -> Result<()> {
     }
 }
 
-/// Counts what lies in a folder, behind no link.
+/// Counts the files in a folder, without following links.
 fn measure(store: &Store, folder: &Path, name: String, trashed: Option<TrashItem>) -> Purgeable {
     let failures = store.failures();
     let (mut files, mut bytes) = (0, 0);
@@ -208,8 +208,8 @@ fn measure(store: &Store, folder: &Path, name: String, trashed: Option<TrashItem
     }
 }
 
-/// The first file of a deletion that never left its place. One that is both here and there came back
-/// by other hands.
+/// Returns the first file of a deletion that was never moved. A file in both places was restored by
+/// another program.
 fn unfinished(folder: &Path, trashed: &TrashItem) -> Result<Option<PathBuf>> {
     for file in &trashed.files {
         let place = trashed.root.join(&file.path);

@@ -1,13 +1,12 @@
-//! Puts deleted sessions back.
+//! Restores deleted sessions from the trash.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::jsonl;
-use crate::model::SessionId;
 use crate::store::root::{ensure_beneath, is_plain_log};
 use crate::store::{Root, Store, session_list};
 
@@ -15,15 +14,14 @@ use super::TrashItem;
 use super::manifest::{self, MANIFEST, Manifest};
 
 impl Store {
-    /// What lies in the trash, the newest first. What cannot be read there is reported to
-    /// [`Store::failures`].
+    /// Returns the deleted sessions, newest first. Reports unreadable ones to [`Store::failures`].
     pub fn trash_items(&self) -> Result<Vec<TrashItem>> {
         let found = self.manifests()?.into_iter();
         let found = found.filter_map(|(_, manifest)| Some(self.failures.ok(manifest)??.trashed));
         Ok(found.collect())
     }
 
-    /// The folders of the trash with their manifests, the newest first.
+    /// Returns the folders of the trash with their manifests, newest first.
     pub(super) fn manifests(&self) -> Result<Vec<(String, Result<Option<Manifest>>)>> {
         let trash = self.trash_dir()?;
         let names = folders(&trash)?.into_iter();
@@ -35,23 +33,16 @@ impl Store {
         Ok(names.map(read).collect())
     }
 
-    /// Puts a deleted session back where it was. A file that is there again stays as it is, and so
-    /// does its copy in the trash.
+    /// Restores a deleted session to its original place. A file that exists again is left
+    /// unchanged, and its copy stays in the trash.
     pub fn undelete(&self, id: &str) -> Result<TrashItem> {
-        let fits = |trashed: &TrashItem| {
-            // Some ids begin with a time, and are called by what follows it.
-            let called = |session: &str| {
-                SessionId::new(session).is_ok_and(|session| session.name().starts_with(id))
-            };
-            let named = |session: &str| session.starts_with(id) || called(session);
-            trashed.id == id || (!id.is_empty() && trashed.sessions().any(named))
-        };
-        let mut found: Vec<TrashItem> = self.trash_items()?.into_iter().filter(fits).collect();
+        let mut found = self.trash_items()?;
+        found.retain(|trashed| trashed.matches(id));
         if let Some(exact) = found.iter().position(|trashed| trashed.id == id) {
             found = vec![found.swap_remove(exact)];
         }
         if found.len() > 1 && self.is_one_deletion(&found)? {
-            // It was cut off and run again, so each part lies in a folder of its own.
+            // The deletion was interrupted and repeated, so each part is in its own folder.
             while let [_, rest @ ..] = found.as_slice()
                 && !rest.is_empty()
                 && let Some(part) = found.pop()
@@ -73,7 +64,7 @@ impl Store {
         manifest::with_folder_lock(&folder, || self.restore_folder(&folder))
     }
 
-    /// Why a deleted session is not found: there may be one that we cannot read.
+    /// Returns why a deleted session is not found: its manifest may be unreadable.
     fn why_missing(&self, id: &str) -> Result<Error> {
         let named = |name: &str| !id.is_empty() && name.contains(id);
         let unreadable = self.manifests()?.into_iter();
@@ -99,7 +90,7 @@ impl Store {
         }
         let mut kept = Vec::new();
         for file in &trashed.files {
-            // The manifest is ours, but a path in it must still not lead anywhere else.
+            // A path in the manifest must not lead out of the root, even though annals wrote it.
             let sound = match trashed.lone {
                 true => is_plain_log(&file.path),
                 false => {
@@ -114,13 +105,16 @@ impl Store {
                 continue;
             }
             ensure_beneath(folder, &from)?;
-            // Of a deletion that was cut off.
+            // Remove the temporary file of an interrupted deletion, and finish an interrupted restore.
             jsonl::clear_temp(&from)?;
+            jsonl::put_back_file(&from)?;
             if !jsonl::exists(&from)? {
-                // An earlier attempt brought it back.
+                // An earlier attempt restored it.
                 continue;
             }
             root.ensure_inside(&to)?;
+            // A newer version of the file may be waiting under another name.
+            jsonl::put_back_file(&to)?;
             match jsonl::move_file(&from, &to) {
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
                     kept.push(to);
@@ -130,15 +124,15 @@ impl Store {
         }
         if let Some(first) = kept.first() {
             return Err(Error::refused(format!(
-                "{} cannot be brought back: it exists again, or is no place for it; its deleted version stays in {}",
+                "{} cannot be restored: it already exists, or the path is not valid; the deleted version stays in {}",
                 first.display(),
                 folder.display()
             )));
         }
-        // Without its manifest nothing finds what lies in the folder.
+        // Without the manifest, files left in the folder cannot be found.
         if let Some(left) = first_file(&folder.join("files"))? {
             return Err(Error::refused(format!(
-                "{} is left in the trash, and {MANIFEST} does not list it; everything else was put back",
+                "{} is still in the trash, because {MANIFEST} does not list it; everything else was restored",
                 left.display()
             )));
         }
@@ -152,12 +146,13 @@ impl Store {
         Ok(manifest.trashed)
     }
 
-    /// Where the files of a deleted session lie, under their paths within the root.
+    /// Returns the directory of a deleted session's files.
     pub(in crate::store) fn trashed_files_dir(&self, trashed: &TrashItem) -> Result<PathBuf> {
         Ok(self.trash_dir()?.join(&trashed.id).join("files"))
     }
 
-    /// Whether what lies in the trash several times is parts of one session: no file is there twice.
+    /// Returns whether several items are parts of one session: no file is in two of them, unless both
+    /// are the same. A deletion that was killed on its way to another file system leaves a copy.
     fn is_one_deletion(&self, found: &[TrashItem]) -> Result<bool> {
         let same = |trashed: &TrashItem| {
             found.first().is_some_and(|first| {
@@ -166,7 +161,7 @@ impl Store {
                     && first.root == trashed.root
             })
         };
-        // The one that was cut off meant to move all that the later ones did.
+        // The interrupted deletion lists all files of the later ones.
         let listed = |trashed: &TrashItem| -> HashSet<PathBuf> {
             let files = trashed.files.iter().map(|file| file.path.clone());
             files.collect()
@@ -179,12 +174,18 @@ impl Store {
         if !within || !found.iter().all(same) {
             return Ok(false);
         }
-        let mut seen = HashSet::new();
+        let mut seen: HashMap<&Path, PathBuf> = HashMap::new();
         for trashed in found {
             let folder = self.trashed_files_dir(trashed)?;
             for file in &trashed.files {
-                if jsonl::exists(&folder.join(&file.path))? && !seen.insert(&file.path) {
-                    return Ok(false);
+                let path = folder.join(&file.path);
+                if !jsonl::exists(&path)? {
+                    continue;
+                }
+                match seen.get(file.path.as_path()) {
+                    Some(other) if !jsonl::have_same_content(&path, other)? => return Ok(false),
+                    Some(_) => {}
+                    None => _ = seen.insert(&file.path, path),
                 }
             }
         }
@@ -192,7 +193,7 @@ impl Store {
     }
 }
 
-/// The names of the folders of the trash, the oldest first; none where there is no trash.
+/// Returns the names of the trash's folders, oldest first; empty if there is no trash.
 pub(super) fn folders(trash: &Path) -> Result<Vec<String>> {
     let dir = match fs::read_dir(trash) {
         Ok(dir) => dir,
@@ -203,7 +204,7 @@ pub(super) fn folders(trash: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in dir {
         let entry = entry.map_err(failed)?;
-        // What is behind a link is not ours.
+        // Skip links: their targets are not part of the trash.
         if entry.file_type().map_err(failed)?.is_dir() {
             names.extend(entry.file_name().into_string());
         }
@@ -212,7 +213,7 @@ pub(super) fn folders(trash: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Puts back what registers said about logs that are there again.
+/// Restores the session list rows of restored logs.
 fn restore_list_rows(root: &Root, trashed: &TrashItem) -> Result<()> {
     let Some(writer) = root.layout.writer().filter(|_| !trashed.lone) else {
         return Ok(());
@@ -224,7 +225,7 @@ fn restore_list_rows(root: &Root, trashed: &TrashItem) -> Result<()> {
         let text = row.map(|row| row.text.clone());
         log.kind.is_conversation().then_some((log, text))
     });
-    // A session that had no log when it was deleted is its row.
+    // A session that had no log when it was deleted is only a row.
     let moved = |path: &PathBuf| trashed.files.iter().any(|file| file.path == *path);
     let unwritten = trashed.rows.iter().filter(|row| !moved(&row.path));
     let unwritten = unwritten.filter_map(|row| {
@@ -235,8 +236,8 @@ fn restore_list_rows(root: &Root, trashed: &TrashItem) -> Result<()> {
     session_list::relist(root, writer, logs.chain(unwritten))
 }
 
-/// Takes out of registers what they say about the logs in a folder of the trash, and keeps that in its
-/// manifest. The folder's lock is held.
+/// Removes the session list rows of the logs in a trash folder, and saves them in its manifest. The
+/// caller must hold the folder's lock.
 pub(super) fn remove_list_rows(folder: &Path) -> Result<TrashItem> {
     let gone = || Error::Changed {
         path: folder.to_owned(),
@@ -247,7 +248,7 @@ pub(super) fn remove_list_rows(folder: &Path) -> Result<TrashItem> {
         return Ok(manifest.trashed);
     };
     let files = manifest.trashed.files.iter().map(|file| &file.path);
-    // A session that had no log when it was deleted is its row.
+    // A session that had no log when it was deleted is only a row.
     let paths = files.chain(manifest.trashed.rows.iter().map(|row| &row.path));
     let paths: BTreeSet<PathBuf> = paths.cloned().collect();
     for path in paths {
@@ -262,7 +263,7 @@ pub(super) fn remove_list_rows(folder: &Path) -> Result<TrashItem> {
     Ok(manifest.trashed)
 }
 
-/// The first file below a directory, or anything else that is no directory.
+/// Returns the first file below a directory, or anything else that is not a directory.
 fn first_file(dir: &Path) -> Result<Option<PathBuf>> {
     let mut pending = vec![dir.to_owned()];
     while let Some(dir) = pending.pop() {

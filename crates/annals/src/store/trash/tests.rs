@@ -1,11 +1,11 @@
-//! What goes with a session whose id another one has, too.
+//! Attachments of sessions that share an id.
 
 use super::*;
 use crate::store::Root;
 
 const ID: &str = "aaaaaaaa-0000-4000-8000-000000000000";
 
-/// One id in two folders, and todos that are either's.
+/// Creates one id in two folders, and todos that may belong to either.
 fn same_id_in_two_folders() -> (tempfile::TempDir, Vec<SessionFiles>) {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::claude_code(dir.path());
@@ -24,7 +24,7 @@ fn same_id_in_two_folders() -> (tempfile::TempDir, Vec<SessionFiles>) {
     (dir, sessions)
 }
 
-/// How many of the files beside are in the folder, and how many elsewhere.
+/// Counts the attachments inside the session's folder and elsewhere.
 fn count_attachments(files: &SessionFiles) -> (usize, usize) {
     let own = own_attachments(files);
     let inside = own.iter().filter(|file| {
@@ -47,6 +47,6 @@ fn shared_files_belong_to_the_remaining_session() {
     let (_dir, sessions) = same_id_in_two_folders();
     fs::remove_dir_all(sessions[1].main_path().parent().unwrap()).unwrap();
     assert_eq!(count_attachments(&sessions[0]), (1, 1));
-    // And not with the one that is gone.
+    // But not to the deleted one.
     assert_eq!(count_attachments(&sessions[1]), (1, 0));
 }

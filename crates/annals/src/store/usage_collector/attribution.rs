@@ -1,4 +1,4 @@
-//! Whose a log is, and what its session is about.
+//! Attributes logs to sessions, and sessions to projects.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -9,57 +9,57 @@ use crate::model::{ArtifactKind, Project, SessionId};
 use crate::store::inventory::{RootFile, SessionLists};
 use crate::store::{Root, info, shared_log};
 
-/// What was entered so far.
+/// Accounts and charges so far.
 #[derive(Debug, Default)]
 pub(super) struct LedgerEntries {
     pub(super) accounts: Vec<Account>,
     pub(super) charges: Vec<Charge>,
-    /// How many records could not be read whole.
+    /// Number of records that could not be read completely.
     pub(super) uncounted: u64,
 }
 
-/// What a log spent, as someone else keeps it.
+/// Stored usage of a log.
 pub(crate) trait StoredUsage {
-    /// It spent nothing.
+    /// Returns whether the log has no usage.
     fn is_empty(&self) -> bool;
-    /// How many records could not be read whole.
+    /// Number of records that could not be read completely.
     fn uncounted(&self) -> u64;
-    /// The session named first.
+    /// The first session that the log names.
     fn first(&self) -> Option<&str>;
     /// The working directories in which a model answered, the newest last.
     fn directories(&self) -> Vec<Arc<str>>;
-    /// Adds the charges, for the session with that number, whose log it is alone; `None` if they
-    /// turn out to be damaged.
+    /// Appends the charges to `to` for an account, whose session is the only one in the log; `None`
+    /// if they are damaged.
     fn charges(&self, account: usize, only: &SessionId, to: &mut Vec<Charge>) -> Option<()>;
 }
 
-/// Whose a log is.
+/// Returns the session that owns a log.
 fn owning_session(file: &RootFile, first: Option<&str>) -> Option<SessionId> {
     let named = || SessionId::new(first?).ok();
-    // A log that tells nobody's session is a session of its own.
+    // A log that names no session is a session of its own.
     let own = || SessionId::new(file.path.file_stem()?.to_str()?).ok();
     let session = file.artifact.session.clone();
     session.or_else(named).or_else(own)
 }
 
-/// Whether a session's log is that of a sub-agent. One that is named after the session is its own.
+/// Returns whether a log is a sub-agent's. A log named after the session is the session's own.
 fn is_aside(file: &RootFile, session: &SessionId) -> bool {
     let own = file.artifact.session.is_none()
         && file.path.file_stem().and_then(OsStr::to_str) == Some(session.as_str());
     file.artifact.is_agent_log() && !own
 }
 
-/// The sessions of a root.
+/// Sessions of a root.
 #[derive(Debug)]
 pub(super) struct Attribution<'a> {
     pub(super) root: &'a Root,
     session_lists: SessionLists,
-    /// Where each is among the sessions, and the number of its account.
+    /// Index in `sessions` and account number of each session.
     known: HashMap<(SessionId, Option<String>), (usize, usize)>,
     sessions: Vec<AttributedSession>,
-    /// Who was asked about last.
+    /// The session that was looked up last.
     last: Option<(usize, usize)>,
-    /// With whom the volume before ended, and the folder it lies in.
+    /// End of the previous volume, and its folder.
     volume_before: Option<(Option<String>, shared_log::VolumeEnd)>,
 }
 
@@ -67,14 +67,14 @@ pub(super) struct Attribution<'a> {
 struct AttributedSession {
     account: usize,
     folder: Option<String>,
-    /// Its own log was entered.
+    /// Whether its own log was added.
     has_log: bool,
-    /// Directories that its logs name, with whether the log is a sub-agent's and its number.
+    /// Directories in its logs, with whether the log is a sub-agent's and its number.
     directories: Vec<((bool, usize), Arc<str>)>,
 }
 
 impl<'a> Attribution<'a> {
-    /// For up to `most` logs.
+    /// Creates an attribution for up to `most` logs.
     pub(super) fn new(root: &'a Root, registers: SessionLists, most: usize) -> Self {
         Attribution {
             root,
@@ -86,7 +86,7 @@ impl<'a> Attribution<'a> {
         }
     }
 
-    /// Enters what a log spent.
+    /// Adds the charges of a log.
     pub(super) fn add_log(
         &mut self,
         number: usize,
@@ -114,7 +114,7 @@ impl<'a> Attribution<'a> {
             .extend(sheet.charges(account, Some(&session)));
     }
 
-    /// The same of a log that is one session's, as it was told; `None` if that was damaged.
+    /// Like `add_log`, for stored usage of a log with one session; `None` if it is damaged.
     pub(super) fn add_stored_log(
         &mut self,
         number: usize,
@@ -138,7 +138,7 @@ impl<'a> Attribution<'a> {
         Some(())
     }
 
-    /// Enters what a log spent in which several sessions lie.
+    /// Adds the charges of a log that several sessions share.
     fn add_shared_log(
         &mut self,
         number: usize,
@@ -188,7 +188,7 @@ impl<'a> Attribution<'a> {
         }
     }
 
-    /// The number of a session's account, which is opened if need be.
+    /// Returns the index and account number of a session. Creates the account if necessary.
     fn account(
         &mut self,
         session: &SessionId,
@@ -198,7 +198,7 @@ impl<'a> Attribution<'a> {
     ) -> (usize, usize) {
         let folder = &file.artifact.folder;
         let next = (self.sessions.len(), entries.accounts.len());
-        // A session's logs mostly follow each other.
+        // Logs of a session are usually adjacent.
         let is_it = |&(at, account): &(usize, usize)| {
             let payer = self.sessions.get(at);
             let account = entries.accounts.get(account);
@@ -225,8 +225,8 @@ impl<'a> Attribution<'a> {
         if let Some(account) = entries.accounts.get_mut(known.1)
             && let Some(payer) = self.sessions.get_mut(known.0)
         {
-            // The newest volume of its own log stands for a session, or else its first sub-agent's
-            // log, whichever was read first.
+            // The account's file is the newest volume of the session's own log, or else its first
+            // sub-agent log, in any reading order.
             let stands = match (aside, payer.has_log) {
                 (false, had) => !had || account.file < file.path,
                 (true, had) => !had && file.path < account.file,
@@ -239,7 +239,7 @@ impl<'a> Attribution<'a> {
         known
     }
 
-    /// Takes note of the directories that a log names.
+    /// Adds the directories that a log names.
     fn add_directories(&mut self, at: usize, log: (bool, usize), directories: &[Arc<str>]) {
         if let Some(payer) = self.sessions.get_mut(at) {
             let named = directories.iter().map(|path| (log, path.clone()));
@@ -247,14 +247,14 @@ impl<'a> Attribution<'a> {
         }
     }
 
-    /// Says what each session is about.
+    /// Sets the project of each session.
     pub(super) fn assign_projects(mut self, accounts: &mut [Account]) {
         let mut doubt = false;
         for payer in &mut self.sessions {
             let Some(account) = accounts.get_mut(payer.account) else {
                 continue;
             };
-            // Its own log first, whichever was read first.
+            // Its own log first, in any reading order.
             payer.directories.sort_by_key(|(log, _)| *log);
             let named = payer.directories.iter();
             let directories: Vec<&str> = named.map(|(_, path)| &**path).collect();
@@ -263,7 +263,7 @@ impl<'a> Attribution<'a> {
             let told = about.iter().find_map(|about| about.cwd.clone());
             (account.project, account.other_directories) =
                 info::infer_project(self.root, folder, &directories, told);
-            // The nearest counts, so it is taken in last.
+            // The first row takes precedence, so it is collected last.
             let attributes = about
                 .iter()
                 .rev()
@@ -276,7 +276,8 @@ impl<'a> Attribution<'a> {
         }
     }
 
-    /// Where a session names no directory, others of its folder may, if there is no doubt.
+    /// Infers the project of sessions without a directory from others in their folder, if
+    /// unambiguous.
     fn infer_projects(&self, accounts: &mut [Account]) {
         let mut homes: HashMap<&str, BTreeSet<String>> = HashMap::new();
         for payer in &self.sessions {

@@ -1,4 +1,4 @@
-//! What to look at where looking at all would take too long.
+//! Selects files and directories to check, where checking all of them would take too long.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use crate::store::inventory::{self, RootFile};
 
 use super::UsageCollector;
 
-/// The log of a session that someone asks about often.
+/// Log of a session that is queried often.
 pub(crate) struct OwnLog {
     path: PathBuf,
     pub(crate) artifact: Artifact,
 }
 
 impl OwnLog {
-    /// The log at that path, if it lies in the root.
+    /// Creates it for the log at a path, if that is in the root.
     pub(crate) fn new(root: &Root, path: &Path) -> Option<Self> {
         let artifact = root.layout.classify(path.strip_prefix(&root.path).ok()?)?;
         Some(OwnLog {
@@ -28,7 +28,7 @@ impl OwnLog {
         })
     }
 
-    /// The log, and those in the directory that is named after it, as they are now.
+    /// Returns the log, and the logs in the directory named after it, in their current state.
     pub(crate) fn files(self, root: &Root) -> Vec<RootFile> {
         let directory = self.path.with_extension("");
         let mut files = Vec::new();
@@ -55,14 +55,14 @@ impl OwnLog {
     }
 }
 
-/// Directories of a root, and when each changed last, in nanoseconds since 1970.
+/// Directories of a root, with their modification times in nanoseconds since 1970.
 ///
-/// A directory changes when something is made or deleted in it, not when a file in it grows.
+/// The time changes when an entry is created or deleted in the directory, not when a file grows.
 pub(crate) type DirTimes = Vec<(String, i64)>;
 
 impl UsageCollector<'_> {
-    /// The directories of a root in which new logs would appear: those that hold the logs of sessions,
-    /// or logs that grew in the last two days before the newest did, and all above them.
+    /// Returns the directories of a root where new logs would appear: those with session logs,
+    /// those with logs that grew within two days of the newest, and all their ancestors.
     pub(crate) fn recent_dirs(&self, root: &Root, number: usize) -> DirTimes {
         const LATELY: i64 = 2 * 86_400 * 1_000_000_000;
         let books = self.root_range(number).filter_map(|at| self.file(at));
@@ -72,7 +72,7 @@ impl UsageCollector<'_> {
         let mut last = None;
         for file in books {
             let busy = file.artifact.kind != ArtifactKind::AgentLog || file.id.mtime_ns >= oldest;
-            // Files that follow each other mostly lie together.
+            // Adjacent files are usually in one directory.
             let directory = file.path.parent().map(Path::as_os_str);
             if !busy || directory == last {
                 continue;
@@ -93,8 +93,9 @@ impl UsageCollector<'_> {
     }
 }
 
-/// A time that another change would change. Clocks of file systems are coarse, so a directory that
-/// changed just now may change again at the same time; it gets a time that is never found.
+/// Returns a time that any further change would alter. File system clocks are coarse, so a
+/// directory that changed recently may change again at the same time; it gets a time that never
+/// matches.
 fn stable_time(changed: i64) -> i64 {
     const TICK: i64 = 100_000_000;
     let now = Timestamp::now().as_nanosecond() as i64;
@@ -104,7 +105,7 @@ fn stable_time(changed: i64) -> i64 {
     }
 }
 
-/// Whether nothing was made or deleted in these directories.
+/// Returns whether nothing was created or deleted in these directories.
 pub(crate) fn are_unchanged(root: &Root, places: &DirTimes) -> bool {
     places.iter().all(|(path, changed)| {
         let found = std::fs::metadata(root.path.join(path));

@@ -1,8 +1,8 @@
-//! The ids of new sessions: no two sessions of a root that begin at once get the same one.
+//! Ids of new sessions: concurrent begins in a root never use the same id.
 //!
-//! The file system refuses a second log of the same name, but not one in the folder of another project, nor a
-//! second session in a log that several share. So an id that was chosen is looked for, and taken, under a
-//! lock that all annals processes use.
+//! The file system rejects a second log with the same path, but not one in the folder of another
+//! project, nor a second session in a shared log. So a chosen id is checked and used under a lock
+//! that all annals processes take.
 
 use std::path::{Path, PathBuf};
 
@@ -14,15 +14,16 @@ use crate::model::{Artifact, ArtifactKind, SessionId};
 use super::super::Root;
 use super::super::inventory::Inventory;
 
-/// Whether a session's id was chosen, so that another session may have it.
+/// Returns whether a session's id was chosen, so that another session may have it.
 pub(super) fn is_chosen(log: &Artifact, new: &NewSession) -> bool {
     log.kind == ArtifactKind::SharedLog || !new.unnamed
 }
 
-/// Refuses the id of a session that exists in this root. Who calls this holds the lock of `begin_alone`.
+/// Fails if the chosen id exists in this root. The caller must hold the lock of `with_id_lock`.
 ///
-/// A caller that looked at all sessions before, and begins many, has only those looked for that other
-/// annals processes began since: they have logs, so no other file of the root is looked at.
+/// A caller that begins many sessions and has checked all existing ones sets `unused`. Then only
+/// sessions that other annals processes began since are searched: they have logs, so only log paths
+/// are checked.
 pub(super) fn refuse_chosen(root: &Root, log: &Artifact, new: &NewSession) -> Result<()> {
     if !is_chosen(log, new) {
         return Ok(());
@@ -35,8 +36,8 @@ pub(super) fn refuse_chosen(root: &Root, log: &Artifact, new: &NewSession) -> Re
 
 /// Runs `begin` while no other annals process begins a session with a chosen id in this root.
 ///
-/// The lock is that of the folder in which all logs of the layout are. No document is replaced there, which
-/// would need the same lock.
+/// The lock is that of the top-level folder of all logs. No document is replaced in that folder,
+/// which would take the same lock.
 pub(in super::super) fn with_id_lock<T>(
     root: &Root,
     log: &Artifact,
@@ -52,7 +53,7 @@ pub(in super::super) fn with_id_lock<T>(
     jsonl::with_document_lock(&folder.join("sessions"), begin)
 }
 
-/// Refuses the id of a session that exists in this root.
+/// Fails if a session of this root has the id.
 pub(in super::super) fn refuse_known_id(root: &Root, id: &SessionId) -> Result<()> {
     let sessions = Inventory::scan(std::slice::from_ref(root)).sessions;
     match sessions.iter().find(|files| files.id == *id) {
@@ -61,10 +62,10 @@ pub(in super::super) fn refuse_known_id(root: &Root, id: &SessionId) -> Result<(
     }
 }
 
-/// Refuses a log whose session has a log in another folder.
+/// Fails if the session of a log has a log in another folder.
 fn refuse_log(root: &Root, log: &Artifact) -> Result<()> {
     let place = root.layout.path_for(log);
-    // Where the path does not depend on a folder, the file system refuses a second log.
+    // If the path does not depend on a folder, the file system rejects a second log.
     let (Some(id), Some(_), Some(name)) = (&log.session, &log.folder, place.file_name()) else {
         return Ok(());
     };
@@ -89,7 +90,7 @@ fn refuse_log(root: &Root, log: &Artifact) -> Result<()> {
     }
 }
 
-/// The directories in some directories, by their paths within the root.
+/// Returns the subdirectories of directories, relative to the root.
 fn directories_in(root: &Root, folders: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for folder in folders {
@@ -106,5 +107,5 @@ fn directories_in(root: &Root, folders: &[PathBuf]) -> Result<Vec<PathBuf>> {
 }
 
 fn exists(id: &SessionId, path: &Path) -> Error {
-    Error::refused(format!("session {id} is in {} already", path.display()))
+    Error::Exists(format!("session {id} already exists in {}", path.display()))
 }

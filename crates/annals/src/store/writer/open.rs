@@ -1,4 +1,4 @@
-//! Opens sessions for writing: new ones, those that are there, and their sub-agents.
+//! Opens sessions for writing: new ones, existing ones, and their sub-agents.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -103,7 +103,7 @@ impl Store {
         Ok(session)
     }
 
-    /// The id that a session would have if it began at this time, or now.
+    /// Returns the id that a session would have if it began at this time, or now.
     pub(crate) fn planned_id(
         &self,
         root: &Root,
@@ -119,7 +119,8 @@ impl Store {
         Ok(own.unwrap_or_else(|| new.id.clone()))
     }
 
-    /// The own session of the log that a session would be written to if it began at this time, or now.
+    /// Returns the own session of the log that a session would use if it began at this time, or
+    /// now.
     pub(in crate::store) fn current_log_session(
         &self,
         root: &Root,
@@ -133,7 +134,7 @@ impl Store {
         Ok(log.session)
     }
 
-    /// Makes a new session's log, or finds the one that it will share.
+    /// Creates a new session's log, or opens the one that it will share.
     pub(in crate::store) fn create_log(
         &self,
         root: &Root,
@@ -149,8 +150,9 @@ impl Store {
             create_parent_dirs(root, &path)?;
             let shared = artifact.kind == ArtifactKind::SharedLog;
             if let Some(own) = artifact.session.clone().filter(|_| shared && new.unnamed) {
-                // A session that nobody named is the log's own, if it is the first in it. A log that
-                // another program made and left empty is a session that begins now.
+                // A session without a chosen id is the log's own session if it is the first in the
+                // log. An empty log that another program created counts as a session that begins
+                // now.
                 let create = match is_untouched(root, &path, &artifact)? {
                     true => Create::Never,
                     false => Create::New,
@@ -171,7 +173,7 @@ impl Store {
                 true => open_or_create(root, &path, options),
                 false => root.open_log(&path, options.log_options(Create::New)),
             };
-            // Where a log is named after the time, a moment later there is another name.
+            // If the log is named after the time, retry with a later time.
             let named = artifact.session.as_ref() != Some(&new.id);
             let taken = matches!(&opened, Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists);
             if taken && named && !shared {
@@ -214,8 +216,8 @@ impl Store {
         logs.try_for_each(|file| append_point::ensure_not_in_use(&files.root, file))
     }
 
-    /// Opens the log of one of a session's sub-agents for writing. The id must be whole: what is meant
-    /// for one sub-agent is never written to another whose id begins so.
+    /// Opens a sub-agent's log for writing. Requires the full id: a prefix could select another
+    /// sub-agent.
     pub fn open_agent_writer(
         &self,
         files: &SessionFiles,
@@ -236,8 +238,8 @@ impl Store {
         }
     }
 
-    /// Opens a session that a session list names and that has no log yet. The log is made by its
-    /// first message.
+    /// Opens a session that is in a session list and has no log yet. Its first message creates the
+    /// log.
     fn open_unwritten(
         &self,
         files: &SessionFiles,
@@ -247,7 +249,7 @@ impl Store {
         let writer = layout_writer(&files.root)?;
         files.root.ensure_inside(&file.path)?;
         if jsonl::exists(&file.path)? {
-            // Someone else has made it since it was looked for.
+            // Another program has created it meanwhile.
             let file = existing_file(file.path.clone(), file.artifact.clone())?;
             let files = SessionFiles {
                 log: Some(file.clone()),
@@ -291,7 +293,7 @@ impl Store {
         let writer = layout_writer(&files.root)?;
         if file.is_archived() {
             return Err(Error::refused(format!(
-                "{} is archived and cannot be changed; {} puts it back",
+                "{} is archived and cannot be changed; {} restores it",
                 file.path.display(),
                 crate::text::quoted_command("annals restore", files.id.as_str(), "--apply")
             )));
@@ -300,9 +302,10 @@ impl Store {
         let log = files
             .root
             .open_log(&file.path, options.log_options(Create::Never))?;
-        // A log in which nothing stands still wants what stands first in it.
+        // An empty notes log still needs its header.
         let begun = |file: &&RootFile| file.artifact.kind != ArtifactKind::Notes || file.id.len > 0;
-        // What is only in the archive is made anew where it is changed; of todos, from what is kept.
+        // Files that are only in the archive are recreated when they change; todos from the
+        // archived copy.
         let begun = |file: &&RootFile| begun(file) && !file.is_archived();
         let beside = files.attachments.iter().filter(begun);
         let head = AppendState {
@@ -320,7 +323,7 @@ impl Store {
         let resumed = tail.state.leaf.is_some();
         if files.is_lone() && tail.state.leaf.is_none() {
             return Err(Error::refused(format!(
-                "{} lies outside of any root and holds no message, so it may be no session at all",
+                "{} is outside of any root and contains no message, so it may not be a session",
                 file.path.display()
             )));
         }
@@ -348,7 +351,7 @@ impl Store {
     }
 }
 
-/// Whether a log is empty, and annals has begun no session in it.
+/// Returns whether a log is empty and annals has begun no session in it.
 fn is_untouched(root: &Root, log: &Path, artifact: &Artifact) -> Result<bool> {
     let is_empty = |it: &std::fs::Metadata| it.is_file() && it.len() == 0;
     if !jsonl::metadata_if_exists(log)?.is_some_and(|it| is_empty(&it)) {

@@ -1,25 +1,26 @@
-//! Records that the caller made, written byte for byte.
+//! Records built by the caller, written byte for byte.
 //!
-//! The layout writes nothing here, so everything that its writer would see to is checked: that readers
-//! know the record, that it belongs to this session, that its id is new, and that the agent program
-//! will go on from it.
+//! The layout's writer is bypassed, so this checks what the writer would ensure: readers can decode
+//! the record, it belongs to this session, its id is new, and the agent program will continue from
+//! it.
 
 use crate::error::{Error, Result};
+use crate::json::describe_json_error;
 use crate::jsonl;
 use crate::layout::{Change, Decoded, Record};
 use crate::model::{Body, Entry, EntryId, Fact, Link, Outline, Span};
 
 use super::super::append_point::{AppendPoint, decode_records, in_tree};
-use super::super::companion::{SplitRecords, next_offset};
 use super::{PoisonError, SessionState, SessionWriter, layout_writer};
 
 impl SessionWriter {
-    /// Writes records of the session's layout as they are, in one write, and reads them back.
+    /// Appends records of the session's layout unchanged, in one write, and reads them back.
     ///
     /// Each is one JSON object without line breaks, of a type that the layout knows. A record is
-    /// refused if it is damaged, lacks a member that the layout's program needs, names another session, has an id that is there already, or hangs from
-    /// a message that is not there. A record that makes a branch is refused unless the last record
-    /// tells the agent program to go on there. If one is refused, none is written.
+    /// rejected if it is damaged, lacks a member that the layout's program needs, names another
+    /// session, has an existing id, or has a missing parent. A record that creates a branch is
+    /// rejected unless a record makes the agent program resume there. If one record is rejected,
+    /// none is written.
     pub fn append_raw(&self, records: Vec<Vec<u8>>) -> Result<Vec<Entry>> {
         if records.is_empty() {
             return Ok(Vec::new());
@@ -37,21 +38,17 @@ impl SessionWriter {
                     self.invalidate_message_count();
                 }
                 tail.catch_up(&self.root, handle, end)?;
-                tail.expect_at(next_offset(handle, end));
+                tail.expect_at(jsonl::next_offset(handle, end));
                 self.check_raw(&mut tail, &records)?;
                 before = Some((tail.state.log.clone(), tail.state.last_message.clone()));
                 expected = tail.state.end;
-                // Nothing is kept beside the log: the records say all that there is.
-                let parted = SplitRecords {
-                    lines: records.clone(),
-                    ..SplitRecords::default()
-                };
-                tail.advance(&self.root, end, &records, &parted, None);
-                Ok(parted.lines)
+                // The records are complete, so nothing goes to the companion file.
+                tail.advance(&self.root, end, &records, &records, None);
+                Ok(records.clone())
             })
             .inspect_err(|_| self.append_point().invalidate())?;
         if places.first().is_some_and(|place| place.offset != expected) {
-            // Another program wrote in between, so ids may be others than was thought.
+            // Another program wrote in between, so the ids may differ from the expected ones.
             self.append_point().invalidate();
         }
         let places = places
@@ -83,9 +80,9 @@ impl SessionWriter {
             branched: None,
             resumes: None,
         };
-        // Records that name no session belong to that of the record before them.
+        // A record that names no session belongs to the session of the record before it.
         let mut named = false;
-        // Some layouts name records after where they stand.
+        // Some layouts derive record ids from offsets.
         let mut offset = tail.state.end;
         for (at, bytes) in records.iter().enumerate() {
             let fail = |why: String| refused(records, at, why);
@@ -110,7 +107,7 @@ impl SessionWriter {
             }
             if entries.items.is_empty() {
                 return Err(fail(format!(
-                    "the layout {} finds no entry in it",
+                    "the layout {} decodes no entry from it",
                     layout.name()
                 )));
             }
@@ -122,13 +119,13 @@ impl SessionWriter {
                 named = true;
                 if **name != *session.as_str() {
                     return Err(fail(format!(
-                        "it names the session {name}, and this is {session}"
+                        "it names the session {name}, but this is {session}"
                     )));
                 }
             }
             if !named && !tail.accepts_unnamed() {
                 return Err(fail(
-                    "it names no session, and the record before it in the log is of another one"
+                    "it names no session, and the record before it in the log belongs to another one"
                         .to_owned(),
                 ));
             }
@@ -153,7 +150,7 @@ impl SessionWriter {
             Body::Opaque { kind, .. } => {
                 let kind = kind.as_deref().unwrap_or("(none)");
                 return Err(Error::refused(format!(
-                    "the layout {} knows no record of the type `{}`",
+                    "the layout {} has no record type `{}`",
                     self.root.layout.name(),
                     kind.escape_debug()
                 )));
@@ -169,14 +166,14 @@ impl SessionWriter {
         }
         if tail.state.agent.is_some() && entry.agent != tail.state.agent {
             return Err(Error::refused(
-                "it is not of the sub-agent whose log this is",
+                "it does not belong to the sub-agent of this log",
             ));
         }
         if let Some(id) = &entry.id {
             id.check()?;
             if chain.fresh.contains(id) || tail.find_id(&self.root, id)?.is_some() {
-                return Err(Error::refused(format!(
-                    "the id `{id}` is in the session already"
+                return Err(Error::Exists(format!(
+                    "the id `{id}` is already in the session"
                 )));
             }
         }
@@ -211,16 +208,16 @@ impl SessionWriter {
     }
 }
 
-/// Where the session would go on after some records.
+/// Position of the session after some records.
 struct Chain {
     leaf: Option<EntryId>,
-    /// The ids of the records so far.
+    /// Ids of the records so far.
     fresh: Vec<EntryId>,
-    /// A record moved the leaf.
+    /// Whether a record moved the leaf.
     moved: bool,
-    /// The first record that makes a branch.
+    /// Index of the first record that creates a branch.
     branched: Option<usize>,
-    /// The leaf that a record tells the agent program to go on from.
+    /// Leaf that a record makes the agent program resume from.
     resumes: Option<EntryId>,
 }
 
@@ -230,7 +227,8 @@ impl Chain {
         Ok(leaf || self.fresh.contains(id) || tail.find_id(root, id)? == Some(true))
     }
 
-    /// The agent program goes on at the end of a chain, or where it is told to.
+    /// Checks that the agent program would resume at the new leaf. It resumes at the end of the
+    /// chain, or at the leaf that a record names.
     fn check(&self, tail: &AppendPoint) -> Result<()> {
         let told = self.resumes.is_some() && self.resumes == self.leaf;
         // A sub-agent's log is never resumed.
@@ -239,31 +237,31 @@ impl Chain {
         }
         match self.branched {
             Some(at) => Err(Error::refused(format!(
-                "record {} hangs from an earlier message, and the agent program would not go on from it; add a record that tells it to (such as last-prompt with leafUuid), or append a message with --at; nothing was written",
+                "record {} has an earlier message as parent, so the agent program would not continue from it; add a record that selects it (such as last-prompt with leafUuid), or append a message with --at; nothing was written",
                 at + 1
             ))),
             None if !tail.state.resumes_at_leaf => Err(Error::refused(
-                "the log tells the agent program to go on from an earlier message; add a record that names the new one (such as last-prompt with leafUuid); nothing was written",
+                "the agent program would continue from an earlier message that the log selects; add a record that selects the new one (such as last-prompt with leafUuid); nothing was written",
             )),
             None => Ok(()),
         }
     }
 }
 
-/// A line of a log: one JSON object.
+/// Checks that a record is one JSON object on one line.
 fn check_line(record: &[u8]) -> std::result::Result<(), String> {
     if record.contains(&b'\n') {
-        return Err("it holds a line break".to_owned());
+        return Err("it contains a line break".to_owned());
     }
     if record.len() >= jsonl::MAX_LINE {
         return Err(format!(
-            "it is longer than the {} MB that readers take",
+            "it is longer than the limit of {} MB",
             jsonl::MAX_LINE >> 20
         ));
     }
     let text = std::str::from_utf8(record).map_err(|error| format!("it is not UTF-8: {error}"))?;
     match serde_json::from_str::<serde::de::IgnoredAny>(text) {
-        Err(error) => Err(format!("it is not JSON: {error}")),
+        Err(error) => Err(format!("it is {}", describe_json_error(&error))),
         Ok(_) if !text.trim_start().starts_with('{') => Err("it is not a JSON object".to_owned()),
         Ok(_) => Ok(()),
     }
@@ -276,7 +274,7 @@ fn outline_of<'a>(outlines: &'a [Outline], entry: &Entry) -> Option<&'a Outline>
 
 fn not_found(id: &EntryId) -> Error {
     Error::refused(format!(
-        "`{id}` is no message of this session that the agent program could go on from"
+        "`{id}` is not a message of this session that the agent program can continue from"
     ))
 }
 

@@ -1,7 +1,7 @@
-//! The tools of results, in layouts whose records of results name the tool.
+//! Tool names of results, in layouts whose result records name the tool.
 //!
-//! The end of a log tells the calls that are open. A result may also answer a call that stands further
-//! back, or one that was answered before: then the log is read for it.
+//! Open calls are known from the end of the log. A result may also answer an earlier call, or one
+//! that already has a result: then the log is searched.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,12 @@ use crate::store::log_reader::each_record;
 
 use super::{SessionWriter, layout_writer};
 
-/// The bytes of a log are searched for so many calls before it is read for all of them.
+/// Maximum number of calls for which the log's bytes are searched first. With more, the log is
+/// decoded at once.
 const SEARCHES: usize = 8;
 
 impl SessionWriter {
-    /// Refuses results whose tool nothing tells, in layouts whose records of results name the tool.
+    /// Fails if the tool of a result is unknown, in layouts whose result records name the tool.
     pub fn check_tools(&self, drafts: &[Draft]) -> Result<()> {
         if !layout_writer(&self.root)?.results_name_tools() {
             return Ok(());
@@ -37,7 +38,7 @@ impl SessionWriter {
     }
 }
 
-/// Takes in the tools of the calls that drafts answer and that the end of the log does not tell.
+/// Adds the tools of calls that drafts answer and that the end of the log does not contain.
 pub(super) fn learn(root: &Root, tail: &mut AppendPoint, drafts: &[Draft]) -> Result<()> {
     let unknown = calls_of_unknown_tools(&tail.state, drafts);
     if unknown.is_empty() || !crate::jsonl::exists(&tail.file.path)? {
@@ -46,7 +47,7 @@ pub(super) fn learn(root: &Root, tail: &mut AppendPoint, drafts: &[Draft]) -> Re
     let mut wanted = BTreeSet::new();
     let many = unknown.len() > SEARCHES;
     for call in unknown {
-        if many || tail.file.may_have_entry(root, &call)? {
+        if many || tail.file.may_have_call(root, &call)? {
             wanted.insert(call);
         }
     }
@@ -57,7 +58,7 @@ pub(super) fn learn(root: &Root, tail: &mut AppendPoint, drafts: &[Draft]) -> Re
     Ok(())
 }
 
-/// Those of the wanted calls that stand in a log, with their tools.
+/// Returns the wanted calls in a log, with their tools.
 fn calls_in(
     root: &Root,
     file: &RootFile,

@@ -1,4 +1,4 @@
-//! What is told of a pack that had to be written anew, or set aside.
+//! Reports of a pack that had to be rewritten or quarantined.
 
 use annals::model::Draft;
 use annals::store::{Root, SessionFiles, Store};
@@ -20,7 +20,7 @@ fn damaged_pack_is_repaired_or_quarantined_and_reported() {
     let first = mirror();
     assert!(first.mended.is_none() && first.set_aside.is_none() && !first.unchanged);
     assert!(mirror().unchanged);
-    // All that it holds can still be read.
+    // All members can still be read.
     let whole = std::fs::read(&first.pack).unwrap();
     let mut damaged = whole.clone();
     damaged[..16].fill(0);
@@ -29,7 +29,7 @@ fn damaged_pack_is_repaired_or_quarantined_and_reported() {
     assert_eq!(second.mended.as_deref(), Some("its header is damaged"));
     assert!(second.set_aside.is_none() && !second.unchanged);
     assert!(mirror().unchanged);
-    // Nothing of it can.
+    // No member can be read.
     std::fs::write(&first.pack, vec![7; whole.len()]).unwrap();
     let third = mirror();
     assert!(third.mended.is_none() && !third.unchanged);

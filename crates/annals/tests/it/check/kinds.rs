@@ -1,4 +1,4 @@
-//! Kinds by example.
+//! Examples of each kind of flaw.
 
 use std::fs::{self, File};
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -9,7 +9,7 @@ use annals::store::{Session, SessionFiles, Store, WriteOptions};
 use super::{Made, SESSION, call, kinds, reply, reports, result, user};
 use crate::support::{case, cases};
 
-/// A kind, a fixture that shows it so often, and one that comes close without it.
+/// Kind, fixture with the flaw, number of flaws, and a similar fixture without it.
 const FIXTURES: &[(F, &str, usize, &str)] = &[
     (
         F::TornTail,
@@ -237,12 +237,13 @@ const FIXTURES: &[(F, &str, usize, &str)] = &[
     ),
 ];
 
-/// Kinds that are shown by tests of their own, here and in `machine`.
+/// Kinds that have their own tests, here and in `machine`.
 const MADE: &[F] = &[
     F::Oversize,
     F::DuplicateId,
     F::Unreadable,
     F::UnreadLink,
+    F::UnfinishedRemoval,
     F::RowWithoutLog,
     F::RowMismatch,
     F::UnmatchedEntry,
@@ -308,7 +309,7 @@ fn call_is_dangling_only_if_the_conversation_continued() {
         result(4, Some(3), "a"),
     ];
     assert_eq!(with(&twice), [(F::DuplicateId, 1)].into());
-    // The prompt was edited while the tool ran: the call ends a branch of its own.
+    // The prompt was edited while the tool ran: the call is the leaf of its own branch.
     assert_eq!(with(&[user(3, Some(1)), reply(4, Some(3))]), [].into());
     assert_eq!(
         with(&[result(3, Some(2), "b")]),
@@ -346,32 +347,32 @@ fn check_counts_messages_a_client_would_leave_out() {
         reply(4, Some(3)),
     ];
     assert_eq!(detail(&whole), None);
-    // The second line is damaged, so that the third hangs from nothing.
+    // The second line is damaged, so the third has no parent.
     let mut damaged = whole.clone();
     damaged[1] = damaged[1].replace("uuid", "uu\u{1}id");
     let (kind, line, said) = detail(&damaged).unwrap();
     assert_eq!((kind, line), (F::Dropped, 3));
     assert!(
-        said.contains("reads 2 messages and may leave out 1 before"),
+        said.contains("reads 2 messages and may omit 1 before"),
         "{said}"
     );
-    // Damage that nothing hangs from hides itself and nothing else.
+    // Damage without children hides only itself.
     let mut last = whole.clone();
     last[3] = last[3].replace("uuid", "uu\u{1}id");
     assert_eq!(detail(&last), None);
-    // The program does not follow links through types that it does not know.
+    // The client does not follow links through unknown types.
     let mut strange = whole.clone();
     strange[1] = strange[1].replacen("\"type\":\"assistant\"", "\"type\":\"new\"", 1);
     let (kind, line, said) = detail(&strange).unwrap();
     assert_eq!((kind, line), (F::Unresumable, 3));
     assert!(
-        said.contains("reads 2 messages and may leave out 1 before"),
+        said.contains("reads 2 messages and may omit 1 before"),
         "{said}"
     );
-    // Beside the chain they do no harm.
+    // Outside the chain they do no harm.
     let aside = user(9, Some(1)).replacen("\"type\":\"user\"", "\"type\":\"new\"", 1);
     assert_eq!(detail(&[&whole[..3], &[aside], &whole[3..]].concat()), None);
-    // Where the last message has no time, there is no conversation for the client.
+    // If the last message has no time, the client finds no conversation.
     let timeless = whole.clone().map(|line| line.replace("timestamp", "when"));
     assert!(
         detail(&timeless)
@@ -388,7 +389,7 @@ fn check_counts_messages_a_client_would_leave_out() {
     assert_eq!(detail(&once), None);
 }
 
-/// A line that names the leaf to go on from.
+/// Returns a line that names the leaf to resume from.
 fn named(leaf: u32) -> String {
     let leaf = format!("00000000-0000-4000-8000-{leaf:012}");
     format!(r#"{{"type":"last-prompt","leafUuid":"{leaf}","sessionId":"{SESSION}"}}"#)
@@ -411,15 +412,15 @@ fn check_counts_messages_after_the_resume_entry() {
         reply(4, Some(3)),
     ];
     let branch = [user(5, Some(2)), reply(6, Some(5))];
-    // An inner entry is named, and another branch ends the file.
+    // An inner entry is named, and the file ends with another branch.
     let inner = [&base[..], &[named(3)], &branch].concat();
     let told = lines(&inner);
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!((told[0].0, told[0].1), (F::Unresumable, 3));
-    assert!(told[0].2.contains("leaves out 1 message after it"));
-    // The file goes on below the named entry.
+    assert!(told[0].2.contains("omits 1 message after it"));
+    // The file continues below the named entry.
     assert_eq!(lines(&[&base[..], &[named(3)]].concat()), []);
-    // A reply before its prompt is read, unless it is also older.
+    // A reply before its prompt is read, unless its time is also earlier.
     let swapped = [
         base[0].clone(),
         base[1].clone(),
@@ -453,8 +454,8 @@ fn messages_left_out_by_older_clients_are_a_note() {
     assert_eq!(told(&[&base[..], &branch].concat()), None);
     let (line, said) = told(&[&base[..], &branch, &[named(4)]].concat()).unwrap();
     assert_eq!(line, 6);
-    assert!(said.contains("leaves out 2 messages"), "{said}");
-    assert!(said.contains("goes on from the newest entry"), "{said}");
+    assert!(said.contains("omits 2 messages"), "{said}");
+    assert!(said.contains("continues from the newest entry"), "{said}");
     let progress = user(3, Some(2)).replacen("\"type\":\"user\"", "\"type\":\"progress\"", 1);
     let chain = [
         base[0].clone(),
@@ -465,7 +466,7 @@ fn messages_left_out_by_older_clients_are_a_note() {
     let (line, said) = told(&chain).unwrap();
     assert_eq!(line, 4);
     assert!(
-        said.contains("does not read what this hangs from"),
+        said.contains("does not read the parent of this entry"),
         "{said}"
     );
     let equal = base.clone().map(|line| {
@@ -474,7 +475,7 @@ fn messages_left_out_by_older_clients_are_a_note() {
     });
     let (line, said) = told(&equal).unwrap();
     assert_eq!(line, 1);
-    assert!(said.contains("leaves out 3 messages"), "{said}");
+    assert!(said.contains("omits 3 messages"), "{said}");
 }
 
 #[test]
@@ -484,7 +485,7 @@ fn only_lines_above_the_limit_are_oversize() {
     let mut file = File::options().read(true).write(true).open(path).unwrap();
     let end = file.seek(SeekFrom::End(0)).unwrap();
     let cap = annals::jsonl::MAX_LINE as u64;
-    // Zeros that take no room; the cap counts the line ending.
+    // A sparse run of zeros; the cap includes the line ending.
     for (length, kind) in [(cap + 1, F::Oversize), (cap, F::NulRun)] {
         file.set_len(end).unwrap();
         file.set_len(end + length).unwrap();
@@ -531,7 +532,7 @@ fn companion_entry_without_a_matching_line_is_a_flaw() {
     drop(writer);
     assert_eq!(kinds(&copy.root).get(&F::UnmatchedEntry), None);
     let text = fs::read_to_string(&log).unwrap();
-    // A line that moved is found again; one that says something else is not.
+    // A moved line is found again; a changed line is not.
     let moved = text.lines().skip(1).collect::<Vec<_>>().join("\n") + "\n";
     fs::write(&log, moved).unwrap();
     assert_eq!(kinds(&copy.root).get(&F::UnmatchedEntry), None);
@@ -635,7 +636,7 @@ fn links_that_hide_files_are_reported() {
     assert_eq!(kinds(&root).get(&F::UnreadLink), Some(&2));
 }
 
-/// A killed process leaves it so.
+/// A killed process leaves this state.
 #[test]
 fn a_file_that_was_being_removed_is_reported_and_put_back() {
     let made = Made::of(&[user(1, None)]);
@@ -643,16 +644,42 @@ fn a_file_that_was_being_removed_is_reported_and_put_back() {
     let name = format!("{SESSION}-agent-{SESSION}.json");
     let removed = format!("todos/.annals-{name}.removed");
     made.put(&removed, b"[]");
-    let found = reports(&root).into_iter().flat_map(|it| it.flaws);
-    let details: Vec<String> = found.map(|flaw| flaw.detail.to_string()).collect();
-    assert!(
-        matches!(details.as_slice(), [one] if one.contains(&name)),
-        "{details:?}"
-    );
+    assert_eq!(kinds(&root), [(F::UnfinishedRemoval, 1)].into());
+    let found = reports(&root).into_iter();
+    let mut found = found.filter(|report| !report.flaws.is_empty());
+    let report = found.next().unwrap();
+    assert!(report.fixable(F::UnfinishedRemoval));
+    assert!(report.flaws[0].detail.contains(&name), "{report:?}");
     let todos = root.path.join("todos").join(name);
     let store = Store::new(vec![root.clone()]);
     assert_eq!(store.put_back_removed().unwrap(), [todos.as_path()]);
     assert_eq!(fs::read(&todos).unwrap(), b"[]");
     assert_eq!(kinds(&root), [].into());
     assert!(store.put_back_removed().unwrap().is_empty());
+}
+
+/// Nobody but the user knows which of two files has the history.
+#[test]
+fn saved_file_is_reported_and_left_alone() {
+    let made = Made::of(&[user(1, None)]);
+    let root = made.root();
+    for saved in [
+        format!("projects/-w/{SESSION}.jsonl.annals-saved"),
+        format!("projects/-w/{SESSION}/subagents/agent-a.jsonl.annals-saved-2"),
+        format!("projects/-w/{SESSION}/tool-results/.annals-0123456789abcdef.removed"),
+    ] {
+        made.put(&saved, user(1, None).as_bytes());
+        let flaws = kinds(&root);
+        assert_eq!(flaws, [(F::UnfinishedRemoval, 1)].into(), "{saved}");
+        let mut found = reports(&root).into_iter();
+        let report = found.find(|report| report.path.ends_with(&saved)).unwrap();
+        let kind = F::UnfinishedRemoval;
+        assert_eq!(kind.severity(), annals::model::Severity::Error);
+        assert!(!report.fixable(kind), "{saved}");
+        assert!(report.advice(kind).contains("rename it"), "{saved}");
+        let store = Store::new(vec![root.clone()]);
+        assert!(store.put_back_removed().unwrap().is_empty());
+        assert!(root.path.join(&saved).exists());
+        fs::remove_file(root.path.join(&saved)).unwrap();
+    }
 }

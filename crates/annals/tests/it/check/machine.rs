@@ -1,4 +1,4 @@
-//! What surrounds the logs.
+//! Checks of the environment of the logs.
 
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Made, SESSION, user};
 
-/// What there is to say about the machine at that time.
+/// Returns the flaws of the environment at `now`.
 fn found(made: &Made, now: Timestamp) -> Vec<(F, String)> {
     let store = Store::new(vec![made.root()]);
     let reports = check::environment(&store, &made.inventory(), now);

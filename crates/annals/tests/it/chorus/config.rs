@@ -1,4 +1,4 @@
-//! config.json: what it tells, and how it is edited.
+//! config.json: decoding and editing.
 
 use super::*;
 
@@ -42,8 +42,8 @@ fn configuration_decodes_to_folders() {
     assert_eq!(
         details,
         [
-            "two workspaces have the id `w-app`",
-            "a workspace's id cannot be a folder's name: \"../up\"",
+            "duplicate workspace id `w-app`",
+            "a workspace id is not a valid folder name: \"../up\"",
             "a workspace has no id",
             "a workspace has no id",
         ]

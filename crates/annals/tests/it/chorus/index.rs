@@ -1,4 +1,4 @@
-//! The index of conversations: read, brought up to date, made again.
+//! The session list: decoding, updates and rebuilds.
 
 use annals::layout::{ListUpdate, RowUpdate};
 
@@ -29,7 +29,8 @@ fn enrol(old: Option<&[u8]>, rows: &[RowUpdate], whole: bool) -> ListUpdate {
         .unwrap()
 }
 
-/// The new index, and what it tells; a second pass must have nothing left to say.
+/// Returns the new list, whether the old one was damaged, and the removed rows; a second update
+/// must change nothing.
 fn changed(old: Option<&[u8]>, rows: &[RowUpdate], whole: bool) -> (String, bool, Vec<String>) {
     match enrol(old, rows, whole) {
         ListUpdate::Changed {
@@ -44,7 +45,7 @@ fn changed(old: Option<&[u8]>, rows: &[RowUpdate], whole: bool) -> (String, bool
     }
 }
 
-/// The id of the nth row of an index that can be read.
+/// Returns the id of the nth row of a readable list.
 fn id_of(index: &[u8], at: usize) -> String {
     let value: serde_json::Value = serde_json::from_slice(index).unwrap();
     value["conversations"][at]["id"]
@@ -60,7 +61,7 @@ fn up_to_date_list_is_unchanged() {
         enrol(Some(&old), &[row(&id_of(&old, 0), 4)], false),
         ListUpdate::Unchanged
     );
-    // The log's last message is older than the index, as it is whenever the program writes both.
+    // The last message in the log is older than the list, as always when the program writes both.
     let mut older = row(&id_of(&old, 0), 4);
     older.updated = "2026-03-02T09:00:03Z".parse().ok();
     assert_eq!(enrol(Some(&old), &[older], false), ListUpdate::Unchanged);
@@ -99,16 +100,16 @@ fn unusual_formatting_and_foreign_members_are_preserved() {
         enrol(Some(&old), &[row(id, 4)], false),
         ListUpdate::Unchanged
     );
-    // Of two rows with one id the later one is brought up to date.
+    // Of two rows with the same id, the later one is updated.
     let (new, _, _) = changed(Some(&old), &[row(id, 5)], false);
     let (head, tail) = text.split_at(text.rfind("4e0").unwrap());
     assert_eq!(new, format!("{head}5{}", &tail[3..]));
-    // A new one comes last; nothing else moves.
+    // A new row is appended; nothing else moves.
     let (new, _, _) = changed(Some(&old), &[row("new-one", 2)], false);
     let (head, tail) = text.split_at(text.find(" ] , \"z\"").unwrap());
     let added = r#"{"id":"new-one","sessionId":null,"agentId":"a-main","workspaceId":"w-app","title":"question 1","createdAt":"2026-03-02T09:00:01.000Z","updatedAt":"2026-03-02T09:00:04.000Z","messageCount":2}"#;
     assert_eq!(new, format!("{head}, {added}{tail}"));
-    // Both rows of a conversation go with it.
+    // Both rows of a conversation are removed with it.
     let mut gone = row(id, 4);
     gone.removed = true;
     let (new, _, removed) = changed(Some(&old), &[gone], false);
@@ -128,7 +129,7 @@ fn removed_row_can_be_put_back() {
     back.restored_text = Some(removed[0].clone());
     let (again, _, _) = changed(Some(less.as_bytes()), &[back.clone()], false);
     assert_eq!(again.as_bytes(), old);
-    // A text that is no row of that conversation is not put anywhere.
+    // A text that is not a row of that conversation is ignored.
     back.restored_text = Some("{\"id\":\"other\"}".to_owned());
     let (again, _, _) = changed(Some(less.as_bytes()), &[back], false);
     assert!(!again.contains("other") && again.contains("\"messageCount\": 99"));
@@ -193,11 +194,11 @@ fn intact_rows_of_a_damaged_list_survive() {
     assert_eq!(rows[0]["pinned"]["by"], "dev");
     assert_eq!(rows[0]["settings"]["model"], "opus");
     assert!(rows[0]["sessionId"].is_string());
-    // A bare list is no index, but its rows are rows.
+    // A bare array is not a session list, but its rows are read.
     let old = index_of("chorus-index-wrong-shape");
     let (new, _, _) = changed(Some(&old), &[], true);
     assert!(new.contains("from the list"));
-    // Whatever holds them.
+    // Rows are found in any container.
     let nested = br#"{"conversations":{"x":{"id":"c9","title":"deep","messageCount":1}}}"#;
     let (new, _, _) = changed(Some(nested), &[], true);
     assert_eq!(id_of(new.as_bytes(), 0), "c9");
@@ -268,9 +269,9 @@ fn session_list_is_decoded_to_rows() {
     assert!(
         flaws
             .iter()
-            .any(|flaw| flaw.starts_with("two conversations have the id"))
+            .any(|flaw| flaw.starts_with("duplicate conversation id"))
     );
-    // A sub-agent's row is no session's.
+    // The row of a sub-agent is not a session.
     assert_eq!(tell("chorus-by-annals").0.len(), 1);
 }
 
@@ -285,13 +286,13 @@ fn session_list_of_a_log_is_the_one_in_its_folder() {
     assert_eq!(register(LOG), index);
     assert_eq!(register("sessions/w/a/c1--agent-x-messages.jsonl"), index);
     assert_eq!(register("sessions/w/a/c1-notes.jsonl"), None);
-    // The configuration is nobody's register.
+    // The configuration is not a session list.
     let config = Chorus.update_session_list(&artifact("config.json"), None, &[row("c1", 1)], true);
     assert_eq!(config.unwrap(), ListUpdate::Unchanged);
 }
 
-/// Documents that were cut, doubled and scribbled on: nothing panics, what is made can be read and is
-/// settled at once, and no whole row is lost.
+/// Truncated, duplicated and randomly changed documents: nothing panics, the result can be read, a
+/// second update changes nothing, and no intact row is lost.
 #[test]
 fn any_bytes_give_a_valid_list() {
     let seeds: Vec<Vec<u8>> = ["chorus-plain", "chorus-index-odd", "chorus-index-torn"]
@@ -327,7 +328,7 @@ fn any_bytes_give_a_valid_list() {
         let (new, damaged, _) = changed(Some(&bytes), &rows, true);
         let made: serde_json::Value = match serde_json::from_str(&new) {
             Ok(made) => made,
-            // Lone surrogates are JSON, but not to this reader.
+            // Lone surrogates are valid JSON, but serde_json rejects them.
             Err(_) if new.contains("\\ud") => continue,
             Err(error) => panic!("{round}: {error}: {new}"),
         };

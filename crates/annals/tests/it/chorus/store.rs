@@ -1,4 +1,4 @@
-//! The index and the logs together, on disk.
+//! The session list and the logs together, on disk.
 
 use annals::model::ArtifactKind;
 use annals::store::{Root, Session, SessionWriter, Store, WriteOptions};
@@ -37,7 +37,7 @@ fn new_session_is_listed_and_titled_after_its_first_answer() {
     let id = SessionId::new("mine").unwrap();
     let new = NewSession::new(id, "/home/dev/app").git_branch("main");
     let writer = store.create(&copy.root, &new, QUICK).unwrap();
-    // The configuration has a workspace for the directory, and the program shows its agents.
+    // The configuration has a workspace for this directory, so the program shows its agents.
     assert!(
         writer
             .path()
@@ -64,7 +64,7 @@ fn new_session_is_listed_and_titled_after_its_first_answer() {
         (&listed["title"], &listed["messageCount"]),
         (&"By hand".into(), &3.into())
     );
-    // What the program wrote is where and as it was.
+    // The bytes written by the program are unchanged.
     let old = fs::read(
         fixtures()
             .join("chorus/chorus-plain")
@@ -102,7 +102,7 @@ fn config(root: &Path) -> serde_json::Value {
     serde_json::from_slice(&fs::read(root.join("config.json")).unwrap()).unwrap()
 }
 
-/// The program shows the conversations of the agents that its configuration has.
+/// The program shows only conversations of agents in its configuration.
 #[test]
 fn new_session_adds_its_workspace_to_the_configuration() {
     let dir = tempfile::tempdir().unwrap();
@@ -123,7 +123,7 @@ fn new_session_adds_its_workspace_to_the_configuration() {
             "agents": [{"id": "annals", "name": "annals", "filePath": "", "workspaceId": id}],
         }])
     );
-    // The second one is known already.
+    // The configuration already has the second one.
     let before = fs::read(root.path.join("config.json")).unwrap();
     create("c2", "/home/dev/other");
     assert_eq!(fs::read(root.path.join("config.json")).unwrap(), before);
@@ -157,7 +157,7 @@ fn unreadable_configuration_is_left_unchanged() {
         let new = NewSession::new(SessionId::new("mine").unwrap(), "/home/dev/unknown");
         let refused = copy.store().create(&copy.root, &new, QUICK).unwrap_err();
         assert!(refused.to_string().contains("config.json"), "{refused}");
-        // A session that is there goes on.
+        // An existing session can still be written to.
         let files = copy.sessions()[0].clone();
         let before = copy.read(files.id.as_str()).info(None).messages;
         let writer = copy.store().open_writer(&files, QUICK).unwrap();
@@ -169,11 +169,11 @@ fn unreadable_configuration_is_left_unchanged() {
     }
 }
 
-/// A crash between log and index leaves the index behind: the next one who opens the log heals it.
+/// A crash between log and session list leaves the list outdated; the next writer repairs it.
 #[test]
 fn opening_a_log_repairs_its_outdated_session_list() {
     for (name, detail) in [
-        ("chorus-index-behind", "does not say what its logs say"),
+        ("chorus-index-behind", "does not match its logs"),
         ("chorus-index-missing", "missing"),
         ("chorus-index-torn", "damaged"),
     ] {
@@ -188,7 +188,7 @@ fn opening_a_log_repairs_its_outdated_session_list() {
             .unwrap()
             .len();
         assert_eq!(rows, logs.len(), "{name}");
-        // Nothing of a damaged one is lost.
+        // The bytes of a damaged list are saved in a `.damaged-` file.
         let kept: Vec<Vec<u8>> = fs::read_dir(copy.root.path.join(FOLDER))
             .unwrap()
             .map(|entry| entry.unwrap().path())
@@ -227,7 +227,7 @@ fn deleted_session_is_unlisted_and_relisted_by_undelete() {
     let before = picture(&copy.root.path);
     let only = copy.files("794a5c36");
     let trashed = store.delete(&only, now()).unwrap();
-    // It was the last of its folder: index and folder go with it.
+    // It was the last session of its folder: the list and the folder are removed with it.
     assert!(!copy.root.path.join("sessions/w-app/a-review").exists());
     store.undelete(&trashed.id).unwrap();
     assert_eq!(picture(&copy.root.path), before);
@@ -245,7 +245,7 @@ fn deleted_session_is_unlisted_and_relisted_by_undelete() {
     assert_eq!(row(&copy.root.path, FOLDER, first.id.as_str()), old);
 }
 
-/// Rows without a log are conversations that were never begun: they stay, and so does the index.
+/// Rows without a log are conversations that were never begun: they stay, and so does the list.
 #[test]
 fn session_list_with_rows_without_logs_is_kept() {
     for name in ["chorus-only-errors", "chorus-index-odd"] {
@@ -283,7 +283,7 @@ fn directory_in_place_of_the_session_list_allows_reading() {
     assert!(
         refused
             .to_string()
-            .contains("is a directory where an index should be"),
+            .contains("is a directory, but should be a session list"),
         "{refused}"
     );
     assert_eq!(picture(&copy.root.path), before);
@@ -359,7 +359,7 @@ fn notes_and_todos_are_attachments_of_their_log() {
     assert_eq!(kinds, [ArtifactKind::Notes, ArtifactKind::Todos]);
 }
 
-/// Sessions go before the configuration forgets them; if it cannot, they are back.
+/// Sessions are deleted before the configuration is edited; if the edit fails, they are restored.
 #[test]
 fn failed_workspace_removal_keeps_its_sessions() {
     let copy = case("chorus-plain").copy();
@@ -413,7 +413,7 @@ fn only_a_chorus_root_has_a_configuration() {
     let other = Root::new("claude-code", dir.path()).unwrap();
     let store = Store::new(vec![other.clone()]);
     assert!(store.config(&other).is_err());
-    // A new one is made with what the program would begin with.
+    // A new configuration starts with the program's defaults.
     let root = Root::new("chorus", dir.path().join(".chorus")).unwrap();
     assert_eq!(store.config(&root).unwrap(), Config::default());
     let edit = ConfigEdit::Set {
@@ -424,7 +424,7 @@ fn only_a_chorus_root_has_a_configuration() {
     assert_eq!(store.config(&root).unwrap().settings.theme, "light");
 }
 
-/// Writers that take turns: the index counts what all of them wrote.
+/// Writers alternate: the session list counts the messages of all of them.
 #[test]
 fn session_list_counts_messages_of_all_writers() {
     use annals::layout::NewSession;
@@ -468,7 +468,7 @@ fn session_list_counts_messages_of_all_writers() {
     assert!(store.stale_session_lists(&store.inventory()).is_empty());
 }
 
-/// One message among ten thousand must not cost a rewrite of the index.
+/// One message must not cost a rewrite of a list of ten thousand rows.
 #[test]
 fn session_list_is_updated_when_the_writer_closes() {
     let copy = case("chorus-plain").copy();
@@ -490,7 +490,7 @@ fn session_list_is_updated_when_the_writer_closes() {
     assert_eq!(listed["messageCount"], 4);
 }
 
-/// Who has said nothing himself has nothing to tell, and what he knew may be old.
+/// A writer that appended nothing must not update the list: its counts may be outdated.
 #[test]
 fn writer_that_only_set_todos_leaves_the_session_list() {
     let copy = case("chorus-plain").copy();
@@ -520,7 +520,7 @@ fn writer_that_only_set_todos_leaves_the_session_list() {
     assert_eq!(row(&copy.root.path, FOLDER, "mine")["messageCount"], 3);
 }
 
-/// A session that was asked something and answered, in a root of its own.
+/// Creates a session with a question and an answer, in its own root.
 fn answered() -> (Copy, annals::store::SessionWriter, PathBuf) {
     let copy = case("chorus-plain").copy();
     let new = NewSession::new(SessionId::new("mine").unwrap(), "/home/dev/app");
@@ -558,7 +558,10 @@ fn dropped_writer_updates_the_session_list_and_close_returns_errors() {
     fs::remove_file(&index).unwrap();
     fs::create_dir(&index).unwrap();
     let error = writer.close().unwrap_err().to_string();
-    assert!(error.contains("is a directory where an index"), "{error}");
+    assert!(
+        error.contains("is a directory, but should be a session list"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -615,7 +618,7 @@ fn writer_counts_messages_that_others_appended() {
     assert_eq!(row(&copy.root.path, FOLDER, "mine")["messageCount"], 5);
 }
 
-/// Closing many sessions replaces the list of their agent once.
+/// Closing many sessions replaces the session list once.
 #[cfg(target_os = "linux")]
 #[test]
 fn sessions_that_close_together_are_listed_in_one_go() {

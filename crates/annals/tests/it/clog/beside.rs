@@ -1,4 +1,4 @@
-//! Notes beside a conversation: one header each, whoever opens them.
+//! The notes log of a conversation has one header, whoever creates it.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn notes_log_has_exactly_one_header() {
     let (_, first) = headers();
     note("second");
     assert_eq!(headers(), (1, first + 1));
-    // Whoever made it was killed before anything stood in it.
+    // The creating process was killed before it wrote anything.
     std::fs::write(&notes, "").unwrap();
     note("third");
     assert_eq!(headers(), (1, 2));

@@ -1,4 +1,4 @@
-//! What is written.
+//! Planned writes.
 
 use super::*;
 
@@ -40,13 +40,14 @@ fn try_plan(head: &AppendState, change: Change) -> annals::Result<EditPlan> {
     };
     let mut stamp = PlanContext {
         now: "2026-03-26T02:00:00Z".parse().unwrap(),
+        limit: None,
         zone: TimeZone::UTC,
         new_id: &mut fresh,
     };
     Clog.writer().unwrap().plan(head, &change, &mut stamp)
 }
 
-/// The lines that go to each file.
+/// Returns the lines written to each file.
 fn files(plan: &EditPlan) -> Vec<(String, Vec<String>)> {
     let of = |edit: &Edit| match edit {
         Edit::Append { path, lines } => {
@@ -187,12 +188,12 @@ fn every_body_round_trips() {
                     panic!()
                 };
                 assert_eq!(back.human, outline.human, "{line}");
-                // Blanks are nothing that a person said.
+                // Blank text is not a person's message.
                 if at <= 2 {
                     assert!(!back.human);
                     back.human = message.human;
                 }
-                // White space between tokens of JSON is all that may change.
+                // Only whitespace between JSON tokens may change.
                 if let Some(Block::ToolUse { input, .. }) = back.blocks.first_mut() {
                     *input = input.replace(' ', "\n");
                 }
@@ -274,7 +275,7 @@ fn parent_is_written_only_if_it_is_not_the_message_before() {
     assert_eq!(parents, [id("a"), None, None, None, id("z")]);
     assert_eq!(written.leaf, id("id-5"));
     assert_eq!(written.added.len(), 5);
-    // Nothing to hang from, though the file holds messages.
+    // Without a leaf the message has no parent, although the file has messages.
     head.leaf = None;
     let line = only_line(&plan(&head, Change::Append(vec![Draft::user("root")])));
     assert!(line.contains(r#""annals":{"parent":null,"#), "{line}");
@@ -289,7 +290,7 @@ fn an_empty_log_gets_its_header_first() {
     let lines = &files(&written)[0].1;
     assert_eq!(lines.len(), 3);
     assert_eq!(read_at(&lines[0], 0).2, []);
-    // The notes are always there.
+    // The notes log is always created.
     let (path, lines) = &files(&written)[1];
     assert_eq!((path, lines.len()), (&place("notes.jsonl"), 1));
     assert!(lines[0].contains(r#""fileKind":"notes""#));
@@ -330,7 +331,7 @@ fn titles_and_notes_go_to_the_notes_log() {
         files(&plan(&head, title(TitleSource::Ai)))[0].0,
         place("notes.jsonl")
     );
-    // Notes that are not there yet begin with their header.
+    // A missing notes log is created with its header.
     let mut bare = begun();
     bare.attachments.clear();
     let lines = &files(&plan(&bare, Change::Append(vec![note])))[0].1;
@@ -397,7 +398,7 @@ fn fork_preserves_the_bytes_of_a_record_except_ids() {
     );
     let time: Timestamp = "2026-03-26T02:00:00Z".parse().unwrap();
     assert!(copy(plain, ForkParent::None, Some(time)).contains(r#""createdAt":1774490400000"#));
-    // A parent that was named is named anew.
+    // An explicit parent is rewritten.
     let linked = r#"{"type":"message","messageId":"m1","annals":{"parent":"x", "n":1e5,"sidechain":true,"agent":"a"}}"#;
     for (parent, says) in [
         (
@@ -416,7 +417,7 @@ fn fork_preserves_the_bytes_of_a_record_except_ids() {
         let copied = copy(linked, parent, None);
         assert!(copied.contains(&format!("\"annals\":{says}")), "{copied}");
     }
-    // An id that was a place becomes one that stays.
+    // An id derived from the offset becomes an explicit one.
     let copied = copy(
         r#"{"type":"message","content":"x"}"#,
         ForkParent::None,
@@ -431,6 +432,7 @@ fn session_id_is_made_of_time_and_thread() {
     let mut fresh = || String::new();
     let mut stamp = PlanContext {
         now: "2026-03-26T01:32:20.418Z".parse().unwrap(),
+        limit: None,
         zone: TimeZone::fixed(jiff::tz::offset(5)),
         new_id: &mut fresh,
     };
@@ -443,7 +445,7 @@ fn session_id_is_made_of_time_and_thread() {
     );
 }
 
-/// What the store makes of it: exact threads, no folder twice, one header per file.
+/// The store keeps exact thread names, separate folders, and one header per file.
 #[test]
 fn threads_that_differ_in_case_are_two_conversations() {
     let dir = tempfile::tempdir().unwrap();
@@ -471,7 +473,7 @@ fn threads_that_differ_in_case_are_two_conversations() {
             );
         }
         assert_eq!((chat.lines().count(), notes.lines().count()), (2, 4));
-        // What is written is the same after it was opened again.
+        // A reopened writer writes the same.
         let files = store.inventory().sessions;
         let files = files.iter().find(|files| files.id == writer.session());
         drop(writer);

@@ -1,4 +1,4 @@
-//! What a session lost whose folder was renamed, or which was copied, comes back to where it lives.
+//! Files of a renamed or copied session are restored to its current folder.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use annals::archive::{RestoreOutcome, RestoredFile};
 
 use super::{Desk, SESSION, agent, line, log, zebras};
 
-/// What a session lost after its folder was renamed is told from the pack of the old folder.
+/// The folder was renamed, then its files were deleted.
 #[test]
 fn files_of_a_renamed_folder_are_read_from_the_old_pack() {
     let desk = Desk::new();
@@ -34,22 +34,22 @@ fn files_of_a_renamed_folder_are_read_from_the_old_pack() {
         let found = desk.store.search(&inventory, &zebras()).unwrap();
         assert_eq!((found.hits.len(), found.errors.len()), (2, 0));
     }
-    // There are two packs of it now, and it lives in the folder of one.
+    // The session has two packs now, and exists in the folder of one.
     let told = match archive.find(SESSION).unwrap_err() {
         Error::Ambiguous { candidates, .. } => candidates,
         other => panic!("{other}"),
     };
     let (old, new) = (desk.at(log(SESSION)), desk.at(new_log()));
-    for (path, there) in [(&old, "gone"), (&new, "there")] {
+    for (path, there) in [(&old, "deleted"), (&new, "present")] {
         let says = |text: &&String| text.contains(&format!("{}, {there}", path.display()));
         let name = told.iter().find(says).unwrap().split_once(": ").unwrap().0;
-        // Each is picked by what it is called there, by the path of its log, and by a beginning.
+        // Each pack is found by its listed name, by the path of its log, and by a prefix.
         let short = format!("8c54.{}", name.rsplit_once('.').unwrap().1);
         for name in [name, path.to_str().unwrap(), &short] {
             let pack = archive.find(name).unwrap();
             let main = pack.index.root.join(&pack.index.main_log().unwrap().path);
             assert_eq!(&main, path, "{name}");
-            // The path of a log does not name what goes for good.
+            // The path of a log does not select a pack for removal.
             match archive.plan_removal(name, None) {
                 Ok(forgotten) => assert_eq!(forgotten[0].pack, pack.path, "{name}"),
                 Err(error) => assert!(name.contains('/'), "{error}"),
@@ -64,7 +64,7 @@ fn files_of_a_renamed_folder_are_read_from_the_old_pack() {
     assert!(!desk.at("projects/-app").exists());
     let text = fs::read_to_string(desk.at(agent("one").replace("-app", "-new"))).unwrap();
     assert_eq!(text, line(SESSION, "c1", "", "zebra one"));
-    // Two that live may both be meant.
+    // If both exist, the id is ambiguous.
     fs::create_dir_all(desk.at("projects/-app")).unwrap();
     fs::copy(desk.at(new_log()), desk.at(log(SESSION))).unwrap();
     desk.store.find_restore_sources(SESSION, None).unwrap_err();
@@ -74,7 +74,7 @@ fn new_log() -> String {
     log(SESSION).replace("-app", "-new")
 }
 
-/// Nothing was archived of the new folder yet, so that of the old one stands for it.
+/// Nothing was archived from the new folder yet, so the pack of the old one is used.
 #[test]
 fn restore_writes_the_old_pack_into_the_renamed_folder() {
     let desk = Desk::new();
@@ -96,7 +96,7 @@ fn restore_writes_the_old_pack_into_the_renamed_folder() {
     assert_eq!(desk.kept(), [""; 0]);
     assert_eq!(fs::read_to_string(desk.at(new_log())).unwrap(), grown);
     assert!(desk.at(agent("two").replace("-app", "-new")).is_file());
-    // Who names the pack means where its files were.
+    // A pack given by its path is restored to its original paths.
     let pack = desk.store.archive().unwrap().find(SESSION).unwrap();
     let pack = pack.path.to_str().unwrap();
     let restoring = desk.store.find_restore_sources(pack, None).unwrap();
@@ -104,7 +104,8 @@ fn restore_writes_the_old_pack_into_the_renamed_folder() {
     assert!(desk.at(log(SESSION)).is_file());
 }
 
-/// What lies in no folder belongs to the first of the two, whichever it was archived with.
+/// Files outside of session folders belong to the first of the two, whichever they were archived
+/// with.
 #[test]
 fn copied_session_gets_back_files_archived_with_the_original() {
     let desk = Desk::new();
@@ -135,7 +136,7 @@ fn copied_session_gets_back_files_archived_with_the_original() {
     assert!(!desk.at("projects/-app").exists());
 }
 
-/// All of it or nothing, whichever pack it comes from.
+/// Restores everything or nothing, whichever pack it comes from.
 #[test]
 fn restore_writes_nothing_if_the_second_pack_is_damaged() {
     let desk = Desk::new();
@@ -157,14 +158,14 @@ fn restore_writes_nothing_if_the_second_pack_is_damaged() {
     assert!(names.next().is_none());
 }
 
-/// It was archived under both names of its folder, and is one session when both are gone.
+/// The session was archived under both folder names; both folders are deleted.
 #[test]
 fn session_archived_under_two_folder_names_is_listed_once() {
     for grows in [false, true] {
         let desk = Desk::new();
         desk.keep();
         fs::rename(desk.at("projects/-app"), desk.at("projects/-new")).unwrap();
-        // What only the pack of the old folder has is of the session too.
+        // Files that are only in the old pack also belong to the session.
         fs::remove_file(desk.at(agent("one").replace("-app", "-new"))).unwrap();
         let mut text = fs::read_to_string(desk.at(new_log())).unwrap();
         if grows {
@@ -189,12 +190,12 @@ fn session_archived_under_two_folder_names_is_listed_once() {
         assert_eq!(fs::read_to_string(desk.at(new_log())).unwrap(), text);
         assert!(desk.at(agent("one").replace("-app", "-new")).is_file());
         assert!(!desk.at("projects/-app").exists());
-        // The files are others now, which the pack of the old folder does not know.
+        // The restored files have new inodes, which the old pack does not record.
         told(false);
     }
 }
 
-/// What was written anew under the new name is no more what it was: both are told.
+/// The log was rewritten under the new name: both versions are listed.
 #[test]
 fn sessions_of_one_id_with_different_logs_stay_separate() {
     let desk = Desk::new();

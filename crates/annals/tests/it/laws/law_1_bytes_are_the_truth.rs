@@ -1,4 +1,4 @@
-//! Reading and writing leave every byte that was there.
+//! Reading and writing preserve all existing bytes.
 
 use std::collections::HashSet;
 
@@ -32,7 +32,7 @@ fn record_spans_concatenate_to_the_file() {
     gates::tell(9, "every fixture's bytes", counts);
 }
 
-/// Gate 9's control: whoever reads records as values and writes them again changes them.
+/// Gate 9's control: parsing records to values and writing them again changes bytes.
 #[test]
 fn control_value_round_trip_is_caught() {
     let (mut same, mut other) = (0, 0);
@@ -61,7 +61,7 @@ fn opening_and_closing_a_writer_changes_nothing() {
         let copy = case.copy();
         let store = copy.store();
         if !store.stale_session_lists(&store.inventory()).is_empty() {
-            // What is derived from logs and behind them is healed by opening them.
+            // Opening a log repairs an outdated session list.
             continue;
         }
         let before = picture(&copy.root.path);
@@ -103,14 +103,15 @@ fn append_preserves_every_byte_before_it() {
             writer.retitle("another title").unwrap();
             let after = fs::read(&log.path).unwrap();
             assert!(after.starts_with(&before), "{}", case.name);
-            // It may have gone on in another file.
+            // The session may have continued in another file.
             let volume = fs::read(writer.path()).unwrap();
             assert!(volume.ends_with(b"\n"), "{}", case.name);
         }
     }
 }
 
-/// What a fork may change of a record; of the last one also its time.
+/// Returns a difference that a fork must not make; it may change ids and links, and the time of the
+/// last record.
 fn unlike(original: &[u8], copied: &[u8], last: bool, parted: bool) -> Option<String> {
     const MAY: [&[u8]; 9] = [
         br#""sessionId""#,
@@ -123,7 +124,7 @@ fn unlike(original: &[u8], copied: &[u8], last: bool, parted: bool) -> Option<St
         br#""metadata""#,
         br#""annals""#,
     ];
-    // A record that was named after its place must be given that name.
+    // An id derived from the offset must be written into the copy.
     let named = members(original)
         .iter()
         .any(|(key, value)| key == br#""uuid""# && value.len() > 2);
@@ -139,7 +140,7 @@ fn unlike(original: &[u8], copied: &[u8], last: bool, parted: bool) -> Option<St
     };
     let (mut original, mut copied) = (own(original), own(copied));
     if parted {
-        // What stands beside the log comes behind what stands in it.
+        // Members from the companion file follow those of the log.
         original.sort();
         copied.sort();
     }
@@ -179,12 +180,13 @@ fn fork_changes_only_ids_and_links() {
                 let whole = whole_records(&copy.files(made.session.as_str()), &bytes);
                 let mut copied: Vec<&[u8]> = whole.iter().map(Vec::as_slice).collect();
                 if log.slice.is_some() || case.layout.name() == "clog" {
-                    // Behind what was there, and behind a record that begins the session.
+                    // Skip the existing records, and the record that starts the session.
                     let own = copied.len() - path.len();
                     copied.drain(..own);
                 }
                 assert_eq!(copied.len(), path.len(), "{} {at}", case.name);
-                // Some readers go on at the newest entry: the last gets a later time if it is not.
+                // Some readers resume at the newest entry: if the last is not the newest, it gets a
+                // later time.
                 let times: Vec<_> = path.iter().map(|at| scan.outlines[*at].time).collect();
                 let (own, others) = times.split_last().unwrap();
                 let raised = others.iter().flatten().any(|other| Some(*other) >= *own);
@@ -205,7 +207,7 @@ fn fork_changes_only_ids_and_links() {
                         let found = all.into_iter().rfind(|(name, _)| name == key);
                         found.map(|(_, value)| String::from_utf8(value).unwrap())
                     };
-                    // In Chorus that is another program's session.
+                    // In Chorus this is the session of another program.
                     if case.layout.name() != "chorus" {
                         let named = said(br#""sessionId""#);
                         let named = named.or_else(|| said(br#""conversationId""#));
@@ -217,7 +219,7 @@ fn fork_changes_only_ids_and_links() {
                     let origin = said(br#""forkedFrom""#).expect(&case.name);
                     assert!(origin.contains(session.files.id.as_str()), "{}", case.name);
                 }
-                // It is the same conversation, alone, without a flaw of its own making.
+                // The fork has the same conversation, no other, and no new flaw.
                 let fork = Session::read(copy.files(made.session.as_str())).unwrap();
                 let (new, resume) = paths(&fork);
                 let old: Vec<String> = path
@@ -227,7 +229,7 @@ fn fork_changes_only_ids_and_links() {
                 let repeats = old.iter().collect::<HashSet<_>>().len() < old.len();
                 assert_eq!((new, resume), (vec![old], Some(0)), "{} {at}", case.name);
                 let mut flaws = fork.trees[0].flaws.iter();
-                // An id that the session has twice, its fork has twice.
+                // An id that is duplicated in the session is duplicated in its fork.
                 let own = flaws.find(|flaw| !repeats || flaw.kind != FlawKind::DuplicateId);
                 assert_eq!(own, None, "{} {at}", case.name);
                 let outlines = fork.logs[0].outlines.iter();
@@ -250,7 +252,7 @@ fn fork_changes_only_ids_and_links() {
     assert!(forked > 100, "{forked}");
 }
 
-/// The lines of a session's log with what its companion says of them.
+/// Returns the lines of a session's log merged with its companion file.
 fn whole_records(files: &annals::store::SessionFiles, bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut decoder = files.root.decoder(files.log.as_ref().unwrap());
     let mut offset = 0;

@@ -1,4 +1,4 @@
-//! A path and its meaning are inverses, and no path leads out.
+//! `path_for` and `classify` are inverses, and no path leads outside the root.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn every_fixture_path_round_trips_through_its_artifact() {
             let relative = file.path.strip_prefix(&case.path).unwrap();
             let mut meaning = case.layout.classify(relative).unwrap();
             if meaning.kind == ArtifactKind::SharedLog {
-                // Whose records they are is not in the path.
+                // The path does not show whose records they are.
                 meaning.agent.clone_from(&file.artifact.agent);
             }
             assert_eq!(meaning, file.artifact);
@@ -41,7 +41,24 @@ fn every_fixture_path_round_trips_through_its_artifact() {
     );
 }
 
-/// Paths made of parts that tempt: names of the layout, ways out, nothing, garbage.
+/// It is no data of a session, but data that a removal has not finished with.
+#[test]
+fn file_that_is_being_removed_has_no_meaning() {
+    for case in cases() {
+        for file in case.files() {
+            let relative = file.path.strip_prefix(&case.path).unwrap();
+            let name = relative.file_name().unwrap().to_str().unwrap();
+            for removed in [name, "0123456789abcdef"] {
+                let removed = format!(".annals-{removed}.removed");
+                let removed = relative.with_file_name(removed);
+                let meaning = case.layout.classify(&removed);
+                assert_eq!(meaning, None, "{}", removed.display());
+            }
+        }
+    }
+}
+
+/// Paths of hostile parts: names of the layout, parent directories, empty parts, garbage.
 #[test]
 fn hostile_paths_are_never_placed_outside() {
     const PARTS: [&str; 26] = [

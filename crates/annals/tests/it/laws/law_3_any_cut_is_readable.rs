@@ -1,8 +1,9 @@
-//! A file cut at any byte is a prefix of itself and at most one flaw; both depths agree.
+//! A file truncated at any byte gives a prefix of its entries and at most one flaw; outlines and
+//! entries agree.
 
 use super::*;
 
-/// What one record gives, at both depths.
+/// Returns the outlines of one record.
 fn outlined(
     layout: &dyn Layout,
     artifact: &Artifact,
@@ -23,7 +24,7 @@ fn decoded(
     (sink.items, sink.flaws)
 }
 
-/// A cut changes the last record only, so each record is cut at each of its bytes.
+/// Truncation changes only the last record, so each record is truncated at each byte.
 #[test]
 fn truncated_record_gives_itself_or_one_flaw() {
     let mut dice = Dice(11);
@@ -34,7 +35,7 @@ fn truncated_record_gives_itself_or_one_flaw() {
                 let whole = outlined(case.layout, &file.artifact, &line.record());
                 let len = line.bytes.len();
                 for cut in 1..len {
-                    // Each parse reads all that is left: long records are sampled in the middle.
+                    // Each parse reads the whole prefix, so long records are sampled in the middle.
                     let near = cut < 600 || len - cut < 200;
                     if !near && dice.roll(len) >= 30 {
                         continue;
@@ -60,8 +61,8 @@ fn truncated_record_gives_itself_or_one_flaw() {
                         assert!(record.is_blank() || flaws.len() == 1, "{}", place());
                         continue;
                     }
-                    // White space at the end is all that a whole record can lose; of glued ones,
-                    // the first may be whole.
+                    // A complete record can only lose trailing whitespace; of glued records, the
+                    // first may be complete.
                     let mut same = whole.0.clone();
                     same.truncate(found.len());
                     for outline in &mut same {
@@ -77,7 +78,7 @@ fn truncated_record_gives_itself_or_one_flaw() {
     assert!(cuts > 200_000, "{cuts}");
 }
 
-/// The same through the store: files that were really cut, read as sessions with their trees.
+/// The same through the store: truncated files, read as sessions with their trees.
 #[test]
 fn truncated_file_is_read_as_a_prefix() {
     let mut dice = Dice(5);
@@ -135,7 +136,7 @@ fn truncated_file_is_read_as_a_prefix() {
     }
 }
 
-/// What both depths must tell alike.
+/// Fields on which outlines and entries must agree.
 #[derive(Debug, PartialEq)]
 struct Seen {
     span: Span,
@@ -188,8 +189,8 @@ fn of_outline(outline: &Outline) -> Seen {
     }
 }
 
-/// The types of lines that Chorus counts among the messages although they have no role; the last two are
-/// of a newer program.
+/// Line types that Chorus counts as messages although they have no role; the last two are from a
+/// newer program.
 const CHORUS_TYPES: [&str; 5] = [
     "error",
     "research_progress",
@@ -198,7 +199,7 @@ const CHORUS_TYPES: [&str; 5] = [
     "plan",
 ];
 
-/// What a line is, where Chorus counts lines that have no role among the messages.
+/// Returns the comparable fields of an entry, with the kind that Chorus gives lines without a role.
 fn counted(layout: &dyn Layout, entry: &Entry) -> Seen {
     let mut seen = of_entry(entry);
     if let Body::System { subtype, .. } = &entry.body
@@ -290,7 +291,7 @@ fn outline_and_entry_agree() {
                 let (entries, deep) = decoded(case.layout, &file.artifact, &record);
                 let place = || format!("{} line {}", file.path.display(), line.span.line);
                 assert_eq!(shallow, deep, "{}", place());
-                // A record that cannot be read is an opaque entry, so that it can be shown.
+                // An unreadable record is an opaque entry, so that it can be shown.
                 let readable =
                     |entry: &&Entry| !matches!(entry.body, Body::Opaque { flaw: Some(_), .. });
                 let entries = entries.iter().filter(readable);
@@ -304,7 +305,7 @@ fn outline_and_entry_agree() {
     assert!(compared > 1_000, "{compared}");
 }
 
-/// A decoder that forgets one thing at one depth is seen.
+/// A decoder that omits one field at one depth is caught.
 #[test]
 fn control_difference_between_outline_and_entry_is_caught() {
     let line = br#"{"type":"user","uuid":"u","parentUuid":"p","timestamp":"2026-03-01T10:00:00Z","message":{"content":"hi"}}"#;

@@ -1,4 +1,4 @@
-//! Append, then read: the draft comes back, and the log goes on where its program would.
+//! Append, then read: the draft is read back, and the log continues where its program would.
 
 use super::*;
 use annals::layout::{NewSession, Spawn};
@@ -44,7 +44,7 @@ fn text(text: &str) -> Block {
     Block::Text(text.to_owned())
 }
 
-/// Messages of every shape, with texts that are hard to write.
+/// Returns messages of every shape, with texts that are hard to encode.
 fn drafts() -> Vec<Draft> {
     let image = Block::Image {
         media_type: "image/png".to_owned(),
@@ -123,7 +123,7 @@ fn every_message_round_trips() {
         let (_, _, tree) = session.main_log().unwrap();
         assert_eq!(tree.conversations.len(), 1);
         let found = session.messages(&Default::default()).unwrap();
-        // What an append tells is what a reader finds, byte for byte.
+        // The entries that an append returns are those that a reader finds.
         let mut told: Vec<Entry> = told
             .into_iter()
             .filter(|entry| matches!(entry.body, Body::Message(_)))
@@ -132,7 +132,7 @@ fn every_message_round_trips() {
             told.span.line = found.span.line;
         }
         assert_eq!(told, found);
-        // A reply may be several entries, but its parts are all there, once and in order.
+        // A reply may become several entries, but has all its blocks, once and in order.
         let mut left = found.iter().peekable();
         for draft in drafts() {
             let wanted = blocks_of(&draft.body);
@@ -145,10 +145,10 @@ fn every_message_round_trips() {
                     panic!()
                 };
                 assert_eq!(entry.role, draft.role);
-                // Blanks are nothing that a person said.
+                // Blank text is not a person's message.
                 let blank = wanted == [text(" ")];
                 assert!(!draft.human || entry.human != blank);
-                // One of its entries may tell the tokens for all of them.
+                // One of its entries may hold the tokens for all of them.
                 spent.max_each(&entry.usage.unwrap_or_default());
                 if draft.model.is_some() {
                     assert_eq!(entry.model, draft.model);
@@ -202,7 +202,7 @@ fn titles_tags_notes_and_todos_round_trip() {
         );
         writer.tag("").unwrap();
         assert_eq!(read(&store).tag(), None);
-        // None of that moved the leaf.
+        // None of these moved the leaf.
         assert_eq!(writer.leaf(), answer.id);
         let last = session.last_messages(1).unwrap();
         assert_eq!(last[0].id, answer.id);
@@ -273,7 +273,7 @@ fn spawned_agent_is_linked_to_its_call() {
     }
 }
 
-/// The heart of it: whatever is in a log, a new entry goes on where its program would.
+/// Whatever is in a log, a new entry continues where its program would.
 #[test]
 fn appended_entry_is_the_new_leaf_and_changes_nothing_else() {
     let mut extended = 0;
@@ -312,7 +312,7 @@ fn appended_entry_is_the_new_leaf_and_changes_nothing_else() {
             let id = |entry: &Entry| entry.id.as_ref().unwrap().to_string();
             assert_eq!(now.last(), Some(&id(&answered)), "{}", place());
             assert!(now.contains(&id(&asked)), "{}", place());
-            // The conversation that was resumed has grown, the others are as they were.
+            // The resumed conversation has grown, the others are unchanged.
             let others =
                 |paths: &[Vec<String>], but: Option<&Vec<String>>| -> BTreeSet<Vec<String>> {
                     paths
@@ -323,7 +323,8 @@ fn appended_entry_is_the_new_leaf_and_changes_nothing_else() {
                 };
             let grown = resumed.map(|at| &old[at]);
             if grown.is_some_and(|grown| new.contains(grown)) {
-                // The client goes on within the conversation, and so does annals: that is a branch.
+                // The client resumes within the conversation, and so does annals: the result is a
+                // branch.
                 assert_eq!(case.name, "duplicate-uuid", "{}", place());
                 assert_eq!(others(&new, Some(now)), others(&old, None));
                 continue;
@@ -333,7 +334,7 @@ fn appended_entry_is_the_new_leaf_and_changes_nothing_else() {
                 assert_eq!(now[..grown.len()], grown[..], "{}", place());
                 extended += 1;
             }
-            // A torn tail became a line of its own; that is all.
+            // A torn tail became its own line; nothing else changed.
             let torn = |list: Vec<String>| -> Vec<String> {
                 list.into_iter()
                     .filter(|flaw| !flaw.starts_with("TornTail") && !flaw.starts_with("BadJson"))

@@ -1,11 +1,12 @@
-//! Convert to another layout and back: the same bytes, and in between the same conversation.
+//! Conversion to another layout and back gives the same bytes; the converted session has the same
+//! conversations.
 
 use super::*;
 use annals::convert::{self, ConvertOptions, ConvertSelection};
 
 fn convert(from: &Root, to: Root) -> convert::ConvertReport {
     let mut plan = convert::plan(ConvertSelection::Root(from.clone()), to, None).unwrap();
-    // Settings and other files that steer a program come back only if they are named.
+    // Settings and other files that control a program are restored only if they are named.
     let held = plan.withheld.clone();
     plan.restore_also(&held).unwrap();
     assert!(plan.withheld.is_empty(), "{:?}", plan.withheld);
@@ -21,7 +22,7 @@ fn convert(from: &Root, to: Root) -> convert::ConvertReport {
     report
 }
 
-/// Links are not carried, and say so.
+/// Removes symbolic links, which a conversion skips and reports.
 fn without_links(picture: std::collections::BTreeMap<std::path::PathBuf, String>) -> Vec<String> {
     let files = picture.into_iter();
     let files = files.filter(|(_, what)| !what.starts_with("->"));
@@ -82,8 +83,7 @@ fn every_root_round_trips_byte_for_byte() {
     crate::gates::tell(9, "every root, there and back", counts);
 }
 
-/// What the conversations of a session say, block by block: layouts differ in how many entries a
-/// reply takes.
+/// Returns the blocks of each conversation: layouts differ in the number of entries of a reply.
 fn said(session: &Session) -> BTreeSet<Vec<String>> {
     let Some(tree) = session.tree() else {
         return BTreeSet::new();
@@ -106,9 +106,8 @@ fn said(session: &Session) -> BTreeSet<Vec<String>> {
     all.filter(|words| !words.is_empty()).collect()
 }
 
-/// Pairs whose conversations come out otherwise. A system message without an id is in no conversation of
-/// Claude Code; the other layouts have no ids that
-/// tell where a message stands, so there it comes after the one before.
+/// Pairs whose conversations differ. A system message without an id is in no conversation of Claude
+/// Code; in the other layouts it follows the message before it.
 const OTHERWISE: [&str; 6] = [
     "agentpool-entry-types → chorus",
     "agentpool-entry-types → clog",
@@ -150,8 +149,7 @@ fn converted_session_has_the_same_conversations() {
     assert_eq!(failed, OTHERWISE);
 }
 
-/// Every byte of every target, for comparison with what a cut-off run and a second one leave.
-/// The header of a sub-agent's log has a title too, which became the session's.
+/// Regression: the title in the header of a sub-agent's log became the session's title.
 #[test]
 fn converted_session_title_is_not_that_of_its_sub_agent() {
     let case = crate::support::case("agents-todos-origin");
@@ -168,7 +166,7 @@ fn converted_session_title_is_not_that_of_its_sub_agent() {
         first.contains(&format!("\"title\": \"{title}\"")),
         "{first}"
     );
-    // Nor is anything else said when only the register is made again.
+    // Rebuilding only the session list gives the same bytes.
     fs::remove_file(&register).unwrap();
     convert(&case.root(), there);
     assert_eq!(fs::read_to_string(&register).unwrap(), first);
@@ -203,7 +201,7 @@ fn interrupted_conversion_is_completed() {
                     let bytes = fs::read(&victim).unwrap();
                     fs::write(&victim, &bytes[..bytes.len() * 2 / 3]).unwrap();
                 } else if log {
-                    // The log gets its name last, so without it nothing else is certain.
+                    // The log is renamed into place last, so without it no other file is certain.
                     fs::remove_dir_all(again.path.join("sessions")).ok();
                     fs::remove_file(&victim).ok();
                 } else {
@@ -236,8 +234,8 @@ fn interrupted_conversion_is_completed() {
     assert!(cut > 8, "{cut}");
 }
 
-/// What is done to a converted session goes along when it goes back: a message, a branch, one of a
-/// sub-agent, a compaction, todos, a title; and nothing else changes.
+/// Changes to a converted session are converted back: a message, a branch, a sub-agent's message, a
+/// compaction, todos, a title; nothing else changes.
 #[test]
 fn changes_after_conversion_survive_converting_back() {
     use annals::model::{Draft, Todo};
@@ -313,7 +311,7 @@ fn changes_after_conversion_survive_converting_back() {
     }
 }
 
-/// A second run tells what it would have made otherwise, and touches nothing.
+/// The second run reports the difference and changes nothing.
 #[test]
 fn changed_source_is_reported_by_the_second_run() {
     use annals::model::Draft;

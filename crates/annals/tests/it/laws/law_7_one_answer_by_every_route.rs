@@ -1,4 +1,4 @@
-//! A list, a session alone and the end of a log tell the same.
+//! The list, a single session and a tail read give the same answers.
 
 use annals::cost::Charge;
 use annals::model::Usage;
@@ -22,7 +22,7 @@ fn session_list_row_equals_the_session_info() {
             let mut alone = Session::read(files.clone()).unwrap();
             alone.apply_folder_hints(&annals::store::FolderHints::new(&inventory.sessions));
             let mut alone = alone.info(keep);
-            // In a list, another session may be charged for what this one repeats.
+            // In a list, another session may be charged for records that this one repeats.
             let own = |charge: &Charge| {
                 let mut charges = alone.charges.iter();
                 charges.any(|known| known.response == charge.response)
@@ -63,7 +63,7 @@ fn tail_read_gives_the_same_last_messages() {
     assert!(compared > 1_000, "{compared}");
 }
 
-/// A log much longer than the first window: the named leaf, and a summary, lie before it.
+/// A log much longer than the first window: the named leaf and a summary are before it.
 #[test]
 fn tail_read_of_a_long_log_gives_the_same_last_messages() {
     let dir = tempfile::tempdir().unwrap();

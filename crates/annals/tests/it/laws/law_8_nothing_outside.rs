@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 
 const ID: &str = "aaaaaaaa-0000-4000-8000-000000000000";
 
-/// Those of the hostile ids that are names of files and no more.
+/// Hostile ids that are valid file names.
 const NAMES: &[&str] = &["%2e%2e%2f", "CON", "~", "$(id)", "*"];
 
 fn hostile() -> Vec<String> {
@@ -66,7 +66,7 @@ fn hostile_ids_change_nothing() {
             let is_name = NAMES.contains(&id.as_str());
             assert_eq!(AgentId::new(&id).is_ok(), is_name, "{id:?}");
             if let Ok(to) = SessionId::new(&id) {
-                // A name like any other, which stays in the folder of its project.
+                // A valid file name stays in the folder of its project.
                 assert!(is_name, "{id:?}");
                 let new = NewSession::new(to.clone(), "/w");
                 let made = store.create(&copy.root, &new, QUICK).unwrap().path();
@@ -117,7 +117,7 @@ fn hostile_directories_stay_in_the_root() {
     }
 }
 
-/// A sandbox: a root in which a project's folder, a log and `todos` are links to the outside.
+/// A root in which a project folder, a log and `todos` are links to the outside.
 struct Sandbox {
     dir: tempfile::TempDir,
     root: Root,
@@ -188,7 +188,7 @@ fn links_lead_no_writer_outside() {
     let inventory = Store::new(vec![sandbox.root.clone()]).inventory();
     assert_eq!(inventory.sessions.len(), 1, "links are not followed");
     assert_eq!(inventory.errors.len(), 4, "and reported");
-    // Nor does a link that readers follow lead a writer outside.
+    // A link that readers follow does not lead a writer outside either.
     let links = ["projects/-linked", "todos"].map(|link| sandbox.root.path.join(link));
     let root = sandbox.root.clone().follow_links(&links);
     let store = Store::new(vec![root]).with_state(dir.join("state"));
@@ -233,7 +233,7 @@ fn links_lead_no_writer_outside() {
     assert_eq!(outside(dir), before, "undeleting");
 }
 
-/// What was deleted comes back to its place, not to where a link has come to lead meanwhile.
+/// A deleted file is restored to its place, not through a link created since.
 #[test]
 fn undelete_does_not_write_outside() {
     let sandbox = sandbox();
@@ -257,7 +257,7 @@ fn undelete_does_not_write_outside() {
     assert!(store.undelete(ID).is_err());
     assert_eq!(outside(dir), before);
     assert_eq!(store.trash_items().unwrap().len(), 1, "it is still there");
-    // A manifest that was tampered with leads nowhere either.
+    // A manipulated manifest does not lead outside either.
     let trash = dir.join("state/trash");
     let name = store.trash_items().unwrap().remove(0).id;
     let manifest = trash.join(&name).join("manifest.json");
@@ -272,7 +272,7 @@ fn undelete_does_not_write_outside() {
     assert_eq!(outside(dir), before);
 }
 
-/// The check itself sees a write outside.
+/// The test detects a write outside.
 #[test]
 fn control_write_outside_is_caught() {
     let sandbox = sandbox();

@@ -1,8 +1,8 @@
-//! What cannot be read is an error, or is reported to the store; nothing is left out without a word.
+//! A failed read is an error or is reported to the store; nothing is omitted silently.
 //!
-//! A link in the place of a file that was found is not followed, so it cannot be read by anybody. What a
-//! walk finds out by itself takes a mode that forbids reading, which the superuser does not notice;
-//! `gates/faults.py` fails every call of every verb.
+//! A link in place of a found file is not followed, so nobody can read it. Errors of the walk
+//! itself need a mode that forbids reading, which the superuser ignores; `gates/faults.py` fails
+//! every call of every verb.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use annals::store::{Inventory, SessionFiles};
 use super::*;
 use crate::support::{Copy, case};
 
-/// Something that reads sessions, and what it says could not be read.
+/// An operation that reads sessions; returns its errors.
 type Verb = fn(&Store, &Inventory) -> Vec<String>;
 
 const VERBS: [(&str, Verb); 5] = [
@@ -65,7 +65,7 @@ fn export(files: &SessionFiles) -> annals::Result<()> {
     exporter.finish().map(drop)
 }
 
-/// Everything that is said about what could not be read.
+/// Returns all errors, including those reported to the store.
 fn told(store: &Store, mut told: Vec<String>) -> Vec<String> {
     let failures = store.failures().take().into_iter();
     told.extend(failures.map(|error| error.to_string()));
@@ -77,7 +77,7 @@ fn names(told: &[String], path: &Path) -> bool {
     told.iter().any(|text| text.contains(&path))
 }
 
-/// Puts a link into the place of a file while `work` is done.
+/// Replaces a file by a link while `work` runs.
 fn unreadable<T>(path: &Path, work: impl FnOnce() -> T) -> T {
     let aside = path.with_extension("aside");
     fs::rename(path, &aside).unwrap();
@@ -96,7 +96,7 @@ fn every_operation_reports_an_unreadable_log() {
         let inventory = copy.store().inventory();
         let logs = inventory.sessions.iter().flat_map(SessionFiles::logs);
         let logs = logs.flat_map(annals::store::RootFile::volumes);
-        // Nobody misses what an empty one would say.
+        // An empty log has nothing to report.
         let logs = logs.filter(|log| log.id.len > 0);
         let logs: BTreeSet<PathBuf> = logs.map(|log| log.path.clone()).collect();
         for log in &logs {
@@ -200,7 +200,7 @@ fn unreadable_sub_agent_fails_the_conversion_of_its_session() {
     let (_, error) = report.failed.first().expect("a failed session");
     assert!(error.contains(agent.to_str().unwrap()), "{error}");
     assert_eq!(report.sessions, 0);
-    // Nothing of it is there that a second run would take for the whole.
+    // No partial output is left that a second run would take for complete.
     let report = convert::run(&plan, &options, &|_, _| {}).unwrap();
     assert_eq!((report.sessions, report.already_converted), (1, 0));
 }
@@ -233,7 +233,7 @@ fn unreadable_pack_is_reported_by_every_walk() {
     }
 }
 
-/// What a walk cannot look at. The superuser may look at everything.
+/// The superuser can read everything, so the test is skipped for it.
 #[test]
 fn walks_report_paths_without_read_permission() {
     if rustix::process::geteuid().is_root() {
@@ -271,7 +271,7 @@ fn walks_report_paths_without_read_permission() {
     }
 }
 
-/// Everything below a directory, and whether it is one.
+/// Returns every path below a directory, and whether it is a directory.
 fn below(dir: &Path) -> Vec<(PathBuf, bool)> {
     let paths = picture(dir).into_keys().map(|within| dir.join(within));
     let paths = paths.map(|path| (path.clone(), path.is_dir()));

@@ -1,4 +1,4 @@
-//! Sessions that nobody thought of, through writing, reading, converting and back.
+//! Random sessions, written, read, converted and converted back.
 
 use super::*;
 use annals::convert::{self, ConvertOptions, ConvertSelection};
@@ -7,14 +7,14 @@ use annals::model::{Block, Draft, EntryId, Message, Usage};
 use jiff::Timestamp;
 use proptest::prelude::*;
 
-/// One thing said, and from how far back it goes on.
+/// One message, and how many messages back its parent is.
 #[derive(Clone, Debug)]
 struct Step {
     blocks: Vec<Block>,
     answers: bool,
     back: Option<usize>,
     note: Option<String>,
-    /// A person typed it.
+    /// Whether a person typed it.
     typed: bool,
 }
 
@@ -76,7 +76,7 @@ fn step() -> impl Strategy<Value = Step> {
             back,
             note,
         },
-        // A branch is something that a person asks anew; what programs say twice is none.
+        // Only a person's prompt starts a branch; repeated output of programs does not.
         Some(_) => Step {
             note,
             ..asked(back)
@@ -84,7 +84,7 @@ fn step() -> impl Strategy<Value = Step> {
     })
 }
 
-/// What every layout takes for a person's words.
+/// Tests whether every layout takes the blocks for a person's prompt.
 fn is_prompt(blocks: &[Block]) -> bool {
     let result = |block: &Block| matches!(block, Block::ToolResult { .. });
     let words = |block: &Block| matches!(block, Block::Text(text) if !text.trim().is_empty() && !text.starts_with("Caveat:"));
@@ -101,7 +101,7 @@ fn asked(back: Option<usize>) -> Step {
     }
 }
 
-/// Writes the steps; gives back what the last conversation says, block by block.
+/// Writes the steps; returns the blocks of the last conversation.
 fn write(root: &Root, steps: &[Step]) -> Vec<Block> {
     let store = Store::new(vec![root.clone()]).with_zone(jiff::tz::TimeZone::UTC);
     let id = SessionId::new("0e8b0f3c-5a51-4a52-9c41-1f3b6b0f9a11").unwrap();
@@ -133,8 +133,8 @@ fn write(root: &Root, steps: &[Step]) -> Vec<Block> {
         }
         let time = start + jiff::SignedDuration::from_secs(at as i64 * 10);
         let mut draft = Draft::new(Body::Message(message)).with_time(time);
-        // What neither a person asked nor a model answered belongs to what it follows, so there is no
-        // going back before it alone.
+        // A message that is neither a prompt nor a reply belongs to the one before it, so no branch
+        // starts directly before it.
         let real = |back: &usize| {
             let left = path.len().checked_sub(*back);
             left.and_then(|left| path.get(left))
@@ -157,7 +157,7 @@ fn write(root: &Root, steps: &[Step]) -> Vec<Block> {
     path.into_iter().flat_map(|(_, blocks, _)| blocks).collect()
 }
 
-/// What the conversation that ends with the newest message says.
+/// Returns the blocks of the conversation that ends with the newest message.
 fn last_said(root: &Root) -> Vec<Block> {
     let sessions = Store::new(vec![root.clone()]).inventory().sessions;
     assert_eq!(sessions.len(), 1);

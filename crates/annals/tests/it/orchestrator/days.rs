@@ -1,4 +1,4 @@
-//! Days and sessions: shared files, midnight, the life of a session.
+//! Days and sessions: shared files, midnight, the lifecycle of a session.
 
 use std::fs;
 use std::path::PathBuf;
@@ -61,7 +61,7 @@ impl Stage {
         self.dir.path().join(path)
     }
 
-    /// The days of which there are logs.
+    /// Returns the days that have logs.
     fn days(&self) -> Vec<String> {
         let folder = self.log("x").parent().unwrap().to_owned();
         let names = fs::read_dir(folder).unwrap();
@@ -88,7 +88,7 @@ fn said(session: &Session) -> Vec<String> {
     all.remove(0)
 }
 
-/// A session goes on in the file that it is in, also on the next day, as the document's `Session` does.
+/// A session continues in its file on the next day, like the document's `Session`.
 #[test]
 fn session_continues_in_its_first_log_after_midnight() {
     let stage = Stage::in_zone("UTC");
@@ -109,7 +109,7 @@ fn session_continues_in_its_first_log_after_midnight() {
     assert_eq!(said(&stage.read("s2")), ["other"]);
     assert_eq!(session.flaws().count(), 0);
     assert_eq!(session.info(None).project.path, CWD);
-    // From its end it is the same.
+    // A tail read gives the same.
     let tail = Session::read_tail(stage.files("s1"), 3).unwrap();
     let ids = |session: &Session| -> Vec<_> {
         let last = session.last_messages(3).unwrap();
@@ -130,7 +130,7 @@ fn session_continues_in_its_first_log_after_midnight() {
     );
 }
 
-/// Records other than prompts name no session, so what tells sessions apart stands beside the log.
+/// Only prompts name their session, so the companion file assigns the other records.
 #[test]
 fn replies_in_a_shared_log_are_assigned_to_their_sessions() {
     let stage = Stage::in_zone("UTC");
@@ -143,7 +143,7 @@ fn replies_in_a_shared_log_are_assigned_to_their_sessions() {
     two.append(Draft::assistant([text("answer 2")])).unwrap();
     assert_eq!(said(&stage.read("s1")), ["ask 1", "answer 1", "more 1"]);
     assert_eq!(said(&stage.read("s2")), ["ask 2", "answer 2"]);
-    // The log's own program rewrites it without its blank lines, and all of it moves.
+    // The log's own program rewrites it without blank lines, so all offsets change.
     let log = stage.log("2026-11-15");
     let lines = fs::read_to_string(&log).unwrap();
     let lines: Vec<&str> = lines
@@ -155,7 +155,7 @@ fn replies_in_a_shared_log_are_assigned_to_their_sessions() {
     assert_eq!(said(&stage.read("s2")), ["ask 2", "answer 2"]);
 }
 
-/// What the document has no words for is acknowledged, and read back, from beside the log.
+/// Data without a native form is written to the companion file and read back.
 #[test]
 fn entries_without_native_form_are_read_from_the_companion() {
     let stage = Stage::in_zone("UTC");
@@ -185,7 +185,7 @@ fn entries_without_native_form_are_read_from_the_companion() {
     for hidden in ["annals", "msg_01", "brief", "thinking", "sessionId"] {
         assert!(!log.contains(hidden), "{hidden} in {log}");
     }
-    // It goes and comes back with the log.
+    // The companion file is deleted and restored with the log.
     let before = picture(&stage.dir.path().join("root"));
     let store = stage.store();
     store.delete(&stage.files(&own), time(now)).unwrap();
@@ -227,7 +227,7 @@ fn sessions_of_one_file_are_written_concurrently() {
         assert_eq!(session.flaws().count(), 0);
         assert_eq!(writer.totals().unwrap().messages, 2 * EACH as u64);
     }
-    // Its name is taken, although its file could be made.
+    // The id is taken, although the file could be created.
     let new = NewSession::new(SessionId::new("s1").unwrap(), CWD);
     assert!(stage.store().create(&stage.root(), &new, at(now)).is_err());
 }
@@ -241,7 +241,7 @@ fn session_state_follows_its_life() {
         let modified = info.expires.unwrap() - jiff::SignedDuration::from_hours(30 * 24);
         info.state_at(modified + jiff::SignedDuration::from_hours(24 * days))
     };
-    // An empty file is a session that nobody used yet.
+    // An empty file is a session that was not used yet.
     let day = stage.log("2026-11-14");
     fs::create_dir_all(day.parent().unwrap()).unwrap();
     fs::write(&day, "").unwrap();
@@ -250,14 +250,14 @@ fn session_state_follows_its_life() {
     let writer = stage.begin("s1", now);
     assert_eq!(writer.state(), SessionState::Created);
     assert_eq!(state("s1", 1), SessionState::Created);
-    // The document's check asks for the age alone.
+    // The document's check uses only the age.
     assert_eq!(state("s1", 31), SessionState::Expired);
     writer.append(Draft::user("one")).unwrap();
     assert_eq!(writer.state(), SessionState::Active);
     writer.append(Draft::user("two")).unwrap();
     assert_eq!(state("s1", 1), SessionState::Active);
     assert_eq!(state("s1", 31), SessionState::Expired);
-    // Opened again it is resumed, until the next message.
+    // A reopened session is resumed until the next message.
     let writer = stage.open("s1", now);
     assert_eq!(writer.state(), SessionState::Resumed);
     writer.append(Draft::user("three")).unwrap();
@@ -328,7 +328,7 @@ fn ten_thousand_records_of_one_day_are_read() {
     assert!(fs::read_to_string(&day).unwrap().starts_with(&log));
 }
 
-/// Both programs may keep their sessions in one directory.
+/// Both programs may store their sessions in one directory.
 #[test]
 fn a_root_may_be_shared_with_another_layout() {
     let orchestrator = crate::support::cases()
@@ -350,7 +350,7 @@ fn a_root_may_be_shared_with_another_layout() {
     assert_eq!(
         found,
         [
-            // A folder that is named after a path holds sessions of any name.
+            // A folder named after a path holds sessions of any name.
             ("claude-code", "2026-03-01"),
             ("claude-code", uuid),
             ("claude-code", uuid),
@@ -359,7 +359,7 @@ fn a_root_may_be_shared_with_another_layout() {
     );
 }
 
-/// A result names its tool, which stands in a record that may be of yesterday.
+/// A result names its tool, which is in the record of the call, possibly from the day before.
 #[test]
 fn tool_result_names_the_called_tool() {
     let stage = Stage::in_zone("UTC");
@@ -376,7 +376,7 @@ fn tool_result_names_the_called_tool() {
     let next_day = stage.open("s1", "2026-11-16T12:00:01Z");
     next_day.append(Draft::tool_result("c", "3")).unwrap();
     next_day.append(Draft::tool_result("x", "4")).unwrap();
-    // A second result of a call that was answered, and one of a call that the end of the log does not tell.
+    // A second result of an answered call, and one of a call that is not in the tail of the log.
     next_day.append(Draft::tool_result("b", "5")).unwrap();
     let long = "x".repeat(64 << 10);
     for _ in 0..32 {
@@ -411,7 +411,7 @@ fn tool_result_names_the_called_tool() {
     assert_eq!(tools, wanted);
 }
 
-/// The lines of one response repeat its tokens in some layouts; a program of this one adds up.
+/// In some layouts the lines of one response repeat its tokens; a program of this layout sums them.
 #[test]
 fn converted_session_preserves_total_usage() {
     use annals::convert::{self, ConvertOptions, ConvertSelection};
@@ -455,7 +455,7 @@ fn converted_session_preserves_total_usage() {
                 }
             }
         }
-        // The tokens of a reply without a model have no price, so they stand in the companion.
+        // The tokens of a reply without a model have no price, so they are in the companion file.
         let unpriced = if case.name == "usage-unknown-model" {
             15
         } else {
@@ -467,7 +467,7 @@ fn converted_session_preserves_total_usage() {
     assert!(told > 10_000, "{told}");
 }
 
-/// The document's program deletes by the time of the file.
+/// The document's program deletes by file time.
 #[test]
 fn session_expires_by_file_time() {
     let copy = case("one-day").copy();
@@ -529,7 +529,7 @@ fn sessions_of_one_file_are_deleted_and_undeleted_together() {
     for some in [&[][..], &others[1..]] {
         let refused = store.delete_group(first, some, now).unwrap_err();
         assert!(
-            refused.to_string().contains("holds other sessions"),
+            refused.to_string().contains("contains other sessions"),
             "{refused}"
         );
         assert_eq!(picture(&copy.root.path), before);
@@ -544,13 +544,13 @@ fn sessions_of_one_file_are_deleted_and_undeleted_together() {
             .iter()
             .all(|info| info.state == SessionState::Deleted && info.messages > 0)
     );
-    // Any of them names them all.
+    // Any of their ids restores all of them.
     store.undelete(others[0].id.as_str()).unwrap();
     assert_eq!(picture(&copy.root.path), before);
 }
 
-/// A fork into the same log copies lines byte for byte; what is said of the copies is not said of the
-/// originals.
+/// A fork into the same log copies lines byte for byte; companion entries of the copies do not
+/// apply to the originals.
 #[test]
 fn fork_into_the_same_log_leaves_the_source_unchanged() {
     let stage = Stage::in_zone("UTC");
@@ -578,13 +578,12 @@ fn fork_into_the_same_log_leaves_the_source_unchanged() {
         .unwrap();
     assert_eq!(said(&stage.read(&own)), ["ask", "answer"]);
     assert_eq!(said(&stage.read("ff")), ["ask", "answer"]);
-    // A program that adds up the log counts the reply once.
+    // A program that sums the log counts the reply once.
     let text = fs::read_to_string(&log).unwrap();
     assert_eq!(text.matches(r#""input_tokens":10"#).count(), 1, "{text}");
 }
 
-/// What stands beside a log is found again after the log was rewritten, and is not taken for another
-/// log's.
+/// Companion entries are matched again after the log was rewritten, and not applied to another log.
 #[test]
 fn companion_entries_survive_a_rewritten_log() {
     let stage = Stage::in_zone("UTC");
@@ -608,7 +607,7 @@ fn companion_entries_survive_a_rewritten_log() {
     let whole = fs::read_to_string(&log).unwrap();
     let all = ["one", "first rule", "two", "second rule"];
     assert_eq!(said(&stage.read(&id)), all);
-    // The document's own repair drops blank lines.
+    // The document's own repair removes blank lines.
     let kept: Vec<&str> = whole
         .lines()
         .filter(|line| !line.trim().is_empty())
@@ -619,7 +618,7 @@ fn companion_entries_survive_a_rewritten_log() {
     stage.open(&id, now).append(Draft::user("three")).unwrap();
     let more = ["one", "first rule", "two", "second rule", "three"];
     assert_eq!(said(&stage.read(&id)), more);
-    // A new log under the old name has nothing to do with it.
+    // The companion entries do not apply to a new log under the old name.
     fs::write(
         &log,
         "{\"type\":\"user\",\"content\":\"new\",\"timestamp\":\"2026-11-15T13:00:00Z\"}\n",
@@ -628,7 +627,7 @@ fn companion_entries_survive_a_rewritten_log() {
     assert_eq!(said(&stage.read(&id)), ["new"]);
 }
 
-/// An append that is cut off between the companion and the log leaves nothing that anyone reads.
+/// An append interrupted between the companion file and the log leaves nothing that is read.
 #[test]
 fn companion_entry_of_an_interrupted_append_is_ignored() {
     let stage = Stage::in_zone("UTC");

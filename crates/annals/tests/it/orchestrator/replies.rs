@@ -1,5 +1,5 @@
-//! Replies of several records, where records of one reply share an id: the client misses the results of
-//! calls whose records have several ids.
+//! Replies of several records. All records of a reply share an id: with different ids the client
+//! misses the results of its calls.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn reply(blocks: Vec<super::Block>) -> Draft {
     Draft::new(Body::Message(Message::new(Role::Assistant, blocks)))
 }
 
-/// A session in which a reply has a text and two calls, which are three records.
+/// Creates a session with a reply of a text and two calls, which are three records.
 fn source(dir: &Path) -> (Root, Store) {
     let root = Root::new("orchestrator", dir.join("from")).unwrap();
     let store = Store::new(vec![root.clone()]);
@@ -43,7 +43,7 @@ fn source(dir: &Path) -> (Root, Store) {
     (root, store)
 }
 
-/// The ids of replies in a root of Claude Code, one for each record.
+/// Returns the reply ids in a root of Claude Code, one for each record.
 fn reply_ids(root: Root) -> Vec<String> {
     let store = Store::new(vec![root]);
     let files = store.inventory().sessions.remove(0);

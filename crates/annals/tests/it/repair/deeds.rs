@@ -1,4 +1,4 @@
-//! Repairs on disk: the quarantine, the way back, and being cut off.
+//! Repairs on disk: quarantine, undo, and interruption.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -16,7 +16,7 @@ pub(super) fn now() -> Timestamp {
     "2026-11-15T12:00:00Z".parse().unwrap()
 }
 
-/// A log with a torn line and two that are glued.
+/// Creates a log with a torn line and two glued ones.
 pub(super) fn damaged() -> Place {
     let mut lines = chain();
     lines[4].truncate(200);
@@ -90,7 +90,7 @@ fn log_changed_since_the_plan_is_not_repaired() {
     let error = place.store().repair(&plan, true, now()).unwrap_err();
     assert!(matches!(error, Error::Changed { .. }), "{error}");
     assert_eq!(place.bytes(), grown);
-    // Nor if it is as long and as old as it was.
+    // Also if its length and time are unchanged.
     let plan = place.plan();
     let mut other = grown.clone();
     other[10] = b'x';
@@ -164,9 +164,9 @@ fn undo_refuses_a_log_written_after_the_repair() {
         .undo_repair(&kept, true)
         .unwrap_err()
         .to_string();
-    let told = error.contains("no longer what the repair made of it");
+    let told = error.contains("has changed since the repair; the original stays");
     assert!(told, "{error}");
-    // Once it is what the repair made again, it can be undone.
+    // Once the log has the repaired bytes again, the repair can be undone.
     fs::write(&place.log, mended).unwrap();
     place.store().undo_repair(&kept, true).unwrap();
 }
@@ -179,7 +179,7 @@ fn interrupted_repair_is_finished_by_the_next() {
     let mended = place.bytes();
     let folder = place.state().join("quarantine").join(&kept.id);
     for stop in ["removed.jsonl", "manifest.json", "nothing"] {
-        // As if the log had not been replaced yet, and some of the folder not been written.
+        // As if the log had not been replaced yet, and a part of the folder not been written.
         fs::write(&place.log, &bytes).unwrap();
         let _ = fs::remove_file(folder.join(stop));
         let again = store.repair(&place.plan(), true, now()).unwrap();
@@ -187,12 +187,12 @@ fn interrupted_repair_is_finished_by_the_next() {
         assert_eq!(place.bytes(), mended, "{stop}");
         assert!(folder.join("manifest.json").exists());
     }
-    // An original that is not the original is not taken for it.
+    // A wrong `original` is replaced.
     fs::write(&place.log, &bytes).unwrap();
     fs::write(folder.join("original"), b"half").unwrap();
     store.repair(&place.plan(), true, now()).unwrap();
     assert_eq!(fs::read(folder.join("original")).unwrap(), bytes);
-    // And undoing what never happened only tidies up.
+    // Undoing a repair that never happened only removes the folder.
     fs::write(&place.log, &bytes).unwrap();
     store.undo_repair(&kept, true).unwrap();
     assert_eq!(place.bytes(), bytes);
@@ -211,7 +211,10 @@ fn damaged_original_is_not_restored() {
         .undo_repair(&kept, true)
         .unwrap_err()
         .to_string();
-    assert!(error.contains("is not what was kept there"), "{error}");
+    assert!(
+        error.contains("has changed since the repair, so it was not restored"),
+        "{error}"
+    );
     assert_eq!(place.bytes(), mended);
 }
 
@@ -228,13 +231,13 @@ fn manifest_of_another_version_is_refused() {
     for (version, told) in [
         (
             "\"version\": 2",
-            "is of version 2; this annals reads version 1",
+            "has version 2, but this annals reads version 1",
         ),
         (
             "\"version\": 0",
-            "is of version 0; this annals reads version 1",
+            "has version 0, but this annals reads version 1",
         ),
-        ("\"x\": 1", "does not say of which version it is"),
+        ("\"x\": 1", "has no version"),
     ] {
         fs::write(&path, text.replace(&own, version)).unwrap();
         let (found, troubles) = store.repairs().unwrap();
@@ -265,7 +268,7 @@ fn manifest_path_cannot_leave_the_root() {
         assert!(store.undo_repair(&found[0], true).is_err(), "{within}");
         assert_eq!(picture(place.dir.path()), before, "{within}");
     }
-    // Neither by a link in the log's place.
+    // Nor through a link in place of the log.
     fs::remove_file(&place.log).unwrap();
     std::os::unix::fs::symlink(&outside, &place.log).unwrap();
     let before = fs::read(&outside).unwrap();
@@ -284,7 +287,7 @@ fn linked_log_is_not_repaired() {
         std::os::unix::fs::symlink(&outside, &folder).unwrap();
         let inventory = store.inventory();
         let mut files: Vec<RepairTarget> = RepairTarget::all(&inventory);
-        // A walk may pass by what lies behind a link; who names the file gets no further.
+        // A walk may skip files behind a link; naming the file does not help either.
         let found = store.find(&inventory, place.log.to_str().unwrap());
         files.extend(
             found
@@ -321,7 +324,7 @@ fn forget_repair_deletes_the_original_and_keeps_the_log() {
 fn failed_repair_leaves_nothing_to_undo() {
     let place = damaged();
     let (store, bytes) = (place.store(), place.bytes());
-    // Nothing can grow beside the log: a directory has the name under which it would.
+    // The log cannot be replaced: a directory has the name of the temporary file.
     let name = place.log.file_name().unwrap().as_encoded_bytes();
     let digest: String = sha2::Sha256::digest(name)
         .iter()
@@ -350,7 +353,7 @@ fn repair_killed_before_any_change_is_not_listed() {
     assert!(store.repairs().unwrap().0.is_empty());
     assert!(store.find_repairs(&kept.id).is_err());
     let folder = place.state().join("quarantine").join(&kept.id);
-    // Someone may be about to change the log.
+    // Another process may be about to replace the log.
     store.sweep_quarantine().unwrap();
     assert!(folder.exists());
     let long_ago = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
@@ -360,13 +363,13 @@ fn repair_killed_before_any_change_is_not_listed() {
             .set_times(long_ago)
             .unwrap()
     };
-    // What did happen stays, however old it is.
+    // A repair that was applied stays, however old it is.
     fs::write(&place.log, &mended).unwrap();
     age();
     store.sweep_quarantine().unwrap();
     assert!(folder.exists());
     fs::write(&place.log, &bytes).unwrap();
-    // And so does what is not ours.
+    // A folder with foreign files stays too.
     fs::write(folder.join("mine.txt"), b"mine").unwrap();
     age();
     store.sweep_quarantine().unwrap();

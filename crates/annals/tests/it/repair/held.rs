@@ -1,4 +1,4 @@
-//! A mended log that another program holds open is not replaced under it.
+//! A repaired log that another program holds open is not replaced.
 
 use super::deeds::{damaged, now};
 use crate::writer::held::{Holder, held};
@@ -13,7 +13,7 @@ fn undo_refuses_a_log_held_open() {
     let holder = Holder::of(&place.log);
     held(|| store.undo_repair(&kept, false), &place.log);
     assert_eq!(place.bytes(), mended);
-    // Unless that is asked for.
+    // Unless the caller overrides it.
     store.undo_repair(&kept, true).unwrap();
     assert_eq!(place.bytes(), before);
     holder.end();

@@ -1,4 +1,4 @@
-//! What holds of every repair, over layouts, fixtures and random damage.
+//! Invariants of every repair, over layouts, fixtures and random damage.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -79,14 +79,14 @@ fn hold(log: &Log, bytes: &[u8]) {
         "{name}: nothing done, nothing changed"
     );
 
-    // What leaves the log is told as it stood there.
+    // Removed bytes are reported exactly.
     for removed in &mending.removed {
         let at = removed.offset as usize;
         let stood = &bytes[at..at + removed.bytes.len()];
         assert_eq!(stood, removed.bytes, "{name}");
     }
 
-    // Lines that no step names stand there as they did, in their order.
+    // Lines that no step names are unchanged and in order.
     let named: HashSet<u64> = mending.steps.iter().map(|step| step.line).collect();
     let now = lines(&result);
     let mut now = now
@@ -98,7 +98,7 @@ fn hold(log: &Log, bytes: &[u8]) {
         assert!(stays, "{name}: line {} is gone\n{}", span.line, shown());
     }
 
-    // No damage of the repaired kinds is left, but where it was said.
+    // No damage of the repaired kinds is left, except where reported.
     let before = read(layout, artifact, bytes);
     let after = read(layout, artifact, &result);
     let left = mending.unrepaired.len();
@@ -125,7 +125,7 @@ fn hold(log: &Log, bytes: &[u8]) {
         }
     }
 
-    // Whoever could be read can be read still.
+    // All entries that could be read can still be read.
     let keys = |sink: &Decoded<Outline>| -> HashSet<EntryKey> {
         let named = sink.items.iter().filter(|one| {
             let id = one.id();
@@ -162,7 +162,7 @@ fn logs_of_real_clients_need_no_repair() {
     for log in LOGS.iter().filter(recorded) {
         looked += 1;
         let mending = LineEdits::new(log.layout, &log.artifact, &log.bytes).unwrap();
-        // What `kill -9` did to one of them is damage.
+        // One fixture was damaged by `kill -9`.
         let drops = mending.steps.iter();
         let drops = drops.filter(|step| step.action == Action::Drop).count();
         let killed = log.name.contains("kill9") && drops == mending.steps.len();
@@ -171,22 +171,22 @@ fn logs_of_real_clients_need_no_repair() {
     assert!(looked > 10);
 }
 
-/// One thing that happens to a file.
+/// One kind of random damage to a file.
 #[derive(Clone, Debug)]
 enum Harm {
-    /// A stretch becomes NULs.
+    /// Overwrites a range with NULs.
     Nuls(usize, usize),
-    /// A stretch is gone: a torn record, a lost line, two that are glued.
+    /// Removes a range: a torn record, a lost line, two glued lines.
     Gone(usize, usize),
-    /// A stretch is there twice.
+    /// Duplicates a range.
     Twice(usize, usize),
-    /// Something is written in between.
+    /// Inserts bytes.
     Noise(usize, Vec<u8>),
-    /// A line is gone.
+    /// Removes a line.
     Line(usize),
-    /// A line ending is gone.
+    /// Removes a line ending.
     Glued(usize),
-    /// An id stands where another one did, be it an entry's own or its parent's.
+    /// Replaces an id by another one, an entry's own or its parent's.
     Swapped(usize, usize),
 }
 
@@ -252,7 +252,7 @@ impl Harm {
     }
 }
 
-/// Where ids stand.
+/// Returns the offsets of ids.
 fn ids(bytes: &[u8]) -> Vec<usize> {
     let is = |text: &[u8]| str::from_utf8(text).is_ok_and(EntryKey::is_canonical_uuid);
     let starts = (0..bytes.len().saturating_sub(37)).filter(|at| bytes[*at] == b'"');
@@ -262,7 +262,7 @@ fn ids(bytes: &[u8]) -> Vec<usize> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        // PROPTEST_CASES says how many.
+        // PROPTEST_CASES sets the number of cases.
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
@@ -273,7 +273,7 @@ proptest! {
         harms in proptest::collection::vec(harm(), 1..6),
     ) {
         let log = at.get(&LOGS);
-        // Large ones show nothing that small ones do not.
+        // Large logs show nothing that small ones do not.
         prop_assume!(log.bytes.len() < 200_000);
         let mut bytes = log.bytes.clone();
         for harm in &harms {

@@ -1,4 +1,4 @@
-//! What becomes of single lines: NULs, endings, marks, and what is told of them.
+//! Repairs of single lines: NULs, line endings, byte order marks, and their reports.
 
 use annals::model::FlawKind;
 use annals::repair::Action;
@@ -14,7 +14,7 @@ fn actions(bytes: &[u8]) -> Vec<(Action, String)> {
 fn nul_runs_are_removed_and_reported() {
     let mut lines = chain();
     let bare = lines[4].clone();
-    // Before the record, in it in two places, and behind it.
+    // Before the record and in two places inside it.
     let (head, tail) = (&bare[..1], &bare[1..]);
     lines[4] = [b"\0\0", head, b"\0\0\0", &tail[..1], b"\0", &tail[1..]].concat();
     let (mending, result) = mended(&file_of(&lines));
@@ -47,7 +47,7 @@ fn line_endings_are_preserved() {
             .collect();
         assert_eq!(mended(&text).1, whole, "{ending:?}");
         assert_eq!(actions(&text)[0].0, Action::Split);
-        // A last line without its end stays without.
+        // An unterminated last line stays unterminated.
         let cut = &text[..text.len() - ending.len()];
         assert_eq!(mended(cut).1, whole[..whole.len() - ending.len()]);
     }
@@ -60,11 +60,11 @@ fn byte_order_mark_is_preserved_unless_its_line_is_dropped() {
     // On a line that is relinked.
     let text = [MARK, &line(2, 99), b"\n", &rest].concat();
     assert_eq!(mended(&text).1, [MARK, &line(2, 0), b"\n", &rest].concat());
-    // On one that is taken apart.
+    // On a line that is split.
     let text = [MARK, &line(1, 0), &line(2, 1), b"\n", &rest].concat();
     let whole = [MARK, &file_of(&[line(1, 0), line(2, 1)]), &rest].concat();
     assert_eq!(mended(&text).1, whole);
-    // On one of which nothing is left.
+    // On a line that is dropped.
     let text = [
         MARK,
         &line(1, 0)[..90],
@@ -112,12 +112,12 @@ fn step_detail_counts_salvaged_records_and_removed_bytes() {
         (
             [b"xyz ", &whole[..]].concat(),
             Action::Salvage,
-            "1 whole record beside 3 bytes",
+            "1 intact record and 3 damaged bytes",
         ),
         (
             [&whole[..], b"xy\0", &line(4, 3)].concat(),
             Action::Salvage,
-            "2 whole records beside 2 bytes",
+            "2 intact records and 2 damaged bytes",
         ),
         (
             [&whole[..], &line(4, 3)].concat(),
@@ -134,7 +134,7 @@ fn step_detail_counts_salvaged_records_and_removed_bytes() {
     }
 }
 
-/// Long after, what was never finished is taken apart like any other line, and gets no end.
+/// When it is old, an unterminated last line is split like any other, and gets no newline.
 #[test]
 fn glued_records_on_a_torn_last_line_are_split_without_a_final_newline() {
     let whole = file_of(&[line(1, 0), line(2, 1), line(3, 2), line(4, 3)]);

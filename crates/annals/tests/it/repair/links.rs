@@ -1,8 +1,8 @@
-//! Where an entry hangs whose parent is lost, rule by rule.
+//! The rules for the new parent of an orphan.
 
 use super::{SESSION, chain, file_of, line, mended, named, uuid};
 
-/// The number of the message that each line of a mended log hangs from; 0 is none.
+/// Returns the number of each repaired line and of its parent; 0 means none.
 fn parents(lines: &[Vec<u8>]) -> Vec<(u64, u64)> {
     let (_, bytes) = mended(&file_of(lines));
     let number = |value: &serde_json::Value| {
@@ -24,7 +24,7 @@ fn hangs(lines: &[Vec<u8>], entry: u64, parent: u64) {
     assert_eq!(own, Some(&(entry, parent)), "{found:?}");
 }
 
-/// A line of a sub-agent that ran beside.
+/// Returns a line of a sub-agent.
 fn beside(number: u64, parent: u64) -> Vec<u8> {
     let text = String::from_utf8(line(number, parent)).unwrap();
     let agent = "\"isSidechain\":true,\"agentId\":\"a1\"";
@@ -33,17 +33,17 @@ fn beside(number: u64, parent: u64) -> Vec<u8> {
 
 #[test]
 fn orphan_gets_the_parent_named_in_the_torn_record() {
-    // Five went back to two, and of it only its ids can be read.
+    // The parent of 5 is 2, and only the ids of 5 can be read.
     let mut lines = chain();
     let text = String::from_utf8(line(5, 2)).unwrap();
     lines[4] = text
         .replace("\"role\":\"user\"", "\"role\":\"us")
         .into_bytes();
     hangs(&lines, 6, 2);
-    // Or not even its own.
+    // Not even its own id can be read.
     lines[4] = line(5, 2)[..150].to_vec();
     hangs(&lines, 6, 2);
-    // But what came before something that is whole is not asked.
+    // A torn record before an intact one is not considered.
     let mut lines = chain();
     lines[4] = line(5, 2)[..150].to_vec();
     lines.remove(7);
@@ -125,7 +125,7 @@ fn colliding_ids_get_new_unique_ids() {
     unique.dedup();
     assert_eq!(unique.len(), 7, "{ids:?}");
     assert!(ids.iter().all(|id| id.len() == 36));
-    // The last of each keeps it.
+    // The last line of each keeps the id.
     assert_eq!((&ids[6], &ids[5]), (&uuid(3), &uuid(4)));
     assert!(super::resumed(text.as_bytes()).len() > 2);
 }
@@ -143,7 +143,7 @@ fn orphan_is_not_linked_to_a_type_the_client_skips() {
     hangs(&lines, 6, 15);
 }
 
-/// A line of another type than a message.
+/// Returns a line of a type other than message.
 fn of_type(kind: &str, number: u64, own: u64, parent: u64) -> Vec<u8> {
     let text = String::from_utf8(named(number, own, parent)).unwrap();
     let kind = format!("\"type\":\"{kind}\"");
@@ -160,7 +160,7 @@ fn orphan_is_linked_to_an_attachment_the_client_follows() {
 
 #[test]
 fn cycle_is_cut_at_its_last_link() {
-    // Four hangs from five, five from three, and three from four.
+    // The parent of 4 is 5, of 5 is 3, and of 3 is 4.
     let lines = [line(1, 0), line(2, 1), line(3, 4), line(4, 5), line(5, 3)];
     hangs(&lines, 4, 2);
     hangs(&lines, 3, 4);
@@ -169,7 +169,7 @@ fn cycle_is_cut_at_its_last_link() {
 
 #[test]
 fn torn_copy_does_not_decide_where_a_cycle_is_cut() {
-    // A torn copy of four says that it hung from one.
+    // A torn copy of 4 has the parent 1.
     let torn = String::from_utf8(line(4, 1)).unwrap();
     let torn = torn.replace("\"role\":\"assistant\"", "\"role\":\"as");
     let lines = [
@@ -191,7 +191,7 @@ fn summary_in_a_cycle_becomes_a_root() {
     hangs(&lines, 4, 3);
 }
 
-/// The id and the parent of each line of a mended log.
+/// Returns the id and the parent of each repaired line.
 fn ids(lines: &[Vec<u8>]) -> Vec<(String, String)> {
     let (_, bytes) = mended(&file_of(lines));
     let text = String::from_utf8(bytes).unwrap();
@@ -205,7 +205,7 @@ fn ids(lines: &[Vec<u8>]) -> Vec<(String, String)> {
 
 #[test]
 fn orphan_is_linked_by_the_new_id_of_its_parent() {
-    // Ids that are no UUIDs are spelt out.
+    // Ids that are not UUIDs are written as text.
     let renamed = |line: Vec<u8>| {
         let text = String::from_utf8(line).unwrap();
         text.replace(&uuid(3), "odd-three").into_bytes()

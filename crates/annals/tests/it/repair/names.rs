@@ -1,4 +1,4 @@
-//! By which names repairs are found, and what is made of a quarantine that others were at.
+//! Lookup of repairs by name, and quarantines with foreign files.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::{Place, SESSION, chain, file_of, line};
 /// Repairs every file of the store's roots.
 fn repair_all(store: &Store) -> Vec<QuarantinedFile> {
     let patients = RepairTarget::all(&store.inventory());
-    // So late that a line without its end is not of just now.
+    // So late that an unterminated line is not recent.
     let plans = RepairPlan::all(&patients, Timestamp::MAX, &|_, _| {});
     let plans = plans.into_iter().map(Result::unwrap);
     let plans: Vec<RepairPlan> = plans.filter(|plan| !plan.edits.is_empty()).collect();
@@ -64,7 +64,7 @@ fn session_id_selects_several_repairs_only_in_one_root() {
     assert_ne!(both[0].id, both[1].id);
     assert_eq!(store.find_repairs(SESSION).unwrap().len(), 2);
     assert_eq!(store.find_repairs(&both[0].id).unwrap().len(), 1);
-    // A session of that id in another root is another one.
+    // A session with the same id in another root is a different one.
     let other = damaged();
     let root = Root::new("claude-code", other.dir.path().join("root")).unwrap();
     let elsewhere = Store::new(vec![root]).with_state(place.state());
@@ -106,7 +106,7 @@ fn foreign_entries_in_the_quarantine_are_skipped_or_reported() {
     fs::create_dir_all(quarantine.join("odd/manifest.json")).unwrap();
     let (found, troubles) = store.repairs().unwrap();
     assert_eq!((found.len(), troubles.len()), (1, 1), "{troubles:?}");
-    // And what is no directory at all.
+    // A quarantine that is not a directory is an error.
     let state = place.dir.path().join("other");
     fs::create_dir(&state).unwrap();
     fs::write(state.join("quarantine"), "").unwrap();
@@ -126,7 +126,7 @@ fn forget_repair_removes_only_quarantine_folders() {
         assert!(store.delete_repair(&other).is_err(), "{id}");
     }
     assert!(place.log.exists() && quarantine.join(&kept.id).exists());
-    // What is in the way is named.
+    // The error names the blocking file.
     let gone: PathBuf = quarantine.join(format!(".{}.gone", kept.id));
     fs::write(&gone, "").unwrap();
     let error = store.delete_repair(&kept).unwrap_err().to_string();
@@ -162,7 +162,7 @@ fn removed_bytes_are_encoded_as_text_base64_or_nul_count() {
 fn log_being_written_is_repaired_only_with_live() {
     let place = damaged();
     let store = place.store();
-    // Its last line has no end yet.
+    // Its last line is unterminated.
     let torn = [place.bytes(), line(11, 10)[..60].to_vec()].concat();
     fs::write(&place.log, torn).unwrap();
     let plan = place.plan();
@@ -183,7 +183,10 @@ fn undo_reports_a_replaced_file_and_repair_a_blocked_original() {
     let mended = place.bytes();
     fs::write(&place.log, vec![b'x'; mended.len() + 50]).unwrap();
     let error = store.undo_repair(&kept, true).unwrap_err().to_string();
-    assert!(error.contains("no longer what the repair"), "{error}");
+    assert!(
+        error.contains("has changed since the repair; the original stays"),
+        "{error}"
+    );
     fs::write(&place.log, &mended).unwrap();
     store.undo_repair(&kept, true).unwrap();
     assert_eq!(place.bytes(), before);
@@ -203,7 +206,7 @@ fn full_id_selects_only_its_repair() {
     let store = place.store();
     let kept = repair_all(&store).remove(0);
     let quarantine = store.quarantine().unwrap();
-    // One whose id begins with that of the other.
+    // A repair whose id starts with the id of the other.
     let (one, other) = (quarantine.join(&kept.id), format!("{}-2", kept.id));
     fs::create_dir(quarantine.join(&other)).unwrap();
     for entry in fs::read_dir(&one).unwrap() {

@@ -1,4 +1,4 @@
-//! Files whose session is not there, and indexes that are made anew.
+//! Files without a session, and rebuilt session lists.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -42,7 +42,7 @@ fn documents_without_their_session_are_strays() {
     assert_eq!(stray.kind, ArtifactKind::Todos);
     assert_eq!(
         stray.detail,
-        "its session has no log here: restore that from a backup"
+        "its session has no log here: restore it from a backup"
     );
 }
 
@@ -68,7 +68,7 @@ fn stray_sub_agent_detail_names_its_sessions() {
         )
     };
     let of = |id: &str| agent(&format!(r#""sessionId":"{id}","#));
-    // What stands in the first lines is where a session is looked for.
+    // Pushes the ids beyond the first lines, where a session is searched for.
     let filler = format!("{}\n", "{\"type\":\"x\"}").repeat(40_000);
     let told = |lines: &[String]| {
         let dir = tempfile::tempdir().unwrap();
@@ -104,7 +104,7 @@ fn sub_agents_without_a_session_log_are_strays() {
     assert_eq!((found[0].files, found[0].bytes), (2, 2 * len));
     assert_eq!(
         found[0].detail,
-        "its session has no log of its own here: restore that from a backup"
+        "its session has no log of its own here: restore it from a backup"
     );
 }
 
@@ -131,7 +131,7 @@ fn session_list_is_quarantined_before_rebuild() {
     let new = fs::read(&stale.path).unwrap();
     assert_ne!(new, old);
     assert_eq!(store.find_repairs(&kept.id).unwrap().len(), 1);
-    // A second time there is nothing to do; one that is not there is only made.
+    // A second repair has nothing to do; a missing list is only created.
     assert!(
         store
             .repair_session_list(&stale, true, now())

@@ -1,4 +1,4 @@
-//! Entries that are named after their place, and headers that are put before them.
+//! Entries with ids derived from their offset, and headers inserted before them.
 
 use annals::layout::{Layout, by_name};
 use annals::model::{Artifact, ArtifactKind, SessionId};
@@ -35,7 +35,7 @@ fn clog() -> (&'static dyn Layout, Artifact) {
     (by_name("clog").unwrap(), artifact)
 }
 
-/// Two messages without a header before them, of which the second names the first after its place.
+/// Two messages without a header; the second names the first by its offset.
 const HEADLESS: &str = concat!(
     r#"{"type":"message","createdAt":1774488741418,"role":"user","content":"one"}"#,
     "\n",

@@ -1,4 +1,4 @@
-//! Whatever is left of a session that is not there is listed, with what can be done about it.
+//! Files left of a missing session are listed, with advice.
 
 use std::fs;
 
@@ -57,7 +57,7 @@ fn every_kind_of_file_without_its_session_is_a_stray() {
             .iter()
             .all(|stray| stray.detail.contains("from a backup"))
     );
-    // Where its session is kept, that is told.
+    // If the session is archived, the advice is to restore it.
     fs::rename(dir.path().join("away"), &log).unwrap();
     store.copy_to_archive(&group, Timestamp::now()).unwrap();
     fs::remove_file(&log).unwrap();
@@ -65,7 +65,7 @@ fn every_kind_of_file_without_its_session_is_a_stray() {
     let found = strays(&store);
     assert_eq!(found.len(), wanted.len());
     assert!(found.iter().all(|stray| stray.detail.contains(&told)));
-    // What can be undone comes before that.
+    // An undoable deletion takes precedence.
     put(format!("{beside}.jsonl"), &line);
     let inventory = store.inventory_without_archive();
     let deleted = store
@@ -78,7 +78,7 @@ fn every_kind_of_file_without_its_session_is_a_stray() {
     assert!(found[0].detail.contains(&told), "{}", found[0].detail);
 }
 
-/// An index may list a session of which nothing else is there.
+/// A session list may have a row for a session without any other file.
 #[test]
 fn row_without_log_is_a_stray() {
     let copy = case("chorus-plain").copy();

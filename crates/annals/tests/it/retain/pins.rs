@@ -1,4 +1,4 @@
-//! Whose pins hold, and where they stand.
+//! Scope and storage of pins.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn pin_holds_for_its_root_under_any_path() {
     place.session(1, "/home/dev/w", "2026-01-01T10:00:00Z");
     let files = place.store.inventory().sessions.remove(0);
     place.store.pin(&[&files], Timestamp::UNIX_EPOCH).unwrap();
-    // A session of that id in another root is another one.
+    // A session with the same id in another root is a different one.
     let other = Place::of("claude-code");
     other.session(1, "/home/dev/w", "2026-01-01T10:00:00Z");
     let theirs = other.store.inventory().sessions.remove(0);
@@ -39,7 +39,7 @@ fn unreadable_pins_are_an_error() {
     assert_eq!(place.store.pins().unwrap().iter().count(), 0);
     fs::create_dir_all(place.dir.path().join("state/pins.json")).unwrap();
     assert!(place.store.pins().is_err());
-    // Where the state directory is none, there are none.
+    // If the state directory is not a directory, there are no pins.
     let file = place.dir.path().join("file");
     fs::write(&file, "").unwrap();
     let store = Store::new(Vec::new()).with_state(&file);

@@ -1,4 +1,4 @@
-//! By which names deleted sessions are found, and what is made of folders that say nothing.
+//! Lookup of deleted sessions by name, and trash folders without a manifest.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn undelete_of_an_unknown_name_is_an_error() {
     assert_eq!(store.undelete("aaaaaaaa-0").unwrap().session, ID);
 }
 
-/// Some ids begin with a time, and are called by what follows it.
+/// Some ids start with a time; their name is the rest.
 #[test]
 fn undelete_accepts_session_name_or_id_prefix() {
     let dir = tempfile::tempdir().unwrap();
@@ -58,7 +58,7 @@ fn only_the_named_unreadable_manifest_is_reported() {
     }
 }
 
-/// Two roots that each lost a part of a session of one id are not one deletion that was cut off.
+/// Two roots that each lost a part of a session with the same id are not one interrupted deletion.
 #[test]
 fn undelete_does_not_merge_sessions_of_two_roots() {
     let dir = tempfile::tempdir().unwrap();
@@ -71,7 +71,7 @@ fn undelete_does_not_merge_sessions_of_two_roots() {
         writer.set_todos(&[Todo::pending("Wait")]).unwrap();
         drop(writer);
         let name = delete(&store).id;
-        // The rest of it was never moved, or is gone.
+        // The rest was never moved, or is lost.
         for part in ["todos", "projects"] {
             if part != kept {
                 let part = state.join("trash").join(&name).join("files").join(part);
@@ -109,15 +109,15 @@ fn trash_folder_without_manifest_is_reported_unless_empty() {
         assert_eq!(look.errors.len(), 1);
         look.errors[0].to_string()
     };
-    assert!(told(&store).contains("does not say what it is"));
-    // Nor is one behind a link believed.
+    assert!(told(&store).contains("has no manifest.json"));
+    // A manifest behind a link is not trusted either.
     drop(begin(&store, "/home/dev/w"));
     let other = dir.path().join("state/trash").join(delete(&store).id);
     let elsewhere = dir.path().join("elsewhere");
     fs::rename(other.join("manifest.json"), &elsewhere).unwrap();
     fs::remove_dir_all(&folder).unwrap();
     symlink(&elsewhere, other.join("manifest.json")).unwrap();
-    assert!(told(&store).contains("is no file"));
+    assert!(told(&store).contains("is not a file"));
     assert!(store.undelete(ID).is_err());
 }
 
@@ -130,7 +130,7 @@ fn undelete_restores_directory_modes() {
     fs::set_permissions(&project, fs::Permissions::from_mode(0o750)).unwrap();
     delete(&store);
     assert!(!project.exists());
-    // What lies directly in the root stays.
+    // Directories directly in the root stay.
     assert!(project.parent().unwrap().is_dir());
     store.undelete(ID).unwrap();
     assert_eq!(fs::metadata(&project).unwrap().mode() & 0o7777, 0o750);
@@ -143,11 +143,10 @@ fn undelete_reports_a_file_that_exists_again() {
     let trashed = delete(&store);
     let folder = dir.path().join("state/trash").join(&trashed.id);
     let within = folder.join("files").join(&trashed.files[0].path);
-    // It exists again.
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, "new\n").unwrap();
     let told = store.undelete(ID).unwrap_err().to_string();
-    assert!(told.contains("exists again"), "{told}");
+    assert!(told.contains("already exists"), "{told}");
     assert!(within.exists());
     assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
     fs::remove_file(&path).unwrap();
@@ -155,7 +154,7 @@ fn undelete_reports_a_file_that_exists_again() {
     assert!(path.exists() && !folder.exists());
 }
 
-/// The manifest is ours, but what stands in it must not lead anywhere else.
+/// The manifest is our own file, but its contents must not lead elsewhere.
 #[test]
 fn undelete_creates_no_directories_outside_the_session() {
     let (dir, store) = place();
@@ -184,7 +183,7 @@ fn undelete_creates_no_directories_outside_the_session() {
     assert!(!root.join("alone").exists() && !root.join("nowhere").exists());
 }
 
-/// It was killed when the files had gone, before the index heard of it.
+/// The process was killed after it moved the files, before it updated the session list.
 #[test]
 fn finish_cleaning_removes_a_leftover_session_list_row() {
     let copy = case("chorus-plain").copy();

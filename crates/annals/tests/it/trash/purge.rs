@@ -1,4 +1,4 @@
-//! What is removed for good, and what is not.
+//! Permanent removal.
 
 use super::*;
 use annals::store::Purgeable;
@@ -71,7 +71,7 @@ fn purge_without_manifest_accepts_only_purging_folders() {
     fs::create_dir(trash.join(".purging-x")).unwrap();
     assert!(store.purge(&item).is_err());
     assert!(whole.exists() && outside.exists());
-    // What one left that was cut off goes, and may be gone.
+    // The rest of an interrupted purge is removed; it may already be gone.
     let look = store.inspect_trash().unwrap();
     let left: Vec<&Purgeable> = look
         .purgeable
@@ -82,7 +82,7 @@ fn purge_without_manifest_accepts_only_purging_folders() {
     store.purge(left[0]).unwrap();
     assert!(!trash.join(".purging-x").exists());
     store.purge(left[0]).unwrap();
-    // But what cannot be removed is told.
+    // A failed removal is an error.
     fs::write(trash.join(".purging-x"), "").unwrap();
     assert!(store.purge(left[0]).is_err());
 }

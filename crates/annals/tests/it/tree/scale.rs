@@ -1,4 +1,4 @@
-//! A million of anything, in memory: linear, no recursion.
+//! Up to a million entries in memory: linear time, no recursion.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn message(n: usize, parent: Option<usize>) -> Outline {
     outline
 }
 
-/// Builds the tree and asks it everything that walks all of it.
+/// Builds the tree and calls everything that walks all of it.
 fn everything(outlines: &[Outline]) -> (Tree, Duration) {
     let begin = processor_time();
     let tree = Tree::build(outlines, Scope::Main);
@@ -53,8 +53,8 @@ fn everything(outlines: &[Outline]) -> (Tree, Duration) {
     (tree, took)
 }
 
-/// Twice as much may take twice as long, and as much again for a busy machine; four times as
-/// long, which anything quadratic takes, is too long.
+/// Checks that four times the input takes less than 12 times as long, which allows for a busy
+/// machine; quadratic time would take 16 times as long.
 fn linear(
     what: &str,
     n: usize,
@@ -67,7 +67,7 @@ fn linear(
         check(&tree, n);
         took
     };
-    // The best of a few runs: noise only ever adds.
+    // The best of two runs: noise only adds time.
     let best = |n: usize| (0..2).map(|_| time(n)).min().unwrap();
     let (small, large) = (best(n / 4), best(n));
     assert!(
@@ -108,7 +108,7 @@ fn a_hundred_thousand_leaves_under_one_parent() {
 
 #[test]
 fn many_leaves_below_a_long_chain_without_times() {
-    // Each leaf's path is long, so whoever walks paths per leaf walks 10¹⁰ steps.
+    // Each leaf has a long path, so walking one path per leaf would take 10¹⁰ steps.
     let make = |n: usize| {
         let chain = (0..n).map(|at| message(at, at.checked_sub(1)));
         chain
@@ -191,7 +191,7 @@ fn many_parallel_calls_are_one_turn() {
     });
 }
 
-/// The same through a session on disk: rows, totals and entries by prefix.
+/// The same through a session on disk: rows, totals and lookup by prefix.
 #[test]
 fn session_of_many_branches_is_listed_quickly() {
     let dir = tempfile::tempdir().unwrap();
@@ -225,7 +225,7 @@ fn session_of_many_branches_is_listed_quickly() {
     let session = annals::store::Session::read(store.inventory().sessions.remove(0)).unwrap();
     let infos = session.conversations();
     assert_eq!(infos.len(), n / 2);
-    // The shared half has n / 4 answers; every second branch is one more.
+    // The shared half has n / 4 answers; every second branch has one more.
     assert_eq!(infos.last().unwrap().usage.output as usize, n / 4 + 1);
     assert_eq!(session.info(None).conversations, n / 2);
     assert!(session.find_entry("0000").is_err());

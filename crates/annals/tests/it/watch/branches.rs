@@ -1,4 +1,4 @@
-//! What is followed of all there is.
+//! Selection of what to follow.
 
 use annals::model::{Draft, EntryId};
 

@@ -12,7 +12,7 @@ fn session(number: u32) -> String {
     format!("00000000-0000-4000-8000-00000001{number:04x}")
 }
 
-/// Several threads write to all logs in turns, some lines in pieces.
+/// Writes to all logs in turn from several threads, some lines in pieces.
 fn write_all(scene: &Scene) {
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
@@ -56,7 +56,7 @@ fn collect(feed: &Feed) -> BTreeMap<u32, Vec<u32>> {
 fn entries_of_many_logs_are_reported_once_in_order() {
     for way in ways() {
         let scene = Scene::new();
-        // Half of them are there already.
+        // Half of the logs exist already.
         for log in 0..LOGS / 2 {
             append(
                 &scene.log(&session(log)),
@@ -68,7 +68,7 @@ fn entries_of_many_logs_are_reported_once_in_order() {
         let told = collect(&feed);
         let wanted: Vec<u32> = (0..ENTRIES).collect();
         assert!(told.values().all(|entries| *entries == wanted), "{told:?}");
-        // And nothing else.
+        // Nothing else is reported.
         append(&scene.log(&session(0)), &(line(2_000_000, "end") + "\n"));
         assert_eq!(feed.texts_until("end"), [""; 0]);
     }
@@ -117,7 +117,8 @@ fn inotify_overflow_rescans_everything() {
     logs.iter().for_each(|log| append(log, &lines(1..2)));
     let follower =
         Follower::new(&scene.store(), Selection::all(), FollowOptions::default()).unwrap();
-    // Nobody listens while this is written: the same hint twice in a row counts once, so in turns.
+    // Nobody reads events meanwhile. The kernel merges equal events in a row, so the writes
+    // alternate.
     let mut files: Vec<File> = logs
         .iter()
         .map(|log| OpenOptions::new().append(true).open(log).unwrap())
@@ -127,7 +128,7 @@ fn inotify_overflow_rescans_everything() {
             .iter_mut()
             .for_each(|file| file.write_all(b"\n").unwrap());
     }
-    // These hints are lost.
+    // These events are lost.
     append(&scene.log(&session(3)), &lines(5..6));
     append(&logs[0], &lines(6..7));
     let feed = Feed::new(follower);

@@ -1,4 +1,4 @@
-//! Every layout, and what is particular to some.
+//! Following in every layout, and special cases of some.
 
 use annals::model::{Draft, SessionId};
 
@@ -33,7 +33,7 @@ fn appended_entry_is_reported_in_every_layout() {
     }
 }
 
-/// Every record of every fixture comes out as it does when the file is read at once.
+/// Every record of every fixture is reported as it is decoded when the file is read at once.
 #[test]
 fn fixture_written_line_by_line_reports_every_entry() {
     for case in support::cases() {
@@ -57,7 +57,7 @@ fn fixture_written_line_by_line_reports_every_entry() {
                 }
             }
         }
-        // An unfinished last line is not told.
+        // An unterminated last line is not reported.
         for (path, bytes) in &files {
             let end = bytes
                 .iter()
@@ -74,7 +74,7 @@ fn fixture_written_line_by_line_reports_every_entry() {
                 file.write_all(line).unwrap();
             }
         }
-        // The same line twice is told once.
+        // A repeated line is reported once.
         let mut told: Vec<(PathBuf, u64, Option<String>)> = Vec::new();
         let mut seen = std::collections::HashSet::new();
         wanted.sort();
@@ -125,7 +125,8 @@ fn orchestrator_session_continues_in_the_log_of_the_next_day() {
             let fresh = feed.fresh();
             (text(&fresh.entry), fresh.session.to_string())
         };
-        // Nobody is named: it goes on as the record before, which was never read.
+        // No session is named: the record belongs to the session of the record before it, which was
+        // written before following began.
         append(
             &monday,
             &orchestrated("assistant", "hm", "2026-11-16T23:59:00Z", None),

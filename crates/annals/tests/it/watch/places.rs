@@ -1,4 +1,4 @@
-//! Directories that come and go.
+//! Directories that are created, removed and renamed.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn new_sessions_and_sub_agents_are_followed() {
         });
         assert_eq!(began.path, scene.log(SESSION));
         assert_eq!(feed.texts(1), ["text 1"]);
-        // A project, a session of it and its sub-agents, in one go.
+        // A project, a session and its sub-agents at once.
         let agents = scene
             .root
             .join(format!("projects/-new/{SESSION}/subagents/workflows/run"));
@@ -53,7 +53,7 @@ fn root_may_be_created_and_recreated_later() {
             assert_eq!(feed.texts(2), wanted);
             append(&log, &lines(round * 10 + 2..round * 10 + 3));
             assert_eq!(feed.texts(1), [format!("text {}", round * 10 + 2)]);
-            // Someone may hold a log open that is gone; then its directories do not tell of their end.
+            // A deleted log may be held open; then no event reports the removal of its directories.
             held.push(File::open(&log).unwrap());
             fs::remove_dir_all(&scene.root).unwrap();
             feed.wait_for(|event| matches!(event, Event::Gone { .. }).then_some(()));
@@ -98,7 +98,7 @@ fn linked_logs_are_followed_only_if_allowed() {
         append(&target, &lines(1..2));
         std::os::unix::fs::symlink(&elsewhere, scene.root.join("projects/-linked")).unwrap();
         std::os::unix::fs::symlink(&target, scene.log(SESSION)).unwrap();
-        // A ring of links ends.
+        // A cycle of links ends.
         std::os::unix::fs::symlink(
             scene.root.join("projects"),
             scene.root.join("projects/-ring"),

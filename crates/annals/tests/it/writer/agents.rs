@@ -1,4 +1,4 @@
-//! Sub-agents: which one is meant, and what they have of their session and what not.
+//! Sub-agents: lookup by id, and the data they take from their session.
 
 use annals::layout::Spawn;
 use annals::model::AgentId;
@@ -47,8 +47,11 @@ fn sub_agent_cannot_spawn_another() {
     agent.append(Draft::user("Look!")).unwrap();
     let other = Spawn::new(AgentId::new("a2").unwrap(), "Explore", "looks");
     let refused = agent.spawn(&other).unwrap_err().to_string();
-    assert!(refused.contains("needs a session in a root"), "{refused}");
-    // Nor does a log outside of any root.
+    assert!(
+        refused.contains("must belong to a session in a root"),
+        "{refused}"
+    );
+    // Nor can a log outside of any root.
     let lone = fresh.dir.path().join("lone.jsonl");
     fs::copy(fresh.writer.path(), &lone).unwrap();
     let inventory = fresh.store.inventory();
@@ -56,10 +59,12 @@ fn sub_agent_cannot_spawn_another() {
     let files = found.unwrap().files;
     let writer = fresh.store.open_writer(&files, QUICK).unwrap();
     let refused = writer.spawn(&other).unwrap_err().to_string();
-    assert!(refused.contains("needs a session in a root"), "{refused}");
+    assert!(
+        refused.contains("must belong to a session in a root"),
+        "{refused}"
+    );
 }
 
-/// What the first line of a sub-agent says does not depend on what its session has said before.
 #[test]
 fn first_line_of_a_sub_agent_does_not_depend_on_its_session() {
     let begun = |said: &dyn Fn(&SessionWriter)| {
@@ -108,7 +113,7 @@ fn new_session_resolves_a_linked_directory() {
     assert!(folder.ends_with("-real"), "{folder}");
 }
 
-/// What only an index tells: where the session is at work, and on which branch.
+/// Only the session list has the working directory and the branch.
 #[test]
 fn sub_agent_takes_directory_and_branch_from_the_session_list() {
     let copy = case("chorus-plain").copy();
@@ -200,9 +205,9 @@ fn the_refusal_of_a_member_lists_those_that_the_message_may_have() {
         fresh.writer.append(draft).unwrap_err().to_string()
     };
     let reply = refused(Draft::assistant([Block::Text("So.".to_owned())]));
-    assert!(reply.contains("which knows usage, "), "{reply}");
+    assert!(reply.contains("; known members: usage, "), "{reply}");
     assert!(!reply.contains("messageCount"), "{reply}");
     let prompt = refused(Draft::user("Ask."));
-    assert!(prompt.contains("`colour` has no place"), "{prompt}");
-    assert!(!prompt.contains("which knows"), "{prompt}");
+    assert!(prompt.contains("`colour` is not a member"), "{prompt}");
+    assert!(!prompt.contains("known members"), "{prompt}");
 }

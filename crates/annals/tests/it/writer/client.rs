@@ -1,11 +1,11 @@
-//! What the real clients need of the lines that annals writes: tools/verify/README.md says why.
+//! Requirements of the real clients on the lines that annals writes: see tools/verify/README.md.
 
 use annals::convert::{self, ConvertOptions, ConvertSelection};
 use annals::model::{Message, Role};
 
 use super::*;
 
-/// The records of a log that have an id, which are those that clients go by.
+/// Returns the records of a log that have an id; clients follow only these.
 fn chain(path: &Path) -> Vec<serde_json::Value> {
     let log = fs::read_to_string(path).unwrap();
     let lines = log.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -31,7 +31,7 @@ fn second(second: i64) -> Timestamp {
     Timestamp::from_second(1_770_000_000 + second).unwrap()
 }
 
-/// A question and a reply of two blocks for each of the given seconds.
+/// Returns a question and a reply of two blocks for each of the given seconds.
 fn turns(seconds: &[i64]) -> Vec<Draft> {
     let turn = |&at: &i64| {
         let blocks = vec![Block::Text("one".into()), Block::Text("two".into())];
@@ -53,7 +53,7 @@ fn equal_or_decreasing_times_are_written_as_increasing() {
                     fresh.writer.append(draft).unwrap();
                 }),
             }
-            // A writer that reads the end of the log goes on in the same way.
+            // A writer that reads the end of the log continues in the same way.
             fresh.second().append_all(turns(&[3])).unwrap();
             let path = fresh.writer.path();
             assert_rising(&times(&path));
@@ -142,7 +142,7 @@ fn reply_without_model_gets_the_last_model_of_its_session() {
     both.second().append(nameless("f")).unwrap();
     let wanted = ["m-1", "<synthetic>", "m-1", "m-1", "m-2", "m-2"];
     assert_eq!(models(&both), wanted.map(named));
-    // The first of a batch has the one that a later one names.
+    // The first entry of a batch gets the model that a later one names.
     let batch = fresh();
     let drafts = vec![nameless("a"), nameless("b").model("m-3")];
     batch.writer.append_all(drafts).unwrap();
@@ -192,7 +192,7 @@ fn only_a_summary_has_a_compaction_as_parent() {
         };
         chain.iter().map(place).collect()
     };
-    // In one batch, in several, and by a writer that reads the log anew.
+    // In one batch, in several, and by a writer that rereads the log.
     let once = fresh();
     let drafts = vec![
         Draft::user("a"),
@@ -233,7 +233,7 @@ fn parent_is_the_inner_entry_that_last_prompt_names() {
     write_raw(&fresh.writer.path(), (name(&ids[2]) + &other).as_bytes());
     let next = fresh.second().append(Draft::user("next")).unwrap();
     assert_eq!(next.parent, Some(ids[2].clone()));
-    // A name that is not in the log counts for nothing.
+    // A named leaf that is not in the log is ignored.
     write_raw(&fresh.writer.path(), name(&foreign_id(77)).as_bytes());
     let last = fresh.second().append(Draft::user("last")).unwrap();
     assert_eq!(last.parent, next.id);

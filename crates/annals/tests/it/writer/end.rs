@@ -1,8 +1,8 @@
-//! The end of a log: what the next entry hangs from, whatever stands there and whoever writes meanwhile.
+//! The end of a log: the parent of the next entry, whatever is there and whoever writes meanwhile.
 
 use super::*;
 
-/// Lines without messages at the end, longer than what is read of it at first.
+/// Lines without messages at the end, longer than the first tail read.
 #[test]
 fn long_tail_without_messages_does_not_start_a_conversation() {
     let noise = [
@@ -45,13 +45,13 @@ fn existing_id_is_refused() {
     let before = std::fs::read(fresh.writer.path()).unwrap();
     for writer in [&fresh.writer, &fresh.second()] {
         let again = writer.append(draft.clone());
-        assert!(matches!(again, Err(Error::Refused(_))), "{again:?}");
+        assert!(matches!(again, Err(Error::Exists(_))), "{again:?}");
     }
     let twice = fresh.writer.append_all(vec![
         Draft::user("a").with_id(annals::model::EntryId::new("new")),
         Draft::user("b").with_id(annals::model::EntryId::new("new")),
     ]);
-    assert!(matches!(twice, Err(Error::Refused(_))), "{twice:?}");
+    assert!(matches!(twice, Err(Error::Exists(_))), "{twice:?}");
     assert_eq!(std::fs::read(fresh.writer.path()).unwrap(), before);
 }
 

@@ -1,11 +1,11 @@
-//! What another program holds open for writing stays where it is.
+//! Files that another program holds open for writing are not moved.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use super::*;
 
-/// A shell that has a file open for writing until its input ends.
+/// A shell that holds a file open for writing until its input ends.
 pub(crate) struct Holder(Child);
 
 impl Holder {
@@ -28,7 +28,7 @@ impl Holder {
     }
 }
 
-/// Runs something in a thread of its own: a look at all processes counts for a while, in its thread.
+/// Runs `work` in a new thread: the scan of all processes is cached per thread for a while.
 pub(crate) fn afresh<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
@@ -68,11 +68,11 @@ fn file_held_open_is_not_archived_or_free() {
         assert!(log.exists() && index.exists());
         holder.end();
     }
-    // Whoever asks for it all the same gets it.
+    // The caller can override it.
     let holder = Holder::of(&index);
     store.move_to_archive(&[&files], true, now).unwrap();
     assert!(!log.exists());
-    // And what is in the archive is held by none.
+    // An archived session is not in use.
     let archived = store.inventory().sessions;
     let archived = archived.iter().find(|it| it.id == files.id).unwrap();
     afresh(|| store.ensure_not_in_use(archived)).unwrap();

@@ -1,4 +1,4 @@
-//! Sessions that begin at once under one id.
+//! Concurrent creation of sessions with the same id.
 
 use std::sync::Barrier;
 use std::thread;
@@ -8,7 +8,7 @@ use annals::model::SessionId;
 
 use crate::support::{QUICK, case};
 
-/// One fixture for each layout whose ids are the names that were asked for; clog adds the time.
+/// One fixture for each layout that uses the requested name as the id; clog adds the time.
 const CASES: [&str; 3] = ["2.1.325-s03-todos", "chorus-plain", "notes-and-todos"];
 
 #[test]
@@ -29,7 +29,7 @@ fn concurrent_sessions_of_one_id_create_exactly_one() {
                     0 => store
                         .fork(&session, &path, id.clone(), None, jiff::Timestamp::now())
                         .map(|fork| fork.path),
-                    // Each is about another directory, and so in another folder.
+                    // Each has another directory, and so another folder.
                     _ => {
                         let new = NewSession::new(id.clone(), format!("/w/{number}"));
                         store

@@ -1,8 +1,8 @@
-//! Messages of Claude Code logs without an id: they are shown where they stand, and nothing is hung from them.
+//! Messages without an id in Claude Code logs: shown at their position, and never a parent.
 
 use super::*;
 
-/// A line of the session; `uuid` and `parent` are JSON, and left out where they are empty.
+/// Returns a line of the session; `uuid` and `parent` are JSON, and omitted if empty.
 fn line(role: &str, uuid: &str, parent: &str, text: &str) -> String {
     let uuid = match uuid {
         "" => String::new(),
@@ -17,7 +17,7 @@ fn line(role: &str, uuid: &str, parent: &str, text: &str) -> String {
     ) + "\n"
 }
 
-/// A root with one session of these lines.
+/// Creates a root with one session of these lines.
 fn stored(lines: &[String]) -> (tempfile::TempDir, Store) {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("projects/-w");
@@ -38,7 +38,7 @@ fn parent_of_last(dir: &tempfile::TempDir) -> serde_json::Value {
 #[test]
 fn they_are_shown_where_they_stand_and_followed_by_what_comes_next() {
     for (lines, said, parent) in [
-        // Between two that have ids.
+        // Between two messages with ids.
         (
             vec![
                 line("user", "\"u1\"", "null", "one"),
@@ -59,7 +59,7 @@ fn they_are_shown_where_they_stand_and_followed_by_what_comes_next() {
             vec!["one", "two", "three"],
             Some("a1"),
         ),
-        // All of them.
+        // All messages.
         (
             vec![
                 line("user", "", "", "one"),
@@ -85,7 +85,7 @@ fn they_are_shown_where_they_stand_and_followed_by_what_comes_next() {
     }
 }
 
-/// The end of the log that a writer looks at first holds none with an id.
+/// The first tail read holds no message with an id.
 #[test]
 fn the_nearest_message_with_an_id_may_be_far_from_the_end() {
     let long = "x".repeat(1000);
@@ -114,12 +114,12 @@ fn none_is_a_parent_that_a_caller_may_name() {
     draft.parent = Some(id);
     let refused = writer.append(draft).unwrap_err().to_string();
     assert!(
-        refused.contains("is no message that the agent program could go on from"),
+        refused.contains("is not a message that the agent program can continue from"),
         "{refused}"
     );
 }
 
-/// Two records of one id are one entry all the same: the later one counts.
+/// Two records with the same id are one entry: the later one counts.
 #[test]
 fn ids_that_stand_twice_mean_the_later_record_beside_them_too() {
     let (_dir, store) = stored(&[

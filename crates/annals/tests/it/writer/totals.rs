@@ -1,4 +1,4 @@
-//! What a writer says its log amounts to, while it is written.
+//! Running totals of a writer.
 
 use annals::model::Usage;
 use annals::store::{MessageCounts, Totals};
@@ -48,7 +48,7 @@ fn writer_totals_grow_with_any_writer() {
     fresh.writer.append(reply(1)).unwrap();
     let sum = fresh.writer.totals().unwrap();
     assert_eq!((sum.messages, sum.responses, sum.usage.output), (3, 1, 1));
-    // Another writer, another program, and a line that is still being written.
+    // Another writer, another program, and an unterminated line.
     let other = fresh.second();
     other.append(reply(2)).unwrap();
     assert_eq!(fresh.writer.totals().unwrap(), whole(&fresh));
@@ -63,7 +63,7 @@ fn writer_totals_grow_with_any_writer() {
     assert_eq!((sum, sum.messages), (whole(&fresh), 6));
     write_raw(&fresh.writer.path(), b"\n");
     assert_eq!(fresh.writer.totals().unwrap(), sum);
-    // A log that was cut or replaced is counted anew.
+    // A truncated or replaced log is counted again.
     let bytes = fs::read(fresh.writer.path()).unwrap();
     let half = bytes.len() / 2;
     fs::write(fresh.writer.path(), &bytes[..half]).unwrap();

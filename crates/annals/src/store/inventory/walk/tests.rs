@@ -30,7 +30,7 @@ fn found(root: &Path) -> (Vec<String>, Vec<Error>) {
     (names.collect(), troubles)
 }
 
-/// A log stands before the directory of its name, and what lies in that before the next log.
+/// A log precedes the directory of the same name, whose files precede the next log.
 #[test]
 fn walk_orders_files_by_path_bytes() {
     let root = tempfile::tempdir().unwrap();
@@ -71,7 +71,7 @@ fn walk_reports_unfollowed_links_that_hide_files() {
     put(elsewhere.path(), &log);
     put(elsewhere.path(), "settings.json");
     let projects = root.path().join("projects");
-    // All of these are found under their own names, or mean nothing.
+    // All of these are found under their own names, or have no meaning.
     symlink(projects.join("-w"), projects.join("-a")).unwrap();
     symlink(root.path(), projects.join("-loop")).unwrap();
     symlink("nowhere", projects.join("-none")).unwrap();
@@ -86,7 +86,7 @@ fn walk_reports_unfollowed_links_that_hide_files() {
     let (names, troubles) = found(root.path());
     assert_eq!(names, [format!("projects/-w/{log}")]);
     assert_eq!(troubles.len(), 0, "{troubles:?}");
-    // All of these hide something.
+    // Each of these hides something.
     let missed = [
         ("projects/-b", outside.to_owned()),
         ("projects/-inside", root.path().join("kept")),
@@ -115,6 +115,70 @@ fn walk_reports_unfollowed_links_that_hide_files() {
     assert_eq!(told, missed);
 }
 
+/// A session may be missing without it.
+#[test]
+fn files_that_a_removal_renamed_are_reported_and_not_found() {
+    let root = tempfile::tempdir().unwrap();
+    let log = format!("projects/-w/{}.jsonl", IDS[0]);
+    put(root.path(), &log);
+    let missed = [
+        format!("projects/-w/.annals-{}.jsonl.removed", IDS[1]),
+        format!("projects/-w/{}.jsonl.annals-saved", IDS[1]),
+        format!("projects/-w/{}/tool-results/.annals-a.removed", IDS[0]),
+        format!("projects/-w/{}/.annals-state.removed", IDS[0]),
+        format!(
+            "projects/-w/{}/subagents/.annals-agent-1.jsonl.removed",
+            IDS[0]
+        ),
+        "todos/.annals-0123456789abcdef.removed".to_owned(),
+    ];
+    missed.iter().for_each(|path| put(root.path(), path));
+    // Names of other programs, and a temporary file.
+    put(root.path(), "projects/-w/x.jsonl.removed");
+    put(root.path(), "projects/-w/.annals-0123456789abcdef.tmp");
+    let (names, troubles) = found(root.path());
+    assert_eq!(names, [log]);
+    let paths = |troubles: Vec<Error>| {
+        let path = |trouble: Error| match trouble {
+            Error::UnfinishedRemoval { path, .. } => path,
+            other => panic!("{other}"),
+        };
+        let mut paths: Vec<PathBuf> = troubles.into_iter().map(path).collect();
+        paths.sort();
+        paths
+    };
+    let mut wanted: Vec<PathBuf> = missed.iter().map(|it| root.path().join(it)).collect();
+    wanted.sort();
+    assert_eq!(paths(troubles), wanted);
+    // Who wants logs only misses logs only, and what may be one.
+    let mut troubles = Vec::new();
+    let kinds = |kind: ArtifactKind| kind.is_conversation();
+    let claude = Root::claude_code(root.path());
+    walk(&claude, Path::new(""), &kinds, &mut troubles);
+    let logs = [0, 1, 4, 5].map(|at| root.path().join(&missed[at]));
+    let mut logs = logs.to_vec();
+    logs.sort();
+    assert_eq!(paths(troubles), logs);
+}
+
+#[test]
+fn directory_in_the_place_of_a_log_is_reported() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = format!("projects/-w/{}", IDS[0]);
+    put(root.path(), &format!("{folder}.jsonl"));
+    put(root.path(), &format!("{folder}/tool-results/deeper/a"));
+    put(root.path(), &format!("{folder}/state/a"));
+    assert_eq!(found(root.path()).1.len(), 0);
+    let log = root.path().join(folder).join("subagents/agent-1.jsonl");
+    fs::create_dir_all(&log).unwrap();
+    let (names, troubles) = found(root.path());
+    assert_eq!(names.len(), 3, "{names:?}");
+    assert!(
+        matches!(troubles.as_slice(), [Error::NotRegular { path }] if *path == log),
+        "{troubles:?}"
+    );
+}
+
 #[test]
 fn a_pipe_or_a_socket_in_the_place_of_a_file_is_reported() {
     let root = tempfile::tempdir().unwrap();
@@ -124,7 +188,7 @@ fn a_pipe_or_a_socket_in_the_place_of_a_file_is_reported() {
         let mode = Mode::from_raw_mode(0o600);
         rustix::fs::mkfifoat(rustix::fs::CWD, root.path().join(path), mode).unwrap();
     };
-    // Under a name that means nothing there is nothing to read.
+    // A name without meaning is not read.
     pipe("notes.txt");
     assert_eq!(found(root.path()).1.len(), 0);
     let other = format!("projects/-w/{}.jsonl", IDS[1]);
@@ -169,16 +233,16 @@ fn walk_follows_named_links_once() {
     };
     assert_eq!(found(&[]), (0, 1));
     assert_eq!(found(&[root.path().join("todos")]), (0, 1));
-    // What is behind the link has links of its own, which were not named.
     let gone = root.path().join("todos");
     symlink("not-mounted", &gone).unwrap();
     assert_eq!(found(&[]), (0, 2));
     assert_eq!(found(&[gone]), (0, 2));
     fs::remove_file(root.path().join("todos")).unwrap();
+    // The target of the followed link contains a link that was not named.
     assert_eq!(found(&[projects]), (1, 1));
 }
 
-/// Between the listing and the opening of a directory a link may come into its place.
+/// A link may replace a directory between listing and opening it.
 #[cfg(target_os = "linux")]
 #[test]
 fn open_beneath_refuses_links() {
@@ -192,7 +256,7 @@ fn open_beneath_refuses_links() {
     }
 }
 
-/// The paths that are found with what is known, and what is known then.
+/// Returns the paths found with a cache, and the updated cache.
 fn known(root: &Path, told: &[u8]) -> (Vec<String>, Vec<u8>) {
     let mut folders = DirCache::decode(told).without_age_limit();
     let mut troubles = Vec::new();
@@ -224,12 +288,12 @@ fn walk_reuses_unchanged_directory_listing() {
     let (names, told) = known(root.path(), &[]);
     assert_eq!(names.len(), 2);
     assert_eq!(known(root.path(), &told), (names.clone(), told.clone()));
-    // What is known of others is not believed.
+    // The cache of another root is ignored.
     let elsewhere = tempfile::tempdir().unwrap();
     put(elsewhere.path(), &other);
     let (_, others) = known(elsewhere.path(), &[]);
     assert_eq!(known(root.path(), &others).0, names);
-    // What is known is not looked for: a name less in it is a file less.
+    // A cached listing is not verified: a name removed from it hides the file.
     let short = told.len() - "agent-1.jsonl\0".len();
     let (told, last) = told.split_at(short);
     assert_eq!(last, b"agent-1.jsonl\0");
@@ -246,7 +310,7 @@ fn walk_notices_every_change_to_a_cached_directory() {
     put(root.path(), &one);
     let mut told = known(root.path(), &[]).1;
     let mut after = |change: &dyn Fn()| {
-        // Clocks of file systems are coarse.
+        // The clocks of file systems are coarse.
         std::thread::sleep(std::time::Duration::from_millis(30));
         change();
         let (names, now) = known(root.path(), &told);
@@ -277,7 +341,7 @@ fn walk_notices_every_change_to_a_cached_directory() {
     );
 }
 
-/// Others than the owner of everything are not told of files in a directory that cannot be searched.
+/// Users other than root cannot `stat` files in a directory without search permission.
 #[test]
 fn walk_reports_files_it_may_not_stat() {
     let root = tempfile::tempdir().unwrap();

@@ -1,16 +1,17 @@
-//! Which project, and which conversation of it, for those who name none.
+//! Interactive choice of a session, or of a project and a conversation.
 //!
-//! The newest come first, by the times of their files. Only what can be seen on a screen or two is
-//! read, and of long logs only the ends.
+//! Newest first. For a conversation, only sessions for a screen or two are read, and only the ends
+//! of long logs.
 
 use std::collections::HashMap;
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use annals::model::Project;
-use annals::store::{FolderHints, RootFile, Session, SessionFiles};
-use anyhow::Result;
+use annals::store::{FolderHints, Inventory, RootFile, Session, SessionFiles, SessionInfo};
+use anyhow::{Result, bail};
 use jiff::Timestamp;
 
 use crate::commands::session_json;
@@ -18,32 +19,122 @@ use crate::context::Context;
 use crate::render::picker::{Choice, Item, Picker};
 use crate::render::size;
 
-/// How many sessions of a project are offered.
+/// Maximum number of sessions offered, in all or per project.
 const MAX_SESSIONS: usize = 100;
 
 /// Logs up to this size are read whole to find their titles and branches.
 const MAX_FULL_READ: u64 = 4 << 20;
 
-/// A project and its sessions, the newest first.
+/// A project and its sessions, newest first.
 struct ProjectOffer {
     project: Project,
     sessions: Vec<(Option<Timestamp>, SessionFiles)>,
 }
 
-/// Asks; `None` means that nothing was chosen. An empty list means everything.
-pub(super) fn choose(context: &mut Context) -> Result<Option<Vec<String>>> {
+/// Returns whether the user can be asked.
+pub(super) fn can_ask(context: &Context) -> bool {
+    context.out.is_terminal() && std::io::stdin().is_terminal() && !context.json
+}
+
+/// Returns the given name of a session, or that of the session which the user chooses; `None` if
+/// nothing was chosen.
+pub(super) fn session(given: Option<&str>, context: &mut Context) -> Result<Option<String>> {
+    if let Some(given) = given {
+        return Ok(Some(given.to_owned()));
+    }
+    require_terminal(context)?;
+    let inventory = context.inventory();
+    let sessions = context.newest_sessions(&inventory, MAX_SESSIONS);
+    if sessions.is_empty() {
+        bail!("{}", context.no_sessions_text());
+    }
+    pick_session(&sessions, &inventory, context)
+}
+
+/// Like [`session`], for a session that is in the archive.
+pub(super) fn archived_session(
+    given: Option<&str>,
+    context: &mut Context,
+) -> Result<Option<String>> {
+    if let Some(given) = given {
+        return Ok(Some(given.to_owned()));
+    }
+    require_terminal(context)?;
+    let inventory = context.inventory();
+    let mut sessions = context.sessions(&inventory);
+    sessions.retain(|session| session.archived);
+    sessions.truncate(MAX_SESSIONS);
+    if sessions.is_empty() {
+        bail!("no session is only in the archive; name the session to restore");
+    }
+    pick_session(&sessions, &inventory, context)
+}
+
+fn require_terminal(context: &Context) -> Result<()> {
+    match can_ask(context) {
+        true => Ok(()),
+        false => bail!(
+            "no session given; `annals sessions` lists them, and `latest` is the last one of this directory"
+        ),
+    }
+}
+
+/// Asks for one of the sessions, and returns a name that only it has.
+fn pick_session(
+    sessions: &[SessionInfo],
+    inventory: &Inventory,
+    context: &mut Context,
+) -> Result<Option<String>> {
+    let items: Vec<Item> = sessions
+        .iter()
+        .map(|session| session_item(session, context))
+        .collect();
+    let stop = stop_flag()?;
+    let choice = Picker::open(&mut context.out, &stop)?.pick("Which session?", &items)?;
+    let Choice::Picked(at) = choice else {
+        return Ok(None);
+    };
+    Ok(sessions.get(at).map(|session| {
+        let same_id = inventory.sessions.iter();
+        let same_id = same_id.filter(|files| files.id == session.id);
+        match same_id.count() {
+            0 | 1 => session.id.to_string(),
+            _ => session.file.display().to_string(),
+        }
+    }))
+}
+
+fn session_item(session: &SessionInfo, context: &Context) -> Item {
+    let title = session.title.as_ref().map(|title| title.text.clone());
+    let ago = session.updated.map(|time| context.clock.ago(time));
+    let facts = std::iter::once(session.project.name().to_owned()).chain(ago);
+    Item {
+        name: title.unwrap_or_else(|| session_json::short_id(session.id.as_str()).to_owned()),
+        detail: facts.collect::<Vec<_>>().join(" · "),
+    }
+}
+
+/// Returns a flag that signals set, so that the picker can restore the terminal.
+fn stop_flag() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+/// Asks for a project and a conversation of it. Returns `None` if nothing was chosen, and an empty
+/// list for everything.
+pub(super) fn project_and_conversation(context: &mut Context) -> Result<Option<Vec<String>>> {
     let inventory = context.inventory();
     let offers = group_by_project(inventory.sessions);
     if offers.is_empty() {
         return Ok(Some(Vec::new()));
     }
-    let ended = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&ended))?;
-    }
+    let stop = stop_flag()?;
     let projects = project_items(&offers, context);
     let clock = context.clock.clone();
-    let mut picker = Picker::open(&mut context.out, &ended)?;
+    let mut picker = Picker::open(&mut context.out, &stop)?;
     loop {
         let offer = match picker.pick("Which project?", &projects)? {
             Choice::Picked(0) => return Ok(Some(Vec::new())),
@@ -61,7 +152,7 @@ pub(super) fn choose(context: &mut Context) -> Result<Option<Vec<String>>> {
     }
 }
 
-/// When a session's logs were written to last.
+/// Returns the time of the last write to a session's logs.
 fn last_written(files: &SessionFiles) -> i64 {
     let times = files.logs().map(|file: &RootFile| file.id.mtime_ns);
     times.max().unwrap_or(i64::MIN)
@@ -89,7 +180,7 @@ fn group_by_project(mut sessions: Vec<SessionFiles>) -> Vec<ProjectOffer> {
     offers
 }
 
-/// The project of a session, by the end of its log.
+/// Returns the project of a session, from the end of its log.
 fn infer_project(files: &SessionFiles) -> Project {
     let session = Session::read_tail(files.clone(), 1);
     let project = session.map(|session| session.info(None).project);
@@ -118,7 +209,7 @@ fn project_items(offers: &[ProjectOffer], context: &Context) -> Vec<Item> {
         .collect()
 }
 
-/// The conversations of a project, and how each is named on the command line.
+/// Returns the conversations of a project, and the arguments that name each.
 fn conversation_items(
     offer: &ProjectOffer,
     clock: &crate::render::time::Clock,
@@ -129,7 +220,7 @@ fn conversation_items(
     }];
     let ids = offer.sessions.iter().map(|(_, files)| files.id.to_string());
     let mut names = vec![match offer.project.guessed {
-        // A folder's name is no project that one could ask for.
+        // A folder name cannot be used as a project.
         true => ids.collect(),
         false => vec![offer.project.path.clone()],
     }];

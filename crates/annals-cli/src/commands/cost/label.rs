@@ -1,0 +1,123 @@
+//! Titles and projects of sessions and kinds of sub-agents, read only for the sessions of a report.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+
+use annals::cost::{Account, Charge, CostReport, Ledger, ReportOptions, RowPart};
+use annals::model::SessionId;
+use annals::store::{Inventory, SessionFiles};
+
+use crate::context::Context;
+
+/// Labels by account number.
+#[derive(Debug, Default)]
+pub(super) struct Labels(HashMap<usize, Label>);
+
+/// Label of a session.
+#[derive(Debug)]
+pub(super) struct Label {
+    pub(super) title: Option<String>,
+    /// Path of its project.
+    pub(super) project: String,
+    /// Kinds of its sub-agents by id.
+    agent_kinds: BTreeMap<String, Arc<str>>,
+}
+
+impl Labels {
+    /// Reads the labels of accounts, unless they are known.
+    pub(super) fn read(
+        &mut self,
+        accounts: BTreeSet<usize>,
+        ledger: &Ledger,
+        context: &mut Context,
+    ) {
+        let accounts = accounts.into_iter().filter(|at| !self.0.contains_key(at));
+        let accounts: Vec<usize> = accounts.collect();
+        if accounts.is_empty() {
+            return;
+        }
+        // Its errors were reported when the ledger was built.
+        let inventory = context.inventory();
+        let sessions = sessions_by_account(&inventory, ledger, &accounts);
+        let wanted: BTreeSet<usize> = sessions.values().copied().collect();
+        let wanted: Vec<usize> = wanted.into_iter().collect();
+        let labels = context.session_labels(&inventory, &wanted);
+        let labels: HashMap<usize, _> = wanted.into_iter().zip(labels).collect();
+        for number in accounts {
+            let Some(account) = ledger.accounts.get(number) else {
+                continue;
+            };
+            let label = sessions.get(&number).and_then(|at| labels.get(at));
+            let label = label.cloned().flatten().unwrap_or_default();
+            let kinds = label.agent_kinds.into_iter();
+            self.0.insert(
+                number,
+                Label {
+                    title: label.title,
+                    project: account.project.path.clone(),
+                    agent_kinds: kinds.map(|(id, kind)| (id, kind.into())).collect(),
+                },
+            );
+        }
+    }
+
+    /// Returns the label of a row's session.
+    pub(super) fn get(&self, part: &RowPart) -> Option<&Label> {
+        self.0.get(&part.account?)
+    }
+
+    /// Returns the kind of the sub-agent that received a response.
+    pub(super) fn agent_kind(&self, charge: &Charge) -> Option<Arc<str>> {
+        let agent = charge.source.agent.as_deref()?;
+        let label = self.0.get(&charge.account)?;
+        label.agent_kinds.get(agent).cloned()
+    }
+}
+
+/// Returns the accounts whose sub-agents received responses of a report.
+pub(super) fn accounts_with_agents(
+    ledger: &Ledger,
+    options: &ReportOptions<'_>,
+) -> BTreeSet<usize> {
+    let charges = ledger.charges.iter();
+    charges
+        .filter(|charge| charge.source.agent.is_some() && options.includes(charge))
+        .map(|charge| charge.account)
+        .collect()
+}
+
+/// Returns the accounts that are rows of a report.
+pub(super) fn accounts_of_rows(report: &CostReport) -> BTreeSet<usize> {
+    let parts = report.rows.iter().flat_map(|row| &row.parts);
+    parts.filter_map(|part| part.account).collect()
+}
+
+/// Returns the sessions of accounts, as indexes into the inventory.
+fn sessions_by_account(
+    inventory: &Inventory,
+    ledger: &Ledger,
+    accounts: &[usize],
+) -> HashMap<usize, usize> {
+    let mut named: HashMap<(&Path, &SessionId), Vec<usize>> = HashMap::new();
+    for (at, files) in inventory.sessions.iter().enumerate() {
+        let name = (files.root.path.as_path(), &files.id);
+        named.entry(name).or_default().push(at);
+    }
+    let session = |account: &Account| {
+        let named = named.get(&(account.root.as_path(), &account.session))?;
+        let is = |fits: &dyn Fn(&SessionFiles) -> bool| {
+            let mut named = named.iter();
+            named.find(|&&at| inventory.sessions.get(at).is_some_and(fits))
+        };
+        let of_layout = |files: &SessionFiles| files.root.layout.name() == account.layout;
+        // Two folders may have sessions with the same id.
+        let same = is(&|files| of_layout(files) && files.main_path() == account.file);
+        same.or_else(|| is(&of_layout)).copied()
+    };
+    let found = accounts.iter().filter_map(|&number| {
+        let account = ledger.accounts.get(number)?;
+        Some((number, session(account)?))
+    });
+    found.collect()
+}

@@ -1,0 +1,457 @@
+//! Names of sessions: ids, prefixes, paths of logs, `latest`, and parts of titles.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use annals::Error;
+use annals::archive::ROOT_ID;
+use annals::store::{Inventory, SessionFiles, SessionInfo, Target, TrashItem};
+use anyhow::{Result, bail};
+
+use super::Context;
+use crate::commands::filter::session_spellings;
+use crate::render::command::plain_hint;
+use crate::render::width::truncate_end;
+
+/// The names for the most recently written session.
+const LATEST: [&str; 2] = ["latest", "last"];
+
+/// Minimum number of characters in a part of a title that names a session.
+const MIN_TITLE_CHARS: usize = 3;
+
+/// Width of a title in a list of candidates.
+const MAX_TITLE_WIDTH: usize = 60;
+
+/// Whether a text is a name for the most recently written session.
+pub(crate) fn is_latest(text: &str) -> bool {
+    LATEST.contains(&text)
+}
+
+/// What a command does with the session that it finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Reads it: `latest` may be a session of another directory if this one has none.
+    Read,
+    /// Changes it: `latest` is a session of the current directory.
+    Write,
+}
+
+/// The error for a session that is in the trash.
+#[derive(Debug)]
+pub(crate) struct DeletedSession {
+    id: String,
+    ago: String,
+}
+
+impl fmt::Display for DeletedSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let undo = plain_hint("annals delete --undo=", &self.id, "");
+        write!(
+            f,
+            "session {} was deleted {} and is in the trash; {undo} restores it",
+            self.id, self.ago
+        )
+    }
+}
+
+impl std::error::Error for DeletedSession {}
+
+impl Context {
+    /// Finds `SESSION[@MESSAGE]`: by a prefix of the id, the path of a log, `latest`, or a part of
+    /// the title. `latest` is the most recently written session of the current directory, or of all
+    /// directories if this one has none.
+    pub(crate) fn find(&mut self, name: &str) -> Result<Target> {
+        let inventory = self.inventory();
+        self.find_in(&inventory, name)
+    }
+
+    /// Like [`Self::find`], with an inventory.
+    pub(crate) fn find_in(&mut self, inventory: &Inventory, name: &str) -> Result<Target> {
+        self.resolve_name(inventory, name, Access::Read)
+    }
+
+    /// Like [`Self::find`], for commands that change the session: `latest` is only searched in the
+    /// current directory.
+    pub(crate) fn find_to_write(&mut self, name: &str) -> Result<Target> {
+        let inventory = self.inventory();
+        self.find_to_write_in(&inventory, name)
+    }
+
+    /// Like [`Self::find_to_write`], with an inventory.
+    pub(crate) fn find_to_write_in(&mut self, inventory: &Inventory, name: &str) -> Result<Target> {
+        self.resolve_name(inventory, name, Access::Write)
+    }
+
+    /// Finds a session, for commands that change it and do not take a message.
+    pub(crate) fn find_session(&mut self, name: &str) -> Result<SessionFiles> {
+        whole_session(self.find_to_write(name)?, name)
+    }
+
+    /// Like [`Self::find_session`], for commands that only read the session.
+    pub(crate) fn find_session_to_read(&mut self, name: &str) -> Result<SessionFiles> {
+        whole_session(self.find(name)?, name)
+    }
+
+    /// Finds a session by its id, or else by its title.
+    pub(crate) fn resolve_name(
+        &mut self,
+        inventory: &Inventory,
+        name: &str,
+        access: Access,
+    ) -> Result<Target> {
+        match self.find_by_id(inventory, name, access) {
+            Err(error) if is_unknown_session(&error) => self.find_by_title(inventory, name, error),
+            found => found,
+        }
+    }
+
+    /// Finds a session without looking at titles, for input of programs, and for commands in which
+    /// other names come before titles.
+    pub(crate) fn find_by_id(
+        &mut self,
+        inventory: &Inventory,
+        name: &str,
+        access: Access,
+    ) -> Result<Target> {
+        let name = self.resolve_latest(inventory, name, access)?;
+        match self.store.find(inventory, &name) {
+            Err(Error::Ambiguous {
+                what: "session",
+                id,
+                candidates,
+            }) => Err(Error::Ambiguous {
+                what: "session",
+                id,
+                candidates: self.with_titles(inventory, candidates),
+            }
+            .into()),
+            found => Ok(found?),
+        }
+    }
+
+    /// Finds a session by its title or a part of it. If no title matches, fails with `missing`, or
+    /// with the reason: the session was deleted, or there are no sessions.
+    pub(crate) fn find_by_title(
+        &mut self,
+        inventory: &Inventory,
+        name: &str,
+        missing: anyhow::Error,
+    ) -> Result<Target> {
+        if let Some(target) = self.target_by_title(inventory, name)? {
+            return Ok(target);
+        }
+        Err(match self.deleted_session(name) {
+            Some(deleted) => deleted.into(),
+            None => self.explain_empty_home(inventory, missing),
+        })
+    }
+
+    /// Finds a session in an inventory without the archive. A session that is only in the archive is
+    /// found too, so that the caller can report it.
+    pub(crate) fn find_without_archive(
+        &mut self,
+        inventory: &Inventory,
+        name: &str,
+        access: Access,
+    ) -> Result<Target> {
+        match self.find_by_id(inventory, name, access) {
+            Err(error) if is_unknown_session(&error) => {
+                let all = self.inventory();
+                let mut target = self.resolve_name(&all, name, access)?;
+                // Without the parts of it that are only in the archive.
+                let found = &target.files;
+                let is_it = |files: &&SessionFiles| {
+                    files.id == found.id && files.main_path() == found.main_path()
+                };
+                if let Some(files) = inventory.sessions.iter().find(is_it) {
+                    target.files = files.clone();
+                }
+                Ok(target)
+            }
+            found => found,
+        }
+    }
+
+    /// Replaces `latest` with a session's id, without an inventory.
+    pub(crate) fn resolve_latest_id(&mut self, name: &str, access: Access) -> Result<String> {
+        if !is_latest(name) {
+            return Ok(name.to_owned());
+        }
+        let inventory = self.inventory();
+        let id = self.resolve_latest(&inventory, name, access)?;
+        Ok(id.into_owned())
+    }
+
+    /// Returns the id of the session with this title, for names that the archive does not have; any
+    /// other name unchanged.
+    pub(crate) fn archived_by_title(&mut self, name: &str) -> Result<String> {
+        if name == ROOT_ID {
+            return Ok(name.to_owned());
+        }
+        let inventory = self.inventory();
+        match self.target_by_title(&inventory, name)? {
+            Some(target) => Ok(whole_session(target, name)?.id.to_string()),
+            None => Ok(name.to_owned()),
+        }
+    }
+
+    /// Returns the name of a deleted session for [`Store::undelete`](annals::store::Store::undelete):
+    /// that of the newest deletion for `latest`, the id for a part of a title, and any other name
+    /// unchanged.
+    pub(crate) fn resolve_deleted(&self, name: &str) -> Result<String> {
+        let mut items = self.store.trash_items()?.into_iter();
+        if items.any(|item| item.matches(name)) {
+            return Ok(name.to_owned());
+        }
+        if is_latest(name) {
+            let newest = self.trash_items()?.into_iter().next();
+            return Ok(newest.map_or_else(|| name.to_owned(), |item| item.id));
+        }
+        let sessions = self.store.deleted_sessions()?;
+        match with_title(&sessions, name).as_slice() {
+            [] => Ok(name.to_owned()),
+            [only] => Ok(only.id.to_string()),
+            many => Err(ambiguous_title("deleted session", name, many).into()),
+        }
+    }
+
+    /// Returns the deletion of the session with this name, if it is in the trash.
+    pub(crate) fn deleted_session(&self, name: &str) -> Option<DeletedSession> {
+        let items = self.trash_items().ok()?;
+        let is_named = |item: &&TrashItem| splits(name).any(|(name, _)| item.matches(name));
+        let mut by_id = items.iter().filter(is_named);
+        let item = by_id.next().or_else(|| {
+            let sessions = self.store.deleted_sessions().ok()?;
+            let mut titled = splits(name).flat_map(|(name, _)| with_title(&sessions, name));
+            let id = titled.next()?.id.as_str();
+            let mut items = items.iter();
+            items.find(|item| item.sessions().any(|session| session == id))
+        })?;
+        Some(DeletedSession {
+            id: item.session.clone(),
+            ago: self.clock.ago(item.deleted),
+        })
+    }
+
+    /// Returns the deleted sessions of the roots, newest first.
+    fn trash_items(&self) -> annals::Result<Vec<TrashItem>> {
+        let mut items = self.store.trash_items()?;
+        // Without named roots, a root that no longer exists counts too.
+        let is_in = |item: &TrashItem| {
+            let roots = self.only_roots();
+            roots.is_none_or(|roots| {
+                let mut roots = roots.iter();
+                roots.any(|root| root.layout.name() == item.layout && root.path == item.root)
+            })
+        };
+        items.retain(|item| !item.is_folder() && is_in(item));
+        Ok(items)
+    }
+
+    /// Adds to an error that there are no sessions at all, if that is the case.
+    pub(crate) fn explain_empty_home(
+        &self,
+        inventory: &Inventory,
+        error: anyhow::Error,
+    ) -> anyhow::Error {
+        match inventory.sessions.is_empty() {
+            true => error.context(self.no_sessions_text()),
+            false => error,
+        }
+    }
+
+    /// Describes where no session was found.
+    pub(crate) fn no_sessions_text(&self) -> String {
+        let roots = self.store.roots().iter();
+        let roots: Vec<String> = roots.map(|root| root.path.display().to_string()).collect();
+        match roots.is_empty() {
+            true => format!(
+                "no agent history was found in {}",
+                self.default_root_paths().join(", ")
+            ),
+            false => format!("no sessions in {}", roots.join(", ")),
+        }
+    }
+
+    /// Replaces `latest` with a session's id.
+    pub(crate) fn resolve_latest<'a>(
+        &mut self,
+        inventory: &Inventory,
+        name: &'a str,
+        access: Access,
+    ) -> Result<Cow<'a, str>> {
+        let (word, message) = match name.split_once('@') {
+            Some((word, message)) => (word, Some(message)),
+            None => (name, None),
+        };
+        if !is_latest(word) {
+            return Ok(Cow::Borrowed(name));
+        }
+        // A session may have this name.
+        let is_called =
+            |files: &SessionFiles| files.id.as_str() == word || files.id.matches_name(word);
+        if inventory.sessions.iter().any(is_called) {
+            return Ok(Cow::Borrowed(name));
+        }
+        let cwd = std::env::current_dir().and_then(std::fs::canonicalize);
+        let cwd = cwd.unwrap_or_default();
+        let cwd = cwd.to_string_lossy();
+        let sessions = self.sessions(inventory);
+        let dirs = session_spellings(".", &sessions);
+        let mut newest_first = sessions.iter();
+        let here = newest_first.find(|session| {
+            dirs.iter()
+                .any(|dir| session.matches_project_or_earlier(dir))
+        });
+        let found = match (here, sessions.first()) {
+            (Some(here), _) => here,
+            (None, Some(newest)) => {
+                let about = format!("{} in {}", newest.id, newest.project.path);
+                match access {
+                    Access::Read => self.print_note_once(&format!(
+                        "no session ran in {cwd}; using the latest of all, {about}"
+                    )),
+                    Access::Write => bail!(
+                        "no session ran in {cwd}, and `{word}` changes only a session of this directory; the latest of all is {about}"
+                    ),
+                }
+                newest
+            }
+            (None, None) => {
+                return Err(Error::NotFound {
+                    what: "session",
+                    id: name.to_owned(),
+                }
+                .into());
+            }
+        };
+        Ok(Cow::Owned(match message {
+            None => found.id.to_string(),
+            Some(message) => format!("{}@{message}", found.id),
+        }))
+    }
+
+    /// Finds the only session whose title has this text; several are an error.
+    fn target_by_title(&mut self, inventory: &Inventory, name: &str) -> Result<Option<Target>> {
+        if name.chars().count() < MIN_TITLE_CHARS {
+            return Ok(None);
+        }
+        let sessions = self.sessions(inventory);
+        for (title, message) in splits(name) {
+            let found = with_title(&sessions, title);
+            let only = match found.as_slice() {
+                [] => continue,
+                [only] => only,
+                many => return Err(ambiguous_title("session", name, many).into()),
+            };
+            let is_it = |files: &&SessionFiles| {
+                files.id == only.id
+                    && files.root.path == only.root
+                    && files.main_path() == only.file
+            };
+            let files = inventory.sessions.iter().find(is_it).cloned();
+            return Ok(files.map(|files| Target {
+                files,
+                log: None,
+                message: message.map(str::to_owned),
+            }));
+        }
+        Ok(None)
+    }
+
+    /// Adds titles to the candidates for an ambiguous prefix, which are ids or paths of logs.
+    fn with_titles(&mut self, inventory: &Inventory, candidates: Vec<String>) -> Vec<String> {
+        let sessions = self.unsorted_sessions(inventory);
+        let titled = |candidate: String| {
+            let mut sessions = sessions.iter();
+            let session = sessions.find(|session| {
+                session.id.as_str() == candidate || session.file.as_os_str() == candidate.as_str()
+            });
+            match session.and_then(shown_title) {
+                Some(title) => format!("{candidate}  {title}"),
+                None => candidate,
+            }
+        };
+        candidates.into_iter().map(titled).collect()
+    }
+}
+
+/// Returns the files of a target; fails if it is a sub-agent's log or a message.
+pub(crate) fn whole_session(target: Target, name: &str) -> Result<SessionFiles> {
+    target.refuse_agent()?;
+    refuse_message(&target, name)?;
+    Ok(target.files)
+}
+
+/// Fails if a target is a message, for commands that take whole sessions.
+pub(crate) fn refuse_message(target: &Target, name: &str) -> Result<()> {
+    match target.message {
+        Some(_) => bail!("`{name}` names a message; expected a whole session"),
+        None => Ok(()),
+    }
+}
+
+/// Whether an error means that no session and no file has the name, so that it may be another name.
+pub(crate) fn is_unknown_session(error: &anyhow::Error) -> bool {
+    match error.downcast_ref() {
+        Some(Error::NotFound { what, .. }) => *what == "session",
+        Some(Error::BadId { .. }) => true,
+        Some(Error::Io { source, .. }) => source.kind() == std::io::ErrorKind::NotFound,
+        _ => false,
+    }
+}
+
+/// Whether an error means that the archive has no session with the name.
+pub(crate) fn is_unknown_archived(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(Error::NotFound {
+            what: "archived session",
+            ..
+        })
+    )
+}
+
+/// Returns a name as a whole, and split into session and message.
+fn splits(name: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+    let split = name.rsplit_once('@');
+    let split = split.map(|(session, message)| (session, Some(message)));
+    std::iter::once((name, None)).chain(split)
+}
+
+/// Returns the sessions with this title, or else those whose title contains the text, ignoring case.
+fn with_title<'a>(sessions: &'a [SessionInfo], text: &str) -> Vec<&'a SessionInfo> {
+    let text = text.trim().to_lowercase();
+    if text.chars().count() < MIN_TITLE_CHARS {
+        return Vec::new();
+    }
+    let matching = |fits: &dyn Fn(&str) -> bool| -> Vec<&'a SessionInfo> {
+        let has_it = |session: &&SessionInfo| {
+            let title = session.title.as_ref();
+            title.is_some_and(|title| fits(title.text.to_lowercase().trim()))
+        };
+        sessions.iter().filter(has_it).collect()
+    };
+    let exact = matching(&|title| title == text);
+    match exact.is_empty() {
+        true => matching(&|title| title.contains(&text)),
+        false => exact,
+    }
+}
+
+fn ambiguous_title(what: &'static str, name: &str, sessions: &[&SessionInfo]) -> Error {
+    let candidate = |session: &&SessionInfo| {
+        let title = shown_title(session).unwrap_or_default();
+        format!("{}  {title}", session.id)
+    };
+    Error::Ambiguous {
+        what,
+        id: name.to_owned(),
+        candidates: sessions.iter().map(candidate).collect(),
+    }
+}
+
+fn shown_title(session: &SessionInfo) -> Option<String> {
+    let title = session.title.as_ref()?;
+    Some(truncate_end(&title.text, MAX_TITLE_WIDTH))
+}

@@ -1,0 +1,64 @@
+//! Sessions as the index has them, without looking at their files.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use crate::model::SessionId;
+use crate::store::Root;
+
+use super::Index;
+use super::session_codec::{self, Names};
+use super::sessions::load_unchecked;
+
+/// Session as it was when it was last indexed. It may have changed since, or no longer exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredSession {
+    /// Its id.
+    pub id: SessionId,
+    /// Its title.
+    pub title: Option<String>,
+    /// Path of its project.
+    pub project: String,
+    /// Models that answered.
+    pub models: BTreeSet<String>,
+    /// Time of its newest entry.
+    pub updated: Option<Timestamp>,
+}
+
+impl Index {
+    /// Lists the indexed sessions of some roots, most recent first.
+    ///
+    /// For suggestions, which must be fast and need not be complete: no root is read, and rows that
+    /// cannot be decoded are omitted.
+    pub fn stored_sessions(&self, roots: &[Root]) -> Vec<StoredSession> {
+        let mut names = Names::default();
+        let mut sessions = Vec::new();
+        for root in roots {
+            // A failure leaves out sessions.
+            let _ = load_unchecked(&self.database, root, |id, row| {
+                let id = std::str::from_utf8(id).ok();
+                let id = id.and_then(|id| SessionId::new(id).ok());
+                let facts = session_codec::decode(row.facts, &mut names);
+                if let (Some(id), Some(facts)) = (id, facts) {
+                    sessions.push(StoredSession {
+                        id,
+                        title: facts.title.map(|title| title.text),
+                        project: facts.project.path,
+                        models: facts.models,
+                        updated: facts.updated,
+                    });
+                }
+            });
+        }
+        sessions.sort_by(|one, other| {
+            let key = |session: &StoredSession| Reverse(session.updated);
+            key(one)
+                .cmp(&key(other))
+                .then_with(|| one.id.cmp(&other.id))
+        });
+        sessions
+    }
+}
