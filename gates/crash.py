@@ -1,8 +1,8 @@
-"""Gate 5: the loss of power at every moment of every operation, on a simulated disk.
+"""Gate 5: power loss at every moment of every operation, on a simulated disk.
 
-Each operation is run once and recorded. Then the disk is cut off after each of its calls, with any
-part of what was not synced missing, and what is left is judged: nothing that lay there is lost,
-and what was acknowledged stands there. The program also goes on: from each state in the full form,
+Each operation is run once and recorded. Then power is cut after each of its calls, with any part of
+the unsynced changes missing. In every resulting state no earlier file may be lost, and everything
+acknowledged must be present. The operation is also run again: from every state in the full form,
 from a few in the short one.
 """
 
@@ -21,7 +21,7 @@ from table import Row
 
 
 def losses(pending, dice, many):
-    """Which of the pending moments are lost: none, all, each alone, all but each, some, and torn."""
+    """Yields sets of lost moments: none, all, each alone, all but each, random and torn ones."""
     yield {}
     if not pending:
         return
@@ -36,7 +36,7 @@ def losses(pending, dice, many):
 
 
 def states(recorded, dice, many):
-    """Every state that a crash may leave, each once: its moment, its files, its directories."""
+    """Yields each distinct state after a crash: moment, whether it answered, files, directories."""
     seen = set()
     moments = {change.moment for change in recorded.changes} | set(recorded.answers)
     for node in recorded.nodes:
@@ -53,7 +53,7 @@ def states(recorded, dice, many):
 
 
 def simulate(script, layout, seed, many, goes_on):
-    """All crashes of one operation on one layout; the program goes on from so many of them."""
+    """Simulates all crashes of an operation on a layout; runs it again from `goes_on` of them."""
     tally, dice = Tally(), random.Random(seed)
     plan = Plan(script, layout)
     with plan.stage() as stage:
@@ -90,7 +90,7 @@ def simulate(script, layout, seed, many, goes_on):
 
 
 def _go_on(plan, stage, files, directories):
-    """Runs the operation in such a state, as someone would after a crash, to its goal."""
+    """Runs the operation again in this state, as a user would after a crash, up to its goal."""
     lasts = {path: content for path, content in files.items() if "catalogue" not in path}
     stage.lay(lasts, directories)
     run = stage.run(plan.spell(plan.script.command, "token-after"))
@@ -133,7 +133,7 @@ os.write(1, b"replaced\\n")
 
 
 def controls():
-    """Wrong programs that power must catch."""
+    """Returns wrong programs that this gate must catch."""
     python = shutil.which("python3")
     log = "{base}/root/sessions/w-app/a-main/fd7a4cec-cb2e-4533-8dd8-0e229ed8360b-messages.jsonl"
     on = {"chorus": PLAIN["chorus"]}

@@ -1,10 +1,10 @@
 """A file system in memory that can lose power.
 
-It replays the calls of a recorded run. What was not synced may be missing after a crash, in any
-combination: single writes of a file, whole or in part, and single changes of directories. A file's
-sync saves its bytes and not its name; a directory's sync saves the names in it; a rename is one
-change and is saved with either of its directories. That is what POSIX leaves, and more than ext4,
-xfs or btrfs take.
+It replays the calls of a recorded run. After a crash, any combination of unsynced changes may be
+missing: single writes of a file, whole or in part, and single changes of directories. Syncing a
+file saves its bytes, not its name; syncing a directory saves the names in it; a rename is one
+change, saved with either of its directories. This is what POSIX permits, and more than ext4, xfs or
+btrfs lose.
 """
 
 import codecs
@@ -28,36 +28,36 @@ STRING = re.compile(r'^"((?:[^"\\]|\\.)*)"')
 
 @dataclass
 class Node:
-    """A file or a directory: what it was at first, and what was done to it since."""
+    """A file or a directory: its first content, and the writes since."""
 
     directory: bool
     base: bytes = b""
     # Writes: (moment, offset, bytes), or (moment, length, None) for a new length.
     writes: list = field(default_factory=list)
-    # The moment up to which its bytes are safe.
+    # The last moment whose bytes are synced.
     synced: int = -1
     size: int = 0
 
 
 @dataclass
 class Change:
-    """A change of names, at a moment: each name becomes a node, or nothing."""
+    """A change of directory entries at one moment: each name gets a node, or none."""
 
     moment: int
     names: tuple
-    # The directories that save it.
+    # The directories whose sync saves it.
     within: tuple
     saved: int | None = None
 
 
 class Disk:
-    """What a run did to a tree, so that it can be cut off at any moment."""
+    """The changes that a run made to a tree, which can be cut off at any moment."""
 
     def __init__(self, base, before, directories):
         self.base = base
         self.now = -1
         self.root = Node(True)
-        # Names by (directory, name).
+        # Directory entries by (directory, name).
         self.first = {}
         self.names = {}
         self.nodes = [self.root]
@@ -84,10 +84,10 @@ class Disk:
             self.first[id(at), name] = node
             self.nodes.append(node)
 
-    # Replaying
+    # Replay
 
     def replay(self, trace):
-        """Takes in the calls of a recorded run, one moment each."""
+        """Applies the calls of a recorded run, one moment each."""
         waiting = {}
         for line in trace.splitlines():
             found = LINE.match(line)
@@ -116,7 +116,7 @@ class Disk:
             act(args, result)
 
     def _find(self, path):
-        """The directory and the name that a path leads to, if it lies in the tree."""
+        """Returns the directory and the name of a path, if it is in the tree."""
         if not path.startswith(self.base):
             return None
         parts = PurePosixPath(path[len(self.base) :].lstrip("/")).parts
@@ -135,7 +135,7 @@ class Disk:
         return at if name == "" else self.names.get((id(at), name))
 
     def _path(self, args, at):
-        """The absolute path of an argument pair: a directory and a name in it."""
+        """Returns the absolute path of two arguments: a directory and a name in it."""
         return absolute(args[at], args[at + 1])
 
     def _change(self, names, within):
@@ -321,7 +321,7 @@ class Disk:
     _fdatasync = _fsync
 
     def _doom(self, args):
-        """A sync failed: what it should have saved is lost, whatever later ones say."""
+        """Marks unsynced changes as lost after a failed sync, whatever later syncs return."""
         handle = self.handles.get(number(args[0]))
         if handle is None:
             return
@@ -348,10 +348,10 @@ class Disk:
     def _syncs(self):
         return self.__dict__.setdefault("syncs", {})
 
-    # Losing power
+    # Power loss
 
     def content(self, node, kept):
-        """The bytes of a file, of which only some writes were kept."""
+        """Returns the bytes of a file after the writes that were kept."""
         content = bytearray(node.base)
         for moment, offset, part in node.writes:
             share = kept(moment)
@@ -369,7 +369,7 @@ class Disk:
         return bytes(content)
 
     def pending(self, moment):
-        """What happened up to a moment and is not safe then: moments of writes and changes."""
+        """Returns the moments of writes and changes up to `moment` that are not synced then."""
         open_ = [at for at in self.doomed if at <= moment]
         for change in self.changes:
             if change.moment <= moment and (change.saved is None or change.saved > moment):
@@ -380,8 +380,8 @@ class Disk:
         return sorted(set(open_))
 
     def crashed(self, moment, lost):
-        """The tree after a crash at a moment: some of what was pending is lost, wholly (True) or
-        but for a share of it."""
+        """Returns the tree after a crash at a moment. `lost` gives the lost share of each pending
+        moment; a change of names that is not fully kept is dropped."""
 
         def kept(at):
             return at <= moment and (1 - lost[at] if at in lost else True)
@@ -416,7 +416,7 @@ class Disk:
 
 
 def split(args):
-    """The arguments of a call, as strace spells them."""
+    """Splits the arguments of a call as strace prints them."""
     parts, depth, start, at = [], 0, 0, 0
     while at < len(args):
         c = args[at]
@@ -441,13 +441,13 @@ def _closing(args, at):
 
 
 def number(argument):
-    """The descriptor that an argument is."""
+    """Parses a file descriptor argument."""
     found = re.match(r"^(\d+)", argument)
     return int(found.group(1)) if found else -1
 
 
 def text(argument):
-    """The bytes that an argument is."""
+    """Decodes a string argument to bytes."""
     found = STRING.match(argument)
     if not found or argument.endswith("..."):
         raise RuntimeError(f"not a whole string: {argument[:80]}")
@@ -455,7 +455,7 @@ def text(argument):
 
 
 def absolute(directory, name):
-    """A path, from a directory's descriptor with its annotation and a name."""
+    """Returns a path from an annotated directory descriptor and a name."""
     name = os.fsdecode(text(name))
     if name.startswith("/"):
         return os.path.normpath(name)
@@ -464,7 +464,7 @@ def absolute(directory, name):
 
 
 def record(stage, arguments, options=()):
-    """Runs a command and gives what it did, replayed, and how it ended."""
+    """Runs a command; returns the disk with its calls replayed, and the completed process."""
     trace = stage.base.with_suffix(".trace")
     directories = {
         str(PurePosixPath(folder).relative_to(stage.base))

@@ -1,5 +1,5 @@
-"""Gate 6: a device that fails a sync is believed: the operation fails, says so, and acknowledges
-nothing; what lay there before still does, and the operation can be run again."""
+"""Gate 6: every failed sync is reported. The operation fails, says so and acknowledges nothing;
+earlier files stay intact, and the operation can be run again."""
 
 import shutil
 import sys
@@ -17,7 +17,7 @@ SYNCS = ("fsync", "fdatasync", "syncfs", "sync_file_range")
 
 
 def fail(plan, point):
-    """Fails one sync."""
+    """Runs the operation with one sync failing."""
     tally, script = Tally(), plan.script
     name, number = point
     where = f"{script.name}, {plan.layout}, {name} {number} fails"
@@ -44,8 +44,8 @@ def fail(plan, point):
 
 
 def _survives(plan, recorded, done):
-    """Whether what was acknowledged is safe without the sync that failed: the catalogue may be gone,
-    and a list of logs may be behind them; a log may not."""
+    """Returns whether acknowledged data is safe without the failed sync. The index may be lost and
+    a session list may be stale, but a log may not."""
     everything = dict.fromkeys(recorded.pending(recorded.now), 1)
     tree = lasting(recorded.crashed(recorded.now, everything)[0])
     if plan.script.goal in ("token", "latest"):

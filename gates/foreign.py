@@ -1,16 +1,20 @@
-"""Gate 10: annals beside programs that keep the orchestrator's own lock protocol.
+"""Gate 10: annals next to programs that follow the orchestrator's own lock protocol.
 
-The protocol is that of `orchestrator_writer.py`: lock `FILE.lock`, then append to the log, or copy it,
-add a record and rename the copy over it. Such writers and annals processes write to one log at once,
-and all of them are killed at random. Afterwards every record that a writer reported stands in the
-log.
+The protocol is that of `orchestrator_writer.py`: lock `FILE.lock`, then append to the log, or copy
+it, add a record and rename the copy over it. Such writers and annals processes write to one log
+concurrently, and all of them are killed at random. Afterwards every record that a writer reported
+must be in the log. Messages of annals have an id and thinking, which the log cannot store; `annals
+show` must return both, wherever the message ended up.
 
 The protocol itself loses records between two writers that remove the lock file (see
-`jsonl/lock_file.rs`), so what those report counts only where they leave it; what annals reports
-counts always. The control is a writer that takes no lock, as annals once did.
+`jsonl/lock_file.rs`). So records of those writers count only if they leave the lock file; records
+of annals always count. The control is a writer that takes no lock, as annals once did. The control
+of what `show` returns is a message whose data in the companion file names another line.
 """
 
+import json
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -30,7 +34,7 @@ FOLDER = "cEZ-_y4KI2SX8Gk5AceC"
 
 
 class Log:
-    """A log of today that several programs write to."""
+    """A log of today to which several programs write."""
 
     def __init__(self):
         self.base = Path(tempfile.mkdtemp(prefix="annals-gate-"))
@@ -48,21 +52,57 @@ class Log:
     def records(self):
         return self.path.read_text(errors="replace")
 
-    def annals(self, text):
+    def annals(self, *arguments, stdin=subprocess.DEVNULL):
         environment = {
             "ANNALS_STATE_DIR": str(self.base / "state"),
             "HOME": str(self.base),
             "PATH": "/usr/bin:/bin",
         }
         command = [str(stage.PROGRAM), "--no-index", "--root", f"orchestrator:{self.base / 'root'}"]
-        command += ["append", str(self.path), "-m", text]
         return subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/"
+            [*command, *arguments],
+            env=environment,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd="/",
         )
+
+    def append(self, text):
+        """Starts an append of a message with this text, its thinking and its id."""
+        message = {
+            "role": "assistant",
+            "id": text,
+            "content": [{"type": "thinking", "thinking": thinking(text)}, {"type": "text", "text": text}],
+        }
+        with tempfile.TemporaryFile() as stdin:
+            stdin.write(json.dumps(message).encode())
+            stdin.seek(0)
+            return self.annals("append", str(self.path), stdin=stdin)
+
+    def shown(self):
+        """The blocks of the messages that annals reads, by id."""
+        out, error = self.annals("show", str(self.path), "--all", "--json").communicate()
+        if not out:
+            raise RuntimeError(error.decode(errors="replace"))
+        entries = json.loads(out)["entries"]
+        return {entry["id"]: [block.get("text") for block in entry["blocks"]] for entry in entries}
+
+    def misplace(self, text):
+        """Makes the companion's entry of a message name another line."""
+        companion = self.path.with_suffix(".annals")
+        lines = companion.read_text().splitlines(keepends=True)
+        other = [re.sub('"sum":"[0-9a-f]*"', f'"sum":"{"0" * 16}"', line, count=1) for line in lines]
+        own = f'"id":"{text}"'
+        companion.write_text("".join(new if own in old else old for old, new in zip(lines, other)))
+
+
+def thinking(text):
+    return f"thinking of {text}"
 
 
 class Writers:
-    """Threads that keep writers running until the time is over, and what these reported."""
+    """Threads that keep writers running until a deadline, and the records that they reported."""
 
     def __init__(self, log, seconds, seed, options):
         self.log, self.until, self.options = log, time.monotonic() + seconds, options
@@ -88,7 +128,7 @@ class Writers:
         while time.monotonic() < self.until:
             text = f"{name}-{number}-end"
             number += 1
-            process = self.log.annals(text)
+            process = self.log.append(text)
             if self.random.random() < 0.2:
                 time.sleep(self.random.random() * 0.02)
                 process.kill()
@@ -109,13 +149,36 @@ class Writers:
             process.send_signal(signal.SIGKILL)
             self.kills += 1
             lines = process.communicate()[0].split("\n")
-            # The last one may have been cut off by the kill.
+            # The last line may have been truncated by the kill.
             self.acknowledged[name] += [f'"{line}"' for line in lines[:-1]]
 
     def lost(self, counts):
         records = self.log.records()
         names = [name for name in self.acknowledged if counts(name)]
         return [text for name in names for text in self.acknowledged[name] if text not in records]
+
+    def own(self):
+        """The acknowledged messages of annals."""
+        names = [name for name in self.acknowledged if name.startswith("annals")]
+        return [text for name in names for text in self.acknowledged[name]]
+
+    def unread(self):
+        """Messages of annals that are not read with their id and thinking."""
+        shown = self.log.shown()
+        return [text for text in self.own() if shown.get(text) != [thinking(text), text]]
+
+    def check_companion(self, row):
+        """Adds the messages that are not read back whole, and the control of that."""
+        unread = self.unread()
+        row.lost += len(unread)
+        row.failures += [f"not read with its id and thinking: {text}" for text in unread]
+        if unread or not self.own():
+            return
+        last = self.own()[-1]
+        self.log.misplace(last)
+        caught = self.unread() == [last]
+        row.control = "1 misplaced, caught" if caught else "not caught"
+        row.failures += [] if caught else ["a misplaced companion entry was not noticed"]
 
 
 def race(what, kinds, seconds, seed, options=(), counts=lambda name: True):
@@ -127,6 +190,8 @@ def race(what, kinds, seconds, seed, options=(), counts=lambda name: True):
         acknowledged = sum(map(len, writers.acknowledged.values()))
         row = Row("10", what, "disk", kills=writers.kills, acks=acknowledged, lost=len(lost))
         row.seconds = time.monotonic() - begin
+        if "annals" in kinds:
+            writers.check_companion(row)
         for name, texts in writers.acknowledged.items():
             if not texts:
                 row.failures.append(f"{what}: {name} wrote nothing: {writers.errors[:3]}")
@@ -148,7 +213,7 @@ def gate(full, seed):
     control, lost = race(
         "control", ["unlocked", "copy"], min(seconds, 4), seed, ["--keep-lock"], lambda name: "unlocked" in name
     )
-    row.control = f"{len(lost)} lost, caught" if lost else "not caught"
+    row.control += f"; {len(lost)} lost, caught" if lost else "; none lost, not caught"
     row.failures += control.failures
     row.failures += [] if lost else ["a writer that takes no lock lost nothing"]
     return rows

@@ -1,9 +1,12 @@
-"""Gate 1: every operation killed at every system call, and killed again while it is made good.
+"""Gate 1: every operation is killed at every system call, and killed again while it is repeated.
 
-The calls are those that touch the tree or answer; the start of a process makes others, which are
-of no interest. `strace` counts calls by their name, so a point is a name and a number.
+Only calls that touch the tree or write an answer count; process startup makes others. `strace`
+counts calls by name, so a point is a name and a number. Operations that move files are also run as
+on a file system whose rename cannot refuse to replace a file. If a kill leaves a file of the root
+under the name that a removal gives it, a reader must report it.
 """
 
+import json
 import random
 import re
 import shutil
@@ -11,22 +14,42 @@ import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from fnmatch import fnmatch
 
 import oracle
 from scripts import PLAIN, SCRIPTS, Script
-from stage import FAST, Stage, has
+from stage import FAST, OLD_RENAME, Stage, can_be_old, has, removed
 from table import Row
 
 KILLED = (-9, 137)
 CALL = re.compile(r"^(\d+)\s+(\w+)\((.*)$")
 
+# Operations that are also run with an old rename.
+MOVES = ("delete", "undelete", "archive", "restore", "clean", "clean, undone")
+# Commands that must report what a killed removal left, and their exit codes.
+READERS = (
+    ((), 2),
+    (("projects",), 2),
+    (("sessions",), 2),
+    (("conversations",), 2),
+    (("search", "the"), 2),
+    (("cost",), 2),
+    (("show", "{id}"), 2),
+    (("tree", "{id}"), 2),
+    (("export", "{id}", "--format", "json", "-o", "-"), 2),
+    (("export", "{id}", "--format", "jsonl", "-o", "-"), 2),
+    (("repair",), 2),
+    (("check",), 1),
+)
+
 
 class Plan:
-    """One script on one layout: the points, and what an undisturbed run does."""
+    """One script on one layout: its points, and the result of an undisturbed run."""
 
     def __init__(self, script, layout):
         self.script, self.layout = script, layout
+        self.around = OLD_RENAME if script.old_rename else ()
         fixture = script.on[layout]
         with Stage(layout, fixture) as first:
             self.first_root = _part(first.tree(), "root/")
@@ -34,7 +57,8 @@ class Plan:
         self._trace()
 
     def stage(self):
-        """A fresh stage, prepared. Each is prepared by itself: state may know the root's path."""
+        """Returns a new prepared stage. Each one is prepared separately, because state may contain
+        its path."""
         stage = Stage(self.layout, self.script.on[self.layout])
         for command in self.script.prepare:
             done = stage.run(self.spell(command, "prepared"))
@@ -52,7 +76,7 @@ class Plan:
             trace = stage.base / "trace"
             run = stage.run(
                 self.spell(self.script.command, "undisturbed"),
-                around=("strace", "-f", "-y", "-qq", "-o", str(trace)),
+                around=(*self.around, "strace", "-f", "-y", "-qq", "-o", str(trace)),
             )
             if run.returncode not in self.script.ends:
                 raise RuntimeError(
@@ -66,7 +90,8 @@ class Plan:
 
 
 def points(trace, base):
-    """Each call that touches the tree or answers, as its name and its number among its like."""
+    """Returns each call that touches the tree or answers: its name and its number among those
+    calls."""
     seen, found = Counter(), set()
     for line in trace.splitlines():
         call = CALL.match(line)
@@ -80,24 +105,57 @@ def points(trace, base):
     return sorted(found)
 
 
-def strike(stage, arguments, point):
-    """Runs a command and kills it at a point; tells whether it came that far."""
+def strike(stage, arguments, point, around=()):
+    """Runs a command and kills it at a point."""
     name, number = point
     inject = f"inject={name}:signal=KILL:when={number}"
-    around = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={name}", "-e", inject)
-    return stage.run(arguments, around=around)
+    strace = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={name}", "-e", inject)
+    return stage.run(arguments, around=(*around, *strace))
+
+
+def unreported(plan, stage, reader):
+    """Yields what is wrong with a reader after a kill that left files a removal had renamed."""
+    left = removed(stage.everything())
+    words, code = reader
+    if words == ("cost",):
+        # Only logs have costs.
+        left = [path for path in left if ".jsonl" in path]
+    if not left:
+        return
+    for head in ("--color=never", "--json"):
+        run = stage.run([head, "--no-index", *plan.spell(words, "")])
+        said = (run.stdout + run.stderr).decode(errors="replace")
+        what = " ".join((head, *words))
+        # An error before any other output is the whole document.
+        listed = head != "--json" or code == 1 or in_json(run.stdout)
+        if run.returncode != code:
+            yield f"{what} exits with {run.returncode} beside {left[0]}"
+        elif not any(path.rsplit("/", 1)[-1] in said for path in left):
+            yield f"{what} does not name {left[0]}"
+        elif not listed:
+            yield f"{what} does not list {left[0]} as a problem"
+
+
+def in_json(out):
+    """Returns whether a document or one of several lines reports a problem or an error."""
+    try:
+        documents = [json.loads(out)]
+    except ValueError:
+        documents = [json.loads(line) for line in out.splitlines()]
+    return any(it.get("problems") or it.get("error") or it.get("type") == "problem" for it in documents)
 
 
 class Tally:
-    """What was done at some points."""
+    """Counts and failures at some points."""
 
     def __init__(self):
         self.points = self.kills = self.acks = 0
         self.failures = []
 
 
-def interrupt(plan, point, second):
-    """Kills at one point, perhaps once more while it is run again, then lets it finish."""
+def interrupt(plan, point, second, reader=None):
+    """Kills the operation at one point, optionally again at `second`, then runs it to its end. A reader
+    runs after the first kill."""
     tally, script = Tally(), plan.script
     where = f"{script.name}, {plan.layout}, {point[0]} {point[1]}"
     with plan.stage() as stage:
@@ -113,7 +171,7 @@ def interrupt(plan, point, second):
             if at is None:
                 continue
             token = f"token-{turn}"
-            run = strike(stage, plan.spell(script.command, token), at)
+            run = strike(stage, plan.spell(script.command, token), at, plan.around)
             killed = run.returncode in KILLED
             tally.points += 1
             tally.kills += killed
@@ -121,14 +179,16 @@ def interrupt(plan, point, second):
             tally.acks += acked
             acknowledged.append((token, acked))
             look("killed" if turn == 0 else f"killed again at {second[0]} {second[1]}")
-        run = stage.run(plan.spell(script.command, "token-last"))
+            if turn == 0 and reader:
+                tally.failures.extend(f"{where}, killed: {what}" for what in unreported(plan, stage, reader))
+        run = stage.run(plan.spell(script.command, "token-last"), around=plan.around)
         if run.returncode not in script.again or b"panicked" in run.stderr:
             tally.failures.append(f"{where}: a second run fails: {run.stderr.decode()[:300]}")
         acknowledged.append(("token-last", run.returncode == 0))
         tally.acks += run.returncode == 0
         tree = look("run again")
         for command in script.finish:
-            run = stage.run(plan.spell(command, "finish"))
+            run = stage.run(plan.spell(command, "finish"), around=plan.around)
             if run.returncode != 0:
                 tally.failures.append(f"{where}: {command[0]} fails: {run.stderr.decode()[:300]}")
             tree = stage.tree()
@@ -137,7 +197,7 @@ def interrupt(plan, point, second):
 
 
 def unsaid(plan, tree, acknowledged):
-    """Which words were acknowledged and do not stand there, or stand there too often."""
+    """Yields acknowledged tokens that are missing, and tokens that occur too often."""
     counted = [(token, acked, oracle.count(tree, token)) for token, acked in acknowledged]
     if plan.script.goal == "token":
         for token, acked, copies in counted:
@@ -145,7 +205,7 @@ def unsaid(plan, tree, acknowledged):
                 told = "an acknowledged" if acked else "a"
                 yield f"{copies} of {plan.copies} of {told} {token}"
     elif plan.script.goal == "latest":
-        # The last that was acknowledged, or one that came after it.
+        # Either the last acknowledged token is present, or a later one.
         last = max((at for at, (_, acked, _) in enumerate(counted) if acked), default=None)
         if last is not None and all(copies != plan.copies for *_, copies in counted[last:]):
             yield f"{counted[last][0]} was acknowledged, and neither it nor a later one stands there"
@@ -155,7 +215,7 @@ def unsaid(plan, tree, acknowledged):
 
 
 def lost(plan, stage, tree):
-    """What is lost, once what is kept in another form was asked for too."""
+    """Returns lost files, after also unpacking those that are stored in another form."""
     missing = oracle.lost(stage.before, tree, plan.script)
     if missing and plan.script.unpack:
         stage.run(plan.spell(plan.script.unpack, ""))
@@ -166,13 +226,14 @@ def lost(plan, stage, tree):
 
 
 def _without_inodes(tree):
-    """A tree without the inodes of logs that companions name: they are new in every run."""
+    """Returns a tree without the log inodes in companion files, which are new in every run."""
     companion = {path: data for path, data in tree.items() if str(path).endswith(".annals") and isinstance(data, bytes)}
     return {**tree, **{path: re.sub(rb',"inode":\d+', b"", data) for path, data in companion.items()}}
 
 
 def unreached(plan, tree):
-    """What is not as the operation is to leave it. Where a log is only added to, what was torn stays."""
+    """Yields differences from the operation's goal. Torn lines of logs that are only appended to
+    may stay."""
     if plan.script.goal == "undone":
         root = underived(_part(tree, "root/"))
         was = underived(plan.first_root)
@@ -191,10 +252,10 @@ PLACE = re.compile(rb'^\{"offset":\d+,', re.MULTILINE)
 
 
 def _mended(made, wanted):
-    """Whether all that a log has too much are beginnings of its lines, which were torn."""
+    """Returns whether all extra lines of a log are torn prefixes of its other lines."""
     if not made or not wanted:
         return False
-    # Behind a torn line of a log, all that its companion tells of stands elsewhere.
+    # After a torn line, the offsets in the companion file differ.
     made, wanted = (PLACE.sub(b"", content) for content in (made, wanted))
     lines, whole = made.split(b"\n"), wanted.split(b"\n")
     torn = [line for line in lines if line not in whole]
@@ -246,8 +307,35 @@ os.write(1, b"moved\\n")
 """
 
 
+# Removes in two steps, and leaves the log in between; a second run finishes that.
+HALF = """
+import os, sys
+folder, name = os.path.split(sys.argv[1])
+removed = f"{folder}/.annals-{name}.removed"
+os.rename(sys.argv[1], removed)
+os.rename(removed, sys.argv[1])
+os.write(1, b"moved\\n")
+"""
+
+
+def silent_reader():
+    """Returns whether a reader is caught that does not report what a killed removal left."""
+    python = shutil.which("python3")
+    log = "{base}/root/sessions/w-app/a-main/fd7a4cec-cb2e-4533-8dd8-0e229ed8360b-messages.jsonl"
+    half = Script("control: half a removal", {"chorus": PLAIN["chorus"]}, (python, "-I", "-S", "-c", HALF, log))
+    plan, silent = Plan(half, "chorus"), (("--version",), 2)
+    with plan.stage() as stage:
+        point = next(point for point in plan.points if point[0].startswith("rename"))
+        # The call itself is done before the kill, or not at all.
+        for number in (point[1], point[1] + 1):
+            strike(stage, plan.spell(half.command, ""), (point[0], number))
+            if removed(stage.everything()):
+                return any(unreported(plan, stage, silent))
+    return False
+
+
 def controls():
-    """The wrong programs, as scripts; each must be caught."""
+    """Returns the wrong programs as scripts; each must be caught."""
     python = shutil.which("python3")
     logs = {"chorus": "root/sessions/w-app/a-main/fd7a4cec-cb2e-4533-8dd8-0e229ed8360b-messages.jsonl"}
     log = "{base}/" + logs["chorus"]
@@ -265,7 +353,7 @@ def controls():
 
 
 def chosen(only=None):
-    """The scripts of the table whose verbs the program has."""
+    """Yields the scripts whose verbs this program has."""
     for script in SCRIPTS:
         if only and only not in script.name:
             continue
@@ -275,13 +363,21 @@ def chosen(only=None):
             print(f"SKIPPED {script.name}: this program has no {' '.join(script.needs)}")
 
 
+def with_old_rename(only=None):
+    """Yields the scripts that move files, as on a file system with an old rename."""
+    for script in chosen() if can_be_old() else ():
+        script = replace(script, name=f"{script.name}, old rename", old_rename=True)
+        if script.name.removesuffix(", old rename") in MOVES and (not only or only in script.name):
+            yield script
+
+
 def gate(full, seed=1, only=None, each=None):
-    """Runs the gate; `each` bounds the points of a script on a layout in the short form."""
+    """Runs the gate. `each` limits the points per script and layout in the short form."""
     begin = time.monotonic()
     rows = []
     dice = random.Random(seed)
     with ThreadPoolExecutor(2) as pool:
-        for script in chosen(only):
+        for script in (*chosen(only), *with_old_rename(only)):
             row = Row("1", script.name, ", ".join(script.on), 0, 0, 0, 0)
             started = time.monotonic()
             jobs = []
@@ -291,7 +387,8 @@ def gate(full, seed=1, only=None, each=None):
                 if not full:
                     at = dice.sample(at, min(each or 6, len(at)))
                 for point in at:
-                    jobs.append(pool.submit(interrupt, plan, point, dice.choice(plan.points)))
+                    second, reader = dice.choice(plan.points), dice.choice(READERS)
+                    jobs.append(pool.submit(interrupt, plan, point, second, reader))
             _add(row, jobs)
             row.seconds = time.monotonic() - started
             rows.append(row)
@@ -302,6 +399,7 @@ def gate(full, seed=1, only=None, each=None):
             plan = Plan(script, "chorus")
             jobs = [pool.submit(interrupt, plan, point, None) for point in plan.points]
             caught += any([job.result().failures for job in jobs])
+        caught += silent_reader()
     total = Row("1", "killed at every call", str(FAST), 0, 0, 0, 0)
     for row in rows:
         total.points += row.points
@@ -309,8 +407,8 @@ def gate(full, seed=1, only=None, each=None):
         total.acks += row.acks
         total.lost += row.lost
         total.failures += row.failures
-    total.control = f"{caught} of {len(wrong)} caught"
-    if caught != len(wrong):
+    total.control = f"{caught} of {len(wrong) + 1} caught"
+    if caught != len(wrong) + 1:
         total.failures.append("a wrong program was not caught")
     total.seconds = time.monotonic() - begin
     return [*rows, total] if full else [total]

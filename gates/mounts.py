@@ -1,4 +1,4 @@
-"""File systems for the gates: in memory, or in a file behind a loop device. Only root can."""
+"""File systems for the gates: tmpfs, or an image on a loop device. Needs root."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ MAKERS = {
 
 @contextmanager
 def mounted(kind, size):
-    """A directory on a fresh file system; or, where there can be none, why not."""
+    """Yields a directory on a new file system, or the reason why there is none."""
     name = kind.split()[0]
     if os.geteuid() != 0:
         yield "not root"

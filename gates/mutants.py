@@ -1,14 +1,15 @@
-"""Changes the storage core in one place after the other and asks the tests of the library whether they notice.
+"""Mutates the storage core one place at a time and checks that the tests of the library notice.
 
     ./test --mutants                       all files of .cargo/mutants.toml
     ./test --mutants crates/annals/src/jsonl/scan.rs
-    ./test --mutants --again               only what the run before did not catch, and what is new
+    ./test --mutants --again               only new mutants and those the last run did not catch
 
-cargo-mutants says what is changed and how. It would build the library once for each change, which takes days; here all are
-built at once and one is chosen when a test runs (gates/switched.py). Every test is run alone first, which tells what it
-comes by; a mutant is then given to those tests that come by it, the quickest first, until one fails.
+cargo-mutants lists the mutations. It would build the library once per mutant, which takes days;
+here all are built at once and one is selected at run time (gates/switched.py). Every test is first
+run alone to record which mutants it reaches. A mutant is then run with the tests that reach it, the
+quickest first, until one fails.
 
-What is missed must be explained in gates/mutants-known.txt, or the run fails.
+Every missed mutant must be explained in gates/mutants-known.txt, or the run fails.
 """
 
 import argparse
@@ -30,17 +31,17 @@ from pathlib import Path
 from switched import REPOSITORY, Tree, listed
 
 KNOWN = REPOSITORY / "gates" / "mutants-known.txt"
-# An append that does nothing: if that is not noticed, this gate is blind.
+# An append that does nothing: if no test notices it, this gate does not work.
 CONTROL = ("crates/annals/src/jsonl/append.rs", "Log::append_all")
-# A mutant may fill memory, disks and process tables; and it may remove what lies around it, so that where it is
-# allowed to, a test sees everything but its scratch directory read-only.
+# A mutant may fill memory, disks and process tables, and may remove files. So where permitted, a
+# test sees everything except its scratch directory read-only.
 LIMITS = "ulimit -v 12000000; ulimit -f 4000000; ulimit -c 0; "
 SEALED = ["unshare", "-m", "sh", "-c", LIMITS + 'mount -o remount,bind,ro / && exec "$@"', "sh"]
 OPEN = ["sh", "-c", LIMITS + 'exec "$@"', "sh"]
-# Tests of this many seconds together are run in one process.
+# Tests that take up to this many seconds together run in one process.
 FIRST_TURN = 0.3
 LAST_TURN = 20.0
-# Who uses no processor time for this many seconds stands still. No test sleeps as long.
+# A process that uses no processor time for this many seconds hangs. No test sleeps as long.
 STILL = 8.0
 
 
@@ -55,7 +56,7 @@ class Test:
 
 
 class Runner:
-    """Runs tests on a chosen mutant."""
+    """Runs tests with a selected mutant."""
 
     def __init__(self, tree, programs, nice):
         self.tree = tree
@@ -72,7 +73,7 @@ class Runner:
         return subprocess.run(probe, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
     def listed(self):
-        """All tests but those that are only run when asked for."""
+        """Returns all tests except ignored ones."""
         tests = []
         for program, path in self.programs.items():
             names = [self.names(path), self.names(path, "--ignored")]
@@ -85,10 +86,11 @@ class Runner:
         return [line.removesuffix(": test") for line in told.splitlines() if line.endswith(": test")]
 
     def run(self, tests, number, limit, record=None):
-        """Runs tests of one program: None if they pass, else which failed, or "time"; and the seconds they used.
+        """Runs tests of one program; returns None, the test that failed, or "time", and the seconds
+        used.
 
-        All times are of the processor, so that a machine that is busy with other things catches no mutant. Who waits
-        for what never comes uses none: he is known by standing still.
+        All times are processor time, so that a busy machine does not catch a mutant. A test that
+        waits forever uses none; it is detected by its idle time.
         """
         room = tempfile.mkdtemp(dir=self.room)
         environment = {**self.tree.environment, "ANNALS_MUTANT": str(number), "TMPDIR": room, "HOME": room}
@@ -111,7 +113,7 @@ class Runner:
                 ended = await_end(process.pid, limit)
                 seconds = used(process.pid)
             finally:
-                # Also what the tests started and left behind.
+                # Also kills processes that the tests left behind.
                 try:
                     os.killpg(process.pid, signal.SIGKILL)
                 except ProcessLookupError:
@@ -129,11 +131,11 @@ class Runner:
         return failed[0].split()[1] if failed else names[0], seconds
 
     def learn(self, test):
-        """Runs a test without a mutant, alone: how long it takes, whether it passes, and what it comes by."""
+        """Runs a test alone without a mutant, to record its duration and the mutants it reaches."""
         record = self.room / f"reached-{id(test)}"
         failed, test.seconds = self.run([test], 0, 600, record)
         if failed:
-            # Who counts system calls, or has little room, is disturbed by the record.
+            # Recording disturbs tests that count system calls or have little disk space.
             failed, test.seconds = self.run([test], 0, 600)
         if record.is_file():
             test.reached = {int(number) for number in record.read_text().split() if number.isdigit()}
@@ -141,13 +143,14 @@ class Runner:
         return failed
 
     def judge(self, mutant, tests, patience, around):
-        """Gives a mutant to tests until one fails; returns the outcome and who told. `around` are those of its file."""
+        """Runs tests until one catches the mutant; returns the outcome and the test. `around` has
+        the numbers of the mutants in the same file."""
         with self.lock:
             near = self.killers[mutant.file, mutant.function].copy()
         words = set(Path(mutant.file).with_suffix("").parts[3:])
 
-        # Who noticed a change here before will likely notice the next; then those that come by little else, or are
-        # about it by name.
+        # First the tests that caught a mutant of this function before, then those that reach little
+        # else or are named after the file.
         def rank(test):
             share = len(test.reached & around) / max(len(test.reached), 1)
             return -near[test.name], -round(4 * share), -len(words & set(re.split("::|_", test.name))), test.seconds
@@ -176,7 +179,7 @@ class Runner:
 
 
 def used(session):
-    """The seconds of the processor that the processes of a session have used."""
+    """Returns the processor seconds used by the processes of a session."""
     ticks = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -189,7 +192,7 @@ def used(session):
 
 
 def await_end(process, limit):
-    """Whether a process ends before its session has used so many seconds, or stands still."""
+    """Returns whether a process ends before its session uses `limit` seconds or stops using any."""
     handle = os.pidfd_open(process)
     try:
         wait, before = limit, None
@@ -204,14 +207,14 @@ def await_end(process, limit):
 
 
 def known():
-    """What is explained: the name of a mutant and the reason."""
+    """Returns the explained mutants: key and reason."""
     lines = KNOWN.read_text().splitlines() if KNOWN.is_file() else []
     lines = [line for line in lines if line.strip() and not line.startswith("#")]
     return dict(line.rsplit(" :: ", 1) for line in lines)
 
 
 class Memory:
-    """What tests came by in an earlier run, so that `--again` need not learn it again."""
+    """Mutants that each test reached in an earlier run, for `--again`."""
 
     def __init__(self, path, mutants):
         self.path = path
@@ -222,7 +225,8 @@ class Memory:
         self.known, self.asked = told.get("tests", {}), set(told.get("mutants", self.numbers))
 
     def near(self, mutant, tests):
-        """The tests that come by a mutant; by its function or its file if that is not known, or else all."""
+        """Returns the tests that reach a mutant; if unknown, those that reach its function or file,
+        or all."""
         if mutant.key in self.asked:
             return [test for test in tests if mutant.number in test.reached]
         same = [other for other in self.mutants if other.file == mutant.file and other.key in self.asked]
@@ -247,7 +251,7 @@ class Memory:
         told = {}
         for test in tests:
             name = f"{test.program} {test.name}"
-            # A run of single files leaves what is known of others.
+            # A run of single files keeps the records of other files.
             others = [key for key in self.known.get(name, (0, []))[1] if key not in self.numbers]
             told[name] = [test.seconds, [self.keys[n] for n in test.reached] + others]
         told = {**self.known, **told}
@@ -255,7 +259,7 @@ class Memory:
 
 
 class Report:
-    """What became of each mutant; kept in a file as the run goes on."""
+    """The outcome of each mutant, saved to a file during the run."""
 
     def __init__(self, path, again):
         self.path = path
@@ -267,7 +271,8 @@ class Report:
         self.lock = threading.Lock()
 
     def settled(self, mutant):
-        """What is known from the run before. The rest stays known until it is told anew."""
+        """Returns whether the last run caught the mutant. Other outcomes stay until they are
+        replaced."""
         outcome = self.before.get(mutant.key)
         if outcome:
             self.outcomes[mutant.key] = outcome
@@ -288,14 +293,14 @@ class Report:
         self.path.write_text(json.dumps({**self.others, **self.outcomes}, indent=1))
 
     def close(self, mutants):
-        """Prints the figures; returns whether all is caught or explained."""
+        """Prints the counts; returns whether every mutant is caught or explained."""
         self.save()
         reasons = known()
         counts = collections.Counter()
         missed = []
         for mutant in mutants:
             outcome = self.outcomes.get(mutant.key, {"outcome": "not tried"})["outcome"]
-            # What only costs time may take too much of it on a busy machine.
+            # A mutant that only costs time may exceed the limit on a busy machine.
             if outcome in ("missed", "not reached") or outcome == "time" and mutant.key in reasons:
                 outcome = "explained" if mutant.key in reasons else "missed"
                 if outcome == "missed":
@@ -374,7 +379,7 @@ def run(arguments, tree, runner, report, mutants, built, singles):
             print("  slowest: " + ", ".join(f"{test.name} {test.seconds:.0f} s" for test in slow), flush=True)
 
         todo = [mutant for mutant in built if not report.settled(mutant)]
-        # What is new first, and then as much as would be lost.
+        # New mutants first, then those of the lower layers.
         todo.sort(key=lambda mutant: (mutant.key in report.before, *mutant.weight))
         left = len(todo)
         around = collections.defaultdict(set)
@@ -409,9 +414,9 @@ def run(arguments, tree, runner, report, mutants, built, singles):
 
 
 def single(tree, runner, report, mutant, built, tests, patience):
-    """Builds one mutant by itself, and gives it to all tests that come by its file."""
+    """Builds one mutant separately, and runs it with all tests that reach its file."""
     tree.single(mutant)
-    # From one to the next little changes, and each is run once.
+    # Little changes between two such builds, and each is run once.
     programs = tree.tests("single", CARGO_INCREMENTAL="1", CARGO_PROFILE_DEV_OPT_LEVEL="0")
     if programs is None:
         report.tell(mutant, "unviable")

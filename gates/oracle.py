@@ -1,7 +1,7 @@
-"""Says what is lost: compares two pictures of a tree and knows nothing of any layout.
+"""Finds lost data by comparing two snapshots of a tree, without knowledge of any layout.
 
-A file that lay there must still begin, somewhere, with every byte that it had: at its place, in
-the trash, in quarantine, in an archive. A document that an operation replaces must be whole.
+The bytes of every earlier file must still be the prefix of some file: at its path, in the trash, in
+quarantine or in an archive. A document that an operation replaces must be complete.
 """
 
 import json
@@ -11,7 +11,7 @@ from scripts import REGISTERS
 
 
 def lost(before, after, script):
-    """What is missing or half there, each in words."""
+    """Returns a description of each file that is missing or incomplete."""
     missing = []
     for path, was in before.items():
         now = after.get(path)
@@ -44,7 +44,7 @@ def _whole(path, content):
 
 
 def count(tree, token):
-    """How often a word stands in a tree, not counting what is derived from elsewhere."""
+    """Counts a word in a tree, without files that are derived from others."""
     word = token.encode()
     return sum(
         content.count(word)

@@ -1,10 +1,10 @@
-"""Writes to an orchestrator's log as the orchestrator's own design says, and reports what it did.
+"""Writes to an orchestrator log as the orchestrator's own design does, and reports each record.
 
     python3 orchestrator_writer.py copy|append|unlocked FILE NAME COUNT [--keep-lock]
 
-`copy` and `append` are the design's two functions, word for word but for `--keep-lock`, which leaves
-the lock file where it is. `unlocked` appends without the lock: the control. Each record that was
-written is named on standard output, and not before.
+`copy` and `append` are the design's two functions, verbatim except for `--keep-lock`, which leaves
+the lock file in place. `unlocked` appends without the lock: the control. Each record is named on
+standard output after it was written.
 """
 
 import fcntl

@@ -1,12 +1,13 @@
 """Gate 11: two operations on one session, the first paused after every system call.
 
-The first is stopped by strace after one call that touches the tree, the second runs to its end, and the
-first goes on. A second that waits for a lock of the first is let be: the first goes on, and both end.
-Afterwards every byte that lay there stands somewhere, unless a verb that destroys reported that it
-destroyed the only copy; what was acknowledged stands somewhere; and what was said is true.
+strace stops the first after one call that touches the tree, the second runs to its end, and the
+first continues. If the second waits for a lock of the first, the first continues before it ends.
+Afterwards the bytes of every earlier file still exist somewhere, unless a verb that destroys
+reported that it destroyed the only copy. Acknowledged data exists somewhere, and all reports are
+true.
 
 `VERBS` and `SITUATIONS` are the tables. A verb is the first of a pair in every situation where it
-succeeds by itself, and the second where it succeeds before or after the first.
+succeeds alone, and the second where it succeeds before or after the first.
 """
 
 import contextlib
@@ -34,18 +35,49 @@ from scripts import DAMAGED, FAMILY, PYTHON
 from stage import FAST, Stage
 from table import Row
 
-# Seconds after which two programs that do not end are a failure.
+# Two programs that do not end within this many seconds are a failure.
 LIMIT = 60
-# So many looks in a row, this many seconds apart, that find a program asleep: it waits for a lock.
+# A program waits for a lock if this many checks, this many seconds apart, find it asleep.
 ASLEEP, APART = 10, 0.003
 
-# Programs that know nothing of annals.
+# Programs that do not use annals.
 APPEND = """
 import os, sys
 log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 os.write(log, b'{"type":"foreign","text":"' + sys.argv[2].encode() + b'"}\\n')
 os.close(log)
 """
+# Opens the log, and writes to it after the other operation has ended.
+KEEP_OPEN = """
+import os, sys
+log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
+sys.stdin.read()
+os.write(log, b'{"type":"foreign","text":"' + sys.argv[2].encode() + b'"}\\n')
+os.close(log)
+"""
+# The same, and appends by path as long as the log is open.
+KEEP_OPEN_AND_APPEND = """
+import os, select, sys
+line = b'{"type":"foreign","text":"' + sys.argv[2].encode() + b'"}\\n'
+log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
+while not select.select([0], [], [], 0.02)[0]:
+    other = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(other, line)
+    os.close(other)
+sys.stdin.read()
+os.write(log, line)
+os.close(log)
+"""
+# Creates the log again if it is missing, with an old time, and runs a command.
+RECREATE = """
+import os, subprocess, sys
+log, word, *command = sys.argv[1:]
+if not os.path.exists(log):
+    os.makedirs(os.path.dirname(log), exist_ok=True)
+    open(log, "w").write('{"type":"foreign","text":"' + word + '"}\\n')
+    os.utime(log, (%d, %d))
+sys.exit(subprocess.run(command).returncode)
+""" % (stage.FIXTURE_TIME, stage.FIXTURE_TIME)
 WRITE_TODOS = """
 import os, sys
 os.makedirs(os.path.dirname(sys.argv[1]), exist_ok=True)
@@ -70,33 +102,38 @@ def python(text, *arguments):
 
 @dataclass(frozen=True)
 class Verb:
-    """One operation of a pair. `{log}` and `{todos}` are files of the session, `{other}` is another layout."""
+    """One operation. `{log}` and `{todos}` are files of the session, `{other}` is a layout."""
 
     name: str
     command: tuple
-    # Whether a session that it took leaves the root, or comes into it.
+    # Whether it moves a session out of the root, or into it.
     takes: bool = False
     brings: bool = False
-    # Where it may destroy the only copy of something: "archive", "trash", "quarantine", "root".
+    # Where it may destroy an only copy: "archive", "trash", "quarantine", "root".
     destroys: str = ""
-    # Where it puts what it takes.
+    # Where it stores what it takes.
     fills: str = ""
-    # What a first verb does after which this one has something to do.
+    # What the first verb must do so that this one has something to do.
     follows: str = ""
-    # Files of the root that it replaces with others.
+    # Files of the root that it replaces.
     replaces: tuple = ()
-    # Whether it acknowledges a word that must stand somewhere afterwards.
+    # Whether it acknowledges a token that must exist somewhere afterwards.
     acknowledges: bool = False
-    # Whether it removes and replaces nothing that another one wrote.
+    # Whether it removes and replaces nothing that another verb wrote.
     harmless: bool = False
-    # Whether it takes an id, which only one can have.
+    # Whether it takes an id that only one session can have.
     claims: bool = False
-    # Whether it is a program that keeps none of our locks; such a one is never the first.
+    # Whether it is a program that ignores annals' locks; it is never the first.
     foreign: bool = False
+    # Whether it waits for the end of its standard input, which comes after the first has ended.
+    lasts: bool = False
 
+
+# The program, on the root of the stage.
+ANNALS = ("{annals}", "--root", "{layout}:{root}")
 
 TODOS = ("*todos*",)
-# The list of workspaces, which gets those of new sessions.
+# The list of workspaces, to which those of new sessions are added.
 CONFIG = ("root/config.json",)
 
 NEW_ID = "5c7c2f4e-0d0f-4c4b-9a53-6f0a1d7b2e11"
@@ -110,7 +147,7 @@ VERBS = (
     Verb("purge", ("clean", "--purge", "--apply"), destroys="trash", follows="trash"),
     Verb("clean", ("clean", "--older-than", "1d", "--apply"), takes=True, fills="trash", follows="brings"),
     Verb("repair", ("repair", "--apply"), fills="quarantine"),
-    # What was mended goes, and the original comes back.
+    # The repaired file is removed and the original restored.
     Verb("undo a repair", ("repair", "--undo", "{id}"), destroys="root", follows="quarantine"),
     Verb("forget a repair", ("repair", "--forget", "--all", "--apply"), destroys="quarantine", follows="quarantine"),
     Verb("keep", ("keep",), fills="archive", follows="brings", harmless=True),
@@ -118,11 +155,28 @@ VERBS = (
     Verb("convert", ("convert", "{root}", "--to", "{other}", "--into", "{base}/out"), harmless=True),
     Verb("append", ("append", "{id}", "-m", "{token}"), acknowledges=True, harmless=True, follows="brings"),
     Verb("title", ("title", "{id}", "{token}"), acknowledges=True, harmless=True, follows="brings"),
-    Verb("todo", ("todo", "{id}", "add", "{token}"), acknowledges=True, harmless=True, follows="brings", replaces=TODOS),
+    Verb("todo", ("todos", "add", "{id}", "{token}"), acknowledges=True, harmless=True, follows="brings", replaces=TODOS),
     Verb("fork", ("fork", "{id}", "--id", NEW_ID), claims=True),
     Verb("import a chosen id", ("import", "{base}/work/chosen.jsonl"), claims=True, replaces=CONFIG),
     Verb("new", ("new", "--id", NEW_ID, "--cwd", "/w/gate", "-m", "{token}"), claims=True, replaces=CONFIG),
     Verb("a foreign append", python(APPEND, "{log}", "{token}"), acknowledges=True, harmless=True, follows="brings", foreign=True),
+    Verb(
+        "a log kept open",
+        python(KEEP_OPEN, "{log}", "{token}"),
+        acknowledges=True, harmless=True, foreign=True,
+        lasts=True,
+    ),
+    Verb(
+        "a log kept open and appended to",
+        python(KEEP_OPEN_AND_APPEND, "{log}", "{token}"),
+        acknowledges=True, harmless=True, foreign=True,
+        lasts=True,
+    ),
+    Verb(
+        "a new log, archived",
+        python(RECREATE, "{log}", "{token}", *ANNALS, "archive", "{id}", "--live", "--apply"),
+        takes=True, fills="archive", follows="takes", acknowledges=True, foreign=True,
+    ),
     Verb(
         "foreign todos",
         python(WRITE_TODOS, "{todos}", "{token}"),
@@ -143,13 +197,17 @@ VERBS = (
 
 @dataclass(frozen=True)
 class Situation:
-    """Where the session is before the two operations begin."""
+    """Where the session is before the two operations start."""
 
     name: str
     on: dict
     prepare: tuple = ()
-    # Verbs of which each pair has one; all if there is none.
+    # Each pair has one of these verbs; any if empty.
     about: tuple = ()
+    # Whether the state directory is on another file system than the root.
+    elsewhere: bool = False
+    # Whether the rename of the file system cannot refuse to replace a file.
+    old_rename: bool = False
 
 
 KEEP_SOURCE = ("archive", "{id}", "--keep-source", "--apply")
@@ -159,6 +217,11 @@ ONE_DAMAGED = {
     "clog": DAMAGED["clog"],
     "orchestrator": "corrupt-middle",
 }
+# A directory on another file system than the stages, or None.
+ELSEWHERE = next(
+    (path for path in (Path(tempfile.gettempdir()), Path.home()) if path.stat().st_dev != FAST.stat().st_dev),
+    None,
+)
 ARCHIVES = ("archive", "forget", "restore", "keep", "a vanishing archive")
 SITUATIONS = (
     Situation("live", FAMILY),
@@ -167,6 +230,16 @@ SITUATIONS = (
     Situation("deleted", FAMILY, (("delete", "{id}", "--apply"),)),
     Situation(
         "mirrored and deleted", FAMILY, (KEEP_SOURCE, ("delete", "{id}", "--apply")), about=ARCHIVES
+    ),
+    *(
+        [Situation("two file systems", FAMILY, about=("delete", "clean", "archive"), elsewhere=True)]
+        if ELSEWHERE
+        else []
+    ),
+    *(
+        [Situation("old rename", FAMILY, about=("delete", "clean", "archive"), old_rename=True)]
+        if stage.can_be_old()
+        else []
     ),
     Situation("damaged", ONE_DAMAGED, about=("repair",)),
     Situation(
@@ -179,20 +252,24 @@ SITUATIONS = (
 
 
 class Scene:
-    """A prepared stage that is laid out anew for every point, always at the same path."""
+    """A prepared stage that is restored for every point, always at the same path."""
 
     def __init__(self, situation, layout):
         self.situation, self.layout, self.traced = situation, layout, {}
+        self.around = stage.OLD_RENAME if situation.old_rename else ()
         self.stage = Stage(layout, situation.on[layout])
+        if situation.elsewhere:
+            state = tempfile.mkdtemp(prefix="annals-gate-state-", dir=ELSEWHERE)
+            (self.stage.base / "state").symlink_to(state)
         self.saved = Path(tempfile.mkdtemp(prefix="annals-gate-saved-", dir=FAST))
         self.id = self.stage.first_session()
         self.other = "chorus" if layout != "chorus" else "claude-code"
         self.log = self.todos = "/nowhere"
-        # Todos of the session, where the layout keeps them in a file.
-        self.stage.run(self.spell(("todo", "{id}", "add", "prepared"), ""))
+        # Creates todos of the session, if the layout stores them in a file.
+        self.stage.run(self.spell(("todos", "add", "{id}", "prepared"), ""))
         exported = ("export", "{id}", "--format", "jsonl", "-o", "{base}/work/exported.jsonl")
         self.prepare(exported)
-        # The same under another id, which others choose as well.
+        # The same session under another id, which other verbs use as well.
         work = self.stage.base / "work"
         text = (work / "exported.jsonl").read_text().replace(f'"{self.id}"', f'"{NEW_ID}"')
         (work / "chosen.jsonl").write_text(text)
@@ -201,13 +278,13 @@ class Scene:
         self.whole = whole[self.name_of_log()]
         for command in situation.prepare:
             self.prepare(command)
-        # All that must stand somewhere later: what the root had at first, and what is there now.
+        # Contents that must exist later: the first files of the root, and the present ones.
         now = self.stage.tree()
         before = {**{f"first/{path}": was for path, was in whole.items() if now.get(path) != was}, **now}
         self.contents = {path: was for path, was in before.items() if was and counts(path)}
         for top in (*stage.TOPS, "work"):
             if (self.stage.base / top).exists():
-                shutil.copytree(self.stage.base / top, self.saved / top, symlinks=True)
+                shutil.copytree((self.stage.base / top).resolve(), self.saved / top, symlinks=True)
 
     def prepare(self, command):
         done = self.stage.run(self.spell(command, "prepared"))
@@ -215,7 +292,7 @@ class Scene:
             raise RuntimeError(f"{self}: {command}: {done.stderr.decode()}")
 
     def find(self):
-        """Finds the main log of the session and its list of todos."""
+        """Finds the main log of the session and its todo file."""
         listed = self.stage.run(["--json", "--no-index", "sessions"])
         sessions = json.loads(listed.stdout)["sessions"]
         self.log = next(session["file"] for session in sessions if session["id"] == self.id)
@@ -225,13 +302,14 @@ class Scene:
 
     def reset(self):
         for top in (*stage.TOPS, "given"):
-            shutil.rmtree(self.stage.base / top, ignore_errors=True)
-        for top in stage.TOPS:
-            if (self.saved / top).exists():
-                shutil.copytree(self.saved / top, self.stage.base / top, symlinks=True)
+            path = (self.stage.base / top).resolve()
+            shutil.rmtree(path, ignore_errors=True)
+            if top in stage.TOPS and (self.saved / top).exists():
+                shutil.copytree(self.saved / top, path, symlinks=True)
 
     def spell(self, command, token):
         places = {"{id}": self.id, "{token}": token, "{other}": self.other}
+        places.update({"{annals}": str(stage.PROGRAM), "{layout}": self.layout})
         places.update({"{log}": self.log, "{todos}": self.todos})
         words = []
         for word in command:
@@ -247,23 +325,23 @@ class Scene:
         return str(Path(self.log).relative_to(self.stage.base))
 
     def has_whole_log(self, tree):
-        """Whether the log is there with what it had at first: others may begin one anew."""
+        """Returns whether the log has its first content: other verbs may create a new one."""
         return tree.get(self.name_of_log(), b"").startswith(self.whole)
 
     def given(self):
-        """What `restore` gave back beside the root."""
+        """Returns the files that `restore` wrote outside the root."""
         base = self.stage.base / "given"
         return {f"given/{path}": path.read_bytes() for path in base.rglob("*") if path.is_file()}
 
     def points(self, verb):
-        """The points of a verb that is run by itself; none if it has nothing to do here.
+        """Returns the points of a verb that runs alone; none if it has nothing to do here.
 
-        They are found anew in every scene, because some names are made from the path of the root.
+        They differ between scenes, because some names are derived from the path of the root.
         """
         if verb.name not in self.traced:
             self.reset()
             before, trace = self.stage.tree(), self.stage.base / "trace"
-            around = ("strace", "-f", "-y", "-qq", "-o", str(trace))
+            around = (*self.around, "strace", "-f", "-y", "-qq", "-o", str(trace))
             done = self.stage.run(self.spell(verb.command, TOKENS[0]), around=around)
             acts = done.returncode == 0 and self.stage.tree() != before
             calls = trace.read_text(errors="replace")
@@ -271,6 +349,7 @@ class Scene:
         return self.traced[verb.name]
 
     def close(self):
+        shutil.rmtree((self.stage.base / "state").resolve(), ignore_errors=True)
         shutil.rmtree(self.stage.base, ignore_errors=True)
         shutil.rmtree(self.saved, ignore_errors=True)
 
@@ -279,8 +358,8 @@ class Scene:
 
 
 def counts(path):
-    """Whether the bytes of a file must outlive every pair: not what is derived, nor what only the
-    program itself reads, whose contents are asked for instead."""
+    """Returns whether the bytes of a file must survive every pair. Derived files need not, nor
+    files that only the program reads, whose contents are restored instead."""
     name = path.rsplit("/", 1)[-1]
     if path.startswith("state/"):
         return place(path) in ("trash", "quarantine") and name not in ("manifest.json", "removed.jsonl")
@@ -288,13 +367,13 @@ def counts(path):
 
 
 def place(path):
-    """The place that a file belongs to: root, trash, quarantine, archive, given."""
+    """Returns the place of a file: root, trash, quarantine, archive, given."""
     parts = path.split("/")
     return parts[1] if parts[0] == "state" and len(parts) > 1 else parts[0]
 
 
 def places(tree, was, stands):
-    """Where something stands, but for the archive, which only the program can read."""
+    """Returns the places of a content, except the archive, which only the program can read."""
     return {place(path) for path, now in tree.items() if stands(was, now)} & PLACES
 
 
@@ -302,13 +381,13 @@ PLACES = {"root", "trash", "quarantine"}
 
 
 def points(trace, base):
-    """Each call that touches the tree: its name, a path, and its number among the calls of that name with
-    that path. A look at all processes makes any number of calls, so only those with that path count;
-    where the name is one that such a look does not use, all count, and there is no path.
+    """Returns each call that touches the tree: its name, a path, and its number. Scanning /proc
+    makes a varying number of calls, so for calls that read, only those with the same path are
+    counted. For other calls all of that name are counted.
 
-    Left out are calls that change and learn nothing, looks at a file that is already open, and of several
-    looks at one path before the first lock or change all but the last. So are the catalogue, which is
-    disposable, and looks at temporary files, whose names are random.
+    Omitted are calls without effect or information, stats of open files, and, of several reads of
+    one path before the first lock or change, all but the last. Also omitted are the index, which is
+    disposable, and reads of temporary files, whose names are random.
     """
     seen, found, looks = Counter(), {}, {}
     acts, tops = False, tuple(f"{base}/{top}" for top in (*stage.TOPS, "work"))
@@ -323,13 +402,13 @@ def points(trace, base):
             seen[thread, name, path] += 1
         if not paths or name in IDLE or "/state/catalogue" in rest:
             continue
-        # The last one is the most exact: a name in a directory.
+        # The last path is the most specific: a name in a directory.
         path = paths[-1]
         reads = name in LOOKS and "O_CREAT" not in rest
         acts = acts or not reads and "LOCK_SH" not in rest
         if name in STATS and "AT_EMPTY_PATH" in rest:
             continue
-        if name in LOOKS and ".annals-" in path:
+        if name in LOOKS and ".annals-" in path and not stage.REMOVED.search(path):
             continue
         counted = path if name in LOOKS else ""
         at = Point(name, path[len(base) + 1 :], bool(counted), seen[thread, name, counted])
@@ -347,7 +426,7 @@ class Point:
     name: str
     # A path below the base of the stage.
     path: str
-    # Whether only calls with that path count.
+    # Whether only calls with that path are counted.
     only: bool
     number: int
 
@@ -373,8 +452,9 @@ class Paused:
         strace = ["strace", "-f", "-qq", "-o", f"/dev/fd/{writer}"]
         if point.only:
             strace += ["-P", str(scene.stage.base / point.path)]
+        strace += ["-e", f"trace={point.name}", "-e", inject]
         self.process = subprocess.Popen(
-            [*strace, "-e", f"trace={point.name}", "-e", inject, *scene.stage.command(arguments)],
+            [*scene.around, *strace, *scene.stage.command(arguments)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -388,7 +468,7 @@ class Paused:
         self.reached = self._stopped()
 
     def _stopped(self):
-        """Reads on to the next stop; false at the end."""
+        """Waits for the next stop; returns false at the end."""
         for line in self.lines:
             found = STOPPED.match(line)
             if found:
@@ -397,12 +477,12 @@ class Paused:
         return False
 
     def finish(self):
-        """Lets it go on to its end."""
+        """Continues the program to its end."""
         while self.child is not None:
-            # It may have ended since its other threads were reported.
+            # It may have ended after its other threads were reported.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.child, signal.SIGCONT)
-            # Another thread may come to a call of the same number.
+            # Another thread may reach a call of the same number.
             if not self._stopped():
                 break
         self.lines.close()
@@ -415,7 +495,7 @@ STOPPED = re.compile(r"^(\d+)\s+--- stopped by SIGSTOP ---")
 
 @dataclass
 class Answer:
-    """What a program answered."""
+    """Exit code and output of a program."""
 
     code: int
     out: bytes
@@ -428,10 +508,10 @@ class Answer:
 class Second:
     """The other program, which may have to wait for the paused one."""
 
-    def __init__(self, scene, arguments):
+    def __init__(self, scene, arguments, lasts):
         self.process = subprocess.Popen(
-            scene.stage.command(arguments),
-            stdin=subprocess.DEVNULL,
+            [*scene.around, *scene.stage.command(arguments)],
+            stdin=subprocess.PIPE if lasts else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd="/",
@@ -439,7 +519,7 @@ class Second:
         )
 
     def waits(self):
-        """Returns true once it sleeps, and false once it has ended."""
+        """Returns true once the program sleeps, and false once it has ended."""
         asleep, until = 0, time.monotonic() + LIMIT
         while self.process.poll() is None:
             if time.monotonic() > until:
@@ -464,7 +544,7 @@ class Second:
 
 
 class Run:
-    """One pair at one point: what both answered, and pictures of the tree between."""
+    """One pair at one point: both answers, and snapshots of the tree in between."""
 
     def __init__(self, scene, first, second, point):
         self.scene, self.verbs = scene, (first, second)
@@ -472,9 +552,9 @@ class Run:
         words = [scene.spell(verb.command, token) for verb, token in zip(self.verbs, TOKENS)]
         paused = Paused(scene, words[0], point)
         self.reached = paused.reached
-        # Before the second, after it, and in the end; the second is none if the two overlapped.
+        # `start` is before the second, `end` after both. `middle` is None if the two overlapped.
         self.start = scene.stage.tree()
-        other = Second(scene, words[1])
+        other = Second(scene, words[1], second.lasts)
         self.waited = other.waits()
         self.middle = None if self.waited else scene.stage.tree()
         if self.waited:
@@ -488,7 +568,7 @@ class Run:
         self.pool = dict(self.end)
 
     def failures(self):
-        """What is lost, or said and untrue."""
+        """Returns lost data and false reports."""
         scene, found = self.scene, []
         for verb, answer in zip(self.verbs, self.answers):
             if b"panicked" in answer.error or answer.code not in (0, 1, 2):
@@ -496,6 +576,10 @@ class Run:
             elif answer.code == 2 and not answer.error:
                 found.append(f"{verb.name} fails without a word")
         found += [f"{path} is left" for path in self.everything if stage.TEMPORARY.match(path.rsplit("/", 1)[-1])]
+        # A reader does not show what such a file holds, so somebody must know of it.
+        said = b"".join(answer.error + answer.out for answer in self.answers).decode(errors="replace")
+        left = [path for path in stage.removed(self.everything) if path.rsplit("/", 1)[-1] not in said]
+        found += [f"{path} is left, and nothing reports it" for path in left]
         found += self._untrue()
         if all(verb.claims and answer.done() for verb, answer in zip(self.verbs, self.answers)):
             found.append("both took the same id")
@@ -511,7 +595,7 @@ class Run:
         return found + missing
 
     def _recover(self, destroyed):
-        """Asks for a session that is not in the root, from the trash and from the archive."""
+        """Restores a session that is not in the root, from the trash and from the archive."""
         scene, errors = self.scene, []
         trash = {path.split("/")[2] for path in self.end if place(path) == "trash" and scene.id in path}
         commands = [("delete", "--undo", name) for name in sorted(trash)]
@@ -545,11 +629,11 @@ class Run:
         return bool(self.verbs[at].destroys) and self.answers[at].done()
 
     def _asked(self, was, stands):
-        """Whether a verb reported that it destroyed something of which there was no other copy."""
+        """Returns whether a verb reported that it destroyed the only copy."""
         for at in (0, 1):
             if not self._destroyed(at):
                 continue
-            # The tree as the destroying verb found it, as far as it is known.
+            # The tree before the destroying verb, as far as it is known.
             found = self.start if at == 1 or self.waited else self.middle
             others = places(found, was, stands) - {self.verbs[at].destroys}
             moved = self.waited and self.verbs[1 - at].fills == self.verbs[at].destroys
@@ -558,7 +642,8 @@ class Run:
         return False
 
     def _untrue(self):
-        """Verbs that say that a session left the root, and it did not."""
+        """Returns verbs that reported the session as removed from the root although it is still
+        there."""
         found = []
         for at, tree in ((0, self.end), (1, self.middle)):
             verb, other = self.verbs[at], self.verbs[1 - at]
@@ -589,7 +674,7 @@ def text(error):
 
 
 def pairs(situation, alone):
-    """The ordered pairs in which each verb has something to do, before the other or after it."""
+    """Yields ordered pairs in which each verb has something to do, before or after the other."""
     for first in VERBS:
         does = {first.fills, "takes" * first.takes, "brings" * first.brings} - {""}
         for second in VERBS:
@@ -599,14 +684,15 @@ def pairs(situation, alone):
                 continue
             if situation.about and not {first.name, second.name} & set(situation.about):
                 continue
-            # Writers beside writers are gates 2 and 10; `convert` and `keep` change nothing of a root.
+            # Pairs of writers are tested by gates 2 and 10; `convert` and `keep` do not change a
+            # root.
             if first.harmless and second.harmless or first.claims != second.claims:
                 continue
             yield first, second
 
 
 class Team:
-    """Scenes of one situation on one layout, one for each worker."""
+    """Scenes of one situation on one layout, one per worker thread."""
 
     def __init__(self, situation, layout):
         self.situation, self.layout = situation, layout
@@ -625,7 +711,7 @@ class Team:
             scene.close()
 
     def try_pair(self, first, second, number):
-        """Pauses the first at one of its points, and returns the run and its failures."""
+        """Pauses the first verb at one of its points; returns the run and its failures."""
         scene = self.scene()
         points = scene.points(first)
         if number >= len(points):
@@ -651,7 +737,7 @@ class Plan:
         counts = {verb.name: len(scene.points(verb)) for verb in firsts}
         alone = {name for name, count in counts.items() if count}
         if firsts is not VERBS:
-            # The others are taken on trust: one that has nothing to do says so.
+            # The others are not tried alone; a verb that has nothing to do reports it.
             alone |= {verb.name for verb in VERBS if verb not in firsts}
         self.jobs = [
             (first, second, number)
@@ -661,10 +747,10 @@ class Plan:
 
 
 def gate(full, seed=1, only=None, each=None):
-    """Runs all pairs at all points, in the short form some of them.
+    """Runs all pairs at all points, or a sample of them in the short form.
 
-    `only` is a pattern that is searched for in the name of a pair, such as `live, clog: archive, forget`;
-    `each` is a number of points for each situation on each layout, taken at random.
+    `only` is a regular expression for names of pairs, such as `live, clog: archive, forget`; `each`
+    is the number of random points per situation and layout.
     """
     rows, dice = [], random.Random(seed)
     places = [(situation, layout) for situation in SITUATIONS for layout in situation.on]
@@ -719,13 +805,14 @@ def _total(rows):
     for row in rows:
         for name in ("points", "kills", "acks", "lost", "seconds", "failures"):
             setattr(total, name, getattr(total, name) + getattr(row, name))
-    # A point that is not reached proves nothing; a first that finds its work done makes fewer calls.
+    # A point that is not reached proves nothing. A first verb whose work is already done makes
+    # fewer calls.
     if total.kills < total.points * 0.9:
         total.failures.append(f"only {total.kills} of {total.points} points were reached")
     return total
 
 
-# Wrong programs: each does in three calls what a verb does, and holds no lock.
+# Wrong programs: each does in three calls what a verb does, without a lock.
 MOVE = """
 import os, sys
 if os.path.exists(sys.argv[1]):
@@ -733,6 +820,12 @@ if os.path.exists(sys.argv[1]):
     os.makedirs(sys.argv[2], exist_ok=True)
     open(sys.argv[2] + "/log", "wb").write(was)
     os.unlink(sys.argv[1])
+"""
+HALF = """
+import os, sys
+folder, name = os.path.split(sys.argv[1])
+if os.path.exists(sys.argv[1]):
+    os.rename(sys.argv[1], f"{folder}/.annals-{name}.removed")
 """
 REWRITE = """
 import os, sys
@@ -743,19 +836,22 @@ os.rename(sys.argv[1] + ".new", sys.argv[1])
 CONTROLS = (
     (Verb("a blind archive", python(MOVE, "{log}", "{base}/state/archive"), fills="archive"), "a vanishing archive"),
     (Verb("a blind delete", python(MOVE, "{log}", "{base}/state/trash/log"), fills="trash"), "a foreign append"),
+    (Verb("a blind delete", python(MOVE, "{log}", "{base}/state/trash/log"), fills="trash"), "a log kept open"),
     (Verb("a blind rewrite", python(REWRITE, "{log}")), "append"),
+    (Verb("half a removal", python(HALF, "{log}")), "a foreign append"),
 )
 
 
 def _caught(pool, wrong, second):
-    """Whether a wrong program loses something beside another one."""
+    """Returns whether a wrong program loses data next to another one."""
     second = next(verb for verb in VERBS if verb.name == second)
     team = Team(SITUATIONS[0], "chorus")
     numbers = range(len(team.scene().points(wrong)))
     jobs = [pool.submit(team.try_pair, wrong, second, number) for number in numbers]
     failures = [what for job in jobs for what in job.result()[1]]
     team.close()
-    return any(what.endswith("is gone") or "files are gone" in what for what in failures)
+    signs = ("is gone", "files are gone", "nothing reports it")
+    return any(sign in what for what in failures for sign in signs)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,16 @@
-"""Runs the gates and prints one table of what they did.
+"""Runs the gates and prints one table of their results.
 
     python3 gates/run.py --short          what ./test runs: seconds
-    python3 gates/run.py --full           what ./test --gates runs: an hour or so
-    python3 gates/run.py --full 1 5       only these
+    python3 gates/run.py --full           what ./test --gates runs: about an hour
+    python3 gates/run.py --full 1 5       only these gates
     python3 gates/run.py --full 1 --seed 7
-    python3 gates/run.py --full 1 5 6 --only convert    operations with that in their name
-    python3 gates/run.py --full 11 --only 'live, clog: archive'    pairs whose name has that pattern in it
-    python3 gates/run.py --full 12 --only 'plain, clog: show'      reads of verbs whose name has it
+    python3 gates/run.py --full 1 5 6 --only convert    operations whose name contains this
+    python3 gates/run.py --full 11 --only 'live, clog: archive'    pairs whose name matches
+    python3 gates/run.py --full 12 --only 'plain, clog: show'      verbs whose name matches
 
-Gates 1, 5, 6, 11 and 12 drive the built program under strace; 2, 3, 4, 8 and 9 are tests of the library in
-their full form; 7 is cargo-fuzz; 10 runs the program beside other writers. What cannot be run here is said and counts as skipped, not passed.
+Gates 1, 5, 6, 11 and 12 run the built program under strace; 2, 3, 4, 8 and 9 are tests of the
+library in their full form; 7 is cargo-fuzz; 10 runs the program next to other writers. A gate that
+cannot run on this machine is reported as skipped, not as passed.
 """
 
 import argparse
@@ -36,21 +37,21 @@ from stage import FAST, REPOSITORY
 from table import Row, show
 
 FUZZ_RUNS = 1_000_000
-# The library denies unsafe code, so there is nothing for an address sanitizer to find in it; debug
+# The library denies unsafe code, so an address sanitizer has nothing to find in it; debug
 # assertions and overflow checks are on.
 SANITIZER = ("--sanitizer", "none")
 FUZZ_OPTIONS = ("-rss_limit_mb=2048", "-timeout=30", "-print_final_stats=1")
-# Larger inputs repeat what smaller ones do, and cost more than their share where a whole session is
-# read several times over or a damaged line is gone over once for each of its beginnings.
+# Larger inputs repeat what smaller ones do. They are slow where a whole session is read several
+# times or where each prefix of a damaged line is parsed.
 FUZZ_LONGEST = dict.fromkeys(("check", "mend", "prices", "search", "session"), 1024)
-# A pack that was cut off is none, and its seeds are longer.
+# Seeds of packs are longer, and a truncated pack is not a pack.
 FUZZ_LONGEST.update(pack=8192, sealed=8192)
-# To weigh thousands of inputs by what is rare in them took longer than running them, and came by less.
+# Entropic scheduling of thousands of inputs took longer than running them, and covered less.
 FUZZ_PLAIN = ("session",)
 
 
 def tests(gate, names, what, environment=None, where="disk"):
-    """Runs tests of the library in their full form and makes rows of what they tell."""
+    """Runs tests of the library in their full form and returns rows of their results."""
     begin = time.monotonic()
     environment = {**os.environ, "ANNALS_GATES": "full", **(environment or {})}
     command = [str(binary()), "--nocapture", "--test-threads=1", *names]
@@ -80,7 +81,7 @@ def tests(gate, names, what, environment=None, where="disk"):
 
 
 def binary():
-    """The library's integration tests, built."""
+    """Builds the library's integration tests and returns the path of the test binary."""
     if not hasattr(binary, "path"):
         built = subprocess.run(
             ["cargo", "test", "-p", "annals", "--test", "it", "--no-run", "--message-format=json"],
@@ -96,7 +97,7 @@ def binary():
 
 
 def places(size, skipped):
-    """Every file system that can be had: the disk, memory, and loop-mounted ones where root."""
+    """Yields every available file system: the disk, tmpfs, and as root loop-mounted ones."""
     yield "disk", None
     for kind in ("tmpfs", "ext4", "xfs", "btrfs"):
         with mounted(kind, size) as place:
@@ -137,7 +138,7 @@ def gate_4(skipped):
 
 
 def gate_7(skipped, only):
-    """Coverage-guided; each target from the seeds of the fixtures."""
+    """Runs every fuzz target, starting from the seeds of the fixtures."""
     fuzz = REPOSITORY / "fuzz"
     if subprocess.run(["cargo", "+nightly", "--version"], capture_output=True).returncode != 0:
         skipped.append("gate 7: no nightly compiler (rustup toolchain install nightly)")
@@ -154,7 +155,7 @@ def gate_7(skipped, only):
     )
     rows = []
     for target in listed.stdout.split():
-        # The control belongs to every run.
+        # The control runs always.
         if only and only not in target and target != "planted":
             continue
         rows.append(fuzz_target(fuzz, target))
@@ -168,7 +169,7 @@ def fuzz_target(fuzz, target):
     runs = int(os.environ.get("ANNALS_GATE_FUZZ", FUZZ_RUNS))
     command = ["cargo", "+nightly", "fuzz", "run", *SANITIZER, target, "--", f"-runs={runs}", "-seed=1"]
     if planted:
-        # From nothing but a few words, so that it is found and not given.
+        # Starts from an empty corpus, so that the panic is found and not given.
         (fuzz / "corpus" / "planted").mkdir(parents=True, exist_ok=True)
     options = [f"-max_len={FUZZ_LONGEST.get(target, 4096)}", f"-entropic={int(target not in FUZZ_PLAIN)}"]
     run = subprocess.run(
@@ -177,7 +178,7 @@ def fuzz_target(fuzz, target):
         capture_output=True,
         text=True,
         errors="replace",
-        # One input has nothing to share among threads, and waking them takes longer than reading it.
+        # Each input is small, and waking threads takes longer than reading it.
         env={**os.environ, "RAYON_NUM_THREADS": "1"},
     )
     done = re.search(r"stat::number_of_executed_units:\s+(\d+)", run.stderr)
@@ -197,7 +198,7 @@ def full(wanted, seed, only):
     skipped = []
 
     def power():
-        # The shutdowns are of writers, not of operations.
+        # Shutdowns are tests of writers, not of operations, so `--only` excludes them.
         rows = crash.gate(True, seed, only)
         return rows if only else rows + shutdown.gate(binary(), skipped, 100, seed)
 
@@ -219,7 +220,7 @@ def full(wanted, seed, only):
 
 
 def short(wanted, seed, only):
-    """The gates that are no tests of the library; the others run with all tests."""
+    """Runs the gates that are not library tests; those run with all other tests."""
     gates = {
         "1": lambda: kill.gate(False, seed, only),
         "5": lambda: crash.gate(False, seed, only),
@@ -261,9 +262,10 @@ def main():
     arguments = parser.parse_args()
     if shutil.which("strace") is None:
         sys.exit("strace is not installed: gates 1, 5, 6, 11 and 12 cannot be run")
-    subprocess.run(["cargo", "build", "-q", "-p", "annals-cli", "--locked"], cwd=REPOSITORY, check=True)
+    if "ANNALS_GATE_PROGRAM" not in os.environ:
+        subprocess.run(["cargo", "build", "-q", "-p", "annals-cli", "--locked"], cwd=REPOSITORY, check=True)
     with tempfile.TemporaryDirectory() as aside:
-        # A build that is made meanwhile must not change what is tested.
+        # A rebuild during the run must not change the tested program.
         stage.PROGRAM = Path(shutil.copy2(stage.PROGRAM, aside))
         passed = (full if arguments.full else short)(arguments.gates, arguments.seed, arguments.only)
     sys.exit(0 if passed else 1)

@@ -1,14 +1,14 @@
-"""The operations that gates interrupt: one row each. A new verb of the program is a new row.
+"""The operations that gates interrupt, one row each. A new verb of the program is a new row.
 
-`{id}` is the first session of the fixture, `{token}` a word that stands nowhere yet and is another
-one in every run, `{base}` and `{root}` are places of the stage. A last word that begins with `<` is
-what the command reads from its standard input. A command that begins with a path is another program.
+`{id}` is the first session of the fixture, `{token}` a new word in every run, `{base}` and `{root}`
+are paths of the stage. A last word that starts with `<` is the standard input of the command. A
+command that starts with a path runs another program.
 """
 
 import shutil
 from dataclasses import dataclass
 
-# Lists that are derived from logs: they may be replaced, whole, by whoever finds them behind.
+# Lists derived from logs: any process that finds one stale may replace it as a whole.
 REGISTERS = ("*/conversations.json", "*/sessions-index.json", "*/index.json")
 
 PLAIN = {
@@ -33,33 +33,35 @@ TORN = {
 
 @dataclass(frozen=True)
 class Script:
-    """One operation, how its tree is prepared, and what must hold once it was run to its end."""
+    """One operation, how its tree is prepared, and what must hold after it has run to its end."""
 
     name: str
-    # The fixture for each layout that it is run on.
+    # The fixture for each layout on which it is run.
     on: dict
-    # What is interrupted, and later run again.
+    # The command that is interrupted, and later run again.
     command: tuple
     # Commands that are run before, undisturbed.
     prepare: tuple = ()
-    # Documents that the operation replaces; each is whole at any time.
+    # Documents that the operation replaces; each is complete at any time.
     changes: tuple = ()
-    # What an undisturbed run answers: 0, or 1 too where it is to tell of damage.
+    # Exit codes of an undisturbed run: 0, or also 1 if it reports damage.
     ends: tuple = (0,)
-    # What a second run may answer: 0, and more where the first may have done all there was to do.
+    # Exit codes of a second run: 0, and others if the first may have done everything.
     again: tuple = (0,)
     # Commands that are run after the second run.
     finish: tuple = ()
-    # What holds in the end: "token" (it stands where an undisturbed run puts it), "latest" (so does
-    # the last one that was acknowledged, or a later one in its place), "undone" (the root is what it
-    # was at first), "same" (what was made is what an undisturbed run makes).
+    # What holds in the end: "token" (it is where an undisturbed run puts it), "latest" (the same
+    # for the last acknowledged token, or a later one in its place), "undone" (the root is as it was
+    # at first), "same" (the result is that of an undisturbed run).
     goal: str = "token"
-    # Files that the operation is meant to remove for good.
+    # Files that the operation is meant to remove permanently.
     removes: tuple = ()
-    # A command that gives back below `{base}/out` what is kept in another form.
+    # A command that unpacks data stored in another form to `{base}/out`.
     unpack: tuple = ()
-    # A verb and a flag that the program must have; the script is skipped, and told, where it has not.
+    # A verb and a flag that the program must have; otherwise the script is reported as skipped.
     needs: tuple = ()
+    # Whether it runs as on a file system whose rename cannot refuse to replace a file.
+    old_rename: bool = False
 
 
 DAMAGED = {
@@ -68,25 +70,25 @@ DAMAGED = {
     "clog": "glued-messages",
     "orchestrator": "glued-records",
 }
-# One session each, so that a whole root comes back with it.
+# Fixtures with one session, so that the undo of its removal restores the whole root.
 ALONE = {name: FAMILY[name] for name in ("claude-code", "clog", "orchestrator")}
 CHORUS = {"chorus": PLAIN["chorus"]}
 
 PYTHON = shutil.which("python3")
-# Somebody else shortens every log, so that what was archived of it becomes an earlier version.
+# Another program truncates every log, so that the archived content becomes an earlier version.
 SHORTEN = """
 import pathlib, sys
 for log in pathlib.Path(sys.argv[1]).rglob("*.jsonl"):
     lines = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join(lines[:-1]))
 """
-# Somebody else goes on with every log, the same way each time.
+# Another program appends the same lines to every log.
 LENGTHEN = """
 import pathlib, sys
 for log in pathlib.Path(sys.argv[1]).rglob("*.jsonl"):
     log.write_bytes(log.read_bytes() + b'{"type":"gate"}\\n')
 """
-# Somebody else renames the folder of a project, and takes some of its sub-agents away.
+# Another program renames the folder of a project and removes some of its sub-agents.
 MOVE = """
 import pathlib, shutil, sys
 for project in pathlib.Path(sys.argv[1], "projects").iterdir():
@@ -94,13 +96,13 @@ for project in pathlib.Path(sys.argv[1], "projects").iterdir():
     for lost in moved.rglob("workflows"):
         shutil.rmtree(lost)
 """
-# Or all that lie in folders of their session.
+# Another program removes all sub-agents in folders of their session.
 LOSE = """
 import pathlib, shutil, sys
 for lost in pathlib.Path(sys.argv[1], "projects").rglob("subagents"):
     shutil.rmtree(lost)
 """
-# A byte of every pack goes bad, behind what was archived first.
+# Corrupts a byte of every pack, after the first archived data.
 SPOIL = """
 import pathlib, sys
 for pack in pathlib.Path(sys.argv[1]).rglob("*.pack"):
@@ -119,17 +121,17 @@ SCRIPTS = (
     Script("append", PLAIN, ("append", "{id}", "-m", "{token}")),
     Script("append to a torn log", TORN, ("append", "{id}", "-m", "{token}")),
     Script("title", PLAIN, ("title", "{id}", "{token}")),
-    Script("note", PLAIN, ("note", "{id}", "{token}")),
+    Script("note", PLAIN, ("notes", "add", "{id}", "{token}")),
     Script(
         "todo",
         {**PLAIN, "orchestrator": "one-day"},
-        ("todo", "{id}", "add", "{token}"),
+        ("todos", "add", "{id}", "{token}"),
         changes=("root/todos/*.json", "*todos*"),
     ),
     Script(
         "todo, the list replaced",
         PLAIN,
-        ("todo", "{id}", "set", "-", '<[{"content": "{token}", "status": "pending"}]'),
+        ("todos", "set", "{id}", "-", '<[{"content": "{token}", "status": "pending"}]'),
         changes=("root/todos/*.json", "*todos*"),
         goal="latest",
     ),
@@ -220,7 +222,7 @@ SCRIPTS = (
     Script(
         "register: add a workspace",
         {"chorus": "chorus-plain"},
-        ("workspaces", "add", "/w/{token}"),
+        ("chorus", "workspaces", "add", "/w/{token}"),
         changes=("root/config.json",),
         again=(0, 2),
         goal="token",
@@ -228,34 +230,34 @@ SCRIPTS = (
     Script(
         "register: rename a workspace",
         CHORUS,
-        ("workspaces", "rename", "w-app", "{token}"),
+        ("chorus", "workspaces", "rename", "w-app", "{token}"),
         changes=("root/config.json",),
         goal="latest",
     ),
     Script(
         "register: add an agent",
         CHORUS,
-        ("agents", "add", "w-app", "{token}"),
+        ("chorus", "agents", "add", "w-app", "{token}"),
         changes=("root/config.json",),
     ),
     Script(
         "register: rename an agent",
         CHORUS,
-        ("agents", "rename", "w-app", "a-review", "{token}"),
+        ("chorus", "agents", "rename", "w-app", "a-review", "{token}"),
         changes=("root/config.json",),
         goal="latest",
     ),
     Script(
         "register: a setting",
         CHORUS,
-        ("settings", "rootWorkspaceDir", "/w/{token}"),
+        ("chorus", "settings", "rootWorkspaceDir", "/w/{token}"),
         changes=("root/config.json",),
         goal="latest",
     ),
     Script(
         "register: remove an agent",
         CHORUS,
-        ("agents", "remove", "w-app", "a-review", "--apply"),
+        ("chorus", "agents", "remove", "w-app", "a-review", "--apply"),
         changes=("root/config.json",),
         again=(0, 2),
         finish=(("delete", "--undo", "794a5c36-a509-403f-8716-74e697f62c1b"),),
@@ -265,7 +267,7 @@ SCRIPTS = (
     Script(
         "register: remove a workspace",
         CHORUS,
-        ("workspaces", "remove", "w-app", "--apply"),
+        ("chorus", "workspaces", "remove", "w-app", "--apply"),
         changes=("root/config.json",),
         again=(0, 2),
         finish=(
@@ -359,7 +361,7 @@ SCRIPTS = (
     ),
     Script(
         "restore to a renamed folder",
-        # From the packs of both folders.
+        # Restores from the packs of both folders.
         {"claude-code": FAMILY["claude-code"]},
         ("restore", "{id}", "--apply"),
         prepare=(
@@ -374,7 +376,7 @@ SCRIPTS = (
     ),
     Script(
         "restore what can be read",
-        # Sessions of several files: of one alone nothing would be left.
+        # Sessions of several files: with one file nothing would be left.
         {name: FAMILY[name] for name in ("claude-code", "clog")},
         ("restore", "{id}", "--salvage", "--apply"),
         prepare=(
@@ -398,7 +400,7 @@ SCRIPTS = (
     ),
     Script(
         "repair, undone",
-        # One damaged log each.
+        # Fixtures with one damaged log.
         {
             "claude-code": DAMAGED["claude-code"],
             "clog": DAMAGED["clog"],
@@ -408,7 +410,7 @@ SCRIPTS = (
         prepare=(("repair", "--apply"),),
         again=(0, 1, 2),
         goal="undone",
-        # What was mended goes, and the original comes back from quarantine.
+        # The repaired file is removed, and the original is restored from quarantine.
         removes=("root/*", "state/quarantine/*"),
         needs=("repair", "--undo"),
     ),
@@ -428,7 +430,7 @@ SCRIPTS = (
         ("clean", "--older-than", "1d", "--apply"),
         again=(0, 1),
         goal="readable",
-        # A register goes with the last log that it listed; the trash keeps its rows.
+        # A session list is removed with the last log that it listed; the trash keeps its rows.
         removes=("*/conversations.json",),
         needs=("clean", "--purge"),
     ),
@@ -477,9 +479,10 @@ SCRIPTS = (
             ("export", "{id}", "--format", "jsonl", "-o", "{base}/work/exported.jsonl"),
             ("delete", "{id}", "--apply"),
         ),
-        # What it only began goes to the trash and comes in anew; what is whole is never touched.
+        # A partial import moves to the trash and is imported again; a complete one is never
+        # touched.
         again=(0, 2),
-        # Entries without ids get fresh ones, so no two imports are alike.
+        # Entries without ids get new ones, so no two imports are equal.
         goal="readable",
         needs=("import", "--fresh-ids"),
     ),

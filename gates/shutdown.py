@@ -1,7 +1,7 @@
-"""Gate 5 on real file systems: one is shut down under its writers, as by a loss of power, and
-mounted again; what was acknowledged as on disk stands there.
+"""Gate 5 on real file systems: a file system is shut down under its writers, as by a power loss,
+and mounted again. Every record acknowledged as on disk must be there.
 
-Needs root, loop devices and `xfs_io` (package xfsprogs), whose `shutdown` xfs and ext4 understand.
+Needs root, loop devices and `xfs_io` (package xfsprogs), whose `shutdown` xfs and ext4 support.
 """
 
 import os
@@ -21,7 +21,7 @@ LINE = re.compile(rb'^\{"id":"([^"]+)","pad":"x*"\}$')
 
 
 def writer(binary, part, name, log):
-    """A process that appends records and names each that it acknowledges."""
+    """Starts a process that appends records and prints each one that it acknowledges."""
     parts = {"PART": part, "WRITER": name, "LOG": str(log)}
     return subprocess.Popen(
         [str(binary), "--exact", "jsonl_kill::role", "--include-ignored", "--nocapture"],
@@ -33,7 +33,7 @@ def writer(binary, part, name, log):
 
 
 class Listener(threading.Thread):
-    """Notes when a writer acknowledges what."""
+    """Records the acknowledgements of a writer with their times."""
 
     def __init__(self, child):
         super().__init__(daemon=True)
@@ -47,10 +47,11 @@ class Listener(threading.Thread):
 
 
 def power_loss(kind, place, binary, part, dice):
-    """Loses power once: what was acknowledged before, and what of it is gone.
+    """Loses power once; returns the number of earlier acknowledged records, and those that are
+    lost.
 
-    A sync that is under way while a file system is shut down may return success for data that is
-    lost: the machine would be off by then, so what is acknowledged later does not count.
+    A sync during the shutdown of a file system may return success for data that is lost. With a
+    real power loss the machine would be off by then, so later acknowledgements do not count.
     """
     log = place / f"{part}.jsonl"
     log.write_bytes(b"")
@@ -93,7 +94,7 @@ def gate(binary, skipped, rounds, seed=1):
                 row.acks += acks
                 row.lost += len(lost)
                 row.failures += [f"{kind}: {name.decode()} is gone" for name in lost]
-            # The control acknowledges what the disk does not have yet.
+            # The control acknowledges records that are not on disk yet.
             caught = any(power_loss(kind, place, binary, "os", dice)[1] for _ in range(10))
             row.control = "1 of 1 caught" if caught else "not caught"
             row.failures += [] if caught else [f"{kind}: a writer without syncs was not caught"]

@@ -1,7 +1,7 @@
-"""A root in a directory of its own, the program run on it, and pictures of what lies there.
+"""A root in its own directory, the program run on it, and snapshots of its files.
 
-Time, zone, home and state are fixed, as in the tests of the program, so that what is written
-depends on the root and on the command alone.
+Time, zone, home and state are fixed, as in the tests of the program, so that the written files
+depend only on the root and the command.
 """
 
 import json
@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -18,22 +19,22 @@ PROGRAM = (REPOSITORY / TARGET / "debug" / "annals").resolve()
 if "ANNALS_GATE_PROGRAM" in os.environ:
     PROGRAM = Path(os.environ["ANNALS_GATE_PROGRAM"]).resolve()
 
-# Kills and simulated crashes ask nothing of a disk; memory is a hundred times faster.
+# Kills and simulated crashes need no disk; memory is a hundred times faster.
 FAST = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
 
-# When the files of a fixture were written, two weeks before the time of the stage: 2026-11-01.
+# Modification time of fixture files: 2026-11-01, two weeks before the fixed time of the stage.
 FIXTURE_TIME = 1_793_491_200
 
-# What a stage holds that counts.
+# The directories of a stage that are compared.
 TOPS = ("root", "state", "out")
 
 
 def lasting(tree):
-    """A tree without what may come and go."""
+    """Returns a tree without the index, empty lock files and temporary files."""
 
     def lasts(path):
         name = path.rsplit("/", 1)[-1]
-        # A lock is a name to hold and has nothing in it: whoever wants it makes it anew.
+        # An empty lock file may disappear: the next process that needs it creates it again.
         lock = (name == "keep.lock" or name.endswith(".jsonl.lock")) and not tree[path]
         return not (name.startswith("catalogue") or lock or TEMPORARY.match(name))
 
@@ -41,10 +42,45 @@ def lasting(tree):
 
 
 TEMPORARY = re.compile(r"\.annals-[0-9a-f]+\.tmp$")
+# Names that a removal gives to a file: while it is removed, and if it cannot be renamed back.
+REMOVED = re.compile(r"(^|/)\.annals-[^/]*\.removed$|[^/]\.annals-saved(-[0-9]+)?$")
+
+# Runs a command as on a file system whose rename cannot refuse to replace a file: a seccomp filter
+# lets renameat2 fail with EINVAL, also under strace, which cannot trace all paths for one call and one
+# path for another.
+_OLD_RENAME = """
+import ctypes, os, platform, struct, sys
+number = {"x86_64": 316, "aarch64": 276}[platform.machine()]
+load, equal, answer = 0x20, 0x15, 0x06
+code = ((load, 0, 0, 0), (equal, 0, 1, number), (answer, 0, 0, 0x50016), (answer, 0, 0, 0x7FFF0000))
+filters = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
+class Program(ctypes.Structure):
+    _fields_ = [("len", ctypes.c_ushort), ("filters", ctypes.c_void_p)]
+program = Program(len(code), ctypes.addressof(filters))
+libc = ctypes.CDLL(None, use_errno=True)
+no_new_privileges, seccomp, as_filter = 38, 22, 2
+if libc.prctl(no_new_privileges, 1, 0, 0, 0) or libc.prctl(seccomp, as_filter, ctypes.byref(program), 0, 0):
+    sys.exit(f"no seccomp filter: {os.strerror(ctypes.get_errno())}")
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+OLD_RENAME = (sys.executable, "-I", "-S", "-c", _OLD_RENAME)
+
+
+def can_be_old():
+    """Returns whether this machine allows such a filter; otherwise reports it."""
+    tried = subprocess.run([*OLD_RENAME, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        print(f"SKIPPED old rename: {tried.stderr.strip()[-200:]}")
+    return tried.returncode == 0
+
+
+def removed(tree):
+    """Returns the files of a root that a removal left, which no reader shows."""
+    return [path for path in tree if path.startswith("root/") and REMOVED.search(path)]
 
 
 def has(needs):
-    """Whether the program has a verb and a flag of it."""
+    """Returns whether the program has this verb and this flag of it."""
     if not needs:
         return True
     verb, flag = needs
@@ -53,7 +89,7 @@ def has(needs):
 
 
 class Stage:
-    """One copy of a fixture, with a state directory and a home beside it."""
+    """A copy of a fixture, with its own state directory and home."""
 
     def __init__(self, layout, fixture, within=None):
         self.layout = layout
@@ -61,10 +97,10 @@ class Stage:
         self.root = self.base / "root"
         for name in ("home", "work"):
             (self.base / name).mkdir()
-        # What lay there before the operation, and by its inode where and how, once the stage is prepared.
+        # Files before the operation, and their path and stat by inode, after the stage is prepared.
         self.before, self.stats = {}, {}
         shutil.copytree(REPOSITORY / "fixtures" / layout / fixture, self.root)
-        # The orchestrator's sessions are as old as their files.
+        # The age of an orchestrator session is that of its file.
         for path in self._paths():
             os.utime(path, (FIXTURE_TIME, FIXTURE_TIME))
 
@@ -83,12 +119,12 @@ class Stage:
             "PATH": os.environ["PATH"],
             "TZ": "UTC",
             "USER": "mira",
-            # One reader, so that calls come in one order.
+            # One thread, so that calls come in the same order every time.
             "RAYON_NUM_THREADS": "1",
         }
 
     def fill(self, arguments):
-        """Puts the stage's own places into a command of the table."""
+        """Replaces `{base}` and `{root}` in a command by the paths of the stage."""
         places = {"{base}": str(self.base), "{root}": str(self.root)}
         filled = []
         for argument in arguments:
@@ -98,14 +134,14 @@ class Stage:
         return filled
 
     def command(self, arguments):
-        """The program with these arguments; one that begins with a path is another program."""
+        """Returns the command line; one that starts with a path runs another program."""
         arguments = [word for word in self.fill(arguments) if not word.startswith("<")]
         if arguments[0].startswith("/"):
             return arguments
         return [str(PROGRAM), "--root", f"{self.layout}:{self.root}", *arguments]
 
     def run(self, arguments, around=()):
-        """Runs a command, perhaps under another one; its working directory is none of ours."""
+        """Runs a command in `/`, optionally under another one such as strace."""
         said = [word[1:].encode() for word in self.fill(arguments) if word.startswith("<")]
         return subprocess.run(
             [*around, *self.command(arguments)],
@@ -118,13 +154,12 @@ class Stage:
         )
 
     def tree(self):
-        """Every file with its bytes, by its path, without the catalogue, which is disposable, and
-        without temporary files: those of a killed program stay until the next one takes their name.
-        """
+        """Returns every file with its bytes by path, without the index, which is disposable, and
+        without temporary files, which stay after a kill until another process uses their name."""
         return lasting(self.everything())
 
     def everything(self):
-        """Every file with its bytes, by its path."""
+        """Returns every file with its bytes, by path."""
         found = {}
         for path in self._paths():
             try:
@@ -134,14 +169,14 @@ class Stage:
         return found
 
     def _paths(self):
-        """The paths of all files."""
+        """Yields the paths of all files."""
         for top in TOPS:
             for folder, _, names in os.walk(self.base / top):
                 yield from (Path(folder) / name for name in names)
 
     def lay(self, files, directories):
-        """Makes the tree this one. What lay there before stays the same file, with its mode and time,
-        for a program may know it by those."""
+        """Replaces the tree by this one. Files that existed before the operation keep their inode,
+        mode and time, because the program may identify them by those."""
         aside = self.base / "aside"
         aside.mkdir()
         for path in self._paths():
@@ -167,13 +202,13 @@ class Stage:
         for path in files:
             log = (self.base / path).with_suffix(".jsonl")
             if path.endswith(".annals") and log.exists():
-                # A companion names its log by the inode, which a loss of power does not change.
+                # A companion file names its log's inode, which a power loss does not change.
                 named = b'"inode":%d' % log.stat().st_ino
                 companion = self.base / path
                 companion.write_bytes(re.sub(rb'"inode":\d+', named, companion.read_bytes()))
 
     def note(self):
-        """Notes what lies there before the operation."""
+        """Records the files before the operation."""
         self.before = self.tree()
         for path in self.before:
             stat = (self.base / path).stat()

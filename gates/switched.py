@@ -1,7 +1,8 @@
-"""One build of the library with all mutants in it, of which one is chosen when it runs.
+"""One build of the library with all mutants in it, one of which is selected at run time.
 
-The list of changes is that of cargo-mutants; gates/mutator puts each behind a switch, and what does not compile is taken
-out again. `ANNALS_MUTANT` chooses, `ANNALS_MUTANT_REACHED` names a file that is told which were come by.
+cargo-mutants lists the mutations; gates/mutator puts each behind a switch, and those that do not
+compile are removed again. `ANNALS_MUTANT` selects a mutant; reached mutants are appended to the
+file named by `ANNALS_MUTANT_REACHED`.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 LIBRARY = Path("crates/annals/src")
 ORDER = ("jsonl", "store", "repair", "archive")
-# What the library may not do, and what the compiler can tell will fail.
+# Allows what the library's lints deny, and operations that the compiler knows will fail.
 LINTS = "#![allow(warnings, unsafe_code, arithmetic_overflow, unconditional_panic)]\n"
 SWITCH = """
 use std::io::Write;
@@ -41,7 +42,7 @@ pub fn on(number: usize) -> bool {
 
 
 class Mutant:
-    """One change, as cargo-mutants tells it."""
+    """One mutation from the list of cargo-mutants."""
 
     def __init__(self, number, told, line):
         self.number = number
@@ -51,24 +52,24 @@ class Mutant:
         self.function = (told["function"] or {}).get("function_name", "")
         self.line = line
         self.told = told
-        # Alike in name and line: the columns tell them apart.
+        # Number among mutants of the same name and line, which differ only in their column.
         self.twin = 1
 
     @property
     def weight(self):
-        """The lower layers first: what is wrong there is wrong everywhere."""
+        """Sort key with the lower layers first, because their errors affect everything."""
         parts = Path(self.file).relative_to(LIBRARY).parts
         return ORDER.index(parts[0]) if parts[0] in ORDER else len(ORDER), self.number
 
     @property
     def key(self):
-        """What it is called in gates/mutants-known.txt, wherever the line has moved to."""
+        """Name in gates/mutants-known.txt, independent of the line number."""
         twin = f" ({self.twin})" if self.twin > 1 else ""
         return f"{Path(self.file).relative_to(LIBRARY)} :: {self.what}{twin} :: {self.line}"
 
 
 def listed(files):
-    """What cargo-mutants would change."""
+    """Returns the mutations that cargo-mutants lists."""
     if subprocess.run(["cargo", "mutants", "--version"], capture_output=True, check=False).returncode != 0:
         print("installing cargo-mutants, which takes some minutes", flush=True)
         subprocess.run(["cargo", "install", "--locked", "cargo-mutants"], check=True)
@@ -77,7 +78,7 @@ def listed(files):
         command += ["--file", file]
     run = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True)
     mutants, twins, texts = [], {}, {}
-    # It adds such files to those of the configuration.
+    # cargo-mutants adds these files to those of its configuration.
     wanted = [told for told in json.loads(run.stdout) if not files or told["file"] in files]
     for number, told in enumerate(wanted, 1):
         file = told["file"]
@@ -90,7 +91,7 @@ def listed(files):
 
 
 class Tree:
-    """A copy of the repository, and what is built of it."""
+    """A copy of the repository, and its builds."""
 
     def __init__(self, scratch):
         self.scratch = scratch
@@ -99,18 +100,19 @@ class Tree:
             **os.environ,
             "CARGO_TARGET_DIR": str(scratch / "target"),
             "CARGO_PROFILE_DEV_DEBUG": "0",
-            # Tests are run thousands of times; overflows are still noticed.
+            # Tests are run thousands of times; overflow checks stay on.
             "CARGO_PROFILE_DEV_OPT_LEVEL": "1",
-            # All of it changes anyhow, and a build that was killed leaves parts that do not fit.
+            # Everything changes anyway, and a killed incremental build leaves inconsistent parts.
             "CARGO_INCREMENTAL": "0",
             "INSTA_UPDATE": "no",
             "INSTA_WORKSPACE_ROOT": str(self.path),
         }
 
     def build(self, mutants):
-        """Builds the tests with the mutants, unless that was done of just these sources.
+        """Builds the tests with the mutants, unless the build for these sources exists.
 
-        Returns what is built in, what must be built by itself, what is unviable, and the programs.
+        Returns the mutants built in, those to build separately, the unviable ones, and the
+        programs.
         """
         memory = self.scratch / "built.json"
         known = json.loads(memory.read_text()) if memory.is_file() else {}
@@ -129,7 +131,7 @@ class Tree:
         return *([number[n] for n in part] for part in known["parts"]), known["programs"]
 
     def state(self, mutants):
-        """A digest of all that the build depends on."""
+        """Returns a digest of everything that the build depends on."""
         digest = hashlib.sha256(json.dumps([mutant.told for mutant in mutants]).encode())
         for name in self.names():
             path = REPOSITORY / name
@@ -138,13 +140,13 @@ class Tree:
         return digest.hexdigest()
 
     def names(self):
-        """What git knows or would know."""
+        """Returns all files that git tracks or would track."""
         command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         told = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True)
         return sorted(filter(None, told.stdout.split("\0")))
 
     def fresh(self):
-        """Copies all of it; times are kept, so that only what changed is built again."""
+        """Copies the repository; times are preserved, so that only changes are rebuilt."""
         shutil.rmtree(self.path, ignore_errors=True)
         for name in self.names():
             source, target = REPOSITORY / name, self.path / name
@@ -153,7 +155,8 @@ class Tree:
                 shutil.copy2(source, target, follow_symlinks=False)
 
     def plant(self, mutants):
-        """Puts mutants behind their switches; returns the numbers of those that cannot be, and of the refused."""
+        """Puts mutants behind switches; returns the numbers of those to build separately, and of
+        refused ones."""
         build = ["cargo", "build", "-q", "--manifest-path", str(REPOSITORY / "gates/mutator/Cargo.toml")]
         target = self.scratch / "mutator"
         subprocess.run(build, env={**os.environ, "CARGO_TARGET_DIR": str(target)}, check=True)
@@ -177,7 +180,7 @@ class Tree:
         return run, messages
 
     def faulty(self):
-        """The numbers of the mutants that the compiler complains of."""
+        """Returns the numbers of the mutants with compiler errors."""
         run, messages = self.cargo("check", "-p", "annals", "--lib")
         if run.returncode == 0:
             return set()
@@ -188,7 +191,7 @@ class Tree:
                 continue
             spans = sorted(message["spans"], key=lambda span: not span["is_primary"])
             owners = [owner for span in spans if (owner := self.owner(span, marks))]
-            # A match that needs the arm shows where one would have to follow.
+            # If a match arm is missing, the error shows where one should follow.
             arms = re.findall(r" if !crate::mutant::on\((\d+)\)", message["rendered"])
             if owners:
                 faulty.add(owners[0])
@@ -201,7 +204,7 @@ class Tree:
         return faulty
 
     def owner(self, span, marks):
-        """Whose text a span lies in: the innermost mark around it."""
+        """Returns the mutant that contains a span: the innermost mark around it."""
         file = span["file_name"]
         if not (self.path / file).is_file():
             return None
@@ -213,17 +216,18 @@ class Tree:
         return min(around)[1] if around else None
 
     def viable(self, mutants):
-        """Leaves out what does not compile; returns what is built in, what must be built by itself, and what is unviable.
+        """Returns the mutants that compile together, those to build separately, and the unviable
+        ones.
 
-        A changed result either has the type or has not. Another change may only be refused because of its switch, so that
-        it is tried by itself. What was found is remembered with the text of its file.
+        A replaced return value has the right type or not. Other mutations may fail only because of
+        their switch, so they are built separately. Results are cached by the digest of their file.
         """
         memory = self.scratch / "faulty.json"
         known = json.loads(memory.read_text()) if memory.is_file() else {}
         sums = {file: hashlib.sha256((REPOSITORY / file).read_bytes()).hexdigest() for file in {m.file for m in mutants}}
         faulty = {m.number for m in mutants if m.name in known.get(sums[m.file], [])}
         while True:
-            # One of which no mutant is left is not written by the mutator.
+            # The mutator does not write a file without mutants.
             for file in sums:
                 shutil.copy2(REPOSITORY / file, self.path / file)
             apart, refused = self.plant([m for m in mutants if m.number not in faulty])
@@ -242,7 +246,7 @@ class Tree:
         return built, [m for m in mutants if m.number in apart], [m for m in mutants if m.number in unviable]
 
     def single(self, mutant):
-        """Puts one change into a plain copy, as cargo-mutants would."""
+        """Applies one mutation to a plain copy, as cargo-mutants would."""
         self.fresh()
         lines = (REPOSITORY / mutant.file).read_text().splitlines(keepends=True)
         starts = [0]
@@ -254,12 +258,13 @@ class Tree:
         (self.path / mutant.file).write_text(text[:start] + mutant.told["replacement"] + text[end:])
 
     def tests(self, folder, **variables):
-        """Builds the tests; returns the programs in that folder, or None where they do not compile."""
+        """Builds the tests; returns copies of the programs in `folder`, or None if they do not
+        compile."""
         run, messages = self.cargo("test", "-p", "annals", "--lib", "--test", "it", "--no-run", **variables)
         if run.returncode != 0:
             return None
         built = {m["target"]["name"]: m["executable"] for m in messages if m.get("executable") and m["profile"]["test"]}
-        # Whoever builds another tree into the same directory takes the same names.
+        # A build of another tree in the same directory overwrites these names.
         programs = self.scratch / folder
         programs.mkdir(exist_ok=True)
         return {name: shutil.copy2(path, programs / name) for name, path in built.items()}

@@ -1,4 +1,4 @@
-"""The table that every gate adds its rows to."""
+"""The table of results to which every gate adds rows."""
 
 import sys
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ HEAD = ("gate", "what", "where", "points", "kills", "acks", "lost", "control", "
 
 @dataclass
 class Row:
-    """What one gate did: a zero that was not counted is a dash."""
+    """Result of one gate; a count that does not apply is None and printed as a dash."""
 
     gate: str
     what: str
@@ -37,7 +37,7 @@ class Row:
 
 
 def show(rows, stream=sys.stdout):
-    """Prints rows under one head, as a table that Markdown understands too."""
+    """Prints rows as a Markdown table."""
     lines = [HEAD, *(row.cells() for row in rows)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(HEAD))]
     for number, line in enumerate(lines):

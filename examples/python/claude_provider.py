@@ -265,7 +265,10 @@ class ClaudeStorageProvider:
         incomplete = process.returncode == 2 and out.strip()
         if process.returncode != 0 and not incomplete:
             raise AnnalsError(err.decode(errors="replace").strip())
-        return json.loads(out)
+        answer = json.loads(out)
+        if "error" in answer:
+            raise AnnalsError(answer["error"]["message"])
+        return answer
 
 
 class Child:

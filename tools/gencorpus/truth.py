@@ -1,22 +1,24 @@
 #!/usr/bin/env python3
-"""truth.py - what a claude-code history used, worked out from its files alone.
+"""truth.py - usage of a claude-code history, computed from its files alone.
 
-A second implementation of the ledger's rule, apart from the program's and apart from the generator's books: plain,
-slow, and meant to be checked by reading it. `truth.py DIR` adds what it finds to DIR/manifest.json (or makes one).
+A second implementation of the ledger's rule, independent of the program and of the generator's
+totals: plain, slow, and meant to be checked by reading it. `truth.py DIR` adds its results to
+DIR/manifest.json (or creates it).
 
 The rule
-  * A response is one message.id + requestId; a line without requestId belongs to the response of its message.id,
-    and a line without message.id is a response of its own.
-  * Of the lines that tell of a response, in whatever file, the one with the most output tokens counts, whole.
-  * It is dated by the earliest of its lines.
-  * It is paid once, by one session (`payer`, below). Sub-agents' responses are paid by their session.
-  * Its git branch is the one that the payer's line names; a line that names none is on the branch of the model's line
-    before it, and an empty name is no branch.
+  * A response is one message.id + requestId. A line without requestId belongs to the response of
+    its message.id; a line without message.id is a separate response.
+  * Of all lines of a response, in any file, the one with the most output tokens counts, as a whole.
+  * Its time is the earliest of its lines.
+  * It is charged once, to one session (`payer`, below). Responses of sub-agents are charged to
+    their session.
+  * Its git branch is that of the payer's line. A line without one has the branch of the model's
+    previous line, and an empty name is no branch.
   * The model <synthetic> is the client itself and costs nothing.
-  * Cache writes are those of usage.cache_creation where it has any, else all of them live for five minutes.
-  * A count that is negative, broken, no number or beyond all reason is left out, not added.
-  * A line that is no JSON object tells of nothing. (The program also finds whole records inside damaged lines; the
-    generator makes no such lines.)
+  * Cache writes are those of usage.cache_creation if present, else all have a 5-minute lifetime.
+  * A count that is negative, broken, not a number or absurdly large is ignored.
+  * A line that is not a JSON object is ignored. (The program also finds whole records inside
+    damaged lines; the generator writes no such lines.)
 """
 import argparse
 import datetime as dt
@@ -33,13 +35,14 @@ SUMS = ("responses", "requests", "tokens_last", "tokens_first", "tokens_naive", 
 
 
 def logs(root):
-    """(path, session, agent) of every log; the session of a loose agent log stands in its lines: None here."""
+    """Yields (path, session, agent) of every log; None for the session of a loose agent log, which
+    is named in its lines."""
     top = os.path.join(root, "projects")
     for folder, _, names in os.walk(top):
         for name in names:
             stem, end = os.path.splitext(name)
             path = os.path.join(folder, name)
-            # A record of what was converted, not a log.
+            # A file that records the origin of a conversion, not a log.
             if end != ".jsonl" or stem == "annals-origin":
                 continue
             parts = os.path.relpath(path, top).split(os.sep)
@@ -52,19 +55,19 @@ def logs(root):
 
 
 def count(value):
-    """A number of tokens, or None if it cannot be one."""
+    """Returns a token count, or None if the value cannot be one."""
     if not number(value) or not 0 <= value < ABSURD or value != int(value):
         return None
     return int(value)
 
 
 def number(value):
-    """Whether JSON said a number (fractions are read as exact decimals)."""
+    """Returns whether a JSON value is a number (fractions are parsed as exact decimals)."""
     return isinstance(value, (int, decimal.Decimal)) and not isinstance(value, bool)
 
 
 def usage(said):
-    """The counts of one line, or None if it has none."""
+    """Returns the counts of one line, or None if it has none."""
     if not isinstance(said, dict):
         return None
     split = said.get("cache_creation")
@@ -86,7 +89,7 @@ def usage(said):
 
 
 def moment(said):
-    """A time in UTC, or None. A number counts milliseconds since 1970."""
+    """Returns a time in UTC, or None. A number is milliseconds since 1970."""
     try:
         if number(said):
             return dt.datetime.fromtimestamp(int(said) / 1000, dt.timezone.utc)
@@ -97,7 +100,7 @@ def moment(said):
 
 
 def lines(root):
-    """Every assistant line with counts or a price, as a dictionary of what matters, in the order of the paths."""
+    """Yields every assistant line with counts or a price, as a dictionary, in path order."""
     for path, session, agent in sorted(logs(root)):
         branch = None
         with open(path, "rb") as file:
@@ -131,7 +134,7 @@ def lines(root):
 
 
 def read(raw):
-    """What a line says, or None if it is no JSON. Bytes that are no text may stand in its strings."""
+    """Returns the parsed line, or None if it is not JSON. Strings may contain invalid UTF-8."""
     try:
         try:
             text = raw.decode("utf-8-sig")
@@ -143,14 +146,15 @@ def read(raw):
 
 
 def terms(said):
-    """What besides the counts may change a price: (pace, place)."""
+    """Returns what else may change a price: (pace, place)."""
     said = said if isinstance(said, dict) else {}
     paces = [name for name in (said.get("speed"), said.get("service_tier")) if name in ("batch", "flex", "priority", "fast")]
     return (paces[0] if paces else "standard", said.get("inference_geo"))
 
 
 def responses(root):
-    """Every response once: the counts of its largest line, its earliest time, and what the payer's line says."""
+    """Returns every response once: the counts of its largest line, its earliest time, and the
+    members of the payer's line."""
     told = list(lines(root))
     requests = {}                                       # message.id → the first request that names it
     for line in told:
@@ -163,7 +167,7 @@ def responses(root):
         else:
             key = (line["path"], line["at"])
         groups.setdefault(key, []).append(line)
-    own, started = {}, {}                               # session → time of its first response of its own; of its first
+    own, started = {}, {}                               # session → time of its first unshared response; of its first
     for group in groups.values():
         sessions = {line["session"] for line in group}
         for line in group:
@@ -184,16 +188,16 @@ def responses(root):
 
 
 def size(line):
-    """Which of two lines of a response tells more."""
+    """Sort key: of two lines of a response, the larger one has more usage."""
     counts = line["counts"]
     return counts["output"], sum(counts[name] for name in COUNTS), *(counts[name] for name in COUNTS)
 
 
 def payer(group, own, started):
-    """The line of the session that had the response first.
+    """Returns the line of the session that had the response first.
 
-    Forks repeat lines with their times, so those tie. Then that session had it first which was the first to go on by
-    itself, or which never did: the other has all of it and more.
+    Forks repeat lines with their times, so times tie. Then the session without own responses comes
+    first, then the one whose own responses start first: the others contain it and more.
     """
     def rank(session, of_it):
         return (all(line["copied"] for line in of_it), min(line["time"] or LATE for line in of_it),
@@ -203,12 +207,13 @@ def payer(group, own, started):
     for line in group:
         sessions.setdefault(line["session"], []).append(line)
     _, lines_of_it = min(sessions.items(), key=lambda item: rank(*item))
-    # A sub-agent's log may repeat what the main agent said before it.
+    # A sub-agent's log may repeat earlier lines of the main agent.
     return min(lines_of_it, key=lambda line: (line["time"] or LATE, line["agent"] is not None, line["path"], line["at"]))
 
 
 def truth(root):
-    """The sums for the manifest: right by model, day, session, agent and git branch, and in two wrong ways by model."""
+    """Returns the sums for the manifest: correct ones by model, day, session, agent and git branch,
+    and two deliberately wrong ones by model."""
     found = responses(root)
     models, firsts, naive, days, sessions, agents, branches, sides = ({} for _ in range(8))
     for response in found:
@@ -234,7 +239,7 @@ def truth(root):
 
 
 def day(response):
-    """Its day in UTC."""
+    """Returns the UTC date of a response."""
     return response["time"].date().isoformat() if response["time"] else "unknown"
 
 
@@ -249,7 +254,7 @@ def add(table, key, counts):
 
 
 def update(root):
-    """Adds the sums to the manifest; gives back the manifest, and which of its figures were others before."""
+    """Adds the sums to the manifest; returns it, and the names of the figures that changed."""
     path = os.path.join(root, "manifest.json")
     manifest = {}
     if os.path.exists(path):

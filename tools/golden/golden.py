@@ -4,15 +4,15 @@
     golden.py record OUT [--program PATH] [--only PATTERN] [--history SIZE] [--jobs N]
     golden.py compare BEFORE AFTER
 
-A record is a directory with one text file for each root: the fixtures, and a generated history. The file
-has every verb of `READS` with its exit code, its output and its errors in four forms (a terminal of 60
-and of 100 columns, a pipe, JSON), and every verb of `WRITES` with what it printed and a hash of each
-file that it left behind. Time, time zone and home are fixed. Paths and ids that the program makes up
-are replaced by names in order of appearance, so two records of one program are the same. The roots are
-copied to one fixed place, because folders are named after paths: only one record is made at a time.
-`program.txt` has what depends on no root: help and prices.
+A record is a directory with one text file per root: the fixtures, and a generated history. The file
+has every verb of `READS` with its exit code, output and errors in four forms (a terminal of 60 and
+of 100 columns, a pipe, JSON), and every verb of `WRITES` with its output and a hash of each file
+that it left. Time, time zone and home are fixed. Paths and generated ids are replaced by names in
+order of appearance, so two records of one program are equal. The roots are copied to one fixed
+path, because folders are named after paths, so only one record can be made at a time. `program.txt`
+has the output that depends on no root: help and prices.
 
-Each reading verb runs with the index and without. Where the answers differ, that is in the record.
+Each reading verb runs with the index and without. If the answers differ, the record shows it.
 """
 
 import argparse
@@ -34,14 +34,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
-# Where roots are copied to.
+# The directory to which roots are copied.
 PLACE = Path("/tmp/annals-golden")
 LAYOUTS = ("claude-code", "chorus", "clog", "orchestrator")
 NOW = "2026-11-15T12:00:00Z"
-# 2026-11-14T00:00:00Z: the time of every file of a root.
+# Modification time of every file of a root: 2026-11-14T00:00:00Z.
 SETTLED = 1_794_614_400
 
-# Verbs that only read. {id} is the first session of the root, {message} a message of it.
+# Verbs that only read. {id} is the first session of the root, {message} one of its messages.
 READS = (
     "",
     "projects",
@@ -77,9 +77,9 @@ READS = (
     "delete --list",
     "archive {id}",
     "archive --list",
-    "workspaces",
-    "agents",
-    "settings",
+    "chorus workspaces",
+    "chorus agents",
+    "chorus settings",
     "index",
     "statusline",
     "show nonesuch",
@@ -96,8 +96,8 @@ WRITES = (
     ("fork {id}",),
     ("title {id} name",),
     ("tag {id} label",),
-    ("note {id} remark",),
-    ("todo {id} add task",),
+    ("notes add {id} remark",),
+    ("todos add {id} task",),
     ("compact {id} --summary text",),
     ("delete {id} --apply", "delete --undo"),
     ("repair --apply", "repair --list"),
@@ -125,7 +125,7 @@ class Stage:
         self.reset()
 
     def reset(self):
-        """Makes the copy anew."""
+        """Copies the root again."""
         shutil.rmtree(self.base, ignore_errors=True)
         shutil.copytree(self.source, self.root, symlinks=True)
         self.work.mkdir()
@@ -136,7 +136,7 @@ class Stage:
         self.names = {}
 
     def environment(self):
-        """What surrounds the program."""
+        """Returns the environment of the program."""
         return {
             "ANNALS_NOW": NOW,
             "ANNALS_STATE_DIR": str(self.base / "state"),
@@ -172,28 +172,28 @@ class Stage:
         return process.returncode, self.mask(printed.replace(b"\r\n", b"\n")), self.mask(told)
 
     def mask(self, data):
-        """Text without what differs from run to run."""
+        """Decodes output and masks what differs from run to run."""
         text = data.decode(errors="backslashreplace")
         encoded = re.sub(r"[^0-9A-Za-z]", "-", str(self.base))
         text = text.replace(str(self.base), "[BASE]").replace(encoded, "[BASE-]")
-        # Some writers take the real time, whatever the environment says.
+        # Some writers use the real time, whatever the environment says.
         for day in today():
             text = re.sub(day + r"(T\d\d[:-]\d\d[:-]\d\d([.-]\d+)?Z?)?", "[today]", text)
         return MADE_UP.sub(self.name, text)
 
     def name(self, found):
-        """The name of an id that is not in the source."""
+        """Returns the replacement of an id that is not in the source."""
         text = found.group()
         if text in self.known or text.startswith("00000000-"):
             return text
         return self.names.setdefault(text, f"[id {len(self.names) + 1}]")
 
     def plain(self, data):
-        """Text with the same name for all ids that were made up: their order among files is random."""
+        """Masks all generated ids by the same name, because their order among files is random."""
         return re.sub(r"\[id \d+\]", "[id]", self.mask(data))
 
     def tree(self):
-        """A line for each file: name, mode, and a hash of the content. The index is left out."""
+        """Returns a line per file, without the index: name, mode, and a hash of the content."""
         lines = []
         for path in files_below(self.base):
             name = self.plain(str(path.relative_to(self.base)).encode())
@@ -204,25 +204,26 @@ class Stage:
         return sorted(lines)
 
     def hash(self, path):
-        """The hash of a file's content, unless that depends on ids that were made up or on the time."""
+        """Returns the hash of a file's content, or "-" if that depends on generated ids or on the
+        time."""
         if path.suffix in (".pack", ".annals"):
             return "-"
         return hashlib.sha256(self.plain(path.read_bytes()).encode()).hexdigest()[:16]
 
 
 def today():
-    """The days on which a record may be made, as dates."""
+    """Returns the dates on which the record may have been made."""
     now = datetime.datetime.now(datetime.UTC)
     return [(now + datetime.timedelta(days)).strftime("%Y-%m-%d") for days in (-1, 0)]
 
 
 def files_below(folder):
-    """All files below a folder, in order."""
+    """Returns all files below a folder, sorted."""
     return sorted(path for path in folder.rglob("*") if path.is_symlink() or path.is_file())
 
 
 def read_terminal(descriptor):
-    """All that a program prints to a terminal until it ends."""
+    """Reads everything that a program prints to a terminal until it ends."""
     parts = []
     while True:
         try:
@@ -237,7 +238,7 @@ def read_terminal(descriptor):
 
 
 def words_of(command, words):
-    """The arguments of a command; None if the root has nothing to put in."""
+    """Returns the arguments of a command, or None if the root has no value for a placeholder."""
     try:
         return [word.format(**words) for word in command.split()]
     except KeyError:
@@ -245,7 +246,7 @@ def words_of(command, words):
 
 
 def subject(stage):
-    """A session and a message of the root, the same ones in every record."""
+    """Returns a session and a message of the root, the same ones in every record."""
     words = {"work": str(stage.work)}
     try:
         rows = json.loads(stage.run(["--no-index", "sessions", "--json"])[1])["sessions"]
@@ -259,7 +260,7 @@ def subject(stage):
 
 
 def record(program, layout, source, scratch):
-    """What the program prints and writes on one root."""
+    """Returns the text of the record of one root."""
     base = Path(scratch, f"{layout}-{source.name}")
     stage = Stage(program, layout, source, base)
     words = subject(stage)
@@ -288,7 +289,7 @@ def record(program, layout, source, scratch):
 
 
 def record_program(program, scratch):
-    """What the program prints without a root: help, prices."""
+    """Returns the record of commands without a root: help, prices."""
     folder = Path(scratch, "empty")
     folder.mkdir()
     stage = Stage(program, "claude-code", folder, Path(scratch, "program"))
@@ -301,7 +302,7 @@ def record_program(program, scratch):
 
 
 def shown(title, ran):
-    """A run as lines of text."""
+    """Formats a run as lines of text."""
     code, printed, told = ran
     lines = [f"$ {title}", f"exit code {code}"]
     for name, text in (("stdout", printed), ("stderr", told)):
@@ -311,7 +312,7 @@ def shown(title, ran):
 
 
 def roots(only, history, scratch):
-    """The roots to record: name, layout and directory."""
+    """Returns the roots to record: name, layout and directory."""
     for layout in LAYOUTS:
         for source in sorted((REPOSITORY / "fixtures" / layout).iterdir()):
             if source.is_dir() and fnmatch.fnmatch(f"{layout}/{source.name}", only):
@@ -357,7 +358,7 @@ def write(path, text):
 
 
 def compare(options):
-    """Prints what two records have different."""
+    """Prints the differences between two records."""
     before, after = Path(options.before), Path(options.after)
     names = {path.relative_to(before) for path in before.rglob("*.txt")}
     names |= {path.relative_to(after) for path in after.rglob("*.txt")}
@@ -379,7 +380,7 @@ def compare(options):
 
 
 def main():
-    """Reads the arguments."""
+    """Parses the arguments and runs the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     verbs = parser.add_subparsers(required=True)
     verb = verbs.add_parser("record")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Compares the price list with that of `litellm`, by the names that litellm has.
+"""Compares the price list with that of `litellm`, by litellm's model names.
 
-Prints a table in Markdown of what differs, and the names that annals does not match. Exit codes: 0 all alike, 1 something
-differs, 2 could not run.
+Prints a Markdown table of the differences, and the names that annals does not match. Exit codes: 0
+no difference, 1 something differs, 2 could not run.
 """
 import argparse
 import json
@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 
 TABLE = "litellm/model_prices_and_context_window_backup.json"
-# Their vendors' own names; resellers have prices of their own.
+# Vendors only; resellers have their own prices.
 PROVIDERS = {"anthropic", "openai", "gemini", "xai", "deepseek", "mistral", "moonshot", "zai"}
 FIELDS = {"input": "input_cost_per_token", "output": "output_cost_per_token",
           "cache_write_5m": "cache_creation_input_token_cost",
@@ -21,7 +21,7 @@ FIELDS = {"input": "input_cost_per_token", "output": "output_cost_per_token",
 
 
 def main():
-    """Asks annals for every name and compares."""
+    """Looks up every name with annals and compares the prices."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("litellm", type=Path, help="the downloaded wheel of litellm, or its JSON")
     parser.add_argument("--annals", default="target/debug/annals", help="the program")
@@ -47,7 +47,7 @@ def main():
 
 
 def load(path):
-    """Their table, with exact numbers."""
+    """Reads litellm's table, with exact numbers."""
     if path.suffix == ".whl":
         with zipfile.ZipFile(path) as wheel:
             text = wheel.read(TABLE).decode()
@@ -57,13 +57,13 @@ def load(path):
 
 
 def wanted(row):
-    """A model that people speak with, at its vendor's."""
+    """Returns whether a row is a chat model of its vendor."""
     speaks = row.get("mode") in ("chat", "responses")
     return speaks and row.get("litellm_provider") in PROVIDERS and row.get("input_cost_per_token")
 
 
 def differences(match, row):
-    """What the two say otherwise, of the base and of the contexts above."""
+    """Returns the differing prices, for the base and for larger contexts."""
     found = []
     base = match["holds"] or {}
     found += compare("", base, row, "")
@@ -75,7 +75,7 @@ def differences(match, row):
 
 
 def compare(label, ours, theirs, suffix):
-    """The fields that both have and that differ."""
+    """Yields the fields that both lists have and that differ."""
     for field, name in FIELDS.items():
         here, there = ours.get(field), theirs.get(name + suffix)
         if here is None or not there:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes crates/annals/data/prices.csv from the package `genai-prices` and additions.csv.
+"""Writes crates/annals/data/prices.csv from the package `genai-prices` and additions.csv.
 
-The list only grows: a row that stands in it stays, and a price that the package tells otherwise now
-is reported, not taken. A price that changed is a new row with a date; put it into additions.csv.
+The list only grows: existing rows stay, and a price that differs in the package is reported, not
+taken. A changed price is a new row with a date; add it to additions.csv.
 """
 import argparse
 import ast
@@ -33,28 +33,28 @@ HEAD = """\
 # Sorted by model, with `.` as `-`: the program looks rows up by bisection.
 """
 
-# Vendors whose own lists are taken whole.
+# Vendors whose own lists are taken completely.
 VENDORS = ["anthropic", "openai", "google", "x-ai", "deepseek", "mistral", "moonshotai", "zai", "zhipuai", "minimax",
            "meta", "cohere", "perplexity", "cursor", "aws"]
-# Vendors without a list of their own, as a reseller lists them.
+# Vendors without their own list, as a reseller lists them.
 RESOLD = {"qwen": "qwen", "meta-llama": "meta", "nvidia": "nvidia", "microsoft": "microsoft", "baidu": "baidu",
           "tencent": "tencent", "xiaomi": "xiaomi", "stepfun": "stepfun", "bytedance-seed": "bytedance",
           "inception": "inception", "kwaipilot": "kwaipilot", "poolside": "poolside", "meituan": "meituan",
           "thinkingmachines": "thinkingmachines", "arcee-ai": "arcee", "ai21": "ai21", "ibm-granite": "ibm"}
-# Names in the package that are not the vendor's.
+# Names in the package that differ from the vendor's.
 RENAMED = {"claude-3-5-haiku-latest": "claude-3-5-haiku", "claude-3-7-sonnet-latest": "claude-3-7-sonnet",
            "claude-3-opus-latest": "claude-3-opus", "claude-opus-4-0": "claude-opus-4",
            "claude-sonnet-4-0": "claude-sonnet-4", "claude-v1": "claude-1", "gemini-pro-1.5": "gemini-1.5-pro",
            "gemini-flash-1.5": "gemini-1.5-flash", "gemini-flash-1.5-8b": "gemini-1.5-flash-8b"}
-# Rows of the package that another says better.
+# Rows of the package for which another row is better.
 LEFT_OUT = {("google", "gemini-1.5-pro"), ("google", "gemini-1.5-flash"), ("openai", "gpt-4o:extended")}
-# What agents do not speak with: pictures, sound, embeddings.
+# Models that agents do not use: images, audio, embeddings.
 OTHER_WORK = re.compile(r"image|tts|audio|realtime|transcribe|embed|whisper|-live|moderation|video|robotics|voice|ocr|"
                         r"voxtral|rerank|guard|sonic|omni|nano-banana|content-safety|^ft:|\.ft-|:|-vision|"
                         r"^(text-)?(ada|babbage|curie|davinci)")
-# The same on a model that must be answered in the United States costs a tenth more: since Opus 4.6.
+# Models since Opus 4.6, for which inference in the United States costs 10 percent more.
 US_MORE = re.compile(r"^claude-(opus-(4-[678]|5)|sonnet-(4-6|5)|haiku-5|fable|mythos)")
-# Models that have no batches: those older than them, and the fast modes.
+# Models without batch prices: older ones, and the fast modes.
 NO_BATCHES = re.compile(r"^claude-(1|2|instant)$|-fast$")
 PACES = {("processing", "batch"): "batch", ("service_tier", "flex"): "flex",
          ("service_tier", "priority"): "priority", ("service_tier", "fast"): "fast"}
@@ -64,7 +64,7 @@ TOKENS = ["input", "output", "cache_write_5m", "cache_write_1h", "cache_read"]
 
 
 def main():
-    """Reads both sources and the list as it is, and writes the list."""
+    """Reads both sources and the present list, and writes the list."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("package", type=Path, help="the downloaded wheel of genai-prices, or its data.py")
     parser.add_argument("--out", type=Path, default=TARGET, help="the list (default: the repository's)")
@@ -75,7 +75,7 @@ def main():
     fresh = package_rows(providers, f"genai-prices {version}")
     additions = read_list(ADDITIONS)
     known = read_list(arguments.out) if arguments.out.exists() else {}
-    # The package may forget a model; the list does not.
+    # The package may drop a model; the list does not.
     complete(additions, fresh)
     complete(additions, known)
     rows = merge(known, fresh, additions, set(arguments.replace))
@@ -90,7 +90,7 @@ def main():
 
 
 def load(path):
-    """The package's version and its table, without running any of its code."""
+    """Returns the package's version and its table, without running its code."""
     version = "?"
     if path.suffix == ".whl":
         version = path.name.split("-")[1]
@@ -105,7 +105,7 @@ def load(path):
 
 
 def plain(node):
-    """Literals as they are, constructors as dictionaries of their arguments."""
+    """Converts literals to values, and constructor calls to dictionaries of their arguments."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, (ast.List, ast.Tuple)):
@@ -124,7 +124,7 @@ def plain(node):
 
 
 def package_rows(providers, source):
-    """The rows that the package has for the vendors that we list, by key."""
+    """Returns the package's rows for the listed vendors, by key."""
     rows = {}
     order = {name: at for at, name in enumerate(VENDORS + ["openrouter"])}
     chosen = sorted((p for p in providers if p["id"] in order), key=lambda p: order[p["id"]])
@@ -134,7 +134,7 @@ def package_rows(providers, source):
             name, vendor = name_of(provider["id"], model["id"])
             if name is None:
                 continue
-            # The first vendor that has a name keeps it.
+            # The first vendor of a name keeps it.
             if any(key[0] == spelled(name) and row["provider"] != vendor for key, row in rows.items()):
                 continue
             via = f"{source} ({provider['id']})" if vendor not in (provider["id"], "amazon") else source
@@ -152,7 +152,7 @@ def package_rows(providers, source):
 
 
 def name_of(provider, name):
-    """The name that we list a model by, and its vendor; none if we do not list it."""
+    """Returns the name and the vendor under which a model is listed, or None for both."""
     if (provider, name) in LEFT_OUT:
         return None, None
     name = RENAMED.get(name, name).lower()
@@ -176,13 +176,13 @@ def name_of(provider, name):
 
 
 def model_rows(model, name, vendor):
-    """The rows of one model: its periods at the standard pace, then its other paces."""
+    """Yields the rows of one model: its periods at the standard pace, then its other paces."""
     periods = model["prices"] if isinstance(model["prices"], list) else [{"prices": model["prices"]}]
     dated = []
     for period in periods:
         condition = period.get("constraint")
         if condition and "start_date" not in condition:
-            continue  # hours of the day: the list has none
+            continue  # time-of-day prices: not in the list
         dated.append((condition["start_date"] if condition else "", period["prices"]))
     facts = {"model": name, "provider": vendor, "context": text(model.get("context_window"))}
     for start, prices in dated:
@@ -191,14 +191,15 @@ def model_rows(model, name, vendor):
         pace = PACES.get(next(iter(variant["when"].items())))
         if pace is None:
             continue
-        # The package dates a pace by the day on which somebody looked. It came with the price that it goes with.
+        # The package dates a pace by the day it was checked. It starts with the period in force
+        # that day.
         looked = (variant.get("constraint") or {}).get("start_date", "9999")
         start, base = [period for period in dated if period[0] <= looked][-1]
         yield from period_rows({**facts, "from": start, "pace": pace}, {**base, **variant["prices"]})
 
 
 def period_rows(facts, prices):
-    """The rows of one period: the base, and each context above which another price holds."""
+    """Yields the rows of one period: the base, and each context size with another price."""
     values = {FIELDS[name]: value for name, value in prices.items() if name in FIELDS and value is not None}
     if not {"input", "output"} <= set(values):
         return
@@ -214,7 +215,7 @@ def period_rows(facts, prices):
 
 
 def equals(match):
-    """The names that a rule of the package takes whole."""
+    """Yields the exact names that a match rule of the package contains."""
     if not match:
         return
     if match[""] == "ClauseEquals":
@@ -224,14 +225,14 @@ def equals(match):
 
 
 def complete(additions, rows):
-    """Fills what an addition leaves empty from the row of the same key."""
+    """Fills empty columns of an addition from the row of the same key."""
     for key, row in additions.items():
         for column, value in rows.get(key, {}).items():
             row[column] = row[column] or value
 
 
 def merge(known, fresh, additions, replaced):
-    """Additions before the list as it is, before the package."""
+    """Merges the rows: additions override the present list, which overrides the package."""
     rows = {key: row for key, row in known.items() if key not in fresh or row["model"] not in replaced}
     for key, row in fresh.items():
         if key in additions or key not in rows:
@@ -242,13 +243,13 @@ def merge(known, fresh, additions, replaced):
         if changed and old["source"].startswith("genai-prices"):
             print(f"differs: {' '.join(filter(None, key))}: {', '.join(changed)} (kept; --replace {row['model']})",
                   file=sys.stderr)
-    # A name that stands for a model is no model, and the other way round.
+    # An addition may replace a model by an alias, and the reverse.
     rows.update(additions)
     return rows
 
 
 def add_derived(rows):
-    """What follows from the vendor's rules: searches, batches at half the price, the United States."""
+    """Adds rows derived from the vendor's rules: searches, half-price batches, United States."""
     for key, row in list(rows.items()):
         if row["provider"] != "anthropic":
             continue
@@ -256,7 +257,7 @@ def add_derived(rows):
         if US_MORE.match(row["model"]):
             row["us_percent"] = "110"
         if row["pace"] == "" and not NO_BATCHES.search(row["model"]):
-            # Anthropic's batches cost half of every price, searches excepted.
+            # Anthropic's batches cost half of every price except searches.
             halves = {field: half(row[field]) for field in TOKENS}
             batch = {**row, **halves, "pace": "batch"}
             listed = rows.get(key_of(batch))
@@ -264,13 +265,13 @@ def add_derived(rows):
                 print(f"no half: {row['model']} {listed}", file=sys.stderr)
             rows.setdefault(key_of(batch), {**batch, "source": "half of the standard price"})
         if row["pace"] == "fast":
-            # Resellers give the fast mode a name of its own.
+            # Resellers list the fast mode under a separate name.
             named = {**row, "model": f"{row['model']}-fast", "pace": ""}
             rows.setdefault(key_of(named), named)
 
 
 def check(rows):
-    """What is wrong with the list, in words."""
+    """Returns the errors of the list as messages."""
     faults = []
     models = {}
     for row in rows.values():
@@ -292,7 +293,7 @@ def check(rows):
 
 
 def render(rows):
-    """The list as text."""
+    """Formats the list as text."""
     out = io.StringIO()
     out.write(HEAD)
     writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
@@ -304,33 +305,33 @@ def render(rows):
 
 
 def read_list(path):
-    """The rows of a list, by key."""
+    """Reads the rows of a list, by key."""
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
     return {key_of(row): row for row in csv.DictReader(lines)}
 
 
 def blank(**values):
-    """A row with these columns."""
+    """Returns a row with these columns."""
     return {**dict.fromkeys(COLUMNS, ""), **values}
 
 
 def key_of(row):
-    """What tells a row from others."""
+    """Returns the key that identifies a row."""
     return (spelled(row["model"]), *(row[column] for column in KEY[1:]))
 
 
 def spelled(name):
-    """Names that differ in dots and dashes alone are one."""
+    """Normalizes a name: dots and dashes are equal."""
     return name.replace(".", "-")
 
 
 def half(number):
-    """Half of a price."""
+    """Returns half of a price."""
     return text(Decimal(number) / 2) if number else ""
 
 
 def text(number):
-    """A number without zeros at its end."""
+    """Formats a number without trailing zeros."""
     if number is None:
         return ""
     number = format(Decimal(number), "f")

@@ -1,4 +1,4 @@
-"""The Python provider over the program; `./test` runs it."""
+"""Tests of the Python provider that uses the program; `./test` runs them."""
 import asyncio
 import dataclasses
 import json
@@ -31,13 +31,13 @@ class Provider(unittest.IsolatedAsyncioTestCase):
         self.provider = self.another(env)
 
     def another(self, env=None):
-        """A provider of the same root, with a child process of its own."""
+        """Returns another provider of the same root, with its own child process."""
         provider = ClaudeStorageProvider(str(self.root), str(PROGRAM), env or self.provider.env)
         self.addAsyncCleanup(provider.close)
         return provider
 
     def logs(self, name):
-        """The logs of a name."""
+        """Returns the logs of this name."""
         return list(self.root.rglob(name + ".jsonl"))
 
     async def say(self, *texts, session="my session 1"):
@@ -116,7 +116,7 @@ class Provider(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(sorted(message.message_id for message in said), sorted(ids))
 
     async def log_reply(self):
-        """Logs a prompt, a reply of three blocks and a result."""
+        """Logs a prompt, a reply of three blocks and a tool result."""
         blocks = [{"type": "thinking", "thinking": "hm", "signature": "SIG"},
                   {"type": "text", "text": "I run it", "citations": [{"cited_text": "x"}]},
                   {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "make"}}]
@@ -194,7 +194,7 @@ class Provider(unittest.IsolatedAsyncioTestCase):
             await self.provider.get_message(first[0], "my session 1", project_path=str(other))
         message = await self.provider.get_message(first[0], "my session 1", project_path=self.project)
         self.assertEqual(message.text, "one")
-        # What another project has under that id is not written to.
+        # A message is not written to another project's session of the same id.
         with self.assertRaises(AnnalsError):
             await self.provider.log_message(str(other), ChatMessage("user", "two"), "my session 1")
         self.assertEqual(len(await self.provider.get_session_messages(self.project, "my session 1")), 1)

@@ -1,4 +1,4 @@
-"""Short checks of the tools themselves; `./test` runs them."""
+"""Short tests of the tools; `./test` runs them."""
 import filecmp
 import importlib.util
 import json
@@ -98,7 +98,7 @@ class Truth(unittest.TestCase):
         return self.module.truth(self.root)
 
     def output(self, table):
-        """Output tokens of each row."""
+        """Returns the output tokens of each row."""
         return {key: row["output"] for key, row in table.items()}
 
     def test_a_response_counts_once_at_its_largest(self):
@@ -115,7 +115,7 @@ class Truth(unittest.TestCase):
         self.assertEqual((found["responses"], self.output(found["tokens_last"])), (4, {"m": 31}))
 
     def test_the_session_that_had_it_first_pays(self):
-        # Both forks repeat what the first session said; one of them nothing else.
+        # Both forks repeat the first session's response; one of them has no other.
         self.write("old", (1, "a", "r", out(5)), (3, "b", "r", out(1)))
         self.write("fork", (1, "a", "r", out(6)), (9, "c", "r", out(2)))
         self.assertEqual(self.output(self.sums()["by_session"]), {"old": 7, "fork": 2})
@@ -160,7 +160,7 @@ class Truth(unittest.TestCase):
 
 
 class VerifyCost(unittest.TestCase):
-    """The comparison of reports, with a program that prints what the test says."""
+    """The comparison of reports, with a program that prints what the test gives it."""
 
     PRICES = """# A comment.
 model,from,above,pace,input,output,cache_write_5m,cache_write_1h,cache_read,web_search,us_percent,same_as
@@ -217,10 +217,10 @@ cat "${0%/*}/$2.json"
 
             both = [2, 1, 7, "0.0037521"]
             says = {by: {"rows": [row(key, *both)], "total": row("total", *both)}
-                    for by, key in (("model", "claude-sonnet-4-5"), ("day", "2026-11-15"), ("session", "s"), ("agent", ""),
+                    for by, key in (("model", "claude-sonnet-4-5"), ("day", "2026-11-15"), ("session", "s"), ("agent-id", ""),
                                     ("git-branch", "no branch"))}
             says["git-branch"]["rows"][0]["git_branch"] = None
-            says["agent"]["rows"] = [row("main", 1, 1, 0, "0.00375"), row("x", 1, 0, 7, "0.0000021")]
+            says["agent-id"]["rows"] = [row("main", 1, 1, 0, "0.00375"), row("x", 1, 0, 7, "0.0000021")]
 
             def verify():
                 for by, document in says.items():
@@ -231,7 +231,7 @@ cat "${0%/*}/$2.json"
                 return done.returncode, done.stdout
 
             self.assertEqual(verify(), (0, "all 297 figures equal\n"))
-            for by, name, wrong in (("day", "cost_usd", "0.003752100001"), ("agent", "output", 51), ("session", "key", "t"),
+            for by, name, wrong in (("day", "cost_usd", "0.003752100001"), ("agent-id", "output", 51), ("session", "key", "t"),
                                     ("model", "requests", 3), ("model", "unpriced", 1), ("git-branch", "git_branch", "main")):
                 right = says[by]["rows"][0][name]
                 says[by]["rows"][0][name] = wrong
@@ -241,7 +241,7 @@ cat "${0%/*}/$2.json"
 
 
 class BenchCost(unittest.TestCase):
-    """The check of the tables that are timed."""
+    """The check of the tables in the cost benchmark."""
 
     DAYS = {"2026-01-01": {"m": {"input": 1, "output": 2, "cache_5m": 3, "cache_1h": 4, "cache_read": 5, "requests": 1},
                            "n": {"input": 10, "output": 20, "cache_5m": 30, "cache_1h": 40, "cache_read": 50, "requests": 2}},
@@ -266,7 +266,7 @@ class BenchCost(unittest.TestCase):
         self.assertEqual(self.check("ccusage", ccusage), {"wrong": [], "days": None, "cost": 1.5})
         duckdb = {"rows": [{"day": day, "model": model, **counts} for day, models in self.DAYS.items() for model, counts in models.items()]}
         self.assertEqual(self.check("duckdb", duckdb), {"wrong": [], "days": None, "cost": None})
-        # The split of cache writes counts, and so does the day.
+        # Cache writes are compared by lifetime, and all counts by day.
         rows[0]["cache_write_5m"], rows[0]["cache_write_1h"] = 44, 33
         self.assertEqual(self.check("annals", annals)["wrong"], ["cache_1h 40 instead of 51", "cache_5m 51 instead of 40"])
         daily[0]["outputTokens"], daily[1]["outputTokens"] = 20, 9
@@ -276,12 +276,12 @@ class BenchCost(unittest.TestCase):
 
 
 def out(tokens):
-    """Usage of that many output tokens."""
+    """Returns a usage with this many output tokens."""
     return {"output_tokens": tokens}
 
 
 class ProjectNames(unittest.TestCase):
-    """The name of a project folder, which two tools compute on their own."""
+    """The name of a project folder, which two tools compute independently."""
 
     CASES = {
         "/home/dev/same_path": "-home-dev-same-path",
@@ -314,7 +314,7 @@ class Oracle(unittest.TestCase):
 
 
 class Scripts(unittest.TestCase):
-    """Every script explains itself without side effects."""
+    """Every script prints its help without side effects."""
 
     def test_help(self):
         environment = {**os.environ, "ORACLE_HOME": "/nonexistent", "XDG_CACHE_HOME": "/nonexistent"}
@@ -328,7 +328,7 @@ class Scripts(unittest.TestCase):
 
 
 class Prices(unittest.TestCase):
-    """The script that makes the price list."""
+    """The script that writes the price list."""
 
     TABLE = """
 providers: list = [Provider(id='anthropic', models=[ModelInfo(id='claude-test-1', context_window=200000,
@@ -340,7 +340,7 @@ providers: list = [Provider(id='anthropic', models=[ModelInfo(id='claude-test-1'
 """
 
     def make(self, scratch, price):
-        """Makes a list from a table of one model, over the list that is there."""
+        """Makes a list from a table of one model, on top of the present list."""
         table, out = Path(scratch, "data.py"), Path(scratch, "prices.csv")
         table.write_text(self.TABLE.replace("{price}", price), encoding="utf-8")
         command = [sys.executable, "-B", str(TOOLS / "prices" / "make_prices.py"), str(table), "--out", str(out)]
@@ -384,7 +384,7 @@ providers: list = [Provider(id='anthropic', models=[ModelInfo(id='claude-test-1'
 
 
 class Golden(unittest.TestCase):
-    """The recorder of what the program prints and writes."""
+    """The recorder of the program's output and files."""
 
     def record(self, folder, script):
         """Records one fixture with a program that is a shell script."""
@@ -396,7 +396,7 @@ class Golden(unittest.TestCase):
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
     def compare(self, before, after):
-        """The exit code and the output of a comparison."""
+        """Returns the exit code and the output of a comparison."""
         command = [sys.executable, "-B", str(TOOLS / "golden" / "golden.py"), "compare"]
         run = subprocess.run([*command, *(str(Path(one, "out")) for one in (before, after))],
                              check=False, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Runs the `annals` program for the verification scripts: finds or builds it, hands it a root, reads its JSON."""
+"""Runs `annals` for the verification scripts: finds or builds it, and reads its JSON."""
 import json
 import subprocess
 import sys
@@ -9,11 +9,12 @@ RELEASE = REPOSITORY / "target" / "release" / "annals"
 
 
 class AnnalsError(Exception):
-    """The program failed or printed no JSON where JSON was asked for."""
+    """The program failed, or printed no JSON with --json."""
 
 
 def find_annals(given=None):
-    """Returns the command that starts annals; without one given, the release build, which is built if missing."""
+    """Returns the command that starts annals: the given one, or the release build, built if
+    missing."""
     if given is None:
         if not RELEASE.exists():
             print("building annals", file=sys.stderr)
@@ -38,10 +39,10 @@ class Annals:
         command = self.command + ["--root", "%s:%s" % (self.layout, self.root), *map(str, arguments)]
         done = subprocess.run(command, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True, encoding="utf-8", check=False)
-        # 1 means that nothing was found, which is an answer.
+        # 1 means that nothing was found, which is a valid answer.
         if done.returncode not in (0, 1):
             raise AnnalsError("annals %s: exit code %d\n%s" % (
-                " ".join(map(str, arguments)), done.returncode, done.stderr.strip()[:2000]))
+                " ".join(map(str, arguments)), done.returncode, (done.stderr + done.stdout).strip()[:2000]))
         return done.stdout
 
     def json(self, *arguments, stdin=None):

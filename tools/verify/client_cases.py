@@ -1,4 +1,4 @@
-"""More cases of verify_client.py: times, models, blocks, compactions, API errors, and what annals predicts."""
+"""More cases of verify_client.py: times, models, blocks, compactions, API errors, predictions."""
 import datetime
 import json
 import re
@@ -16,13 +16,13 @@ PIXEL = {"type": "image", "source": {"type": "base64", "media_type": "image/png"
 
 
 def at(second):
-    """A time of day on one day, as clients spell it."""
+    """Returns a time on one fixed day, as clients format it."""
     time = datetime.datetime(2026, 1, 2) + datetime.timedelta(seconds=second)
     return time.strftime("%Y-%m-%dT%H:%M:%S.") + "%03dZ" % (time.microsecond // 1000)
 
 
 def timed(drafts, seconds):
-    """The drafts with given times."""
+    """Returns the drafts with the given times."""
     return [{**draft, "timestamp": at(second)} for draft, second in zip(drafts, seconds)]
 
 
@@ -46,7 +46,8 @@ def times_falling(stage):
 
 
 def converted(stage, layout, drafts, *options, change=None):
-    """Writes drafts in another layout, converts that root, and wants them from the client."""
+    """Writes drafts in another layout and converts that root; the client must send the same
+    messages."""
     other = stage.root.parent / layout
     there = Annals(stage.annals.command, other, layout)
     session, log = there.new(stage.work)
@@ -115,7 +116,7 @@ def prompt_blocks(stage):
 
 
 def lines_of(file):
-    """The records of a log."""
+    """Returns the records of a log."""
     return list(resume_oracle.parsed_lines(file.read_bytes()))
 
 
@@ -126,7 +127,7 @@ def add(file, *records):
 
 
 def boundary_after(file, parent=None):
-    """A compaction boundary without a summary behind the last message of a log."""
+    """Returns a compaction boundary without a summary, after the last message of a log."""
     last = [line for line in lines_of(file) if line["type"] in ("user", "assistant")][-1]
     time = datetime.datetime.strptime(last["timestamp"], "%Y-%m-%dT%H:%M:%S.%fZ") + datetime.timedelta(seconds=1)
     return {"parentUuid": parent, "logicalParentUuid": last["uuid"], "isSidechain": False, "type": "system",
@@ -145,7 +146,7 @@ def lone_boundary(stage):
 
 
 def boundaries(file):
-    """What names the compactions of a log."""
+    """Returns the ids and times of a log's compactions."""
     found = [line for line in lines_of(file) if line.get("subtype") == "compact_boundary"]
     return [(line["uuid"], line["timestamp"], line.get("logicalParentUuid")) for line in found]
 
@@ -179,7 +180,7 @@ def import_compaction(stage):
 
 
 def with_api_error(stage):
-    """A recorded session with a prompt that the API refused, and an answer to the next one."""
+    """Writes a recorded session in which the API refused a prompt and answered the next one."""
     file = stage.recorded(*RECORDED)
     turns = recorded_turns(file)
     last = [line for line in lines_of(file) if line["type"] in ("user", "assistant")][-1]
@@ -233,12 +234,12 @@ SESSION = "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee"
 
 
 def name(number):
-    """The id of an entry of a hand-made log."""
+    """Returns the id of an entry in a hand-made log."""
     return "%08d-0000-4000-8000-000000000000" % number
 
 
 def line(number, parent, kind, content=None, second=None, **more):
-    """A record of a hand-made log; its time is its number unless another second is given."""
+    """Returns a record of a hand-made log; its time is its number unless `second` is given."""
     record = {"parentUuid": name(parent) if parent else None, "isSidechain": False, "cwd": "/work", "sessionId": SESSION,
               "version": "2.1.325", "type": kind, "uuid": name(number), "timestamp": at(second or number)}
     if kind == "user":
@@ -252,22 +253,22 @@ def line(number, parent, kind, content=None, second=None, **more):
 
 
 def prompt(number, parent, **more):
-    """A prompt of a hand-made log."""
+    """Returns a prompt of a hand-made log."""
     return line(number, parent, "user", **more)
 
 
 def reply(number, parent, **more):
-    """A reply of a hand-made log."""
+    """Returns a reply of a hand-made log."""
     return line(number, parent, "assistant", **more)
 
 
 def named(number):
-    """A line that names the leaf to go on from."""
+    """Returns a line that names the leaf to resume."""
     return {"type": "last-prompt", "lastPrompt": "prompt", "leafUuid": name(number), "sessionId": SESSION}
 
 
 def predicted(stage, *records):
-    """Writes a hand-made log and asks annals where it goes on and what it reports."""
+    """Writes a hand-made log and reads the leaf and the flaws that annals reports."""
     folder = stage.root / "projects" / "-work"
     folder.mkdir(parents=True)
     file = folder / (SESSION + ".jsonl")

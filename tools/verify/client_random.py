@@ -1,4 +1,4 @@
-"""Random operations for verify_client.py: each session is made by one seed, so that it can be made again."""
+"""Random operations for verify_client.py: each session is reproducible from one seed."""
 import random
 import shutil
 
@@ -10,7 +10,7 @@ LAYOUTS = ["chorus", "clog", "orchestrator"]
 
 
 def register(case, seed, count):
-    """Registers `count` cases, one for each seed."""
+    """Registers `count` cases, one per seed."""
     for number in range(seed, seed + count):
         def run(stage, number=number):
             return Walk(stage, random.Random(number)).run()
@@ -19,19 +19,20 @@ def register(case, seed, count):
 
 
 class Walk:
-    """One session, what was done to it, and what a client must send of it."""
+    """One session, the operations on it, and the messages that a client must send."""
 
     def __init__(self, stage, dice):
         self.stage, self.dice = stage, dice
         self.session, self.file = stage.annals.new(stage.work)
-        # What is sent now; the ids from which it may go on, each with what is sent up to it.
+        # The messages sent now; and per reply from which the session may continue, the messages up
+        # to it.
         self.sent, self.places = [], {}
         self.calls = 0
         self.done = []
         self.leaf = None
 
     def run(self):
-        """Makes the session and returns what is wanted of it."""
+        """Creates the session and returns the expected result."""
         self.turn()
         for _ in range(self.dice.randint(3, 9)):
             steps = [self.turn] * 4 + [self.branch, self.aside, self.compact, self.fork, self.through_import,
@@ -45,7 +46,7 @@ class Walk:
     # --- drafts ---
 
     def texts(self, what):
-        """One to three blocks of text, sometimes with a picture between them."""
+        """Returns one to three text blocks, sometimes with an image between them."""
         blocks = [{"type": "text", "text": "%s %d" % (what, self.dice.randrange(10 ** 6))}
                   for _ in range(self.dice.choice([1, 1, 2, 3]))]
         if what == "prompt" and self.dice.random() < 0.2:
@@ -53,14 +54,14 @@ class Walk:
         return blocks
 
     def reply(self, blocks, stop_reason="end_turn"):
-        """A reply, which after the first one may name no model."""
+        """Returns a reply, which may have no model unless it is the first."""
         draft = {"role": "assistant", "content": blocks, "stop_reason": stop_reason}
         if not self.sent or self.dice.random() < 0.7:
             draft["model"] = MODEL
         return draft
 
     def drafts(self):
-        """A prompt, maybe calls and their results, and a reply."""
+        """Returns a prompt, optional calls with their results, and a reply."""
         drafts = [user(self.texts("prompt"))]
         thinking = {"type": "thinking", "thinking": "thought %d" % self.dice.randrange(10 ** 6), "signature": "c2ln"}
         if self.dice.random() < 0.5:
@@ -76,7 +77,7 @@ class Walk:
         return drafts
 
     def clocked(self, drafts):
-        """The drafts with no times, or with times that rise, stay or fall."""
+        """Returns the drafts without times, or with times that rise, stay or fall."""
         kind = self.dice.choice(["none", "none", "rise", "stay", "fall", "future"])
         if kind == "none":
             return drafts
@@ -98,7 +99,7 @@ class Walk:
         self.places[self.leaf] = self.sent
 
     def branch(self):
-        """Goes on from an earlier reply."""
+        """Continues from an earlier reply."""
         if not self.places:
             return self.turn()
         place = self.dice.choice(sorted(self.places))
@@ -106,9 +107,9 @@ class Walk:
         return self.turn(place)
 
     def aside(self):
-        """Writes lines beside the messages."""
-        verb, text = self.dice.choice([("title", "A title"), ("tag", "a-tag"), ("note", "A note.")])
-        self.stage.annals.run(verb, self.session, text)
+        """Writes a title, a tag or a note."""
+        verb, text = self.dice.choice([(["title"], "A title"), (["tag"], "a-tag"), (["notes", "add"], "A note.")])
+        self.stage.annals.run(*verb, self.session, text)
 
     def compact(self):
         """Compacts the session."""
@@ -117,7 +118,7 @@ class Walk:
         self.sent, self.leaf = [{**user(""), "contains": summary}], None
 
     def fork(self):
-        """Forks the session where it is, or at an earlier reply."""
+        """Forks the session at its end, or at an earlier reply."""
         place = self.dice.choice([None, *sorted(self.places)])
         if place:
             self.sent = self.places[place]
@@ -148,7 +149,7 @@ class Walk:
         self.places, self.leaf = {}, None
 
     def alone(self):
-        """Removes the sessions that this one was forked from."""
+        """Removes the sessions from which this one was forked."""
         for other in self.stage.root.glob("projects/*/*.jsonl"):
             if other != self.file:
                 other.unlink()

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Records which messages the real clients resume from every trap, as truth for tests of the tree.
+"""Records which messages the real clients resume from every trap, as expectations for tree tests.
 
-    record_leaves.py            ask both clients about every trap's sessions and write fixtures/client-leaves.json
-    record_leaves.py NAME...    only these traps; the others keep what is recorded
+    record_leaves.py            ask both clients about every trap and write client-leaves.json
+    record_leaves.py NAME...    only these traps; the others keep their records
 
-The file maps trap -> session -> client -> {outcome, leaf, messages}: outcome is "resumed", "refused" or "hung",
-leaf is the uuid of the entry the client went on from, messages is how many it sent. Downloads the clients once.
+The file fixtures/client-leaves.json maps trap -> session -> client -> {outcome, leaf, messages}.
+`outcome` is "resumed", "refused" or "hung", `leaf` is the uuid of the entry from which the client
+continued, `messages` is the number of messages it sent. Downloads the clients once.
 """
 import concurrent.futures
 import json
@@ -25,7 +26,7 @@ TIMEOUT = 30
 
 
 def ask(task):
-    """Asks one client about one log."""
+    """Runs one client on one log."""
     trap, log, client = task
     try:
         answer = resume_oracle.ask(log, client=client, session_id=log.stem, timeout=TIMEOUT)
@@ -36,7 +37,7 @@ def ask(task):
 
 
 def main():
-    """Asks, and writes the record in a stable order."""
+    """Runs the clients, and writes the record in a stable order."""
     names = sys.argv[1:]
     if any(name.startswith("-") for name in names):
         print(__doc__)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A stand-in for `annals` that writes sessions in the plainest way the real clients accept.
+"""A stand-in for `annals` that writes sessions in the simplest form that the real clients accept.
 
-It is the control of `verify_client.py`: with it every case must be ok, and with STAND_IN_FAULT set to one of
-FAULTS some case must differ. It takes no locks, seals and checks little, and reads only what it wrote or what
-the recorded sessions hold. Not for real histories.
+It is the control of `verify_client.py`: with it every case must be ok, and with STAND_IN_FAULT set
+to one of FAULTS some case must differ. It takes no locks, does little sealing and checking, and
+reads only its own files and the recorded sessions. Not for real histories.
 """
 import argparse
 import datetime
@@ -27,7 +27,7 @@ def main():
     parser.add_argument("--version", action="version", version="stand-in 0")
     verbs = parser.add_subparsers(dest="verb", required=True)
     for verb, words in (("new", ""), ("append", "session"), ("fork", "session"), ("title", "session text"),
-                        ("tag", "session text"), ("note", "session text"), ("todo", "session action text"),
+                        ("tag", "session text"), ("notes", "action session text"), ("todos", "action session text"),
                         ("compact", "session")):
         command = verbs.add_parser(verb)
         for word in words.split():
@@ -107,7 +107,7 @@ def title(root, arguments):
 
 
 def beside(kind):
-    """A verb that appends a line beside the chain."""
+    """Returns a verb that appends a line outside the chain."""
     def verb(root, arguments):
         file = log_of(root, arguments.session)
         fields = {"sessionId": file.stem, kind: arguments.text}
@@ -131,15 +131,15 @@ def compact(root, arguments):
     write(file, [boundary, summary] + leaf_line(file, summary["uuid"]))
 
 
-VERBS = {"new": new, "append": append, "fork": fork, "title": title, "tag": beside("tag"), "note": beside("note"),
-         "todo": beside("todo"), "compact": compact}
+VERBS = {"new": new, "append": append, "fork": fork, "title": title, "tag": beside("tag"), "notes": beside("note"),
+         "todos": beside("todo"), "compact": compact}
 
 
 # --- lines ---
 
 
 class Clock:
-    """Times that are later, by whole milliseconds, than every time in the log."""
+    """Times that are later, in whole milliseconds, than every time in the log."""
 
     def __init__(self, old):
         newest = max((line["timestamp"] for line in old), default="1970-01-01T00:00:00.000Z")
@@ -147,28 +147,28 @@ class Clock:
         self.time = max(newest, datetime.datetime.now(datetime.timezone.utc))
 
     def tick(self):
-        """The next time."""
+        """Returns the next time."""
         if FAULT != "same-time":
             self.time += datetime.timedelta(milliseconds=1)
         return self.time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def entry(file, kind, parent, clock, **fields):
-    """One line of the chain."""
+    """Returns one line of the chain."""
     return {"parentUuid": parent, "isSidechain": False, "userType": "external", "cwd": "/", "sessionId": file.stem,
             "version": "2.1.50", "gitBranch": "", "type": kind, **fields, "uuid": str(uuid.uuid4()),
             "timestamp": clock.tick()}
 
 
 def leaf_line(file, leaf):
-    """The line that names the leaf."""
+    """Returns the line that names the leaf."""
     if FAULT == "no-last-prompt":
         return []
     return [{"type": "last-prompt", "lastPrompt": "", "leafUuid": leaf, "sessionId": file.stem}]
 
 
 def entries(file):
-    """The whole lines of the chain."""
+    """Returns the complete lines of the chain."""
     found = []
     for line in file.read_bytes().split(b"\n"):
         try:
@@ -181,12 +181,12 @@ def entries(file):
 
 
 def leaf_of(lines):
-    """The last line of the chain in file order."""
+    """Returns the last line of the chain in file order."""
     return lines[-1]["uuid"] if lines else None
 
 
 def log_of(root, session):
-    """The log of a session given by id or by path."""
+    """Returns the log of a session given by id or by path."""
     if session.endswith(".jsonl"):
         return Path(session)
     (found,) = root.glob("projects/*/%s.jsonl" % session)

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """Proves that the real Claude Code client reconstructs what annals wrote.
 
-Each case writes a session with `annals`, knows which messages that session means, and asks the
-client (through tools/resume-oracle) which messages it would send. Both must be equal, the client must
-go on from the last entry written, and it must not change a byte that was there. The cases of
-`client_cases.py` that only read hold what annals predicts against what the client does.
+Each case writes a session with `annals`, defines which messages it has, and asks the client
+(through tools/resume-oracle) which messages it would send. Both must be equal, the client must
+continue from the last written entry, and it must not change existing bytes. The cases of
+`client_cases.py` that only read compare annals' prediction with the client.
 
     verify_client.py                                  every case, every client
     verify_client.py --case fork-inner --client 2.0.77
     verify_client.py --random 40 --seed 7             random operations instead; a seed repeats them
-    verify_client.py --random 40 --write docs/CLIENT.md    both, and writes the outcome as a page
+    verify_client.py --random 40 --write docs/CLIENT.md    both, and writes the results as a page
 
-Downloads the clients with npm on first use. Exit codes: 0 all as meant, 1 something differs, 2 could not run.
+Downloads the clients with npm on first use. Exit codes: 0 all as expected, 1 something differs, 2
+could not run.
 """
 import argparse
 import contextlib
@@ -45,7 +46,8 @@ def case(name):
 
 
 class Wanted:
-    """A session file and what a client must make of it. `faults` is what is wrong with the file itself."""
+    """A session file and the messages that a client must send. `faults` are errors of the file
+    itself."""
 
     def __init__(self, file, messages, leaf=None, faults=()):
         self.file, self.messages, self.leaf = Path(file), merged(messages), leaf
@@ -53,7 +55,8 @@ class Wanted:
 
 
 class Predicted:
-    """A session file that annals did not write, the entry from which annals goes on, and what `check` reports."""
+    """A session file that annals did not write, the leaf that annals predicts, and the flaws of
+    `check`."""
 
     def __init__(self, file, leaf, reported):
         self.file, self.leaf, self.reported = Path(file), leaf, reported
@@ -79,12 +82,12 @@ class Stage:
 
 
 def user(content):
-    """A user draft."""
+    """Returns a user draft."""
     return {"role": "user", "content": content}
 
 
 def assistant(content, stop_reason="end_turn"):
-    """An assistant draft."""
+    """Returns an assistant draft."""
     return {"role": "assistant", "content": content, "model": MODEL, "stop_reason": stop_reason,
             "usage": {"input_tokens": 12, "output_tokens": 34}}
 
@@ -100,7 +103,7 @@ MORE = [user("And now?"), assistant("Now we are done.")]
 
 
 def merged(drafts):
-    """The messages of an API request: content as plain blocks, neighbours that are both user joined."""
+    """Returns the messages of an API request: plain blocks, with adjacent user messages joined."""
     messages = []
     for draft in drafts:
         content = draft["content"]
@@ -164,7 +167,7 @@ def fork_then_append(stage):
 
 
 def recorded_turns(file):
-    """The prompts and answers of a recorded plain session, in file order, with their uuids."""
+    """Returns the prompts and answers of a recorded plain session with their uuids, in order."""
     turns = []
     for entry in resume_oracle.parsed_lines(file.read_bytes()):
         if entry["type"] not in ("user", "assistant") or entry.get("isMeta"):
@@ -307,26 +310,26 @@ def retry(stage):
 
 @case("lines-beside")
 def lines_beside(stage):
-    """`tag`, `note`, `todo` and `title` between and after the messages disturb nothing"""
+    """`tag`, `notes add`, `todos add` and `title` between and after the messages disturb nothing"""
     session, file = stage.annals.new(stage.work)
     stage.annals.append(session, *TOOLS)
     stage.annals.run("tag", session, "important")
-    stage.annals.run("note", session, "Remember this.")
-    stage.annals.run("todo", session, "add", "Write it down")
+    stage.annals.run("notes", "add", session, "Remember this.")
+    stage.annals.run("todos", "add", session, "Write it down")
     leaf = stage.annals.append(session, *MORE)[-1]
-    stage.annals.run("note", session, "And this.")
+    stage.annals.run("notes", "add", session, "And this.")
     stage.annals.run("title", session, "With lines beside")
     stage.annals.run("tag", session, "done")
     return Wanted(file, TOOLS + MORE, leaf)
 
 
 def converted(stage, layout, *options):
-    """Writes the messages in another layout, converts that root, and wants them from the client."""
+    """Writes the messages in another layout and converts that root; the client must send them."""
     other = stage.root.parent / layout
     there = Annals(stage.annals.command, other, layout)
     session, _ = there.new(stage.work)
     there.append(session, *TOOLS)
-    there.run("note", session, "Beside the messages.")
+    there.run("notes", "add", session, "Beside the messages.")
     there.append(session, *MORE)
     shutil.rmtree(stage.root)
     stage.annals.run("convert", "%s:%s" % (layout, other), "--to", "claude-code", "--into", stage.root, *options)
@@ -375,7 +378,7 @@ def there_and_back(stage):
 
 
 def judge(wanted, answer):
-    """Compares what was meant with what the client did; returns the differences as lines."""
+    """Compares the expected result with the client's; returns the differences as lines."""
     differences = []
     if answer["hung"]:
         differences.append("the client hung")
@@ -394,7 +397,7 @@ def judge(wanted, answer):
 
 
 def same_messages(meant, found):
-    """Tells whether two lists of messages are equal; a `contains` block matches any text that contains it."""
+    """Returns whether two lists of messages are equal; `contains` matches part of a text."""
     if [message["role"] for message in meant] != [message["role"] for message in found]:
         return False
     pairs = [(a["blocks"], b["blocks"]) for a, b in zip(meant, found)]
@@ -411,17 +414,17 @@ def same_block(meant, found):
 
 
 def printed(messages):
-    """Messages as lines for a diff."""
+    """Formats messages as lines for a diff."""
     return ["%s: %s" % (message["role"], json.dumps(block, ensure_ascii=False, sort_keys=True)[:300])
             for message in messages for block in message["blocks"]]
 
 
-# What `annals check` calls messages that a client would leave out.
+# Flaws of `annals check` for messages that a client would omit.
 ANNOUNCED = {"older-client", "unresumable", "dropped"}
 
 
 def judge_prediction(predicted, answer, newest):
-    """Compares what annals predicts with what the client did; `newest` is what the newest client did."""
+    """Compares annals' prediction with the client's answer and that of the newest client."""
     if answer is newest:
         if answer["leaf"] == predicted.leaf or (answer["leaf"] is None and "unresumable" in predicted.reported):
             return []
@@ -456,7 +459,7 @@ def run_case(name, command, clients, keep):
 
 
 def table(outcome, clients):
-    """The outcome as rows of text."""
+    """Formats the results as rows of text."""
     width = max(map(len, outcome))
     rows = ["%-*s  %s" % (width, "case", "  ".join("%-8s" % client for client in clients))]
     for name, verdicts in outcome.items():
@@ -466,7 +469,7 @@ def table(outcome, clients):
 
 
 def page(outcome, clients, version):
-    """The outcome as a page of documentation."""
+    """Formats the results as a page of documentation."""
     failed = sum(bool(lines) for verdicts in outcome.values() for lines in verdicts.values())
     random = {name: outcome[name] for name in outcome if name.startswith("random-")}
     cases = {name: outcome[name] for name in outcome if name not in random}
@@ -502,7 +505,7 @@ What the clients need of a file, found with the same tools, stands in
 
 
 def parse_arguments():
-    """Reads the command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--annals", help="the program; default: target/release/annals, built if missing")
     parser.add_argument("--client", action="append", choices=CLIENTS, help="only this client; may be repeated")
@@ -516,7 +519,7 @@ def parse_arguments():
 
 
 def main():
-    """Runs the cases, prints the outcome, returns the exit code."""
+    """Runs the cases, prints the results, returns the exit code."""
     arguments = parse_arguments()
     clients = [client for client in CLIENTS if client in (arguments.client or CLIENTS)]
     try:
@@ -555,7 +558,7 @@ def main():
 
 
 if __name__ == "__main__":
-    # The other modules of cases import this one under its own name.
+    # The other case modules import this one under its own name.
     sys.modules["verify_client"] = sys.modules["__main__"]
     import client_cases  # noqa: E402,F401
     import client_random  # noqa: E402

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Compares every figure of `annals cost` with a slow ledger and exact decimal arithmetic.
 
-    verify_cost.py DIR…              claude-code histories: tokens, requests and dollars by model, day, session, agent and
-                                     git branch
-    verify_cost.py --grow 5 DIR      and again after five sessions of a copy went on, with what annals knew before
+    verify_cost.py DIR…              claude-code histories: tokens, requests and dollars by model,
+                                     day, session, agent and git branch
+    verify_cost.py --grow 5 DIR      and again, with the index, after five sessions of a copy grew
 
-The ledger is tools/gencorpus/truth.py, which reads the files alone; the prices are read from the list by this script.
-Each report is made three times: by a program that knows nothing yet, by one that remembers, and without its index.
-Names of models that this script cannot find in the list (it takes off a date, no more) are compared by their tokens alone.
-Exit codes: 0 all equal, 1 something differs, 2 could not run.
+The ledger is tools/gencorpus/truth.py, which reads only the files; this script reads the prices
+from the list. Each report is made three times: with a new index, with an existing one, and without.
+Models that this script does not find in the list (it only strips a date) are compared by tokens
+alone. Exit codes: 0 all equal, 1 something differs, 2 could not run.
 """
 import argparse
 import csv
@@ -30,15 +30,15 @@ import truth  # noqa: E402
 from annals_cli import REPOSITORY, Annals, AnnalsError, find_annals  # noqa: E402
 
 PRICES = REPOSITORY / "crates" / "annals" / "data" / "prices.csv"
-# How a count is called in JSON, and in truth.py.
+# Names of the counts in JSON, and in truth.py.
 COUNTS = {"input": "input", "output": "output", "cache_write_5m": "cache_5m", "cache_write_1h": "cache_1h", "cache_read": "cache_read"}
-DIMENSIONS = ("model", "day", "session", "agent", "git-branch")
+DIMENSIONS = ("model", "day", "session", "agent-id", "git-branch")
 PICO = Decimal("1e-12")
 SHOWN = 20
 
 
 class Prices:
-    """The price list, read anew."""
+    """The price list, parsed independently."""
 
     def __init__(self, path):
         self.rows = {}
@@ -48,7 +48,8 @@ class Prices:
                 self.rows.setdefault(row["model"], []).append(row)
 
     def of(self, name):
-        """The rows of a model; none if its name is not in the list, with its date or without."""
+        """Returns the rows of a model; none if its name is not in the list, with or without its
+        date."""
         for spelled in (name, re.sub(r"-20\d{6}$", "", name or "")):
             rows = self.rows.get(spelled)
             if rows and rows[0]["same_as"]:
@@ -58,9 +59,9 @@ class Prices:
         return []
 
     def cost(self, response):
-        """Exact dollars; None if this script does not know."""
+        """Returns the exact cost in dollars, or None if it is unknown."""
         counts, row, told = response["counts"], self.row(response), response["price"]
-        # What the log says counts where tokens say nothing.
+        # The recorded cost counts if there are no tokens.
         if row is None or (told is not None and not any(counts.values())):
             return None if told is None else Decimal(told).quantize(PICO, ROUND_HALF_UP)
         total = Decimal(0)
@@ -76,7 +77,7 @@ class Prices:
         return total
 
     def row(self, response):
-        """The row for its pace, its day and the length of its context."""
+        """Returns the row for a response's pace, date and context size."""
         every = self.of(response["model"])
         rows = [row for row in every if (row["pace"] or "standard") == response["terms"][0]]
         rows = rows or [row for row in every if not row["pace"]]
@@ -88,7 +89,7 @@ class Prices:
 
 
 class Sums:
-    """What one row of a report should say."""
+    """The expected values of one row of a report."""
 
     def __init__(self):
         self.counts = dict.fromkeys((*COUNTS, "requests", "web_searches"), 0)
@@ -105,9 +106,9 @@ class Sums:
             self.cost += cost
 
     def compare(self, row, report):
-        """Holds a row of a report to them."""
+        """Compares them with a row of a report."""
         for name, value in self.counts.items():
-            # Searches are left out of rows that have none.
+            # Rows without searches omit their count.
             report.figure(name, value, row.get(name, 0 if name == "web_searches" else None))
         if self.unknown:
             report.left_out += 1
@@ -118,7 +119,7 @@ class Sums:
 
 
 class Report:
-    """What was compared, and what differs."""
+    """The number of compared figures, and the differences."""
 
     def __init__(self):
         self.figures, self.left_out, self.differences, self.where = 0, 0, [], ""
@@ -130,7 +131,7 @@ class Report:
 
 
 def expected(root, prices):
-    """Dimension → key → what its row should say; and what the total should."""
+    """Returns the expected sums by dimension and key, and the expected total."""
     tables, total = {dimension: {} for dimension in DIMENSIONS}, Sums()
     for response in truth.responses(root):
         cost = prices.cost(response)
@@ -143,7 +144,7 @@ def expected(root, prices):
 
 
 def verify(annals, prices, report, when, variants):
-    """Compares all reports on one root, made in several ways."""
+    """Compares all reports of one root, made in several ways."""
     tables, total = expected(annals.root, prices)
     for how, flags in variants:
         for dimension, table in tables.items():
@@ -157,7 +158,7 @@ def verify(annals, prices, report, when, variants):
 
 
 def by_key(dimension, rows):
-    """Rows by what they are about; those of a session that lies in two places together."""
+    """Returns rows by key; rows of a session in two places are added."""
     found = {}
     for row in rows:
         key = row.get(dimension.replace("-", "_"), row["key"]) or "unknown"
@@ -168,20 +169,20 @@ def by_key(dimension, rows):
 
 
 def together(one, other):
-    """The sum of two figures; money is text, and none where nothing has a price."""
+    """Adds two figures; money is text, and None if nothing has a price."""
     if isinstance(one, str) or isinstance(other, str):
         return str(Decimal(one or 0) + Decimal(other or 0))
     return None if one is None and other is None else (one or 0) + (other or 0)
 
 
 def grow(root, sessions):
-    """Lets sessions go on."""
+    """Appends to sessions with gencorpus."""
     command = [sys.executable, "-B", str(GENCORPUS / "gencorpus.py"), "--out", str(root), "--grow", str(sessions), "--no-truth"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 def run(arguments, command, scratch):
-    """Compares, and returns what came out."""
+    """Compares all roots and returns the report."""
     report, prices = Report(), Prices(arguments.prices)
     ways = [("first", []), ("again", [])]
     if "--no-index" in Annals(command, arguments.dirs[0]).run("cost", "--help"):
@@ -189,7 +190,7 @@ def run(arguments, command, scratch):
     else:
         print("verify_cost: annals has no --no-index: that way is left out", file=sys.stderr)
     for number, folder in enumerate(arguments.dirs):
-        # Nothing of the user's: neither what annals remembers, nor prices of their own.
+        # Uses neither the user's index nor the user's prices.
         state = scratch / str(number)
         os.environ.update(ANNALS_STATE_DIR=str(state), ANNALS_CONFIG_DIR=str(scratch / "config"))
         verify(Annals(command, folder), prices, report, folder.name, ways)
@@ -219,7 +220,7 @@ def parse_arguments():
 
 
 def main():
-    """Runs the comparison, prints it, returns the exit code."""
+    """Runs the comparison, prints the results, returns the exit code."""
     arguments = parse_arguments()
     try:
         with tempfile.TemporaryDirectory() as scratch:

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Proves that the real Claude Code client reads a whole history again after `annals repair`.
 
-Each case damages a healthy session in one way and knows which messages that destroys. The client is asked
-(through tools/resume-oracle) before and after `annals repair --apply`; after it, it must read every message
-that was not destroyed, in order, and nothing else. A second repair must find nothing, and `--undo` must give
-the damaged bytes back with their mode and time.
+Each case damages a healthy session in one way and defines which messages that destroys. The client
+is run (through tools/resume-oracle) before and after `annals repair --apply`; afterwards it must
+read every message that was not destroyed, in order, and no other. A second repair must find
+nothing, and `--undo` must restore the damaged bytes with their mode and time.
 
     verify_repair.py                                  every case, every client
     verify_repair.py --case torn-then-glued --client 2.0.77
-    verify_repair.py --no-before                      asks only after the repair
+    verify_repair.py --no-before                      runs the client only after the repair
 
-Downloads the clients with npm on first use. Exit codes: 0 all as meant, 1 something differs, 2 could not run.
+Downloads the clients with npm on first use. Exit codes: 0 all as expected, 1 something differs, 2
+could not run.
 """
 import argparse
 import json
@@ -30,7 +31,7 @@ CLIENTS = ["2.1.325", "2.0.77"]
 SESSION = "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee"
 MODEL = "claude-sonnet-4-5-20250929"
 CASES = {}
-# Further apart than the five seconds over which client 2.1.325 bridges a missing parent.
+# More than the five seconds within which client 2.1.325 bridges a missing parent.
 STEP = 20
 
 
@@ -46,17 +47,17 @@ def case(name, **options):
 
 
 def uuid(number):
-    """The uuid of message `number`; 0 stands for none."""
+    """Returns the uuid of message `number`; 0 means none."""
     return "%08x-0000-4000-8000-000000000000" % number if number else None
 
 
 def text(number):
-    """What message `number` says."""
+    """Returns the text of message `number`."""
     return "%s-%02d %s" % ("Question" if number % 2 else "Answer", number, "word " * 12)
 
 
 def message(number, parent, own=None, said=None):
-    """A line in the client's own order of members; `own` is the id if it is not the number's."""
+    """Returns a line with the client's order of members; `own` overrides the message's id."""
     person = number % 2
     seconds = number * STEP
     body = {"role": "user", "content": said or text(number)} if person else {
@@ -74,12 +75,12 @@ def message(number, parent, own=None, said=None):
 
 
 def chain(count=10):
-    """A conversation of `count` messages, one after the other."""
+    """Returns a linear conversation of `count` messages."""
     return [message(number, number - 1) for number in range(1, count + 1)]
 
 
 def file_of(lines, end=b"\n"):
-    """Lines as a file."""
+    """Joins lines into a file."""
     return b"".join(line + end for line in lines)
 
 
@@ -88,7 +89,7 @@ def file_of(lines, end=b"\n"):
 
 @case("torn-then-glued")
 def torn_then_glued(lines):
-    """a record was cut off and the next one written behind it"""
+    """a record was torn and the next one written after it on the same line"""
     return file_of(lines[:4]) + lines[4][:len(lines[4]) // 2] + file_of(lines[5:]), {5}
 
 
@@ -125,7 +126,7 @@ def nul_within(lines):
 
 @case("nul-after-torn")
 def nul_after_torn(lines):
-    """a record was cut off, NULs follow, and then the next record"""
+    """a record was torn, NULs follow, and then the next record"""
     return file_of(lines[:4]) + lines[4][:200] + bytes(300) + file_of(lines[5:]), {5}
 
 
@@ -169,19 +170,19 @@ def scattered(lines):
 
 @case("deleted-parent")
 def deleted_parent(lines):
-    """a line is gone"""
+    """a line is missing"""
     return file_of(lines[:4] + lines[5:]), {5}
 
 
 @case("deleted-stretch")
 def deleted_stretch(lines):
-    """four lines are gone"""
+    """four lines are missing"""
     return file_of(lines[:3] + lines[7:]), {4, 5, 6, 7}
 
 
 @case("first-line")
 def first_line(lines):
-    """the first record cannot be read"""
+    """the first record is unreadable"""
     return file_of([lines[0][:200]] + lines[1:]), {1}
 
 
@@ -199,13 +200,13 @@ def self_parent(lines):
 
 @case("two-of-one-id", hangs="2.0.77")
 def two_of_one_id(lines):
-    """message 5 has the id of message 3, and message 6 hangs from it"""
+    """message 5 has the id of message 3, and message 6 has it as its parent"""
     return file_of(lines[:4] + [message(5, 4, own=3), message(6, 3)] + lines[6:]), set()
 
 
 @case("copied-line")
 def copied_line(lines):
-    """a line stands there twice"""
+    """a line occurs twice"""
     return file_of(lines[:5] + [lines[4]] + lines[5:]), set()
 
 
@@ -223,32 +224,32 @@ def crlf(lines):
 
 @case("foreign-lines")
 def foreign_lines(lines):
-    """lines that are nobody's"""
+    """lines that no program wrote"""
     return file_of([b"null", lines[0], b"Segmentation fault", lines[1], b"[]", b"42"] + lines[2:]), set()
 
 
 @case("torn-tail")
 def torn_tail(lines):
-    """a damaged line, and a last one that is not finished, which stays"""
+    """a damaged line, and an incomplete last one, which stays"""
     return file_of(lines[:4] + [lines[4][:300]] + lines[5:9]) + lines[9][:300], {5, 10}
 
 
 @case("branches", wanted=[1, 2, 6, 7, 8])
 def branches(lines):
-    """the first message of the newer of two branches was cut off: the older one must stay out"""
+    """the first message of the newer of two branches was torn: the older one must stay out"""
     newer = [message(5, 2)[:300], message(6, 5), message(7, 6), message(8, 7)]
     return file_of(lines[:4] + newer), {5}
 
 
 @case("retried", wanted=[1, 2, 3, 4, 5, 8, 9, 10])
 def retried(lines):
-    """two answers to a prompt that is gone stay alternatives"""
+    """two answers to a missing prompt stay alternatives"""
     return file_of(lines[:5] + [message(6, 99), message(8, 99), message(9, 8), message(10, 9)]), set()
 
 
 @case("lost-call", wanted=[1, 2, 3, 6, 7, 8, 9, 10])
 def lost_call(lines):
-    """a tool call was cut off; its result and everything after it hang from it"""
+    """a tool call was torn; its result and everything after it descend from it"""
     call = message(4, 3).replace(b'{"type":"text","text":"%s"}' % text(4).encode(),
                                  b'{"type":"tool_use","id":"toolu_1","name":"Bash","input":{"command":"ls"}}')
     result = message(5, 4).replace(b'"%s"' % text(5).encode(),
@@ -258,21 +259,22 @@ def lost_call(lines):
 
 @case("sub-agent-within", wanted=[1, 2, 3, 4, 7, 8, 9, 10])
 def sub_agent_within(lines):
-    """the line before a damaged stretch is a sub-agent's: the main conversation must not hang from it"""
+    """the line before damaged lines is a sub-agent's: the main conversation must not continue from
+    it"""
     aside = message(21, 0).replace(b'"isSidechain":false', b'"isSidechain":true')
     return file_of(lines[:4] + [lines[4][:300], aside, lines[5][:300]] + lines[6:]), {5, 6}
 
 
 @case("last-prompt")
 def last_prompt(lines):
-    """the client's own note of the leaf stands before the damaged line"""
+    """the client's own leaf record comes before the damaged line"""
     note = {"type": "last-prompt", "lastPrompt": "x", "leafUuid": uuid(4), "sessionId": SESSION}
     return file_of(lines[:4] + [json.dumps(note).encode(), lines[4][:300]] + lines[5:]), {5}
 
 
 @case("lost-boundary", wanted=[7, 8, 9, 10])
 def lost_boundary(lines):
-    """the boundary of a compaction was cut off: what the summary sums up must stay out"""
+    """the boundary of a compaction was torn: the summarized messages must stay out"""
     boundary = message(5, 0).replace(b'"type":"user"', b'"type":"system","subtype":"compact_boundary"')
     summary = message(7, 5).replace(b'"isSidechain"', b'"isCompactSummary":true,"isSidechain"')
     return file_of(lines[:4] + [boundary[:300], summary] + lines[7:]), {5}
@@ -281,30 +283,30 @@ def lost_boundary(lines):
 # --- asking and judging ------------------------------------------------------------------------------
 
 
-# What the client itself says after a prompt without an answer, and for a result whose call is lost.
+# Texts that the client adds after an unanswered prompt, and for a result whose call is lost.
 OWN = ["No response requested.", "(no content)"]
 
 
 def said(answer):
-    """The texts of the session that the client sent, in order."""
+    """Returns the texts of the session that the client sent, in order."""
     blocks = [block for one in answer["messages"] or [] for block in one["blocks"]]
     texts = [block["text"].strip() for block in blocks if block["type"] == "text"]
     return [one for one in texts if one not in OWN]
 
 
 def ask(file, client, patience):
-    """What the client makes of a file: its texts, and whether it hung."""
+    """Runs the client on a file; returns its texts, and whether it hung."""
     answer = resume_oracle.ask(file, client=client, session_id=SESSION, timeout=patience)
     return said(answer), answer["hung"]
 
 
 def number_of(one):
-    """The number of the message that says so."""
+    """Returns the number of the message with this text."""
     return int(one.split()[0].split("-")[1]) if one[:2] in ("Qu", "An") else one[:30]
 
 
 def run_case(name, command, clients, before):
-    """Runs one case; returns lines of differences and what the clients read before."""
+    """Runs one case; returns the differences, and what the clients read before the repair."""
     damage, options = CASES[name]
     folder = Path(tempfile.mkdtemp(prefix="verify-repair-"))
     differences, earlier = [], {}
@@ -347,7 +349,7 @@ def run_case(name, command, clients, before):
 
 
 def main():
-    """Runs the cases and prints one line for each."""
+    """Runs the cases and prints one line per case."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--annals", help="the program; without it the release build")
     parser.add_argument("--case", action="append", choices=sorted(CASES), help="only this case; may be given several times")

@@ -6,11 +6,11 @@ messages. Then each writes what the other must read: titles, tags, forks, deleti
 
     verify_sdk.py                          everything
     verify_sdk.py --fixture compaction     one root; may be repeated
-    verify_sdk.py --write docs/SDK.md      also writes the outcome as a page
+    verify_sdk.py --write docs/SDK.md      also writes the results as a page
 
-A difference that follows from two stated rules is `expected` and is printed with its reason; any other is
-`differs`. Installs the package into a virtual environment in the user's cache folder on first use.
-Exit codes: 0 nothing differs unexpectedly, 1 something does, 2 could not run.
+A difference that follows from two stated rules is `expected` and is printed with its reason; any
+other is `differs`. Installs the package into a virtual environment in the user's cache folder on
+first use. Exit codes: 0 nothing differs unexpectedly, 1 something does, 2 could not run.
 """
 import argparse
 import contextlib
@@ -35,7 +35,7 @@ FIXTURES = REPOSITORY / "fixtures" / "claude-code"
 BOM = b"\xef\xbb\xbf"
 TITLE_CUT = 40
 
-# Why an answer may differ. The key is what is printed; the text goes into the page.
+# Reasons for expected differences. The key is printed; the text is written to the page.
 REASONS = {
     "empty file": "The SDK skips logs of 0 bytes; annals lists them as empty sessions.",
     "no log": "The session's log is gone and only a sub-agent's is left: annals lists what there is, the SDK does not see it.",
@@ -75,7 +75,7 @@ REASONS = {
 
 
 def enter_sdk(version):
-    """Imports the package, or starts this script again in an environment that has it."""
+    """Imports the package, or restarts this script in an environment that has it."""
     with contextlib.suppress(ImportError):
         sdk = importlib.import_module("claude_agent_sdk")
         if sdk.__version__ == version:
@@ -97,7 +97,7 @@ def enter_sdk(version):
 
 
 class Facts:
-    """What the lines of one log say, for judging differences; damaged lines are skipped."""
+    """Facts from the lines of one log, for judging differences; damaged lines are skipped."""
 
     def __init__(self, path):
         self.data = path.read_bytes()
@@ -113,12 +113,12 @@ class Facts:
                           if line.get("type") == "summary"}
 
     def last(self, key):
-        """The last text under a key of any line."""
+        """Returns the last text under a key of any line."""
         values = [line[key] for line in self.lines if isinstance(line.get(key), str)]
         return values[-1] if values else None
 
     def prompts(self):
-        """Every text of a user line, in file order, with its line."""
+        """Returns every text of a user line with its line, in file order."""
         for line in self.lines:
             message = line.get("message")
             if line.get("type") != "user" or not isinstance(message, dict):
@@ -135,19 +135,19 @@ NOT_TYPED = ("<command-name>", "<command-message>", "<command-args>", "<local-co
 
 
 def is_typed(text, line):
-    """Tells whether a person typed a prompt, by the rule of the layout."""
+    """Returns whether a person typed a prompt, by the rule of the layout."""
     return bool(text.strip()) and not text.lstrip().startswith(NOT_TYPED) and not line.get("isMeta") \
         and not line.get("isSidechain") and not line.get("isCompactSummary")
 
 
 def plain(title):
-    """A title without control and direction characters and with single blanks, for comparing."""
+    """Normalizes a title for comparison: no control or direction characters, single blanks."""
     title = re.sub(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\ufffd]", "", title or "")
     return " ".join(title.split())
 
 
 def is_cut_of(title, whole):
-    """Tells whether a title is a text or its beginning and an ellipsis."""
+    """Returns whether a title is a text or a prefix of it with an ellipsis."""
     title, whole = plain(title), plain(whole)
     return title == whole or (title.endswith("\u2026") and whole.startswith(title[:-1].rstrip()))
 
@@ -156,17 +156,17 @@ def is_cut_of(title, whole):
 
 
 class Report:
-    """The outcome: (fixture, check, session) -> verdict."""
+    """The results: (fixture, check, session) -> verdict."""
 
     def __init__(self):
         self.rows = []
 
     def add(self, fixture, check, session, verdict, detail=""):
-        """Notes one comparison: verdict is ok, expected or differs."""
+        """Records one comparison: verdict is ok, expected or differs."""
         self.rows.append({"fixture": fixture, "check": check, "session": session, "verdict": verdict, "detail": detail})
 
     def compare(self, fixture, check, session, same, reason, detail):
-        """Notes ok if the two are the same, expected if there is a reason, else differs."""
+        """Records ok if both are equal, expected if there is a reason, else differs."""
         verdict = "ok" if same else "expected" if reason else "differs"
         self.add(fixture, check, session, verdict, "" if same else reason or detail)
 
@@ -194,7 +194,7 @@ def compare_root(sdk, annals, fixture, report):
 
 
 def absent_reason(facts):
-    """Why the SDK does not list a log that annals lists."""
+    """Returns why the SDK does not list a log that annals lists."""
     if facts is None:
         return "no log"
     if not facts.data:
@@ -239,7 +239,7 @@ def compare_title(fixture, session, theirs, ours, facts, report):
 
 
 def other_summaries(facts, ours):
-    """Summaries in the project's other logs of a leaf in this one."""
+    """Returns summaries, in other logs of the project, of a leaf of this log."""
     found = set()
     for path in Path(ours["file"]).parent.glob("*.jsonl"):
         found.update(text for text, leaf in Facts(path).summaries.items() if leaf in facts.by_uuid)
@@ -247,13 +247,13 @@ def other_summaries(facts, ours):
 
 
 def shown_messages(annals, session):
-    """The ids of the messages of the conversation that annals shows by default."""
+    """Returns the ids of the messages that annals shows by default."""
     return [entry["id"] for entry in annals.show(session)["entries"]
             if entry.get("role") in ("user", "assistant") and not entry.get("agent_id")]
 
 
 def compare_messages(sdk, annals, fixture, session, facts, report):
-    """Compares the uuids of the conversation; what annals has more must have a reason."""
+    """Compares the uuids of the conversation; additional messages of annals need a reason."""
     try:
         theirs = [message.uuid for message in sdk.get_session_messages(session)]
     except UnicodeDecodeError:
@@ -272,7 +272,7 @@ def compare_messages(sdk, annals, fixture, session, facts, report):
 
 
 def message_reason(ours, theirs, facts):
-    """Why two lists of messages of one session may differ."""
+    """Returns why two lists of messages of one session may differ."""
     extra = [uuid for uuid in ours if uuid not in theirs]
     hidden = [uuid for uuid in extra if any(facts.by_uuid.get(uuid, {}).get(key)
                                             for key in ("isMeta", "isSidechain", "teamName"))]
@@ -297,18 +297,18 @@ def message_reason(ours, theirs, facts):
 
 
 def texts(sdk, session):
-    """Roles and contents of a session as the SDK reads it."""
+    """Returns roles and contents of a session as the SDK reads it."""
     return [(message.type, message.message["content"]) for message in sdk.get_session_messages(session)]
 
 
 def shown_texts(annals, session):
-    """Roles and joined texts of a session as annals reads it."""
+    """Returns roles and joined texts of a session as annals reads it."""
     return [(entry["role"], "".join(block.get("text") or "" for block in entry["blocks"]))
             for entry in annals.show(session)["entries"] if entry.get("role") in ("user", "assistant")]
 
 
 def cross_write(sdk, annals, report):
-    """Titles, tags, forks and deletions written by one and read by the other."""
+    """Compares titles, tags, forks and deletions written by one and read by the other."""
     def check(name, same, detail=""):
         report.add("(written)", name, "", "ok" if same else "differs", "" if same else detail)
 
@@ -364,7 +364,7 @@ def cross_write(sdk, annals, report):
 
 
 def run(sdk, command, fixtures):
-    """Compares every fixture root in a copy of its own, then lets each write for the other."""
+    """Compares every fixture root in its own copy, then tests writing in both directions."""
     report = Report()
     for fixture in fixtures + [None]:
         with tempfile.TemporaryDirectory(prefix="verify-sdk-") as scratch:
@@ -385,7 +385,7 @@ def run(sdk, command, fixtures):
 
 
 def counted(report):
-    """Verdicts counted per check, in order."""
+    """Counts verdicts per check, in order."""
     counts = {}
     for row in report.rows:
         name = row["check"] if row["fixture"] != "(written)" else "written by one, read by the other"
@@ -394,7 +394,7 @@ def counted(report):
 
 
 def page(report, sdk_version, annals_version, fixtures):
-    """The outcome as a page of documentation."""
+    """Formats the results as a page of documentation."""
     rows = ["| check | ok | expected difference | differs |", "|---|---|---|---|"]
     rows += ["| %s | %d | %d | %d |" % (name, count["ok"], count["expected"], count["differs"])
              for name, count in counted(report).items()]
@@ -422,7 +422,7 @@ your own `~/.claude` is read or written.
 
 
 def parse_arguments():
-    """Reads the command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--annals", help="the program; default: target/release/annals, built if missing")
     parser.add_argument("--fixture", action="append", help="only this root; may be repeated")
@@ -434,7 +434,7 @@ def parse_arguments():
 
 
 def main():
-    """Runs the comparison, prints it, returns the exit code."""
+    """Runs the comparison, prints the results, returns the exit code."""
     arguments = parse_arguments()
     fixtures = arguments.fixture or sorted(path.name for path in FIXTURES.iterdir() if path.is_dir())
     try:
