@@ -14,6 +14,7 @@ cannot run on this machine is reported as skipped, not as passed.
 """
 
 import argparse
+import functools
 import json
 import os
 import re
@@ -37,6 +38,8 @@ from stage import FAST, REPOSITORY
 from table import Row, show
 
 FUZZ_RUNS = 1_000_000
+# The crate of the storage engine.
+JSONL = "annals-jsonl"
 # The library denies unsafe code, so an address sanitizer has nothing to find in it; debug
 # assertions and overflow checks are on.
 SANITIZER = ("--sanitizer", "none")
@@ -50,18 +53,18 @@ FUZZ_LONGEST.update(pack=8192, sealed=8192)
 FUZZ_PLAIN = ("session",)
 
 
-def tests(gate, names, what, environment=None, where="disk"):
-    """Runs tests of the library in their full form and returns rows of their results."""
+def tests(gate, names, what, environment=None, where="disk", crate="annals"):
+    """Runs tests of a crate in their full form and returns rows of their results."""
     begin = time.monotonic()
     environment = {**os.environ, "ANNALS_GATES": "full", **(environment or {})}
-    command = [str(binary()), "--nocapture", "--test-threads=1", *names]
+    command = [str(binary(crate)), "--nocapture", "--test-threads=1", *names]
     run = subprocess.run(
         command,
         capture_output=True,
         text=True,
         errors="replace",
         env=environment,
-        cwd=REPOSITORY / "crates" / "annals",
+        cwd=REPOSITORY / "crates" / crate,
         check=False,
     )
     told = [json.loads(line[5:]) for line in run.stdout.splitlines() if line.startswith("GATE ")]
@@ -80,20 +83,19 @@ def tests(gate, names, what, environment=None, where="disk"):
     return rows
 
 
-def binary():
-    """Builds the library's integration tests and returns the path of the test binary."""
-    if not hasattr(binary, "path"):
-        built = subprocess.run(
-            ["cargo", "test", "-p", "annals", "--test", "it", "--no-run", "--message-format=json"],
-            cwd=REPOSITORY,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        lines = [json.loads(line) for line in built.stdout.splitlines()]
-        paths = [line["executable"] for line in lines if line.get("executable")]
-        binary.path = Path(paths[-1])
-    return binary.path
+@functools.cache
+def binary(crate="annals"):
+    """Builds the integration tests of a crate and returns the path of the test binary."""
+    built = subprocess.run(
+        ["cargo", "test", "-p", crate, "--test", "it", "--no-run", "--message-format=json"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = [json.loads(line) for line in built.stdout.splitlines()]
+    paths = [line["executable"] for line in lines if line.get("executable")]
+    return Path(paths[-1])
 
 
 def places(size, skipped):
@@ -111,20 +113,20 @@ def gate_2(skipped):
     rows = []
     for kind, place in places("2G", skipped):
         environment = {"ANNALS_GATE_DIR": str(place)} if place else {}
-        names = ["jsonl_append::threads_and_processes"]
+        names = ["append::threads_and_processes"]
         if kind == "disk":
-            names.append("jsonl_append::control_writers_that_use_two_writes")
-        rows += tests(2, names, "64 writers", environment, kind)
+            names.append("append::control_writers_that_use_two_writes")
+        rows += tests(2, names, "64 writers", environment, kind, JSONL)
     return rows
 
 
 def gate_3(skipped):
     environment = {"ANNALS_GATE_DIR": str(FAST)}
-    return tests(3, ["jsonl_kill::"], "writers killed at random", environment, str(FAST))
+    return tests(3, ["kill::"], "writers killed at random", environment, str(FAST), JSONL)
 
 
 def gate_4(skipped):
-    rows = tests(4, ["jsonl_append::a_file_size", "jsonl_append::control_a_writer_that"], "no room")
+    rows = tests(4, ["append::a_file_size", "append::control_a_writer_that"], "no room", crate=JSONL)
     quick = {"ANNALS_GATE_DIR": str(FAST)}
     rows += tests(4, ["gate_room::a_document", "gate_room::a_session"], "no room", quick, str(FAST))
     for kind, size in (("tmpfs", "1M"), ("ext4", "8M"), ("xfs", "320M"), ("btrfs quota", "256M")):
@@ -200,7 +202,7 @@ def full(wanted, seed, only):
     def power():
         # Shutdowns are tests of writers, not of operations, so `--only` excludes them.
         rows = crash.gate(True, seed, only)
-        return rows if only else rows + shutdown.gate(binary(), skipped, 100, seed)
+        return rows if only else rows + shutdown.gate(binary(JSONL), skipped, 100, seed)
 
     gates = {
         "1": lambda: kill.gate(True, seed, only),

@@ -24,9 +24,9 @@ def writer(binary, part, name, log):
     """Starts a process that appends records and prints each one that it acknowledges."""
     parts = {"PART": part, "WRITER": name, "LOG": str(log)}
     return subprocess.Popen(
-        [str(binary), "--exact", "jsonl_kill::role", "--include-ignored", "--nocapture"],
+        [str(binary), "--exact", "kill::role", "--include-ignored", "--nocapture"],
         env={**os.environ, **{f"ANNALS_TEST_{key}": value for key, value in parts.items()}},
-        cwd=REPOSITORY / "crates" / "annals",
+        cwd=REPOSITORY / "crates" / "annals-jsonl",
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )

@@ -12,6 +12,7 @@ use annals::IndexProblem;
 use annals::archive::Archive;
 use annals::cost::{Ledger, PriceFn, Prices, Tally};
 use annals::index::{Index, RecentQuery, StoreSearch, Warning};
+use annals::jsonl::Error as FileError;
 use annals::layout::{Chorus, Layout as _};
 use annals::retain::Pins;
 use annals::search::{Query, SearchResults};
@@ -502,7 +503,7 @@ impl Context {
     pub(crate) fn pins_or_none(&self) -> Pins {
         self.store.pins().unwrap_or_else(|error| {
             match error {
-                annals::Error::Io { .. } => self.store.failures().report(error),
+                annals::Error::File(FileError::Io { .. }) => self.store.failures().report(error),
                 _ => self.print_warning(&format!("{error} (pins are not shown)")),
             }
             Pins::default()

@@ -5,6 +5,7 @@ mod usage;
 use std::io::Write;
 use std::ops::Range;
 
+use annals::jsonl::Error as FileError;
 use annals::{Error, IndexProblem};
 use clap::error::ErrorKind;
 use serde::Serialize;
@@ -57,13 +58,17 @@ pub(crate) fn error_chain_text(error: &anyhow::Error) -> String {
 
 /// Prints an error and, where we know one, a way out. With `--json` that is a document on standard
 /// output, or on standard error if the output had begun.
-pub(crate) fn print_error(error: &anyhow::Error, global: &Global, has_written: bool) {
+pub(crate) fn print_error(error: anyhow::Error, global: &Global, has_written: bool) {
+    // Commands that call the file functions themselves fail with the error of that crate.
+    let error = error
+        .downcast::<FileError>()
+        .map_or_else(|other| other, |file| Error::from(file).into());
     match global.color {
         ColorChoice::Always => anstream::ColorChoice::Always.write_global(),
         ColorChoice::Never => anstream::ColorChoice::Never.write_global(),
         ColorChoice::Auto => {}
     }
-    let report = ErrorReport::new(error);
+    let report = ErrorReport::new(&error);
     match (global.json, has_written) {
         (false, _) => report.print_text(),
         (true, false) => report.print_json(&mut std::io::stdout()),
@@ -192,14 +197,16 @@ impl ErrorReport {
 /// The name of an error's kind, for scripts.
 fn kind(error: &Error) -> &'static str {
     match error {
-        Error::Io { .. } | Error::NotRegular { .. } | Error::UnfinishedRemoval { .. } => "io",
-        Error::Busy { .. } => "busy",
-        Error::Full { .. } => "full",
-        Error::Poisoned { .. } => "poisoned",
-        Error::Changed { .. } => "changed",
+        Error::File(FileError::Io { .. })
+        | Error::NotRegular { .. }
+        | Error::UnfinishedRemoval { .. } => "io",
+        Error::File(FileError::Busy { .. }) => "busy",
+        Error::File(FileError::Full { .. }) => "full",
+        Error::File(FileError::Poisoned { .. }) => "poisoned",
+        Error::File(FileError::Changed { .. }) => "changed",
         Error::Live { .. } => "live",
-        Error::Held { .. } => "held",
-        Error::Link { .. } | Error::ThroughLink { .. } => "link",
+        Error::File(FileError::Held { .. }) => "held",
+        Error::Link { .. } | Error::File(FileError::ThroughLink { .. }) => "link",
         Error::NotFound { .. } => "not-found",
         Error::Ambiguous { .. } => "ambiguous",
         Error::BadId { .. } => "bad-id",
@@ -208,7 +215,7 @@ fn kind(error: &Error) -> &'static str {
         Error::Exists(_) => "exists",
         Error::Damaged { .. } => "damaged",
         Error::Index { .. } => "index",
-        Error::Refused(_) => "refused",
+        Error::File(_) | Error::Refused(_) => "refused",
         _ => "other",
     }
 }
@@ -223,7 +230,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         None => "--root",
     };
     let hint = match error.downcast_ref::<Error>()? {
-        Error::ThroughLink { .. } if option == "--into" => {
+        Error::File(FileError::ThroughLink { .. }) if option == "--into" => {
             "name the real path with --into".to_owned()
         }
         Error::NotFound {
@@ -290,17 +297,17 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         Error::BadId { .. } => {
             "ids look like 8c549c46-16ca-47dd-b731-f4c264becc53; a beginning is enough".to_owned()
         }
-        Error::Busy { .. } => "try again when the other program is done".to_owned(),
-        Error::ThroughLink { .. } => {
+        Error::File(FileError::Busy { .. }) => "try again when the other program is done".to_owned(),
+        Error::File(FileError::ThroughLink { .. }) => {
             "name the real path with --root, for instance --root claude-code:/real/path".to_owned()
         }
-        Error::Full { .. } => {
+        Error::File(FileError::Full { .. }) => {
             "make room and run the command again; a torn last line is sealed by the next append"
                 .to_owned()
         }
-        Error::Poisoned { .. } => "check the disk, then run `annals check` on the file".to_owned(),
-        Error::Changed { .. } => "run the command again to see the new state".to_owned(),
-        Error::Io { source, .. } => match source.kind() {
+        Error::File(FileError::Poisoned { .. }) => "check the disk, then run `annals check` on the file".to_owned(),
+        Error::File(FileError::Changed { .. }) => "run the command again to see the new state".to_owned(),
+        Error::File(FileError::Io { source, .. }) => match source.kind() {
             std::io::ErrorKind::PermissionDenied => {
                 format!("check its owner (ls -l), or name another root with {option}")
             }
@@ -321,7 +328,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         Error::Prices { .. } => {
             "`annals prices --help` describes the format of a price list".to_owned()
         }
-        Error::Held { can_insist, .. } => match can_insist {
+        Error::File(FileError::Held { can_insist, .. }) => match can_insist {
             true => "end that program, or insist with --live; what it writes next may be lost",
             false => "end that program first; what it writes after the removal would be lost",
         }
@@ -343,7 +350,7 @@ fn state_dir_hint(error: &Error) -> String {
             IndexProblem::Obstacle => "remove it, or ",
             _ => "",
         },
-        Error::Io { source, .. } => match source.kind() {
+        Error::File(FileError::Io { source, .. }) => match source.kind() {
             std::io::ErrorKind::PermissionDenied => "check its owner (ls -l), or ",
             std::io::ErrorKind::ReadOnlyFilesystem => "make it writable, or ",
             _ => "",

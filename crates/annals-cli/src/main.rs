@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         Ok((commands::Outcome::NotFound, false)) => ExitCode::from(1),
         Err(error) if render::out::is_closed_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
-            error_report::print_error(&error, &global, has_written);
+            error_report::print_error(error, &global, has_written);
             ExitCode::from(2)
         }
     }

@@ -196,7 +196,7 @@ fn plain(log: &Log, record: &[u8]) -> io::Result<()> {
 }
 
 fn made(log: &Log, record: &[u8]) -> io::Result<()> {
-    log.append_with(|_, _| Ok(record.to_vec()))
+    log.append_with(|_, _| Ok::<_, annals::Error>(record.to_vec()))
         .map(drop)
         .map_err(io::Error::other)
 }

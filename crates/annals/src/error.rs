@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::jsonl::OpenFileHolder;
+use annals_jsonl::Error as FileError;
 
 /// The result of every fallible function of this library.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -17,46 +17,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused; `action` is a verb such as "read" or "create".
-    #[error("cannot {action} {}: {source}", path.display())]
-    Io {
-        /// Attempted action.
-        action: &'static str,
-        /// File or directory.
-        path: PathBuf,
-        /// Error of the operating system.
-        #[source]
-        source: io::Error,
-    },
-    /// Another process held the lock until the timeout.
-    #[error("{} is locked by another process; waited {} ms", path.display(), waited.as_millis())]
-    Busy {
-        /// The locked file.
-        path: PathBuf,
-        /// Timeout.
-        waited: Duration,
-    },
-    /// The disk, quota or file-size limit is exhausted; nothing was acknowledged.
-    #[error("no space left to write {} ({source}); the record was not written, and earlier records are intact", path.display())]
-    Full {
-        /// The file that could not grow.
-        path: PathBuf,
-        /// Error of the operating system.
-        #[source]
-        source: io::Error,
-    },
-    /// An earlier sync of this handle failed, so later writes may be lost.
-    #[error("{} can no longer be written through this handle: an earlier sync failed; reopen it and check its content", path.display())]
-    Poisoned {
-        /// The log whose sync failed.
-        path: PathBuf,
-    },
-    /// A document changed between reading and replacing it.
-    #[error("{} was changed by another program meanwhile; nothing was overwritten", path.display())]
-    Changed {
-        /// The document.
-        path: PathBuf,
-    },
+    /// A file operation failed.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// Another program is writing to the session right now.
     #[error("{} is being written by another program (last entry {} s ago)", path.display(), age.as_secs())]
     Live {
@@ -64,17 +27,6 @@ pub enum Error {
         path: PathBuf,
         /// Age of its newest entry.
         age: Duration,
-    },
-    /// Another program has the file open for writing. What it writes after the file is removed or
-    /// replaced would be lost.
-    #[error("{} is held open for writing by {holder}", path.display())]
-    Held {
-        /// The file.
-        path: PathBuf,
-        /// The process that has it open.
-        holder: OpenFileHolder,
-        /// Whether the operation goes on if the caller insists. A removal never does.
-        can_insist: bool,
     },
     /// A symbolic link in a root leads out of it, so its target was not read.
     #[error("{} was not read: it is a symbolic link to {}, and links in a root are not followed", path.display(), target.display())]
@@ -149,14 +101,6 @@ pub enum Error {
     /// An id that must be new is in use.
     #[error("{0}")]
     Exists(String),
-    /// A path is a symbolic link or leads through one, where annals writes only to real files.
-    #[error("{} {why}", path.display())]
-    ThroughLink {
-        /// The path.
-        path: PathBuf,
-        /// Description of the link.
-        why: String,
-    },
     /// A file is not valid for its format, so it is neither read nor changed.
     #[error("{file} {why}")]
     Damaged {
@@ -196,35 +140,25 @@ pub enum IndexProblem {
 
 impl Error {
     /// Returns the error for an operation that removes the file: insisting does not help.
-    pub(crate) fn for_removal(mut self) -> Self {
-        if let Error::Held { can_insist, .. } = &mut self {
-            *can_insist = false;
+    pub(crate) fn for_removal(self) -> Self {
+        match self {
+            Error::File(error) => Error::File(error.for_removal()),
+            other => other,
         }
-        self
     }
 
     /// Wraps an I/O error with what was tried on which path.
     pub fn io(action: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
-        Error::Io {
-            action,
-            path: path.as_ref().to_owned(),
-            source: os_error(source),
-        }
+        FileError::io(action, path, source).into()
     }
 
     /// Returns the file or directory of the error, if known.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Error::Io { path, .. }
-            | Error::Busy { path, .. }
-            | Error::Full { path, .. }
-            | Error::Poisoned { path }
-            | Error::Changed { path }
-            | Error::Live { path, .. }
-            | Error::Held { path, .. }
+            Error::File(error) => error.path(),
+            Error::Live { path, .. }
             | Error::NotRegular { path }
             | Error::UnfinishedRemoval { path, .. }
-            | Error::ThroughLink { path, .. }
             | Error::Index { path, .. }
             | Error::Link { path, .. } => Some(path),
             _ => None,
@@ -242,22 +176,22 @@ impl Error {
 
     /// Returns whether the request was refused, as opposed to a failure: trying again does not help.
     pub fn is_refusal(&self) -> bool {
-        matches!(
-            self,
-            Error::Refused(_)
-                | Error::Exists(_)
-                | Error::ThroughLink { .. }
-                | Error::Damaged { .. }
-        )
+        match self {
+            Error::File(error) => error.is_refusal(),
+            other => matches!(
+                other,
+                Error::Refused(_) | Error::Exists(_) | Error::Damaged { .. }
+            ),
+        }
     }
 
     /// Returns a copy with the same message.
     pub(crate) fn duplicate(&self) -> Self {
-        let Error::Io {
+        let Error::File(FileError::Io {
             action,
             path,
             source,
-        } = self
+        }) = self
         else {
             return Error::Refused(self.to_string());
         };
@@ -272,13 +206,4 @@ impl Error {
     pub fn refused(why: impl Into<String>) -> Self {
         Error::Refused(why.into())
     }
-}
-
-/// Returns the operating system's error if a library wrapped it with the name of a temporary file.
-fn os_error(source: io::Error) -> io::Error {
-    let wrapped = source.get_ref().and_then(|inner| inner.source());
-    let code = wrapped
-        .and_then(|inner| inner.downcast_ref::<io::Error>())
-        .and_then(io::Error::raw_os_error);
-    code.map_or(source, io::Error::from_raw_os_error)
 }

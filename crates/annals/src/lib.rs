@@ -142,10 +142,8 @@ mod error;
 pub mod export;
 pub mod index;
 mod json;
-pub mod jsonl;
 pub mod layout;
 pub mod model;
-mod removal_name;
 pub mod repair;
 pub mod retain;
 pub mod search;
@@ -154,6 +152,16 @@ pub mod text;
 pub mod time_input;
 pub mod tree;
 pub mod watch;
+
+/// Lines in files: scanning, tails, appending, locks, atomic replacement. A line is bytes.
+pub mod jsonl {
+    pub use annals_jsonl::{
+        AppendOptions, Appended, Create, Cursor, Digest, Durability, Error, FileId, Line,
+        LineEnding, Log, MAX_LINE, OVERSIZE_HEAD, OpenFileHolder, OpenLog, RangeReader, ReadAt,
+        Scanner, TailLine, TailReader, clear_temp, create_new, create_with, ensure_dir,
+        ensure_not_open, move_file, read_span, replace, rewrite, with_document_lock,
+    };
+}
 
 pub use error::{Error, IndexProblem, Result};
 pub use json::{describe_json_error, json_error_reason};

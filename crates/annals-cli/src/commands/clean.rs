@@ -5,6 +5,7 @@ mod purge;
 use std::path::{Path, PathBuf};
 
 use annals::Error;
+use annals::jsonl::Error as FileError;
 use annals::retain::{CleanupPlan, Expired, Leftover, Policy, RetainReason, Rule, Term};
 use annals::store::{SessionInfo, TrashItem};
 use anyhow::{Result, bail};
@@ -177,9 +178,11 @@ impl GroupOutcome {
     fn of(moved: annals::Result<TrashItem>) -> Self {
         match moved {
             Ok(trashed) => GroupOutcome::Moved(trashed),
-            Err(error @ (Error::Changed { .. } | Error::Live { .. } | Error::Held { .. })) => {
-                GroupOutcome::Skipped(error)
-            }
+            Err(
+                error @ (Error::File(FileError::Changed { .. })
+                | Error::Live { .. }
+                | Error::File(FileError::Held { .. })),
+            ) => GroupOutcome::Skipped(error),
             Err(error) => GroupOutcome::Failed(error),
         }
     }
@@ -294,7 +297,7 @@ pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
 /// Marks an error about annals' state directory, so that the hint fits.
 fn state_dir_error(error: Error, context: &Context) -> anyhow::Error {
     let ours = match &error {
-        Error::Io { path, .. } => path.starts_with(context.state_dir()),
+        Error::File(FileError::Io { path, .. }) => path.starts_with(context.state_dir()),
         _ => false,
     };
     let error = anyhow::Error::new(error);
@@ -389,7 +392,7 @@ fn clean_json<'a>(
                     document.kept.push(RetainedJson {
                         session: SessionNameJson::new(&old.info),
                         why: match error {
-                            Error::Live { .. } | Error::Held { .. } => "live",
+                            Error::Live { .. } | Error::File(FileError::Held { .. }) => "live",
                             _ => "changed",
                         },
                         detail: Some(error.to_string()),

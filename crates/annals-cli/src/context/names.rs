@@ -5,6 +5,7 @@ use std::fmt;
 
 use annals::Error;
 use annals::archive::ROOT_ID;
+use annals::jsonl::Error as FileError;
 use annals::store::{Inventory, SessionFiles, SessionInfo, Target, TrashItem};
 use anyhow::{Result, bail};
 
@@ -396,7 +397,9 @@ pub(crate) fn is_unknown_session(error: &anyhow::Error) -> bool {
     match error.downcast_ref() {
         Some(Error::NotFound { what, .. }) => *what == "session",
         Some(Error::BadId { .. }) => true,
-        Some(Error::Io { source, .. }) => source.kind() == std::io::ErrorKind::NotFound,
+        Some(Error::File(FileError::Io { source, .. })) => {
+            source.kind() == std::io::ErrorKind::NotFound
+        }
         _ => false,
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use annals::Error;
 use annals::export::ExportProblem;
+use annals::jsonl::Error as FileError;
 use serde::Serialize;
 
 use super::{Context, print_notice};
@@ -136,5 +137,5 @@ impl Context {
 }
 
 fn is_not_found(error: &Error) -> bool {
-    matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+    matches!(error, Error::File(FileError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound)
 }

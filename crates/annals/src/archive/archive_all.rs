@@ -16,8 +16,8 @@ use super::session::Archived;
 use super::update;
 use super::verify::{Damage, VerifyReport};
 use crate::error::{Error, Result};
-use crate::jsonl;
 use crate::store::{Inventory, SessionFiles, Store, is_gone};
+use annals_jsonl as jsonl;
 
 /// Every pack is read back once within this time, however often `annals keep` runs.
 const ROUND: SignedDuration = SignedDuration::from_hours(30 * 24);
@@ -185,7 +185,8 @@ impl Store {
     /// while another process archives.
     pub fn update_member_lists(&self) -> Result<()> {
         let archive = self.archive()?;
-        match jsonl::try_lock_path(&archive.dir().join("keep.lock")) {
+        let locked = jsonl::try_lock_path(&archive.dir().join("keep.lock"));
+        match locked.map_err(Error::from) {
             Ok(Some(_lock)) => {
                 let mut roots = self.roots().iter();
                 roots.try_for_each(|root| member_list::update(&archive.root_dir(root), false))
@@ -430,7 +431,7 @@ impl Note {
     fn write(&self, path: &Path) -> Result<()> {
         let json = serde_json::to_vec_pretty(self);
         let json = json.map_err(|error| Error::refused(error.to_string()))?;
-        jsonl::replace(path, &json, None)
+        Ok(jsonl::replace(path, &json, None)?)
     }
 }
 

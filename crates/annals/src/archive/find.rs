@@ -7,8 +7,8 @@ use super::pack_index::PackIndex;
 use super::root_files::ROOT_ID;
 use super::{Archive, is_of};
 use crate::error::{Error, Result};
-use crate::jsonl;
 use crate::store::Root;
+use annals_jsonl as jsonl;
 
 impl Archive {
     /// Finds the pack of an archived session by an id prefix, optionally with the tag of its folder

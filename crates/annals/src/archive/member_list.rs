@@ -25,9 +25,10 @@ use super::pack::Pack;
 use super::pack_index::PackIndex;
 use super::{is_pack, names};
 use crate::error::{Error, Result};
-use crate::jsonl::{self, AppendOptions, Create, Log};
 use crate::layout;
 use crate::model::ArtifactKind;
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{self as jsonl, AppendOptions, Create, Log};
 
 /// File name in the directory of a root's packs.
 const NAME: &str = "members";
@@ -154,8 +155,8 @@ pub(super) fn record_members(
         Log::open(&path, AppendOptions::default()).and_then(|log| log.append(line.as_bytes()));
     match told {
         Ok(_) => Ok(true),
-        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
+        Err(FileError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -210,7 +211,8 @@ pub(super) fn update(dir: &Path, all: bool) -> Result<()> {
     if roster.is_none() {
         lines.push(sealed(ALL));
     }
-    log.append_all(&lines).map(drop)
+    log.append_all(&lines)?;
+    Ok(())
 }
 
 /// Returns whether a path is a member list.

@@ -23,8 +23,8 @@ use super::restore_filter::PackTrust;
 use super::root_files::ROOT_ID;
 use crate::error::{Error, Result};
 use crate::json::describe_json_error;
-use crate::jsonl::{FileId, ReadAt};
 use crate::model::SessionId;
+use annals_jsonl::{FileId, ReadAt};
 
 /// Start of a pack, followed by the version and the nonce, 16 random bytes that footer checksums
 /// include.

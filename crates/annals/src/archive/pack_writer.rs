@@ -22,7 +22,8 @@ use super::pack_index::{FRAME, Frame, FrameRange, Member, PackIndex, VERSION};
 use super::resumable_sha256::ResumableSha256;
 use super::update::{PackContents, open_source, rows, sessions, write_error};
 use crate::error::{Error, Result};
-use crate::jsonl::{FileId, ReadAt as _};
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{FileId, ReadAt as _};
 
 /// Compression level. On generated logs in 1 MiB frames, level 3 has a ratio of 2.56 at 190 MB per
 /// CPU second; levels 6 and 9 gain 3 and 4 percent at less than half and a third of the speed.
@@ -337,9 +338,9 @@ impl<'a> PackWriter<'a> {
         })?;
         if !whole {
             // The file got shorter while it was read.
-            return Err(Error::Changed {
+            return Err(Error::File(FileError::Changed {
                 path: fresh.path.to_owned(),
-            });
+            }));
         }
         if let Some(member) = self.index.members.get_mut(at) {
             member.sha256 = sum.sum();

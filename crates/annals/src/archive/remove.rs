@@ -14,8 +14,9 @@ use super::salvage::Salvaged;
 use super::superseded::{has_all, has_same_sessions};
 use super::{Archive, is_aside, is_of, is_pack, is_set_aside_pack_of, names};
 use crate::error::{Error, Result};
-use crate::jsonl::{self, AppendOptions, FileId, Log};
 use crate::store::{ReadFailures, Root};
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{self as jsonl, AppendOptions, FileId, Log};
 
 /// A pack that is removed, or would be.
 #[derive(Clone, Debug, Serialize)]
@@ -127,7 +128,7 @@ impl Archive {
         log.with_lock(|file| {
             let now = file.metadata().map_err(|e| Error::io("stat", path, e))?;
             if FileId::from(&now) != plan.looked {
-                return Err(Error::Changed { path: path.clone() });
+                return Err(Error::File(FileError::Changed { path: path.clone() }));
             }
             // Files that were in their root when the plan was made may have been moved to the
             // archive since. That requires this lock too, so it cannot happen from here on.

@@ -20,8 +20,9 @@ use super::update::open_source;
 use super::verify::unpack;
 use crate::convert::staging::{CommitMode, StagingDir};
 use crate::error::{Error, Result};
-use crate::jsonl;
 use crate::store::{Root, Store};
+use annals_jsonl as jsonl;
+use annals_jsonl::Error as FileError;
 
 /// Staging directory in the root, for incomplete files.
 const STAGE: &str = ".annals-restore";
@@ -373,9 +374,9 @@ impl Pack {
             not_restored.insert(dir.path.clone(), dir.apply_open(path)?);
         }
         if let Some(taken) = stage.close()?.first() {
-            return Err(Error::Changed {
+            return Err(Error::File(FileError::Changed {
                 path: taken.clone(),
-            });
+            }));
         }
         // Inner directories first: the mode of an outer one may forbid access.
         for (path, dir) in dirs.iter().rev() {

@@ -18,8 +18,8 @@ use super::pack::{self, END, FOOTER, HEADER, MOST_INDEX, Pack};
 use super::pack_index::{Member, PackIndex};
 use super::verify::verify;
 use crate::error::{Error, Result};
-use crate::jsonl::ReadAt as _;
 use crate::store::Root;
+use annals_jsonl::ReadAt as _;
 
 /// Maximum index length for which a flipped bit is searched; longer ones would take too long.
 const MOST_TURNED: usize = 16 << 10;

@@ -17,8 +17,9 @@ use super::resumable_sha256::ResumableSha256;
 use super::update::{self, PackContents, PackUpdate, SetAside};
 use super::verify::{Damage, verify, verify_since};
 use crate::error::{Error, Result};
-use crate::jsonl::{self, AppendOptions, FileId, Log};
 use crate::store::{FileCopies, FileSet, ReadFailures, Root, SessionFiles, Store};
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{self as jsonl, AppendOptions, FileId, Log};
 
 /// A group of sessions that was archived, or would be.
 #[derive(Clone, Debug, Serialize)]
@@ -136,9 +137,9 @@ impl Store {
         let plan = planned(group, &holdings, &path, pack.as_ref());
         let stored = update::update_pack(&path, &contents(group, &holdings)?, now)?;
         if let Some(gone) = stored.missing.first() {
-            return Err(Error::Changed {
+            return Err(Error::File(FileError::Changed {
                 path: holdings.root.path.join(gone),
-            });
+            }));
         }
         let pack = &stored.pack;
         pack.sync()?;
@@ -178,9 +179,9 @@ impl FileCopies for Packed<'_> {
         let named = jsonl::metadata_if_exists(&self.pack.path)?;
         match named.is_some_and(|named| self.pack.is_same_file(&FileId::from(&named))) {
             true => Ok(()),
-            false => Err(Error::Changed {
+            false => Err(Error::File(FileError::Changed {
                 path: self.pack.path.clone(),
-            }),
+            })),
         }
     }
 
@@ -197,7 +198,7 @@ impl FileCopies for Packed<'_> {
 /// back before.
 pub(super) fn confirm(pack: &Pack, root: &Path, within: &Path) -> Result<FileId> {
     let path = root.join(within);
-    let changed = || Error::Changed { path: path.clone() };
+    let changed = || Error::File(FileError::Changed { path: path.clone() });
     let member = pack.member(within).ok_or_else(changed)?;
     let (file, metadata) = update::open_source(&path)?.ok_or_else(changed)?;
     let id = FileId::from(&metadata);
@@ -250,7 +251,7 @@ pub(super) fn open_existing(path: &Path) -> Result<Option<Pack>> {
     match Pack::open_or_lost(path) {
         Ok(pack) => Ok(Some(pack)),
         Err(PackOpenError::Lost(_)) => Ok(None),
-        Err(PackOpenError::Other(Error::Io { source, .. }))
+        Err(PackOpenError::Other(Error::File(FileError::Io { source, .. })))
             if source.kind() == std::io::ErrorKind::NotFound =>
         {
             Ok(None)

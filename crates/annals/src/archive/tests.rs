@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use tempfile::TempDir;
 
 use super::*;
-use crate::jsonl::ReadAt as _;
+use annals_jsonl::ReadAt as _;
 
 pub(super) const LOG: &str = "projects/-app/8c549c46-16ca-47dd-b731-f4c264becc53.jsonl";
 pub(super) const TODOS: &str =
@@ -426,8 +426,8 @@ fn failed_removal_keeps_all_files() {
     // The main log is renamed last, and grows before that.
     struct Growing<'a>(&'a Fixture, &'a Pack, &'a Root);
     impl crate::store::FileCopies for Growing<'_> {
-        fn verify(&self, within: &Path) -> Result<crate::jsonl::FileId> {
-            let id = crate::jsonl::FileId::from(&fs::metadata(self.0.root.join(within)).unwrap());
+        fn verify(&self, within: &Path) -> Result<annals_jsonl::FileId> {
+            let id = annals_jsonl::FileId::from(&fs::metadata(self.0.root.join(within)).unwrap());
             if within == Path::new(TODOS) {
                 self.0.add(LOG, "{}\n");
             }
@@ -445,7 +445,13 @@ fn failed_removal_keeps_all_files() {
     }
     let copies = Growing(&desk, &pack, &root);
     let refused = Store::remove_files(&group, &holdings, true, &copies).unwrap_err();
-    assert!(matches!(refused, crate::Error::Changed { .. }), "{refused}");
+    assert!(
+        matches!(
+            refused,
+            crate::Error::File(annals_jsonl::Error::Changed { .. })
+        ),
+        "{refused}"
+    );
     assert_eq!(fs::read(desk.root.join(TODOS)).unwrap(), b"[]");
     assert!(desk.root.join(LOG).exists());
 }

@@ -22,7 +22,8 @@ use super::pack::{self, Cache, Pack};
 use super::pack_index::{Checksum, PackIndex, PackedListRow, PackedSession};
 use super::pack_writer::PackWriter;
 use crate::error::{Error, Result};
-use crate::jsonl::{self, AppendOptions, Create, Log};
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{self as jsonl, AppendOptions, Create, Log};
 
 /// Minimum waste for which a pack is rewritten.
 const WASTE: u64 = 1 << 20;
@@ -115,10 +116,10 @@ pub(super) fn update_pack_unsynced(
         jsonl::ensure_dir(dir)?;
         let turn = match Log::open(path, AppendOptions::default()) {
             Ok(log) => add(path, &log, contents, now)?,
-            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Err(FileError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 make(path, contents, now)?
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
         match turn {
             Turn::Done(stored) => {
@@ -161,7 +162,7 @@ fn add(path: &Path, log: &Log, contents: &PackContents, now: Timestamp) -> Resul
 /// Retries if the file was not found: a previous holder of the lock may have renamed the file.
 fn or_again(opened: &Path, turn: Result<Turn>) -> Result<Turn> {
     match turn {
-        Err(Error::Io { path, source, .. })
+        Err(Error::File(FileError::Io { path, source, .. }))
             if path == opened && source.kind() == io::ErrorKind::NotFound =>
         {
             Ok(Turn::Again)
@@ -432,10 +433,10 @@ fn open_temp(temp: &Path) -> Result<Log> {
         Log::open(temp, options)
     };
     match open(Create::New) {
-        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
-            open(Create::Never)
+        Err(FileError::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
+            Ok(open(Create::Never)?)
         }
-        opened => opened,
+        opened => Ok(opened?),
     }
 }
 

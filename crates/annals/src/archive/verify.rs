@@ -9,6 +9,7 @@ use super::pack::{Cache, Pack, describe_ignored};
 use super::pack_index::Member;
 use super::resumable_sha256::ResumableSha256;
 use crate::error::{Error, Result};
+use annals_jsonl::Error as FileError;
 
 /// Damage in an archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -36,7 +37,7 @@ impl Damage {
             member: None,
             frame: None,
             detail: error.to_string(),
-            is_unread: matches!(error, Error::Io { .. }),
+            is_unread: matches!(error, Error::File(FileError::Io { .. })),
         }
     }
 }

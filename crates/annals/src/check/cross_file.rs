@@ -413,7 +413,7 @@ fn index_drift(inventory: &Inventory) -> Vec<FileReport> {
 /// Returns the sessions that a document lists, with the listed numbers of messages.
 fn listed_sessions(root: &Root, file: &RootFile) -> Vec<(SessionId, Option<u64>)> {
     // An unreadable document is reported separately.
-    let bytes = crate::jsonl::read_document(&file.path).unwrap_or_default();
+    let bytes = annals_jsonl::read_document(&file.path).unwrap_or_default();
     let entries = decode_document(root, &file.artifact, &bytes).items;
     let registers = entries.into_iter().filter_map(|entry| match entry.body {
         Body::SessionList(rows) => Some(rows),

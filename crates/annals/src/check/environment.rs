@@ -9,9 +9,9 @@ use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::jsonl;
 use crate::model::FlawKind;
 use crate::store::{Inventory, Root, SessionFiles, Store};
+use annals_jsonl as jsonl;
 
 use super::{FileReport, pluralize, whole_file};
 

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::Result;
-use crate::jsonl;
 use crate::layout::{Decoded, Decoder, Record};
 use crate::model::{ArtifactKind, Body, EntryKey, Fact, Flaw, FlawKind, Outline, Span};
 use crate::repair;
 use crate::store::{LogScan, Root, RootFile, VolumeScan, outline_with};
+use annals_jsonl as jsonl;
 
 use super::{FileReport, log, pluralize, whole_file};
 

@@ -6,11 +6,11 @@ use std::fs::File;
 use jiff::SignedDuration;
 
 use crate::error::{Error, Result};
-use crate::jsonl;
 use crate::layout::{Decoded, Record};
 use crate::model::{Body, EntryKey, Fact, Flaw, FlawKind, KeyMap, KeySet, Link, Outline, Span};
 use crate::store::{LogScan, Root, RootFile, scope, strip_line_ending};
 use crate::tree::Tree;
+use annals_jsonl as jsonl;
 
 use super::line::{LogTraces, RecordLocation, folded_key};
 use super::{pluralize, resume};

@@ -119,11 +119,11 @@ impl FileReport {
         if !wanted {
             return None;
         }
-        let file = crate::jsonl::open_to_read(&self.path);
+        let file = annals_jsonl::open_to_read(&self.path);
         let file = failures.ok_io(&self.path, file)?;
         // A character has at most four bytes.
         let len = flaw.span.len.min(4 * SHOWN as u64);
-        let bytes = crate::jsonl::read_span(&file, flaw.span.offset, len);
+        let bytes = annals_jsonl::read_span(&file, flaw.span.offset, len);
         let bytes = failures.ok_io(&self.path, bytes)?;
         let text = String::from_utf8_lossy(&bytes);
         Some(text.trim_end().chars().take(SHOWN).collect())

@@ -11,11 +11,11 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::jsonl::open_to_read;
 use crate::layout::{LAYOUTS, Layout};
 use crate::model::{Artifact, ArtifactKind, FlawKind, SessionId};
-use crate::removal_name::RemovalName;
 use crate::store::{Inventory, ReadFailures, list_of_damaged_copy};
+use annals_jsonl::open_to_read;
+use annals_jsonl::removal_name::RemovalName;
 
 use super::{FileReport, pluralize, whole_file};
 

@@ -10,7 +10,6 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::error::{Error, Result};
-use crate::jsonl;
 use crate::layout::{
     AppendState, Change, Decoded, Edit, EditPlan, ListUpdate, NewSession, OpenReply, PlanContext,
     RowUpdate, Writer, is_model,
@@ -20,6 +19,7 @@ use crate::model::{
     Outline, SessionId, TitleSource, Usage,
 };
 use crate::store::{CallPairing, Root, RootFile, Session, list_row_from_log};
+use annals_jsonl as jsonl;
 
 use self::agent::agent_purpose;
 

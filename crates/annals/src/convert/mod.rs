@@ -30,13 +30,13 @@ use rayon::prelude::*;
 
 use crate::archive::Archive;
 use crate::error::{Error, Result};
-use crate::jsonl;
 use crate::layout::{RowUpdate, Writer};
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
-use crate::removal_name::is_removed;
 use crate::store::{
     FolderHints, Inventory, Root, RootFile, Session, SessionFiles, update_session_lists,
 };
+use annals_jsonl as jsonl;
+use annals_jsonl::removal_name::is_removed;
 
 use archived::ArchivedOnly;
 use encode::{SessionPart, Target};

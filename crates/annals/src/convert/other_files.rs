@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::jsonl::open_to_read;
 use crate::store::Root;
+use annals_jsonl::open_to_read;
 
 use super::origin::{self, LineEnd, MAX_PIECE, SourceFile, SourcePosition};
 use super::staging::StagedFile;

@@ -7,10 +7,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::jsonl::{MAX_LINE, Scanner, open_to_read};
 use crate::layout::{Decoder, ORIGIN_FILE};
 use crate::model::ArtifactKind;
 use crate::store::{Root, RootFile, SessionFiles, is_gone, unnumbered_record};
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{MAX_LINE, Scanner, open_to_read};
 
 use super::encode::Target;
 use super::origin::{self, Header, RecordOrigin, SourcePosition};
@@ -41,7 +42,7 @@ pub(super) fn root_header(layout: &str, root: &Root) -> Result<Option<Header>> {
 fn read_header_of_layout(layout: &str, path: &Path) -> Result<Option<Header>> {
     match read_header(path) {
         Ok(header) => Ok((header.layout == layout).then_some(header)),
-        Err(error @ Error::Io { .. }) if !is_gone(&error) => Err(error),
+        Err(error @ Error::File(FileError::Io { .. })) if !is_gone(&error) => Err(error),
         Err(_) => Ok(None),
     }
 }
@@ -106,7 +107,7 @@ pub(super) fn restore_root(
         if target.restore_filter.allows_dir(&dir) {
             let dir = target.root.path.join(dir);
             target.root.ensure_inside(&dir)?;
-            crate::jsonl::ensure_dir(&dir)?;
+            annals_jsonl::ensure_dir(&dir)?;
         }
     }
     Ok(settled)

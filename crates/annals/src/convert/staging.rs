@@ -16,8 +16,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
-use crate::jsonl;
 use crate::store::Root;
+use annals_jsonl as jsonl;
 
 /// Name of the staging directory.
 pub(crate) const DIR_NAME: &str = ".annals-convert";

@@ -16,10 +16,10 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::jsonl::Durability;
 use crate::layout::NewSession;
 use crate::model::{SessionId, TitleSource};
 use crate::store::{MessageFilter, Root, Session, SessionFiles, Store, WriteOptions};
+use annals_jsonl::Durability;
 
 use self::continuation::RemainingLines;
 use self::journal::{CreatedLog, Journal, SessionProgress};

@@ -5,8 +5,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use crate::jsonl::OpenLog;
 use crate::store::{Inventory, Root, RootFile};
+use annals_jsonl::OpenLog;
 
 use super::database::{number_of, within};
 use super::fingerprint::Fingerprint;

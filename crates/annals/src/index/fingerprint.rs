@@ -3,8 +3,8 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use crate::jsonl::FileId;
 use crate::store::{RootFile, SessionFiles};
+use annals_jsonl::FileId;
 
 /// 128-bit hash of everything that a session's rows depend on: its files and their last changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

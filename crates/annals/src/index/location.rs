@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, IndexProblem, Result};
-use crate::jsonl;
+use annals_jsonl as jsonl;
 
 use super::database;
 

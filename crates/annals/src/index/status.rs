@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use rusqlite::Connection;
 
 use crate::error::{Error, Result};
-use crate::jsonl::FileId;
 use crate::store::{Inventory, Root, RootFile, Store};
+use annals_jsonl::FileId;
 
 use super::Index;
 use super::coverage::RootTexts;

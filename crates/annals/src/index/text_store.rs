@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 
-use crate::jsonl::{Cursor, FileId, FileIdParts};
 use crate::model::Span;
 use crate::search::tokenizer::{Lookup, Token};
+use annals_jsonl::{Cursor, FileId, FileIdParts};
 
 use super::fingerprint::{self, Fingerprint};
 use super::segment::{Block, Blocks, Documents, get_varint, put_varint};

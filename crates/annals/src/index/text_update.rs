@@ -11,12 +11,13 @@ use rayon::prelude::*;
 use rusqlite::TransactionBehavior;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{Cursor, LineEnding, RangeReader, Scanner};
 use crate::layout::{Decoded, Record};
 use crate::model::Span;
 use crate::search::tokenizer::{Token, Tokenizer};
 use crate::search::{extra_text, text_pieces};
 use crate::store::{Inventory, Root, RootFile};
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{Cursor, LineEnding, RangeReader, Scanner};
 
 use super::Index;
 use super::coverage::{Coverage, RootTexts};
@@ -218,7 +219,7 @@ impl Index {
 /// Returns true if the file was removed or truncated while it was read.
 fn is_passing(error: &Error) -> bool {
     use ErrorKind::{NotFound, UnexpectedEof};
-    matches!(error, Error::Io { source, .. } if matches!(source.kind(), NotFound | UnexpectedEof))
+    matches!(error, Error::File(FileError::Io { source, .. }) if matches!(source.kind(), NotFound | UnexpectedEof))
 }
 
 /// File whose text is not fully indexed.

@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use rusqlite::{Connection, Row, TransactionBehavior, params};
 
 use crate::cost::LogCharges;
-use crate::jsonl::{Cursor, FileId};
 use crate::model::SessionId;
 use crate::store::usage_collector::{LogUsage, UsageCollector};
 use crate::store::{Root, RootFile};
+use annals_jsonl::{Cursor, FileId};
 
 use super::database::{grow_cache, new_number, number_of, within};
 use super::usage_codec::{self, EncodedCharges};

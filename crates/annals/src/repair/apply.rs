@@ -15,9 +15,10 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, AppendOptions, FileId, Log, ReadAt as _};
 use crate::store::{Root, Store, is_plain_log};
 use crate::text::pluralize;
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{self as jsonl, AppendOptions, FileId, Log, ReadAt as _};
 
 use super::RepairPlan;
 use super::plan::OutputPart;
@@ -42,7 +43,7 @@ impl Store {
         log.with_lock(|handle| {
             let metadata = handle.metadata().map_err(|e| Error::io("stat", path, e))?;
             if !FileId::from(&metadata).untouched(&plan.file.id) {
-                return Err(Error::Changed { path: path.clone() });
+                return Err(Error::File(FileError::Changed { path: path.clone() }));
             }
             let kept = describe(plan, handle, &metadata, now)?;
             let folder = quarantine.join(&kept.id);
@@ -152,7 +153,7 @@ impl Store {
 fn refuse_held(path: &Path, id: &FileId, live: bool) -> Result<()> {
     match live {
         true => Ok(()),
-        false => jsonl::ensure_not_open([(path, id)]),
+        false => Ok(jsonl::ensure_not_open([(path, id)])?),
     }
 }
 
@@ -274,9 +275,9 @@ fn quarantine_original(
         let there = File::open(&original).map_err(|e| Error::io("open", &original, e))?;
         let told = hash(&there, u64::MAX).map_err(|e| Error::io("read", &original, e))?;
         if told != kept.original.sha256 {
-            return Err(Error::Changed {
+            return Err(Error::File(FileError::Changed {
                 path: plan.file.path.clone(),
-            });
+            }));
         }
     }
     let removed = quarantine::encode_removed(&plan.edits.removed)?;
@@ -314,9 +315,9 @@ fn copy(
         let some = block.get_mut(..want).unwrap_or_default();
         let read = file.fill_at(some, at);
         if read.map_err(|error| Error::io("read", path, error))? < want {
-            return Err(Error::Changed {
+            return Err(Error::File(FileError::Changed {
                 path: path.to_owned(),
-            });
+            }));
         }
         put(some)?;
         at += want as u64;
@@ -409,7 +410,10 @@ mod tests {
         };
         assert_eq!(copied(0..600_000).unwrap(), 600_000);
         assert_eq!(copied(599_000..600_000).unwrap(), 1_000);
-        assert!(matches!(copied(0..600_001), Err(Error::Changed { .. })));
+        assert!(matches!(
+            copied(0..600_001),
+            Err(Error::File(FileError::Changed { .. }))
+        ));
     }
 
     #[test]

@@ -29,13 +29,13 @@ use jiff::{SignedDuration, Timestamp};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, RangeReader, ReadAt as _};
 use crate::layout::Decoded;
 use crate::model::{ArtifactKind, EntryKey, Fact, Link, Outline, SessionId};
 use crate::store::{
     Inventory, Root, RootFile, SessionFiles, StaleSessionList, each_line, ensure_not_in_use,
     record_from_line, with_scanner,
 };
+use annals_jsonl::{self as jsonl, RangeReader, ReadAt as _};
 
 pub use orphan_files::OrphanFiles;
 pub use plan::{Action, LineEdits, RemovedBytes, Step, Unrepaired};
@@ -181,7 +181,7 @@ impl RepairPlan {
             while let Some(line) = lines.next().map_err(failed)? {
                 reading.line(&record_from_line(&line));
             }
-            Ok(())
+            Ok::<_, Error>(())
         })?;
         let mut read = |span: crate::model::Span| {
             jsonl::read_span(&handle, span.offset, span.len).map_err(failed)

@@ -7,11 +7,11 @@ use serde::Serialize;
 use serde::de::IgnoredAny;
 
 use crate::error::Result;
-use crate::jsonl::Scanner;
 use crate::layout::{Decoded, Decoder, Layout, Piece, Record, RepairRules, salvage};
 use crate::model::{Artifact, EntryKey, FlawKind, Link, Outline, Span};
 use crate::store::{record_from_line, strip_line_ending};
 use crate::text::pluralize;
+use annals_jsonl::Scanner;
 
 use super::links;
 

@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::json::describe_json_error;
-use crate::jsonl;
 use crate::store::Store;
+use annals_jsonl as jsonl;
 
 use super::apply::was_not_applied;
 use super::plan::RemovedBytes;
@@ -357,5 +357,5 @@ pub(super) fn read_manifest(folder: &Path) -> Result<Option<QuarantinedFile>> {
 
 /// Writes a file in the quarantine, replacing any existing one.
 pub(super) fn write_document(path: &Path, bytes: &[u8]) -> Result<()> {
-    jsonl::replace(path, bytes, None)
+    Ok(jsonl::replace(path, bytes, None)?)
 }

@@ -10,8 +10,8 @@ use super::quarantine::{
     self, FileState, MANIFEST, ORIGINAL, QuarantinedFile, QuarantinedStep, REMOVED, VERSION,
 };
 use crate::error::{Error, Result};
-use crate::jsonl;
 use crate::store::{StaleSessionList, Store};
+use annals_jsonl as jsonl;
 
 /// Action of a rebuild in a manifest.
 pub(super) const REBUILD: &str = "rebuild";

@@ -3,9 +3,9 @@
 use std::fs;
 
 use super::*;
-use crate::jsonl::FileId;
 use crate::model::Artifact;
 use crate::store::Store;
+use annals_jsonl::FileId;
 
 /// Returns the repair targets of a session with `logs` logs.
 fn patients(logs: usize) -> Vec<RepairTarget> {

@@ -6,8 +6,9 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::jsonl::FileId;
 use crate::store::{RootFile, SessionFiles, Store, TrashItem};
+use annals_jsonl::Error as FileError;
+use annals_jsonl::FileId;
 
 use crate::time_input::Now;
 
@@ -102,7 +103,7 @@ impl Store {
 }
 
 fn changed(path: &Path) -> Error {
-    Error::Changed {
+    Error::File(FileError::Changed {
         path: path.to_owned(),
-    }
+    })
 }

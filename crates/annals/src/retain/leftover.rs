@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{FileId, lock_file};
 use crate::model::{Artifact, ArtifactKind};
 use crate::store::{Root, RootFile, Store, TrashItem};
 use crate::time_input::Now;
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{FileId, lock_file};
 
 use super::{Policy, Rule};
 
@@ -96,8 +97,10 @@ impl Store {
     pub fn clean_leftover(&self, leftover: &Leftover, now: Timestamp) -> Result<TrashItem> {
         let root = &leftover.root;
         let log = root.path.join(&leftover.gone);
-        let changed = |path: &Path| Error::Changed {
-            path: path.to_owned(),
+        let changed = |path: &Path| {
+            Error::File(FileError::Changed {
+                path: path.to_owned(),
+            })
         };
         let work = || {
             let back = match leftover.is_log {

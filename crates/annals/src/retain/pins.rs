@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::json::describe_json_error;
-use crate::jsonl::{self, Digest};
 use crate::store::{SessionFiles, SessionInfo, Store};
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{self as jsonl, Digest};
 
 const FILE: &str = "pins.json";
 const VERSION: u32 = 1;
@@ -177,18 +178,18 @@ impl Store {
                 Some(digest) => jsonl::replace(&path, &bytes, Some(digest)),
                 None => jsonl::create_new(&path, &bytes),
             };
-            match written {
+            match written.map_err(Error::from) {
                 Ok(()) => return Ok(changed),
-                Err(error @ Error::Changed { .. }) => last = Some(error),
-                Err(Error::Io { source, .. })
+                Err(error @ Error::File(FileError::Changed { .. })) => last = Some(error),
+                Err(Error::File(FileError::Io { source, .. }))
                     if source.kind() == io::ErrorKind::AlreadyExists && digest.is_none() =>
                 {
-                    last = Some(Error::Changed { path: path.clone() });
+                    last = Some(Error::File(FileError::Changed { path: path.clone() }));
                 }
                 Err(error) => return Err(error),
             }
         }
-        Err(last.unwrap_or(Error::Changed { path }))
+        Err(last.unwrap_or(Error::File(FileError::Changed { path })))
     }
 }
 

@@ -12,10 +12,11 @@ use super::scan::{MatchedEntry, SearchRun, SearchSource};
 use super::searchable_text::{self, text_pieces};
 use super::snippet::Snippet;
 use crate::error::{Error, Result};
-use crate::jsonl::{OpenLog, RangeReader, Scanner, TailReader, read_span};
 use crate::layout::{Decoded, Record};
 use crate::model::{AgentId, Body, Entry, EntryId, Role, SessionId, Span};
 use crate::store::{record_from_tail_line, strip_line_ending, unnumbered_record};
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{OpenLog, RangeReader, Scanner, TailReader, read_span};
 
 /// Record that matches a query.
 #[derive(Clone, Debug, PartialEq)]
@@ -217,9 +218,9 @@ fn hit(
         _ => Vec::new(),
     };
     let Some(entry) = sink.items.into_iter().nth(finding.entry) else {
-        return Err(Error::Changed {
+        return Err(Error::File(FileError::Changed {
             path: source.file.path.clone(),
-        });
+        }));
     };
     let mut texts = Vec::new();
     text_pieces(&entry, &beside, &mut |piece| texts.push(piece));

@@ -19,12 +19,13 @@ use super::results::{self, Hit, SearchResults};
 use super::searchable_text::{self, TextPiece, text_pieces};
 use super::session_filter::SessionFilter;
 use crate::error::{Error, Result};
-use crate::jsonl::{LineEnding, OpenLog, RangeReader, ReadAt as _, read_span};
 use crate::layout::{Decoded, Decoder, Record, UNNAMED_CALL_PREFIX};
 use crate::model::{AgentId, Block, Body, Entry, EntryKey, Span};
 use crate::store::{
     Inventory, Root, RootFile, SessionFiles, each_record, strip_line_ending, with_scanner,
 };
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{LineEnding, OpenLog, RangeReader, ReadAt as _, read_span};
 
 /// Below this size one thread scans everything: starting others costs about as much.
 const SINGLE_THREAD_MAX: u64 = 4 << 20;
@@ -158,7 +159,8 @@ impl<'a> SearchRun<'a> {
             match outcome {
                 Ok(found) => findings.extend(found),
                 // A file that was removed meanwhile is ignored.
-                Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+                Err(Error::File(FileError::Io { source, .. }))
+                    if source.kind() == ErrorKind::NotFound => {}
                 Err(error) => troubles.push(error),
             }
         }
@@ -171,7 +173,9 @@ impl<'a> SearchRun<'a> {
         };
         match self.scan_file(number, source, plan) {
             // The file was truncated meanwhile, so the plan is invalid.
-            Err(Error::Io { source: error, .. }) if error.kind() == ErrorKind::UnexpectedEof => {
+            Err(Error::File(FileError::Io { source: error, .. }))
+                if error.kind() == ErrorKind::UnexpectedEof =>
+            {
                 self.scan_file(number, source, &ScanPlan::ALL)
             }
             outcome => outcome,

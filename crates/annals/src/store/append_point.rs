@@ -7,12 +7,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, AppendOptions, ReadAt, Scanner};
 use crate::layout::{AppendState, Decoded, Decoder, PROGRAM, Record};
 use crate::model::{
     Artifact, Block, Body, Entry, EntryId, EntryKey, Fact, FlawKind, Link, Outline, OutlineKind,
     SessionId, Span,
 };
+use annals_jsonl::{self as jsonl, AppendOptions, ReadAt, Scanner};
 
 use super::Root;
 use super::inventory::RootFile;

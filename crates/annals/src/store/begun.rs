@@ -9,8 +9,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, AppendOptions, Create, FileId, lock_file};
 use crate::layout::NewSession;
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{self as jsonl, AppendOptions, Create, FileId, lock_file};
 
 use super::resolve::MissingLog;
 use super::writer::create_parent_dirs;
@@ -60,7 +61,9 @@ impl Store {
         };
         create_parent_dirs(root, &log)?;
         match root.open_log(&log, options.log_options(Create::New)) {
-            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
+            Err(Error::File(FileError::Io { source, .. }))
+                if source.kind() == io::ErrorKind::AlreadyExists =>
+            {
                 return Ok(BegunLog { made: None });
             }
             opened => drop(opened?),
@@ -88,7 +91,9 @@ impl BegunLog {
             return Ok(());
         };
         let log = match made.root.open_log(&made.log, AppendOptions::default()) {
-            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Err(Error::File(FileError::Io { source, .. }))
+                if source.kind() == io::ErrorKind::NotFound =>
+            {
                 return Ok(());
             }
             opened => opened?,
@@ -98,7 +103,7 @@ impl BegunLog {
             let now = now.map_err(|error| Error::io("stat", &made.log, error))?;
             let now = FileId::from(&now);
             if !now.same_file(&made.id) || now.len > 0 || made.is_used(&now) {
-                return Ok(false);
+                return Ok::<_, Error>(false);
             }
             if let Some((path, _)) = &made.companion {
                 remove(path)?;

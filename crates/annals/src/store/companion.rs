@@ -46,12 +46,12 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
 use crate::json::{self, describe_json_error};
-use crate::jsonl::{
+use crate::layout::{BLANK_LINE, Decoded, Decoder, Record, ReplyDelta, Writer};
+use crate::model::{Artifact, ArtifactKind, Entry, Outline};
+use annals_jsonl::{
     Appended, FileId, LineEnding, Log, OpenLog, RangeReader, ReadAt as _, TailReader, next_offset,
     open_to_read, read_span,
 };
-use crate::layout::{BLANK_LINE, Decoded, Decoder, Record, ReplyDelta, Writer};
-use crate::model::{Artifact, ArtifactKind, Entry, Outline};
 
 use entries::{CompanionEntries, line_at};
 

@@ -9,9 +9,9 @@ use jiff::Timestamp;
 
 use crate::archive::Pack;
 use crate::error::{Error, Result};
-use crate::jsonl::read_document;
 use crate::layout::chorus::{Config, ConfigEdit};
 use crate::model::{Artifact, ArtifactKind};
+use annals_jsonl::read_document;
 
 use super::inventory::{Inventory, SessionFiles};
 use super::trash::TrashedConfigEntry;

@@ -5,9 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::jsonl;
 use crate::layout::{Change, Edit};
 use crate::model::{Artifact, Body, Todo};
+use annals_jsonl as jsonl;
+use annals_jsonl::Error as FileError;
 
 use super::Root;
 use super::append_point::decode_records;
@@ -106,11 +107,12 @@ pub(super) fn replace_if_unchanged<E: From<Error>>(
             Some(old) => jsonl::replace(path, &new, Some(&jsonl::Digest::compute(old))),
             None => jsonl::create_new(path, &new),
         };
-        match put {
+        match put.map_err(Error::from) {
             // Someone else was faster. Each retry means that another writer succeeded, so this
             // ends.
-            Err(Error::Changed { .. }) => {}
-            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(Error::File(FileError::Changed { .. })) => {}
+            Err(Error::File(FileError::Io { source, .. }))
+                if source.kind() == io::ErrorKind::AlreadyExists => {}
             done => return Ok(done?),
         }
     }

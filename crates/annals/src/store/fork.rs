@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::jsonl;
 use crate::layout::{AppendState, Change, Edit, ForkEdit, ForkParent, NewSession, Writer};
 use crate::model::{
     Artifact, ArtifactKind, Body, Draft, EntryId, Fact, Outline, OutlineKind, SessionId,
     TitleSource,
 };
+use annals_jsonl as jsonl;
+use annals_jsonl::Error as FileError;
 
 use super::session::Session;
 use super::writer::{self, WriteOptions};
@@ -110,7 +111,7 @@ impl Store {
             };
             match made {
                 // The log is named after the time; a millisecond later gives another name.
-                Err(Error::Io { source, .. })
+                Err(Error::File(FileError::Io { source, .. }))
                     if source.kind() == io::ErrorKind::AlreadyExists && id != to =>
                 {
                     now = now

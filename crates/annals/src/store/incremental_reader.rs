@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 use crate::cost::{Charge, LogCharges};
 use crate::error::{Error, Result};
-use crate::jsonl::{FileId, RangeReader, Scanner, TailReader, open_to_read};
 use crate::layout::{Decoded, Decoder, Record};
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Body, Entry, EntryId, EntryKey, Link, Outline, OutlineKind,
     Role, SessionId,
 };
+use annals_jsonl::{FileId, RangeReader, Scanner, TailReader, open_to_read};
 
 use super::append_point::in_tree;
 use super::call_pairing::CallPairing;

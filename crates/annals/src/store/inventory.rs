@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 use crate::archive::Archive;
 use crate::error::{Error, Result};
-use crate::jsonl::{self, FileId, OpenLog, RangeReader};
 use crate::model::{AgentId, Artifact, ArtifactKind, Body, Fact, ListRow, ListSubject, SessionId};
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{self as jsonl, FileId, OpenLog, RangeReader};
 
 use super::Root;
 use super::archive_overlay::{self, ArchivedFile};
@@ -170,9 +171,9 @@ impl SessionFiles {
     /// Fails if a session without a log was written to since it was found.
     pub(super) fn refuse_written(&self) -> Result<()> {
         match &self.unwritten {
-            Some(log) if jsonl::exists(&log.path)? => Err(Error::Changed {
+            Some(log) if jsonl::exists(&log.path)? => Err(Error::File(FileError::Changed {
                 path: log.path.clone(),
-            }),
+            })),
             _ => Ok(()),
         }
     }

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::jsonl::FileId;
 use crate::model::SessionId;
+use annals_jsonl::FileId;
 
 use super::Root;
 use super::inventory::{RootFile, session_from_content};

@@ -10,13 +10,16 @@ use std::io::Read as _;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, Line, LineEnding, OpenLog, RangeReader, ReadAt, Scanner, TailLine};
 use crate::layout::{Decoded, Decoder, Record};
 use crate::model::{
     AgentId, Artifact, Entry, EntryId, EntryKey, Fact, Flaw, FlawKind, Link, Outline, OutlineKind,
     Severity, Span,
 };
 use crate::tree::Scope;
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{
+    self as jsonl, Line, LineEnding, OpenLog, RangeReader, ReadAt, Scanner, TailLine,
+};
 
 use super::call_pairing;
 use super::shared_log::{self, SliceFilter};
@@ -413,9 +416,9 @@ impl<'a> RecordReader<'a> {
             entry = decode(decoder.as_mut());
         }
         if is_other(&entry) {
-            return Err(Error::Changed {
+            return Err(Error::File(FileError::Changed {
                 path: volume.path.clone(),
-            });
+            }));
         }
         if let Some(entry) = &mut entry {
             inherit_links(entry, self.outlines, at);

@@ -6,9 +6,9 @@ use std::io::{ErrorKind, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, Scanner};
 use crate::layout::{Decoded, Decoder};
 use crate::model::{Outline, ResponseKey, ResponseResolver, SYNTHETIC, Usage};
+use annals_jsonl::{self as jsonl, Scanner};
 
 use super::Root;
 use super::inventory::RootFile;

@@ -11,8 +11,8 @@ use serde::de::IgnoredAny;
 
 use crate::error::{Error, Result};
 use crate::json::describe_json_error;
-use crate::jsonl::{self, Log, MAX_LINE};
 use crate::model::{Artifact, ArtifactKind};
+use annals_jsonl::{self as jsonl, Log, MAX_LINE};
 
 use super::writer::{create_parent_dirs, open_or_create};
 use super::{Root, Store, WriteOptions};
@@ -123,7 +123,7 @@ impl RunLog {
                 MAX_LINE >> 20
             )));
         }
-        self.log.append_all(&lines).map(|appended| appended.len())
+        Ok(self.log.append_all(&lines)?.len())
     }
 
     /// Parses a start time in RFC 3339 form (`2026-03-26T01:32:20Z`) or as spelled in directory

@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
-use crate::jsonl::is_absence;
+use annals_jsonl::Error as FileError;
+use annals_jsonl::is_absence;
 
 /// Collector of read failures, shared by its clones.
 #[derive(Clone, Debug, Default)]
@@ -118,7 +119,7 @@ impl ReadFailures {
 /// file between listing and reading it.
 pub(crate) fn is_gone(error: &Error) -> bool {
     match error {
-        Error::Io { path, source, .. } if is_absence(source) => {
+        Error::File(FileError::Io { path, source, .. }) if is_absence(source) => {
             let there = path.symlink_metadata();
             there.is_err_and(|error| is_absence(&error))
         }

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, AppendOptions, FileId, Removal};
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{self as jsonl, AppendOptions, FileId, Removal};
 
 use super::inventory::{RootFile, SessionFiles};
 use super::{Root, Store, session_list, trash};
@@ -148,7 +149,7 @@ impl Store {
             }
             // As late as possible: reading all files took a while.
             jsonl::ensure_not_open(paths.iter().map(PathBuf::as_path).zip(&ids))
-                .map_err(Error::for_removal)?;
+                .map_err(FileError::for_removal)?;
             if !live {
                 group
                     .iter()
@@ -260,7 +261,7 @@ fn remove_locked<'a>(
             Err(error) => result = Err(removal.put_back(error)),
         }
     }
-    result
+    Ok(result?)
 }
 
 /// Puts back what was removed before something could not be, and says so.
@@ -303,9 +304,9 @@ fn ensure_unchanged(path: &Path, id: &FileId) -> Result<()> {
     };
     match now.untouched(id) {
         true => Ok(()),
-        false => Err(Error::Changed {
+        false => Err(Error::File(FileError::Changed {
             path: path.to_owned(),
-        }),
+        })),
     }
 }
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
-use crate::jsonl;
-use crate::removal_name::is_removed;
+use annals_jsonl as jsonl;
+use annals_jsonl::removal_name::is_removed;
 
 use super::{Root, Store};
 

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, FileId};
 use crate::layout::{LAYOUTS, NewSession};
 use crate::model::{Artifact, ArtifactKind, Fact, SessionId};
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{self as jsonl, FileId};
 
 use super::inventory::{Inventory, RootFile, SESSION_ID_LINES, SessionFiles};
 use super::log_reader;
@@ -365,7 +366,7 @@ fn files_beside_log(root: &Root, id: &SessionId, log: &Path) -> Option<Vec<RootF
 fn is_not_found(error: &Error) -> bool {
     match error {
         Error::NotFound { .. } | Error::BadId { .. } => true,
-        Error::Io { source, .. } => matches!(
+        Error::File(FileError::Io { source, .. }) => matches!(
             source.kind(),
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename
         ),

@@ -7,9 +7,10 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{AppendOptions, Log, is_absence, lock_file};
 use crate::layout::{self, ClaudeCode, Env, LAYOUTS, Layout};
 use crate::model::{Artifact, ArtifactKind};
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{AppendOptions, Log, is_absence, lock_file};
 
 use super::ReadFailures;
 
@@ -285,13 +286,11 @@ impl Root {
 
     /// Opens a log of the root for appending, with the locks that the root's program uses.
     pub(crate) fn open_log(&self, path: &Path, options: AppendOptions) -> Result<Log> {
-        Log::open(
-            path,
-            AppendOptions {
-                lock_file: self.has_lock_file(path),
-                ..options
-            },
-        )
+        let options = AppendOptions {
+            lock_file: self.has_lock_file(path),
+            ..options
+        };
+        Ok(Log::open(path, options)?)
     }
 
     /// Returns whether a file is the lock file of a log. Lock files are empty.
@@ -404,13 +403,14 @@ pub(crate) fn ensure_beneath(base: &Path, path: &Path) -> Result<()> {
         step.push(part);
         match step.symlink_metadata() {
             Ok(metadata) if metadata.is_symlink() => {
-                return Err(Error::ThroughLink {
+                let error = FileError::ThroughLink {
                     path: path.to_owned(),
                     why: format!(
                         "is reached through the symbolic link {}; annals does not write through links",
                         step.display()
                     ),
-                });
+                };
+                return Err(error.into());
             }
             Ok(_) => {}
             // The missing part of the path is created by annals.
@@ -433,7 +433,7 @@ pub(crate) fn is_plain_log(path: &Path) -> bool {
 /// Returns whether a directory looks like a root of the layout; `false` if it does not exist.
 fn is_root_of(layout: &dyn Layout, path: &Path) -> Result<bool> {
     let names = match names_in(path) {
-        Err(Error::Io { source, .. }) if is_absence(&source) => return Ok(false),
+        Err(Error::File(FileError::Io { source, .. })) if is_absence(&source) => return Ok(false),
         names => names?,
     };
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

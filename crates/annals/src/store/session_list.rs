@@ -13,13 +13,16 @@ use std::sync::{Mutex, PoisonError};
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{FileId, Removal};
 use crate::layout::{AppendState, Change, ListUpdate, RowUpdate, Writer};
 use crate::model::{
     Artifact, ArtifactKind, Body, Entry, Fact, FlawKind, ListRow, ListSubject, Members, Outline,
     OutlineKind, Role, SessionId,
 };
-use crate::{json, jsonl};
+use annals_jsonl as jsonl;
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{FileId, Removal};
+
+use crate::json;
 
 use super::inventory::{Inventory, RootFile, SessionFiles};
 use super::log_reader::{self, LogScan};
@@ -315,7 +318,7 @@ impl Drop for SessionWriter {
     fn drop(&mut self) {
         // The list is stale and is updated when the log is next opened. Only read failures can be
         // reported here.
-        if let Err(error @ Error::Io { .. }) = self.refresh_list() {
+        if let Err(error @ Error::File(FileError::Io { .. })) = self.refresh_list() {
             self.root.failures.report(error);
         }
     }
@@ -491,8 +494,10 @@ fn remove_if_empty(
         return Ok(());
     }
     let removed = jsonl::with_document_lock(path, || {
-        let changed = || Error::Changed {
-            path: path.to_owned(),
+        let changed = || {
+            Error::File(FileError::Changed {
+                path: path.to_owned(),
+            })
         };
         let metadata = path.symlink_metadata().map_err(|_| changed())?;
         let id = FileId::from(&metadata);
@@ -508,7 +513,7 @@ fn remove_if_empty(
     });
     match removed {
         // Keep a list that another program changed meanwhile or has open for writing.
-        Err(Error::Changed { .. } | Error::Held { .. }) => {}
+        Err(Error::File(FileError::Changed { .. }) | Error::File(FileError::Held { .. })) => {}
         removed => removed?,
     }
     super::trash::remove_empty_dirs(path.parent(), &root.path);
@@ -677,7 +682,7 @@ fn read_optional(path: &Path) -> Result<Option<Vec<u8>>> {
 /// list is fine.
 fn refuse_held(path: &Path) -> Result<()> {
     match path.symlink_metadata() {
-        Ok(metadata) => jsonl::ensure_not_open([(path, &(&metadata).into())]),
+        Ok(metadata) => Ok(jsonl::ensure_not_open([(path, &(&metadata).into())])?),
         Err(_) => Ok(()),
     }
 }
@@ -708,9 +713,13 @@ fn replace_list(path: &Path, old: Option<&[u8]>, bytes: &[u8], damaged: bool) ->
             jsonl::replace(path, bytes, Some(&digest))
         }
     };
-    match put {
-        Err(Error::Changed { .. }) => Ok(false),
-        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+    match put.map_err(Error::from) {
+        Err(Error::File(FileError::Changed { .. })) => Ok(false),
+        Err(Error::File(FileError::Io { source, .. }))
+            if source.kind() == io::ErrorKind::AlreadyExists =>
+        {
+            Ok(false)
+        }
         done => done.map(|()| true),
     }
 }
@@ -729,8 +738,10 @@ pub(crate) fn list_of_damaged_copy(path: &Path) -> Option<PathBuf> {
 /// Saves a copy of a damaged session list next to it.
 fn save_damaged_copy(path: &Path, old: &[u8], digest: &jsonl::Digest) -> Result<()> {
     match jsonl::create_new(&damaged_copy_path(path, digest), old) {
-        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        done => done,
+        Err(FileError::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
+            Ok(())
+        }
+        done => Ok(done?),
     }
 }
 

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{FileId, is_absence};
 use crate::layout::{AppendState, NewSession, Writer};
 use crate::model::{Artifact, ArtifactKind, Fact, ListRow, ListSubject, SessionId};
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{FileId, is_absence};
 
 use super::inventory::{RootFile, SessionFiles};
 use super::writer::existing_file;
@@ -181,7 +182,7 @@ pub(super) fn word(facts: &[Fact], wanted: &str) -> Option<String> {
 
 fn if_exists(file: Result<RootFile>) -> Result<Option<RootFile>> {
     match file {
-        Err(Error::Io { source, .. }) if is_absence(&source) => Ok(None),
+        Err(Error::File(FileError::Io { source, .. })) if is_absence(&source) => Ok(None),
         file => file.map(Some),
     }
 }

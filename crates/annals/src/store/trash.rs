@@ -22,8 +22,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, AppendOptions, FileId, Log};
 use crate::model::SessionId;
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{self as jsonl, AppendOptions, FileId, Log};
 
 use super::inventory::{Inventory, RootFile, SessionFiles};
 use super::{Root, Store, session_list};
@@ -339,7 +340,7 @@ impl Store {
         let folder = self.trash_dir()?.join(&moved.id);
         match manifest::with_folder_lock(&folder, || restore::remove_list_rows(&folder)) {
             // Another process has already restored or purged it.
-            Err(Error::Changed { path }) if path == folder => Ok(moved),
+            Err(Error::File(FileError::Changed { path })) if path == folder => Ok(moved),
             struck => struck,
         }
     }
@@ -434,9 +435,9 @@ fn ensure_unchanged(file: &RootFile) -> Result<()> {
     let metadata = metadata.map_err(|error| Error::io("stat", &file.path, error))?;
     match FileId::from(&metadata) == file.id {
         true => Ok(()),
-        false => Err(Error::Changed {
+        false => Err(Error::File(FileError::Changed {
             path: file.path.clone(),
-        }),
+        })),
     }
 }
 
@@ -459,7 +460,7 @@ fn move_files(
                 .open_log(&from, AppendOptions::default())?
                 .with_lock(|_| {
                     ensure_unchanged(volume)?;
-                    carry()
+                    Ok::<_, Error>(carry()?)
                 })?,
         }
     }

@@ -18,9 +18,10 @@ use rayon::prelude::*;
 
 use crate::cost::{Charge, Ledger, LogCharges};
 use crate::error::{Error, Result};
-use crate::jsonl::{Cursor, FileId, LineEnding, Scanner};
 use crate::layout::{Decoded, Decoder, Needle};
 use crate::model::{ArtifactKind, Flaw, FlawKind};
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{Cursor, FileId, LineEnding, Scanner};
 
 use super::inventory::{self, RootFile, SessionLists};
 use super::walk_cache::WalkCache;
@@ -297,7 +298,8 @@ impl<'a> UsageCollector<'a> {
                     self.add_charges(at, reading.pending.unwrap_or(reading.usage.charges))
                 }
                 // A file that was deleted meanwhile is ignored.
-                Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+                Err(Error::File(FileError::Io { source, .. }))
+                    if source.kind() == ErrorKind::NotFound => {}
                 Err(error) => self.errors.push(error),
             }
         }

@@ -21,12 +21,13 @@ use jiff::tz::TimeZone;
 
 use crate::error::{Error, Result};
 use crate::json;
-use crate::jsonl::{self, AppendOptions, Create, Durability, FileId, Log};
 use crate::layout::{AppendState, Change, Edit, EditPlan, NewSession, PlanContext, Spawn, Writer};
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, Members, SessionId, TitleSource,
     Todo,
 };
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{self as jsonl, AppendOptions, Create, Durability, FileId, Log};
 
 pub(super) use self::new_id::{refuse_known_id, with_id_lock};
 
@@ -471,19 +472,19 @@ impl SessionWriter {
                 let path = self.root.path.join(path);
                 create_parent_dirs(&self.root, &path)?;
                 match jsonl::create_new(&path, &bytes) {
-                    Err(Error::Io { source, .. })
+                    Err(FileError::Io { source, .. })
                         if source.kind() == io::ErrorKind::AlreadyExists
                             && jsonl::read_document(&path).is_ok_and(|old| old == bytes) =>
                     {
                         Ok(())
                     }
-                    created => created,
+                    created => Ok(created?),
                 }
             }
             Edit::Replace { path, bytes } => {
                 let path = self.root.path.join(path);
                 create_parent_dirs(&self.root, &path)?;
-                jsonl::replace(&path, &bytes, None)
+                Ok(jsonl::replace(&path, &bytes, None)?)
             }
             Edit::SetMembers { path, members } => {
                 let path = self.root.path.join(path);
@@ -645,7 +646,9 @@ pub(super) fn with_plan_context<T>(
 /// Opens a log, and creates it if it does not exist.
 pub(super) fn open_or_create(root: &Root, path: &Path, options: WriteOptions) -> Result<Log> {
     match root.open_log(path, options.log_options(Create::New)) {
-        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
+        Err(Error::File(FileError::Io { source, .. }))
+            if source.kind() == io::ErrorKind::AlreadyExists =>
+        {
             root.open_log(path, options.log_options(Create::Never))
         }
         opened => opened,
@@ -711,7 +714,7 @@ pub(crate) fn append_if_unchanged(
             let metadata = file.metadata();
             let metadata = metadata.map_err(|error| Error::io("stat", &path, error))?;
             if seen.is_some_and(|seen| seen != FileId::from(&metadata)) {
-                return Err(Error::Changed { path: path.clone() });
+                return Err(Error::File(FileError::Changed { path: path.clone() }));
             }
             let Some(artifact) = root.layout.classify(within) else {
                 return Ok((lines, WrittenEntries::default()));
@@ -768,7 +771,7 @@ pub(super) fn create_parent_dirs(root: &Root, path: &Path) -> Result<()> {
         return Ok(());
     };
     root.ensure_inside(path)?;
-    jsonl::ensure_dir(parent)
+    Ok(jsonl::ensure_dir(parent)?)
 }
 
 impl WriteOptions {

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use annals::Error;
 use annals::archive::{Archive, ArchiveAllOptions, Pack, RestoreOutcome, verify};
+use annals::jsonl::Error as FileError;
 use annals::jsonl::ReadAt as _;
 use annals::jsonl::{AppendOptions, Log};
 use annals::model::Draft;
@@ -238,9 +239,11 @@ fn locked_log_is_not_removed() {
     let before = picture(&copy.root.path);
     let all = copy.sessions();
     let log = Log::open(all[0].main_path(), AppendOptions::default()).unwrap();
-    let refused = log.with_lock(|_| Ok(copy.store().move_to_archive(&[&all[0]], true, now())));
+    let refused = log.with_lock(|_| {
+        Ok::<_, annals::Error>(copy.store().move_to_archive(&[&all[0]], true, now()))
+    });
     assert!(
-        matches!(refused, Ok(Err(Error::Busy { .. }))),
+        matches!(refused, Ok(Err(Error::File(FileError::Busy { .. })))),
         "{refused:?}"
     );
     assert_eq!(picture(&copy.root.path), before);
@@ -610,9 +613,9 @@ fn keep_reports_progress_and_unread_paths() {
     let copy = case("2.0.77-s04-agent").copy();
     let store = copy.store();
     let mut inventory = store.inventory_without_archive();
-    inventory.errors.push(Error::Changed {
+    inventory.errors.push(Error::File(FileError::Changed {
         path: "/somewhere".into(),
-    });
+    }));
     let total: u64 = inventory.sessions.iter().map(|files| files.bytes()).sum();
     let told = std::sync::Mutex::new(Vec::new());
     let options = ArchiveAllOptions::default();

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use annals::Error;
 use annals::archive::{Archive, ArchiveAllOptions};
 use annals::export::{self, ExportPart, Exporter, Format, ImportOptions, Importer};
 use annals::jsonl::{AppendOptions, FileId, Log, ensure_dir, ensure_not_open};
@@ -32,11 +33,13 @@ fn role() {
     let dir = PathBuf::from(dir);
     let log = dir.join("log");
     let outcome = match std::env::var("ANNALS_TEST_PART").unwrap().as_str() {
-        "settle" => ensure_dir(&dir.join("there")),
-        "open" => Log::open(&log, AppendOptions::default()).map(drop),
+        "settle" => ensure_dir(&dir.join("there")).map_err(Error::from),
+        "open" => Log::open(&log, AppendOptions::default())
+            .map(drop)
+            .map_err(Error::from),
         "held" => {
             let id = FileId::from(&fs::metadata(&log).unwrap());
-            ensure_not_open([(log.as_path(), &id)])
+            ensure_not_open([(log.as_path(), &id)]).map_err(Error::from)
         }
         "forget" => {
             let archive = Archive::open(&dir.join("state"));

@@ -12,8 +12,9 @@ use annals::archive::Pack;
 use annals::jsonl::ReadAt as _;
 use annals::layout::by_name;
 
+use crate::gates::Dice;
 use crate::gates::{self, Counts};
-use crate::support::{Dice, cases};
+use crate::support::cases;
 
 #[path = "../../../../fuzz/src/targets.rs"]
 #[allow(

@@ -16,8 +16,9 @@ use annals::model::{Block, Body, Draft};
 use annals::store::{Root, Session, SessionWriter, Store, WriteOptions};
 use jiff::Timestamp;
 
+use crate::gates::Dice;
 use crate::gates::{self, Counts};
-use crate::support::{Dice, says};
+use crate::support::says;
 
 /// Writer of a history; `Plain` is the faulty control.
 #[derive(Clone, Copy, PartialEq)]

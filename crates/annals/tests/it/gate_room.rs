@@ -8,14 +8,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use annals::Error;
+use annals::jsonl::Error as FileError;
 use annals::jsonl::{AppendOptions, Create, Durability, Log, replace};
 use annals::layout::LAYOUTS;
 use annals::model::Draft;
 use annals::store::{Root, Session, Store};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::gates::Dice;
 use crate::gates::{self, Counts};
-use crate::support::{Dice, says};
+use crate::support::says;
 
 /// Runs `work` with a file size limit of `bytes`.
 fn within<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
@@ -98,7 +100,7 @@ fn sessions(layout: &str, dir: &Path) {
         let long = Draft::user("y".repeat(9_000));
         let full = within(len + room, || writer.append(long));
         assert!(
-            matches!(full, Err(Error::Full { .. })),
+            matches!(full, Err(Error::File(FileError::Full { .. }))),
             "{layout} {room}: {full:?}"
         );
         let text = format!("after {room}");
@@ -177,7 +179,7 @@ fn a_full_disk_loses_no_acknowledged_record() {
         counts.points += 1;
         match log.append(record.as_bytes()) {
             Ok(_) => acknowledged.push(record),
-            Err(Error::Full { .. }) => counts.kills += 1,
+            Err(FileError::Full { .. }) => counts.kills += 1,
             Err(error) => panic!("{error}"),
         }
         if turn % 8 == 7 {
@@ -188,7 +190,7 @@ fn a_full_disk_loses_no_acknowledged_record() {
             match log.append(record.as_bytes()) {
                 Ok(_) => acknowledged.push(record),
                 // The log itself fills the disk by now.
-                Err(Error::Full { .. }) => break,
+                Err(FileError::Full { .. }) => break,
                 Err(error) => panic!("{error}"),
             }
         }

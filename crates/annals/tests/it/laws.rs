@@ -13,7 +13,8 @@ use annals::model::{
 use annals::store::{Root, Session, Store};
 use annals::tree::{Scope, Tree};
 
-use crate::support::{Case, Dice, QUICK, cases, members, paths, picture};
+use crate::gates::Dice;
+use crate::support::{Case, QUICK, cases, members, paths, picture};
 
 /// An owned line of a file, as the scanner returns it.
 struct Line {

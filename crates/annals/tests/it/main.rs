@@ -13,14 +13,10 @@ mod find;
 mod gate_fuzz;
 mod gate_histories;
 mod gate_room;
+#[path = "../../../annals-jsonl/tests/it/gates.rs"]
 mod gates;
 mod histories;
 mod import_again;
-mod jsonl_append;
-mod jsonl_crash;
-mod jsonl_documents;
-mod jsonl_kill;
-mod jsonl_lines;
 mod kept;
 mod kept_beside;
 mod kept_root;

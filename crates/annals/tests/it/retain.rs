@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use annals::Error;
+use annals::jsonl::Error as FileError;
 use annals::layout::{LAYOUTS, NewSession, Spawn};
 use annals::model::{AgentId, Draft, SessionId, Todo};
 use annals::retain::{CleanupPlan, Policy, RetainReason, Term};
@@ -157,7 +158,10 @@ fn session_without_entry_times_ages_by_file_time() {
     let error = place
         .store
         .clean(&plan.groups[0], false, Timestamp::UNIX_EPOCH);
-    assert!(matches!(error, Err(Error::Changed { .. })), "{error:?}");
+    assert!(
+        matches!(error, Err(Error::File(FileError::Changed { .. }))),
+        "{error:?}"
+    );
     assert!(numbers(&place.plan("30d", "2026-03-01T00:00:00Z")).is_empty());
 }
 
@@ -299,7 +303,7 @@ fn all_files_of_a_session_are_cleaned_and_undeleted() {
                 Ok(trashed) => gone.push(trashed),
                 // Files shared by several copies were counted with a copy that was cleaned first.
                 Err(error) => assert!(
-                    matches!(error, Error::Changed { .. }),
+                    matches!(error, Error::File(FileError::Changed { .. })),
                     "{}: {error}",
                     case.name
                 ),
@@ -571,7 +575,10 @@ fn companions_and_lock_files_of_logs_that_are_gone_are_cleaned_up() {
     let is_log = |it: &&annals::retain::Leftover| it.gone.extension().is_some();
     let leftover = found.iter().find(is_log).unwrap();
     let error = place.store.clean_leftover(leftover, now.time);
-    assert!(matches!(error, Err(Error::Changed { .. })), "{error:?}");
+    assert!(
+        matches!(error, Err(Error::File(FileError::Changed { .. }))),
+        "{error:?}"
+    );
     assert!(companion(&gone).exists() && lock(&gone).exists());
 }
 
@@ -712,7 +719,7 @@ fn purge_removes_only_deleted_sessions() {
     let again = place.store.undelete(&look.purgeable[0].name).unwrap();
     assert!(matches!(
         place.store.purge(&look.purgeable[0]),
-        Err(Error::Changed { .. })
+        Err(Error::File(FileError::Changed { .. }))
     ));
     assert_eq!(again.files.len(), 1);
     assert_eq!(place.store.inventory().sessions.len(), 2);

@@ -327,19 +327,6 @@ pub(crate) fn members(object: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     found
 }
 
-/// A deterministic random number generator.
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % sides.max(1)
-    }
-}
-
 /// Completes response keys of entries that omit the request.
 pub(crate) fn whole_names(
     outlines: &[annals::model::Outline],

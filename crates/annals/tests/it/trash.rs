@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use annals::Error;
+use annals::jsonl::Error as FileError;
 use annals::jsonl::{AppendOptions, Log};
 use annals::layout::NewSession;
 use annals::model::{Draft, SessionId, Todo};
@@ -66,9 +67,10 @@ fn locked_log_is_not_deleted() {
     let path = begin(&store, "/home/dev/w").path().to_owned();
     let files = store.inventory().sessions.remove(0);
     let log = Log::open(&path, AppendOptions::default()).unwrap();
-    let refused = log.with_lock(|_| Ok(store.delete(&files, Timestamp::UNIX_EPOCH)));
+    let refused =
+        log.with_lock(|_| Ok::<_, annals::Error>(store.delete(&files, Timestamp::UNIX_EPOCH)));
     assert!(
-        matches!(refused, Ok(Err(Error::Busy { .. }))),
+        matches!(refused, Ok(Err(Error::File(FileError::Busy { .. })))),
         "{refused:?}"
     );
     assert!(path.exists());
@@ -91,7 +93,7 @@ fn delete_across_devices_loses_no_acknowledged_append() {
                 let files = store.inventory().sessions.remove(0);
                 match store.delete(&files, Timestamp::UNIX_EPOCH) {
                     Ok(_) => break,
-                    Err(Error::Changed { .. }) => {}
+                    Err(Error::File(FileError::Changed { .. })) => {}
                     Err(error) => panic!("{error}"),
                 }
             }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use annals::Error;
+use annals::jsonl::Error as FileError;
 use annals::layout::{ForkEdit, ForkParent, NewSession};
 use annals::model::{Block, Body, Draft, Entry, EntryId, SessionId, Todo};
 use annals::store::{Root, Session, SessionFiles, SessionWriter, Store, WriteOptions};
@@ -645,7 +646,10 @@ fn session_changed_since_read_is_not_deleted() {
     let files = fresh.files();
     fresh.writer.append(Draft::user("wait")).unwrap();
     let refused = fresh.store.delete(&files, Timestamp::now());
-    assert!(matches!(refused, Err(Error::Changed { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Error::File(FileError::Changed { .. }))),
+        "{refused:?}"
+    );
     assert_eq!(conversations(&fresh.read()), [["wait"]]);
     assert!(fresh.store.trash_items().unwrap().is_empty());
 }

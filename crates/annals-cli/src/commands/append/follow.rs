@@ -9,6 +9,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
+use annals::jsonl::Error as FileError;
 use annals::jsonl::MAX_LINE;
 use annals::layout::Spawn;
 use annals::model::{AgentId, Entry};
@@ -138,7 +139,7 @@ fn print_answer(line: u64, done: Result<Option<LineResult>>, context: &mut Conte
             // Bad content or a missing session only refuses the line. An I/O error is also a
             // failure.
             let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
-            if let Some(failure @ annals::Error::Io { source, .. }) = causes.next()
+            if let Some(failure @ annals::Error::File(FileError::Io { source, .. })) = causes.next()
                 && source.kind() != io::ErrorKind::NotFound
             {
                 context.warn(failure);
@@ -754,7 +755,9 @@ fn close_writer(writers: Vec<SessionWriter>, context: &Context) {
 /// Returns true if a session or a sub-agent was not created because its id exists.
 fn is_id_taken(error: &annals::Error) -> bool {
     match error {
-        annals::Error::Io { source, .. } => source.kind() == io::ErrorKind::AlreadyExists,
+        annals::Error::File(FileError::Io { source, .. }) => {
+            source.kind() == io::ErrorKind::AlreadyExists
+        }
         annals::Error::Exists(_) => true,
         _ => false,
     }

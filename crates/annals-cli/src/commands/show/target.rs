@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use annals::jsonl::Error as FileError;
 use annals::store::{Agent, Inventory, RecordRef, Session, SessionFiles};
 use annals::tree::Tree;
 use anyhow::{Result, bail};
@@ -96,7 +97,9 @@ impl ShowTarget {
 fn is_not_found(error: &anyhow::Error) -> bool {
     match error.downcast_ref() {
         Some(annals::Error::NotFound { .. } | annals::Error::BadId { .. }) => true,
-        Some(annals::Error::Io { source, .. }) => source.kind() == std::io::ErrorKind::NotFound,
+        Some(annals::Error::File(FileError::Io { source, .. })) => {
+            source.kind() == std::io::ErrorKind::NotFound
+        }
         _ => false,
     }
 }

@@ -109,7 +109,7 @@ fn confirm_compares_content_not_only_times() {
     // The ctime cannot be set, so the index is changed to match the file.
     let mut index = PackIndex::clone(&pack.index);
     desk.put(LOG, "{\"a\":2}\n".repeat(2_000));
-    let now = crate::jsonl::FileId::from(&fs::metadata(desk.root.join(LOG)).unwrap());
+    let now = annals_jsonl::FileId::from(&fs::metadata(desk.root.join(LOG)).unwrap());
     let log = index
         .members
         .iter_mut()
@@ -125,12 +125,21 @@ fn confirm_compares_content_not_only_times() {
     assert!(told.contains("differs from its archived copy"), "{told}");
     // A file that is missing, or was never in the pack, is an error too.
     let changed = confirm(&pack, &desk.root, Path::new(LOG)).unwrap_err();
-    assert!(matches!(changed, Error::Changed { .. }));
+    assert!(matches!(
+        changed,
+        Error::File(annals_jsonl::Error::Changed { .. })
+    ));
     fs::remove_file(desk.root.join(TODOS)).unwrap();
     let gone = confirm(&pack, &desk.root, Path::new(TODOS)).unwrap_err();
-    assert!(matches!(gone, Error::Changed { .. }));
+    assert!(matches!(
+        gone,
+        Error::File(annals_jsonl::Error::Changed { .. })
+    ));
     let never = confirm(&pack, &desk.root, Path::new("todos/none.json")).unwrap_err();
-    assert!(matches!(never, Error::Changed { .. }));
+    assert!(matches!(
+        never,
+        Error::File(annals_jsonl::Error::Changed { .. })
+    ));
 }
 
 /// A pack that another program may have written is not reported as damaged.

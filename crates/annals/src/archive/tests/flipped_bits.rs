@@ -4,8 +4,8 @@ use super::super::session::{changes, open_existing, refuse_damaged};
 use super::*;
 use crate::archive::pack::{END, FOOTER, HEADER};
 use crate::archive::pack_index::MEMBERS;
-use crate::jsonl::FileId;
 use crate::store::ReadFailures;
+use annals_jsonl::FileId;
 
 fn small() -> Fixture {
     let desk = Fixture::new();

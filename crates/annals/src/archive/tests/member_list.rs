@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::super::member_list::{self, MemberList, is_attachment, path_hash};
 use super::*;
 use crate::model::ArtifactKind;
+use annals_jsonl::Error as FileError;
 
 const AGENT: &str = "projects/-app/8c549c46-16ca-47dd-b731-f4c264becc53/subagents/agent-a1.jsonl";
 
@@ -160,7 +161,7 @@ fn member_list_replaces_links_and_reports_directories() {
     fs::create_dir(&path).unwrap();
     assert!(MemberList::read(&dir).is_none());
     match member_list::update(&dir, false) {
-        Err(Error::Io { action, .. }) => assert_eq!(action, "remove"),
+        Err(Error::File(FileError::Io { action, .. })) => assert_eq!(action, "remove"),
         other => panic!("{other:?}"),
     }
 }

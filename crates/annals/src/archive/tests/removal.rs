@@ -3,6 +3,7 @@
 use super::*;
 use crate::archive::archive_all::known_damaged;
 use crate::archive::verify::VerifyReport;
+use annals_jsonl::Error as FileError;
 
 /// A pack in an archive, with its log and todos still in their root.
 fn archived() -> (Fixture, Archive) {
@@ -52,7 +53,10 @@ fn remove_pack_refuses_a_pack_changed_since_the_plan() {
     desk.add(LOG, "{}\n");
     desk.store();
     let refused = archive.remove_pack(&plan).unwrap_err();
-    assert!(matches!(refused, Error::Changed { .. }), "{refused}");
+    assert!(
+        matches!(refused, Error::File(FileError::Changed { .. })),
+        "{refused}"
+    );
     assert!(desk.pack.exists());
 }
 

@@ -3,7 +3,8 @@
 use super::*;
 use crate::archive::pack_writer::OpenedSource;
 use crate::archive::tests::{Fixture, LOG, TODOS, lines, now};
-use crate::jsonl::FileId;
+use annals_jsonl::Error as FileError;
+use annals_jsonl::FileId;
 
 /// A root with one session, and no pack yet.
 fn desk() -> Fixture {
@@ -37,9 +38,15 @@ fn add_retries_when_pack_was_set_aside_before_the_lock() {
     // A directory in place of the pack is an error, and would be one on every retry.
     fs::create_dir(&desk.pack).unwrap();
     let turn = add(&desk.pack, &log, &desk.contents(), now());
-    assert!(matches!(turn, Err(Error::Io { .. })), "{turn:?}");
+    assert!(
+        matches!(turn, Err(Error::File(FileError::Io { .. }))),
+        "{turn:?}"
+    );
     let stored = update_pack(&desk.pack, &desk.contents(), now());
-    assert!(matches!(stored, Err(Error::Io { .. })), "{stored:?}");
+    assert!(
+        matches!(stored, Err(Error::File(FileError::Io { .. }))),
+        "{stored:?}"
+    );
 }
 
 #[test]
@@ -62,7 +69,10 @@ fn create_retries_when_another_process_created_the_pack() {
     fs::remove_file(&desk.pack).unwrap();
     fs::create_dir(&temp).unwrap();
     let made = make(&desk.pack, &desk.contents(), now());
-    assert!(matches!(made, Err(Error::Io { .. })), "{made:?}");
+    assert!(
+        matches!(made, Err(Error::File(FileError::Io { .. }))),
+        "{made:?}"
+    );
 }
 
 #[test]
@@ -92,7 +102,7 @@ fn create_error_names_the_temp_file() {
     // The pack's own name is short enough, but that of the temporary file is too long.
     let long = desk.pack.with_file_name("s".repeat(250) + ".pack");
     match update_pack(&long, &desk.contents(), now()) {
-        Err(Error::Io { action, path, .. }) => {
+        Err(Error::File(FileError::Io { action, path, .. })) => {
             assert_eq!((action, &path), ("create", &temp_of(&long)));
         }
         other => panic!("{other:?}"),
@@ -113,7 +123,7 @@ fn write_error_reports_a_full_disk() {
         );
     }
     let told = write_error(Path::new("s.pack"), io::ErrorKind::BrokenPipe.into());
-    assert!(matches!(told, Error::Io { .. }), "{told}");
+    assert!(matches!(told, Error::File(FileError::Io { .. })), "{told}");
 }
 
 #[test]

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, FileId};
 use crate::layout::Record;
 use crate::model::{ArtifactKind, Body, Span};
 use crate::store::{Root, RootFile, SessionFiles, WriteOptions, append_if_unchanged};
+use annals_jsonl::{self as jsonl, FileId};
 
 use super::ExportedSession;
 

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
-use crate::jsonl;
 use crate::store::Root;
+use annals_jsonl as jsonl;
 
 const VERSION: u64 = 1;
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::layout::{ORIGIN_FILE, path_parts};
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
-use crate::removal_name::is_removed;
+use annals_jsonl::removal_name::is_removed;
 
 /// Maximum length of a folder name before the client truncates it and appends a hash.
 const MAX_FOLDER: usize = 200;

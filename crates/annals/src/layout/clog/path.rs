@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use crate::error::Result;
 use crate::layout::{AGENT_SEPARATOR, ORIGIN_FILE};
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
-use crate::removal_name::is_removed;
+use annals_jsonl::removal_name::is_removed;
 
 /// Prefix of a conversation's folder, before the session's id.
 const FOLDER_PREFIX: &str = "conversation-";

@@ -61,6 +61,9 @@ fn change_pins_does_not_retry_an_io_error() {
         list.push(pin("mine"));
         vec![pin("mine")]
     });
-    assert!(matches!(failed, Err(Error::Io { .. })), "{failed:?}");
+    assert!(
+        matches!(failed, Err(Error::File(FileError::Io { .. }))),
+        "{failed:?}"
+    );
     assert_eq!(turns.get(), 1);
 }

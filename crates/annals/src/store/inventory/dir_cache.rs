@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::jsonl::FileId;
+use annals_jsonl::FileId;
 
 /// Cached directory listings of a root, and the listings to save.
 #[derive(Debug)]

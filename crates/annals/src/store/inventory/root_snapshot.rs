@@ -11,9 +11,9 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, Mode, open, openat, statat};
 
-use crate::jsonl::FileId;
 use crate::model::ArtifactKind;
 use crate::store::Root;
+use annals_jsonl::FileId;
 
 use super::dir_cache;
 use super::walk::{MANY, PLACE, has_reliable_mtime};

@@ -7,8 +7,8 @@ use memchr::memmem;
 
 use crate::error::{Error, Result};
 use crate::json;
-use crate::jsonl::{ReadAt, open_to_read};
 use crate::store::{Root, RootFile};
+use annals_jsonl::{ReadAt, open_to_read};
 
 /// Number of bytes read at once.
 const CHUNK: usize = 1 << 20;

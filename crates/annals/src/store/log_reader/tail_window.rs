@@ -1,12 +1,12 @@
 //! The tail of a log: as many of its last records as needed to find where the session resumes.
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, ReadAt};
 use crate::layout::{Decoded, Record};
 use crate::model::{Entry, EntryId, EntryKey, Outline, OutlineKind, Span};
 use crate::store::shared_log::{self, SliceFilter};
 use crate::store::{Root, RootFile};
 use crate::tree::{Tree, named_leaf};
+use annals_jsonl::{self as jsonl, ReadAt};
 
 use super::log_end::LogEnd;
 use super::{
@@ -219,8 +219,8 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::jsonl::{FileId, MAX_LINE};
     use crate::store::Store;
+    use annals_jsonl::{FileId, MAX_LINE};
 
     /// A file that counts the bytes read from it.
     #[derive(Debug)]

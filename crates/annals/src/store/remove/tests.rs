@@ -14,6 +14,7 @@ use super::*;
 use crate::layout::Spawn;
 use crate::model::{AgentId, Draft, Todo};
 use crate::store::{Inventory, WriteOptions};
+use annals_jsonl::Error as FileError;
 
 /// A session with more sub-agents than are locked at once, and todos.
 fn session_with_many_agents() -> (TempDir, Store, SessionFiles) {
@@ -295,14 +296,20 @@ fn file_moved_before_removal_is_an_error() {
     };
     let elsewhere = dir.path().join("elsewhere");
     let gone = vacated(&|| fs::rename(log, &elsewhere).unwrap());
-    assert!(matches!(gone, Error::Changed { .. }), "{gone}");
+    assert!(
+        matches!(gone, Error::File(FileError::Changed { .. })),
+        "{gone}"
+    );
     fs::rename(&elsewhere, log).unwrap();
     let folder = log.parent().unwrap();
     let other = vacated(&|| {
         fs::rename(folder, &elsewhere).unwrap();
         fs::write(folder, "").unwrap();
     });
-    assert!(matches!(other, Error::Io { .. }), "{other}");
+    assert!(
+        matches!(other, Error::File(FileError::Io { .. })),
+        "{other}"
+    );
 }
 
 #[test]
@@ -342,7 +349,7 @@ fn delete_fails_if_a_log_grew_since_the_check() {
     };
     let refused = store.delete_if(&files, &[], Timestamp::UNIX_EPOCH, still);
     assert!(
-        matches!(&refused, Err(Error::Changed { path }) if *path == log),
+        matches!(&refused, Err(Error::File(FileError::Changed { path })) if *path == log),
         "{refused:?}"
     );
     assert!(volumes.iter().all(|file| file.path.exists()));

@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::json::describe_json_error;
-use crate::jsonl;
 use crate::store::inventory::SessionFiles;
 use crate::store::root::{Root, ensure_beneath};
+use annals_jsonl as jsonl;
+use annals_jsonl::Error as FileError;
 
 use super::{TrashItem, TrashedRow};
 
@@ -62,7 +63,10 @@ impl Manifest {
     }
 
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
-        jsonl::create_new(&folder.join(MANIFEST), &self.to_bytes()?)
+        Ok(jsonl::create_new(
+            &folder.join(MANIFEST),
+            &self.to_bytes()?,
+        )?)
     }
 
     /// Replaces the saved session list rows of a log. The caller must hold the folder's lock.
@@ -77,7 +81,10 @@ impl Manifest {
             path: log.to_owned(),
             text: text.clone(),
         }));
-        jsonl::replace_locked(&folder.join(MANIFEST), &self.to_bytes()?)
+        Ok(jsonl::replace_locked(
+            &folder.join(MANIFEST),
+            &self.to_bytes()?,
+        )?)
     }
 
     fn to_bytes(&self) -> Result<Vec<u8>> {
@@ -179,7 +186,7 @@ pub(super) fn is_stable(dir: &Path) -> bool {
 /// Returns whether a path is below `base` and passes through no symbolic link.
 fn is_beneath(base: &Path, path: &Path) -> Result<bool> {
     match ensure_beneath(base, path) {
-        Err(error @ Error::Io { .. }) => Err(error),
+        Err(error @ Error::File(FileError::Io { .. })) => Err(error),
         leads => Ok(leads.is_ok()),
     }
 }
@@ -245,8 +252,10 @@ pub(super) fn directories<'a>(
 /// missing.
 pub(super) fn with_folder_lock<T>(folder: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let manifest = folder.join(MANIFEST);
-    let gone = || Error::Changed {
-        path: folder.to_owned(),
+    let gone = || {
+        Error::File(FileError::Changed {
+            path: folder.to_owned(),
+        })
     };
     if !jsonl::metadata_if_exists(folder)?.is_some_and(|it| it.is_dir()) {
         return Err(gone());
@@ -278,9 +287,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let error_of =
             |folder: &str| with_folder_lock(&dir.path().join(folder), || Ok(())).unwrap_err();
-        assert!(matches!(error_of("gone"), Error::Changed { .. }));
+        assert!(matches!(
+            error_of("gone"),
+            Error::File(FileError::Changed { .. })
+        ));
         let failed = error_of(&"x".repeat(300));
-        assert!(matches!(failed, Error::Io { .. }), "{failed}");
+        assert!(
+            matches!(failed, Error::File(FileError::Io { .. })),
+            "{failed}"
+        );
     }
 
     #[test]

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::jsonl;
 use crate::store::Store;
+use annals_jsonl as jsonl;
+use annals_jsonl::Error as FileError;
 
 use super::{TrashItem, manifest, restore};
 
@@ -73,7 +74,7 @@ impl Store {
                         "{} has no manifest.json; check its contents and remove it by hand",
                         folder.display()
                     ))),
-                    Err(error) => look.errors.push(error),
+                    Err(error) => look.errors.push(error.into()),
                 },
                 Err(error) => look.errors.push(error),
             }
@@ -101,8 +102,10 @@ impl Store {
             }
             return remove(&folder);
         };
-        let changed = || Error::Changed {
-            path: folder.clone(),
+        let changed = || {
+            Error::File(FileError::Changed {
+                path: folder.clone(),
+            })
         };
         let condemned = manifest::with_folder_lock(&folder, || {
             let now = manifest::Manifest::read(&folder)?.ok_or_else(changed)?;
@@ -141,7 +144,9 @@ impl Store {
             let folder = trash.join(&name);
             // A session list that another program changes or that cannot be written keeps stale
             // rows, which is harmless. Read failures are reported.
-            if let Err(error @ Error::Io { .. }) = manifest.and_then(|it| finish(it, &folder)) {
+            if let Err(error @ Error::File(FileError::Io { .. })) =
+                manifest.and_then(|it| finish(it, &folder))
+            {
                 self.failures.report(error);
             }
         }

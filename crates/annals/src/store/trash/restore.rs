@@ -6,9 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::jsonl;
 use crate::store::root::{ensure_beneath, is_plain_log};
 use crate::store::{Root, Store, session_list};
+use annals_jsonl as jsonl;
+use annals_jsonl::Error as FileError;
 
 use super::TrashItem;
 use super::manifest::{self, MANIFEST, Manifest};
@@ -79,8 +80,10 @@ impl Store {
     }
 
     fn restore_folder(&self, folder: &Path) -> Result<TrashItem> {
-        let gone = || Error::Changed {
-            path: folder.to_owned(),
+        let gone = || {
+            Error::File(FileError::Changed {
+                path: folder.to_owned(),
+            })
         };
         let manifest = Manifest::read(folder)?.ok_or_else(gone)?;
         let trashed = &manifest.trashed;
@@ -116,7 +119,9 @@ impl Store {
             // A newer version of the file may be waiting under another name.
             jsonl::put_back_file(&to)?;
             match jsonl::move_file(&from, &to) {
-                Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
+                Err(FileError::Io { source, .. })
+                    if source.kind() == io::ErrorKind::AlreadyExists =>
+                {
                     kept.push(to);
                 }
                 moved => moved?,
@@ -239,8 +244,10 @@ fn restore_list_rows(root: &Root, trashed: &TrashItem) -> Result<()> {
 /// Removes the session list rows of the logs in a trash folder, and saves them in its manifest. The
 /// caller must hold the folder's lock.
 pub(super) fn remove_list_rows(folder: &Path) -> Result<TrashItem> {
-    let gone = || Error::Changed {
-        path: folder.to_owned(),
+    let gone = || {
+        Error::File(FileError::Changed {
+            path: folder.to_owned(),
+        })
     };
     let mut manifest = Manifest::read(folder)?.ok_or_else(gone)?;
     let root = Root::new(&manifest.trashed.layout, &manifest.trashed.root)?;

@@ -7,9 +7,9 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::jsonl;
 use crate::layout::NewSession;
 use crate::model::{Artifact, ArtifactKind, SessionId};
+use annals_jsonl as jsonl;
 
 use super::super::Root;
 use super::super::inventory::Inventory;

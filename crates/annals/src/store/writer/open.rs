@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, Create, Log};
 use crate::layout::{AppendState, Change, NewSession, PlanContext, Writer};
 use crate::model::{Artifact, ArtifactKind, SessionId};
 use crate::store::append_point::{self, AppendPoint};
@@ -17,6 +16,8 @@ use crate::store::lifecycle::SessionState;
 use crate::store::session_list::{self, ListUpdater};
 use crate::store::shared_log::SessionSlice;
 use crate::store::{Root, Store, thread};
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{self as jsonl, Create, Log};
 
 use super::new_id::{is_chosen, refuse_chosen};
 use super::{
@@ -158,7 +159,7 @@ impl Store {
                     false => Create::New,
                 };
                 match root.open_log(&path, options.log_options(create)) {
-                    Err(Error::Io { source, .. })
+                    Err(Error::File(FileError::Io { source, .. }))
                         if source.kind() == io::ErrorKind::AlreadyExists => {}
                     opened => {
                         let log = opened?;
@@ -175,7 +176,7 @@ impl Store {
             };
             // If the log is named after the time, retry with a later time.
             let named = artifact.session.as_ref() != Some(&new.id);
-            let taken = matches!(&opened, Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists);
+            let taken = matches!(&opened, Err(Error::File(FileError::Io { source, .. })) if source.kind() == io::ErrorKind::AlreadyExists);
             if taken && named && !shared {
                 now = now
                     .checked_add(jiff::SignedDuration::from_millis(1))

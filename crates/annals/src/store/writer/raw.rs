@@ -6,9 +6,9 @@
 
 use crate::error::{Error, Result};
 use crate::json::describe_json_error;
-use crate::jsonl;
 use crate::layout::{Change, Decoded, Record};
 use crate::model::{Body, Entry, EntryId, Fact, Link, Outline, Span};
+use annals_jsonl as jsonl;
 
 use super::super::append_point::{AppendPoint, decode_records, in_tree};
 use super::{PoisonError, SessionState, SessionWriter, layout_writer};
@@ -44,7 +44,7 @@ impl SessionWriter {
                 expected = tail.state.end;
                 // The records are complete, so nothing goes to the companion file.
                 tail.advance(&self.root, end, &records, &records, None);
-                Ok(records.clone())
+                Ok::<_, Error>(records.clone())
             })
             .inspect_err(|_| self.append_point().invalidate())?;
         if places.first().is_some_and(|place| place.offset != expected) {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::store::Store;
+use annals_jsonl::Error as FileError;
 
 #[test]
 fn write_options_reach_the_log() {
@@ -29,10 +30,10 @@ fn open_or_create_reports_why_it_failed() {
     assert!(
         matches!(
             &told,
-            Err(Error::Io {
+            Err(Error::File(FileError::Io {
                 action: "create",
                 ..
-            })
+            }))
         ),
         "{told:?}"
     );

@@ -41,7 +41,7 @@ impl SessionWriter {
 /// Adds the tools of calls that drafts answer and that the end of the log does not contain.
 pub(super) fn learn(root: &Root, tail: &mut AppendPoint, drafts: &[Draft]) -> Result<()> {
     let unknown = calls_of_unknown_tools(&tail.state, drafts);
-    if unknown.is_empty() || !crate::jsonl::exists(&tail.file.path)? {
+    if unknown.is_empty() || !annals_jsonl::exists(&tail.file.path)? {
         return Ok(());
     }
     let mut wanted = BTreeSet::new();

@@ -299,7 +299,7 @@ fn any_bytes_give_a_valid_list() {
         .map(index_of)
         .to_vec();
     let rows = [row("c1", 2), row("c2--agent-x", 1)];
-    let mut dice = crate::support::Dice(3);
+    let mut dice = crate::gates::Dice(3);
     for round in 0..4_000 {
         let mut bytes = seeds[dice.roll(seeds.len())].clone();
         for _ in 0..=dice.roll(4) {

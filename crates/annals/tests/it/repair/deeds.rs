@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use annals::Error;
+use annals::jsonl::Error as FileError;
 use annals::repair::{QuarantinedFile, RepairPlan, RepairTarget, VERSION};
 use jiff::Timestamp;
 use sha2::Digest as _;
@@ -88,7 +89,10 @@ fn log_changed_since_the_plan_is_not_repaired() {
     fs::write(&place.log, &grown).unwrap();
     place.age();
     let error = place.store().repair(&plan, true, now()).unwrap_err();
-    assert!(matches!(error, Error::Changed { .. }), "{error}");
+    assert!(
+        matches!(error, Error::File(FileError::Changed { .. })),
+        "{error}"
+    );
     assert_eq!(place.bytes(), grown);
     // Also if its length and time are unchanged.
     let plan = place.plan();
@@ -97,7 +101,10 @@ fn log_changed_since_the_plan_is_not_repaired() {
     fs::write(&place.log, &other).unwrap();
     place.age();
     let error = place.store().repair(&plan, true, now()).unwrap_err();
-    assert!(matches!(error, Error::Changed { .. }), "{error}");
+    assert!(
+        matches!(error, Error::File(FileError::Changed { .. })),
+        "{error}"
+    );
     assert_eq!(place.bytes(), other);
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use annals::Error;
+use annals::jsonl::Error as FileError;
 use annals::repair::{QuarantinedFile, RepairPlan, RepairTarget};
 use annals::store::{Root, Store};
 use jiff::Timestamp;
@@ -194,8 +195,7 @@ fn undo_reports_a_replaced_file_and_repair_a_blocked_original() {
     fs::create_dir_all(folder.join("original/mine")).unwrap();
     place.age();
     let refused = store.repair(&place.plan(), true, now()).unwrap_err();
-    let told =
-        matches!(&refused, Error::Io { action: "remove", path, .. } if path.ends_with("original"));
+    let told = matches!(&refused, Error::File(FileError::Io { action: "remove", path, .. }) if path.ends_with("original"));
     assert!(told, "{refused}");
     assert_eq!(place.bytes(), before);
 }

@@ -1,6 +1,7 @@
 //! Permanent removal.
 
 use super::*;
+use annals::jsonl::Error as FileError;
 use annals::store::Purgeable;
 
 fn deleted() -> (TempDir, Store, Purgeable) {
@@ -53,7 +54,10 @@ fn trash_item_changed_since_is_not_purged() {
         assert!(text.contains(from), "{text}");
         fs::write(&manifest, text.replace(from, to)).unwrap();
         let refused = store.purge(&item);
-        assert!(matches!(refused, Err(Error::Changed { .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(Error::File(FileError::Changed { .. }))),
+            "{refused:?}"
+        );
         assert!(manifest.exists());
     }
 }

@@ -106,7 +106,10 @@ fn session_read_before_a_rewrite_is_not_forked() {
     moved.extend(log);
     std::fs::write(fresh.writer.path(), moved).unwrap();
     let forked = fresh.store.fork_at(&session, last.as_str());
-    assert!(matches!(forked, Err(Error::Changed { .. })), "{forked:?}");
+    assert!(
+        matches!(forked, Err(Error::File(FileError::Changed { .. }))),
+        "{forked:?}"
+    );
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub(crate) fn held<T: std::fmt::Debug + Send>(
 ) {
     let outcome = afresh(work);
     assert!(
-        matches!(&outcome, Err(Error::Held { path, .. }) if path == file),
+        matches!(&outcome, Err(Error::File(FileError::Held { path, .. })) if path == file),
         "{outcome:?}"
     );
 }

@@ -1,0 +1,280 @@
+//! Moves a file to another place, across file systems if need be.
+//!
+//! Nothing is ever moved over a file that is there. On one file system a move is one rename. On two
+//! the copy grows under a temporary name of mode 0600, is synced, and gets its name, mode and time
+//! only when it is whole. The old file is removed last, and only if it is still what was copied and no
+//! program has it open for writing. If that fails, the copy is removed only if the old file still has a
+//! name. A process that is killed in between leaves the old file, a temporary file that the next move
+//! removes, or two equal files of which the next move removes the old one.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read as _, Seek as _};
+use std::path::Path;
+
+use rustix::fs::RenameFlags;
+use rustix::io::Errno;
+use tempfile::NamedTempFile;
+
+use super::FileId;
+use super::lock::{Deadline, Lock};
+use super::remove::Removal;
+use super::replace::{
+    LOCK_WAIT, copy_mode_and_owner, ensure_dir, make_temp, open_dir, open_document, parent,
+    sync_parent,
+};
+use super::write_batch::write_error;
+use crate::{Error, Result};
+
+/// Moves the file at `from` to `to`, where nothing may be but an equal file that an earlier attempt
+/// left there. Makes the directories above `to`.
+///
+/// Who moves a log holds its lock, so that no append goes to a file that is about to go.
+pub fn move_file(from: &Path, to: &Path) -> Result<()> {
+    ensure_dir(parent(to))?;
+    let cwd = rustix::fs::CWD;
+    match rustix::fs::renameat_with(cwd, from, cwd, to, RenameFlags::NOREPLACE) {
+        Ok(()) => sync_parent(to).map_err(|e| Error::io("sync", parent(to), e))?,
+        // Another device, a file system that knows no such rename, or an attempt to be finished.
+        Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::EXIST) => copy_and_remove(from, to)?,
+        Err(error) => return Err(Error::io("move", from, error.into())),
+    }
+    sync_parent(from).map_err(|e| Error::io("sync", parent(from), e))
+}
+
+/// Gives a directory another name beside its own, durably. Nothing may have that name yet.
+pub fn rename_dir(from: &Path, to: &Path) -> Result<()> {
+    let cwd = rustix::fs::CWD;
+    match rustix::fs::renameat_with(cwd, from, cwd, to, RenameFlags::NOREPLACE) {
+        Ok(()) => {}
+        // Without such a rename: a directory never replaces one that holds anything.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            fs::rename(from, to).map_err(|e| Error::io("rename", from, e))?;
+        }
+        Err(error) => return Err(Error::io("rename", from, error.into())),
+    }
+    sync_parent(to).map_err(|e| Error::io("sync", parent(to), e))
+}
+
+fn copy_and_remove(from: &Path, to: &Path) -> Result<()> {
+    let dir = open_dir(to)?;
+    let _lock = Lock::acquire(&dir, parent(to), Deadline::new(LOCK_WAIT))?;
+    let gone = || Error::io("move", from, io::ErrorKind::NotFound.into());
+    let (source, metadata) = open_document(from)?.ok_or_else(gone)?;
+    let looked = FileId::from(&metadata);
+    let removal = Removal::from_file(from, &source, looked)?;
+    let made = match open_document(to)? {
+        Some((there, _)) => {
+            let same = same_content(&source, &there).map_err(|e| Error::io("read", from, e))?;
+            if !same {
+                return Err(Error::io("move", to, io::ErrorKind::AlreadyExists.into()));
+            }
+            there.sync_all().map_err(|e| Error::io("sync", to, e))?;
+            false
+        }
+        None => {
+            let temp = copy(&source, &metadata, to)?;
+            ensure_unchanged(from, &looked)?;
+            temp.persist_noclobber(to)
+                .map_err(|e| Error::io("create", to, e.error))?;
+            true
+        }
+    };
+    let removed = dir
+        .sync_all()
+        .map_err(|e| Error::io("sync", parent(to), e))
+        // As late as possible: other programs take no lock.
+        .and_then(|()| Removal::wait_until_closed(std::iter::once((from, &looked))))
+        .and_then(|()| removal.rename_away())
+        .and_then(|()| {
+            let settled = Removal::ensure_final(std::iter::once(&removal));
+            let removed = settled.and_then(|()| removal.unlink());
+            removed.map_err(|error| removal.put_back(error))
+        });
+    match removed {
+        Err(error) if made => Err(remove_copy(&removal, to, error)),
+        removed => removed,
+    }
+}
+
+/// Removes the copy after a failed move. Keeps it if the original has none of its names. Returns the
+/// error that the caller reports.
+fn remove_copy(removal: &Removal, copy: &Path, error: Error) -> Error {
+    match removal.current_path() {
+        Some(_) => {
+            let _ = fs::remove_file(copy);
+            error
+        }
+        None => error.not_put_back(format!("its content is in {}", copy.display())),
+    }
+}
+
+/// A copy of a file beside `to`, which it does not have the name of yet.
+pub(crate) fn copy(source: &File, metadata: &fs::Metadata, to: &Path) -> Result<NamedTempFile> {
+    let failed = |source| write_error(to, source);
+    let mut temp = make_temp(to).map_err(failed)?;
+    let mut source = source;
+    source.rewind().map_err(failed)?;
+    io::copy(&mut source, temp.as_file_mut()).map_err(failed)?;
+    copy_mode_and_owner(temp.as_file(), metadata).map_err(failed)?;
+    if let Ok(time) = metadata.modified() {
+        let times = fs::FileTimes::new().set_modified(time);
+        temp.as_file().set_times(times).map_err(failed)?;
+    }
+    temp.as_file().sync_all().map_err(failed)?;
+    Ok(temp)
+}
+
+fn ensure_unchanged(path: &Path, looked: &FileId) -> Result<()> {
+    let now = path.symlink_metadata();
+    let now = now.map_err(|e| Error::io("stat", path, e))?;
+    if FileId::from(&now) == *looked {
+        return Ok(());
+    }
+    Err(Error::Changed {
+        path: path.to_owned(),
+    })
+}
+
+/// Returns whether two files exist and have the same content.
+pub fn have_same_content(one: &Path, other: &Path) -> Result<bool> {
+    match (open_document(one)?, open_document(other)?) {
+        (Some((file, _)), Some((second, _))) => {
+            same_content(&file, &second).map_err(|e| Error::io("read", one, e))
+        }
+        _ => Ok(false),
+    }
+}
+
+fn same_content(one: &File, other: &File) -> io::Result<bool> {
+    if one.metadata()?.len() != other.metadata()?.len() {
+        return Ok(false);
+    }
+    let mut others = BufReader::new(other).bytes();
+    for byte in BufReader::new(one).bytes() {
+        if others.next().transpose()? != Some(byte?) {
+            return Ok(false);
+        }
+    }
+    Ok(others.next().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interrupted_move_is_finished_and_never_overwrites() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("there/to"));
+        fs::create_dir(dir.path().join("there")).unwrap();
+        for other in ["other", "longer than it", "", "longs"] {
+            fs::write(&from, "those").unwrap();
+            fs::write(&to, other).unwrap();
+            let error = move_file(&from, &to).unwrap_err();
+            let exists = matches!(&error, Error::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists);
+            assert!(exists, "{error}");
+            assert_eq!(fs::read_to_string(&from).unwrap(), "those");
+            assert_eq!(fs::read_to_string(&to).unwrap(), other);
+        }
+        fs::write(&to, "those").unwrap();
+        assert!(have_same_content(&from, &to).unwrap());
+        assert!(!have_same_content(&from, &dir.path().join("none")).unwrap());
+        move_file(&from, &to).unwrap();
+        assert!(!from.exists());
+        assert_eq!(fs::read_to_string(&to).unwrap(), "those");
+    }
+
+    /// Later writes of the program would go to a file without a name.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_that_a_program_keeps_open_is_not_copied_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::write(&from, "those").unwrap();
+        let file = File::options().append(true).open(&from).unwrap();
+        let mut holder = std::process::Command::new("sleep")
+            .arg("60")
+            .stdout(file)
+            .spawn()
+            .unwrap();
+        let error = copy_and_remove(&from, &to).unwrap_err();
+        assert!(matches!(error, Error::Held { .. }), "{error}");
+        assert!(from.exists() && !to.exists());
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        copy_and_remove(&from, &to).unwrap();
+        assert!(!from.exists() && to.exists());
+    }
+
+    /// A program that appends by path would create another file.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn file_that_a_program_keeps_open_has_its_name_all_the_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::write(&from, "those").unwrap();
+        let does =
+            r#"exec 3>>"$1"; echo ready; while [ -e "$1" ]; do sleep 0.01; done; echo new >> "$1""#;
+        let mut holder = std::process::Command::new("sh")
+            .args(["-c", does, "sh"])
+            .arg(&from)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = [0; 6];
+        holder
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut ready)
+            .unwrap();
+        let error = copy_and_remove(&from, &to).unwrap_err();
+        assert!(matches!(error, Error::Held { .. }), "{error}");
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        assert_eq!(fs::read_to_string(&from).unwrap(), "those");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    /// Another program may have removed the original meanwhile.
+    #[test]
+    fn copy_stays_unless_the_original_has_a_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::write(&from, "those").unwrap();
+        fs::write(&to, "those").unwrap();
+        let file = File::open(&from).unwrap();
+        let id = FileId::from(&file.metadata().unwrap());
+        let removal = Removal::from_file(&from, &file, id).unwrap();
+        let fail = || Error::Changed { path: from.clone() };
+        fs::remove_file(&from).unwrap();
+        // Another file of that name is not the original.
+        fs::write(&from, "other").unwrap();
+        let error = remove_copy(&removal, &to, fail()).to_string();
+        assert!(error.contains(to.to_str().unwrap()), "{error}");
+        assert_eq!(fs::read_to_string(&to).unwrap(), "those");
+        fs::write(&to, "other").unwrap();
+        let file = File::open(&from).unwrap();
+        let id = FileId::from(&file.metadata().unwrap());
+        let removal = Removal::from_file(&from, &file, id).unwrap();
+        assert!(matches!(
+            remove_copy(&removal, &to, fail()),
+            Error::Changed { .. }
+        ));
+        assert!(from.exists() && !to.exists());
+    }
+
+    #[test]
+    fn ensure_unchanged_fails_after_write() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, "one").unwrap();
+        let looked = FileId::from(&path.metadata().unwrap());
+        ensure_unchanged(&path, &looked).unwrap();
+        fs::write(&path, "one more").unwrap();
+        assert!(matches!(
+            ensure_unchanged(&path, &looked),
+            Err(Error::Changed { .. })
+        ));
+    }
+}

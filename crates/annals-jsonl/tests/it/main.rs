@@ -1,0 +1,8 @@
+//! Integration tests of the crate: crashes, concurrency, hostile files.
+
+mod append;
+mod crash;
+mod documents;
+mod gates;
+mod kill;
+mod lines;
