@@ -469,13 +469,15 @@ fn enrol(data: &[u8]) {
     let writer = layout.writer().unwrap();
     let register = layout.classify(Path::new(CHORUS[1])).unwrap();
     let log = layout.classify(Path::new(CHORUS[0])).unwrap();
-    let mut row = RowUpdate::default();
-    row.log = Some(log);
-    row.messages = u64::from(flags);
-    row.started = Some(now().time);
-    row.updated = Some(now().time);
-    row.title = (flags & 1 == 1).then(|| "A \"title\"\n".to_owned());
-    row.removed = flags & 2 == 2;
+    let row = RowUpdate {
+        log: Some(log),
+        messages: u64::from(flags),
+        started: Some(now().time),
+        updated: Some(now().time),
+        title: (flags & 1 == 1).then(|| "A \"title\"\n".to_owned()),
+        removed: flags & 2 == 2,
+        ..RowUpdate::default()
+    };
     let rows = [row];
     let whole = flags & 4 == 4;
     let Ok(ListUpdate::Changed { bytes, .. }) =

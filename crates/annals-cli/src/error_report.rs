@@ -5,6 +5,7 @@ mod usage;
 use std::io::Write;
 use std::ops::Range;
 
+use annals::LayoutError;
 use annals::jsonl::Error as FileError;
 use annals::{Error, IndexProblem};
 use clap::error::ErrorKind;
@@ -59,10 +60,13 @@ pub(crate) fn error_chain_text(error: &anyhow::Error) -> String {
 /// Prints an error and, where we know one, a way out. With `--json` that is a document on standard
 /// output, or on standard error if the output had begun.
 pub(crate) fn print_error(error: anyhow::Error, global: &Global, has_written: bool) {
-    // Commands that call the file functions themselves fail with the error of that crate.
+    // Commands that call files or layouts directly fail with the errors of those crates.
     let error = error
         .downcast::<FileError>()
         .map_or_else(|other| other, |file| Error::from(file).into());
+    let error = error
+        .downcast::<LayoutError>()
+        .map_or_else(|other| other, |layout| Error::from(layout).into());
     match global.color {
         ColorChoice::Always => anstream::ColorChoice::Always.write_global(),
         ColorChoice::Never => anstream::ColorChoice::Never.write_global(),

@@ -1,6 +1,6 @@
 //! The library's one error type.
 //!
-//! Damage inside a file is never an error: it is a [`Flaw`](crate::model::Flaw), returned with the
+//! Damage inside a file is never an error: it is a [`Flaw`](annals_layouts::model::Flaw), returned with the
 //! valid records. An `Error` means that the operation was not done, and every variant
 //! that touches the file system names the path.
 
@@ -136,6 +136,27 @@ pub enum IndexProblem {
     Obstacle,
     /// SQLite cannot open the database.
     Unopenable,
+}
+
+impl From<annals_layouts::Error> for Error {
+    fn from(error: annals_layouts::Error) -> Self {
+        use annals_layouts::Error as E;
+        match error {
+            E::NotFound { what, id } => Error::NotFound { what, id },
+            E::Ambiguous {
+                what,
+                id,
+                candidates,
+            } => Error::Ambiguous {
+                what,
+                id,
+                candidates,
+            },
+            E::BadId { what, id, why } => Error::BadId { what, id, why },
+            E::Damaged { file, why } => Error::Damaged { file, why },
+            other => Error::Refused(other.to_string()),
+        }
+    }
 }
 
 impl Error {

@@ -141,16 +141,11 @@ pub mod cost;
 mod error;
 pub mod export;
 pub mod index;
-mod json;
-pub mod layout;
-pub mod model;
 pub mod repair;
 pub mod retain;
 pub mod search;
 pub mod store;
-pub mod text;
 pub mod time_input;
-pub mod tree;
 pub mod watch;
 
 /// Lines in files: scanning, tails, appending, locks, atomic replacement. A line is bytes.
@@ -163,8 +158,9 @@ pub mod jsonl {
     };
 }
 
+pub use annals_layouts::json::{describe_json_error, json_error_reason};
+pub use annals_layouts::{Error as LayoutError, layout, model, text, tree};
 pub use error::{Error, IndexProblem, Result};
-pub use json::{describe_json_error, json_error_reason};
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

@@ -140,7 +140,8 @@ pub(crate) fn run(args: &AgentsArgs, context: &mut Context) -> Result<Outcome> {
         Action::Remove { id, how, .. } => {
             let id = agent(id)?;
             let folder = format!("{workspace}/{id}");
-            let agents = before.workspace(workspace).map(|home| home.agents.iter());
+            let home = before.workspace(workspace).map_err(annals::Error::from);
+            let agents = home.map(|home| home.agents.iter());
             let known = agents.and_then(|mut agents| {
                 let known = agents.any(|agent| agent.id == id);
                 known.then_some(()).ok_or_else(|| annals::Error::NotFound {

@@ -306,11 +306,6 @@ fn block_json(block: Block) -> BlockJson {
             name: kind,
             json: RawOrText::new(json),
         },
-        // A kind that the library added later.
-        other => BlockJson::Opaque {
-            name: other.kind().to_owned(),
-            json: RawOrText::new("null".to_owned()),
-        },
     }
 }
 

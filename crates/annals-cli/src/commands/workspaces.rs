@@ -147,7 +147,7 @@ pub(crate) fn run(args: &WorkspacesArgs, context: &mut Context) -> Result<Outcom
         Action::Remove { workspace, how } => {
             let id = before.workspace_id(workspace)?;
             let edit = ConfigEdit::RemoveWorkspace { id: id.clone() };
-            let known = before.workspace(&id).map(drop);
+            let known = before.workspace(&id).map(drop).map_err(annals::Error::from);
             return remove(context, &root, "workspace", &id, known, &edit, how);
         }
     };
@@ -264,8 +264,10 @@ fn workspace_rows(
             continue;
         };
         if rows.iter().all(|row| row.workspace.id != id) {
-            let mut workspace = Workspace::default();
-            workspace.id = id.to_owned();
+            let workspace = Workspace {
+                id: id.to_owned(),
+                ..Workspace::default()
+            };
             rows.push(WorkspaceJson {
                 root: root.path.clone(),
                 sessions: count(id),

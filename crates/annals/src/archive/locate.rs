@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use super::pack_index::PackIndex;
-use crate::layout;
-use crate::model::SessionId;
 use crate::store::{ReadFailures, Root, Store};
+use annals_layouts::layout;
+use annals_layouts::model::SessionId;
 
 /// Finds archived files in their roots: at their original paths, or in the folder that theirs was
 /// renamed to. A root is listed at most once, and only if a file is not at its original path.

@@ -25,10 +25,10 @@ use super::pack::Pack;
 use super::pack_index::PackIndex;
 use super::{is_pack, names};
 use crate::error::{Error, Result};
-use crate::layout;
-use crate::model::ArtifactKind;
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, AppendOptions, Create, Log};
+use annals_layouts::layout;
+use annals_layouts::model::ArtifactKind;
 
 /// File name in the directory of a root's packs.
 const NAME: &str = "members";

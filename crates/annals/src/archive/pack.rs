@@ -22,9 +22,9 @@ use super::pack_index::{Frame, FrameRange, Member, PackIndex, PackedSession, VER
 use super::restore_filter::PackTrust;
 use super::root_files::ROOT_ID;
 use crate::error::{Error, Result};
-use crate::json::describe_json_error;
-use crate::model::SessionId;
 use annals_jsonl::{FileId, ReadAt};
+use annals_layouts::json::describe_json_error;
+use annals_layouts::model::SessionId;
 
 /// Start of a pack, followed by the version and the nonce, 16 random bytes that footer checksums
 /// include.

@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::attributes::{ArchivedDir, ExtendedAttribute, Owner};
-use crate::layout;
-use crate::model::ArtifactKind;
 use annals_jsonl::FileId;
 use annals_jsonl::removal_name::original_path;
+use annals_layouts::layout;
+use annals_layouts::model::ArtifactKind;
 
 /// Format version of packs that this program writes.
 pub const VERSION: u32 = 1;

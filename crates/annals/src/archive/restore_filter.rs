@@ -13,8 +13,8 @@ use super::attributes::{ArchivedDir, ExtendedAttribute, Owner};
 use super::pack::Pack;
 use super::pack_index::Member;
 use crate::error::{Error, Result};
-use crate::model::Artifact;
 use crate::store::Root;
+use annals_layouts::model::Artifact;
 
 /// Trust in a pack, which does not depend on its content.
 #[derive(Clone, Debug, Default)]

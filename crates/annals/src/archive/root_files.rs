@@ -15,9 +15,9 @@ use super::session::{Archived, changes, done, open_existing, refuse_damaged};
 use super::update::{self, PackContents};
 use super::verify::verify_since;
 use crate::error::Result;
-use crate::model::{Artifact, ArtifactKind};
 use crate::store::{Inventory, Root, RootFile, Store};
 use annals_jsonl::FileId;
+use annals_layouts::model::{Artifact, ArtifactKind};
 
 /// Name of this pack where a session is named by its id.
 pub const ROOT_ID: &str = "root";

@@ -7,8 +7,8 @@ use std::path::Path;
 use super::pack::Pack;
 use super::pack_index::{Checksum, Member, PackIndex};
 use super::resumable_sha256::ResumableSha256;
-use crate::layout;
-use crate::model::{ArtifactKind, SessionId};
+use annals_layouts::layout;
+use annals_layouts::model::{ArtifactKind, SessionId};
 
 /// Returns, for each pack, the index of the one that supersedes it: itself, or one of the same
 /// session whose log is equal or continues it. Of two equal packs, the newer one.

@@ -63,8 +63,8 @@ impl Damage {
             frame: None,
             detail: format!(
                 "could not be opened and was set aside; {} recovers what is left of it, {} removes it",
-                crate::text::quoted_command("annals restore", &shown, "--salvage"),
-                crate::text::quoted_command("annals archive --forget", &shown, "--apply")
+                annals_layouts::text::quoted_command("annals restore", &shown, "--salvage"),
+                annals_layouts::text::quoted_command("annals archive --forget", &shown, "--apply")
             ),
             is_unread: false,
         }

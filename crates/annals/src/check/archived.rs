@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use crate::archive::Archive;
-use crate::model::{ArtifactKind, SessionId};
 use crate::store::{Inventory, Root};
+use annals_layouts::model::{ArtifactKind, SessionId};
 
 /// Files of the roots in the archive. Read when the first file is missing.
 pub(super) struct ArchiveLookup<'a> {
@@ -83,6 +83,7 @@ fn roots(inventory: &Inventory) -> Vec<Root> {
 
 /// Describes something that is only in the archive.
 pub(super) fn only_archived_detail(what: &str, session: &SessionId) -> String {
-    let restore = crate::text::quoted_command("annals restore", session.as_str(), "--apply");
+    let restore =
+        annals_layouts::text::quoted_command("annals restore", session.as_str(), "--apply");
     format!("only in the archive: {what}; {restore}")
 }

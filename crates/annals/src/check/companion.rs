@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::model::{FlawKind, Span};
 use crate::store::{RootFile, SessionFiles};
+use annals_layouts::model::{FlawKind, Span};
 
 use super::{FileReport, whole_file};
 

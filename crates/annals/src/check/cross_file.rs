@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use crate::archive::Archive;
-use crate::model::{ArtifactKind, Body, FlawKind, ListSubject, SessionId};
 use crate::store::{Inventory, Root, RootFile, SessionFiles, decode_document};
+use annals_layouts::model::{ArtifactKind, Body, FlawKind, ListSubject, SessionId};
 
 use super::archived::{ArchiveLookup, only_archived_detail};
 use super::line::{LogTraces, RecordLocation, folded_key};
@@ -419,7 +419,7 @@ fn listed_sessions(root: &Root, file: &RootFile) -> Vec<(SessionId, Option<u64>)
         Body::SessionList(rows) => Some(rows),
         _ => None,
     });
-    let session = |about: crate::model::ListRow| match about.subject {
+    let session = |about: annals_layouts::model::ListRow| match about.subject {
         ListSubject::Session(id) => Some((id, about.messages)),
         ListSubject::Folder(_) => None,
     };

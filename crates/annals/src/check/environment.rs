@@ -9,9 +9,9 @@ use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::model::FlawKind;
 use crate::store::{Inventory, Root, SessionFiles, Store};
 use annals_jsonl as jsonl;
+use annals_layouts::model::FlawKind;
 
 use super::{FileReport, pluralize, whole_file};
 

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::Result;
-use crate::layout::{Decoded, Decoder, Record};
-use crate::model::{ArtifactKind, Body, EntryKey, Fact, Flaw, FlawKind, Outline, Span};
 use crate::repair;
 use crate::store::{LogScan, Root, RootFile, VolumeScan, outline_with};
 use annals_jsonl as jsonl;
+use annals_layouts::layout::{Decoded, Decoder, Record};
+use annals_layouts::model::{ArtifactKind, Body, EntryKey, Fact, Flaw, FlawKind, Outline, Span};
 
 use super::{FileReport, log, pluralize, whole_file};
 

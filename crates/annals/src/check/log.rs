@@ -6,11 +6,13 @@ use std::fs::File;
 use jiff::SignedDuration;
 
 use crate::error::{Error, Result};
-use crate::layout::{Decoded, Record};
-use crate::model::{Body, EntryKey, Fact, Flaw, FlawKind, KeyMap, KeySet, Link, Outline, Span};
 use crate::store::{LogScan, Root, RootFile, scope, strip_line_ending};
-use crate::tree::Tree;
 use annals_jsonl as jsonl;
+use annals_layouts::layout::{Decoded, Record};
+use annals_layouts::model::{
+    Body, EntryKey, Fact, Flaw, FlawKind, KeyMap, KeySet, Link, Outline, Span,
+};
+use annals_layouts::tree::Tree;
 
 use super::line::{LogTraces, RecordLocation, folded_key};
 use super::{pluralize, resume};

@@ -27,9 +27,9 @@ use serde::{Serialize, Serializer};
 
 use crate::archive::Archive;
 use crate::error::{Error, Result};
-use crate::model::{ArtifactKind, Flaw, FlawKind, Severity, Span};
 use crate::store::{Inventory, ReadFailures, Root, RootFile, SessionFiles, StaleSessionList};
-use crate::text::pluralize;
+use annals_layouts::model::{ArtifactKind, Flaw, FlawKind, Severity, Span};
+use annals_layouts::text::pluralize;
 
 pub(crate) use cross_file::rows_without_log;
 pub use environment::environment;

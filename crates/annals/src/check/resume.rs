@@ -13,9 +13,9 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use crate::model::{Fact, Flaw, FlawKind, KeyMap, Link, Outline, OutlineKind};
 use crate::store::LogScan;
-use crate::tree::Tree;
+use annals_layouts::model::{Fact, Flaw, FlawKind, KeyMap, Link, Outline, OutlineKind};
+use annals_layouts::tree::Tree;
 
 use super::line::RecordLocation;
 use super::pluralize;

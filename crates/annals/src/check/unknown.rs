@@ -11,11 +11,11 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::layout::{LAYOUTS, Layout};
-use crate::model::{Artifact, ArtifactKind, FlawKind, SessionId};
 use crate::store::{Inventory, ReadFailures, list_of_damaged_copy};
 use annals_jsonl::open_to_read;
 use annals_jsonl::removal_name::RemovalName;
+use annals_layouts::layout::{LAYOUTS, Layout};
+use annals_layouts::model::{Artifact, ArtifactKind, FlawKind, SessionId};
 
 use super::{FileReport, pluralize, whole_file};
 
@@ -320,7 +320,7 @@ fn id_fault(relative: &Path, layouts: &[&'static dyn Layout]) -> Option<&'static
         artifact.is_some_and(|artifact| artifact.kind == ArtifactKind::SessionLog)
     };
     match SessionId::new(stem) {
-        Err(Error::BadId { why, .. }) if layouts.iter().any(is_log) => Some(why),
+        Err(annals_layouts::Error::BadId { why, .. }) if layouts.iter().any(is_log) => Some(why),
         _ => None,
     }
 }

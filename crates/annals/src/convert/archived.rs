@@ -4,7 +4,7 @@
 use crate::archive::ROOT_ID;
 use crate::error::{Error, Result};
 use crate::store::{Inventory, Root, RootFile, SessionFiles};
-use crate::text::pluralize;
+use annals_layouts::text::pluralize;
 
 /// Counts of data that is only in the archive.
 pub(super) struct ArchivedOnly {
@@ -47,7 +47,7 @@ impl ArchivedOnly {
             let steering = others.iter().filter(|it| it.1.artifact.is_configuration());
             for (root, file) in steering {
                 let within = file.path.strip_prefix(&root.path).unwrap_or(&file.path);
-                let name = crate::text::shell_word(&within.to_string_lossy());
+                let name = annals_layouts::text::shell_word(&within.to_string_lossy());
                 found.options.insert_str(0, &format!("--also {name} "));
             }
         }
@@ -78,7 +78,7 @@ impl ArchivedOnly {
             "{}: {} only in the archive; {} restores the first, `annals archive --list` lists all, --without-archived leaves them out",
             root.path.display(),
             self.count_text(),
-            crate::text::quoted_command("annals restore", first, &self.options),
+            annals_layouts::text::quoted_command("annals restore", first, &self.options),
         )))
     }
 }

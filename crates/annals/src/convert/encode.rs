@@ -10,16 +10,16 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::error::{Error, Result};
-use crate::layout::{
+use crate::store::{CallPairing, Root, RootFile, Session, list_row_from_log};
+use annals_jsonl as jsonl;
+use annals_layouts::layout::{
     AppendState, Change, Decoded, Edit, EditPlan, ListUpdate, NewSession, OpenReply, PlanContext,
     RowUpdate, Writer, is_model,
 };
-use crate::model::{
+use annals_layouts::model::{
     AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, EntryKey, ListSubject, Members,
     Outline, SessionId, TitleSource, Usage,
 };
-use crate::store::{CallPairing, Root, RootFile, Session, list_row_from_log};
-use annals_jsonl as jsonl;
 
 use self::agent::agent_purpose;
 
@@ -261,7 +261,7 @@ impl<'a> SessionEncoder<'a> {
 
     fn plan(&mut self, head: &AppendState, change: &Change, now: Timestamp) -> Result<EditPlan> {
         let writer = self.target.writer;
-        self.with_context(now, |stamp| writer.plan(head, change, stamp))
+        Ok(self.with_context(now, |stamp| writer.plan(head, change, stamp))?)
     }
 
     /// Creates the origin file and the logs.
@@ -767,7 +767,9 @@ fn git_branch(session: &Session) -> Option<String> {
     let mut facts = session.logs.iter().flat_map(|scan| &scan.outlines).rev();
     facts.find_map(|outline| {
         outline.facts.iter().find_map(|fact| match fact {
-            crate::model::Fact::GitBranch(text) if !text.is_empty() => Some(text.to_string()),
+            annals_layouts::model::Fact::GitBranch(text) if !text.is_empty() => {
+                Some(text.to_string())
+            }
             _ => None,
         })
     })

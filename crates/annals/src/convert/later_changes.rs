@@ -5,13 +5,13 @@ use std::collections::{HashMap, HashSet};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
-use crate::layout::{Spawn, Writer};
-use crate::model::{ArtifactKind, Body, Draft, Entry, EntryId, Outline, SessionId, Todo};
 use crate::store::{
     Inventory, LogScan, Root, RootFile, Session, SessionFiles, Store, WriteOptions,
 };
-use crate::tree::IdIndex;
 use annals_jsonl::{TailReader, open_to_read};
+use annals_layouts::layout::{Spawn, Writer};
+use annals_layouts::model::{ArtifactKind, Body, Draft, Entry, EntryId, Outline, SessionId, Todo};
+use annals_layouts::tree::IdIndex;
 
 use super::origin::{Header, ListedTitle, TitleMember};
 

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use crate::model::{Entry, EntryId, EntryKey, Fact, Outline, OutlineKind};
-use crate::tree::IdIndex;
+use annals_layouts::model::{Entry, EntryId, EntryKey, Fact, Outline, OutlineKind};
+use annals_layouts::tree::IdIndex;
 
 /// The entries of one log, each with its nearest ancestor that is a message or a compaction.
 pub(super) struct Links<'a> {

@@ -30,13 +30,13 @@ use rayon::prelude::*;
 
 use crate::archive::Archive;
 use crate::error::{Error, Result};
-use crate::layout::{RowUpdate, Writer};
-use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
 use crate::store::{
     FolderHints, Inventory, Root, RootFile, Session, SessionFiles, update_session_lists,
 };
 use annals_jsonl as jsonl;
 use annals_jsonl::removal_name::is_removed;
+use annals_layouts::layout::{RowUpdate, Writer};
+use annals_layouts::model::{AgentId, Artifact, ArtifactKind, SessionId};
 
 use archived::ArchivedOnly;
 use encode::{SessionPart, Target};
@@ -651,7 +651,7 @@ fn convert_other_files(
     source: &Root,
     shared: &mut SharedLines,
 ) -> Result<SessionOutcome> {
-    let own = source.path.join(crate::layout::ORIGIN_FILE);
+    let own = source.path.join(annals_layouts::layout::ORIGIN_FILE);
     let header = restore::root_header(target.root.layout.name(), source)?;
     let mut settled = match &header {
         Some(header) => restore::restore_root(target, &own, header, shared)?,
@@ -755,14 +755,14 @@ impl TargetIds {
 /// Returns whether the target's layout stores several sessions in one log.
 fn uses_shared_logs(writer: &dyn Writer, target: &Target<'_>) -> bool {
     let mut fresh = String::new;
-    let mut stamp = crate::layout::PlanContext {
+    let mut stamp = annals_layouts::layout::PlanContext {
         now: jiff::Timestamp::UNIX_EPOCH,
         limit: None,
         zone: target.zone.clone(),
         new_id: &mut fresh,
     };
     let id = SessionId::new(&writer.valid_id("probe"));
-    let new = id.map(|id| crate::layout::NewSession::new(id, "/"));
+    let new = id.map(|id| annals_layouts::layout::NewSession::new(id, "/"));
     let artifact = new.and_then(|new| writer.new_session_log(&new, &mut stamp));
     artifact.is_ok_and(|artifact| artifact.kind == ArtifactKind::SharedLog)
 }

@@ -27,7 +27,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::json::{Raw, Text, describe_json_error, object, scanner};
+use annals_layouts::json::{Raw, Text, describe_json_error, object, scanner};
 
 /// A longer line is stored in the origin file instead of the log, so that the record stays
 /// readable.

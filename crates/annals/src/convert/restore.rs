@@ -7,11 +7,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::layout::{Decoder, ORIGIN_FILE};
-use crate::model::ArtifactKind;
 use crate::store::{Root, RootFile, SessionFiles, is_gone, unnumbered_record};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{MAX_LINE, Scanner, open_to_read};
+use annals_layouts::layout::{Decoder, ORIGIN_FILE};
+use annals_layouts::model::ArtifactKind;
 
 use super::encode::Target;
 use super::origin::{self, Header, RecordOrigin, SourcePosition};
@@ -89,7 +89,7 @@ pub(super) fn restore_session(
     settled.id = header
         .session
         .as_deref()
-        .and_then(|id| crate::model::SessionId::new(id).ok());
+        .and_then(|id| annals_layouts::model::SessionId::new(id).ok());
     settled.restored = true;
     Ok(settled)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::layout::Layout;
+use annals_layouts::layout::Layout;
 
 use super::origin::{self, Header};
 

@@ -5,10 +5,10 @@ use std::io::{Read, Seek as _, SeekFrom};
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::layout::Record;
-use crate::model::Span;
 use crate::store::RootFile;
 use annals_jsonl::{self as jsonl, LineEnding, Scanner};
+use annals_layouts::layout::Record;
+use annals_layouts::model::Span;
 
 use super::origin::{LineEnd, MAX_PIECE};
 

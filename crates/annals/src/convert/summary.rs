@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 
-use crate::layout::{Decoded, Layout, Record, RowUpdate, title_prefix};
-use crate::model::{ArtifactKind, Block, Body, Draft, Entry, Role};
 use crate::store::RootFile;
+use annals_layouts::layout::{Decoded, Layout, Record, RowUpdate, title_prefix};
+use annals_layouts::model::{ArtifactKind, Block, Body, Draft, Entry, Role};
 
 /// Prefix that distinguishes members of records from kinds of records in the report.
 pub(super) const MEMBER_PREFIX: &str = "member ";
@@ -19,7 +19,7 @@ pub(super) fn lost_members(
     let Ok(text) = std::str::from_utf8(record.bytes) else {
         return Vec::new();
     };
-    let members: crate::json::Pairs<'_> = serde_json::from_str(text).unwrap_or_default();
+    let members: annals_layouts::json::Pairs<'_> = serde_json::from_str(text).unwrap_or_default();
     let mut lost = Vec::new();
     for (name, value) in &members.0 {
         if matches!(
@@ -29,7 +29,7 @@ pub(super) fn lost_members(
             continue;
         }
         let members = [(&**name, "null")];
-        let Some(without) = crate::json::set_members(record.bytes, &members) else {
+        let Some(without) = annals_layouts::json::set_members(record.bytes, &members) else {
             continue;
         };
         let mut sink = Decoded::default();

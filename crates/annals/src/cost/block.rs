@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::model::Money;
+use annals_layouts::model::Money;
 
 use super::{Charge, PriceFn, Tally};
 

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::model::Money;
+use annals_layouts::model::Money;
 
 use super::{Charge, Period, PriceFn, Tally, Unit};
 

@@ -1,6 +1,6 @@
 //! Fill level of a context window.
 
-use crate::model::Usage;
+use annals_layouts::model::Usage;
 
 use super::{Charge, Prices};
 

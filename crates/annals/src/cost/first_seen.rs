@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use crate::model::ResponseKey;
+use annals_layouts::model::ResponseKey;
 
 /// Hash table of charge positions by response key. Only positions are stored; the keys are in the
 /// charges.

@@ -6,8 +6,10 @@ use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 
-use crate::layout::is_folder_of;
-use crate::model::{BillingTerms, EntryKey, Money, Project, ResponseKey, SessionId, Usage};
+use annals_layouts::layout::is_folder_of;
+use annals_layouts::model::{
+    BillingTerms, EntryKey, Money, Project, ResponseKey, SessionId, Usage,
+};
 
 use super::first_seen::FirstSeen;
 

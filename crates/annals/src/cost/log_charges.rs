@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::layout::ReplyDelta;
-use crate::model::{Fact, Outline, OutlineKind, SYNTHETIC, SessionId};
+use annals_layouts::layout::ReplyDelta;
+use annals_layouts::model::{Fact, Outline, OutlineKind, SYNTHETIC, SessionId};
 
 use super::first_seen::FirstSeen;
 use super::{Charge, ChargeSource};
@@ -226,7 +226,7 @@ fn reuse_text(last: &Option<Arc<str>>, text: Option<&str>) -> Option<Arc<str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ResponseKey, Span};
+    use annals_layouts::model::{ResponseKey, Span};
 
     fn answer(facts: &[Fact]) -> Outline {
         let mut outline = Outline::new(Span {
@@ -300,3 +300,6 @@ mod tests {
         assert_eq!(outputs.collect::<Vec<_>>(), [3, 4, 0, 0]);
     }
 }
+
+#[cfg(test)]
+mod template_tests;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::model::Money;
+use annals_layouts::model::Money;
 
 use super::grouping::Grouping;
 use super::{BillingBlock, Charge, Dimension, Ledger, Tally};

@@ -1,6 +1,6 @@
 //! Sums of usage and cost.
 
-use crate::model::{Money, Usage};
+use annals_layouts::model::{Money, Usage};
 
 use super::{Charge, PriceFn};
 

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
-use crate::json::describe_json_error;
-use crate::model::{
+use annals_layouts::json::describe_json_error;
+use annals_layouts::model::{
     AgentId, Block, BlockMembers, Body, Entry, EntryContext, EntryId, FileBackup, FileChange,
     FlawKind, Members, Message, Role, Span, TitleSource, Todo, Usage,
 };

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::model::{TextEdit, ToolCall, ToolKind, is_part_of_edits};
-use crate::text::strip_ansi;
+use annals_layouts::model::{TextEdit, ToolCall, ToolKind, is_part_of_edits};
+use annals_layouts::text::strip_ansi;
 
 use super::reading_order::{Anchor, Section, SessionHeader};
 

@@ -15,8 +15,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use sha2::Digest as _;
 
-use crate::model::{Block, Body, Message, TextEdit, TodoStatus};
-use crate::text::{LineBreaks, strip_ansi, terminal_text, visible};
+use annals_layouts::model::{Block, Body, Message, TextEdit, TodoStatus};
+use annals_layouts::text::{LineBreaks, strip_ansi, terminal_text, visible};
 
 use super::Cover;
 use super::format::{

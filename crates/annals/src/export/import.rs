@@ -16,10 +16,10 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::layout::NewSession;
-use crate::model::{SessionId, TitleSource};
 use crate::store::{MessageFilter, Root, Session, SessionFiles, Store, WriteOptions};
 use annals_jsonl::Durability;
+use annals_layouts::layout::NewSession;
+use annals_layouts::model::{SessionId, TitleSource};
 
 use self::continuation::RemainingLines;
 use self::journal::{CreatedLog, Journal, SessionProgress};
@@ -220,7 +220,7 @@ impl<'a> Importer<'a> {
     fn fitting(&self, id: &str) -> Result<SessionId> {
         let writer = self.root.layout.writer();
         let fits = writer.map(|writer| writer.valid_id(id));
-        SessionId::new(fits.as_deref().unwrap_or(id))
+        Ok(SessionId::new(fits.as_deref().unwrap_or(id))?)
     }
 
     /// Writes one session. Sessions must be passed in the order of the export.
@@ -288,7 +288,7 @@ impl<'a> Importer<'a> {
             let channel = channel.filter(|channel| !channel.is_empty());
             if let Some(channel) = channel.filter(|_| writer.session_members().contains(&"channel"))
             {
-                new = new.member("channel", crate::json::quote(channel));
+                new = new.member("channel", annals_layouts::json::quote(channel));
             }
         }
         let write = WriteOptions {

@@ -21,8 +21,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::model::{Block, Body, EntryKey, TitleSource, Todo, Usage};
 use crate::store::{Agent, Call, Session};
+use annals_layouts::model::{Block, Body, EntryKey, TitleSource, Todo, Usage};
 
 use super::entry::{EntryJson, write_json};
 use super::reading_order::{ExportPart, selected_agents};

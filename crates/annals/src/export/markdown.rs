@@ -10,8 +10,8 @@ use std::io::{self, Write};
 
 use jiff::tz::TimeZone;
 
-use crate::model::{Block, Body, Message, TodoStatus};
-use crate::text::{LineBreaks, strip_ansi, terminal_text, visible};
+use annals_layouts::model::{Block, Body, Message, TodoStatus};
+use annals_layouts::text::{LineBreaks, strip_ansi, terminal_text, visible};
 
 use super::Cover;
 use super::format::{

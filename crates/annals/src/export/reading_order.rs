@@ -12,12 +12,12 @@ use std::io;
 use jiff::Timestamp;
 
 use crate::error::Result;
-use crate::model::{
+use crate::store::{Agent, Session, results_under_calls};
+use annals_layouts::model::{
     Block, Body, Entry, Fact, FlawCounts, KeySet, Message, Outline, OutlineKind, Role, Span, Todo,
     Usage,
 };
-use crate::store::{Agent, Session, results_under_calls};
-use crate::tree::{Segment, Tree, one_line};
+use annals_layouts::tree::{Segment, Tree, one_line};
 
 use super::format::message_address;
 use super::redact::Redactor;

@@ -19,8 +19,8 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use crate::error::{Error, Result};
-use crate::json;
-use crate::model::EntryKey;
+use annals_layouts::json;
+use annals_layouts::model::EntryKey;
 
 use check::{is_assigned, is_pair_in_base64, is_password_word, is_short_password};
 use context::HEADERS;

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use crate::error::Result;
-use crate::layout::MAX_TITLE_CHARS;
-use crate::model::{Block, Body, Outline};
 use crate::store::Session;
-use crate::tree::{one_line, shorten};
+use annals_layouts::layout::MAX_TITLE_CHARS;
+use annals_layouts::model::{Block, Body, Outline};
+use annals_layouts::tree::{one_line, shorten};
 
 use super::redact::Redactor;
 

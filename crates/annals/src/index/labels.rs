@@ -8,9 +8,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use rusqlite::Connection;
 
 use crate::error::Result;
-use crate::model::EntryKey;
 use crate::store::session_summary::{FolderSummary, SessionSummary};
 use crate::store::{FolderHints, Inventory, Root, SessionFiles, SessionLabel, read_each};
+use annals_layouts::model::EntryKey;
 
 use super::Index;
 use super::session_codec::{self, Names};

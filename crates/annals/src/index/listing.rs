@@ -5,12 +5,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::cost::{PriceFn, Tally};
 use crate::error::{Error, Result};
-use crate::model::EntryKey;
 use crate::store::conversations::Conversations;
 use crate::store::session_summary::{self, SessionSummary};
 use crate::store::{
     ConversationInfo, Inventory, RootFile, Session, SessionFiles, SessionInfo, Store, read_each,
 };
+use annals_layouts::model::EntryKey;
 
 use super::Index;
 use super::fingerprint::Fingerprint;

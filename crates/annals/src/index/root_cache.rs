@@ -7,11 +7,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
-use crate::model::SessionId;
 use crate::store::log_owners::LogOwner;
 use crate::store::walk_cache::{CacheSource, WalkCache};
 use crate::store::{Inventory, Root, Store};
 use annals_jsonl::FileId;
+use annals_layouts::model::SessionId;
 
 use super::Index;
 use super::database::{BUSY_TIMEOUT, new_number, number_of};

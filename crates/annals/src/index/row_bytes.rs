@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::model::EntryKey;
+use annals_layouts::model::EntryKey;
 
 /// Row being encoded.
 #[derive(Default)]

@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use rusqlite::Connection;
 
 use crate::error::Result;
-use crate::model::Span;
 use crate::search::tokenizer::{Lookup, lookups};
 use crate::search::{Matcher, Query, ScanPlan, SearchResults, SearchRun, Term, TermKind};
 use crate::store::Inventory;
+use annals_layouts::model::Span;
 
 use super::Index;
 use super::coverage::{Coverage, RootTexts};

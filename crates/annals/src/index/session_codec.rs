@@ -11,15 +11,15 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 
 use crate::cost::Charge;
-use crate::model::{
-    BillingTerms, EntryKey, FlawKind, Money, Project, ResponseKey, ServiceTier, TitleSource, Usage,
-};
 use crate::store::SessionState;
 use crate::store::conversations::{
     ConversationSegment, ConversationSummary, Conversations, PriceInputs, have_same_price_inputs,
 };
 use crate::store::session_summary::SessionSummary;
-use crate::tree::Title;
+use annals_layouts::model::{
+    BillingTerms, EntryKey, FlawKind, Money, Project, ResponseKey, ServiceTier, TitleSource, Usage,
+};
+use annals_layouts::tree::Title;
 
 use super::row_bytes::{RowReader, RowWriter};
 use super::sources::Sources;

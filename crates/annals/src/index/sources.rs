@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cost::ChargeSource;
-use crate::model::BillingTerms;
+use annals_layouts::model::BillingTerms;
 
 /// Source of the previous row, with the numbers of its texts and its billing terms.
 #[derive(Debug, Default)]

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use crate::model::SessionId;
 use crate::store::Root;
+use annals_layouts::model::SessionId;
 
 use super::Index;
 use super::session_codec::{self, Names};

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 
-use crate::model::Span;
 use crate::search::tokenizer::{Lookup, Token};
 use annals_jsonl::{Cursor, FileId, FileIdParts};
+use annals_layouts::model::Span;
 
 use super::fingerprint::{self, Fingerprint};
 use super::segment::{Block, Blocks, Documents, get_varint, put_varint};

@@ -11,13 +11,13 @@ use rayon::prelude::*;
 use rusqlite::TransactionBehavior;
 
 use crate::error::{Error, Result};
-use crate::layout::{Decoded, Record};
-use crate::model::Span;
 use crate::search::tokenizer::{Token, Tokenizer};
 use crate::search::{extra_text, text_pieces};
 use crate::store::{Inventory, Root, RootFile};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{Cursor, LineEnding, RangeReader, Scanner};
+use annals_layouts::layout::{Decoded, Record};
+use annals_layouts::model::Span;
 
 use super::Index;
 use super::coverage::{Coverage, RootTexts};

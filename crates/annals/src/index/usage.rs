@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use rusqlite::{Connection, Row, TransactionBehavior, params};
 
 use crate::cost::LogCharges;
-use crate::model::SessionId;
 use crate::store::usage_collector::{LogUsage, UsageCollector};
 use crate::store::{Root, RootFile};
 use annals_jsonl::{Cursor, FileId};
+use annals_layouts::model::SessionId;
 
 use super::database::{grow_cache, new_number, number_of, within};
 use super::usage_codec::{self, EncodedCharges};

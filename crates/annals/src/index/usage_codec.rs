@@ -9,8 +9,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::cost::{Charge, ChargeSource, DirectoryOwner, LogCharges, LogStart};
-use crate::model::{BillingTerms, EntryKey, Money, ResponseKey, ServiceTier, SessionId, Usage};
 use crate::store::usage_collector::StoredUsage;
+use annals_layouts::model::{
+    BillingTerms, EntryKey, Money, ResponseKey, ServiceTier, SessionId, Usage,
+};
 
 /// Header before the rows.
 #[derive(Serialize, Deserialize)]

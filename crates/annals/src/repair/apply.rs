@@ -16,9 +16,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
 use crate::store::{Root, Store, is_plain_log};
-use crate::text::pluralize;
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, AppendOptions, FileId, Log, ReadAt as _};
+use annals_layouts::text::pluralize;
 
 use super::RepairPlan;
 use super::plan::OutputPart;

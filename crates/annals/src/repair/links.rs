@@ -16,10 +16,10 @@
 use std::collections::HashMap;
 
 use crate::error::Result;
-use crate::layout::{Decoded, Record};
-use crate::model::{AgentId, Body, Entry, EntryKey, FlawKind, Link, Outline, OutlineKind};
 use crate::store::{link_to_previous, scope};
-use crate::tree::Tree;
+use annals_layouts::layout::{Decoded, Record};
+use annals_layouts::model::{AgentId, Body, Entry, EntryKey, FlawKind, Link, Outline, OutlineKind};
+use annals_layouts::tree::Tree;
 
 use super::plan::{Action, ReadSpan, RepairReader, Unrepaired};
 
@@ -416,7 +416,7 @@ fn separate_duplicates(reading: &mut RepairReader<'_>, read: ReadSpan<'_>) -> Re
             outline.key = Some(EntryKey::from_text(&fresh));
             outline
                 .facts
-                .retain(|fact| !matches!(fact, crate::model::Fact::Id(_)));
+                .retain(|fact| !matches!(fact, annals_layouts::model::Fact::Id(_)));
         }
         for at in earlier + 1..=later {
             let Some(outline) = reading.outlines.get(at) else {
@@ -454,7 +454,7 @@ fn has_same_content(
     }
     let mut decode = |bytes: &[u8]| -> Option<Entry> {
         let record = Record {
-            span: crate::model::Span::default(),
+            span: annals_layouts::model::Span::default(),
             bytes,
             terminated: true,
             oversize: false,

@@ -7,7 +7,7 @@
 //! [`Store::undo_repair`](crate::store::Store::undo_repair) restores it byte for byte.
 //!
 //! Repaired are: lines with no record, several records, or a record among other bytes (see
-//! [`salvage`](crate::layout::salvage)); a missing header; links to missing entries and cycles;
+//! [`salvage`](annals_layouts::layout::salvage)); a missing header; links to missing entries and cycles;
 //! entries hidden by others with the same id. Every other line stays unchanged, byte for byte and
 //! in order. An unfinished last line stays as long as it may be pending: until the file has not
 //! been written to for an hour.
@@ -29,13 +29,13 @@ use jiff::{SignedDuration, Timestamp};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::layout::Decoded;
-use crate::model::{ArtifactKind, EntryKey, Fact, Link, Outline, SessionId};
 use crate::store::{
     Inventory, Root, RootFile, SessionFiles, StaleSessionList, each_line, ensure_not_in_use,
     record_from_line, with_scanner,
 };
 use annals_jsonl::{self as jsonl, RangeReader, ReadAt as _};
+use annals_layouts::layout::Decoded;
+use annals_layouts::model::{ArtifactKind, EntryKey, Fact, Link, Outline, SessionId};
 
 pub use orphan_files::OrphanFiles;
 pub use plan::{Action, LineEdits, RemovedBytes, Step, Unrepaired};
@@ -183,7 +183,7 @@ impl RepairPlan {
             }
             Ok::<_, Error>(())
         })?;
-        let mut read = |span: crate::model::Span| {
+        let mut read = |span: annals_layouts::model::Span| {
             jsonl::read_span(&handle, span.offset, span.len).map_err(failed)
         };
         let mut named = || referenced_keys(root, &patient.others);

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use crate::archive::Archive;
 use crate::check;
-use crate::model::{ArtifactKind, Fact};
 use crate::store::{Inventory, LogScan, Root, RootFile, Store};
-use crate::text::pluralize;
+use annals_layouts::model::{ArtifactKind, Fact};
+use annals_layouts::text::pluralize;
 
 /// Files of one kind whose session is missing. They are not changed.
 #[derive(Clone, Debug)]
@@ -152,7 +152,7 @@ impl MissingSessions {
         if let Some(deletion) = self.trashed.get(session) {
             return format!(
                 "its session is in the trash: {} restores it",
-                crate::text::quoted_command("annals delete --undo=", deletion, "")
+                annals_layouts::text::quoted_command("annals delete --undo=", deletion, "")
             );
         }
         let layout = root.layout.name();
@@ -160,7 +160,7 @@ impl MissingSessions {
         match self.archive.as_ref().is_some_and(is_kept) {
             true => format!(
                 "its session is in the archive: {} restores it",
-                crate::text::quoted_command("annals restore", session, "--apply")
+                annals_layouts::text::quoted_command("annals restore", session, "--apply")
             ),
             false => format!("{why}: restore it from a backup"),
         }

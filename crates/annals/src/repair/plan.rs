@@ -7,11 +7,11 @@ use serde::Serialize;
 use serde::de::IgnoredAny;
 
 use crate::error::Result;
-use crate::layout::{Decoded, Decoder, Layout, Piece, Record, RepairRules, salvage};
-use crate::model::{Artifact, EntryKey, FlawKind, Link, Outline, Span};
 use crate::store::{record_from_line, strip_line_ending};
-use crate::text::pluralize;
 use annals_jsonl::Scanner;
+use annals_layouts::layout::{Decoded, Decoder, Layout, Piece, Record, RepairRules, salvage};
+use annals_layouts::model::{Artifact, EntryKey, FlawKind, Link, Outline, Span};
+use annals_layouts::text::pluralize;
 
 use super::links;
 
@@ -223,7 +223,7 @@ pub(super) struct RepairReader<'a> {
     /// The file begins with a byte order mark.
     has_bom: bool,
     /// Ids and links recovered from unreadable lines, by their byte offset.
-    pub(super) salvaged_links: Vec<(u64, crate::layout::PartialLinks)>,
+    pub(super) salvaged_links: Vec<(u64, annals_layouts::layout::PartialLinks)>,
     /// New parents of relinked entries.
     pub(super) new_parents: HashSet<EntryKey>,
     /// Ids of unreadable lines that stay.
@@ -378,7 +378,7 @@ impl<'a> RepairReader<'a> {
 
     fn remove(&mut self, line: u64, offset: u64, bytes: &[u8]) {
         let remains = self.rules.partial_links(bytes);
-        if remains != crate::layout::PartialLinks::default() {
+        if remains != annals_layouts::layout::PartialLinks::default() {
             self.salvaged_links.push((offset, remains));
         }
         self.result.removed.push(RemovedBytes {

@@ -21,9 +21,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::json::describe_json_error;
 use crate::store::Store;
 use annals_jsonl as jsonl;
+use annals_layouts::json::describe_json_error;
 
 use super::apply::was_not_applied;
 use super::plan::RemovedBytes;

@@ -3,9 +3,9 @@
 use std::fs;
 
 use super::*;
-use crate::model::Artifact;
 use crate::store::Store;
 use annals_jsonl::FileId;
+use annals_layouts::model::Artifact;
 
 /// Returns the repair targets of a session with `logs` logs.
 fn patients(logs: usize) -> Vec<RepairTarget> {

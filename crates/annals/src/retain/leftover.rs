@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::model::{Artifact, ArtifactKind};
 use crate::store::{Root, RootFile, Store, TrashItem};
 use crate::time_input::Now;
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{FileId, lock_file};
+use annals_layouts::model::{Artifact, ArtifactKind};
 
 use super::{Policy, Rule};
 

@@ -12,10 +12,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::json::describe_json_error;
 use crate::store::{SessionFiles, SessionInfo, Store};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, Digest};
+use annals_layouts::json::describe_json_error;
 
 const FILE: &str = "pins.json";
 const VERSION: u32 = 1;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use crate::model::SessionId;
+use annals_layouts::model::SessionId;
 
 use crate::store::{Inventory, RootFile, SessionFiles, SessionInfo};
 use crate::time_input::Now;

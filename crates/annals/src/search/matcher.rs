@@ -6,8 +6,8 @@ use super::query::{Expr, Filter, Speaker, Term, TermKind, TextPart};
 use super::searchable_text::{TextPiece, Tool, files};
 use super::term_matcher::TermMatcher;
 use crate::error::Result;
-use crate::json;
-use crate::model::{AgentId, Body, Entry, EntryKey, Role};
+use annals_layouts::json;
+use annals_layouts::model::{AgentId, Body, Entry, EntryKey, Role};
 
 /// Maximum number of occurrences of a term counted per text.
 const COUNTED: usize = 32;

@@ -12,11 +12,11 @@ use super::scan::{MatchedEntry, SearchRun, SearchSource};
 use super::searchable_text::{self, text_pieces};
 use super::snippet::Snippet;
 use crate::error::{Error, Result};
-use crate::layout::{Decoded, Record};
-use crate::model::{AgentId, Body, Entry, EntryId, Role, SessionId, Span};
 use crate::store::{record_from_tail_line, strip_line_ending, unnumbered_record};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{OpenLog, RangeReader, Scanner, TailReader, read_span};
+use annals_layouts::layout::{Decoded, Record};
+use annals_layouts::model::{AgentId, Body, Entry, EntryId, Role, SessionId, Span};
 
 /// Record that matches a query.
 #[derive(Clone, Debug, PartialEq)]

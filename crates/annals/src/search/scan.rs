@@ -19,13 +19,13 @@ use super::results::{self, Hit, SearchResults};
 use super::searchable_text::{self, TextPiece, text_pieces};
 use super::session_filter::SessionFilter;
 use crate::error::{Error, Result};
-use crate::layout::{Decoded, Decoder, Record, UNNAMED_CALL_PREFIX};
-use crate::model::{AgentId, Block, Body, Entry, EntryKey, Span};
 use crate::store::{
     Inventory, Root, RootFile, SessionFiles, each_record, strip_line_ending, with_scanner,
 };
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{LineEnding, OpenLog, RangeReader, ReadAt as _, read_span};
+use annals_layouts::layout::{Decoded, Decoder, Record, UNNAMED_CALL_PREFIX};
+use annals_layouts::model::{AgentId, Block, Body, Entry, EntryKey, Span};
 
 /// Below this size one thread scans everything: starting others costs about as much.
 const SINGLE_THREAD_MAX: u64 = 4 << 20;

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::query::TextPart;
-use crate::layout::{Decoder, Record};
-use crate::model::{Block, Body, Entry, Message, Role};
+use annals_layouts::layout::{Decoder, Record};
+use annals_layouts::model::{Block, Body, Entry, Message, Role};
 
 /// Searchable text of a record.
 #[derive(Debug)]

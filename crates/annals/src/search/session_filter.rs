@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 
 use super::query::{Expr, Filter};
 use crate::error::Result;
-use crate::model::{AgentId, EntryKey};
 use crate::store::{FolderHints, Inventory, Session, SessionFiles, SessionInfo};
+use annals_layouts::model::{AgentId, EntryKey};
 
 /// Session properties, by session number in an inventory.
 #[derive(Debug)]

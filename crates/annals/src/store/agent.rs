@@ -3,9 +3,11 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::error::Result;
-use crate::layout::Spawn;
-use crate::model::{AgentId, ArtifactKind, Block, Body, Delegation, EntryKey, Fact, Outline};
-use crate::tree::Tree;
+use annals_layouts::layout::Spawn;
+use annals_layouts::model::{
+    AgentId, ArtifactKind, Block, Body, Delegation, EntryKey, Fact, Outline,
+};
+use annals_layouts::tree::Tree;
 
 use super::inventory::{RootFile, SessionFiles};
 use super::log_reader::{self, LogScan};

@@ -7,12 +7,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::layout::{AppendState, Decoded, Decoder, PROGRAM, Record};
-use crate::model::{
-    Artifact, Block, Body, Entry, EntryId, EntryKey, Fact, FlawKind, Link, Outline, OutlineKind,
+use annals_jsonl::{self as jsonl, AppendOptions, ReadAt, Scanner};
+use annals_layouts::layout::{AppendState, Decoded, Decoder, PROGRAM, Record, in_tree};
+use annals_layouts::model::{
+    Artifact, Body, Entry, EntryId, EntryKey, Fact, FlawKind, Link, Outline, OutlineKind,
     SessionId, Span,
 };
-use annals_jsonl::{self as jsonl, AppendOptions, ReadAt, Scanner};
 
 use super::Root;
 use super::inventory::RootFile;
@@ -83,8 +83,8 @@ impl AppendPoint {
             self.state.apply_outline(outline);
         }
         self.state.open_calls.clear();
-        self.state.add_open_calls(root, &self.file, handle, &window);
-        let ends = self.state.find_ends(root, &self.file, handle, &window);
+        add_open_calls(&mut self.state, root, &self.file, handle, &window);
+        let ends = find_ends(&self.state, root, &self.file, handle, &window);
         (
             self.state.leaf,
             self.state.continues,
@@ -100,8 +100,8 @@ impl AppendPoint {
             for outline in &window.scan.outlines {
                 self.state.apply_outline(outline);
             }
-            self.state.add_open_calls(root, volume, &handle, &window);
-            let (leaf, continues, last) = self.state.find_ends(root, volume, &handle, &window);
+            add_open_calls(&mut self.state, root, volume, &handle, &window);
+            let (leaf, continues, last) = find_ends(&self.state, root, volume, &handle, &window);
             (self.state.leaf, self.state.continues) = (leaf, continues);
             self.state.last_message = self.state.last_message.take().or(last);
         }
@@ -264,181 +264,84 @@ impl AppendPoint {
     }
 }
 
-impl AppendState {
-    /// Updates the state with an outline.
-    fn apply_outline(&mut self, outline: &Outline) {
-        self.time = self
-            .time
-            .max(outline.time.filter(|_| outline.key.is_some()));
-        if let Some(model) = outline
-            .reply
-            .as_ref()
-            .and_then(|reply| reply.model.as_ref())
-        {
-            self.set_model(model);
-        }
-        if outline
-            .facts
-            .iter()
-            .any(|fact| matches!(fact, Fact::Note(_)))
-        {
-            self.note_time = self.note_time.max(outline.time);
-        }
-        self.add_layout_facts(outline);
-        for fact in &outline.facts {
-            let (slot, text) = match fact {
-                Fact::Cwd(text) => (&mut self.cwd, text),
-                Fact::GitBranch(text) => (&mut self.git_branch, text),
-                Fact::Version(text) => (&mut self.version, text),
-                Fact::Prompt(text) => (&mut self.prompt, text),
-                _ => continue,
-            };
-            *slot = (!text.is_empty()).then(|| text.to_string());
-        }
-    }
-
-    /// Stores the facts that the layout's writer needs again.
-    fn add_layout_facts(&mut self, outline: &Outline) {
-        for fact in &outline.facts {
-            if let Fact::WriterState(name, value) = fact {
-                self.writer_state
-                    .insert(name.to_string(), value.to_string());
-            }
-        }
-    }
-
-    /// Adds the unanswered tool calls at the end of a log.
-    fn add_open_calls(
-        &mut self,
-        root: &Root,
-        file: &RootFile,
-        handle: &dyn ReadAt,
-        window: &TailWindow,
-    ) {
-        const MOST: usize = 8;
-        let outlines = &window.scan.outlines;
-        let answered: HashSet<EntryKey> = outlines
-            .iter()
-            .flat_map(|outline| outline.results.iter().copied())
-            .collect();
-        let open = |at: &usize| {
-            let calls = outlines.get(*at).map(Outline::calls).unwrap_or_default();
-            calls.iter().any(|call| !answered.contains(call))
-        };
-        let mut last: Vec<usize> = (0..outlines.len()).rev().filter(open).take(MOST).collect();
-        last.reverse();
-        for at in last {
-            if let Some(entry) = window.entry(root, file, handle, at) {
-                self.add_message(&entry.body);
-            }
-        }
-    }
-
-    /// Returns the parent of the next entry, the entry that it continues if it is a compaction, and
-    /// the last entry of the volume.
-    fn find_ends(
-        &self,
-        root: &Root,
-        file: &RootFile,
-        handle: &dyn ReadAt,
-        window: &TailWindow,
-    ) -> (Option<EntryId>, Option<EntryId>, Option<EntryId>) {
-        let outlines = &window.scan.outlines;
-        let tree = &window.tree;
-        let resumed = tree.resume.and_then(|at| tree.conversations.get(at));
-        let mut ends = match resumed {
-            None => (0..outlines.len()).collect(),
-            // From the root to the leaf, with the last turn in file order.
-            Some(conversation) => {
-                let mut path = tree.path(conversation);
-                let above = path
-                    .len()
-                    .saturating_sub(tree.last_turn(conversation).len());
-                path.get_mut(above..).unwrap_or_default().sort_unstable();
-                path
-            }
-        };
-        // The agent program does not follow links to other entries.
-        if root.layout.follows_parent_links() {
-            ends.retain(|&at| window.is_linkable(at));
-            // The agent program resumes at this entry even if others follow it.
-            let kind = |at: &usize| outlines.get(*at).map(|outline| outline.kind);
-            let compacted = ends.last().and_then(kind) == Some(OutlineKind::Compaction);
-            let resumed = tree.resume_entry.filter(|at| ends.contains(at));
-            ends.extend(resumed.filter(|_| !compacted));
-        }
-        let entry = |at| window.entry(root, file, handle, at);
-        let mut ends = ends.into_iter().rev().filter_map(entry);
-        let leaf = ends.find(|entry| self.can_be_parent(entry));
-        let continues = leaf
-            .as_ref()
-            .filter(|leaf| matches!(leaf.body, Body::Compaction { .. }))
-            .and_then(|_| {
-                ends.find(|one| {
-                    self.can_be_parent(one) && !matches!(one.body, Body::Compaction { .. })
-                })
-            });
-        let chained = |outline: &&Outline| {
-            let says = outline.kind.is_message() || outline.kind == OutlineKind::Compaction;
-            outline.key.is_some() && !outline.sidechain && (says || outline.link != Link::None)
-        };
-        let last = outlines.iter().rev().find(chained);
-        let id = |entry: Option<Entry>| entry.and_then(|entry| entry.id);
-        (id(leaf), id(continues), last.and_then(Outline::id))
-    }
-
-    /// Updates the state with an entry that continues the log.
-    fn observe(&mut self, entry: &Entry) {
-        self.time = self.time.max(entry.time.filter(|_| in_tree(entry)));
-        if let Body::Note { .. } = &entry.body {
-            self.note_time = self.note_time.max(entry.time);
-        }
-        if let Body::Resume { .. } = &entry.body {
-            self.resumes_at_leaf = true;
-        }
-        if let Some(prompt) = prompt(entry) {
-            self.prompt = Some(prompt);
-        }
-        self.add_message(&entry.body);
-        if self.can_be_parent(entry) {
-            let before = self.continues.take().or(self.leaf.take());
-            let compacts = matches!(entry.body, Body::Compaction { .. });
-            self.continues = before.filter(|_| compacts);
-            self.leaf.clone_from(&entry.id);
-            self.last_message.clone_from(&entry.id);
-        }
-        let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-        self.cwd = filled(&entry.context.cwd).or(self.cwd.take());
-        self.git_branch = filled(&entry.context.git_branch).or(self.git_branch.take());
-        self.version = filled(&entry.context.version).or(self.version.take());
-    }
-
-    /// Returns whether the next entry may have this entry as its parent.
-    fn can_be_parent(&self, entry: &Entry) -> bool {
-        let has_id = entry.id.is_some() && !entry.derived_id;
-        has_id && (self.agent.is_some() || !entry.sidechain) && in_tree(entry)
-    }
-}
-
-pub(super) fn in_tree(entry: &Entry) -> bool {
-    matches!(
-        entry.body,
-        Body::Message(_) | Body::Compaction { .. } | Body::System { .. } | Body::Attachment { .. }
-    )
-}
-
-fn prompt(entry: &Entry) -> Option<String> {
-    let Body::Message(message) = &entry.body else {
-        return None;
-    };
-    message
-        .blocks
+/// Adds the unanswered tool calls at the end of a log.
+fn add_open_calls(
+    state: &mut AppendState,
+    root: &Root,
+    file: &RootFile,
+    handle: &dyn ReadAt,
+    window: &TailWindow,
+) {
+    const MOST: usize = 8;
+    let outlines = &window.scan.outlines;
+    let answered: HashSet<EntryKey> = outlines
         .iter()
-        .filter(|_| message.human)
-        .find_map(|block| match block {
-            Block::Text(text) => Some(text.clone()),
-            _ => None,
-        })
+        .flat_map(|outline| outline.results.iter().copied())
+        .collect();
+    let open = |at: &usize| {
+        let calls = outlines.get(*at).map(Outline::calls).unwrap_or_default();
+        calls.iter().any(|call| !answered.contains(call))
+    };
+    let mut last: Vec<usize> = (0..outlines.len()).rev().filter(open).take(MOST).collect();
+    last.reverse();
+    for at in last {
+        if let Some(entry) = window.entry(root, file, handle, at) {
+            state.add_message(&entry.body);
+        }
+    }
+}
+
+/// Returns the parent of the next entry, the entry that it continues if it is a compaction, and
+/// the last entry of the volume.
+fn find_ends(
+    state: &AppendState,
+    root: &Root,
+    file: &RootFile,
+    handle: &dyn ReadAt,
+    window: &TailWindow,
+) -> (Option<EntryId>, Option<EntryId>, Option<EntryId>) {
+    let outlines = &window.scan.outlines;
+    let tree = &window.tree;
+    let resumed = tree.resume.and_then(|at| tree.conversations.get(at));
+    let mut ends = match resumed {
+        None => (0..outlines.len()).collect(),
+        // From the root to the leaf, with the last turn in file order.
+        Some(conversation) => {
+            let mut path = tree.path(conversation);
+            let above = path
+                .len()
+                .saturating_sub(tree.last_turn(conversation).len());
+            path.get_mut(above..).unwrap_or_default().sort_unstable();
+            path
+        }
+    };
+    // The agent program does not follow links to other entries.
+    if root.layout.follows_parent_links() {
+        ends.retain(|&at| window.is_linkable(at));
+        // The agent program resumes at this entry even if others follow it.
+        let kind = |at: &usize| outlines.get(*at).map(|outline| outline.kind);
+        let compacted = ends.last().and_then(kind) == Some(OutlineKind::Compaction);
+        let resumed = tree.resume_entry.filter(|at| ends.contains(at));
+        ends.extend(resumed.filter(|_| !compacted));
+    }
+    let entry = |at| window.entry(root, file, handle, at);
+    let mut ends = ends.into_iter().rev().filter_map(entry);
+    let leaf = ends.find(|entry| state.can_be_parent(entry));
+    let continues = leaf
+        .as_ref()
+        .filter(|leaf| matches!(leaf.body, Body::Compaction { .. }))
+        .and_then(|_| {
+            ends.find(|one| {
+                state.can_be_parent(one) && !matches!(one.body, Body::Compaction { .. })
+            })
+        });
+    let chained = |outline: &&Outline| {
+        let says = outline.kind.is_message() || outline.kind == OutlineKind::Compaction;
+        outline.key.is_some() && !outline.sidechain && (says || outline.link != Link::None)
+    };
+    let last = outlines.iter().rev().find(chained);
+    let id = |entry: Option<Entry>| entry.and_then(|entry| entry.id);
+    (id(leaf), id(continues), last.and_then(Outline::id))
 }
 
 /// Decodes records one by one, and sets the previous entry as the parent where the layout implies

@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 use crate::archive::{self, Archive, MemberList, Pack, PackIndex};
 use crate::error::{Error, Result};
-use crate::model::{AgentId, Artifact, ArtifactKind, Body, ListRow, SessionId};
-use crate::text::quoted_command;
 use annals_jsonl::{FileId, OpenLog};
+use annals_layouts::model::{AgentId, Artifact, ArtifactKind, Body, ListRow, SessionId};
+use annals_layouts::text::quoted_command;
 
 use super::inventory::{RootFile, SessionFiles};
 use super::{Root, decode_document};

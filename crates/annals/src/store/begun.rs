@@ -9,9 +9,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::layout::NewSession;
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, AppendOptions, Create, FileId, lock_file};
+use annals_layouts::layout::NewSession;
 
 use super::resolve::MissingLog;
 use super::writer::create_parent_dirs;

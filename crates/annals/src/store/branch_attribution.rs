@@ -8,8 +8,8 @@ use rayon::prelude::*;
 
 use crate::cost::{Account, BranchName, Charge};
 use crate::error::{Error, Result};
-use crate::model::{Outline, ResponseKey, SessionId};
-use crate::tree::{Segment, Tree};
+use annals_layouts::model::{Outline, ResponseKey, SessionId};
+use annals_layouts::tree::{Segment, Tree};
 
 use super::Store;
 use super::inventory::{Inventory, SessionFiles};

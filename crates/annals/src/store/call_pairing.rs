@@ -10,8 +10,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::layout::{UNNAMED_CALL_PREFIX, unnamed_call_id};
-use crate::model::{
+use annals_layouts::layout::{UNNAMED_CALL_PREFIX, unnamed_call_id};
+use annals_layouts::model::{
     AgentId, Block, Body, Entry, EntryId, EntryKey, Fact, KeyMap, Outline, OutlineKind,
 };
 
@@ -234,7 +234,7 @@ fn call_name(outlines: &[Outline], before: usize, call: EntryKey) -> Option<Stri
 
 #[cfg(test)]
 mod tests {
-    use crate::model::{Reply, Span};
+    use annals_layouts::model::{Reply, Span};
 
     use super::*;
 

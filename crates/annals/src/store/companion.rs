@@ -45,13 +45,13 @@ use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
-use crate::json::{self, describe_json_error};
-use crate::layout::{BLANK_LINE, Decoded, Decoder, Record, ReplyDelta, Writer};
-use crate::model::{Artifact, ArtifactKind, Entry, Outline};
 use annals_jsonl::{
     Appended, FileId, LineEnding, Log, OpenLog, RangeReader, ReadAt as _, TailReader, next_offset,
     open_to_read, read_span,
 };
+use annals_layouts::json::{self, describe_json_error};
+use annals_layouts::layout::{BLANK_LINE, Decoded, Decoder, Record, ReplyDelta, Writer};
+use annals_layouts::model::{Artifact, ArtifactKind, Entry, Outline};
 
 use entries::{CompanionEntries, line_at};
 
@@ -994,7 +994,7 @@ mod tests {
         let at = usize::try_from(offset).unwrap();
         let line = text[at..].lines().next().unwrap();
         let record = Record {
-            span: crate::model::Span {
+            span: annals_layouts::model::Span {
                 offset,
                 len: line.len() as u64 + 1,
                 line: 0,

@@ -9,9 +9,9 @@ use jiff::Timestamp;
 
 use crate::archive::Pack;
 use crate::error::{Error, Result};
-use crate::layout::chorus::{Config, ConfigEdit};
-use crate::model::{Artifact, ArtifactKind};
 use annals_jsonl::read_document;
+use annals_layouts::layout::chorus::{Config, ConfigEdit};
+use annals_layouts::model::{Artifact, ArtifactKind};
 
 use super::inventory::{Inventory, SessionFiles};
 use super::trash::TrashedConfigEntry;
@@ -24,7 +24,9 @@ impl Store {
         match read_document(&path) {
             Ok(bytes) if bytes.is_empty() => Ok(Config::default()),
             Ok(bytes) => match Config::damage(&bytes) {
-                None => Config::decode(&bytes).map_err(|error| with_config_path(error, &path)),
+                None => {
+                    Config::decode(&bytes).map_err(|error| with_config_path(error.into(), &path))
+                }
                 Some(why) => Err(damaged(&path, &why)),
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Config::default()),
@@ -60,7 +62,7 @@ impl Store {
         writer::create_parent_dirs(root, &path)?;
         super::document::replace_if_unchanged(&path, |old| {
             let old = old.filter(|old| !old.is_empty());
-            Config::edit(old, edit).map_err(|error| with_config_path(error, &path))
+            Config::edit(old, edit).map_err(|error| with_config_path(error.into(), &path))
         })
     }
 

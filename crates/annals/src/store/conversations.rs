@@ -9,8 +9,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::cost::{Charge, ChargeSource, LogCharges, PriceFn, Tally};
-use crate::model::{EntryKey, Money, Outline, ResponseKey, TitleSource};
-use crate::tree::{Title, Titles, one_line};
+use annals_layouts::model::{EntryKey, Money, Outline, ResponseKey, TitleSource};
+use annals_layouts::tree::{Title, Titles, one_line};
 
 use super::info::ConversationInfo;
 use super::inventory::SessionFiles;

@@ -5,10 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::layout::{Change, Edit};
-use crate::model::{Artifact, Body, Todo};
 use annals_jsonl as jsonl;
 use annals_jsonl::Error as FileError;
+use annals_layouts::layout::{Change, Edit};
+use annals_layouts::model::{Artifact, Body, Todo};
 
 use super::Root;
 use super::append_point::decode_records;

@@ -6,7 +6,7 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::model::{ArtifactKind, Body, Fact};
+use annals_layouts::model::{ArtifactKind, Body, Fact};
 
 use super::inventory::RootFile;
 use super::log_reader;

@@ -6,8 +6,8 @@ use memchr::memmem::Finder;
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::model::{ArtifactKind, EntryId, Outline};
 use annals_jsonl::ReadAt as _;
+use annals_layouts::model::{ArtifactKind, EntryId, Outline};
 
 use super::inventory::{Inventory, RootFile, SessionFiles};
 use super::{Session, Store};

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::layout::{AppendState, Change, Edit, ForkEdit, ForkParent, NewSession, Writer};
-use crate::model::{
+use annals_jsonl as jsonl;
+use annals_jsonl::Error as FileError;
+use annals_layouts::layout::{AppendState, Change, Edit, ForkEdit, ForkParent, NewSession, Writer};
+use annals_layouts::model::{
     Artifact, ArtifactKind, Body, Draft, EntryId, Fact, Outline, OutlineKind, SessionId,
     TitleSource,
 };
-use annals_jsonl as jsonl;
-use annals_jsonl::Error as FileError;
 
 use super::session::Session;
 use super::writer::{self, WriteOptions};

@@ -11,19 +11,19 @@ use std::path::{Path, PathBuf};
 
 use crate::cost::{Charge, LogCharges};
 use crate::error::{Error, Result};
-use crate::layout::{Decoded, Decoder, Record};
-use crate::model::{
+use annals_jsonl::{FileId, RangeReader, Scanner, TailReader, open_to_read};
+use annals_layouts::layout::{Decoded, Decoder, Record};
+use annals_layouts::model::{
     AgentId, Artifact, ArtifactKind, Body, Entry, EntryId, EntryKey, Link, Outline, OutlineKind,
     Role, SessionId,
 };
-use annals_jsonl::{FileId, RangeReader, Scanner, TailReader, open_to_read};
 
-use super::append_point::in_tree;
 use super::call_pairing::CallPairing;
 use super::inventory::{self, RootFile};
 use super::log_reader::{self, LogOpening};
 use super::shared_log;
 use super::{Inventory, Root, info};
+use annals_layouts::layout::in_tree;
 
 /// An entry with its session and agent.
 #[derive(Debug)]
@@ -221,11 +221,8 @@ impl IncrementalReader {
 
 /// Returns the file name as the id of a session that is named nowhere.
 fn file_name(path: &Path) -> Result<SessionId> {
-    SessionId::new(
-        path.file_stem()
-            .and_then(|stem| stem.to_str())
-            .unwrap_or_default(),
-    )
+    let stem = path.file_stem().and_then(|stem| stem.to_str());
+    Ok(SessionId::new(stem.unwrap_or_default())?)
 }
 
 /// Maximum number of daily volumes that a turn without a session name may span.

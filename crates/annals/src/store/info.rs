@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::cost::{Account, Charge};
-use crate::layout::{by_name, is_folder_of};
-use crate::model::{FlawCounts, FlawKind, Project, SessionId, Usage};
-use crate::tree::Title;
+use annals_layouts::layout::{by_name, is_folder_of};
+use annals_layouts::model::{FlawCounts, FlawKind, Project, SessionId, Usage};
+use annals_layouts::tree::Title;
 
 use super::conversations::Conversations;
 use super::lifecycle::SessionState;
@@ -49,7 +49,7 @@ pub struct SessionInfo {
     /// deletes sessions or it is in the archive.
     pub keep_days: Option<u64>,
     /// The time that its age counts from: that of its newest entry, or of its log file if no entry
-    /// has a time or [`Layout::ages_by_file`](crate::layout::Layout::ages_by_file).
+    /// has a time or [`Layout::ages_by_file`](annals_layouts::layout::Layout::ages_by_file).
     pub last_activity: Option<Timestamp>,
     /// Whether `last_activity` is the time of a file.
     pub last_activity_by_file: bool,

@@ -12,9 +12,11 @@ use std::sync::Arc;
 
 use crate::archive::Archive;
 use crate::error::{Error, Result};
-use crate::model::{AgentId, Artifact, ArtifactKind, Body, Fact, ListRow, ListSubject, SessionId};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, FileId, OpenLog, RangeReader};
+use annals_layouts::model::{
+    AgentId, Artifact, ArtifactKind, Body, Fact, ListRow, ListSubject, SessionId,
+};
 
 use super::Root;
 use super::archive_overlay::{self, ArchivedFile};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::Result;
-use crate::tree::one_line;
+use annals_layouts::tree::one_line;
 
 use super::inventory::{Inventory, SessionFiles};
 use super::project_hints::FolderHints;

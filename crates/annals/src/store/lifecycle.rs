@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::model::{Outline, Project, SessionId, Usage};
+use annals_layouts::model::{Outline, Project, SessionId, Usage};
 
 use super::info::SessionInfo;
 use super::inventory::Inventory;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::model::{Entry, EntryKey, Outline};
 use annals_jsonl::FileId;
+use annals_layouts::model::{Entry, EntryKey, Outline};
 
 use super::inventory::{Inventory, RootFile, SessionFiles};
 use super::log_reader::{self, LogScan};

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::model::SessionId;
 use annals_jsonl::FileId;
+use annals_layouts::model::SessionId;
 
 use super::Root;
 use super::inventory::{RootFile, session_from_content};
@@ -84,7 +84,7 @@ impl<'a> OwnerCache<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Artifact, ArtifactKind};
+    use annals_layouts::model::{Artifact, ArtifactKind};
 
     #[test]
     fn owner_cache_returns_updates_only_for_roots_with_new_logs() {

@@ -10,16 +10,16 @@ use std::io::Read as _;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::layout::{Decoded, Decoder, Record};
-use crate::model::{
-    AgentId, Artifact, Entry, EntryId, EntryKey, Fact, Flaw, FlawKind, Link, Outline, OutlineKind,
-    Severity, Span,
-};
-use crate::tree::Scope;
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{
     self as jsonl, Line, LineEnding, OpenLog, RangeReader, ReadAt, Scanner, TailLine,
 };
+use annals_layouts::layout::{Decoded, Decoder, Record};
+use annals_layouts::model::{
+    AgentId, Artifact, Entry, EntryId, EntryKey, Fact, Flaw, FlawKind, Link, Outline, OutlineKind,
+    Severity, Span,
+};
+use annals_layouts::tree::Scope;
 
 use super::call_pairing;
 use super::shared_log::{self, SliceFilter};

@@ -6,9 +6,9 @@ use std::io::{ErrorKind, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::layout::{Decoded, Decoder};
-use crate::model::{Outline, ResponseKey, ResponseResolver, SYNTHETIC, Usage};
 use annals_jsonl::{self as jsonl, Scanner};
+use annals_layouts::layout::{Decoded, Decoder};
+use annals_layouts::model::{Outline, ResponseKey, ResponseResolver, SYNTHETIC, Usage};
 
 use super::Root;
 use super::inventory::RootFile;

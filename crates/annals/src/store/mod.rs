@@ -56,8 +56,8 @@ use rayon::prelude::*;
 
 use crate::cost::{PriceFn, Tally};
 use crate::error::Result;
-use crate::layout::{Decoded, Env};
-use crate::model::Entry;
+use annals_layouts::layout::{Decoded, Env};
+use annals_layouts::model::Entry;
 
 pub use agent::{Agent, Call};
 pub(crate) use append_point::ensure_not_in_use;

@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use serde::de::IgnoredAny;
 
 use crate::error::{Error, Result};
-use crate::json::describe_json_error;
-use crate::model::{Artifact, ArtifactKind};
 use annals_jsonl::{self as jsonl, Log, MAX_LINE};
+use annals_layouts::json::describe_json_error;
+use annals_layouts::model::{Artifact, ArtifactKind};
 
 use super::writer::{create_parent_dirs, open_or_create};
 use super::{Root, Store, WriteOptions};

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use crate::model::EntryKey;
+use annals_layouts::model::EntryKey;
 
 use super::inventory::SessionFiles;
 use super::log_reader::{LogOpening, summary_key};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::error::{Error, Result};
-use crate::model::Draft;
+use annals_layouts::model::Draft;
 
 use super::writer::{create_parent_dirs, layout_writer, open_or_create, with_plan_context};
 use super::{Root, Store, WriteOptions};
@@ -12,7 +12,7 @@ impl Store {
     /// Appends a typed prompt ([`Body::TypedPrompt`]) to the prompt history, and returns the path
     /// of the history. Fails if the layout has no prompt history.
     ///
-    /// [`Body::TypedPrompt`]: crate::model::Body::TypedPrompt
+    /// [`Body::TypedPrompt`]: annals_layouts::model::Body::TypedPrompt
     pub fn record_history(
         &self,
         root: &Root,

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::model::{Body, Entry, ResponseKey, ResponseResolver, Role, SYNTHETIC, Usage};
+use annals_layouts::model::{Body, Entry, ResponseKey, ResponseResolver, Role, SYNTHETIC, Usage};
 
 use super::log_reader;
 use super::session::Session;

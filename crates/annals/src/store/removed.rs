@@ -47,3 +47,26 @@ fn enters(root: &Root, dir: &Path) -> bool {
     let within = dir.strip_prefix(&root.path);
     within.is_ok_and(|within| root.layout.may_hold_files(within))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Layouts cannot ask the crate that renames the files.
+    #[test]
+    fn layouts_recognise_the_names_that_removals_give() {
+        for name in [
+            ".annals-a.jsonl.removed",
+            ".annals-.removed",
+            ".annals-a.removed-2",
+            "annals-a.removed",
+            ".annals-a",
+            "a.jsonl",
+            "a.annals-saved",
+        ] {
+            let path = Path::new("projects/p").join(name);
+            let expected = annals_layouts::layout::is_removed(&path);
+            assert_eq!(is_removed(&path), expected, "{name}");
+        }
+    }
+}

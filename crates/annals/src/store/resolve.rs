@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::layout::{LAYOUTS, NewSession};
-use crate::model::{Artifact, ArtifactKind, Fact, SessionId};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, FileId};
+use annals_layouts::layout::{LAYOUTS, NewSession};
+use annals_layouts::model::{Artifact, ArtifactKind, Fact, SessionId};
 
 use super::inventory::{Inventory, RootFile, SESSION_ID_LINES, SessionFiles};
 use super::log_reader;

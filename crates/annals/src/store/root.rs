@@ -7,10 +7,10 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::layout::{self, ClaudeCode, Env, LAYOUTS, Layout};
-use crate::model::{Artifact, ArtifactKind};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{AppendOptions, Log, is_absence, lock_file};
+use annals_layouts::layout::{self, ClaudeCode, Env, LAYOUTS, Layout};
+use annals_layouts::model::{Artifact, ArtifactKind};
 
 use super::ReadFailures;
 

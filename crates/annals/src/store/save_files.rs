@@ -6,8 +6,8 @@ use std::path::{Component, Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
-use crate::model::{Artifact, ArtifactKind, Body, Draft, EntryId, FileBackup, FileChange};
 use annals_jsonl as jsonl;
+use annals_layouts::model::{Artifact, ArtifactKind, Body, Draft, EntryId, FileBackup, FileChange};
 
 use super::inventory::SessionFiles;
 use super::writer::create_parent_dirs;

@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::model::{
+use annals_layouts::model::{
     ArtifactKind, Body, Entry, EntryId, EntryKey, Fact, Flaw, FlawKind, Outline, OutlineKind,
     TitleSource, Todo,
 };
-use crate::tree::{Conversation, Title, Titles, Tree};
+use annals_layouts::tree::{Conversation, Title, Titles, Tree};
 
 use super::inventory::{RootFile, SessionFiles};
 use super::log_reader::{self, LogScan};
@@ -139,7 +139,7 @@ impl Session {
     pub fn apply_folder_hints(&mut self, neighbours: &FolderHints<'_>) {
         let titled = self
             .title()
-            .is_some_and(|title| title.source > crate::model::TitleSource::Prompt);
+            .is_some_and(|title| title.source > annals_layouts::model::TitleSource::Prompt);
         let placed = !self.directories().is_empty();
         if titled && placed {
             return;
@@ -190,7 +190,7 @@ impl Session {
             });
             let told = told.filter(|_| self.files.is_unwritten());
             return told.map(|text| Title {
-                text: crate::tree::one_line(text),
+                text: annals_layouts::tree::one_line(text),
                 source: TitleSource::Custom,
             });
         };

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 
 use crate::cost::{Charge, Ledger, LogCharges, PriceFn, Tally};
-use crate::model::{EntryKey, Money, Outline, ResponseKey};
-use crate::tree::Conversation;
+use annals_layouts::model::{EntryKey, Money, Outline, ResponseKey};
+use annals_layouts::tree::Conversation;
 
 use super::Agent;
 use super::conversations::Conversations;

@@ -13,16 +13,16 @@ use std::sync::{Mutex, PoisonError};
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::layout::{AppendState, Change, ListUpdate, RowUpdate, Writer};
-use crate::model::{
-    Artifact, ArtifactKind, Body, Entry, Fact, FlawKind, ListRow, ListSubject, Members, Outline,
-    OutlineKind, Role, SessionId,
-};
 use annals_jsonl as jsonl;
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{FileId, Removal};
+use annals_layouts::layout::{AppendState, Change, ListUpdate, RowUpdate, Writer};
+use annals_layouts::model::{
+    Artifact, ArtifactKind, Body, Entry, Fact, FlawKind, ListRow, ListSubject, Members, Outline,
+    OutlineKind, Role, SessionId,
+};
 
-use crate::json;
+use annals_layouts::json;
 
 use super::inventory::{Inventory, RootFile, SessionFiles};
 use super::log_reader::{self, LogScan};

@@ -15,9 +15,11 @@ use jiff::Timestamp;
 
 use crate::cost::{Account, Charge, Ledger, LogCharges};
 use crate::error::Result;
-use crate::layout::Layout;
-use crate::model::{EntryKey, Fact, FlawKind, Project, SYNTHETIC, SessionId, TitleSource, Usage};
-use crate::tree::Title;
+use annals_layouts::layout::Layout;
+use annals_layouts::model::{
+    EntryKey, Fact, FlawKind, Project, SYNTHETIC, SessionId, TitleSource, Usage,
+};
+use annals_layouts::tree::Title;
 
 use super::agent::Agent;
 use super::info::{SessionInfo, infer_project};
@@ -268,7 +270,7 @@ struct OutlineCounts {
 
 impl OutlineCounts {
     /// Counts an entry. One of a warm-up is no message, and does not begin the session.
-    fn add(&mut self, outline: &crate::model::Outline, warm_up: bool) {
+    fn add(&mut self, outline: &annals_layouts::model::Outline, warm_up: bool) {
         self.entries += 1;
         if let Some(time) = outline.time {
             if !warm_up {
@@ -599,7 +601,7 @@ impl FolderSummary {
         let mut found = found.filter_map(|key| self.summary(session, *key));
         let text = found.find(|text| !text.trim().is_empty())?;
         Some(Title {
-            text: crate::tree::one_line(text),
+            text: annals_layouts::tree::one_line(text),
             source: TitleSource::Summary,
         })
     }

@@ -14,8 +14,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::error::Error;
-use crate::layout::{AGENT_SEPARATOR, Decoded, Decoder, Record};
-use crate::model::{AgentId, Fact, Outline, OutlineKind, SessionId, Span};
+use annals_layouts::layout::{AGENT_SEPARATOR, Decoded, Decoder, Record};
+use annals_layouts::model::{AgentId, Fact, Outline, OutlineKind, SessionId, Span};
 
 use super::inventory::RootFile;
 use super::{Root, log_reader};
@@ -346,5 +346,7 @@ pub(super) fn parse_owner(name: &SessionId) -> (SessionId, Option<AgentId>) {
 
 /// Returns the name of a sub-agent's records in a shared log.
 pub(super) fn agent_name(session: &SessionId, agent: &AgentId) -> crate::Result<SessionId> {
-    SessionId::new(&format!("{session}{AGENT_SEPARATOR}{agent}"))
+    Ok(SessionId::new(&format!(
+        "{session}{AGENT_SEPARATOR}{agent}"
+    ))?)
 }

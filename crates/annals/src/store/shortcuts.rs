@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::layout::{Layout, NewSession, Spawn};
-use crate::model::{AgentId, Entry, SessionId};
+use annals_layouts::layout::{Layout, NewSession, Spawn};
+use annals_layouts::model::{AgentId, Entry, SessionId};
 
 use super::inventory::{Inventory, SessionFiles};
 use super::{

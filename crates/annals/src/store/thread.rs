@@ -11,10 +11,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::layout::{AppendState, NewSession, Writer};
-use crate::model::{Artifact, ArtifactKind, Fact, ListRow, ListSubject, SessionId};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{FileId, is_absence};
+use annals_layouts::layout::{AppendState, NewSession, Writer};
+use annals_layouts::model::{Artifact, ArtifactKind, Fact, ListRow, ListSubject, SessionId};
 
 use super::inventory::{RootFile, SessionFiles};
 use super::writer::existing_file;
@@ -63,7 +63,7 @@ pub(super) fn refuse_known_thread(
                 "the thread `{}` already has a conversation: {}; nothing was written; {} continues it",
                 thread.escape_debug(),
                 path.display(),
-                crate::text::quoted_command("annals append", &thread, "")
+                annals_layouts::text::quoted_command("annals append", &thread, "")
             )));
         }
     }

@@ -22,9 +22,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::model::SessionId;
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, AppendOptions, FileId, Log};
+use annals_layouts::model::SessionId;
 
 use super::inventory::{Inventory, RootFile, SessionFiles};
 use super::{Root, Store, session_list};

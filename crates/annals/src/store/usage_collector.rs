@@ -18,10 +18,10 @@ use rayon::prelude::*;
 
 use crate::cost::{Charge, Ledger, LogCharges};
 use crate::error::{Error, Result};
-use crate::layout::{Decoded, Decoder, Needle};
-use crate::model::{ArtifactKind, Flaw, FlawKind};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{Cursor, FileId, LineEnding, Scanner};
+use annals_layouts::layout::{Decoded, Decoder, Needle};
+use annals_layouts::model::{ArtifactKind, Flaw, FlawKind};
 
 use super::inventory::{self, RootFile, SessionLists};
 use super::walk_cache::WalkCache;

@@ -20,14 +20,16 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::error::{Error, Result};
-use crate::json;
-use crate::layout::{AppendState, Change, Edit, EditPlan, NewSession, PlanContext, Spawn, Writer};
-use crate::model::{
+use annals_jsonl::Error as FileError;
+use annals_jsonl::{self as jsonl, AppendOptions, Create, Durability, FileId, Log};
+use annals_layouts::json;
+use annals_layouts::layout::{
+    AppendState, Change, Edit, EditPlan, NewSession, PlanContext, Spawn, Writer,
+};
+use annals_layouts::model::{
     AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, Members, SessionId, TitleSource,
     Todo,
 };
-use annals_jsonl::Error as FileError;
-use annals_jsonl::{self as jsonl, AppendOptions, Create, Durability, FileId, Log};
 
 pub(super) use self::new_id::{refuse_known_id, with_id_lock};
 
@@ -596,7 +598,7 @@ pub(super) fn plan(
         if let (None, Change::Append(drafts)) = (now, change) {
             end_at_now(stamp, writer, head, drafts);
         }
-        writer.plan(head, change, stamp)
+        Ok(writer.plan(head, change, stamp)?)
     })
 }
 

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use crate::error::Result;
-use crate::model::{AgentId, Body, EntryKey};
 use crate::store::{Inventory, LocatedEntry, Session, SessionFiles};
+use annals_layouts::model::{AgentId, Body, EntryKey};
 
 use super::FollowedLog;
 

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::model::{Artifact, Entry, EntryId, EntryKey};
 use crate::store::{LocatedEntry, Store};
 use annals_jsonl::FileId;
+use annals_layouts::model::{Artifact, Entry, EntryId, EntryKey};
 
 use super::events::{self, EventSource, HintKind};
 use super::log_cursor::{LogCursor, ReadBatch};

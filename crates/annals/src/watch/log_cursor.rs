@@ -12,10 +12,10 @@ use jiff::Timestamp;
 use memchr::{memchr, memrchr};
 
 use crate::error::{Error, Result};
-use crate::layout::Record;
-use crate::model::{Body, Entry, EntryId, EntryKey};
 use crate::store::{IncrementalReader, LocatedEntry, each_line_of_handle};
 use annals_jsonl::{Cursor, FileId, open_to_read};
+use annals_layouts::layout::Record;
+use annals_layouts::model::{Body, Entry, EntryId, EntryKey};
 
 use super::{FollowedLog, ResetReason};
 

@@ -49,8 +49,8 @@ use std::time::Duration;
 
 use crate::cost::Charge;
 use crate::error::Error;
-use crate::model::{AgentId, Artifact, Entry, Project, SessionId};
 use crate::store::{Root, working_directories};
+use annals_layouts::model::{AgentId, Artifact, Entry, Project, SessionId};
 
 pub use archived::last_archived;
 pub use follower::Follower;

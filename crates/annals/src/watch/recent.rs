@@ -6,10 +6,10 @@
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::layout::Decoded;
-use crate::model::Entry;
 use crate::store::{LocatedEntry, record_from_tail_line};
 use annals_jsonl::{RangeReader, TailReader, open_to_read};
+use annals_layouts::layout::Decoded;
+use annals_layouts::model::Entry;
 
 use super::FollowedLog;
 use super::log_cursor::is_missing;

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
-use crate::model::Project;
 use crate::store::{LocatedEntry, Root, RootFile, SessionFiles, Target, working_directories};
+use annals_layouts::model::Project;
 
 use super::FollowedLog;
 use super::conversation::FollowedConversation;
@@ -228,7 +228,9 @@ fn match_session(files: &SessionFiles, log: &FollowedLog) -> LogMatch {
         return LogMatch::No;
     }
     match &log.artifact.session {
-        _ if log.artifact.kind == crate::model::ArtifactKind::SharedLog => LogMatch::CheckEntries,
+        _ if log.artifact.kind == annals_layouts::model::ArtifactKind::SharedLog => {
+            LogMatch::CheckEntries
+        }
         Some(id) if *id == files.id => LogMatch::Yes,
         Some(_) => LogMatch::No,
         None => LogMatch::CheckEntries,

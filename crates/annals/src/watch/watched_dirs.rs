@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::model::Artifact;
 use crate::store::Root;
 use annals_jsonl::FileId;
+use annals_layouts::model::Artifact;
 
 use super::events::{EventSource, Hint, HintKind, WatchId};
 use super::log_cursor::is_missing;

@@ -569,10 +569,12 @@ fn log_charges_take_the_largest_line() {
     let mut sheet = LogCharges::default();
     for usage in [spent(1, 100, 0), spent(50, 0, 100), spent(2, 300, 0)] {
         let mut outline = Outline::new(annals::model::Span::default());
-        let mut reply = annals::model::Reply::default();
-        reply.response = Some(ResponseKey::new("m", "r"));
-        reply.usage = Some(usage);
-        reply.recorded = Money::parse("0.5");
+        let reply = annals::model::Reply {
+            response: Some(ResponseKey::new("m", "r")),
+            usage: Some(usage),
+            recorded: Money::parse("0.5"),
+            ..annals::model::Reply::default()
+        };
         outline.reply = Some(Box::new(reply));
         sheet.add(&outline);
     }

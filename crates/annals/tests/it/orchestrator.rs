@@ -97,10 +97,8 @@ fn plan(head: &AppendState, change: &Change) -> annals::Result<EditPlan> {
         zone: TimeZone::UTC,
         new_id: &mut fresh,
     };
-    Orchestrator
-        .writer()
-        .unwrap()
-        .plan(head, change, &mut stamp)
+    let writer = Orchestrator.writer().unwrap();
+    Ok(writer.plan(head, change, &mut stamp)?)
 }
 
 fn head() -> AppendState {

@@ -237,7 +237,6 @@ fn render_block(block: &Block, full: bool, width: Option<usize>) -> String {
         Block::Opaque { kind, json } if kind.is_empty() => tool::call("content", json, width),
         Block::Opaque { kind, json } => tool::call(kind, json, width),
         // A kind that the library added later.
-        other => tool::call(other.kind(), "null", width),
     }
 }
 

@@ -59,7 +59,6 @@ fn is_block_shown(view: View, entry: &Entry, message: &Message, block: &Block) -
         },
         Block::ToolUse { .. } | Block::Image { .. } => view != View::Thinking,
         Block::ToolResult { .. } | Block::Opaque { .. } => view == View::Tools,
-        _ => false,
     }
 }
 
@@ -282,7 +281,6 @@ fn render(block: &Block, view: View, width: Option<usize>) -> String {
         }
         Block::Opaque { kind, json } => tool::call(kind, json, width),
         // A kind that the library added later.
-        other => tool::call(other.kind(), "null", width),
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use super::super::member_list::{self, MemberList, is_attachment, path_hash};
 use super::*;
-use crate::model::ArtifactKind;
 use annals_jsonl::Error as FileError;
+use annals_layouts::model::ArtifactKind;
 
 const AGENT: &str = "projects/-app/8c549c46-16ca-47dd-b731-f4c264becc53/subagents/agent-a1.jsonl";
 

@@ -1,9 +1,9 @@
 //! Sub-agents: the owner of a log, and its start in the target.
 
 use crate::error::Result;
-use crate::layout::{AppendState, Change, Spawn};
-use crate::model::{AgentId, Block, Body, EntryKey};
 use crate::store::{Agent, RootFile};
+use annals_layouts::layout::{AppendState, Change, Spawn};
+use annals_layouts::model::{AgentId, Block, Body, EntryKey};
 
 use super::{GENERATED, SessionEncoder, SessionPart};
 

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use crate::error::Result;
-use crate::layout::{Change, OpenReply};
-use crate::model::{AgentId, ArtifactKind, Body, Draft, TitleSource};
 use crate::store::RootFile;
+use annals_layouts::layout::{Change, OpenReply};
+use annals_layouts::model::{AgentId, ArtifactKind, Body, Draft, TitleSource};
 
 use super::{GENERATED, Links, SessionEncoder, TargetLog, artifact_label, write_whole_file};
 

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::civil::Date;
 
 use crate::error::{Error, Result};
-use crate::model::{BillingTerms, Money, SYNTHETIC, ServiceTier, Usage};
+use annals_layouts::model::{BillingTerms, Money, SYNTHETIC, ServiceTier, Usage};
 
 use super::Charge;
 use list::{Rows, normalize};

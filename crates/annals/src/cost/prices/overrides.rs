@@ -12,7 +12,7 @@
 
 use jiff::civil::Date;
 
-use crate::model::ServiceTier;
+use annals_layouts::model::ServiceTier;
 
 use super::row::PriceRow;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::civil::Date;
 
-use crate::model::{Money, ServiceTier};
+use annals_layouts::model::{Money, ServiceTier};
 
 /// Prices of a model from a day on, for contexts of a size, in a service tier.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use crate::model::{BillingTerms, Money, ServiceTier, Usage};
+use annals_layouts::model::{BillingTerms, Money, ServiceTier, Usage};
 
 use super::row::PriceRow;
 

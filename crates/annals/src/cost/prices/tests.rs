@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::{BillingTerms, Usage};
+use annals_layouts::model::{BillingTerms, Usage};
 
 fn charge(model: &str, usage: Usage) -> Charge {
     let mut charge = Charge::new(0);

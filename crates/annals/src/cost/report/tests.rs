@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cost::Account;
-use crate::model::{Project, SessionId};
+use annals_layouts::model::{Project, SessionId};
 
 fn account(session: &str, project: &str) -> Account {
     Account {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 use super::{escape_block, escape_markup};
-use crate::text::{LineBreaks, visible};
+use annals_layouts::text::{LineBreaks, visible};
 
 /// Renders message text. Line breaks inside a paragraph are kept, because they are intended in a
 /// chat.

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::layout::Record;
-use crate::model::{ArtifactKind, Body, Span};
 use crate::store::{Root, RootFile, SessionFiles, WriteOptions, append_if_unchanged};
 use annals_jsonl::{self as jsonl, FileId};
+use annals_layouts::layout::Record;
+use annals_layouts::model::{ArtifactKind, Body, Span};
 
 use super::ExportedSession;
 

@@ -14,8 +14,8 @@ use sha2::{Digest as _, Sha256};
 use crate::error::{Error, Result};
 use crate::export::entry::EntryJson;
 use crate::export::json::{AgentHead, ExportProblem, SessionHead, VERSION};
-use crate::json::describe_json_error;
-use crate::model::{Entry, TitleSource, Todo};
+use annals_layouts::json::describe_json_error;
+use annals_layouts::model::{Entry, TitleSource, Todo};
 
 /// An exported session.
 #[derive(Clone, Debug, Default, PartialEq)]

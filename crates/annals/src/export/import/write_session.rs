@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::layout::{LAYOUTS, OpenReply, Spawn, raw_blocks};
-use crate::model::{AgentId, Body, Draft, Entry, EntryId, Members, TitleSource, Todo};
 use crate::store::SessionWriter;
+use annals_layouts::layout::{LAYOUTS, OpenReply, Spawn, raw_blocks};
+use annals_layouts::model::{AgentId, Body, Draft, Entry, EntryId, Members, TitleSource, Todo};
 
 use super::{ExportedAgent, ExportedSession, Imported, directory};
 

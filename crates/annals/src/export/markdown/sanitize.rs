@@ -6,7 +6,7 @@ use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 use crate::export::format::MAX_MARKDOWN;
 use crate::export::html::safe_url;
-use crate::text::{LineBreaks, visible};
+use annals_layouts::text::{LineBreaks, visible};
 
 /// The highest heading level in a message; the export itself uses the levels above.
 const HIGHEST_HEADING: usize = 4;

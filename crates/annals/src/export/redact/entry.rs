@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::json;
-use crate::model::{Block, Body, Entry, EntryContext, FileChange, Message, Todo};
+use annals_layouts::json;
+use annals_layouts::model::{Block, Body, Entry, EntryContext, FileChange, Message, Todo};
 
 use super::Redactor;
 

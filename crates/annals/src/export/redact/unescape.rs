@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::text::is_hostile;
+use annals_layouts::text::is_hostile;
 
 /// The escapes to decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Lines that are JSON but that the layout does not read.
 
 use super::*;
-use crate::layout::ClaudeCode;
-use crate::model::{ArtifactKind, Entry, SessionId};
+use annals_layouts::layout::ClaudeCode;
+use annals_layouts::model::{ArtifactKind, Entry, SessionId};
 
 const SESSION: &str = "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee";
 

@@ -9,8 +9,8 @@ use jiff::tz::TimeZone;
 use super::super::term_matcher::TermMatcher;
 use super::{Expr, Filter, Speaker, Term, TermKind, TextPart};
 use crate::error::{Error, Result};
-use crate::layout::LAYOUTS;
 use crate::time_input::{Now, TIME_FORMS};
+use annals_layouts::layout::LAYOUTS;
 
 /// Maximum length of a query in bytes.
 const LONGEST: usize = 64 << 10;

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 
-use crate::layout::BLANK_LINE;
-use crate::model::Span;
 use annals_jsonl::{FileId, OpenLog};
 use annals_jsonl::{RangeReader, ReadAt as _, Scanner};
+use annals_layouts::layout::BLANK_LINE;
+use annals_layouts::model::Span;
 
 use super::{Line, Sum, line_sum, parse_sum};
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::model::Span;
 use crate::store::RootFile;
 use annals_jsonl::ReadAt as _;
+use annals_layouts::model::Span;
 
 use super::CompanionEntries;
 

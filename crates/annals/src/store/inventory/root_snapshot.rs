@@ -11,9 +11,9 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, Mode, open, openat, statat};
 
-use crate::model::ArtifactKind;
 use crate::store::Root;
 use annals_jsonl::FileId;
+use annals_layouts::model::ArtifactKind;
 
 use super::dir_cache;
 use super::walk::{MANY, PLACE, has_reliable_mtime};

@@ -21,10 +21,10 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, open, openat, sta
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::model::ArtifactKind;
 use crate::store::Root;
 use annals_jsonl::FileId;
 use annals_jsonl::removal_name::{RemovalName, original_path};
+use annals_layouts::model::ArtifactKind;
 
 use super::RootFile;
 use super::dir_cache::DirCache;

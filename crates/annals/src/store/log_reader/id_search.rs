@@ -6,9 +6,9 @@
 use memchr::memmem;
 
 use crate::error::{Error, Result};
-use crate::json;
 use crate::store::{Root, RootFile};
 use annals_jsonl::{ReadAt, open_to_read};
+use annals_layouts::json;
 
 /// Number of bytes read at once.
 const CHUNK: usize = 1 << 20;

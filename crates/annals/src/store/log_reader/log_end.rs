@@ -2,9 +2,9 @@
 
 use std::io;
 
-use crate::layout::Record;
-use crate::model::Span;
 use annals_jsonl::{RangeReader, ReadAt, Scanner, TailReader};
+use annals_layouts::layout::Record;
+use annals_layouts::model::Span;
 
 use super::{record_from_tail_line, unnumbered_record};
 

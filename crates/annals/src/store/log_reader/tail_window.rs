@@ -1,12 +1,12 @@
 //! The tail of a log: as many of its last records as needed to find where the session resumes.
 
 use crate::error::{Error, Result};
-use crate::layout::{Decoded, Record};
-use crate::model::{Entry, EntryId, EntryKey, Outline, OutlineKind, Span};
 use crate::store::shared_log::{self, SliceFilter};
 use crate::store::{Root, RootFile};
-use crate::tree::{Tree, named_leaf};
 use annals_jsonl::{self as jsonl, ReadAt};
+use annals_layouts::layout::{Decoded, Record};
+use annals_layouts::model::{Entry, EntryId, EntryKey, Outline, OutlineKind, Span};
+use annals_layouts::tree::{Tree, named_leaf};
 
 use super::log_end::LogEnd;
 use super::{

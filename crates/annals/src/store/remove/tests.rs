@@ -11,10 +11,10 @@ use jiff::Timestamp;
 use tempfile::TempDir;
 
 use super::*;
-use crate::layout::Spawn;
-use crate::model::{AgentId, Draft, Todo};
 use crate::store::{Inventory, WriteOptions};
 use annals_jsonl::Error as FileError;
+use annals_layouts::layout::Spawn;
+use annals_layouts::model::{AgentId, Draft, Todo};
 
 /// A session with more sub-agents than are locked at once, and todos.
 fn session_with_many_agents() -> (TempDir, Store, SessionFiles) {
@@ -25,8 +25,8 @@ fn session_with_many_agents() -> (TempDir, Store, SessionFiles) {
         durability: jsonl::Durability::Os,
         ..WriteOptions::default()
     };
-    let id = crate::model::SessionId::new("aaaaaaaa-0000-4000-8000-000000000000").unwrap();
-    let new = crate::layout::NewSession::new(id, "/home/dev/w");
+    let id = annals_layouts::model::SessionId::new("aaaaaaaa-0000-4000-8000-000000000000").unwrap();
+    let new = annals_layouts::layout::NewSession::new(id, "/home/dev/w");
     let main = store.create(&root, &new, quick).unwrap();
     main.append(Draft::user("Go!")).unwrap();
     main.set_todos(&[Todo::pending("Wait")]).unwrap();
@@ -157,8 +157,8 @@ fn list_row_changed_during_removal_is_saved() {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::new("chorus", dir.path().join(".chorus")).unwrap();
     let store = Store::new(vec![root.clone()]);
-    let id = crate::model::SessionId::new("conv-1").unwrap();
-    let new = crate::layout::NewSession::new(id, "/home/dev/w");
+    let id = annals_layouts::model::SessionId::new("conv-1").unwrap();
+    let new = annals_layouts::layout::NewSession::new(id, "/home/dev/w");
     let session = store.create(&root, &new, WriteOptions::default()).unwrap();
     session.append(Draft::user("Go!")).unwrap();
     session.close().unwrap();

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::model::{EntryId, Message};
+use annals_layouts::model::{EntryId, Message};
 
 /// Blocks writes to a document by a directory at the path of its temporary file.
 fn block(path: &Path) {

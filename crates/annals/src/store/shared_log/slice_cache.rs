@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::model::SessionId;
 use crate::store::Root;
 use crate::store::inventory::RootFile;
 use annals_jsonl::{Cursor, FileId, FileIdParts};
+use annals_layouts::model::SessionId;
 
 use super::{LineRange, SessionSlices, VolumeEnd};
 

@@ -12,11 +12,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::json::describe_json_error;
 use crate::store::inventory::SessionFiles;
 use crate::store::root::{Root, ensure_beneath};
 use annals_jsonl as jsonl;
 use annals_jsonl::Error as FileError;
+use annals_layouts::json::describe_json_error;
 
 use super::{TrashItem, TrashedRow};
 

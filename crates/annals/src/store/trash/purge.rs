@@ -120,8 +120,8 @@ impl Store {
                     "the deletion of session {} was interrupted, and {} still exists; run {} again, or {}",
                     looked.session,
                     left.display(),
-                    crate::text::quoted_command("annals delete", &looked.session, ""),
-                    crate::text::quoted_command("annals delete --undo=", &looked.id, "")
+                    annals_layouts::text::quoted_command("annals delete", &looked.session, ""),
+                    annals_layouts::text::quoted_command("annals delete --undo=", &looked.id, "")
                 )));
             }
             let mut condemned = trash.join(format!("{PURGING_PREFIX}{}", item.name));

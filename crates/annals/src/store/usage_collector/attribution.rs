@@ -5,9 +5,9 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use crate::cost::{Account, Charge, LogCharges};
-use crate::model::{ArtifactKind, Project, SessionId};
 use crate::store::inventory::{RootFile, SessionLists};
 use crate::store::{Root, info, shared_log};
+use annals_layouts::model::{ArtifactKind, Project, SessionId};
 
 /// Accounts and charges so far.
 #[derive(Debug, Default)]

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use crate::model::{Artifact, ArtifactKind};
 use crate::store::Root;
 use crate::store::inventory::{self, RootFile};
 use annals_jsonl::FileId;
+use annals_layouts::model::{Artifact, ArtifactKind};
 
 use super::UsageCollector;
 

@@ -7,9 +7,9 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::layout::NewSession;
-use crate::model::{Artifact, ArtifactKind, SessionId};
 use annals_jsonl as jsonl;
+use annals_layouts::layout::NewSession;
+use annals_layouts::model::{Artifact, ArtifactKind, SessionId};
 
 use super::super::Root;
 use super::super::inventory::Inventory;

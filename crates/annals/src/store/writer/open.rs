@@ -8,8 +8,6 @@ use std::sync::{Arc, Mutex};
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::layout::{AppendState, Change, NewSession, PlanContext, Writer};
-use crate::model::{Artifact, ArtifactKind, SessionId};
 use crate::store::append_point::{self, AppendPoint};
 use crate::store::inventory::{RootFile, SessionFiles};
 use crate::store::lifecycle::SessionState;
@@ -18,6 +16,8 @@ use crate::store::shared_log::SessionSlice;
 use crate::store::{Root, Store, thread};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, Create, Log};
+use annals_layouts::layout::{AppendState, Change, NewSession, PlanContext, Writer};
+use annals_layouts::model::{Artifact, ArtifactKind, SessionId};
 
 use super::new_id::{is_chosen, refuse_chosen};
 use super::{
@@ -296,7 +296,11 @@ impl Store {
             return Err(Error::refused(format!(
                 "{} is archived and cannot be changed; {} restores it",
                 file.path.display(),
-                crate::text::quoted_command("annals restore", files.id.as_str(), "--apply")
+                annals_layouts::text::quoted_command(
+                    "annals restore",
+                    files.id.as_str(),
+                    "--apply"
+                )
             )));
         }
         files.root.ensure_inside(&file.path)?;

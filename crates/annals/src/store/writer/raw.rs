@@ -5,13 +5,14 @@
 //! it.
 
 use crate::error::{Error, Result};
-use crate::json::describe_json_error;
-use crate::layout::{Change, Decoded, Record};
-use crate::model::{Body, Entry, EntryId, Fact, Link, Outline, Span};
 use annals_jsonl as jsonl;
+use annals_layouts::json::describe_json_error;
+use annals_layouts::layout::{Change, Decoded, Record};
+use annals_layouts::model::{Body, Entry, EntryId, Fact, Link, Outline, Span};
 
-use super::super::append_point::{AppendPoint, decode_records, in_tree};
+use super::super::append_point::{AppendPoint, decode_records};
 use super::{PoisonError, SessionState, SessionWriter, layout_writer};
+use annals_layouts::layout::in_tree;
 
 impl SessionWriter {
     /// Appends records of the session's layout unchanged, in one write, and reads them back.

@@ -44,7 +44,7 @@ fn open_or_create_reports_why_it_failed() {
 #[test]
 fn created_session_has_planned_id() {
     let now: Timestamp = "2026-03-26T01:32:20.418Z".parse().unwrap();
-    for layout in crate::layout::LAYOUTS {
+    for layout in annals_layouts::layout::LAYOUTS {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(layout.name(), dir.path()).unwrap();
         let store = Store::new(vec![root.clone()]);
@@ -57,7 +57,9 @@ fn created_session_has_planned_id() {
             ..WriteOptions::default()
         };
         let writer = store.create(&root, &new, options).unwrap();
-        writer.append(crate::model::Draft::user("hi")).unwrap();
+        writer
+            .append(annals_layouts::model::Draft::user("hi"))
+            .unwrap();
         drop(writer);
         let sessions = store.inventory().sessions;
         assert_eq!(sessions[0].id, named, "{}", layout.name());
@@ -66,7 +68,7 @@ fn created_session_has_planned_id() {
 
 #[test]
 fn many_records_end_at_the_current_time() {
-    for layout in crate::layout::LAYOUTS {
+    for layout in annals_layouts::layout::LAYOUTS {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(layout.name(), dir.path()).unwrap();
         let store = Store::new(vec![root.clone()]);

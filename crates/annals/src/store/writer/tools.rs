@@ -6,12 +6,12 @@
 use std::collections::BTreeSet;
 
 use crate::error::{Error, Result};
-use crate::layout::{Decoded, calls_of_unknown_tools};
-use crate::model::{Block, Body, Draft, Entry, EntryKey, Outline};
 use crate::store::Root;
 use crate::store::append_point::AppendPoint;
 use crate::store::inventory::RootFile;
 use crate::store::log_reader::each_record;
+use annals_layouts::layout::{Decoded, calls_of_unknown_tools};
+use annals_layouts::model::{Block, Body, Draft, Entry, EntryKey, Outline};
 
 use super::{SessionWriter, layout_writer};
 

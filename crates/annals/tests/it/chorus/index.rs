@@ -11,16 +11,16 @@ fn index_of(case: &str) -> Vec<u8> {
 }
 
 fn row(id: &str, messages: u64) -> RowUpdate {
-    let mut row = RowUpdate::default();
-    row.log = Some(artifact(&format!(
-        "sessions/w-app/a-main/{id}-messages.jsonl"
-    )));
-    row.started = "2026-03-02T09:00:01Z".parse().ok();
-    row.updated = "2026-03-02T09:00:04Z".parse().ok();
-    row.messages = messages;
-    row.prompt = Some("question 1".to_owned());
-    row.answered = true;
-    row
+    let path = format!("sessions/w-app/a-main/{id}-messages.jsonl");
+    RowUpdate {
+        log: Some(artifact(&path)),
+        started: "2026-03-02T09:00:01Z".parse().ok(),
+        updated: "2026-03-02T09:00:04Z".parse().ok(),
+        messages,
+        prompt: Some("question 1".to_owned()),
+        answered: true,
+        ..RowUpdate::default()
+    }
 }
 
 fn enrol(old: Option<&[u8]>, rows: &[RowUpdate], whole: bool) -> ListUpdate {

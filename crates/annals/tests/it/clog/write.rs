@@ -44,7 +44,7 @@ fn try_plan(head: &AppendState, change: Change) -> annals::Result<EditPlan> {
         zone: TimeZone::UTC,
         new_id: &mut fresh,
     };
-    Clog.writer().unwrap().plan(head, &change, &mut stamp)
+    Ok(Clog.writer().unwrap().plan(head, &change, &mut stamp)?)
 }
 
 /// Returns the lines written to each file.

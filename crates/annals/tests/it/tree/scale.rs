@@ -25,12 +25,15 @@ fn message(n: usize, parent: Option<usize>) -> Outline {
         outline.facts.push(Fact::Prompt("a prompt".into()));
     } else {
         outline.kind = OutlineKind::Assistant;
-        let mut reply = Reply::default();
-        reply.response = Some(ResponseKey::new("msg", &n.to_string()));
-        reply.usage = Some(Usage {
+        let usage = Usage {
             output: 1,
             ..Usage::default()
-        });
+        };
+        let reply = Reply {
+            response: Some(ResponseKey::new("msg", &n.to_string())),
+            usage: Some(usage),
+            ..Reply::default()
+        };
         outline.reply = Some(Box::new(reply));
     }
     outline
