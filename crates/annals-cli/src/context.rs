@@ -526,7 +526,9 @@ impl Context {
             }
             Err(error) => return Err(annals::Error::io("read", &path, error).into()),
         };
-        Ok(Prices::built_in().with_list_bytes(&bytes, &path.display().to_string())?)
+        Ok(Prices::built_in()
+            .with_list_bytes(&bytes, &path.display().to_string())
+            .map_err(annals::Error::from)?)
     }
 
     /// Returns the prices, for commands that are not about cost; prints errors in the user's list
@@ -537,14 +539,11 @@ impl Context {
             prices => return prices,
         };
         let text = match error.downcast_ref() {
-            Some(annals::Error::Prices {
-                file,
-                faults,
-                count,
-            }) => {
-                let first = faults.first().map(|first| format!("{file}:{first}"));
+            Some(annals::Error::Prices(list)) => {
+                let first = list.faults.first();
+                let first = first.map(|first| format!("{}:{first}", list.file));
                 let first = first.unwrap_or_else(|| error.to_string());
-                match count.saturating_sub(1) {
+                match list.count.saturating_sub(1) {
                     0 => first,
                     more => format!("{first}, and {more} more"),
                 }

@@ -150,14 +150,11 @@ impl ErrorReport {
                 report.query = Some(text.clone());
                 report.at = Some(at.clone());
             }
-            Some(Error::Prices {
-                file,
-                faults,
-                count,
-            }) => {
-                let texts = faults.iter().map(|fault| format!("{file}:{fault}"));
+            Some(Error::Prices(list)) => {
+                let texts = list.faults.iter();
+                let texts = texts.map(|fault| format!("{}:{fault}", list.file));
                 report.faults = texts.collect();
-                report.more_faults = count.saturating_sub(faults.len());
+                report.more_faults = list.count.saturating_sub(list.faults.len());
             }
             _ => {}
         }
@@ -214,7 +211,7 @@ fn kind(error: &Error) -> &'static str {
         Error::NotFound { .. } => "not-found",
         Error::Ambiguous { .. } => "ambiguous",
         Error::BadId { .. } => "bad-id",
-        Error::Prices { .. } => "prices",
+        Error::Prices(_) => "prices",
         Error::Query { .. } => "query",
         Error::Exists(_) => "exists",
         Error::Damaged { .. } => "damaged",
@@ -329,7 +326,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             _ => return None,
         },
         Error::Query { .. } => "`annals search --help` describes the query syntax".to_owned(),
-        Error::Prices { .. } => {
+        Error::Prices(_) => {
             "`annals prices --help` describes the format of a price list".to_owned()
         }
         Error::File(FileError::Held { can_insist, .. }) => match can_insist {

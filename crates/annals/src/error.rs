@@ -79,15 +79,8 @@ pub enum Error {
         why: &'static str,
     },
     /// A price list has errors, so none of it was used.
-    #[error("{file} is not a valid price list: {count} {}", if *count == 1 { "error" } else { "errors" })]
-    Prices {
-        /// The list's name.
-        file: String,
-        /// The first errors.
-        faults: Vec<crate::cost::prices::PriceError>,
-        /// Number of errors.
-        count: usize,
-    },
+    #[error(transparent)]
+    Prices(#[from] crate::cost::prices::PriceListError),
     /// A query is invalid.
     #[error("invalid query: {why}")]
     Query {

@@ -110,7 +110,7 @@
 //!   end of the process. It is one `write` of whole lines, and its cost does not depend on the
 //!   log's length.
 //! - **A torn last line is terminated**, never truncated, before the next line is written.
-//! - **A failed sync is reported** and poisons the handle ([`Error::Poisoned`]). It is not retried,
+//! - **A failed sync is reported** and poisons the handle ([`Poisoned`](annals_jsonl::Error::Poisoned)). It is not retried,
 //!   because a retry may succeed although data was lost.
 //! - **Small documents** (todos, titles) are replaced atomically, after the log.
 //! - **Writers in several threads and processes** are serialized; one sync serves all waiting

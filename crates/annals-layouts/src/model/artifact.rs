@@ -46,7 +46,7 @@ impl Artifact {
             K::Todos | K::Task | K::FileVersion | K::ToolResult | K::History | K::Plan => true,
             K::TitleFile | K::Notes | K::RunLog | K::Companion | K::Origin => true,
             // A folder's session list names its logs; a root's is the configuration of its program.
-            K::Register => self.folder.is_some(),
+            K::SessionList => self.folder.is_some(),
             K::Settings | K::State | K::SessionState | K::Index => false,
         }
     }
@@ -55,7 +55,7 @@ impl Artifact {
     pub fn is_configuration(&self) -> bool {
         match self.kind {
             ArtifactKind::Settings | ArtifactKind::State => true,
-            ArtifactKind::Register => self.folder.is_none(),
+            ArtifactKind::SessionList => self.folder.is_none(),
             _ => false,
         }
     }
@@ -106,7 +106,8 @@ pub enum ArtifactKind {
     /// Notes, tags and titles of a session, one per line, in a file next to its log.
     Notes,
     /// A session list: titles, directories and other data that the logs do not hold.
-    Register,
+    #[serde(rename = "register")]
+    SessionList,
     /// State of the agent program that belongs to no session.
     State,
     /// Output of the agent program.

@@ -151,9 +151,7 @@ pub struct ListRow {
     pub updated: Option<Timestamp>,
     /// The number of messages.
     pub messages: Option<u64>,
-    /// Further attributes by name; see [`SessionInfo::attributes`].
-    ///
-    /// [`SessionInfo::attributes`]: crate::store::SessionInfo::attributes
+    /// Further attributes by name, such as a channel or a workspace.
     pub attributes: BTreeMap<String, String>,
 }
 

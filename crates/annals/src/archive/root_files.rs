@@ -29,7 +29,7 @@ fn is_missed(artifact: &Artifact) -> bool {
         ArtifactKind::Index | ArtifactKind::RunLog | ArtifactKind::SessionState => false,
         // A folder's session list lists its logs. The root's list has data that no log has: the
         // directory of each folder, its display name, settings.
-        ArtifactKind::Register => artifact.folder.is_none(),
+        ArtifactKind::SessionList => artifact.folder.is_none(),
         _ => true,
     }
 }
@@ -39,7 +39,7 @@ fn is_missed(artifact: &Artifact) -> bool {
 pub(crate) fn is_listed_when_archived(kind: ArtifactKind) -> bool {
     matches!(
         kind,
-        ArtifactKind::History | ArtifactKind::Plan | ArtifactKind::Register
+        ArtifactKind::History | ArtifactKind::Plan | ArtifactKind::SessionList
     )
 }
 

@@ -116,7 +116,7 @@ impl Store {
     /// Everything is synced, read back from the archive and compared with the files in the root
     /// while their logs are locked; if anything differs, nothing is removed. If a file cannot be
     /// removed, those already removed are restored. Sessions that another program has open for
-    /// writing are not removed ([`Error::Held`]), nor those that one writes to, unless `live`
+    /// writing are not removed ([`Held`](annals_jsonl::Error::Held)), nor those that one writes to, unless `live`
     /// ([`Error::Live`]).
     pub fn move_to_archive(
         &self,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use crate::archive::Archive;
-use crate::store::{Inventory, Root, RootFile, SessionFiles, decode_document};
-use annals_layouts::model::{ArtifactKind, Body, FlawKind, ListSubject, SessionId};
+use crate::store::{Inventory, Root, RootFile, SessionFiles, listed_sessions, rows_without_log};
+use annals_layouts::model::{ArtifactKind, FlawKind, SessionId};
 
 use super::archived::{ArchiveLookup, only_archived_detail};
 use super::line::{LogTraces, RecordLocation, folded_key};
@@ -74,7 +74,7 @@ fn miscounted_rows(inventory: &Inventory, traces: &[LogTraces<'_>]) -> Vec<FileR
         }
     }
     let mut found = Vec::new();
-    for (root, file) in inventory.others_of_kind(ArtifactKind::Register) {
+    for (root, file) in inventory.others_of_kind(ArtifactKind::SessionList) {
         let folder = file.artifact.folder.as_deref();
         for (session, messages) in listed_sessions(root, file) {
             let log = logs.get(&(root.path.as_path(), folder, &session));
@@ -326,44 +326,6 @@ fn noun(kind: ArtifactKind) -> &'static str {
     }
 }
 
-/// A row of a session list with messages, but without a log.
-pub(crate) struct RowWithoutLog {
-    /// The session list.
-    pub(crate) path: PathBuf,
-    /// Its root.
-    pub(crate) root: Root,
-    /// The listed session.
-    pub(crate) session: SessionId,
-    /// The listed number of messages.
-    pub(crate) messages: u64,
-}
-
-/// Returns the rows of session lists whose logs are missing.
-pub(crate) fn rows_without_log(inventory: &Inventory) -> Vec<RowWithoutLog> {
-    let logs = inventory.sessions.iter();
-    let logs: HashSet<(&Path, Option<&str>, &SessionId)> = logs
-        .filter(|files| !files.is_unwritten())
-        .map(|files| (files.root.path.as_path(), files.folder(), &files.id))
-        .collect();
-    let mut found = Vec::new();
-    for (root, file) in inventory.others_of_kind(ArtifactKind::Register) {
-        let folder = file.artifact.folder.as_deref();
-        for (session, messages) in listed_sessions(root, file) {
-            // A conversation without messages has no log yet.
-            let messages = messages.unwrap_or(0);
-            if messages > 0 && !logs.contains(&(root.path.as_path(), folder, &session)) {
-                found.push(RowWithoutLog {
-                    path: file.path.clone(),
-                    root: root.clone(),
-                    session,
-                    messages,
-                });
-            }
-        }
-    }
-    found
-}
-
 /// Reports session lists and indexes that list missing logs.
 fn stale_lists(inventory: &Inventory, kept: &ArchiveLookup<'_>) -> Vec<FileReport> {
     let rows = rows_without_log(inventory).into_iter().map(|row| {
@@ -408,20 +370,4 @@ fn index_drift(inventory: &Inventory) -> Vec<FileReport> {
         }
     }
     found
-}
-
-/// Returns the sessions that a document lists, with the listed numbers of messages.
-fn listed_sessions(root: &Root, file: &RootFile) -> Vec<(SessionId, Option<u64>)> {
-    // An unreadable document is reported separately.
-    let bytes = annals_jsonl::read_document(&file.path).unwrap_or_default();
-    let entries = decode_document(root, &file.artifact, &bytes).items;
-    let registers = entries.into_iter().filter_map(|entry| match entry.body {
-        Body::SessionList(rows) => Some(rows),
-        _ => None,
-    });
-    let session = |about: annals_layouts::model::ListRow| match about.subject {
-        ListSubject::Session(id) => Some((id, about.messages)),
-        ListSubject::Folder(_) => None,
-    };
-    registers.flatten().filter_map(session).collect()
 }

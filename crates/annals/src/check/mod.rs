@@ -31,7 +31,6 @@ use crate::store::{Inventory, ReadFailures, Root, RootFile, SessionFiles, StaleS
 use annals_layouts::model::{ArtifactKind, Flaw, FlawKind, Severity, Span};
 use annals_layouts::text::pluralize;
 
-pub(crate) use cross_file::rows_without_log;
 pub use environment::environment;
 use line::LogTraces;
 
@@ -278,6 +277,6 @@ pub fn has_schema(kind: ArtifactKind) -> bool {
                 | ArtifactKind::AgentMeta
                 | ArtifactKind::Settings
                 | ArtifactKind::TitleFile
-                | ArtifactKind::Register
+                | ArtifactKind::SessionList
         )
 }

@@ -277,7 +277,7 @@ fn is_unknown(layouts: &[&'static dyn Layout], relative: &Path) -> bool {
 fn is_session_list(layouts: &[&'static dyn Layout], relative: &Path) -> bool {
     let is_list = |layout: &&dyn Layout| {
         let artifact = layout.classify(relative);
-        artifact.is_some_and(|artifact| artifact.kind == ArtifactKind::Register)
+        artifact.is_some_and(|artifact| artifact.kind == ArtifactKind::SessionList)
     };
     layouts.iter().any(is_list)
 }

@@ -30,9 +30,9 @@ use super::origin::{
 use super::other_files::{source_file, to_json, write_whole_file};
 use super::restore_filter::RestoreFilter;
 use super::source::{SourceLine, each_line};
-use super::staging::{StagedFile, StagingDir};
 use super::summary::{MEMBER_PREFIX, artifact_label, body_kind, lost_members, update_row};
 use super::{Counts, SessionOutcome, TargetIds, later_changes, restore};
+use crate::store::staging::{StagedFile, StagingDir};
 
 /// Target of a conversion.
 pub(super) struct Target<'a> {

@@ -17,7 +17,6 @@ mod other_files;
 mod restore;
 mod restore_filter;
 mod source;
-pub(crate) mod staging;
 mod summary;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -38,12 +37,12 @@ use annals_jsonl::removal_name::is_removed;
 use annals_layouts::layout::{RowUpdate, Writer};
 use annals_layouts::model::{AgentId, Artifact, ArtifactKind, SessionId};
 
+use crate::store::staging::{self, StagingDir};
 use archived::ArchivedOnly;
 use encode::{SessionPart, Target};
 use origin::Header;
 use restore::SharedLines;
 use restore_filter::RestoreFilter;
-use staging::StagingDir;
 
 /// What to convert.
 #[derive(Clone, Debug)]
@@ -667,7 +666,7 @@ fn convert_other_files(
     let mut kept = plan.others.clone();
     kept.retain(|path| !source.is_lock_file(path));
     kept.retain(|path| {
-        let derived = goes_back && kind_of(path) == Some(ArtifactKind::Register);
+        let derived = goes_back && kind_of(path) == Some(ArtifactKind::SessionList);
         !derived && (header.is_none() || *path != own)
     });
     for path in &kept {

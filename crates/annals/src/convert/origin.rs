@@ -291,7 +291,7 @@ pub(super) fn safe_path(path: &str) -> Option<PathBuf> {
     use std::path::Component;
     let path = PathBuf::from(path);
     let down = |part: Component<'_>| matches!(part, Component::Normal(_));
-    let staged = path.starts_with(super::staging::DIR_NAME);
+    let staged = path.starts_with(crate::store::staging::DIR_NAME);
     let sound = path.components().next().is_some() && path.components().all(down);
     (sound && !staged).then_some(path)
 }

@@ -7,7 +7,7 @@ use crate::store::Root;
 use annals_jsonl::open_to_read;
 
 use super::origin::{self, LineEnd, MAX_PIECE, SourceFile, SourcePosition};
-use super::staging::StagedFile;
+use crate::store::staging::StagedFile;
 
 /// Writes a whole file to an origin file.
 pub(super) fn write_whole_file(beside: &mut StagedFile, path: &Path, number: usize) -> Result<()> {

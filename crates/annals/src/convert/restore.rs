@@ -15,8 +15,8 @@ use annals_layouts::model::ArtifactKind;
 
 use super::encode::Target;
 use super::origin::{self, Header, RecordOrigin, SourcePosition};
-use super::staging::StagedFile;
 use super::{SessionOutcome, later_changes};
+use crate::store::staging::StagedFile;
 
 /// Maximum mode of a restored file, whatever its origin says: the mode of any new file of annals.
 const MAX_MODE: u32 = 0o600;

@@ -29,8 +29,8 @@ use super::quarantine::{
 impl Store {
     /// Repairs a file. Its original is in the quarantine before anything changes.
     ///
-    /// Fails with [`Error::Changed`] if the file has changed since the plan; with [`Error::Live`]
-    /// or [`Error::Held`], unless `live`, if another program is writing to it or has it open for
+    /// Fails with [`Changed`](annals_jsonl::Error::Changed) if the file has changed since the plan; with [`Error::Live`]
+    /// or [`Held`](annals_jsonl::Error::Held), unless `live`, if another program is writing to it or has it open for
     /// writing.
     pub fn repair(&self, plan: &RepairPlan, live: bool, now: Timestamp) -> Result<QuarantinedFile> {
         if !live {

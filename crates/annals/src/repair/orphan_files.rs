@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
 use crate::archive::Archive;
-use crate::check;
-use crate::store::{Inventory, LogScan, Root, RootFile, Store};
+use crate::store::{Inventory, LogScan, Root, RootFile, Store, rows_without_log};
 use annals_layouts::model::{ArtifactKind, Fact};
 use annals_layouts::text::pluralize;
 
@@ -77,13 +76,13 @@ impl Store {
             }
         }
         let mut strays: Vec<OrphanFiles> = found.by_kind.into_values().collect();
-        for row in check::rows_without_log(inventory) {
+        for row in rows_without_log(inventory) {
             let session = row.session.to_string();
             let messages = pluralize(row.messages, "message");
             let why = format!("an index lists it with {messages}, but it has no log here");
             strays.push(OrphanFiles {
                 path: row.path,
-                kind: ArtifactKind::Register,
+                kind: ArtifactKind::SessionList,
                 detail: found.elsewhere.where_is(&row.root, &session, &why),
                 session: Some(session),
                 files: 0,

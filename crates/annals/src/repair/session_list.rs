@@ -27,7 +27,7 @@ impl Store {
     /// Rebuilds an index from its logs. The original is in the quarantine before anything changes;
     /// returns `None` if there was no original, or nothing has to be done any more.
     ///
-    /// Fails with [`Error::Held`], unless `live`, if another program has it open for writing.
+    /// Fails with [`Held`](annals_jsonl::Error::Held), unless `live`, if another program has it open for writing.
     pub fn repair_session_list(
         &self,
         stale: &StaleSessionList,

@@ -20,7 +20,7 @@ impl Store {
     /// Nothing is moved if any of them has changed since the plan: while the logs are locked, all
     /// files must be untouched, and there must be no new file and no pin. A session that continued
     /// meanwhile stays. So does one that another program writes to ([`Error::Live`]) or has open
-    /// for writing ([`Error::Held`]), unless `live`.
+    /// for writing ([`Held`](annals_jsonl::Error::Held)), unless `live`.
     pub fn clean(&self, group: &[Expired], live: bool, now: Timestamp) -> Result<TrashItem> {
         let Some((first, others)) = group.split_first() else {
             return Err(Error::refused("no session to clean up"));

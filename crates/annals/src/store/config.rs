@@ -120,7 +120,7 @@ impl Store {
             left.retain(|(path, _)| {
                 let known = root.layout.classify(path);
                 let mut files = plans.iter().flat_map(|plan| &plan.files);
-                known.is_none_or(|it| it.kind != ArtifactKind::Register)
+                known.is_none_or(|it| it.kind != ArtifactKind::SessionList)
                     && files.all(|file| file.path != *path)
             });
             if !left.is_empty() || (plans.is_empty() && entry.is_some()) {
@@ -260,7 +260,7 @@ fn files_in(root: &Root, folder: &str) -> Vec<(PathBuf, u64)> {
 
 /// Returns the directory of a workspace or an agent.
 fn folder_path(root: &Root, folder: &str) -> PathBuf {
-    let mut place = Artifact::new(ArtifactKind::Register);
+    let mut place = Artifact::new(ArtifactKind::SessionList);
     place.folder = Some(format!("{folder}/index"));
     let below = root.path.join(root.layout.path_for(&place));
     let above = below.ancestors().nth(2);
@@ -311,5 +311,5 @@ fn config_path(root: &Root) -> Result<PathBuf> {
             root.path.display()
         )));
     }
-    root.locate(&Artifact::new(ArtifactKind::Register))
+    root.locate(&Artifact::new(ArtifactKind::SessionList))
 }

@@ -654,7 +654,7 @@ impl SessionLists {
     /// Reads session lists. A list that cannot be read is reported and skipped.
     pub(super) fn read<'a>(root: &Root, files: impl IntoIterator<Item = &'a RootFile>) -> Self {
         let mut registers = SessionLists::default();
-        let is_register = |file: &&RootFile| file.artifact.kind == ArtifactKind::Register;
+        let is_register = |file: &&RootFile| file.artifact.kind == ArtifactKind::SessionList;
         for file in files.into_iter().filter(is_register) {
             let document = root.failures.ok(log_reader::read_document(root, file));
             for entry in document.into_iter().flat_map(|sink| sink.items) {

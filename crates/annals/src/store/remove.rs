@@ -93,7 +93,7 @@ impl FileSet {
 }
 
 impl SessionFiles {
-    /// Fails with [`Error::Held`] if another program has any of its files open for writing, or the
+    /// Fails with [`Held`](annals_jsonl::Error::Held) if another program has any of its files open for writing, or the
     /// register that lists it: that is replaced when the session goes.
     pub(crate) fn refuse_held(&self) -> Result<()> {
         let files = self.files().flat_map(RootFile::volumes);

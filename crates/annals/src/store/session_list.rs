@@ -326,7 +326,7 @@ impl Drop for SessionWriter {
 
 /// Fails if the program cannot parse the root's configuration: it would not show a new session.
 pub(super) fn refuse_damaged(root: &Root, writer: &dyn Writer) -> Result<()> {
-    let Ok(path) = root.locate(&Artifact::new(ArtifactKind::Register)) else {
+    let Ok(path) = root.locate(&Artifact::new(ArtifactKind::SessionList)) else {
         return Ok(());
     };
     let damage = read_optional(&path)?.and_then(|bytes| writer.register_damage(&bytes));
@@ -342,7 +342,7 @@ pub(super) fn folder_for_directory(
     writer: &dyn Writer,
     directory: &str,
 ) -> Option<String> {
-    let register = Artifact::new(ArtifactKind::Register);
+    let register = Artifact::new(ArtifactKind::SessionList);
     let bytes = root
         .failures
         .ok(read_optional(&root.locate(&register).ok()?))??;
@@ -382,7 +382,7 @@ pub(super) fn add_to_list(
 /// Adds the folders of new logs to the root's configuration. A configuration that cannot be parsed
 /// is left unchanged: it contains more than folders, so it cannot be rebuilt from the logs.
 fn register_folders(root: &Root, writer: &dyn Writer, rows: &[RowUpdate]) -> Result<()> {
-    let path = root.locate(&Artifact::new(ArtifactKind::Register))?;
+    let path = root.locate(&Artifact::new(ArtifactKind::SessionList))?;
     loop {
         let Some(old) = root.failures.ok(read_optional(&path)) else {
             return Ok(());
@@ -678,7 +678,7 @@ fn read_optional(path: &Path) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// Fails with [`Error::Held`] if another program has a session list open for writing. A missing
+/// Fails with [`Held`](annals_jsonl::Error::Held) if another program has a session list open for writing. A missing
 /// list is fine.
 fn refuse_held(path: &Path) -> Result<()> {
     match path.symlink_metadata() {
@@ -855,7 +855,7 @@ impl StaleSessionList {
         replace_list(&self.path, rebuilt.old.as_deref(), &rebuilt.new, false)
     }
 
-    /// Fails with [`Error::Held`] if another program has it open for writing.
+    /// Fails with [`Held`](annals_jsonl::Error::Held) if another program has it open for writing.
     pub fn refuse_held(&self) -> Result<()> {
         refuse_held(&self.path)
     }
@@ -922,7 +922,7 @@ impl Store {
                 .filter(|files| files.root.layout.name() == root.layout.name())
                 .flat_map(SessionFiles::logs);
             let wanted = logs.filter_map(|file| writer.session_list(&file.artifact));
-            let others = inventory.others_of_kind(ArtifactKind::Register);
+            let others = inventory.others_of_kind(ArtifactKind::SessionList);
             let there = others
                 .filter(|(other, _)| other.path == root.path)
                 .filter(|(other, _)| other.layout.name() == root.layout.name())

@@ -126,7 +126,8 @@ impl<'a> UsageCollector<'a> {
 
     /// Finds the logs, in byte order of their paths.
     pub(crate) fn find_logs(store: &'a Store, memory: &mut WalkCache<'_>) -> Self {
-        let wanted = |kind: ArtifactKind| kind.is_conversation() || kind == ArtifactKind::Register;
+        let wanted =
+            |kind: ArtifactKind| kind.is_conversation() || kind == ArtifactKind::SessionList;
         let mut found = UsageCollector::new(store);
         found.attributions.clear();
         let archive = store.archive().ok();
@@ -143,7 +144,7 @@ impl<'a> UsageCollector<'a> {
                 archive_overlay::add_archived(archive, root, &mut files, &wanted, &mut found.errors)
             });
             found.scanned_dirs.push(directories);
-            let is_register = |file: &&RootFile| file.artifact.kind == ArtifactKind::Register;
+            let is_register = |file: &&RootFile| file.artifact.kind == ArtifactKind::SessionList;
             let mut registers = SessionLists::read(root, files.iter().filter(is_register));
             registers.add_stored(rows.unwrap_or_default());
             found

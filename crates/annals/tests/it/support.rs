@@ -230,7 +230,7 @@ pub(crate) fn underived(layout: &dyn Layout, dir: &Path) -> BTreeMap<PathBuf, St
     picture.retain(|path, _| {
         let meaning = layout.classify(path);
         let listed = meaning.is_some_and(|meaning| {
-            meaning.kind == ArtifactKind::Register && meaning.folder.is_some()
+            meaning.kind == ArtifactKind::SessionList && meaning.folder.is_some()
         });
         !listed && !path.to_str().is_some_and(|path| path.contains(".damaged-"))
     });

@@ -135,7 +135,7 @@ impl Layout for Chorus {
                 Box::new(line::LineDecoder::new(artifact))
             }
             ArtifactKind::Notes => Box::new(AnnotationDecoder),
-            ArtifactKind::Register => Box::new(documents::SessionListDecoder::new(artifact)),
+            ArtifactKind::SessionList => Box::new(documents::SessionListDecoder::new(artifact)),
             ArtifactKind::Todos => Box::new(documents::TodoListDecoder),
             _ => Box::new(OpaqueDecoder),
         }

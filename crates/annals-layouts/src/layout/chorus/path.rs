@@ -30,12 +30,12 @@ pub(super) fn may_hold_files(dir: &Path) -> bool {
 
 pub(super) fn classify(path: &Path) -> Option<Artifact> {
     match *parts(path)?.as_slice() {
-        [CONFIG] => Some(Artifact::new(ArtifactKind::Register)),
+        [CONFIG] => Some(Artifact::new(ArtifactKind::SessionList)),
         [ORIGIN_FILE] => Some(Artifact::new(ArtifactKind::Origin)),
         ["sessions", workspace, agent, file] if is_safe_name(workspace) && is_safe_name(agent) => {
             let folder = Some(format!("{workspace}/{agent}"));
             let artifact = match file {
-                SESSION_LIST => Artifact::new(ArtifactKind::Register),
+                SESSION_LIST => Artifact::new(ArtifactKind::SessionList),
                 file => classify_conversation_file(file)?,
             };
             Some(Artifact { folder, ..artifact })
@@ -82,8 +82,8 @@ pub(super) fn path_for(artifact: &Artifact) -> PathBuf {
     };
     let beside = |ending: &str| folder().join(format!("{}{ending}", stem(artifact)));
     match artifact.kind {
-        K::Register if artifact.folder.is_some() => folder().join(SESSION_LIST),
-        K::Register => CONFIG.into(),
+        K::SessionList if artifact.folder.is_some() => folder().join(SESSION_LIST),
+        K::SessionList => CONFIG.into(),
         K::SessionLog | K::AgentLog => beside("-messages.jsonl"),
         K::Notes => beside("-notes.jsonl"),
         K::Todos => beside("-todos.json"),
@@ -152,9 +152,9 @@ mod tests {
     fn classify_and_path_for_are_inverses() {
         use ArtifactKind as K;
         for (kind, agent, path) in [
-            (K::Register, None, "config.json"),
+            (K::SessionList, None, "config.json"),
             (K::Origin, None, "annals-origin.jsonl"),
-            (K::Register, None, "sessions/w/a/conversations.json"),
+            (K::SessionList, None, "sessions/w/a/conversations.json"),
             (K::SessionLog, None, "sessions/w/a/c1-messages.jsonl"),
             (K::SessionLog, None, "sessions/w/a/c--agent--messages.jsonl"),
             (

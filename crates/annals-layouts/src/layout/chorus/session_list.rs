@@ -66,7 +66,7 @@ pub(super) fn session_list(log: &Artifact) -> Option<Artifact> {
         .filter(|_| listed)
         .map(|folder| Artifact {
             folder: Some(folder.clone()),
-            ..Artifact::new(ArtifactKind::Register)
+            ..Artifact::new(ArtifactKind::SessionList)
         })
 }
 
@@ -121,7 +121,7 @@ pub(super) fn is_empty(bytes: &[u8]) -> bool {
 /// Returns the workspace and the agent of a session list.
 fn folder(register: &Artifact) -> Option<(&str, &str)> {
     let folder = register.folder.as_deref()?;
-    let indexed = register.kind == ArtifactKind::Register;
+    let indexed = register.kind == ArtifactKind::SessionList;
     folder.split_once('/').filter(|_| indexed)
 }
 

@@ -352,7 +352,7 @@ pub(super) fn path_for(artifact: &Artifact) -> PathBuf {
         K::Origin if artifact.session.is_some() => beside_log().join(ORIGIN_FILE),
         K::Origin => ORIGIN_FILE.into(),
         // The layout has no such files.
-        K::SharedLog | K::Companion | K::Notes | K::Register | K::State | K::RunLog => {
+        K::SharedLog | K::Companion | K::Notes | K::SessionList | K::State | K::RunLog => {
             PathBuf::new()
         }
     }

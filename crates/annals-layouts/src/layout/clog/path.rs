@@ -111,7 +111,7 @@ pub(super) fn path_for(artifact: &Artifact) -> PathBuf {
         | K::Plan
         | K::Index
         | K::TitleFile
-        | K::Register => PathBuf::new(),
+        | K::SessionList => PathBuf::new(),
     }
 }
 

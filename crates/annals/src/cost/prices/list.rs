@@ -29,6 +29,19 @@ impl fmt::Display for PriceError {
     }
 }
 
+/// A price list with errors, none of which was used.
+#[derive(Debug, thiserror::Error)]
+#[error("{file} is not a valid price list: {count} {}", if *count == 1 { "error" } else { "errors" })]
+#[non_exhaustive]
+pub struct PriceListError {
+    /// The list's name.
+    pub file: String,
+    /// The first errors.
+    pub faults: Vec<PriceError>,
+    /// Number of errors.
+    pub count: usize,
+}
+
 /// Rows of one list by the normalized names of their models.
 pub(super) type Rows = BTreeMap<String, Vec<PriceRow>>;
 

@@ -17,7 +17,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::civil::Date;
 
-use crate::error::{Error, Result};
 use annals_layouts::model::{BillingTerms, Money, SYNTHETIC, ServiceTier, Usage};
 
 use super::Charge;
@@ -26,7 +25,7 @@ use name::{LONG_CONTEXT_SUFFIX, MAX_NAME_LEN, NameSimplifier};
 use overrides::apply_overrides;
 use tariff::{Tariff, first_day, row_in_effect};
 
-pub use list::PriceError;
+pub use list::{PriceError, PriceListError};
 pub use row::{PriceColumn, PriceRow};
 
 /// Source of a price: the token counts, or the cost recorded in the log.
@@ -111,7 +110,7 @@ impl Prices {
     ///
     /// A replacing row inherits what is not a token price: the provider, the context window, the
     /// price of searches and the surcharge for the United States.
-    pub fn with_list(mut self, text: &str, name: &str) -> Result<Self> {
+    pub fn with_list(mut self, text: &str, name: &str) -> Result<Self, PriceListError> {
         let faulty = |faults: Vec<PriceError>| invalid_list(name, faults);
         let rows = list::parse(text, &name.into()).map_err(faulty)?;
         self.own.push(rows);
@@ -139,7 +138,7 @@ impl Prices {
     }
 
     /// Adds a user's list from the bytes of a file, like [`Prices::with_list`].
-    pub fn with_list_bytes(self, bytes: &[u8], name: &str) -> Result<Self> {
+    pub fn with_list_bytes(self, bytes: &[u8], name: &str) -> Result<Self, PriceListError> {
         match list::decode_utf8(bytes) {
             Ok(text) => self.with_list(text, name),
             Err(fault) => Err(invalid_list(name, vec![fault])),
@@ -316,11 +315,11 @@ impl Prices {
     }
 }
 
-fn invalid_list(name: &str, mut faults: Vec<PriceError>) -> Error {
+fn invalid_list(name: &str, mut faults: Vec<PriceError>) -> PriceListError {
     const TOLD: usize = 20;
     let count = faults.len();
     faults.truncate(TOLD);
-    Error::Prices {
+    PriceListError {
         file: name.to_owned(),
         faults,
         count,

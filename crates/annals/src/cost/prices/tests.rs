@@ -361,14 +361,11 @@ fn a_model_without_a_row_for_the_day_is_unpriced() {
 fn dangling_aliases_are_errors() {
     let own = "model,same_as\na,b\nb,a\nc,claude-imaginary-9\nd,gpt-5\n";
     let error = Prices::built_in().with_list(own, "own.csv").unwrap_err();
-    let Error::Prices {
+    let PriceListError {
         file,
         faults,
         count,
-    } = error
-    else {
-        panic!("{error}");
-    };
+    } = error;
     assert_eq!((file.as_str(), count), ("own.csv", 3));
     let lines: Vec<usize> = faults.iter().map(|fault| fault.line).collect();
     assert_eq!(lines, [2, 3, 4]);
@@ -377,11 +374,8 @@ fn dangling_aliases_are_errors() {
 #[test]
 fn errors_beyond_limit_are_only_counted() {
     let own = format!("model,input,output\n{}", "x,y,z\n".repeat(50));
-    let Err(Error::Prices { faults, count, .. }) = Prices::built_in().with_list(&own, "own.csv")
-    else {
-        panic!("taken");
-    };
-    assert_eq!((faults.len(), count), (20, 100));
+    let error = Prices::built_in().with_list(&own, "own.csv").unwrap_err();
+    assert_eq!((error.faults.len(), error.count), (20, 100));
 }
 
 #[test]

@@ -265,7 +265,7 @@ impl<'a> Found<'a> {
     /// session lists.
     fn add(&mut self, root: &Root, file: &'a RootFile, session: u32) -> Option<()> {
         let alone = file.slice.is_none() && file.earlier.is_empty() && !file.is_archived();
-        let alone = alone && file.artifact.kind != ArtifactKind::Register;
+        let alone = alone && file.artifact.kind != ArtifactKind::SessionList;
         alone.then_some(())?;
         let within = file.path.strip_prefix(&root.path).ok()?;
         let dir = within.parent()?.to_str()?;

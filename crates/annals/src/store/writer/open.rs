@@ -210,7 +210,7 @@ impl Store {
     }
 
     /// Fails with [`Error::Live`] if another program is writing to the session right now, and with
-    /// [`Error::Held`] if one has a file of it open for writing.
+    /// [`Held`](annals_jsonl::Error::Held) if one has a file of it open for writing.
     pub fn ensure_not_in_use(&self, files: &SessionFiles) -> Result<()> {
         files.refuse_held()?;
         let mut logs = files.logs();

@@ -142,7 +142,7 @@ fn artifact_with_hostile_parts_never_leaves_the_root() {
             K::SessionState,
             K::SharedLog,
             K::Notes,
-            K::Register,
+            K::SessionList,
             K::State,
             K::RunLog,
             K::Origin,

@@ -255,7 +255,7 @@ fn walks_report_paths_without_read_permission() {
             let kind = copy.root.layout.classify(within).map(|it| it.kind);
             let read = match is_dir {
                 true => copy.root.layout.may_hold_files(within),
-                false => kind.is_some_and(matters) || kind == Some(ArtifactKind::Register),
+                false => kind.is_some_and(matters) || kind == Some(ArtifactKind::SessionList),
             };
             if !read {
                 continue;

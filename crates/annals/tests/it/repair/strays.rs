@@ -85,7 +85,7 @@ fn row_without_log_is_a_stray() {
     let store = Store::new(vec![copy.root.clone()]).with_state(copy.dir.path().join("state"));
     let rows = |store: &Store| {
         let rows = strays(store).into_iter();
-        let rows = rows.filter(|stray| stray.kind == ArtifactKind::Register);
+        let rows = rows.filter(|stray| stray.kind == ArtifactKind::SessionList);
         rows.collect::<Vec<_>>()
     };
     assert!(rows(&store).is_empty());

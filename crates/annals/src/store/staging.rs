@@ -15,8 +15,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
+use super::Root;
 use crate::error::{Error, Result};
-use crate::store::Root;
 use annals_jsonl as jsonl;
 
 /// Name of the staging directory.
