@@ -6,6 +6,7 @@ use std::io::Write;
 use std::ops::Range;
 
 use annals::LayoutError;
+use annals::Subject;
 use annals::jsonl::Error as FileError;
 use annals::{Error, IndexProblem};
 use clap::error::ErrorKind;
@@ -235,18 +236,18 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             "name the real path with --into".to_owned()
         }
         Error::NotFound {
-            what: "session", ..
+            what: Subject::Session, ..
         } => "`annals sessions` lists them; the path of a log works too".to_owned(),
         Error::NotFound {
-            what: "message", ..
+            what: Subject::Message, ..
         } => "`annals tree SESSION` shows the ids of its messages".to_owned(),
-        Error::NotFound { what: "log", .. } => {
+        Error::NotFound { what: Subject::Log, .. } => {
             "`annals sessions -p DIRECTORY` lists the dates that have one".to_owned()
         }
-        Error::NotFound { what: "record", .. } => {
+        Error::NotFound { what: Subject::Record, .. } => {
             "the file may have changed since; search again".to_owned()
         }
-        Error::NotFound { what: "layout", .. } => {
+        Error::NotFound { what: Subject::Layout, .. } => {
             let names: Vec<&str> = annals::layout::LAYOUTS
                 .iter()
                 .map(|layout| layout.name())
@@ -254,44 +255,44 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             format!("known layouts: {}", names.join(", "))
         }
         Error::NotFound {
-            what: "deleted session",
+            what: Subject::DeletedSession,
             ..
         } => "`annals delete --list` shows what is in the trash".to_owned(),
         Error::NotFound {
-            what: "archived session",
+            what: Subject::ArchivedSession,
             ..
         } => "`annals archive --list` shows what is in the archive".to_owned(),
         Error::NotFound {
-            what: "pinned session",
+            what: Subject::PinnedSession,
             ..
         } => "`annals pin` lists them".to_owned(),
         Error::NotFound {
-            what: "sub-agent", ..
+            what: Subject::SubAgent, ..
         } => "`annals tree SESSION` shows the sub-agents of a session".to_owned(),
         Error::NotFound {
-            what: "project", ..
+            what: Subject::Project, ..
         } => "`annals projects` lists them".to_owned(),
         Error::NotFound {
-            what: "saved file", ..
+            what: Subject::SavedFile, ..
         } => "`annals files SESSION` lists them".to_owned(),
         Error::NotFound {
-            what: "tool output",
+            what: Subject::ToolOutput,
             ..
         } => "`annals files SESSION --outputs` lists them".to_owned(),
         Error::NotFound {
-            what: "document", ..
+            what: Subject::Document, ..
         } => "`annals documents` lists them".to_owned(),
-        Error::NotFound { what: "plan", .. } => "`annals plans` lists them".to_owned(),
+        Error::NotFound { what: Subject::Plan, .. } => "`annals plans` lists them".to_owned(),
         Error::Ambiguous {
-            what: "project", ..
+            what: Subject::Project, ..
         } => "give its path or its id".to_owned(),
         Error::Ambiguous {
-            what: "archived session",
+            what: Subject::ArchivedSession,
             ..
         } => "give more of it, up to the tag behind the dot, its root with --root, or the path of the pack"
             .to_owned(),
         Error::Ambiguous {
-            what: "workspace" | "agent",
+            what: Subject::Workspace | Subject::Agent,
             ..
         } => "give its id".to_owned(),
         Error::Ambiguous { .. } => "give more of it, or the path of the file".to_owned(),

@@ -21,4 +21,4 @@ pub mod model;
 pub mod text;
 pub mod tree;
 
-pub use error::{Error, Result};
+pub use error::{Error, Result, Subject};

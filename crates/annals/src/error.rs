@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use annals_jsonl::Error as FileError;
+use annals_layouts::Subject;
 
 /// The result of every fallible function of this library.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -53,8 +54,8 @@ pub enum Error {
     /// Nothing matches the request.
     #[error("no {what} matches `{id}`")]
     NotFound {
-        /// The kind of thing: "session", "message", "project" …
-        what: &'static str,
+        /// The kind of thing.
+        what: Subject,
         /// The requested id or name.
         id: String,
     },
@@ -62,7 +63,7 @@ pub enum Error {
     #[error("`{id}` matches {} {what}s", candidates.len())]
     Ambiguous {
         /// The kind of thing.
-        what: &'static str,
+        what: Subject,
         /// The requested id or name.
         id: String,
         /// All matches.

@@ -159,7 +159,7 @@ pub mod jsonl {
 }
 
 pub use annals_layouts::json::{describe_json_error, json_error_reason};
-pub use annals_layouts::{Error as LayoutError, layout, model, text, tree};
+pub use annals_layouts::{Error as LayoutError, Subject, layout, model, text, tree};
 pub use error::{Error, IndexProblem, Result};
 
 /// Compiles the examples of the README.

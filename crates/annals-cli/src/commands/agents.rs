@@ -1,5 +1,6 @@
 //! `annals chorus agents`
 
+use annals::Subject;
 use annals::layout::chorus::{Agent, ConfigEdit};
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -145,7 +146,7 @@ pub(crate) fn run(args: &AgentsArgs, context: &mut Context) -> Result<Outcome> {
             let known = agents.and_then(|mut agents| {
                 let known = agents.any(|agent| agent.id == id);
                 known.then_some(()).ok_or_else(|| annals::Error::NotFound {
-                    what: "agent",
+                    what: Subject::Agent,
                     id: folder.clone(),
                 })
             });

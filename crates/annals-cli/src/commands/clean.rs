@@ -5,6 +5,7 @@ mod purge;
 use std::path::{Path, PathBuf};
 
 use annals::Error;
+use annals::Subject;
 use annals::jsonl::Error as FileError;
 use annals::retain::{CleanupPlan, Expired, Leftover, Policy, RetainReason, Rule, Term};
 use annals::store::{SessionInfo, TrashItem};
@@ -339,7 +340,7 @@ fn find_layout(name: &str) -> Result<&'static str> {
     match annals::layout::by_name(name) {
         Some(layout) => Ok(layout.name()),
         None => Err(Error::NotFound {
-            what: "layout",
+            what: Subject::Layout,
             id: name.to_owned(),
         }
         .into()),

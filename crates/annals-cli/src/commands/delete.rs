@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
+use annals::Subject;
 use annals::store::{SessionFiles, TrashItem};
 use anyhow::{Result, bail};
 use clap::Args;
@@ -386,7 +387,7 @@ fn list_trash(context: &mut Context) -> Result<Outcome> {
 fn undo(id: &str, context: &mut Context) -> Result<Outcome> {
     if id.is_empty() {
         return Err(annals::Error::NotFound {
-            what: "deleted session",
+            what: Subject::DeletedSession,
             id: String::new(),
         }
         .into());

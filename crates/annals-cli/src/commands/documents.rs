@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, IsTerminal as _, Read as _};
 use std::path::Path;
 
+use annals::Subject;
 use annals::jsonl::{OpenLog, RangeReader};
 use annals::model::ArtifactKind;
 use annals::store::{Root, RootFile, RunLog};
@@ -342,7 +343,7 @@ fn find_document<'a>(
     }
     match found.as_slice() {
         [] => Err(annals::Error::NotFound {
-            what: "document",
+            what: Subject::Document,
             id: wanted.to_owned(),
         }),
         [only] => Ok(only),
@@ -351,7 +352,7 @@ fn find_document<'a>(
                 .iter()
                 .map(|found| found.file.path.display().to_string());
             Err(annals::Error::Ambiguous {
-                what: "document",
+                what: Subject::Document,
                 id: wanted.to_owned(),
                 candidates: paths.collect(),
             })

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use annals::Subject;
 use annals::jsonl;
 use annals::model::ArtifactKind;
 use annals::store::{NewSavedVersion, RootFile, SavedFile, SavedVersion, Session, SessionFiles};
@@ -350,7 +351,7 @@ fn find_file<'a>(saved: &'a [SavedFile], wanted: &str) -> Result<&'a SavedFile> 
     let found: Vec<&SavedFile> = saved.iter().filter(ends).collect();
     match found.as_slice() {
         [] => Err(annals::Error::NotFound {
-            what: "saved file",
+            what: Subject::SavedFile,
             id: wanted.to_owned(),
         }
         .into()),
@@ -358,7 +359,7 @@ fn find_file<'a>(saved: &'a [SavedFile], wanted: &str) -> Result<&'a SavedFile> 
         many => {
             let candidates = many.iter().map(|file| file.path.clone()).collect();
             Err(annals::Error::Ambiguous {
-                what: "saved file",
+                what: Subject::SavedFile,
                 id: wanted.to_owned(),
                 candidates,
             }
@@ -537,7 +538,7 @@ fn list_outputs(args: &FilesArgs, session: &Session, context: &mut Context) -> R
             (None, [file]) => *file,
             (None, []) => {
                 return Err(annals::Error::NotFound {
-                    what: "tool output",
+                    what: Subject::ToolOutput,
                     id: wanted.clone(),
                 }
                 .into());
@@ -545,7 +546,7 @@ fn list_outputs(args: &FilesArgs, session: &Session, context: &mut Context) -> R
             (None, many) => {
                 let candidates = many.iter().map(|file| name(file)).collect();
                 return Err(annals::Error::Ambiguous {
-                    what: "tool output",
+                    what: Subject::ToolOutput,
                     id: wanted.clone(),
                     candidates,
                 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use annals::Subject;
 use annals::model::Project;
 use annals::store::{ProjectInfo, SessionInfo};
 use anyhow::{Result, anyhow};
@@ -166,7 +167,7 @@ pub(crate) fn retain_project(wanted: &str, sessions: &mut Vec<SessionInfo>) -> R
             .map(|project| format!("{}  {}", project.id, project.path))
             .collect();
         return Err(annals::Error::Ambiguous {
-            what: "project",
+            what: Subject::Project,
             id: wanted.to_owned(),
             candidates,
         }
@@ -202,7 +203,7 @@ pub(crate) fn unknown<'a>(
     match suggest_projects(wanted, &project_paths(projects)) {
         Some(near) => anyhow!("no project matches `{wanted}`{near} (`annals projects` lists them)"),
         None => anyhow::Error::new(annals::Error::NotFound {
-            what: "project",
+            what: Subject::Project,
             id: wanted.to_owned(),
         }),
     }

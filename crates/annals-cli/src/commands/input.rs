@@ -3,6 +3,7 @@
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 
+use annals::Subject;
 use annals::layout::NewSession;
 use annals::model::{EntryId, SessionId};
 use annals::store::{Root, Session};
@@ -121,7 +122,7 @@ pub(crate) fn entry(session: &Session, log: usize, id: &str) -> Result<(usize, E
             shown.push('…');
         }
         annals::Error::NotFound {
-            what: "message",
+            what: Subject::Message,
             id: shown,
         }
     };
@@ -152,7 +153,7 @@ pub(crate) fn entry(session: &Session, log: usize, id: &str) -> Result<(usize, E
                     .filter_map(|&at| Some(scan.outlines.get(at)?.id()?.to_string()));
                 let candidates: Vec<String> = ids.collect();
                 return Err(annals::Error::Ambiguous {
-                    what: "message",
+                    what: Subject::Message,
                     id: id.to_owned(),
                     candidates,
                 }

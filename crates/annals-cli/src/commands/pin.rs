@@ -1,6 +1,7 @@
 //! `annals pin`
 
 use annals::Error;
+use annals::Subject;
 use annals::retain::{Pin, Pins};
 use annals::store::{Inventory, SessionFiles};
 use anyhow::Result;
@@ -119,7 +120,7 @@ fn find_pin(id: &str, pins: &Pins, inventory: &Inventory, context: &mut Context)
             let names = fits.iter();
             let names = names.map(|pin| format!("{}  {}", pin.session, pin.root.display()));
             return Err(Error::Ambiguous {
-                what: "pinned session",
+                what: Subject::PinnedSession,
                 id: id.to_owned(),
                 candidates: names.collect(),
             }
@@ -131,7 +132,7 @@ fn find_pin(id: &str, pins: &Pins, inventory: &Inventory, context: &mut Context)
     let found = pins.iter().find(|pin| pin.matches_files(&files)).cloned();
     found.ok_or_else(|| {
         Error::NotFound {
-            what: "pinned session",
+            what: Subject::PinnedSession,
             id: id.to_owned(),
         }
         .into()

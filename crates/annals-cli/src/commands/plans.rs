@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use annals::Subject;
 use annals::model::{ArtifactKind, Body};
 use annals::store::{Root, RootFile};
 use anyhow::{Result, bail};
@@ -199,12 +200,12 @@ fn find_plan<'a>(plans: &'a [PlanFile], name: &str) -> annals::Result<&'a PlanFi
     }
     match found.as_slice() {
         [] => Err(annals::Error::NotFound {
-            what: "plan",
+            what: Subject::Plan,
             id: name.to_owned(),
         }),
         [only] => Ok(only),
         many => Err(annals::Error::Ambiguous {
-            what: "plan",
+            what: Subject::Plan,
             id: name.to_owned(),
             candidates: many
                 .iter()

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use annals::Subject;
 use annals::layout::Spawn;
 use annals::model::{AgentId, ArtifactKind, Todo, TodoStatus};
 use annals::store::{SessionFiles, SessionWriter, WriteOptions};
@@ -186,7 +187,7 @@ fn find_agent(files: &SessionFiles, wanted: Option<&str>) -> Result<Option<Agent
             let candidates = many.iter().map(ToString::to_string).collect();
             let id = wanted.to_owned();
             Err(annals::Error::Ambiguous {
-                what: "sub-agent",
+                what: Subject::SubAgent,
                 id,
                 candidates,
             }

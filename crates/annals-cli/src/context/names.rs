@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use annals::Error;
+use annals::Subject;
 use annals::archive::ROOT_ID;
 use annals::jsonl::Error as FileError;
 use annals::store::{Inventory, SessionFiles, SessionInfo, Target, TrashItem};
@@ -117,11 +118,11 @@ impl Context {
         let name = self.resolve_latest(inventory, name, access)?;
         match self.store.find(inventory, &name) {
             Err(Error::Ambiguous {
-                what: "session",
+                what: Subject::Session,
                 id,
                 candidates,
             }) => Err(Error::Ambiguous {
-                what: "session",
+                what: Subject::Session,
                 id,
                 candidates: self.with_titles(inventory, candidates),
             }
@@ -212,7 +213,7 @@ impl Context {
         match with_title(&sessions, name).as_slice() {
             [] => Ok(name.to_owned()),
             [only] => Ok(only.id.to_string()),
-            many => Err(ambiguous_title("deleted session", name, many).into()),
+            many => Err(ambiguous_title(Subject::DeletedSession, name, many).into()),
         }
     }
 
@@ -320,7 +321,7 @@ impl Context {
             }
             (None, None) => {
                 return Err(Error::NotFound {
-                    what: "session",
+                    what: Subject::Session,
                     id: name.to_owned(),
                 }
                 .into());
@@ -343,7 +344,7 @@ impl Context {
             let only = match found.as_slice() {
                 [] => continue,
                 [only] => only,
-                many => return Err(ambiguous_title("session", name, many).into()),
+                many => return Err(ambiguous_title(Subject::Session, name, many).into()),
             };
             let is_it = |files: &&SessionFiles| {
                 files.id == only.id
@@ -395,7 +396,7 @@ pub(crate) fn refuse_message(target: &Target, name: &str) -> Result<()> {
 /// Whether an error means that no session and no file has the name, so that it may be another name.
 pub(crate) fn is_unknown_session(error: &anyhow::Error) -> bool {
     match error.downcast_ref() {
-        Some(Error::NotFound { what, .. }) => *what == "session",
+        Some(Error::NotFound { what, .. }) => *what == Subject::Session,
         Some(Error::BadId { .. }) => true,
         Some(Error::File(FileError::Io { source, .. })) => {
             source.kind() == std::io::ErrorKind::NotFound
@@ -409,7 +410,7 @@ pub(crate) fn is_unknown_archived(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref(),
         Some(Error::NotFound {
-            what: "archived session",
+            what: Subject::ArchivedSession,
             ..
         })
     )
@@ -442,7 +443,7 @@ fn with_title<'a>(sessions: &'a [SessionInfo], text: &str) -> Vec<&'a SessionInf
     }
 }
 
-fn ambiguous_title(what: &'static str, name: &str, sessions: &[&SessionInfo]) -> Error {
+fn ambiguous_title(what: Subject, name: &str, sessions: &[&SessionInfo]) -> Error {
     let candidate = |session: &&SessionInfo| {
         let title = shown_title(session).unwrap_or_default();
         format!("{}  {title}", session.id)

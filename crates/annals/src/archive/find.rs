@@ -9,6 +9,7 @@ use super::{Archive, is_of};
 use crate::error::{Error, Result};
 use crate::store::Root;
 use annals_jsonl as jsonl;
+use annals_layouts::Subject;
 
 impl Archive {
     /// Finds the pack of an archived session by an id prefix, optionally with the tag of its folder
@@ -31,7 +32,7 @@ impl Archive {
         let missing = || match id {
             ROOT_ID => nothing_of_roots(roots),
             _ => Error::NotFound {
-                what: "archived session",
+                what: Subject::ArchivedSession,
                 id: id.to_owned(),
             },
         };
@@ -138,7 +139,7 @@ pub(super) fn only(id: &str, mut found: Vec<Pack>) -> Result<Pack> {
         (last, _) => {
             let all = found.iter().chain(&last);
             Err(Error::Ambiguous {
-                what: "archived session",
+                what: Subject::ArchivedSession,
                 id: id.to_owned(),
                 candidates: all.map(Pack::described).collect(),
             })

@@ -20,6 +20,7 @@ use super::verify::verify;
 use crate::error::{Error, Result};
 use crate::store::Root;
 use annals_jsonl::ReadAt as _;
+use annals_layouts::Subject;
 
 /// Maximum index length for which a flipped bit is searched; longer ones would take too long.
 const MOST_TURNED: usize = 16 << 10;
@@ -247,7 +248,7 @@ impl Archive {
             (Err(_), [only]) => Pack::salvage(only),
             (Err(error), []) => Err(error),
             (_, several) => Err(Error::Ambiguous {
-                what: "archived session",
+                what: Subject::ArchivedSession,
                 id: id.to_owned(),
                 candidates: several.iter().map(|it| it.display().to_string()).collect(),
             }),

@@ -9,6 +9,7 @@ use crate::store::{
     Inventory, LogScan, Root, RootFile, Session, SessionFiles, Store, WriteOptions,
 };
 use annals_jsonl::{TailReader, open_to_read};
+use annals_layouts::Subject;
 use annals_layouts::layout::{Spawn, Writer};
 use annals_layouts::model::{ArtifactKind, Body, Draft, Entry, EntryId, Outline, SessionId, Todo};
 use annals_layouts::tree::IdIndex;
@@ -236,7 +237,7 @@ fn write_session(
     since: LaterChanges,
 ) -> Result<u64> {
     let missing = || Error::NotFound {
-        what: "session",
+        what: Subject::Session,
         id: id.to_string(),
     };
     let mut sessions = inventory.sessions.iter();

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::store::Store;
 use annals_jsonl as jsonl;
+use annals_layouts::Subject;
 use annals_layouts::json::describe_json_error;
 
 use super::apply::was_not_applied;
@@ -225,11 +226,11 @@ impl Store {
         match (found.is_empty(), troubles.into_iter().next()) {
             (true, Some(trouble)) => Err(trouble),
             (true, None) => Err(Error::NotFound {
-                what: "repair",
+                what: Subject::Repair,
                 id: wanted.to_owned(),
             }),
             (false, _) if !one => Err(Error::Ambiguous {
-                what: "repair",
+                what: Subject::Repair,
                 id: wanted.to_owned(),
                 candidates: found.into_iter().map(|kept| kept.id).collect(),
             }),

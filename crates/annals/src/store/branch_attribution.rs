@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use crate::cost::{Account, BranchName, Charge};
 use crate::error::{Error, Result};
+use annals_layouts::Subject;
 use annals_layouts::model::{Outline, ResponseKey, SessionId};
 use annals_layouts::tree::{Segment, Tree};
 
@@ -55,7 +56,7 @@ impl Store {
         }
         let read = |account: &&Account| {
             let missing = || Error::NotFound {
-                what: "session",
+                what: Subject::Session,
                 id: account.session.to_string(),
             };
             let named = named.get(&(account.root.as_path(), &account.session));

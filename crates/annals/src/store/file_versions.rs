@@ -6,6 +6,7 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
+use annals_layouts::Subject;
 use annals_layouts::model::{ArtifactKind, Body, Fact};
 
 use super::inventory::RootFile;
@@ -49,7 +50,7 @@ impl SavedVersion {
             Some(file) => file.read(),
             None if self.absent => Ok(Vec::new()),
             None => Err(Error::NotFound {
-                what: "stored copy",
+                what: Subject::StoredCopy,
                 id: format!("version {}", self.version),
             }),
         }

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use annals_jsonl::ReadAt as _;
+use annals_layouts::Subject;
 use annals_layouts::model::{ArtifactKind, EntryId, Outline};
 
 use super::inventory::{Inventory, RootFile, SessionFiles};
@@ -22,7 +23,7 @@ impl Store {
     /// that contain it. If several records have the id, the original wins over its copies in forks.
     pub fn find_message(&self, inventory: &Inventory, id: &str) -> Result<(SessionFiles, EntryId)> {
         let missing = || Error::NotFound {
-            what: "message",
+            what: Subject::Message,
             id: id.chars().take(200).flat_map(char::escape_debug).collect(),
         };
         if EntryId::new(id).check().is_err() {
@@ -139,7 +140,7 @@ fn holds(file: &RootFile, finder: &Finder<'_>) -> Result<bool> {
 
 fn ambiguous(id: &str, candidates: Vec<String>) -> Error {
     Error::Ambiguous {
-        what: "message",
+        what: Subject::Message,
         id: id.to_owned(),
         candidates,
     }

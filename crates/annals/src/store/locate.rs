@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use annals_jsonl::FileId;
+use annals_layouts::Subject;
 use annals_layouts::model::{Entry, EntryKey, Outline};
 
 use super::inventory::{Inventory, RootFile, SessionFiles};
@@ -27,7 +28,7 @@ impl Session {
     /// those of sub-agents, later before earlier.
     pub fn find_records(&self, wanted: &str) -> Result<Vec<RecordRef>> {
         let missing = || Error::NotFound {
-            what: "message",
+            what: Subject::Message,
             id: wanted.to_owned(),
         };
         let line = wanted.strip_prefix(':');
@@ -70,7 +71,7 @@ impl Session {
             false => {
                 let name = path.file_name().unwrap_or(path.as_os_str());
                 Error::NotFound {
-                    what: "record",
+                    what: Subject::Record,
                     id: format!("{}:{line}", name.to_string_lossy()),
                 }
             }
@@ -140,7 +141,7 @@ impl Session {
                 key.ok_or_else(nameless)
             }
             Err(Error::NotFound { .. }) if !fitting.is_empty() => Err(Error::Ambiguous {
-                what: "message",
+                what: Subject::Message,
                 id: wanted.to_owned(),
                 candidates: fitting
                     .iter()

@@ -7,6 +7,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use annals_layouts::Subject;
 use annals_layouts::model::{Body, Entry, ResponseKey, ResponseResolver, Role, SYNTHETIC, Usage};
 
 use super::log_reader;
@@ -196,7 +197,7 @@ impl Session {
             Ok(false)
         })?;
         found.ok_or_else(|| Error::NotFound {
-            what: "message",
+            what: Subject::Message,
             id: id.to_owned(),
         })
     }

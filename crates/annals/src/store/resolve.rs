@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, FileId};
+use annals_layouts::Subject;
 use annals_layouts::layout::{LAYOUTS, NewSession};
 use annals_layouts::model::{Artifact, ArtifactKind, Fact, SessionId};
 
@@ -147,7 +148,7 @@ impl Store {
             missing.get_or_insert(error);
         }
         Err(missing.unwrap_or_else(|| Error::NotFound {
-            what: "session",
+            what: Subject::Session,
             id: text.to_owned(),
         }))
     }
@@ -235,7 +236,10 @@ impl Store {
                 let name = absolute_name(&id).into_owned();
                 return Err(
                     match roots.any(|root| root.layout.log_from_name(&name).is_some()) {
-                        true => Error::NotFound { what: "log", id },
+                        true => Error::NotFound {
+                            what: Subject::Log,
+                            id,
+                        },
                         false => Error::io("read", path, error),
                     },
                 );
@@ -390,7 +394,7 @@ fn session_of_file(
     let mut holding: Vec<&SessionFiles> = holding.collect();
     if let [_, _, ..] = holding.as_slice() {
         return Err(Error::Ambiguous {
-            what: "session of that file",
+            what: Subject::SessionOfFile,
             id: path.display().to_string(),
             candidates: holding.iter().map(|files| files.id.to_string()).collect(),
         });
@@ -463,7 +467,7 @@ fn by_prefix(inventory: &Inventory, prefix: &str) -> Result<SessionFiles> {
         .collect();
     match (found.as_slice(), exact.as_slice()) {
         ([], _) => Err(Error::NotFound {
-            what: "session",
+            what: Subject::Session,
             id: prefix.to_owned(),
         }),
         ([only], _) => Ok((*only).clone()),
@@ -483,7 +487,7 @@ fn by_prefix(inventory: &Inventory, prefix: &str) -> Result<SessionFiles> {
                 }
             });
             Err(Error::Ambiguous {
-                what: "session",
+                what: Subject::Session,
                 id: prefix.to_owned(),
                 candidates: candidates.collect(),
             })

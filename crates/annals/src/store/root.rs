@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{AppendOptions, Log, is_absence, lock_file};
+use annals_layouts::Subject;
 use annals_layouts::layout::{self, ClaudeCode, Env, LAYOUTS, Layout};
 use annals_layouts::model::{Artifact, ArtifactKind};
 
@@ -60,7 +61,7 @@ impl Root {
         match layout::by_name(layout) {
             Some(layout) => Ok(Root::with_layout(layout, path)),
             None => Err(Error::NotFound {
-                what: "layout",
+                what: Subject::Layout,
                 id: layout.to_owned(),
             }),
         }
@@ -131,7 +132,7 @@ impl Root {
             && !Path::new(text).exists()
         {
             return Err(Error::NotFound {
-                what: "layout",
+                what: Subject::Layout,
                 id: name.to_owned(),
             });
         }

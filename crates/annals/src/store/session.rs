@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use annals_layouts::Subject;
 use annals_layouts::model::{
     ArtifactKind, Body, Entry, EntryId, EntryKey, Fact, Flaw, FlawKind, Outline, OutlineKind,
     TitleSource, Todo,
@@ -274,7 +275,7 @@ impl Session {
         entries: &'a [usize],
     ) -> Result<impl Iterator<Item = Result<Vec<u8>>> + 'a> {
         let missing = || Error::NotFound {
-            what: "log",
+            what: Subject::Log,
             id: log.to_string(),
         };
         let (file, scan, _) = self.log(log).ok_or_else(missing)?;
@@ -288,7 +289,7 @@ impl Session {
     /// ambiguous UUID prefix of at least 8 characters selects the only match that is a leaf.
     pub fn find_entry(&self, id: &str) -> Result<usize> {
         let missing = || Error::NotFound {
-            what: "message",
+            what: Subject::Message,
             id: id.to_owned(),
         };
         let (_, scan, tree) = self.main_log().ok_or_else(missing)?;
@@ -328,7 +329,7 @@ impl Session {
             [] => Err(missing()),
             [only] => Ok(*only),
             many => Err(Error::Ambiguous {
-                what: "message",
+                what: Subject::Message,
                 id: id.to_owned(),
                 candidates: many
                     .iter()

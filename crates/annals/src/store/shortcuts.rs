@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
+use annals_layouts::Subject;
 use annals_layouts::layout::{Layout, NewSession, Spawn};
 use annals_layouts::model::{AgentId, Entry, SessionId};
 
@@ -81,7 +82,7 @@ impl Store {
         let newest = rows.max_by(|(a, _), (b, _)| (a.updated, &b.id).cmp(&(b.updated, &a.id)));
         let newest = newest.map(|(_, files)| files);
         newest.ok_or_else(|| Error::NotFound {
-            what: "session",
+            what: Subject::Session,
             id: project.unwrap_or("latest").to_owned(),
         })
     }
@@ -91,7 +92,7 @@ impl Store {
         let (session, spot) = self.find_record(id)?;
         let found = session.read_record(spot)?.1;
         found.ok_or_else(|| Error::NotFound {
-            what: "message",
+            what: Subject::Message,
             id: id.to_owned(),
         })
     }
@@ -118,7 +119,7 @@ impl Store {
         let spots = session.find_records(id.as_str())?;
         let first = spots.first().copied();
         let first = first.ok_or_else(|| Error::NotFound {
-            what: "message",
+            what: Subject::Message,
             id: id.to_string(),
         })?;
         Ok((session, first))

@@ -22,6 +22,7 @@ use jiff::tz::TimeZone;
 use crate::error::{Error, Result};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, AppendOptions, Create, Durability, FileId, Log};
+use annals_layouts::Subject;
 use annals_layouts::json;
 use annals_layouts::layout::{
     AppendState, Change, Edit, EditPlan, NewSession, PlanContext, Spawn, Writer,
@@ -409,7 +410,7 @@ impl SessionWriter {
                     }
                     None => {
                         return Err(Error::NotFound {
-                            what: "message",
+                            what: Subject::Message,
                             id: parent.to_string(),
                         });
                     }

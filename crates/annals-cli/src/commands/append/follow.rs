@@ -9,6 +9,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
+use annals::Subject;
 use annals::jsonl::Error as FileError;
 use annals::jsonl::MAX_LINE;
 use annals::layout::Spawn;
@@ -808,7 +809,7 @@ fn find_existing(
         _ => {
             let files = found.iter().filter_map(|at| rows.get(*at));
             return Err(annals::Error::Ambiguous {
-                what: "session",
+                what: Subject::Session,
                 id: id.to_owned(),
                 candidates: files.map(|info| info.file.display().to_string()).collect(),
             }

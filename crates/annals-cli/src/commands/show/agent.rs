@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use annals::Subject;
 use annals::store::{Agent, Session};
 use anyhow::{Result, bail};
 
@@ -25,12 +26,12 @@ pub(super) fn find<'a>(session: &'a Session, wanted: &str) -> Result<&'a Agent> 
             bail!("session {} has no sub-agents", session.files.id)
         }
         ([], _) => Err(annals::Error::NotFound {
-            what: "sub-agent",
+            what: Subject::SubAgent,
             id: wanted.to_owned(),
         }
         .into()),
         (many, _) => Err(annals::Error::Ambiguous {
-            what: "sub-agent",
+            what: Subject::SubAgent,
             id: wanted.to_owned(),
             candidates: many
                 .iter()
@@ -48,7 +49,7 @@ pub(super) fn at_path<'a>(session: &'a Session, path: &Path) -> Result<&'a Agent
         agent.sidechain.is_none() && log.is_some_and(|log| log.path == path)
     };
     let missing = || annals::Error::NotFound {
-        what: "sub-agent",
+        what: Subject::SubAgent,
         id: path.display().to_string(),
     };
     Ok(session.agents.iter().find(is_it).ok_or_else(missing)?)

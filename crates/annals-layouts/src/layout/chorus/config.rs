@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, HashSet};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::Subject;
 use crate::error::{Error, Result};
 use crate::json::{Flag, Raw, Text, describe_json_error, object};
 use crate::model::{ListRow, ListSubject};
@@ -233,7 +234,7 @@ impl Config {
             .iter()
             .filter(|workspace| workspace.id == id);
         let first = found.next().ok_or_else(|| Error::NotFound {
-            what: "workspace",
+            what: Subject::Workspace,
             id: id.to_owned(),
         })?;
         match found.next() {
@@ -249,7 +250,7 @@ impl Config {
     pub fn workspace_id(&self, wanted: &str) -> Result<String> {
         let known = self.workspaces.iter();
         let known = known.map(|one| (one.id.as_str(), one.name.as_str(), one.path.as_deref()));
-        resolve_id("workspace", wanted, known)
+        resolve_id(Subject::Workspace, wanted, known)
     }
 
     /// Returns the rows for session folders, and collects faults.
@@ -315,13 +316,13 @@ impl Workspace {
     pub fn agent_id(&self, wanted: &str) -> Result<String> {
         let known = self.agents.iter();
         let known = known.map(|one| (one.id.as_str(), one.name.as_str(), one.file.as_deref()));
-        resolve_id("agent", wanted, known)
+        resolve_id(Subject::Agent, wanted, known)
     }
 }
 
 /// Resolves an id or a unique name to an id. Each item is an id, a name and a path.
 fn resolve_id<'a>(
-    what: &'static str,
+    what: Subject,
     wanted: &str,
     known: impl Iterator<Item = (&'a str, &'a str, Option<&'a str>)> + Clone,
 ) -> Result<String> {

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use crate::Subject;
 use crate::error::{Error, Result};
 use crate::json::{self, Raw, Text, object};
 use crate::layout::RowUpdate;
@@ -398,7 +399,7 @@ impl Editor<'_> {
         change: impl FnOnce(&str) -> Result<RowEdit>,
     ) -> Result<String> {
         let missing = || Error::NotFound {
-            what: "agent",
+            what: Subject::Agent,
             id: format!("{workspace}/{id}"),
         };
         self.edit_workspace(workspace, |text| {

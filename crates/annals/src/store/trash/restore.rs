@@ -10,6 +10,7 @@ use crate::store::root::{ensure_beneath, is_plain_log};
 use crate::store::{Root, Store, session_list};
 use annals_jsonl as jsonl;
 use annals_jsonl::Error as FileError;
+use annals_layouts::Subject;
 
 use super::TrashItem;
 use super::manifest::{self, MANIFEST, Manifest};
@@ -53,7 +54,7 @@ impl Store {
         }
         if found.len() > 1 {
             return Err(Error::Ambiguous {
-                what: "deleted session",
+                what: Subject::DeletedSession,
                 id: id.to_owned(),
                 candidates: found.into_iter().map(|trashed| trashed.id).collect(),
             });
@@ -74,7 +75,7 @@ impl Store {
             named(&name).then_some(error)
         });
         Ok(unreadable.next().unwrap_or_else(|| Error::NotFound {
-            what: "deleted session",
+            what: Subject::DeletedSession,
             id: id.to_owned(),
         }))
     }

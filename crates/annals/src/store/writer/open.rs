@@ -16,6 +16,7 @@ use crate::store::shared_log::SessionSlice;
 use crate::store::{Root, Store, thread};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, Create, Log};
+use annals_layouts::Subject;
 use annals_layouts::layout::{AppendState, Change, NewSession, PlanContext, Writer};
 use annals_layouts::model::{Artifact, ArtifactKind, SessionId};
 
@@ -233,7 +234,7 @@ impl Store {
         match files.agents.iter().find(is_it) {
             Some(file) => self.open_log_writer(files, file, options),
             None => Err(Error::NotFound {
-                what: "sub-agent",
+                what: Subject::SubAgent,
                 id: agent.to_owned(),
             }),
         }
