@@ -30,6 +30,7 @@ use crate::cli::Global;
 use crate::config::Config;
 use crate::render::out::Out;
 use crate::render::progress::Progress;
+use crate::render::stderr_line;
 use crate::render::style::{PLAIN, WARNING, paint};
 use crate::render::time::Clock;
 
@@ -664,7 +665,7 @@ pub(crate) fn leak<T>(value: T) {
 
 /// Prints a notice on standard error.
 fn print_notice(kind: &str, text: &str) {
-    anstream::eprintln!("{} {}", paint(WARNING, kind), paint(PLAIN, text));
+    stderr_line!("{} {}", paint(WARNING, kind), paint(PLAIN, text));
 }
 
 /// Parses the value of `--root`. The root must exist unless its layout is given too. The path is

@@ -17,6 +17,7 @@ use crate::context::DeletedSession;
 use crate::render::caret::caret;
 use crate::render::json::write_line;
 use crate::render::out::error_width;
+use crate::render::stderr_line;
 use crate::render::style::{ColorChoice, DIM, ERROR, PLAIN, paint};
 
 /// Number of candidates that are shown for an ambiguous name.
@@ -163,28 +164,28 @@ impl ErrorReport {
     }
 
     fn print_text(&self) {
-        anstream::eprintln!("{} {}", paint(ERROR, "error:"), paint(PLAIN, &self.message));
+        stderr_line!("{} {}", paint(ERROR, "error:"), paint(PLAIN, &self.message));
         for candidate in self.candidates.iter().take(MAX_CANDIDATES) {
-            anstream::eprintln!("  {}", paint(PLAIN, candidate));
+            stderr_line!("  {}", paint(PLAIN, candidate));
         }
         if self.candidates.len() > MAX_CANDIDATES {
             let more = self.candidates.len() - MAX_CANDIDATES;
-            anstream::eprintln!("  … and {more} more");
+            stderr_line!("  … and {more} more");
         }
         if let (Some(query), Some(at)) = (&self.query, &self.at) {
             let room = error_width().saturating_sub(2);
             let (line, carets) = caret(query, at.clone(), room);
-            anstream::eprintln!("  {}", paint(PLAIN, &line));
-            anstream::eprintln!("  {}", paint(ERROR, &carets));
+            stderr_line!("  {}", paint(PLAIN, &line));
+            stderr_line!("  {}", paint(ERROR, &carets));
         }
         for fault in &self.faults {
-            anstream::eprintln!("  {}", paint(PLAIN, fault));
+            stderr_line!("  {}", paint(PLAIN, fault));
         }
         if self.more_faults > 0 {
-            anstream::eprintln!("  … and {} more", self.more_faults);
+            stderr_line!("  … and {} more", self.more_faults);
         }
         if let Some(hint) = &self.hint {
-            anstream::eprintln!("{} {}", paint(DIM, "hint:"), paint(PLAIN, hint));
+            stderr_line!("{} {}", paint(DIM, "hint:"), paint(PLAIN, hint));
         }
     }
 

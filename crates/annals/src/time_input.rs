@@ -63,13 +63,18 @@ impl Now {
         self.parse(text, Edge::End)
     }
 
-    /// Parses a day: `yesterday`, `monday`, `17 nov`, `2026-03-01`. A period means its first day.
+    /// Parses a day: `yesterday`, `monday`, `17 nov`, `3 days ago`, `2026-03-01`. A period
+    /// means its first day.
     pub fn parse_day(&self, text: &str) -> Option<Date> {
         let lower = text.trim().to_lowercase();
         let words: Vec<&str> = lower.split_whitespace().collect();
         match self.parse_days(&words) {
             Some((first, _)) => Some(first),
-            None => text.trim().parse().ok(),
+            None => {
+                let ago = self.parse_ago(&lower);
+                let ago = ago.map(|time| time.to_zoned(self.zone.clone()).date());
+                ago.or_else(|| text.trim().parse().ok())
+            }
         }
     }
 

@@ -33,7 +33,7 @@ pub(crate) struct CheckArgs {
     /// List every finding, by file; without this, a long list is only a table by kind
     #[arg(long)]
     details: bool,
-    /// List at most this many findings of a file [default: 10]
+    /// List at most this many findings of a file [default: 10, or all with --details]
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
     /// Show notes too, not only their count
@@ -55,7 +55,9 @@ pub(crate) fn run(args: &CheckArgs, context: &mut Context) -> Result<Outcome> {
     } else {
         let options = table::Options {
             details: args.details || args.limit.is_some() || !args.ids.is_empty(),
-            limit: args.limit.unwrap_or(10),
+            limit: args
+                .limit
+                .unwrap_or(if args.details { usize::MAX } else { 10 }),
             notes: args.all || context.verbose,
         };
         table::print(&found, &options, context)?;

@@ -65,7 +65,7 @@ pub(super) fn archived_session(
     sessions.retain(|session| session.archived);
     sessions.truncate(MAX_SESSIONS);
     if sessions.is_empty() {
-        bail!("no session is only in the archive; name the session to restore");
+        bail!("every archived session still exists in its root; name one to restore it");
     }
     pick_session(&sessions, &inventory, context)
 }

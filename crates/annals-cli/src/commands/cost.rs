@@ -139,9 +139,9 @@ impl ValueEnum for DimensionArg {
             Dimension::Session => ("sessions", "The session, with its sub-agents"),
             Dimension::Project => ("projects", "The directory that sessions ran in"),
             Dimension::Model => ("models", "The model that answered"),
-            Dimension::Agent => ("agents", "The type of agent, such as main or Explore"),
+            Dimension::Agent => ("agents", "The type of agent (main, Explore)"),
             Dimension::AgentId => ("agent_id", "The agent: main, or a sub-agent's id"),
-            Dimension::Branch => ("conversation", "The conversation, where a session branched"),
+            Dimension::Branch => ("conversation", "The conversation, if a session branches"),
             Dimension::GitBranch => ("git_branch", "The git branch that was checked out"),
             _ => ("layouts", "The layout of the log"),
         };
@@ -153,7 +153,7 @@ impl ValueEnum for DimensionArg {
 /// Source of costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ModeArg {
-    /// From tokens and prices, else what the log recorded
+    /// From tokens and prices, else as recorded
     #[default]
     Auto,
     /// Only from tokens and prices

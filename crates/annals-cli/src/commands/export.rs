@@ -19,6 +19,7 @@ use super::{Outcome, choose};
 use crate::context::{Access, Context, is_unknown_session};
 use crate::render::json::EscapingWriter;
 use crate::render::size::{self, pluralize};
+use crate::render::stderr_line;
 use crate::render::style::{DIM, PLAIN, paint};
 
 /// Writes sessions as documents.
@@ -412,7 +413,7 @@ fn print_report(
             pluralize(masked.total() as u64, "secret"),
             rules.join(", ")
         );
-        anstream::eprintln!("{}", paint(PLAIN, &text));
+        stderr_line!("{}", paint(PLAIN, &text));
     }
     if files.is_empty() {
         return Ok(());

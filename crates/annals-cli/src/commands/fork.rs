@@ -52,7 +52,7 @@ pub(crate) fn run(args: &ForkArgs, context: &mut Context) -> Result<Outcome> {
     let Some(name) = choose::session(args.id.as_deref(), context)? else {
         return Ok(Outcome::Ok);
     };
-    let target = context.find(&name)?;
+    let target = context.find_to_write(&name)?;
     target.refuse_agent()?;
     let writer = target.files.root.layout.writer();
     let to = match &args.to {

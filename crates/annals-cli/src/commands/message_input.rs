@@ -650,7 +650,10 @@ impl<'a> Line<'a> {
         serde_json::from_str(json).map_err(|error| {
             let why = annals::json_error_reason(&error);
             let why = match error.classify() {
-                serde_json::error::Category::Data => format!("{why}; expected {what}"),
+                serde_json::error::Category::Data => match why.split_once(" where ") {
+                    Some((found, _)) => format!("expected {what}, found {found}"),
+                    None => format!("{why}; expected {what}"),
+                },
                 serde_json::error::Category::Eof => {
                     format!("{why}; each message must be on one line (`jq -c .` does that)")
                 }

@@ -422,7 +422,12 @@ fn print_health(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
         .count();
     let place = format!(" in {}: annals check", pluralize(flawed as u64, "session"));
     let line = flaw_line(flaw_counts(sessions), &place);
-    let line = line.unwrap_or_else(|| format!("{} no errors found", paint(SUCCESS, "✓")));
+    let line = line.unwrap_or_else(|| {
+        format!(
+            "{} no errors in session logs; `annals check` checks all files",
+            paint(SUCCESS, "✓")
+        )
+    });
     context.out.line(line)?;
     let now = context.clock.now;
     let leaving = expiring_sessions(sessions, now);

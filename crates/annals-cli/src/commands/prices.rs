@@ -181,11 +181,9 @@ pub(crate) fn run(args: &PricesArgs, context: &mut Context) -> Result<Outcome> {
 /// Returns the day whose prices apply.
 fn price_day(args: &PricesArgs, context: &Context) -> Result<Date> {
     match &args.on {
-        Some(text) => context
-            .clock
-            .now()
-            .parse_day(text)
-            .with_context(|| format!("`{text}` is not a day; write it as 2026-01-31")),
+        Some(text) => context.clock.now().parse_day(text).with_context(|| {
+            format!("`{text}` is not a day; write it as 2026-01-31, yesterday or 6mo")
+        }),
         None => Ok(context.clock.now.to_zoned(TimeZone::UTC).date()),
     }
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::{Outcome, choose};
-use crate::context::{Access, Context, is_unknown_archived};
+use crate::context::{Context, is_unknown_archived};
 use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, ERROR, PATH, SUCCESS, WARNING, paint};
 use crate::render::table::{Cell, Column, Table};
@@ -117,7 +117,7 @@ fn find_sources(
     salvage: bool,
     context: &mut Context,
 ) -> Result<(RestoreSources, Option<String>)> {
-    let session = context.resolve_latest_id(name, Access::Read)?;
+    let session = context.latest_archived_id(name)?;
     let error = match find_sources_by_id(&session, salvage, context) {
         Err(error) if is_unknown_archived(&error) => error,
         found => return found,

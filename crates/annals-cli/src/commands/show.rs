@@ -402,7 +402,7 @@ fn print_selection(
             false => "No message matches.",
         };
         context.out.line(told)?;
-        return Ok(());
+        return print_flaw_counts(session, context);
     }
     let marked = selection.marked_position().is_some();
     if marked {
@@ -465,6 +465,11 @@ fn print_selection(
         context.out.blank()?;
         context.out.line(paint(DIM, &more))?;
     }
+    print_flaw_counts(session, context)
+}
+
+/// Prints the number of errors and warnings in the session, and how to list them.
+fn print_flaw_counts(session: &Session, context: &mut Context) -> Result<()> {
     let flaws = session.flaws().map(|(_, flaw)| (flaw.kind, 1)).collect();
     let check = format!(": annals check {}", session.files.id);
     if let Some(line) = flaw_line(flaws, &check) {

@@ -26,6 +26,7 @@ use super::pricing::Pricer;
 use super::{Outcome, choose};
 use crate::context::{Access, Context, is_unknown_session};
 use crate::render::command::plain_hint;
+use crate::render::stderr_line;
 use crate::render::style::{DIM, WARNING, paint};
 use crate::render::{size, time};
 
@@ -347,7 +348,7 @@ impl<'a> Watch<'a> {
         self.context.out.flush()?;
         if self.context.out.is_terminal() {
             let text = self.summary(began.elapsed());
-            anstream::eprintln!("{}", paint(DIM, &text));
+            stderr_line!("{}", paint(DIM, &text));
         }
         Ok(())
     }

@@ -184,6 +184,20 @@ impl Context {
         Ok(id.into_owned())
     }
 
+    /// Returns the id of the newest session that is only in the archive for `latest`, or else of the
+    /// newest one; any other name unchanged.
+    pub(crate) fn latest_archived_id(&mut self, name: &str) -> Result<String> {
+        if !is_latest(name) {
+            return Ok(name.to_owned());
+        }
+        let inventory = self.inventory();
+        let sessions = self.sessions(&inventory);
+        match sessions.iter().find(|session| session.archived) {
+            Some(newest) => Ok(newest.id.to_string()),
+            None => self.resolve_latest_id(name, Access::Read),
+        }
+    }
+
     /// Returns the id of the session with this title, for names that the archive does not have; any
     /// other name unchanged.
     pub(crate) fn archived_by_title(&mut self, name: &str) -> Result<String> {
@@ -314,7 +328,7 @@ impl Context {
                         "no session ran in {cwd}; using the latest of all, {about}"
                     )),
                     Access::Write => bail!(
-                        "no session ran in {cwd}, and `{word}` changes only a session of this directory; the latest of all is {about}"
+                        "no session ran in {cwd}; name the session to change (the latest of all is {about})"
                     ),
                 }
                 newest

@@ -58,7 +58,11 @@ pub(super) fn message(mut error: clap::Error) -> String {
     };
     let text = text.strip_prefix("error: ").unwrap_or(text);
     let words: Vec<&str> = text.split_whitespace().collect();
-    words.join(" ")
+    let text = words.join(" ");
+    match text.strip_suffix("invalid digit found in string") {
+        Some(text) => format!("{text}expected a number"),
+        None => text,
+    }
 }
 
 /// Returns what was probably meant, or where to look. `words` are the arguments.
@@ -82,7 +86,7 @@ pub(super) fn hint(error: &clap::Error, words: &[String]) -> String {
         (Some(meant), _) if error.kind() == ErrorKind::InvalidSubcommand => meant,
         (Some(meant), verb) => format!("{meant} (`{}` lists the options)", help_command(verb)),
         (None, "" | "help") => "`annals help` lists the commands".to_owned(),
-        (None, verb) => format!("`{}` describes it", help_command(verb)),
+        (None, verb) => format!("`{}` lists the options", help_command(verb)),
     }
 }
 
@@ -125,7 +129,12 @@ fn meant_option(position: &Position<'_>, wanted: &str, error: &clap::Error) -> O
         return tip();
     };
     if position.verb.is_empty() {
-        return verb_with_option(position, name);
+        let top = ["version", "help"].into_iter();
+        let top = suggest_above(0.8, name, top, 1).first().copied();
+        return match top {
+            Some(long) => Some(format!("did you mean `--{long}`?")),
+            None => verb_with_option(position, name),
+        };
     }
     let meant = |option: &str| Some(format!("did you mean `{option}`?"));
     let (global, own): (Vec<&Arg>, Vec<&Arg>) = position
@@ -229,7 +238,7 @@ mod tests {
             ),
             (
                 &["sessions", "--foo"],
-                "`annals help sessions` describes it",
+                "`annals help sessions` lists the options",
             ),
             (
                 &["--since", "7d"],
@@ -239,7 +248,7 @@ mod tests {
                 &["cost", "--by", "mont"],
                 "did you mean `month`? (`annals help cost` lists the options)",
             ),
-            (&["import"], "`annals help import` describes it"),
+            (&["import"], "`annals help import` lists the options"),
         ];
         for (words, expected) in cases {
             assert_eq!(report(words).1, *expected, "{words:?}");

@@ -9,6 +9,16 @@
 //! - Renderers always style. [`out::Out`] removes the styles when colour is off, so no output may
 //!   rely on colour alone.
 
+/// Prints a line on standard error. Unlike `eprintln!` it does not panic if standard error is closed
+/// or its terminal is gone.
+macro_rules! stderr_line {
+    ($($argument:tt)*) => {{
+        use std::io::Write as _;
+        _ = writeln!(anstream::stderr(), $($argument)*);
+    }};
+}
+pub(crate) use stderr_line;
+
 pub(crate) mod bar;
 pub(crate) mod caret;
 pub(crate) mod chart;

@@ -14,9 +14,13 @@ use crossterm::terminal::{
     enable_raw_mode,
 };
 use crossterm::{Command, execute};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+/// Interval at which the program checks whether it is asked to terminate.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// An item to choose.
 #[derive(Clone, Debug)]
@@ -60,11 +64,17 @@ impl<'a> Picker<'a> {
         let mut list = List::new(title, items);
         loop {
             self.draw(&mut list)?;
-            // Polls for signals; keys are handled at once.
-            while !event::poll(Duration::from_millis(200))? {
-                if self.stop.load(Ordering::SeqCst) {
+            // crossterm never returns from a terminal that is gone, so it is only asked while there is
+            // one, and never waits.
+            let mut limit = Duration::ZERO;
+            loop {
+                if wait_for_key(limit) == Terminal::Gone || self.stop.load(Ordering::SeqCst) {
                     return Ok(Choice::Quit);
                 }
+                if event::poll(Duration::ZERO)? {
+                    break;
+                }
+                limit = SIGNAL_INTERVAL;
             }
             if let Event::Key(key) = event::read()?
                 && key.kind != KeyEventKind::Release
@@ -92,6 +102,25 @@ impl<'a> Picker<'a> {
         let mut text = String::new();
         _ = command.write_ansi(&mut text);
         self.out.raw(text.as_bytes())
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Terminal {
+    Connected,
+    Gone,
+}
+
+/// Waits for a key or a signal, for at most `limit`. Returns whether the terminal still exists.
+fn wait_for_key(limit: Duration) -> Terminal {
+    let stdin = io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    let limit = Timespec::try_from(limit).unwrap_or_default();
+    let polled = poll(&mut fds, Some(&limit));
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    match polled.is_ok() && fds.iter().any(|it| it.revents().intersects(gone)) {
+        true => Terminal::Gone,
+        false => Terminal::Connected,
     }
 }
 

@@ -149,12 +149,14 @@ impl SessionWriter {
     ) -> Result<()> {
         match &entry.body {
             Body::Opaque { kind, .. } => {
-                let kind = kind.as_deref().unwrap_or("(none)");
-                return Err(Error::refused(format!(
-                    "the layout {} has no record type `{}`",
-                    self.root.layout.name(),
-                    kind.escape_debug()
-                )));
+                let layout = self.root.layout.name();
+                return Err(Error::refused(match kind {
+                    Some(kind) => format!(
+                        "the layout {layout} has no record type `{}`",
+                        kind.escape_debug()
+                    ),
+                    None => format!("the record has no type that the layout {layout} knows"),
+                }));
             }
             Body::Resume { leaf } => {
                 if !chain.knows(&self.root, tail, leaf)? {
