@@ -33,7 +33,7 @@ pub(crate) fn is_latest(text: &str) -> bool {
 pub(crate) enum Access {
     /// Reads it: `latest` may be a session of another directory if this one has none.
     Read,
-    /// Changes it: `latest` is a session of the current directory.
+    /// Changes it: `latest` is a session of the current directory, and a thread is named exactly.
     Write,
 }
 
@@ -115,7 +115,11 @@ impl Context {
         access: Access,
     ) -> Result<Target> {
         let name = self.resolve_latest(inventory, name, access)?;
-        match self.store.find(inventory, &name) {
+        let found = match access {
+            Access::Read => self.store.find(inventory, &name),
+            Access::Write => self.store.find_to_write(inventory, &name),
+        };
+        match found {
             Err(Error::Ambiguous {
                 what: "session",
                 id,

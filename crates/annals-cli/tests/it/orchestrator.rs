@@ -507,3 +507,40 @@ fn a_result_names_the_tool_of_its_call_or_is_refused() {
         );
     }
 }
+
+#[test]
+fn append_to_a_log_in_two_roots_is_ambiguous() {
+    let stage = Stage::empty().with_layout("orchestrator");
+    let named = stage.work().join("2026-11-15");
+    let named = named.to_str().unwrap();
+    let begun = stage.annals(&["append", named, "-m", "one", "--json"]);
+    let id = begun.json()["session"].as_str().unwrap().to_owned();
+    let other = Stage::empty().with_layout("orchestrator");
+    let folder = log_of_today(&stage).parent().unwrap().to_owned();
+    let folder = other.root.join(folder.strip_prefix(&stage.root).unwrap());
+    fs::create_dir_all(&folder).unwrap();
+    fs::copy(log_of_today(&stage), folder.join("2026-11-15.jsonl")).unwrap();
+    let line = r#"{"role":"user","content":"two"}"#;
+    let follow = format!(r#"{{"session":"{id}","role":"user","content":"two"}}"#);
+    let roots = [&stage, &other].map(|it| format!("orchestrator:{}", it.root.display()));
+    for (args, input) in [
+        (&["show", named][..], ""),
+        (&["append", named, "-m", "two"], ""),
+        (&["append", &id, "-m", "two"], ""),
+        (&["append", named], line),
+        (&["append", "--follow"], &follow),
+    ] {
+        let before = (stage.tree(), other.tree());
+        let output = stage
+            .command()
+            .args(["--root", &roots[0], "--root", &roots[1]])
+            .args(args)
+            .write_stdin(input)
+            .output();
+        let run = stage.run_of(&output.unwrap());
+        assert_eq!(run.code, 2, "{args:?}: {run}");
+        let said = format!("{}{}", run.out, run.err);
+        assert!(said.contains("matches 2 sessions"), "{args:?}: {run}");
+        assert!((stage.tree(), other.tree()) == before, "{args:?}: {run}");
+    }
+}
