@@ -562,10 +562,13 @@ impl Context {
         named.unwrap_or_else(|| self.config_dir.join("prices.csv"))
     }
 
-    /// Returns all files of the roots, or only the session whose log is named by path `id`: enough
-    /// if only the log's end is read.
-    pub(crate) fn inventory_of_log_or_all(&mut self, id: &str) -> Inventory {
-        let at = self.store.inventory_of_log(id);
+    /// Returns all files of the roots, or only the session whose log is named by path `id`, with the
+    /// sub-agent `agent`: enough if only the log's end is read.
+    pub(crate) fn inventory_of_log_or_all(&mut self, id: &str, agent: Option<&str>) -> Inventory {
+        let at = match agent.map(annals::model::AgentId::new).transpose() {
+            Ok(agent) => self.store.inventory_of_log(id, agent.as_ref()),
+            Err(_) => None,
+        };
         at.unwrap_or_else(|| self.inventory())
     }
 

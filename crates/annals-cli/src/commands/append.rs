@@ -2,6 +2,7 @@
 
 mod follow;
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -204,10 +205,7 @@ fn append(
     content: Option<Content>,
     context: &mut Context,
 ) -> Result<Outcome> {
-    let inventory = match args.agent {
-        None => context.inventory_of_log_or_all(named),
-        Some(_) => context.inventory(),
-    };
+    let inventory = context.inventory_of_log_or_all(named, args.agent.as_deref());
     let mut target = context.find_to_write_in(&inventory, named)?;
     let mut agent = args.agent.clone();
     if let Some(log) = target.agent_log().cloned() {
@@ -492,7 +490,8 @@ fn unknown_member(layout: &dyn Layout, draft: &Draft) -> Option<String> {
 
 /// Resolves the parents of drafts, and refuses ids that exist.
 ///
-/// Reads the log only if a draft names an entry: otherwise an append costs only its record.
+/// Reads the log only if a draft names an entry, and mostly only its end: otherwise an append costs
+/// only its record.
 fn place(
     files: &SessionFiles,
     agent: Option<&str>,
@@ -515,16 +514,11 @@ fn place(
     let Some((log, file)) = files.logs().enumerate().find(|(_, file)| is_log(file)) else {
         return Ok(());
     };
-    if !names_entries(files, file, drafts)? {
+    let named = |draft: &Draft| draft.parent.is_some() || draft.id.is_some();
+    if !drafts.iter().any(named) {
         return Ok(());
     }
-    let session = Session::read(files.clone())?;
-    let outlines = session.log(log).map(|(_, scan, _)| &scan.outlines);
-    let taken: HashSet<EntryKey> = outlines
-        .into_iter()
-        .flatten()
-        .filter_map(|outline| outline.key)
-        .collect();
+    let entries = Entries::new(files, log, file, drafts)?;
     let mut known: HashSet<EntryId> = HashSet::new();
     for (at, draft) in drafts.iter_mut().enumerate() {
         let place = || match lines.get(at) {
@@ -534,14 +528,11 @@ fn place(
         if let Some(parent) = draft.parent.take() {
             draft.parent = Some(match known.contains(&parent) {
                 true => parent,
-                false => {
-                    let found = input::entry(&session, log, parent.as_str());
-                    found.with_context(place)?.1
-                }
+                false => entries.find(&parent).with_context(place)?,
             });
         }
         if let Some(id) = &draft.id
-            && (!known.insert(id.clone()) || taken.contains(&id.key()))
+            && (!known.insert(id.clone()) || entries.has(id)?)
         {
             bail!("{}: an entry with id {id} exists already", place());
         }
@@ -549,20 +540,74 @@ fn place(
     Ok(())
 }
 
-/// Returns true if drafts name entries that may be in the log, or the same id twice.
-fn names_entries(files: &SessionFiles, file: &RootFile, drafts: &[Draft]) -> Result<bool> {
-    const SEARCHES: usize = 8;
-    let ids: Vec<&EntryId> = drafts.iter().filter_map(|it| it.id.as_ref()).collect();
-    let distinct: HashSet<&EntryId> = ids.iter().copied().collect();
-    // Many searches of its bytes cost more than reading the log once.
-    let many = ids.len() > SEARCHES || distinct.len() < ids.len();
-    if many || drafts.iter().any(|draft| draft.parent.is_some()) {
-        return Ok(true);
+/// The entries of a log. Its end is read first, and all of it only for what is not there.
+struct Entries<'a> {
+    files: &'a SessionFiles,
+    /// The log, and its index in the session.
+    file: &'a RootFile,
+    log: usize,
+    /// The session with only the end of the log.
+    tail: Session,
+    whole: OnceCell<(Session, HashSet<EntryKey>)>,
+    /// True if it costs less to read the log once than to search its bytes for each id.
+    has_many_ids: bool,
+}
+
+impl<'a> Entries<'a> {
+    fn new(
+        files: &'a SessionFiles,
+        log: usize,
+        file: &'a RootFile,
+        drafts: &[Draft],
+    ) -> Result<Self> {
+        const MAX_SEARCHES: usize = 8;
+        let mut only = files.clone();
+        only.log = Some(file.clone());
+        only.agents.clear();
+        Ok(Entries {
+            files,
+            file,
+            log,
+            tail: Session::read_tail(only, 0)?,
+            whole: OnceCell::new(),
+            has_many_ids: drafts.iter().filter(|it| it.id.is_some()).count() > MAX_SEARCHES,
+        })
     }
-    for id in ids {
-        if file.may_have_entry(&files.root, id.as_str())? {
-            return Ok(true);
+
+    fn whole(&self) -> Result<&(Session, HashSet<EntryKey>)> {
+        if let Some(whole) = self.whole.get() {
+            return Ok(whole);
+        }
+        let session = Session::read(self.files.clone())?;
+        let outlines = session.log(self.log).map(|(_, scan, _)| &scan.outlines);
+        let outlines = outlines.into_iter().flatten();
+        let keys = outlines.filter_map(|outline| outline.key).collect();
+        Ok(self.whole.get_or_init(|| (session, keys)))
+    }
+
+    /// Returns the id of the entry that a parent names: by its id, or by a unique prefix.
+    fn find(&self, parent: &EntryId) -> Result<EntryId> {
+        let recent = self.tail.main_log().and_then(|(_, scan, tree)| {
+            let at = self.recent(parent)?;
+            tree.path_to(at)?;
+            scan.outlines.get(at)?.id()
+        });
+        match recent {
+            Some(id) => Ok(id),
+            None => Ok(input::entry(&self.whole()?.0, self.log, parent.as_str())?.1),
         }
     }
-    Ok(false)
+
+    fn has(&self, id: &EntryId) -> Result<bool> {
+        let may_have = || self.file.may_have_entry(&self.files.root, id.as_str());
+        Ok(self.recent(id).is_some()
+            || (self.has_many_ids || may_have()?) && self.whole()?.1.contains(&id.key()))
+    }
+
+    /// Returns the index of an entry at the end of the log.
+    fn recent(&self, id: &EntryId) -> Option<usize> {
+        let (_, scan, _) = self.tail.main_log()?;
+        let key = Some(id.key());
+        scan.outlines.iter().rposition(|outline| outline.key == key)
+    }
 }

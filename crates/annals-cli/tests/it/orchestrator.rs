@@ -544,3 +544,71 @@ fn append_to_a_log_in_two_roots_is_ambiguous() {
         assert!((stage.tree(), other.tree()) == before, "{args:?}: {run}");
     }
 }
+
+#[test]
+fn append_near_the_end_of_a_large_log_does_not_read_all_of_it() {
+    const MANY: usize = 10_000;
+    let stage = Stage::empty().with_layout("orchestrator");
+    let named = stage.work().join("2026-11-15");
+    let named = named.to_str().unwrap();
+    let message =
+        |at| format!("{{\"role\":\"user\",\"content\":\"question {at}\",\"id\":\"m-{at}x\"}}\n");
+    let lines: String = (0..MANY).map(message).collect();
+    stage.with_stdin(&["append", named], lines).fine();
+    let (shown, whole) = stage.measured(&["show", named, "--json"], "");
+    shown.fine();
+    let Some(whole) = whole else {
+        eprintln!("skipped: this system does not count what a process reads");
+        return;
+    };
+    let parent = |at| format!(r#"{{"role":"user","content":"a","parent":"m-{at}x"}}"#);
+    let (recent, last) = (format!("m-{}x", MANY - 40), format!("m-{}x", MANY - 1));
+    // To see that a sub-agent is new, the bytes of the log are searched for its name.
+    for (args, stdin, limit) in [
+        (&["append", named, "--at", &last, "-m", "a"][..], "", 1),
+        (&["append", named, "--at", &recent, "-m", "a"], "", 1),
+        (&["append", named], &*parent(MANY - 30), 1),
+        (&["show", named, "--last", "20"], "", 1),
+        (&["append", named, "--agent", "a753668", "-m", "a"], "", 4),
+        (&["append", named, "--agent", "a753668", "-m", "b"], "", 4),
+    ] {
+        let (run, cost) = stage.measured(args, stdin);
+        let cost = cost.unwrap();
+        let said = format!("{args:?}: {cost:?}, all: {whole:?}, {run}");
+        assert_eq!(run.code, 0, "{said}");
+        assert!(cost.cpu_ticks * 3 < whole.cpu_ticks, "{said}");
+        assert!(cost.bytes_read < whole.bytes_read * limit, "{said}");
+    }
+    // A repeated id is refused without a read of the log, too.
+    let again = format!(r#"{{"role":"user","content":"a","id":"{last}"}}"#);
+    let (run, cost) = stage.measured(&["append", named], &again);
+    assert!(run.code == 2 && run.err.contains("exists already"), "{run}");
+    assert!(cost.unwrap().bytes_read < whole.bytes_read, "{cost:?}");
+    // A prefix may fit an earlier message, so it is searched for in the whole log.
+    let run = stage.refused(&["append", named, "--at", "m-999", "-m", "a"], "");
+    assert!(
+        run.err.contains("m-999x") && run.err.contains("m-9999x"),
+        "{run}"
+    );
+}
+
+#[test]
+fn append_to_a_sub_agent_that_only_a_message_names_creates_it() {
+    let stage = Stage::empty().with_layout("orchestrator");
+    let named = stage.work().join("2026-11-15");
+    let named = named.to_str().unwrap();
+    let begun = stage.annals(&["append", named, "-m", "one", "--json"]);
+    let id = begun.json()["session"].as_str().unwrap().to_owned();
+    let text = format!("{id}--agent-a1");
+    stage.annals(&["append", named, "-m", &text]).fine();
+    let append = ["append", named, "--agent", "a1", "-m", "look", "--json"];
+    assert_eq!(stage.annals(&append).json()["began"], true);
+    assert_eq!(
+        stage.annals(&append).json()["began"],
+        serde_json::Value::Null
+    );
+    let shown = stage
+        .annals(&["show", named, "--agent", "a1", "--json"])
+        .json();
+    assert_eq!(shown["entries"].as_array().unwrap().len(), 2, "{shown}");
+}

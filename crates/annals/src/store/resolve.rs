@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::layout::{LAYOUTS, NewSession};
-use crate::model::{Artifact, ArtifactKind, Fact, SessionId};
+use crate::model::{AgentId, Artifact, ArtifactKind, Fact, SessionId};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, FileId};
 
 use super::inventory::{Inventory, RootFile, SESSION_ID_LINES, SessionFiles};
 use super::log_reader;
-use super::shared_log::SessionSlice;
+use super::shared_log::{self, SessionSlice};
 use super::{ReadFailures, Root, Store, WriteOptions};
 
 /// A log that a text names directly and that does not exist.
@@ -221,19 +221,23 @@ impl Store {
 
     /// Returns an inventory of only the sessions whose log `text` names directly: one, or one in each
     /// of several roots. Reads only the logs' directories, so the cost does not depend on the size of
-    /// the roots. Does not identify sub-agents.
+    /// the roots. Of their sub-agents it has only `agent`.
     ///
-    /// `None` if the text is no such name, or no such log exists.
-    pub fn inventory_of_log(&self, text: &str) -> Option<Inventory> {
-        let session = |(root, mut file): (&Root, RootFile)| {
+    /// `None` if the text is no such name, no such log exists, or the sub-agent may be in another log.
+    pub fn inventory_of_log(&self, text: &str, agent: Option<&AgentId>) -> Option<Inventory> {
+        let mut sessions = Vec::new();
+        for (root, mut file) in self.files_named(text) {
             let id = file.artifact.session.clone()?;
             file.slice = Some(SessionSlice::unread(id.clone()).into());
             let mut files = SessionFiles::new(Arc::new(root.clone()), id.clone());
             files.attachments = files_beside_log(root, &id, &file.path)?;
+            if let Some(agent) = agent {
+                let log = shared_log::agent_in_log(root, &file, &id, agent).ok()?;
+                files.agents.extend(log);
+            }
             files.log = Some(file);
-            Some(files)
-        };
-        let sessions: Vec<SessionFiles> = self.files_named(text).filter_map(session).collect();
+            sessions.push(files);
+        }
         (!sessions.is_empty()).then(|| Inventory {
             sessions,
             ..Inventory::default()

@@ -205,7 +205,7 @@ impl Store {
 
     /// Finds a session of which only the end is read.
     fn files_for_tail(&self, id: &str, find: Find) -> Result<SessionFiles> {
-        let inventory = self.inventory_of_log(id);
+        let inventory = self.inventory_of_log(id, None);
         let inventory = inventory.unwrap_or_else(|| self.inventory());
         whole_session(find(self, &inventory, id)?, id)
     }
