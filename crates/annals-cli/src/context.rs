@@ -98,7 +98,10 @@ impl Context {
         let followed = Config::read(&config_dir).map_or_else(|_| Vec::new(), |it| it.follow);
         let roots = roots.into_iter().map(|root| root.follow_links(&followed));
         let store = Store::new(roots.collect()).reporting_to(&failures);
-        let store = store.with_state(&state_dir);
+        // Without named roots, a root that no longer exists counts too.
+        let store = store
+            .with_state(&state_dir)
+            .with_trash_of_roots(!global.root.is_empty());
         let fixed: Option<Timestamp> = match env.vars.get("ANNALS_NOW") {
             Some(text) => Some(text.parse().context("invalid time in ANNALS_NOW")?),
             None => None,

@@ -241,15 +241,7 @@ impl Context {
     /// Returns the deleted sessions of the roots, newest first.
     fn trash_items(&self) -> annals::Result<Vec<TrashItem>> {
         let mut items = self.store.trash_items()?;
-        // Without named roots, a root that no longer exists counts too.
-        let is_in = |item: &TrashItem| {
-            let roots = self.only_roots();
-            roots.is_none_or(|roots| {
-                let mut roots = roots.iter();
-                roots.any(|root| root.layout.name() == item.layout && root.path == item.root)
-            })
-        };
-        items.retain(|item| !item.is_folder() && is_in(item));
+        items.retain(|item| !item.is_folder());
         Ok(items)
     }
 
