@@ -141,7 +141,7 @@ struct AppendJson<'a> {
     session: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     agent: Option<&'a str>,
-    /// True if this append created the sub-agent.
+    /// True if this append created the session or the sub-agent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     began: bool,
     file: &'a Path,
@@ -186,23 +186,29 @@ pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
     };
     let named = named.as_str();
     let Some(log) = missing_log(named, context)? else {
-        return append(args, named, None, context);
+        return append(args, named, None, false, context);
     };
     // The input is read first, and the new log discarded on failure: bad input creates no session.
     let content = read_content(args)?;
     let begun = context.store.begin_log(&log, context.write_options())?;
-    let done = append(args, named, Some(content), context);
-    if done.is_err() {
-        begun.discard()?;
+    let done = append(args, named, Some(content), begun.is_new(), context);
+    match done {
+        Err(_) => begun.discard()?,
+        Ok(_) => {
+            let directory = Path::new(&log.new.cwd);
+            let warning = input::missing_directory(&log.root, directory);
+            warning.iter().for_each(|it| context.print_warning(it));
+        }
     }
     done
 }
 
-/// Appends to an existing session.
+/// Appends to a session, which was created just now if `is_new`.
 fn append(
     args: &AppendArgs,
     named: &str,
     content: Option<Content>,
+    is_new: bool,
     context: &mut Context,
 ) -> Result<Outcome> {
     let inventory = context.inventory_of_log_or_all(named, args.agent.as_deref());
@@ -240,14 +246,28 @@ fn append(
     };
     let (writer, began) = open_log(args, agent.as_deref(), &target.files, context)?;
     let written = match content {
-        Content::Drafts(drafts, _) => {
+        Content::Drafts(drafts, lines) => {
             writer.check_tools(&drafts)?;
-            writer.append_all(drafts)?
+            let written = writer.append_all(drafts);
+            written.map_err(|error| with_line(error, &lines))?
         }
         Content::Raw(records) => writer.append_raw(records)?,
     };
-    print_written(&writer, began, &written, context)?;
+    print_written(&writer, is_new, began, &written, context)?;
     Ok(Outcome::Written)
+}
+
+/// Adds the line of standard input to the error about a draft.
+fn with_line(error: annals::Error, lines: &[usize]) -> annals::Error {
+    match error {
+        annals::Error::RefusedDraft { index, why } => match lines.get(index) {
+            Some(line) => annals::Error::Refused(format!(
+                "standard input, line {line}: {why}; nothing was written"
+            )),
+            None => annals::Error::Refused(why),
+        },
+        error => error,
+    }
 }
 
 /// The input of an append: drafts or raw records.
@@ -354,6 +374,7 @@ fn write_options(args: &AppendArgs, context: &Context) -> WriteOptions {
 
 fn print_written(
     writer: &SessionWriter,
+    is_new: bool,
     began: bool,
     written: &[Entry],
     context: &mut Context,
@@ -365,11 +386,17 @@ fn print_written(
         context.out.json(&AppendJson {
             session: session.as_str(),
             agent: agent.as_ref().map(AgentId::as_str),
-            began,
+            began: began || is_new,
             file: &writer.path(),
             entries,
         })?;
         return Ok(());
+    }
+    if is_new {
+        context.out.line(format_args!(
+            "created session {}",
+            paint(ID, session.as_str())
+        ))?;
     }
     if let Some(agent) = agent.filter(|_| began) {
         context.out.line(format_args!(

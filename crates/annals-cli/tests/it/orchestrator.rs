@@ -612,3 +612,105 @@ fn append_to_a_sub_agent_that_only_a_message_names_creates_it() {
         .json();
     assert_eq!(shown["entries"].as_array().unwrap().len(), 2, "{shown}");
 }
+
+#[test]
+fn append_that_creates_the_log_says_so_and_warns_of_a_missing_directory() {
+    let stage = Stage::empty().with_layout("orchestrator");
+    let existing = stage.work().join("2026-11-15");
+    let missing = stage.work().join("tpyo/2026-11-15");
+    for (named, warned) in [(existing, false), (missing, true)] {
+        let append = ["append", named.to_str().unwrap(), "-m", "one"];
+        let first = stage.annals(&append).fine();
+        assert!(
+            first.out.starts_with("created session 2026-11-15-"),
+            "{first}"
+        );
+        let warning = "tpyo is not an existing directory";
+        assert_eq!(first.err.contains(warning), warned, "{first}");
+        let second = stage.annals(&append).fine();
+        assert!(
+            !second.out.contains("created") && second.err.is_empty(),
+            "{second}"
+        );
+    }
+    let other = stage.work().join("other/2026-11-15");
+    let line = serde_json::json!({"session": other, "role": "user", "content": "one"});
+    let input = format!("{line}\n{line}\n");
+    let answers = stage.with_stdin(&["append", "--follow"], input).fine();
+    let answers: Vec<serde_json::Value> = answers
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(answers[0]["began"], true, "{answers:?}");
+    let warning = answers[0]["warning"].as_str().unwrap();
+    assert!(warning.contains("not an existing directory"), "{warning}");
+    assert_eq!(answers[1]["began"], serde_json::Value::Null);
+    assert_eq!(answers[1]["warning"], serde_json::Value::Null);
+}
+
+#[test]
+fn refused_member_in_a_batch_names_its_line() {
+    let stage = Stage::empty().with_layout("orchestrator");
+    let named = stage.work().join("2026-11-15");
+    let named = named.to_str().unwrap();
+    stage.annals(&["append", named, "-m", "one"]).fine();
+    let good = r#"{"role":"user","content":"x","metadata":{"source":"cli"}}"#;
+    let refused = |bad: &str, before: usize| {
+        let batch = format!("{}\n{bad}\n{good}\n", format!("{good}\n").repeat(before));
+        stage.refused(&["append", named], &batch).err
+    };
+    for (bad, why) in [
+        (
+            r#"{"role":"user","content":"x","metadata":{"source":"web"}}"#,
+            "`metadata.source`",
+        ),
+        (
+            r#"{"role":"user","content":"x","metadata":[]}"#,
+            "`metadata`",
+        ),
+        (
+            r#"{"role":"assistant","content":"x","usage":{"input_tokens":1}}"#,
+            "needs a `model`",
+        ),
+    ] {
+        // A blank line is counted.
+        for (before, line) in [(1, "line 3: "), (0, "line 2: "), (6, "line 8: ")] {
+            let error = refused(bad, before);
+            let parts = [why, line, "; nothing was written"];
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        }
+    }
+}
+
+#[test]
+fn check_reports_what_is_in_the_place_of_a_lock_file() {
+    let stage = Stage::empty().with_layout("orchestrator");
+    let named = stage.work().join("2026-11-15");
+    let named = named.to_str().unwrap();
+    stage.annals(&["append", named, "-m", "one"]).fine();
+    let lock = log_of_today(&stage).with_extension("jsonl.lock");
+    stage.settle();
+    let clean = stage.annals(&["check", "--json"]).fine();
+    assert!(!clean.out.contains("blocked-lock"), "{clean}");
+    fs::remove_file(&lock).unwrap();
+    for found in ["a directory", "a symbolic link"] {
+        match found {
+            "a directory" => fs::create_dir(&lock).unwrap(),
+            _ => std::os::unix::fs::symlink("elsewhere", &lock).unwrap(),
+        }
+        stage.refused(&["append", named, "-m", "two"], "");
+        for args in [&["check"][..], &["check", named]] {
+            let checked = stage.annals(args);
+            assert_eq!(checked.code, 1, "{checked}");
+            for text in ["2026-11-15.jsonl.lock", found, "remove it or move it away"] {
+                assert!(checked.out.contains(text), "{text}: {checked}");
+            }
+        }
+        let kind = stage.annals(&["check", "--json"]).out;
+        assert!(kind.contains(r#""blocked-lock""#), "{kind}");
+        let removed = fs::remove_dir(&lock).or_else(|_| fs::remove_file(&lock));
+        removed.unwrap();
+    }
+    stage.annals(&["append", named, "-m", "two"]).fine();
+}

@@ -8,6 +8,7 @@
 mod new_id;
 mod open;
 mod raw;
+mod refused;
 mod tools;
 
 use std::borrow::Cow;
@@ -138,7 +139,7 @@ impl SessionWriter {
                 &draft.members,
             )?;
         }
-        self.apply_change(&Change::Append(drafts))
+        self.append_drafts(writer, drafts)
     }
 
     /// Draft members that only this session's layout has.

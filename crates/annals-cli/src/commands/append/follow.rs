@@ -334,6 +334,7 @@ impl Writers {
             (None, Some(text)) => (self.find(text, context)?, false),
             (None, None) => (self.find_default(args, context)?, false),
         };
+        began |= self.begun_log.as_ref().is_some_and(BegunLog::is_new);
         let mut key = main.clone();
         key.agent = place.agent.as_ref().map(|agent| agent.id.clone());
         let session = key.session.clone();
@@ -573,6 +574,7 @@ impl Writers {
     fn resolve(&mut self, text: &str, context: &mut Context) -> Result<LogKey> {
         if let Some(log) = super::missing_log(text, context)? {
             self.begun_log = Some(context.store.begin_log(&log, context.write_options())?);
+            self.warning = input::missing_directory(&log.root, Path::new(&log.new.cwd));
         }
         if let Some(files) = self.listed(|files| files.id.as_str() == text) {
             return Ok(self.add_session(files));
