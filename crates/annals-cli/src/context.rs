@@ -99,7 +99,10 @@ impl Context {
         let followed = Config::read(&config_dir).map_or_else(|_| Vec::new(), |it| it.follow);
         let roots = roots.into_iter().map(|root| root.follow_links(&followed));
         let store = Store::new(roots.collect()).reporting_to(&failures);
-        let store = store.with_state(&state_dir);
+        // Without named roots, a root that no longer exists counts too.
+        let store = store
+            .with_state(&state_dir)
+            .with_trash_of_roots(!global.root.is_empty());
         let fixed: Option<Timestamp> = match env.vars.get("ANNALS_NOW") {
             Some(text) => Some(text.parse().context("invalid time in ANNALS_NOW")?),
             None => None,
@@ -562,10 +565,13 @@ impl Context {
         named.unwrap_or_else(|| self.config_dir.join("prices.csv"))
     }
 
-    /// Returns all files of the roots, or only the session whose log is named by path `id`: enough
-    /// if only the log's end is read.
-    pub(crate) fn inventory_of_log_or_all(&mut self, id: &str) -> Inventory {
-        let at = self.store.inventory_of_log(id);
+    /// Returns all files of the roots, or only the session whose log is named by path `id`, with the
+    /// sub-agent `agent`: enough if only the log's end is read.
+    pub(crate) fn inventory_of_log_or_all(&mut self, id: &str, agent: Option<&str>) -> Inventory {
+        let at = match agent.map(annals::model::AgentId::new).transpose() {
+            Ok(agent) => self.store.inventory_of_log(id, agent.as_ref()),
+            Err(_) => None,
+        };
         at.unwrap_or_else(|| self.inventory())
     }
 

@@ -218,7 +218,7 @@ fn kind(error: &Error) -> &'static str {
         Error::Exists(_) => "exists",
         Error::Damaged { .. } => "damaged",
         Error::Index { .. } => "index",
-        Error::File(_) | Error::Refused(_) => "refused",
+        Error::File(_) | Error::Refused(_) | Error::RefusedDraft { .. } => "refused",
         _ => "other",
     }
 }

@@ -42,15 +42,21 @@ pub fn try_lock_path(path: &Path) -> Result<Option<File>> {
 }
 
 fn open_error(path: &Path, error: io::Error) -> Error {
-    let kind = path.symlink_metadata().ok().map(|found| found.file_type());
-    let found = match kind {
-        Some(kind) if kind.is_dir() => "a directory",
-        Some(kind) if kind.is_symlink() => "a symbolic link",
-        _ => return Error::io("open", path, error),
-    };
-    Error::LockObstructed {
-        path: path.to_owned(),
-        found,
+    match obstacle(path) {
+        None => Error::io("open", path, error),
+        Some(found) => Error::LockObstructed {
+            path: path.to_owned(),
+            found,
+        },
+    }
+}
+
+/// Returns what has the name of a lock file and is not one.
+pub(crate) fn obstacle(path: &Path) -> Option<&'static str> {
+    let kind = path.symlink_metadata().ok()?.file_type();
+    match kind.is_dir() {
+        true => Some("a directory"),
+        false => kind.is_symlink().then_some("a symbolic link"),
     }
 }
 

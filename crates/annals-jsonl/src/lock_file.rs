@@ -85,6 +85,12 @@ pub fn lock_path(log: &Path) -> PathBuf {
     name.into()
 }
 
+/// Returns what has the name of a log's lock file and is not one: "a directory" or "a symbolic link".
+/// No program can write to the log until it is removed.
+pub fn obstacle(log: &Path) -> Option<&'static str> {
+    super::lock::obstacle(&lock_path(log))
+}
+
 /// Waits until no copy of `log` is being made.
 pub(crate) fn wait_for_copies(log: &Path, patience: Deadline) -> Result<()> {
     let mut pauses = Backoff::default();

@@ -113,6 +113,14 @@ pub enum Error {
         /// Description of the problem.
         why: String,
     },
+    /// One of several drafts is invalid, so none was written.
+    #[error("{why}")]
+    RefusedDraft {
+        /// Its index among the drafts.
+        index: usize,
+        /// Description of the error.
+        why: String,
+    },
     /// The request is invalid or would lose data.
     #[error("{0}")]
     Refused(String),
@@ -195,7 +203,10 @@ impl Error {
             Error::File(error) => error.is_refusal(),
             other => matches!(
                 other,
-                Error::Refused(_) | Error::Exists(_) | Error::Damaged { .. }
+                Error::Refused(_)
+                    | Error::RefusedDraft { .. }
+                    | Error::Exists(_)
+                    | Error::Damaged { .. }
             ),
         }
     }

@@ -2,6 +2,7 @@
 
 mod follow;
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -140,7 +141,7 @@ struct AppendJson<'a> {
     session: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     agent: Option<&'a str>,
-    /// True if this append created the sub-agent.
+    /// True if this append created the session or the sub-agent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     began: bool,
     file: &'a Path,
@@ -185,29 +186,32 @@ pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
     };
     let named = named.as_str();
     let Some(log) = missing_log(named, context)? else {
-        return append(args, named, None, context);
+        return append(args, named, None, false, context);
     };
     // The input is read first, and the new log discarded on failure: bad input creates no session.
     let content = read_content(args)?;
     let begun = context.store.begin_log(&log, context.write_options())?;
-    let done = append(args, named, Some(content), context);
-    if done.is_err() {
-        begun.discard()?;
+    let done = append(args, named, Some(content), begun.is_new(), context);
+    match done {
+        Err(_) => begun.discard()?,
+        Ok(_) => {
+            let directory = Path::new(&log.new.cwd);
+            let warning = input::missing_directory(&log.root, directory);
+            warning.iter().for_each(|it| context.print_warning(it));
+        }
     }
     done
 }
 
-/// Appends to an existing session.
+/// Appends to a session, which was created just now if `is_new`.
 fn append(
     args: &AppendArgs,
     named: &str,
     content: Option<Content>,
+    is_new: bool,
     context: &mut Context,
 ) -> Result<Outcome> {
-    let inventory = match args.agent {
-        None => context.inventory_of_log_or_all(named),
-        Some(_) => context.inventory(),
-    };
+    let inventory = context.inventory_of_log_or_all(named, args.agent.as_deref());
     let mut target = context.find_to_write_in(&inventory, named)?;
     let mut agent = args.agent.clone();
     if let Some(log) = target.agent_log().cloned() {
@@ -242,14 +246,28 @@ fn append(
     };
     let (writer, began) = open_log(args, agent.as_deref(), &target.files, context)?;
     let written = match content {
-        Content::Drafts(drafts, _) => {
+        Content::Drafts(drafts, lines) => {
             writer.check_tools(&drafts)?;
-            writer.append_all(drafts)?
+            let written = writer.append_all(drafts);
+            written.map_err(|error| with_line(error, &lines))?
         }
         Content::Raw(records) => writer.append_raw(records)?,
     };
-    print_written(&writer, began, &written, context)?;
+    print_written(&writer, is_new, began, &written, context)?;
     Ok(Outcome::Written)
+}
+
+/// Adds the line of standard input to the error about a draft.
+fn with_line(error: annals::Error, lines: &[usize]) -> annals::Error {
+    match error {
+        annals::Error::RefusedDraft { index, why } => match lines.get(index) {
+            Some(line) => annals::Error::Refused(format!(
+                "standard input, line {line}: {why}; nothing was written"
+            )),
+            None => annals::Error::Refused(why),
+        },
+        error => error,
+    }
 }
 
 /// The input of an append: drafts or raw records.
@@ -356,6 +374,7 @@ fn write_options(args: &AppendArgs, context: &Context) -> WriteOptions {
 
 fn print_written(
     writer: &SessionWriter,
+    is_new: bool,
     began: bool,
     written: &[Entry],
     context: &mut Context,
@@ -367,11 +386,17 @@ fn print_written(
         context.out.json(&AppendJson {
             session: session.as_str(),
             agent: agent.as_ref().map(AgentId::as_str),
-            began,
+            began: began || is_new,
             file: &writer.path(),
             entries,
         })?;
         return Ok(());
+    }
+    if is_new {
+        context.out.line(format_args!(
+            "created session {}",
+            paint(ID, session.as_str())
+        ))?;
     }
     if let Some(agent) = agent.filter(|_| began) {
         context.out.line(format_args!(
@@ -492,7 +517,8 @@ fn unknown_member(layout: &dyn Layout, draft: &Draft) -> Option<String> {
 
 /// Resolves the parents of drafts, and refuses ids that exist.
 ///
-/// Reads the log only if a draft names an entry: otherwise an append costs only its record.
+/// Reads the log only if a draft names an entry, and mostly only its end: otherwise an append costs
+/// only its record.
 fn place(
     files: &SessionFiles,
     agent: Option<&str>,
@@ -515,16 +541,11 @@ fn place(
     let Some((log, file)) = files.logs().enumerate().find(|(_, file)| is_log(file)) else {
         return Ok(());
     };
-    if !names_entries(files, file, drafts)? {
+    let named = |draft: &Draft| draft.parent.is_some() || draft.id.is_some();
+    if !drafts.iter().any(named) {
         return Ok(());
     }
-    let session = Session::read(files.clone())?;
-    let outlines = session.log(log).map(|(_, scan, _)| &scan.outlines);
-    let taken: HashSet<EntryKey> = outlines
-        .into_iter()
-        .flatten()
-        .filter_map(|outline| outline.key)
-        .collect();
+    let entries = Entries::new(files, log, file, drafts)?;
     let mut known: HashSet<EntryId> = HashSet::new();
     for (at, draft) in drafts.iter_mut().enumerate() {
         let place = || match lines.get(at) {
@@ -534,14 +555,11 @@ fn place(
         if let Some(parent) = draft.parent.take() {
             draft.parent = Some(match known.contains(&parent) {
                 true => parent,
-                false => {
-                    let found = input::entry(&session, log, parent.as_str());
-                    found.with_context(place)?.1
-                }
+                false => entries.find(&parent).with_context(place)?,
             });
         }
         if let Some(id) = &draft.id
-            && (!known.insert(id.clone()) || taken.contains(&id.key()))
+            && (!known.insert(id.clone()) || entries.has(id)?)
         {
             bail!("{}: an entry with id {id} exists already", place());
         }
@@ -549,20 +567,74 @@ fn place(
     Ok(())
 }
 
-/// Returns true if drafts name entries that may be in the log, or the same id twice.
-fn names_entries(files: &SessionFiles, file: &RootFile, drafts: &[Draft]) -> Result<bool> {
-    const SEARCHES: usize = 8;
-    let ids: Vec<&EntryId> = drafts.iter().filter_map(|it| it.id.as_ref()).collect();
-    let distinct: HashSet<&EntryId> = ids.iter().copied().collect();
-    // Many searches of its bytes cost more than reading the log once.
-    let many = ids.len() > SEARCHES || distinct.len() < ids.len();
-    if many || drafts.iter().any(|draft| draft.parent.is_some()) {
-        return Ok(true);
+/// The entries of a log. Its end is read first, and all of it only for what is not there.
+struct Entries<'a> {
+    files: &'a SessionFiles,
+    /// The log, and its index in the session.
+    file: &'a RootFile,
+    log: usize,
+    /// The session with only the end of the log.
+    tail: Session,
+    whole: OnceCell<(Session, HashSet<EntryKey>)>,
+    /// True if it costs less to read the log once than to search its bytes for each id.
+    has_many_ids: bool,
+}
+
+impl<'a> Entries<'a> {
+    fn new(
+        files: &'a SessionFiles,
+        log: usize,
+        file: &'a RootFile,
+        drafts: &[Draft],
+    ) -> Result<Self> {
+        const MAX_SEARCHES: usize = 8;
+        let mut only = files.clone();
+        only.log = Some(file.clone());
+        only.agents.clear();
+        Ok(Entries {
+            files,
+            file,
+            log,
+            tail: Session::read_tail(only, 0)?,
+            whole: OnceCell::new(),
+            has_many_ids: drafts.iter().filter(|it| it.id.is_some()).count() > MAX_SEARCHES,
+        })
     }
-    for id in ids {
-        if file.may_have_entry(&files.root, id.as_str())? {
-            return Ok(true);
+
+    fn whole(&self) -> Result<&(Session, HashSet<EntryKey>)> {
+        if let Some(whole) = self.whole.get() {
+            return Ok(whole);
+        }
+        let session = Session::read(self.files.clone())?;
+        let outlines = session.log(self.log).map(|(_, scan, _)| &scan.outlines);
+        let outlines = outlines.into_iter().flatten();
+        let keys = outlines.filter_map(|outline| outline.key).collect();
+        Ok(self.whole.get_or_init(|| (session, keys)))
+    }
+
+    /// Returns the id of the entry that a parent names: by its id, or by a unique prefix.
+    fn find(&self, parent: &EntryId) -> Result<EntryId> {
+        let recent = self.tail.main_log().and_then(|(_, scan, tree)| {
+            let at = self.recent(parent)?;
+            tree.path_to(at)?;
+            scan.outlines.get(at)?.id()
+        });
+        match recent {
+            Some(id) => Ok(id),
+            None => Ok(input::entry(&self.whole()?.0, self.log, parent.as_str())?.1),
         }
     }
-    Ok(false)
+
+    fn has(&self, id: &EntryId) -> Result<bool> {
+        let may_have = || self.file.may_have_entry(&self.files.root, id.as_str());
+        Ok(self.recent(id).is_some()
+            || (self.has_many_ids || may_have()?) && self.whole()?.1.contains(&id.key()))
+    }
+
+    /// Returns the index of an entry at the end of the log.
+    fn recent(&self, id: &EntryId) -> Option<usize> {
+        let (_, scan, _) = self.tail.main_log()?;
+        let key = Some(id.key());
+        scan.outlines.iter().rposition(|outline| outline.key == key)
+    }
 }

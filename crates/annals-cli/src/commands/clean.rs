@@ -9,6 +9,7 @@ use annals::Subject;
 use annals::jsonl::Error as FileError;
 use annals::retain::{CleanupPlan, Expired, Leftover, Policy, RetainReason, Rule, Term};
 use annals::store::{SessionInfo, TrashItem};
+use annals::text::shell_word;
 use anyhow::{Result, bail};
 use clap::Args;
 use jiff::Timestamp;
@@ -269,7 +270,7 @@ pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
     } else if is_empty_home {
         print_no_live_sessions(context)?;
     } else {
-        print_cleanup(args.apply, &plan, &done, &leftovers, &policy, context)?;
+        print_cleanup(args, &plan, &done, &leftovers, &policy, context)?;
     }
     let all = plan.groups.len() + leftovers.len();
     let done = done.into_iter().chain(leftovers.into_iter().map(|it| it.1));
@@ -496,14 +497,30 @@ fn moved_items(done: &[GroupOutcome]) -> impl Iterator<Item = &TrashItem> {
     })
 }
 
+/// Returns the command that moves all sessions older than the default age, with the same filters.
+fn apply_command(args: &CleanArgs) -> String {
+    let keep_last = args.keep_last.map(|keep| keep.to_string());
+    let options = [
+        ("--older-than", Some(DEFAULT_TERM)),
+        ("--project", args.project.as_deref()),
+        ("--layout", args.layout.as_deref()),
+        ("--keep-last", keep_last.as_deref()),
+    ];
+    let words = options
+        .into_iter()
+        .filter_map(|(option, value)| Some(format!(" {option} {}", shell_word(value?))));
+    format!("`annals clean{} --apply`", words.collect::<String>())
+}
+
 fn print_cleanup(
-    applied: bool,
+    args: &CleanArgs,
     plan: &CleanupPlan,
     done: &[GroupOutcome],
     leftovers: &[(Leftover, GroupOutcome)],
     policy: &Policy,
     context: &mut Context,
 ) -> Result<()> {
+    let applied = args.apply;
     let groups = plan.groups.iter().zip(done);
     let gone = groups.filter(|(_, done)| done.goes());
     let gone: Vec<&Expired> = gone.flat_map(|(group, _)| group).collect();
@@ -543,9 +560,16 @@ fn print_cleanup(
     } else if !applied {
         let told = paint(BOLD, "Would be moved to the trash:");
         context.out.line(format_args!("{told} {sum}"))?;
-        context
-            .out
-            .line("Nothing was changed; add --apply to do it.")?;
+        match policy.program_terms {
+            false => context
+                .out
+                .line("Nothing was changed; add --apply to do it.")?,
+            // `--apply` needs an age.
+            true => context.out.line(format_args!(
+                "Nothing was changed; {} does it.",
+                apply_command(args)
+            ))?,
+        }
     } else {
         let mark = paint(SUCCESS, "✓");
         context

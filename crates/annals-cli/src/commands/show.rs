@@ -159,7 +159,7 @@ pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
         return Ok(Outcome::Ok);
     };
     let inventory = match args.last {
-        Some(_) if args.agent.is_none() => context.inventory_of_log_or_all(&name),
+        Some(_) if args.agent.is_none() => context.inventory_of_log_or_all(&name, None),
         _ => context.inventory(),
     };
     let asked = target::ShowTarget::parse(&name, &inventory, context)?;

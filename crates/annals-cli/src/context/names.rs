@@ -34,7 +34,7 @@ pub(crate) fn is_latest(text: &str) -> bool {
 pub(crate) enum Access {
     /// Reads it: `latest` may be a session of another directory if this one has none.
     Read,
-    /// Changes it: `latest` is a session of the current directory.
+    /// Changes it: `latest` is a session of the current directory, and a thread is named exactly.
     Write,
 }
 
@@ -116,7 +116,11 @@ impl Context {
         access: Access,
     ) -> Result<Target> {
         let name = self.resolve_latest(inventory, name, access)?;
-        match self.store.find(inventory, &name) {
+        let found = match access {
+            Access::Read => self.store.find(inventory, &name),
+            Access::Write => self.store.find_to_write(inventory, &name),
+        };
+        match found {
             Err(Error::Ambiguous {
                 what: Subject::Session,
                 id,
@@ -252,15 +256,7 @@ impl Context {
     /// Returns the deleted sessions of the roots, newest first.
     fn trash_items(&self) -> annals::Result<Vec<TrashItem>> {
         let mut items = self.store.trash_items()?;
-        // Without named roots, a root that no longer exists counts too.
-        let is_in = |item: &TrashItem| {
-            let roots = self.only_roots();
-            roots.is_none_or(|roots| {
-                let mut roots = roots.iter();
-                roots.any(|root| root.layout.name() == item.layout && root.path == item.root)
-            })
-        };
-        items.retain(|item| !item.is_folder() && is_in(item));
+        items.retain(|item| !item.is_folder());
         Ok(items)
     }
 

@@ -416,3 +416,32 @@ fn purge_skips_an_unfinished_deletion() {
     assert_eq!(told["unfinished"][0]["left"], format!("[DIR]/root/{left}"));
     assert!(stage.tree() == before);
 }
+
+#[test]
+fn plan_without_an_age_prints_the_command_that_applies_it() {
+    for filters in [&[][..], &["--keep-last", "0"], &["--layout", "claude-code"]] {
+        let stage = Stage::empty();
+        let id = "00000000-0000-4000-8000-000000000001";
+        stage.annals(&["new", "--id", id, "-m", "hello"]).fine();
+        let log = stage.log_path(id);
+        let text = fs::read_to_string(&log)
+            .unwrap()
+            .replace("2026-11", "2026-05");
+        fs::write(&log, text).unwrap();
+        stage.settle();
+        let plan = stage.annals(&[&["clean"], filters].concat()).fine();
+        let command = plan
+            .out
+            .split('`')
+            .nth(1)
+            .unwrap_or_else(|| panic!("{plan}"));
+        assert!(
+            command.starts_with("annals clean --older-than 30d"),
+            "{plan}"
+        );
+        let words: Vec<&str> = command.split(' ').skip(1).collect();
+        assert!(filters.iter().all(|word| words.contains(word)), "{plan}");
+        let done = stage.annals(&words).fine();
+        assert!(done.out.contains("moved to the trash: 1 session"), "{done}");
+    }
+}

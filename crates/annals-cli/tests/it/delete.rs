@@ -218,3 +218,66 @@ fn sessions_are_filtered_by_state() {
         stage.annals(&["sessions", "--state", "deleted", "-p", "other"])
     );
 }
+
+#[test]
+fn trash_has_only_deletions_of_the_named_roots() {
+    let stage = Stage::empty();
+    let id = "00000000-0000-4000-8000-000000000001";
+    let other = stage.root.with_file_name("other");
+    let run = |root: &std::path::Path, args: &[&str]| {
+        let root = format!("claude-code:{}", root.display());
+        let mut command = stage.command();
+        stage.run_of(&command.args(["--root", &root]).args(args).output().unwrap())
+    };
+    for root in [&stage.root, &other] {
+        run(root, &["new", "--id", id, "-m", "hello"]).fine();
+        run(root, &["delete", id, "--apply"]).fine();
+    }
+    for root in [&stage.root, &other] {
+        let listed = run(root, &["sessions", "--state", "deleted", "--json"]).json();
+        assert_eq!(listed["sessions"].as_array().unwrap().len(), 1, "{listed}");
+        let trash = run(root, &["delete", "--list", "--json"]).json();
+        assert_eq!(trash["trashed"].as_array().unwrap().len(), 1, "{trash}");
+    }
+    let both = stage.bare(&["delete", "--list", "--json"]).json();
+    assert_eq!(both["trashed"].as_array().unwrap().len(), 2, "{both}");
+    let ambiguous = stage.bare(&["delete", "--undo", id]);
+    assert!(
+        ambiguous.err.contains("matches 2 deleted sessions"),
+        "{ambiguous}"
+    );
+    // What is purged for one root does not concern the other.
+    run(
+        &stage.root,
+        &["clean", "--purge", "--older-than", "0d", "--apply"],
+    );
+    let undone = run(&other, &["delete", "--undo", id]).fine();
+    assert!(undone.out.contains("other"), "{undone}");
+    run(&other, &["show", id]).fine();
+    assert_eq!(run(&stage.root, &["show", id]).code, 2);
+}
+
+#[test]
+fn deleted_session_has_the_title_of_its_list() {
+    let stage = Stage::empty().with_layout("chorus");
+    let work = stage.work();
+    let work = work.to_str().unwrap();
+    let add = ["chorus", "workspaces", "add", work, "--id", "ws-1"];
+    stage.annals(&add).fine();
+    for id in ["conv-1", "conv-2"] {
+        let new = ["new", "--id", id, "--cwd", work, "--title", "Fix"];
+        stage.annals(&new).fine();
+    }
+    stage
+        .annals(&["append", "conv-1", "-m", "The first prompt"])
+        .fine();
+    stage
+        .annals(&["delete", "conv-1", "conv-2", "--apply"])
+        .fine();
+    let listed = stage
+        .annals(&["sessions", "--state", "deleted", "--json"])
+        .json();
+    let listed = listed["sessions"].as_array().unwrap();
+    let titles: Vec<_> = listed.iter().map(|row| &row["title"]).collect();
+    assert_eq!(titles, ["Fix", "Fix"], "{listed:?}");
+}

@@ -236,3 +236,98 @@ fn many_conversations_of_one_agent_are_closed_together() {
         assert_eq!(row["messageCount"], if twice { 4 } else { 3 }, "{row}");
     }
 }
+
+/// Thread ids of clog that share a folder name.
+const SIMILAR_THREADS: [[&str; 2]; 4] = [
+    ["Thread_ABC", "thread_abc"],
+    ["a/b", "a-b"],
+    ["語", "thread"],
+    ["X/1", "X-1"],
+];
+
+#[test]
+fn append_follow_similar_thread_id_creates_its_own_session() {
+    let begin = |thread: &str| json!({"new": {"id": thread}, "role": "user", "content": format!("for {thread}")});
+    for threads in SIMILAR_THREADS {
+        let stage = staged("clog");
+        let mut answers = follow(&stage, &[begin(threads[0])]);
+        answers.extend(follow(&stage, &[begin(threads[1])]));
+        let one_writer = staged("clog");
+        let together = follow(&one_writer, &threads.map(begin));
+        for (stage, answers) in [(stage, answers), (one_writer, together)] {
+            assert_ne!(answers[0]["session"], answers[1]["session"], "{threads:?}");
+            for (thread, answer) in threads.iter().zip(&answers) {
+                assert_eq!(answer["began"], true, "{answer}");
+                let session = answer["session"].as_str().unwrap();
+                let shown = stage.annals(&["show", session]).fine();
+                assert!(shown.out.contains(&format!("for {thread}")), "{shown}");
+                assert!(shown.out.contains("1 message\n"), "{shown}");
+            }
+        }
+    }
+}
+
+#[test]
+fn append_follow_existing_thread_of_any_text_is_continued() {
+    let threads = [
+        "thrëad",
+        "sß 1",
+        "a b",
+        "漢字",
+        "user@host",
+        "+49 170",
+        "a/b",
+        "Thread_X",
+    ];
+    let stage = staged("clog");
+    let lines =
+        threads.map(|thread| json!({"new": {"id": thread}, "role": "user", "content": "on"}));
+    let (first, second) = (follow(&stage, &lines), follow(&stage, &lines));
+    for (began, continued) in first.iter().zip(&second) {
+        assert_eq!(
+            (&began["ok"], &began["began"]),
+            (&json!(true), &json!(true))
+        );
+        assert_eq!(continued["ok"], true, "{continued}");
+        assert_eq!(continued["began"], Value::Null, "{continued}");
+        assert_eq!(continued["session"], began["session"]);
+    }
+}
+
+#[test]
+fn change_by_a_similar_thread_id_is_refused() {
+    for [existing, similar] in SIMILAR_THREADS {
+        let stage = staged("clog");
+        stage
+            .annals(&["new", "--id", existing, "-m", "hello"])
+            .fine();
+        let line = json!({"session": similar, "role": "user", "content": "x"});
+        refused(&follow(&stage, &[line])[0], "no thread has the id");
+        for args in [
+            &["append", similar, "-m", "x"][..],
+            &["delete", similar, "--apply"],
+            &["title", similar, "x"],
+        ] {
+            let run = stage.refused(args, "");
+            assert!(run.err.contains(existing), "{args:?}: {run}");
+        }
+        // The exact id of another thread, and a prefix of the own one, are accepted.
+        stage
+            .annals(&["new", "--id", similar, "-m", "hello"])
+            .fine();
+        for thread in [existing, similar] {
+            stage.annals(&["append", thread, "-m", thread]).fine();
+            let shown = stage.annals(&["show", thread]).fine();
+            assert!(shown.out.contains(thread), "{shown}");
+        }
+        stage.annals(&["delete", existing, "--apply"]).fine();
+        stage.annals(&["show", similar]).fine();
+    }
+    let stage = staged("clog");
+    stage
+        .annals(&["new", "--id", "Thread_ABC", "-m", "hello"])
+        .fine();
+    stage
+        .annals(&["append", "Thread_A", "-m", "by a prefix"])
+        .fine();
+}

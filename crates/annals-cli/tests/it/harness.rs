@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File, FileTimes};
+use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -27,6 +28,15 @@ pub(crate) struct Run {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
+}
+
+/// What one run of the program cost. Neither depends on how busy the machine is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunCost {
+    /// Number of bytes that its reads returned.
+    pub(crate) bytes_read: u64,
+    /// Processor time, in clock ticks of 10 ms.
+    pub(crate) cpu_ticks: u64,
 }
 
 impl Stage {
@@ -88,6 +98,46 @@ impl Stage {
             .output()
             .unwrap();
         self.run_of(&output)
+    }
+
+    /// Runs the program on the root and measures what that costs; `None` if the system has no
+    /// `/proc`.
+    pub(crate) fn measured(&self, args: &[&str], stdin: &str) -> (Run, Option<RunCost>) {
+        let file = |text: &str| {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            file.rewind().unwrap();
+            file
+        };
+        let (mut out, mut err) = (file(""), file(""));
+        let root = format!("{}:{}", self.layout, self.root.display());
+        let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin!("annals"))
+            .env_clear()
+            .envs(self.env())
+            .current_dir(self.work())
+            .args(["--root", &root])
+            .args(args)
+            .stdin(file(stdin))
+            .stdout(out.try_clone().unwrap())
+            .stderr(err.try_clone().unwrap())
+            .spawn()
+            .unwrap();
+        // The counters of a process can be read until its exit code is collected.
+        let cost = RunCost::at_exit(child.id());
+        let status = child.wait().unwrap();
+        let text = |file: &mut File| {
+            let mut bytes = Vec::new();
+            file.rewind().unwrap();
+            file.read_to_end(&mut bytes).unwrap();
+            bytes
+        };
+        let (stdout, stderr) = (text(&mut out), text(&mut err));
+        let output = std::process::Output {
+            status,
+            stdout,
+            stderr,
+        };
+        (self.run_of(&output), cost)
     }
 
     /// Runs the program with these arguments alone, without `--root`.
@@ -238,6 +288,27 @@ impl Stage {
                 .replace(&encoded(path), "[DIR-]");
         }
         mask_ids(&masked)
+    }
+}
+
+impl RunCost {
+    /// Waits for the end of a process and returns what it cost.
+    fn at_exit(process: u32) -> Option<Self> {
+        loop {
+            let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+            let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+            if fields[0] != "Z" {
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+            let ticks = |at: usize| fields[at].parse::<u64>().ok();
+            let io = fs::read_to_string(format!("/proc/{process}/io")).ok()?;
+            let read = io.lines().find_map(|line| line.strip_prefix("rchar: "))?;
+            return Some(RunCost {
+                bytes_read: read.parse().ok()?,
+                cpu_ticks: ticks(11)? + ticks(12)?,
+            });
+        }
     }
 }
 

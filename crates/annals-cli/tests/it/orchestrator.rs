@@ -507,3 +507,210 @@ fn a_result_names_the_tool_of_its_call_or_is_refused() {
         );
     }
 }
+
+#[test]
+fn append_to_a_log_in_two_roots_is_ambiguous() {
+    let stage = Stage::empty().with_layout("orchestrator");
+    let named = stage.work().join("2026-11-15");
+    let named = named.to_str().unwrap();
+    let begun = stage.annals(&["append", named, "-m", "one", "--json"]);
+    let id = begun.json()["session"].as_str().unwrap().to_owned();
+    let other = Stage::empty().with_layout("orchestrator");
+    let folder = log_of_today(&stage).parent().unwrap().to_owned();
+    let folder = other.root.join(folder.strip_prefix(&stage.root).unwrap());
+    fs::create_dir_all(&folder).unwrap();
+    fs::copy(log_of_today(&stage), folder.join("2026-11-15.jsonl")).unwrap();
+    let line = r#"{"role":"user","content":"two"}"#;
+    let follow = format!(r#"{{"session":"{id}","role":"user","content":"two"}}"#);
+    let roots = [&stage, &other].map(|it| format!("orchestrator:{}", it.root.display()));
+    for (args, input) in [
+        (&["show", named][..], ""),
+        (&["append", named, "-m", "two"], ""),
+        (&["append", &id, "-m", "two"], ""),
+        (&["append", named], line),
+        (&["append", "--follow"], &follow),
+    ] {
+        let before = (stage.tree(), other.tree());
+        let output = stage
+            .command()
+            .args(["--root", &roots[0], "--root", &roots[1]])
+            .args(args)
+            .write_stdin(input)
+            .output();
+        let run = stage.run_of(&output.unwrap());
+        assert_eq!(run.code, 2, "{args:?}: {run}");
+        let said = format!("{}{}", run.out, run.err);
+        assert!(said.contains("matches 2 sessions"), "{args:?}: {run}");
+        assert!((stage.tree(), other.tree()) == before, "{args:?}: {run}");
+    }
+}
+
+#[test]
+fn append_near_the_end_of_a_large_log_does_not_read_all_of_it() {
+    const MANY: usize = 10_000;
+    let stage = Stage::empty().with_layout("orchestrator");
+    let named = stage.work().join("2026-11-15");
+    let named = named.to_str().unwrap();
+    let message =
+        |at| format!("{{\"role\":\"user\",\"content\":\"question {at}\",\"id\":\"m-{at}x\"}}\n");
+    let lines: String = (0..MANY).map(message).collect();
+    stage.with_stdin(&["append", named], lines).fine();
+    let (shown, whole) = stage.measured(&["show", named, "--json"], "");
+    shown.fine();
+    let Some(whole) = whole else {
+        eprintln!("skipped: this system does not count what a process reads");
+        return;
+    };
+    let parent = |at| format!(r#"{{"role":"user","content":"a","parent":"m-{at}x"}}"#);
+    let (recent, last) = (format!("m-{}x", MANY - 40), format!("m-{}x", MANY - 1));
+    // To see that a sub-agent is new, the bytes of the log are searched for its name.
+    for (args, stdin, limit) in [
+        (&["append", named, "--at", &last, "-m", "a"][..], "", 1),
+        (&["append", named, "--at", &recent, "-m", "a"], "", 1),
+        (&["append", named], &*parent(MANY - 30), 1),
+        (&["show", named, "--last", "20"], "", 1),
+        (&["append", named, "--agent", "a753668", "-m", "a"], "", 4),
+        (&["append", named, "--agent", "a753668", "-m", "b"], "", 4),
+    ] {
+        let (run, cost) = stage.measured(args, stdin);
+        let cost = cost.unwrap();
+        let said = format!("{args:?}: {cost:?}, all: {whole:?}, {run}");
+        assert_eq!(run.code, 0, "{said}");
+        assert!(cost.cpu_ticks * 3 < whole.cpu_ticks, "{said}");
+        assert!(cost.bytes_read < whole.bytes_read * limit, "{said}");
+    }
+    // A repeated id is refused without a read of the log, too.
+    let again = format!(r#"{{"role":"user","content":"a","id":"{last}"}}"#);
+    let (run, cost) = stage.measured(&["append", named], &again);
+    assert!(run.code == 2 && run.err.contains("exists already"), "{run}");
+    assert!(cost.unwrap().bytes_read < whole.bytes_read, "{cost:?}");
+    // A prefix may fit an earlier message, so it is searched for in the whole log.
+    let run = stage.refused(&["append", named, "--at", "m-999", "-m", "a"], "");
+    assert!(
+        run.err.contains("m-999x") && run.err.contains("m-9999x"),
+        "{run}"
+    );
+}
+
+#[test]
+fn append_to_a_sub_agent_that_only_a_message_names_creates_it() {
+    let stage = Stage::empty().with_layout("orchestrator");
+    let named = stage.work().join("2026-11-15");
+    let named = named.to_str().unwrap();
+    let begun = stage.annals(&["append", named, "-m", "one", "--json"]);
+    let id = begun.json()["session"].as_str().unwrap().to_owned();
+    let text = format!("{id}--agent-a1");
+    stage.annals(&["append", named, "-m", &text]).fine();
+    let append = ["append", named, "--agent", "a1", "-m", "look", "--json"];
+    assert_eq!(stage.annals(&append).json()["began"], true);
+    assert_eq!(
+        stage.annals(&append).json()["began"],
+        serde_json::Value::Null
+    );
+    let shown = stage
+        .annals(&["show", named, "--agent", "a1", "--json"])
+        .json();
+    assert_eq!(shown["entries"].as_array().unwrap().len(), 2, "{shown}");
+}
+
+#[test]
+fn append_that_creates_the_log_says_so_and_warns_of_a_missing_directory() {
+    let stage = Stage::empty().with_layout("orchestrator");
+    let existing = stage.work().join("2026-11-15");
+    let missing = stage.work().join("tpyo/2026-11-15");
+    for (named, warned) in [(existing, false), (missing, true)] {
+        let append = ["append", named.to_str().unwrap(), "-m", "one"];
+        let first = stage.annals(&append).fine();
+        assert!(
+            first.out.starts_with("created session 2026-11-15-"),
+            "{first}"
+        );
+        let warning = "tpyo is not an existing directory";
+        assert_eq!(first.err.contains(warning), warned, "{first}");
+        let second = stage.annals(&append).fine();
+        assert!(
+            !second.out.contains("created") && second.err.is_empty(),
+            "{second}"
+        );
+    }
+    let other = stage.work().join("other/2026-11-15");
+    let line = serde_json::json!({"session": other, "role": "user", "content": "one"});
+    let input = format!("{line}\n{line}\n");
+    let answers = stage.with_stdin(&["append", "--follow"], input).fine();
+    let answers: Vec<serde_json::Value> = answers
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(answers[0]["began"], true, "{answers:?}");
+    let warning = answers[0]["warning"].as_str().unwrap();
+    assert!(warning.contains("not an existing directory"), "{warning}");
+    assert_eq!(answers[1]["began"], serde_json::Value::Null);
+    assert_eq!(answers[1]["warning"], serde_json::Value::Null);
+}
+
+#[test]
+fn refused_member_in_a_batch_names_its_line() {
+    let stage = Stage::empty().with_layout("orchestrator");
+    let named = stage.work().join("2026-11-15");
+    let named = named.to_str().unwrap();
+    stage.annals(&["append", named, "-m", "one"]).fine();
+    let good = r#"{"role":"user","content":"x","metadata":{"source":"cli"}}"#;
+    let refused = |bad: &str, before: usize| {
+        let batch = format!("{}\n{bad}\n{good}\n", format!("{good}\n").repeat(before));
+        stage.refused(&["append", named], &batch).err
+    };
+    for (bad, why) in [
+        (
+            r#"{"role":"user","content":"x","metadata":{"source":"web"}}"#,
+            "`metadata.source`",
+        ),
+        (
+            r#"{"role":"user","content":"x","metadata":[]}"#,
+            "`metadata`",
+        ),
+        (
+            r#"{"role":"assistant","content":"x","usage":{"input_tokens":1}}"#,
+            "needs a `model`",
+        ),
+    ] {
+        // A blank line is counted.
+        for (before, line) in [(1, "line 3: "), (0, "line 2: "), (6, "line 8: ")] {
+            let error = refused(bad, before);
+            let parts = [why, line, "; nothing was written"];
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        }
+    }
+}
+
+#[test]
+fn check_reports_what_is_in_the_place_of_a_lock_file() {
+    let stage = Stage::empty().with_layout("orchestrator");
+    let named = stage.work().join("2026-11-15");
+    let named = named.to_str().unwrap();
+    stage.annals(&["append", named, "-m", "one"]).fine();
+    let lock = log_of_today(&stage).with_extension("jsonl.lock");
+    stage.settle();
+    let clean = stage.annals(&["check", "--json"]).fine();
+    assert!(!clean.out.contains("blocked-lock"), "{clean}");
+    fs::remove_file(&lock).unwrap();
+    for found in ["a directory", "a symbolic link"] {
+        match found {
+            "a directory" => fs::create_dir(&lock).unwrap(),
+            _ => std::os::unix::fs::symlink("elsewhere", &lock).unwrap(),
+        }
+        stage.refused(&["append", named, "-m", "two"], "");
+        for args in [&["check"][..], &["check", named]] {
+            let checked = stage.annals(args);
+            assert_eq!(checked.code, 1, "{checked}");
+            for text in ["2026-11-15.jsonl.lock", found, "remove it or move it away"] {
+                assert!(checked.out.contains(text), "{text}: {checked}");
+            }
+        }
+        let kind = stage.annals(&["check", "--json"]).out;
+        assert!(kind.contains(r#""blocked-lock""#), "{kind}");
+        let removed = fs::remove_dir(&lock).or_else(|_| fs::remove_file(&lock));
+        removed.unwrap();
+    }
+    stage.annals(&["append", named, "-m", "two"]).fine();
+}

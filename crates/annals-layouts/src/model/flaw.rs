@@ -264,6 +264,9 @@ kinds! {
     /// A file has a name that annals gave it when it removed it; nothing reads it.
     UnfinishedRemoval "unfinished-removal" Error fixable
         "`annals repair --apply` restores the file";
+    /// A directory or a symbolic link has the name of a log's lock file.
+    BlockedLock "blocked-lock" Error kept
+        "remove it or move it away; until then no message can be appended to the log";
     /// A symbolic link points out of the root; its target is not read.
     UnreadLink "unread-link" Warning kept
         "move its target into the root, or add the link to `follow` in config.toml";

@@ -2,7 +2,7 @@
 //!
 //! Four levels: single lines and documents (`line`); the links between entries of one log (`log`,
 //! and `resume` for entries that the agent's own program would omit); references between files
-//! (`cross_file`, `companion`, and `unknown` for files unknown to every layout); and the
+//! (`cross_file`, `companion`, `lock_file`, and `unknown` for files unknown to every layout); and the
 //! environment ([`environment()`]). Only reports; changes nothing.
 //!
 //! Logs are read in parallel, each once. The data retained of a log for the checks across files is
@@ -13,6 +13,7 @@ mod companion;
 mod cross_file;
 mod environment;
 mod line;
+mod lock_file;
 mod log;
 mod resume;
 mod unknown;
@@ -152,6 +153,7 @@ pub fn session(
     gather(read, |traces| {
         let mut found = cross_file::missing_named_files(inventory, traces, &kept);
         found.extend(companion::check(std::iter::once(files)));
+        found.extend(lock_file::check(std::iter::once(files)));
         found.extend(cross_file::missing_companions(std::iter::once(files)));
         found
     })
@@ -190,6 +192,7 @@ pub fn all(
         let mut found = cross_file::check(inventory, traces, archive);
         found.extend(unknown::check(inventory));
         found.extend(companion::check(inventory.sessions.iter()));
+        found.extend(lock_file::check(inventory.sessions.iter()));
         found
     })
 }

@@ -69,11 +69,15 @@ impl AppendPoint {
         let failed = |error| Error::io("read", &path, error);
         let end = handle.metadata().map_err(failed)?.len();
         // Without a message in the window, the next entry would start a new conversation.
-        let window = TailWindow::read(root, &self.file, handle, TailWindow::has_leaf)?;
+        let is_shared = self.file.slice.is_some();
+        let begins = |window: &TailWindow| is_shared && window.has_agent_start();
+        let window = TailWindow::read(root, &self.file, handle, |window| {
+            window.has_leaf() || begins(window)
+        })?;
         if !self.live {
             refuse_live(root, &self.file, handle, &window)?;
         }
-        if !window.scan.whole {
+        if !window.scan.whole && !begins(&window) {
             let first = log_reader::first_outlines(root, &self.file)?;
             first
                 .iter()
@@ -197,6 +201,11 @@ impl AppendPoint {
             // A search costs a fraction of reading all ids, but each id needs its own search.
             if self.searched < MAX_ID_SEARCHES {
                 self.searched += 1;
+                // Most ids that exist are those of recent entries.
+                let found = self.find_id_in_tail(root, id)?;
+                if found.is_some() {
+                    return Ok(found);
+                }
                 if !self.file.may_have_entry(root, id.as_str())? {
                     return Ok(None);
                 }
@@ -208,6 +217,18 @@ impl AppendPoint {
         }
         let known = self.ids.as_ref();
         Ok(known.and_then(|known| known.get(&id.key()).copied()))
+    }
+
+    /// Like [`find_id`](Self::find_id), in the last records of the log. `None` if they have no such
+    /// entry: an earlier one may have it.
+    fn find_id_in_tail(&self, root: &Root, id: &EntryId) -> Result<Option<bool>> {
+        let handle = self.file.open()?;
+        let window = TailWindow::read(root, &self.file, &handle, |_| true)?;
+        let found = window.position(id).and_then(|at| {
+            let entry = window.entry(root, &self.file, &handle, at)?;
+            Some(window.is_linkable(at) && self.state.can_be_parent(&entry))
+        });
+        Ok(found)
     }
 
     pub(super) fn advance(

@@ -141,7 +141,9 @@ pub(super) fn add_archived(
                 found.extend(known.missing_files(root, &folders, &mut there, &told));
             } else if folders.is_empty() {
                 found.extend(known.missing_files(root, &folders, &mut there, wanted));
-                rows.extend(stored_rows(&known.index, root));
+                let saved = known.index.rows.iter();
+                let saved = saved.map(|row| (row.path.as_path(), row.text.as_str()));
+                rows.extend(stored_rows(root, saved));
             } else {
                 // The session is listed under its new folder. Its missing files get their new
                 // paths.
@@ -334,19 +336,22 @@ impl<'a> RenamedFiles<'a> {
 /// Current names of folders, by former name.
 type FolderRenames<'a> = HashMap<Option<String>, Option<&'a str>>;
 
-/// Returns the session-list rows saved when the pack was created.
-fn stored_rows(index: &PackIndex, root: &Root) -> StoredRows {
+/// Decodes saved rows of session lists, each with the path of its log.
+pub(super) fn stored_rows<'a>(
+    root: &Root,
+    saved: impl Iterator<Item = (&'a Path, &'a str)>,
+) -> StoredRows {
     let mut rows = StoredRows::new();
     let Some(writer) = root.layout.writer() else {
         return rows;
     };
-    for row in &index.rows {
-        let log = root.layout.classify(&row.path);
+    for (path, text) in saved {
+        let log = root.layout.classify(path);
         let Some(register) = log.and_then(|log| writer.session_list(&log)) else {
             continue;
         };
         // A single row is decoded like a session list.
-        for entry in decode_document(root, &register, row.text.as_bytes()).items {
+        for entry in decode_document(root, &register, text.as_bytes()).items {
             if let Body::SessionList(abouts) = entry.body {
                 let folder = &register.folder;
                 rows.extend(abouts.into_iter().map(|about| (folder.clone(), about)));

@@ -85,6 +85,11 @@ impl Store {
 }
 
 impl BegunLog {
+    /// Returns whether this created the log; `false` if another program created it first.
+    pub fn is_new(&self) -> bool {
+        self.made.is_some()
+    }
+
     /// Removes what was created for the log, unless it has content or another program uses it.
     pub fn discard(self) -> Result<()> {
         let Some(made) = self.made else {

@@ -4,10 +4,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::error::Result;
-use annals_layouts::model::{Outline, Project, SessionId, Usage};
+use annals_layouts::model::{ListSubject, Outline, Project, SessionId, TitleSource, Usage};
+use annals_layouts::tree::{Title, one_line};
 
 use super::info::SessionInfo;
-use super::inventory::Inventory;
+use super::inventory::{Inventory, SessionLists};
 use super::session::Session;
 use super::trash::TrashItem;
 use super::{Root, Store};
@@ -99,7 +100,10 @@ impl Store {
         let root = root.reporting_to(&self.failures);
         let mut there = Inventory::scan(std::slice::from_ref(&root)).sessions;
         there.retain(|files| files.id.as_str() == session);
-        let files = there.into_iter().next()?;
+        let mut files = there.into_iter().next()?;
+        let mut lists = SessionLists::default();
+        lists.add_stored(trashed.list_rows(&root));
+        files.list_rows = lists.rows(files.folder(), &files.id);
         let file = files.main_path().strip_prefix(&root.path).ok()?;
         let file = trashed.root.join(file);
         let info = self.failures.ok(Session::read(files))?.info(None);
@@ -119,20 +123,24 @@ fn info_from_trash_item(trashed: &TrashItem, session: &str) -> Option<SessionInf
     let file = trashed.files.first().map(|file| &file.path);
     // A session that was never written to has only a row in the session list.
     let file = file.or(trashed.rows.first().map(|row| &row.path))?;
+    let root = Root::new(&trashed.layout, &trashed.root).ok()?;
+    let id = SessionId::new(session).ok()?;
+    let mut rows = trashed.list_rows(&root).into_iter();
+    let row = rows.find(|(_, row)| row.subject == ListSubject::Session(id.clone()));
     Some(SessionInfo {
-        layout: Root::new(&trashed.layout, &trashed.root)
-            .ok()?
-            .layout
-            .name(),
+        layout: root.layout.name(),
         root: trashed.root.clone(),
-        id: SessionId::new(session).ok()?,
+        id,
         file: trashed.root.join(file),
         project: Project {
             path: trashed.root.display().to_string(),
             guessed: true,
         },
         other_directories: Vec::new(),
-        title: None,
+        title: row.and_then(|(_, row)| row.title).map(|text| Title {
+            text: one_line(&text),
+            source: TitleSource::Custom,
+        }),
         tag: None,
         attributes: Default::default(),
         state: SessionState::Deleted,

@@ -115,6 +115,8 @@ pub struct Store {
     state: Option<PathBuf>,
     /// Time zone of days, if set.
     zone: Option<TimeZone>,
+    /// Whether deletions from other roots are left out of the trash.
+    limits_trash: bool,
     failures: ReadFailures,
 }
 
@@ -127,8 +129,17 @@ impl Store {
             roots: roots.map(|root| root.reporting_to(&failures)).collect(),
             state: None,
             zone: None,
+            limits_trash: false,
             failures,
         }
+    }
+
+    /// Leaves deletions from other roots out of the trash. A log that was deleted outside of any
+    /// root stays in it.
+    #[must_use]
+    pub fn with_trash_of_roots(mut self, limited: bool) -> Self {
+        self.limits_trash = limited;
+        self
     }
 
     /// Makes readers report to the collector of another store.

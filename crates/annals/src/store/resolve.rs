@@ -12,11 +12,11 @@ use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, FileId};
 use annals_layouts::Subject;
 use annals_layouts::layout::{LAYOUTS, NewSession};
-use annals_layouts::model::{Artifact, ArtifactKind, Fact, SessionId};
+use annals_layouts::model::{AgentId, Artifact, ArtifactKind, Fact, SessionId};
 
 use super::inventory::{Inventory, RootFile, SESSION_ID_LINES, SessionFiles};
 use super::log_reader;
-use super::shared_log::SessionSlice;
+use super::shared_log::{self, SessionSlice};
 use super::{ReadFailures, Root, Store, WriteOptions};
 
 /// A log that a text names directly and that does not exist.
@@ -153,15 +153,34 @@ impl Store {
         }))
     }
 
+    /// Like [`find`](Self::find), for a change of the session: its thread must be named as its log
+    /// records it. [`find`](Self::find) also accepts another case and the shortened form in the path,
+    /// which a different thread may share.
+    pub fn find_to_write(&self, inventory: &Inventory, text: &str) -> Result<Target> {
+        let target = self.find(inventory, text)?;
+        let message = target.message.as_ref().map_or(0, |it| it.len() + 1);
+        let name = text.get(..text.len() - message).unwrap_or(text);
+        match by_name::differing_name(&target.files, name).filter(|_| target.log.is_none()) {
+            None => Ok(target),
+            Some(thread) => Err(Error::refused(format!(
+                "no thread has the id `{}`; session {} has the similar id `{}`: name that to change it",
+                name.escape_debug(),
+                target.files.id,
+                thread.escape_debug()
+            ))),
+        }
+    }
+
     /// Returns the session of the log that a text names directly, if the log exists.
     fn log_named(&self, text: &str) -> Option<SessionId> {
-        let (_, file) = self.file_named(text)?;
+        let (_, file) = self.files_named(text).next()?;
         file.artifact.session
     }
 
-    fn file_named(&self, text: &str) -> Option<(&Root, RootFile)> {
-        let text = absolute_name(text);
-        self.roots().iter().find_map(|root| {
+    /// Returns the existing logs that a text names directly, at most one in each root.
+    fn files_named(&self, text: &str) -> impl Iterator<Item = (&Root, RootFile)> {
+        let text = absolute_name(text).into_owned();
+        self.roots().iter().filter_map(move |root| {
             let artifact = root.layout.log_from_name(&text)?;
             let path = root.locate(&artifact).ok()?;
             let metadata = root.failures.metadata(&path);
@@ -176,7 +195,10 @@ impl Store {
     pub fn missing_log(&self, text: &str, options: WriteOptions) -> Result<Option<MissingLog>> {
         let text = absolute_name(text);
         let text = &*text;
-        if !text.starts_with('/') || Path::new(text).is_file() || self.file_named(text).is_some() {
+        if !text.starts_with('/')
+            || Path::new(text).is_file()
+            || self.files_named(text).next().is_some()
+        {
             return Ok(None);
         }
         let Some((directory, _)) = text.rsplit_once('/') else {
@@ -198,20 +220,27 @@ impl Store {
         Ok(None)
     }
 
-    /// Returns an inventory of only the session whose log `text` names directly. Reads only the
-    /// log's directory, so the cost does not depend on the size of the root. Does not identify
-    /// sub-agents.
+    /// Returns an inventory of only the sessions whose log `text` names directly: one, or one in each
+    /// of several roots. Reads only the logs' directories, so the cost does not depend on the size of
+    /// the roots. Of their sub-agents it has only `agent`.
     ///
-    /// `None` if the text is no such name, or the log does not exist.
-    pub fn inventory_of_log(&self, text: &str) -> Option<Inventory> {
-        let (root, mut file) = self.file_named(text)?;
-        let id = file.artifact.session.clone()?;
-        file.slice = Some(SessionSlice::unread(id.clone()).into());
-        let mut files = SessionFiles::new(Arc::new(root.clone()), id.clone());
-        files.attachments = files_beside_log(root, &id, &file.path)?;
-        files.log = Some(file);
-        Some(Inventory {
-            sessions: vec![files],
+    /// `None` if the text is no such name, no such log exists, or the sub-agent may be in another log.
+    pub fn inventory_of_log(&self, text: &str, agent: Option<&AgentId>) -> Option<Inventory> {
+        let mut sessions = Vec::new();
+        for (root, mut file) in self.files_named(text) {
+            let id = file.artifact.session.clone()?;
+            file.slice = Some(SessionSlice::unread(id.clone()).into());
+            let mut files = SessionFiles::new(Arc::new(root.clone()), id.clone());
+            files.attachments = files_beside_log(root, &id, &file.path)?;
+            if let Some(agent) = agent {
+                let log = shared_log::agent_in_log(root, &file, &id, agent).ok()?;
+                files.agents.extend(log);
+            }
+            files.log = Some(file);
+            sessions.push(files);
+        }
+        (!sessions.is_empty()).then(|| Inventory {
+            sessions,
             ..Inventory::default()
         })
     }

@@ -4,6 +4,7 @@
 //! At the beginning of a file, that is the file's own session, or the last session of the previous
 //! volume if the file continues in the middle of a turn.
 
+mod agents;
 mod slice_cache;
 
 use std::collections::HashMap;
@@ -20,6 +21,7 @@ use annals_layouts::model::{AgentId, Fact, Outline, OutlineKind, SessionId, Span
 use super::inventory::RootFile;
 use super::{Root, log_reader};
 
+pub(super) use agents::{agent_in_log, has_agent};
 pub(crate) use slice_cache::SliceCache;
 
 /// Maximum pause within a turn that continues in the next volume.

@@ -15,7 +15,8 @@ use annals_layouts::model::{AgentId, Entry, SessionId};
 
 use super::inventory::{Inventory, SessionFiles};
 use super::{
-    RecordRef, Root, Session, SessionInfo, SessionWriter, Store, TrashItem, WriteOptions, agent,
+    RecordRef, Root, Session, SessionInfo, SessionWriter, Store, Target, TrashItem, WriteOptions,
+    agent,
 };
 
 impl Store {
@@ -52,22 +53,25 @@ impl Store {
 
     /// Moves a session to the trash, given by a unique id prefix or the path of its log.
     pub fn delete_session(&self, id: &str) -> Result<TrashItem> {
-        self.delete(&self.find_files(id)?, Timestamp::now())
+        self.delete(
+            &self.find_files(id, Store::find_to_write)?,
+            Timestamp::now(),
+        )
     }
 
     /// Opens a session for appending, given by a unique id prefix or the path of its log.
     pub fn resume(&self, id: &str, options: WriteOptions) -> Result<SessionWriter> {
-        self.open_writer(&self.files_for_tail(id)?, options)
+        self.open_writer(&self.files_for_tail(id, Store::find_to_write)?, options)
     }
 
     /// Reads a complete session, given by a unique id prefix or the path of its log.
     pub fn session(&self, id: &str) -> Result<Session> {
-        Session::read(self.find_files(id)?)
+        Session::read(self.find_files(id, Store::find)?)
     }
 
     /// Reads only the end of a session: enough for its last `messages` messages.
     pub fn tail(&self, id: &str, messages: usize) -> Result<Session> {
-        Session::read_tail(self.files_for_tail(id)?, messages)
+        Session::read_tail(self.files_for_tail(id, Store::find)?, messages)
     }
 
     /// Returns the most recently updated session of a project, given by directory or name, or of
@@ -201,24 +205,28 @@ impl Store {
     }
 
     /// Finds a session of which only the end is read.
-    fn files_for_tail(&self, id: &str) -> Result<SessionFiles> {
-        let inventory = self.inventory_of_log(id);
-        self.find_files_in(&inventory.unwrap_or_else(|| self.inventory()), id)
+    fn files_for_tail(&self, id: &str, find: Find) -> Result<SessionFiles> {
+        let inventory = self.inventory_of_log(id, None);
+        let inventory = inventory.unwrap_or_else(|| self.inventory());
+        whole_session(find(self, &inventory, id)?, id)
     }
 
-    fn find_files(&self, id: &str) -> Result<SessionFiles> {
-        self.find_files_in(&self.inventory(), id)
+    fn find_files(&self, id: &str, find: Find) -> Result<SessionFiles> {
+        whole_session(find(self, &self.inventory(), id)?, id)
     }
+}
 
-    fn find_files_in(&self, inventory: &Inventory, id: &str) -> Result<SessionFiles> {
-        let target = self.find(inventory, id)?;
-        target.refuse_agent()?;
-        match target.message {
-            None => Ok(target.files),
-            Some(_) => Err(Error::refused(format!(
-                "`{id}` is a message; name a session"
-            ))),
-        }
+/// [`Store::find`] or [`Store::find_to_write`].
+type Find = fn(&Store, &Inventory, &str) -> Result<Target>;
+
+/// Returns the files of a target; fails if it is a sub-agent's log or a message.
+fn whole_session(target: Target, id: &str) -> Result<SessionFiles> {
+    target.refuse_agent()?;
+    match target.message {
+        None => Ok(target.files),
+        Some(_) => Err(Error::refused(format!(
+            "`{id}` is a message; name a session"
+        ))),
     }
 }
 

@@ -26,6 +26,7 @@ use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, AppendOptions, FileId, Log};
 use annals_layouts::model::SessionId;
 
+use super::archive_overlay::{StoredRows, stored_rows};
 use super::inventory::{Inventory, RootFile, SessionFiles};
 use super::{Root, Store, session_list};
 use manifest::{Manifest, TrashedDir};
@@ -144,6 +145,15 @@ impl TrashItem {
         std::iter::once(&self.session)
             .chain(&self.others)
             .map(String::as_str)
+    }
+
+    /// Returns the saved rows of its sessions in session lists.
+    pub(super) fn list_rows(&self, root: &Root) -> StoredRows {
+        let rows = self.rows.iter();
+        stored_rows(
+            root,
+            rows.map(|row| (row.path.as_path(), row.text.as_str())),
+        )
     }
 
     /// Returns whether `id` is its name in the trash, or a prefix of a session's id. An id that

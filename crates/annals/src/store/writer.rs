@@ -8,6 +8,7 @@
 mod new_id;
 mod open;
 mod raw;
+mod refused;
 mod tools;
 
 use std::borrow::Cow;
@@ -38,7 +39,7 @@ use super::Root;
 use super::append_point::{AppendPoint, decode_records};
 use super::companion::{SplitRecords, WrittenEntries};
 use super::document::replace_if_unchanged;
-use super::inventory::{Inventory, RootFile};
+use super::inventory::RootFile;
 use super::lifecycle::SessionState;
 use super::log_totals::LogTotals;
 use super::query::MessageCounts;
@@ -141,7 +142,7 @@ impl SessionWriter {
                 &draft.members,
             )?;
         }
-        self.apply_change(&Change::Append(drafts))
+        self.append_drafts(writer, drafts)
     }
 
     /// Draft members that only this session's layout has.
@@ -207,11 +208,7 @@ impl SessionWriter {
         let shared = artifact.kind == ArtifactKind::SharedLog;
         let exists = match shared {
             false => jsonl::exists(&path)?,
-            true => {
-                let sessions = Inventory::scan(std::slice::from_ref(&self.root)).sessions;
-                let mut same = sessions.iter().filter(|files| files.id == head.session);
-                same.any(|files| files.has_agent(&spawn.agent))
-            }
+            true => shared_log::has_agent(&self.root, &path, &head.session, &spawn.agent)?,
         };
         if exists {
             return Err(Error::Exists(format!(

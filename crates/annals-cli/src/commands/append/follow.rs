@@ -335,6 +335,7 @@ impl Writers {
             (None, Some(text)) => (self.find(text, context)?, false),
             (None, None) => (self.find_default(args, context)?, false),
         };
+        began |= self.begun_log.as_ref().is_some_and(BegunLog::is_new);
         let mut key = main.clone();
         key.agent = place.agent.as_ref().map(|agent| agent.id.clone());
         let session = key.session.clone();
@@ -574,6 +575,7 @@ impl Writers {
     fn resolve(&mut self, text: &str, context: &mut Context) -> Result<LogKey> {
         if let Some(log) = super::missing_log(text, context)? {
             self.begun_log = Some(context.store.begin_log(&log, context.write_options())?);
+            self.warning = input::missing_directory(&log.root, Path::new(&log.new.cwd));
         }
         if let Some(files) = self.listed(|files| files.id.as_str() == text) {
             return Ok(self.add_session(files));
@@ -764,7 +766,7 @@ fn is_id_taken(error: &annals::Error) -> bool {
     }
 }
 
-/// Returns the session with exactly the id in `new`, in its directory if `new` has one. Refuses a
+/// Returns the session or the thread with exactly the id in `new`, in its directory if `new` has one. Refuses a
 /// session that differs from `new`.
 fn find_existing(
     new: &NewSessionSpec,
@@ -774,13 +776,9 @@ fn find_existing(
     // A root that does not exist yet is not an error here.
     let mut inventory = context.store.inventory();
     let exact = |files: &SessionFiles| files.id.as_str() == id;
-    if !inventory.sessions.iter().any(exact) {
-        let Some(files) = find_existing_by_name(&inventory, id, context)? else {
-            return Ok(None);
-        };
-        inventory.sessions = vec![files];
-    } else {
-        inventory.sessions.retain(exact);
+    match inventory.sessions.iter().any(exact) {
+        true => inventory.sessions.retain(exact),
+        false => inventory.sessions.retain(|files| files.is_named(id)),
     }
     let rows = context.store.sessions(&inventory, &|_, _| {});
     let rows = rows.into_iter().collect::<annals::Result<Vec<_>>>()?;
@@ -827,32 +825,6 @@ fn find_existing(
         );
     }
     Ok(inventory.sessions.into_iter().nth(only))
-}
-
-/// Returns the session that `id` names without being its id: a thread, or the last part of its id.
-fn find_existing_by_name(
-    inventory: &Inventory,
-    id: &str,
-    context: &Context,
-) -> Result<Option<SessionFiles>> {
-    match context.store.find(inventory, id) {
-        Ok(target) if target.message.is_none() && target.log.is_none() => {
-            // A prefix of another id does not count. A name that is not a valid id matches only
-            // whole.
-            let whole =
-                target.files.id.matches_name(id) || annals::model::SessionId::new(id).is_err();
-            Ok(whole.then_some(target.files))
-        }
-        Ok(_) => Ok(None),
-        Err(
-            annals::Error::NotFound { .. }
-            | annals::Error::BadId { .. }
-            | annals::Error::Ambiguous { .. },
-        ) => Ok(None),
-        // No log is at this path. Whether it can be an id is checked later.
-        Err(_) if id.contains('/') => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Returns true if a session belongs to a directory, or records no absolute path.

@@ -706,14 +706,31 @@ fn appends_keep_every_byte_and_seal_a_torn_line() {
 #[test]
 fn lists_and_lookups_come_from_the_index_once_logs_were_read() {
     let stage = stage();
+    // A log that is long enough to tell whether it was read.
+    let long = "x".repeat(2 << 20);
+    stage
+        .with_stdin(&["append", "conv-1", "-m", "-"], long.as_str())
+        .fine();
+    stage.settle();
+    let bytes = |args: &[&str]| {
+        let (run, cost) = stage.measured(args, "");
+        run.fine();
+        cost.map_or(0, |cost| cost.bytes_read)
+    };
     let first = sessions(&stage, &[]);
-    // The answers are the same with and without the index.
+    // The answers are the same with and without the index, which has them without a log.
     let status = stage.annals(&["index", "--json"]).json();
     assert!(status.to_string().contains("sessions"), "{status}");
     assert_eq!(sessions(&stage, &[]), first);
     assert_eq!(sessions(&stage, &["--no-index"]), first);
+    let (known, unknown) = (bytes(&["sessions"]), bytes(&["sessions", "--no-index"]));
+    assert!(known < 1 << 20, "{known}");
+    assert!(unknown == 0 || unknown > 2 << 20, "{unknown}");
+    // A conversation is found without the log of another one.
     let shown = stage.annals(&["show", "conv-3", "--json"]).json();
     assert_eq!(shown["session"]["workspace"], "ws-2");
+    let found = bytes(&["show", "conv-3", "--last", "1"]);
+    assert!(found < 1 << 20, "{found}");
 }
 
 /// Requirements: 000.65, 000.66

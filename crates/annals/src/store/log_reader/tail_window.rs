@@ -5,7 +5,7 @@ use crate::store::shared_log::{self, SliceFilter};
 use crate::store::{Root, RootFile};
 use annals_jsonl::{self as jsonl, ReadAt};
 use annals_layouts::layout::{Decoded, Record};
-use annals_layouts::model::{Entry, EntryId, EntryKey, Outline, OutlineKind, Span};
+use annals_layouts::model::{Entry, EntryId, EntryKey, Fact, Outline, OutlineKind, Span};
 use annals_layouts::tree::{Tree, named_leaf};
 
 use super::log_end::LogEnd;
@@ -149,6 +149,19 @@ impl TailWindow {
             .filter(|_| self.tree.resume.is_some());
         let resumed = resumed.and_then(|at| self.scan.outlines.get(at));
         resumed.is_some_and(|outline| !outline.lacks_id())
+    }
+
+    /// Returns whether the window contains the record with which a sub-agent begins in a shared log:
+    /// then it contains all of its records.
+    pub(in crate::store) fn has_agent_start(&self) -> bool {
+        let mut facts = self.scan.outlines.iter().flat_map(|it| &it.facts);
+        facts.any(|fact| matches!(fact, Fact::Purpose(_)))
+    }
+
+    /// Returns the index of the last entry with an id.
+    pub(in crate::store) fn position(&self, id: &EntryId) -> Option<usize> {
+        let key = Some(id.key());
+        self.scan.outlines.iter().rposition(|it| it.key == key)
     }
 
     /// Returns whether the agent program would follow a link to an entry: not if it is in a damaged

@@ -3,15 +3,14 @@
 use crate::store::inventory::{Inventory, SessionFiles};
 use crate::store::thread;
 
+/// Key of the conversation id in the first record of a log.
+const CONVERSATION: &str = "conversationId";
+
 /// Returns the sessions with exactly this name, or else those whose name matches ignoring case.
 ///
 /// Opens only logs whose path contains the path form of the name.
 pub(super) fn by_exact_name<'a>(inventory: &'a Inventory, name: &str) -> Vec<&'a SessionFiles> {
-    let fits = |files: &SessionFiles| {
-        let short = name_in_path(files, name);
-        short.is_some_and(|short| files.id.name() == short)
-    };
-    let found = recorded_names(inventory, fits);
+    let found = recorded_names(inventory, |files| has_name_in_path(files, name));
     let lower = name.to_lowercase();
     best(
         &found,
@@ -46,8 +45,39 @@ pub(super) fn by_conversation_id<'a>(inventory: &'a Inventory, id: &str) -> Vec<
     };
     let sessions = inventory.sessions.iter().filter(|files| has_one(files));
     sessions
-        .filter(|files| recorded_value(files, "conversationId").is_some_and(|said| said == id))
+        .filter(|files| recorded_value(files, CONVERSATION).is_some_and(|said| said == id))
         .collect()
+}
+
+/// Returns the name that a session's log records, if `name` selects the session only loosely: by the
+/// shortened form in its path, or ignoring case. Then `name` may mean a thread that does not exist.
+pub(super) fn differing_name(files: &SessionFiles, name: &str) -> Option<String> {
+    name_in_path(files, name)?;
+    let recorded = recorded_name(files);
+    let conversation = super::conversation_id(files);
+    let is_exact = [
+        Some(recorded.as_str()),
+        Some(files.id.as_str()),
+        conversation.as_deref(),
+    ]
+    .into_iter()
+    .flatten()
+    .any(|known| known.starts_with(name));
+    let is_exact =
+        is_exact || recorded_value(files, CONVERSATION).is_some_and(|known| known == name);
+    (!is_exact).then_some(recorded)
+}
+
+impl SessionFiles {
+    /// Returns whether `name` is exactly the session's id, or the id of its thread that its log
+    /// records.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.id.as_str() == name || has_name_in_path(self, name) && recorded_name(self) == name
+    }
+}
+
+fn has_name_in_path(files: &SessionFiles, name: &str) -> bool {
+    name_in_path(files, name).is_some_and(|short| files.id.name() == short)
 }
 
 /// Returns the path form of a name in the session's layout.

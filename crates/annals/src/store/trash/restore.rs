@@ -23,6 +23,18 @@ impl Store {
         Ok(found.collect())
     }
 
+    /// Returns whether a deletion counts for this store.
+    fn has_trashed(&self, item: &TrashItem) -> bool {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let mut roots = self.roots().iter();
+        !self.limits_trash
+            || item.lone
+            || roots.any(|root| {
+                root.layout.name() == item.layout
+                    && (root.path == item.root || real(&root.path) == real(&item.root))
+            })
+    }
+
     /// Returns the folders of the trash with their manifests, newest first.
     pub(super) fn manifests(&self) -> Result<Vec<(String, Result<Option<Manifest>>)>> {
         let trash = self.trash_dir()?;
@@ -32,7 +44,11 @@ impl Store {
             let manifest = Manifest::read(&trash.join(&name));
             (name, manifest)
         };
-        Ok(names.map(read).collect())
+        let counts = |(_, manifest): &(String, Result<Option<Manifest>>)| match manifest {
+            Ok(Some(manifest)) => self.has_trashed(&manifest.trashed),
+            _ => true,
+        };
+        Ok(names.map(read).filter(counts).collect())
     }
 
     /// Restores a deleted session to its original place. A file that exists again is left

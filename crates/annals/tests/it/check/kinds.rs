@@ -244,6 +244,7 @@ const MADE: &[F] = &[
     F::Unreadable,
     F::UnreadLink,
     F::UnfinishedRemoval,
+    F::BlockedLock,
     F::RowWithoutLog,
     F::RowMismatch,
     F::UnmatchedEntry,
