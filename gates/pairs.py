@@ -655,8 +655,14 @@ class Run:
 
     def _untrue(self):
         """Returns verbs that reported the session as removed from the root although it is still
-        there."""
+        there, and verbs that failed although nothing else took it."""
         found = []
+        taken = [verb for verb in self.verbs if verb.takes]
+        was_there = self.scene.name_of_log() in self.scene.contents
+        if len(taken) == 1 and was_there and not self.scene.has_log(self.end):
+            answer = self.answers[self.verbs.index(taken[0])]
+            if answer.code == 2:
+                found.append(f"{taken[0].name} took the session and fails: {text(answer.error)}")
         for at, tree in ((0, self.end), (1, self.middle)):
             verb, other = self.verbs[at], self.verbs[1 - at]
             if tree is None or not verb.takes or not self.answers[at].done():

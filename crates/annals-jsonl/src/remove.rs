@@ -509,7 +509,13 @@ mod tests {
         let error = removal.replace(new_file(dir.path())).unwrap_err();
         holder.kill().unwrap();
         holder.wait().unwrap();
-        let insists = matches!(error, Error::Held { can_insist: false, .. });
+        let insists = matches!(
+            error,
+            Error::Held {
+                can_insist: false,
+                ..
+            }
+        );
         assert!(insists, "{error}");
         assert_eq!(fs::read(&path).unwrap(), b"one\n");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);

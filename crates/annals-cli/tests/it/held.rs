@@ -109,10 +109,7 @@ fn log_held_open_is_not_repaired() {
     let told = format!("held open for writing by process {} (", holder.0.id());
     let late = r#"{"type":"summary","summary":"late"}"#;
     // The rename would unlink it, so `--live` changes nothing.
-    for args in [
-        &["repair", "--apply"][..],
-        &["repair", "--apply", "--live"],
-    ] {
+    for args in [&["repair", "--apply"][..], &["repair", "--apply", "--live"]] {
         let run = stage.annals(args);
         assert_eq!(run.code, 2, "{run}");
         assert!(run.err.contains(&told), "{run}");

@@ -157,20 +157,12 @@ fn undo_refuses_a_log_written_after_the_repair() {
     let mended = place.bytes();
     let grown = [mended.clone(), line(11, 10), b"\n".to_vec()].concat();
     fs::write(&place.log, &grown).unwrap();
-    let error = place
-        .store()
-        .undo_repair(&kept)
-        .unwrap_err()
-        .to_string();
+    let error = place.store().undo_repair(&kept).unwrap_err().to_string();
     let told = error.contains("has grown by") && error.contains("quarantine");
     assert!(told, "{error}");
     assert_eq!(place.bytes(), grown);
     fs::write(&place.log, b"something else\n").unwrap();
-    let error = place
-        .store()
-        .undo_repair(&kept)
-        .unwrap_err()
-        .to_string();
+    let error = place.store().undo_repair(&kept).unwrap_err().to_string();
     let told = error.contains("has changed since the repair; the original stays");
     assert!(told, "{error}");
     // Once the log has the repaired bytes again, the repair can be undone.
@@ -213,11 +205,7 @@ fn damaged_original_is_not_restored() {
     let mended = place.bytes();
     let folder = place.state().join("quarantine").join(&kept.id);
     fs::write(folder.join("original"), b"spoiled").unwrap();
-    let error = place
-        .store()
-        .undo_repair(&kept)
-        .unwrap_err()
-        .to_string();
+    let error = place.store().undo_repair(&kept).unwrap_err().to_string();
     assert!(
         error.contains("has changed since the repair, so it was not restored"),
         "{error}"
