@@ -248,13 +248,14 @@ class Answer:
     err: bytes
     files: dict = field(default_factory=dict)
 
-    def reports(self):
-        """Returns the reported errors: standard error, and the document of an error with `--json`."""
-        document = self.out if self.out.startswith(b'{"error":') else b""
-        return (self.err + document).decode(errors="replace")
+    def names(self, point):
+        """Returns whether standard error names the path of a failed read. If a file in a directory
+        could not be examined, the directory may be named instead."""
+        said = self.err.decode(errors="replace")
+        return any(f"{{base}}/{path}" in said for path in (point.path, os.path.dirname(point.path)))
 
     def said(self):
-        return self.reports().strip()[:300]
+        return (self.err or self.out).decode(errors="replace").strip()[:300]
 
     def same(self, other):
         return (self.code, self.out, self.files) == (other.code, other.out, other.files)
@@ -496,9 +497,7 @@ def judge(undisturbed, answer, point, as_json):
         return f"silent: exit code {answer.code}: {answer.said()}"
     if point.is_index:
         return f"the answer depends on the index: {answer.said()}"
-    # If a file in a directory could not be examined, the directory may be named instead.
-    named = (point.path, os.path.dirname(point.path))
-    if not any(f"{{base}}/{path}" in answer.reports() for path in named):
+    if not answer.names(point):
         return f"path not named: {answer.said()}"
     if as_json and answer.out and not in_json(answer.out) and not in_stream(answer.out):
         return f"not in the JSON: {answer.said()}"
@@ -527,10 +526,10 @@ def judge_change(scene, verb, as_json, undisturbed, goal, answer, point):
             return None
     elif answer.code != 2:
         return f"silent: exit code {answer.code}: {answer.said()}"
-    named = (point.path, os.path.dirname(point.path))
-    if not any(f"{{base}}/{path}" in answer.reports() for path in named):
+    if not answer.names(point):
         return f"path not named: {answer.said()}"
-    if as_json and answer.out and not in_json(answer.out):
+    # If the document of what was done is already written, that of the error is on standard error.
+    if as_json and not any(map(in_json, (answer.out, *answer.err.splitlines()))):
         return f"not in the JSON: {answer.said()}"
     scene.run(verb, as_json)
     if verb.destroys or goal.of(scene.picture()) == goal.left:
@@ -653,11 +652,31 @@ print("]}")
 """
 
 
+# Reports what it cannot read in its document only.
+WHISPERS = """
+import json, os, sys
+for folder, _, names in sorted(os.walk(sys.argv[1])):
+    for name in sorted(names):
+        path = os.path.join(folder, name)
+        try:
+            open(path, "rb").read()
+        except OSError as error:
+            print(json.dumps({"error": {"message": f"{path}: {error}"}}), flush=True)
+            os._exit(2)
+print("{}")
+"""
+
+
 def controls():
-    """Yields whether each wrong reader is caught: one that silently skips unreadable files, and one
-    whose document is torn."""
+    """Yields whether each wrong reader is caught: one that silently skips unreadable files, one whose
+    document is torn, and one that leaves standard error empty."""
     python = shutil.which("python3")
-    for text, as_json, sign in ((SWALLOWS, False, "silent"), (TEARS, True, "not in the JSON")):
+    wrong = (
+        (SWALLOWS, False, "silent"),
+        (TEARS, True, "not in the JSON"),
+        (WHISPERS, True, "path not named"),
+    )
+    for text, as_json, sign in wrong:
         tally = Tally()
         with Scene("chorus", "plain") as scene:
             verb = Verb((python, "-I", "-S", "-c", text, "{root}"))

@@ -40,7 +40,8 @@ READERS = (
     (("export", "{id}", "--format", "json", "-o", "-"), 2),
     (("export", "{id}", "--format", "jsonl", "-o", "-"), 2),
     (("repair",), 2),
-    (("check",), 1),
+    # Without `--details`, many findings are only counted.
+    (("check", "--details"), 1),
 )
 
 

@@ -72,10 +72,14 @@ os.close(log)
 RECREATE = """
 import os, subprocess, sys
 log, word, *command = sys.argv[1:]
-if not os.path.exists(log):
-    os.makedirs(os.path.dirname(log), exist_ok=True)
-    open(log, "w").write('{"type":"foreign","text":"' + word + '"}\\n')
-    os.utime(log, (%d, %d))
+os.makedirs(os.path.dirname(log), exist_ok=True)
+try:
+    new = open(log, "x")
+except FileExistsError:
+    sys.exit(1)
+with new:
+    new.write('{"type":"foreign","text":"' + word + '"}\\n')
+os.utime(log, (%d, %d))
 sys.exit(subprocess.run(command).returncode)
 """ % (stage.FIXTURE_TIME, stage.FIXTURE_TIME)
 WRITE_TODOS = """
@@ -109,13 +113,13 @@ class Verb:
     # Whether it moves a session out of the root, or into it.
     takes: bool = False
     brings: bool = False
-    # Where it may destroy an only copy: "archive", "trash", "quarantine", "root".
+    # Where it may destroy an only copy: "archive", "trash", "quarantine".
     destroys: str = ""
     # Where it stores what it takes.
     fills: str = ""
     # What the first verb must do so that this one has something to do.
     follows: str = ""
-    # Files of the root that it replaces.
+    # Files of the root that it replaces; `{log}` is the log of the session.
     replaces: tuple = ()
     # Whether it acknowledges a token that must exist somewhere afterwards.
     acknowledges: bool = False
@@ -147,8 +151,8 @@ VERBS = (
     Verb("purge", ("clean", "--purge", "--apply"), destroys="trash", follows="trash"),
     Verb("clean", ("clean", "--older-than", "1d", "--apply"), takes=True, fills="trash", follows="brings"),
     Verb("repair", ("repair", "--apply"), fills="quarantine"),
-    # The repaired file is removed and the original restored.
-    Verb("undo a repair", ("repair", "--undo", "{id}"), destroys="root", follows="quarantine"),
+    # The original replaces the repaired file.
+    Verb("undo a repair", ("repair", "--undo", "{id}"), replaces=("{log}",), follows="quarantine"),
     Verb("forget a repair", ("repair", "--forget", "--all", "--apply"), destroys="quarantine", follows="quarantine"),
     Verb("keep", ("keep",), fills="archive", follows="brings", harmless=True),
     Verb("import", ("import", "{base}/work/exported.jsonl"), brings=True, follows="takes", replaces=CONFIG),
@@ -588,11 +592,18 @@ class Run:
             found += self._recover(destroyed)
         missing = self._missing()
         if missing:
-            given = ("restore", "{id}", "--to", "{base}/given", "--apply")
-            scene.stage.run(scene.spell(given, ""))
-            self.pool.update(scene.given())
+            self._restore_versions()
             missing = self._missing()
         return found + missing
+
+    def _restore_versions(self):
+        """Restores the archived session outside the root, with all its earlier versions."""
+        for version in range(MAX_VERSIONS):
+            earlier = ("--earlier", str(version)) if version else ()
+            given = ("restore", "{id}", *earlier, "--to", "{base}/given/" + str(version), "--apply")
+            if self.scene.stage.run(self.scene.spell(given, "")).returncode != 0:
+                break
+        self.pool.update(self.scene.given())
 
     def _recover(self, destroyed):
         """Restores a session that is not in the root, from the trash and from the archive."""
@@ -610,7 +621,8 @@ class Run:
 
     def _missing(self):
         missing, gone = [], []
-        replaced = [pattern for verb in self.verbs for pattern in verb.replaces]
+        log = self.scene.name_of_log()
+        replaced = [pattern.replace("{log}", log) for verb in self.verbs for pattern in verb.replaces]
         for path, was in self.scene.contents.items():
             if any(fnmatch(path, pattern) for pattern in replaced):
                 continue
@@ -643,8 +655,14 @@ class Run:
 
     def _untrue(self):
         """Returns verbs that reported the session as removed from the root although it is still
-        there."""
+        there, and verbs that failed although nothing else took it."""
         found = []
+        taken = [verb for verb in self.verbs if verb.takes]
+        was_there = self.scene.name_of_log() in self.scene.contents
+        if len(taken) == 1 and was_there and not self.scene.has_log(self.end):
+            answer = self.answers[self.verbs.index(taken[0])]
+            if answer.code == 2:
+                found.append(f"{taken[0].name} took the session and fails: {text(answer.error)}")
         for at, tree in ((0, self.end), (1, self.middle)):
             verb, other = self.verbs[at], self.verbs[1 - at]
             if tree is None or not verb.takes or not self.answers[at].done():
@@ -657,6 +675,8 @@ class Run:
         return found
 
 
+# More versions than the files of a session have after one pair.
+MAX_VERSIONS = 20
 SAID = re.compile("✓ (archived, read back and removed|moved to the trash)".encode())
 TOKENS = ("token-of-the-first", "token-of-the-second")
 
@@ -838,6 +858,7 @@ CONTROLS = (
     (Verb("a blind delete", python(MOVE, "{log}", "{base}/state/trash/log"), fills="trash"), "a foreign append"),
     (Verb("a blind delete", python(MOVE, "{log}", "{base}/state/trash/log"), fills="trash"), "a log kept open"),
     (Verb("a blind rewrite", python(REWRITE, "{log}")), "append"),
+    (Verb("a blind rewrite", python(REWRITE, "{log}")), "a log kept open"),
     (Verb("half a removal", python(HALF, "{log}")), "a foreign append"),
 )
 

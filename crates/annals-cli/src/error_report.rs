@@ -60,7 +60,7 @@ pub(crate) fn error_chain_text(error: &anyhow::Error) -> String {
 }
 
 /// Prints an error and, where we know one, a way out. With `--json` that is a document on standard
-/// output, or on standard error if the output had begun.
+/// output, or on standard error if the output had begun. A failure is on standard error in any case.
 pub(crate) fn print_error(error: anyhow::Error, global: &Global, has_written: bool) {
     // Commands that call files or layouts directly fail with the errors of those crates.
     let error = error
@@ -77,7 +77,12 @@ pub(crate) fn print_error(error: anyhow::Error, global: &Global, has_written: bo
     let report = ErrorReport::new(&error);
     match (global.json, has_written) {
         (false, _) => report.print_text(),
-        (true, false) => report.print_json(&mut std::io::stdout()),
+        (true, false) => {
+            if error.downcast_ref().is_some_and(is_failure) {
+                report.print_text();
+            }
+            report.print_json(&mut std::io::stdout());
+        }
         (true, true) => report.print_json(&mut std::io::stderr()),
     }
 }
@@ -195,6 +200,18 @@ impl ErrorReport {
         _ = write_line(out, &ErrorJson { error: self });
         _ = out.flush();
     }
+}
+
+/// Whether something failed, as opposed to a request that names nothing or cannot be understood.
+fn is_failure(error: &Error) -> bool {
+    let request = matches!(
+        error,
+        Error::NotFound { .. }
+            | Error::Ambiguous { .. }
+            | Error::BadId { .. }
+            | Error::Query { .. }
+    );
+    !request
 }
 
 /// The name of an error's kind, for scripts.

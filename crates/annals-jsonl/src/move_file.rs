@@ -83,13 +83,7 @@ fn copy_and_remove(from: &Path, to: &Path) -> Result<()> {
         .sync_all()
         .map_err(|e| Error::io("sync", parent(to), e))
         // As late as possible: other programs take no lock.
-        .and_then(|()| Removal::wait_until_closed(std::iter::once((from, &looked))))
-        .and_then(|()| removal.rename_away())
-        .and_then(|()| {
-            let settled = Removal::ensure_final(std::iter::once(&removal));
-            let removed = settled.and_then(|()| removal.unlink());
-            removed.map_err(|error| removal.put_back(error))
-        });
+        .and_then(|()| removal.remove());
     match removed {
         Err(error) if made => Err(remove_copy(&removal, to, error)),
         removed => removed,

@@ -1,4 +1,4 @@
-//! Removes files whose content is stored elsewhere, without losing concurrent writes.
+//! Removes or replaces files whose content is stored elsewhere, without losing concurrent writes.
 //!
 //! Other programs take no locks. One of them may append to a file, replace it, or keep it open for later
 //! writes at any moment of the removal. So a removal has four steps:
@@ -13,6 +13,10 @@
 //! 4. [`Removal::unlink`] removes it. If step 3 fails, [`Removal::put_back`] renames it back instead. It is
 //!    the same inode, so programs that have it open keep writing to the right file.
 //!
+//! [`Removal::remove`] does all of it for one file. [`Removal::replace`] differs in step 4: it renames a new
+//! file over the renamed one, and then to the path. So after a kill at any moment exactly one of the two
+//! files has a name, and [`put_back_removed`] gives it the right one.
+//!
 //! The file is locked meanwhile. A renamed file without a lock was left by a process that was killed;
 //! [`put_back_removed`] renames it back.
 
@@ -25,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
+use tempfile::NamedTempFile;
 
 use super::FileId;
 use super::file_id::is_at_path;
@@ -75,6 +80,39 @@ impl Removal {
             file: file.map_err(|error| Error::io("open", path, error))?,
             id,
         })
+    }
+
+    /// Removes the file. Fails, and leaves it at its path, if another program wrote to it, replaced it or
+    /// has it open for writing.
+    pub fn remove(&self) -> Result<()> {
+        self.when_final(|| self.unlink())
+    }
+
+    /// Replaces the file by a synced one in the same directory. Fails like [`Self::remove`].
+    pub(crate) fn replace(&self, new: NamedTempFile) -> Result<()> {
+        let failed = |error| Error::io("replace", &self.path, error);
+        // It gets the name of a file that is being removed, and is marked as one.
+        new.as_file().lock().map_err(failed)?;
+        let metadata = new.as_file().metadata().map_err(failed)?;
+        let new_file = Removal::from_file(&self.path, new.as_file(), FileId::from(&metadata))?;
+        self.when_final(|| {
+            // After a power loss, the second rename must not be there without the first.
+            sync_parent(&self.path).map_err(|e| Error::io("sync", parent(&self.path), e))?;
+            let renamed = new.persist(&self.renamed);
+            renamed.map(drop).map_err(|error| failed(error.error))
+        })?;
+        match new_file.give_back() {
+            None => Ok(()),
+            Some(problem) => Err(self.changed_error().not_put_back(problem)),
+        }
+    }
+
+    /// Calls `act` once the file is renamed and its content is final. If anything fails, puts it back.
+    fn when_final(&self, act: impl FnOnce() -> Result<()>) -> Result<()> {
+        Removal::wait_until_closed(std::iter::once((self.path.as_path(), &self.id)))?;
+        self.rename_away()?;
+        let done = Removal::ensure_final(std::iter::once(self)).and_then(|()| act());
+        done.map_err(|error| self.put_back(error))
     }
 
     /// Waits until no other program has one of the files open for writing. Fails if one still has after
@@ -184,21 +222,27 @@ impl Removal {
     /// Renames the file back after a failed removal. If another file has its name now, both are kept: this
     /// one as `NAME.annals-saved`. Returns the error that the caller reports.
     pub fn put_back(&self, error: Error) -> Error {
+        match self.give_back() {
+            None => error,
+            Some(problem) => error.not_put_back(problem),
+        }
+    }
+
+    /// Renames the file to its path. Returns a description of the outcome if it has another name now.
+    fn give_back(&self) -> Option<String> {
+        let path = self.path.display();
         match give_back(&self.renamed, &self.path) {
-            Ok(Some(back)) if back != self.path => error.not_put_back(format!(
-                "another file has the name {} now, so the one that was to be removed is saved as {}",
-                self.path.display(),
+            Ok(Some(back)) if back != self.path => Some(format!(
+                "another file has the name {path} now, so this one is saved as {}",
                 back.display()
             )),
-            Ok(None) if self.current_path().is_none() => error.not_put_back(format!(
-                "another program removed {} meanwhile",
-                self.path.display()
-            )),
-            Ok(_) => error,
-            Err(other) => error.not_put_back(format!(
-                "{} could not be renamed back to {} ({other}); `annals repair --apply` does it",
+            Ok(None) if self.current_path().is_none() => {
+                Some(format!("another program removed {path} meanwhile"))
+            }
+            Ok(_) => None,
+            Err(other) => Some(format!(
+                "{} could not be renamed back to {path} ({other}); `annals repair --apply` does it",
                 self.renamed.display(),
-                self.path.display()
             )),
         }
     }
@@ -422,6 +466,73 @@ mod tests {
         let removal = Removal::open(&path, &id).unwrap();
         removal.rename_away().unwrap();
         ensure_final(&removal).unwrap();
+    }
+
+    /// A new file in the directory, synced.
+    fn new_file(dir: &Path) -> NamedTempFile {
+        let mut new = NamedTempFile::new_in(dir).unwrap();
+        new.write_all(b"new\n").unwrap();
+        new
+    }
+
+    #[test]
+    fn replace_puts_the_new_file_at_the_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, removal) = removal(dir.path());
+        removal.replace(new_file(dir.path())).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new\n");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn replace_of_a_changed_file_leaves_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, removal) = removal(dir.path());
+        fs::write(&path, "one\ntwo\n").unwrap();
+        let error = removal.replace(new_file(dir.path())).unwrap_err();
+        assert!(matches!(error, Error::Changed { .. }), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"one\ntwo\n");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn replace_of_a_file_that_a_program_keeps_open_leaves_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, removal) = removal(dir.path());
+        let file = File::options().append(true).open(&path).unwrap();
+        let mut holder = std::process::Command::new("sleep")
+            .arg("60")
+            .stdout(file)
+            .spawn()
+            .unwrap();
+        let error = removal.replace(new_file(dir.path())).unwrap_err();
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        let insists = matches!(
+            error,
+            Error::Held {
+                can_insist: false,
+                ..
+            }
+        );
+        assert!(insists, "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"one\n");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    /// Another program creates the file again while it has no name.
+    #[test]
+    fn replace_keeps_both_files_if_the_name_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, removal) = removal(dir.path());
+        removal.rename_away().unwrap();
+        fs::write(&path, "other\n").unwrap();
+        let problem = removal.give_back().unwrap();
+        let saved = dir.path().join("log.jsonl.annals-saved");
+        assert!(problem.contains(saved.to_str().unwrap()), "{problem}");
+        assert_eq!(fs::read(&path).unwrap(), b"other\n");
+        assert_eq!(fs::read(saved).unwrap(), b"one\n");
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! The one exception to the rule that logs are only appended to, for repairs alone. The caller must
 //! save a durable copy of the old log first and hold its lock. The new log is written under a
-//! temporary name, synced, and renamed only if the old one is unchanged since it was read. It keeps
-//! the owner and, unless another is given, the mode.
+//! temporary name, synced, and renamed only if the old one is unchanged since it was read and no
+//! other program has it open for writing (see [`Removal::replace`]). It keeps the owner and, unless
+//! another is given, the mode.
 
 use std::fs::{File, FileTimes, Permissions};
 use std::io::{BufWriter, Write as _};
@@ -13,6 +14,7 @@ use std::time::SystemTime;
 
 use super::FileId;
 use super::lock::{Deadline, Lock};
+use super::remove::Removal;
 use super::replace::{LOCK_WAIT, copy_mode_and_owner, make_temp, open_dir, open_document, parent};
 use super::write_batch::write_error;
 use crate::{Error, Result};
@@ -20,15 +22,13 @@ use crate::{Error, Result};
 /// Replaces the log at `path`, which must be untouched since `looked`, with the pieces that `fill`
 /// writes. Sets the time `modified` and the mode `mode`, if given, before the rename: afterwards
 /// another process may already have moved the file.
-///
-/// Returns the replaced file, in which the caller can see writes that came too late.
 pub fn rewrite<E: From<Error>>(
     path: &Path,
     looked: &FileId,
     modified: Option<SystemTime>,
     mode: Option<u32>,
     fill: impl FnOnce(&File, &mut dyn FnMut(&[u8]) -> Result<(), E>) -> Result<(), E>,
-) -> Result<File, E> {
+) -> Result<(), E> {
     let changed = || Error::Changed {
         path: path.to_owned(),
     };
@@ -56,16 +56,5 @@ pub fn rewrite<E: From<Error>>(
         temp.as_file().set_times(times).map_err(failed)?;
     }
     temp.as_file().sync_all().map_err(failed)?;
-    // As late as possible: foreign writers do not take the lock.
-    let now = path
-        .symlink_metadata()
-        .map_err(|e| Error::io("stat", path, e))?;
-    if !FileId::from(&now).untouched(looked) {
-        return Err(changed().into());
-    }
-    temp.persist(path)
-        .map_err(|e| Error::io("replace", path, e.error))?;
-    dir.sync_all()
-        .map_err(|e| Error::io("sync", parent(path), e))?;
-    Ok(old)
+    Ok(Removal::from_file(path, &old, *looked)?.replace(temp)?)
 }

@@ -107,21 +107,34 @@ fn log_held_open_is_not_repaired() {
     let damaged = fs::read(&log).unwrap();
     let holder = Holder::of(&log);
     let told = format!("held open for writing by process {} (", holder.0.id());
-    let run = stage.annals(&["repair", "--apply"]);
-    assert_eq!(run.code, 2, "{run}");
-    assert!(run.err.contains(&told), "{run}");
-    assert_eq!(fs::read(&log).unwrap(), damaged);
+    let late = r#"{"type":"summary","summary":"late"}"#;
+    // The rename would unlink it, so `--live` changes nothing.
+    for args in [&["repair", "--apply"][..], &["repair", "--apply", "--live"]] {
+        let run = stage.annals(args);
+        assert_eq!(run.code, 2, "{run}");
+        assert!(run.err.contains(&told), "{run}");
+        assert!(run.err.contains("end that program first"), "{run}");
+        assert_eq!(fs::read(&log).unwrap(), damaged);
+    }
+    holder.write(late);
+    assert!(fs::read_to_string(&log).unwrap().contains("late"));
     stage.annals(&["repair", "--apply", "--live"]).fine();
     let mended = fs::read(&log).unwrap();
     assert_ne!(mended, damaged);
     // Undo does not replace a file that is held open either.
-    drop(holder);
     let holder = Holder::of(&log);
-    let run = stage.annals(&["repair", "--undo", "9682866b"]);
-    assert_eq!(run.code, 2, "{run}");
-    assert!(run.err.contains("held open"), "{run}");
-    assert_eq!(fs::read(&log).unwrap(), mended);
-    drop(holder);
+    for args in [
+        &["repair", "--undo", "9682866b"][..],
+        &["repair", "--undo", "9682866b", "--live"],
+    ] {
+        let run = stage.annals(args);
+        assert_eq!(run.code, 2, "{run}");
+        assert!(run.err.contains("held open"), "{run}");
+        assert_eq!(fs::read(&log).unwrap(), mended);
+    }
+    holder.write(late);
+    let text = fs::read_to_string(&log).unwrap();
+    assert_eq!(text.matches("late").count(), 2, "{text}");
 }
 
 #[test]

@@ -122,6 +122,20 @@ fn unreadable_pack_is_reported_by_every_command() {
     }
 }
 
+/// The document is for scripts. Somebody who sees only standard error needs the path too.
+#[test]
+fn failure_with_json_is_reported_on_standard_error_too() {
+    let (stage, packs) = stage(1);
+    let archive = packs[0].ancestors().nth(2).unwrap();
+    fs::remove_dir_all(archive).unwrap();
+    fs::write(archive, "").unwrap();
+    let run = stage.annals(&["keep", "--json"]);
+    assert_eq!(run.code, 2, "{run}");
+    let document: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!(document["error"]["kind"], "io", "{run}");
+    assert!(run.err.contains("/state/archive"), "{run}");
+}
+
 #[test]
 fn complete_answers_report_no_problems() {
     let (stage, _) = stage(0);

@@ -164,6 +164,14 @@ pub(super) fn record_members(
 /// existing list lacks, because an older program may have added to packs without it. The caller
 /// must hold the lock.
 pub(super) fn update(dir: &Path, all: bool) -> Result<()> {
+    match update_existing(dir, all) {
+        // Another process removed the last pack, and the directory with it.
+        Err(_) if !jsonl::exists(dir)? => Ok(()),
+        updated => updated,
+    }
+}
+
+fn update_existing(dir: &Path, all: bool) -> Result<()> {
     let path = dir.join(NAME);
     let roster = MemberList::read(dir);
     if roster.is_some() && !all {

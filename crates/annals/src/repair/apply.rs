@@ -1,9 +1,10 @@
 //! Applies and undoes repairs.
 //!
 //! Under the log's lock: copy and sync the original, write and sync the removed bytes, write and
-//! sync the manifest, and only then rename the repaired log over the damaged one, if that is
-//! unchanged. If the process is killed before the rename, the log is unchanged and the repair can
-//! be run again; after it, nothing is left to do. A failed repair leaves nothing in the quarantine.
+//! sync the manifest, and only then put the repaired log in place of the damaged one, if that is
+//! unchanged and no other program has it open for writing. If the process is killed before that, the
+//! log is unchanged and the repair can be run again; after it, nothing is left to do. A failed repair
+//! leaves nothing in the quarantine.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
@@ -17,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use crate::error::{Error, Result};
 use crate::store::{Root, Store, is_plain_log};
 use annals_jsonl::Error as FileError;
-use annals_jsonl::{self as jsonl, AppendOptions, FileId, Log, ReadAt as _};
+use annals_jsonl::{self as jsonl, AppendOptions, FileId, ReadAt as _};
 use annals_layouts::text::pluralize;
 
 use super::RepairPlan;
@@ -29,9 +30,9 @@ use super::quarantine::{
 impl Store {
     /// Repairs a file. Its original is in the quarantine before anything changes.
     ///
-    /// Fails with [`Changed`](annals_jsonl::Error::Changed) if the file has changed since the plan; with [`Error::Live`]
-    /// or [`Held`](annals_jsonl::Error::Held), unless `live`, if another program is writing to it or has it open for
-    /// writing.
+    /// Fails with [`Changed`](annals_jsonl::Error::Changed) if the file has changed since the plan; with [`Held`](annals_jsonl::Error::Held) if
+    /// another program has it open for writing; with [`Error::Live`], unless `live`, if another
+    /// program is writing to it.
     pub fn repair(&self, plan: &RepairPlan, live: bool, now: Timestamp) -> Result<QuarantinedFile> {
         if !live {
             plan.ensure_not_in_use()?;
@@ -50,32 +51,24 @@ impl Store {
             let modified = metadata.modified().ok();
             let rewritten = quarantine_original(plan, &kept, handle, &folder).and_then(|()| {
                 jsonl::rewrite(path, &plan.file.id, modified, None, |old, put| {
-                    write_repaired(plan, old, put)?;
-                    refuse_held(path, &plan.file.id, live)
+                    write_repaired(plan, old, put)
                 })
             });
-            let old = match rewritten {
-                Ok(old) => old,
-                Err(error) => {
-                    // A repair that did not happen must not be undone. If the removal fails too,
-                    // the next sweep removes it.
-                    if is_same_file(path, &metadata) {
-                        let _ = self.remove_repair_folder(&kept.id);
-                    }
-                    return Err(error);
-                }
-            };
-            append_late_lines(path, &old, plan.file.id.len)?;
-            Ok(kept)
+            // A repair that did not happen must not be undone. If the removal fails too, the next
+            // sweep removes it.
+            if rewritten.is_err() && is_same_file(path, &metadata) {
+                let _ = self.remove_repair_folder(&kept.id);
+            }
+            rewritten.map(|()| kept)
         })
     }
 
     /// Restores the original of a repaired file byte for byte, with its mode and time, and removes
     /// it from the quarantine.
     ///
-    /// Refuses if the file is neither the repaired file nor the original, and, unless `live`, if
-    /// another program has it open for writing.
-    pub fn undo_repair(&self, kept: &QuarantinedFile, live: bool) -> Result<()> {
+    /// Refuses if the file is neither the repaired file nor the original, and if another program has
+    /// it open for writing.
+    pub fn undo_repair(&self, kept: &QuarantinedFile) -> Result<()> {
         let root = Root::new(&kept.layout, &kept.root)?;
         // The manifest is written by annals, but its path must not lead out of the root.
         let sound = match kept.lone {
@@ -92,6 +85,8 @@ impl Store {
         }
         root.ensure_inside(&path)?;
         let original = self.quarantine()?.join(&kept.id).join(ORIGINAL);
+        // A repair or an undo may have been killed while the log had another name.
+        jsonl::put_back_file(&path)?;
         let log = root.open_log(&path, AppendOptions::default())?;
         log.with_lock(|handle| {
             let metadata = handle.metadata().map_err(|e| Error::io("stat", &path, e))?;
@@ -117,11 +112,9 @@ impl Store {
             let modified = system_time(kept.original.mtime_ns);
             let looked = FileId::from(&metadata);
             let mode = Some(kept.original.mode);
-            let old = jsonl::rewrite(&path, &looked, modified, mode, |_, put| {
-                copy(&source, 0..length, &original, put)?;
-                refuse_held(&path, &looked, live)
-            })?;
-            append_late_lines(&path, &old, looked.len)
+            jsonl::rewrite(&path, &looked, modified, mode, |_, put| {
+                copy(&source, 0..length, &original, put)
+            })
         })?;
         self.remove_repair_folder(&kept.id)
     }
@@ -145,15 +138,6 @@ impl Store {
                 path.display(),
             ),
         })
-    }
-}
-
-/// Refuses if another program has the file open, unless `live`. Checked as late as possible: the
-/// new file is written, but has no name yet.
-fn refuse_held(path: &Path, id: &FileId, live: bool) -> Result<()> {
-    match live {
-        true => Ok(()),
-        false => Ok(jsonl::ensure_not_open([(path, id)])?),
     }
 }
 
@@ -325,27 +309,6 @@ fn copy(
     Ok(())
 }
 
-/// Appends lines that a foreign writer, which takes no lock, added to the old file while the new
-/// one was renamed over it.
-fn append_late_lines(path: &Path, old: &File, looked: u64) -> Result<()> {
-    let len = old
-        .metadata()
-        .map_err(|e| Error::io("stat", path, e))?
-        .len();
-    if len <= looked {
-        return Ok(());
-    }
-    let late = jsonl::read_span(old, looked, len - looked);
-    let late = late.map_err(|e| Error::io("read", path, e))?;
-    let lines = late
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty());
-    let lines: Vec<&[u8]> = lines.collect();
-    // A separate handle: the lock held is that of the old file. The lock file, if any, is held too.
-    Log::open(path, AppendOptions::default())?.append_all(&lines)?;
-    Ok(())
-}
-
 /// Returns the SHA-256 of the first `len` bytes of a file.
 fn hash(mut file: &File, len: u64) -> io::Result<String> {
     file.seek(SeekFrom::Start(0))?;
@@ -377,21 +340,6 @@ fn system_time(nanoseconds: i64) -> Option<SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_appended_late_to_the_old_file_are_copied() {
-        let dir = tempfile::tempdir().unwrap();
-        let (path, old) = (dir.path().join("log.jsonl"), dir.path().join("old"));
-        fs::write(&path, "{\"a\":1}\n").unwrap();
-        let text = "{\"a\":1}\n{\"b\":2}\n\n{\"c\":3}\n";
-        fs::write(&old, text).unwrap();
-        let held = File::open(&old).unwrap();
-        append_late_lines(&path, &held, text.len() as u64).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\":1}\n");
-        append_late_lines(&path, &held, 8).unwrap();
-        let saved = fs::read_to_string(&path).unwrap();
-        assert_eq!(saved, "{\"a\":1}\n{\"b\":2}\n{\"c\":3}\n");
-    }
 
     #[test]
     fn copy_fails_when_the_file_is_shorter_than_the_range() {

@@ -228,7 +228,8 @@ impl RepairPlan {
     /// Fails with [`Error::Live`] if another program is writing to the file, and with
     /// [`Held`](annals_jsonl::Error::Held) if one has it open for writing.
     pub fn ensure_not_in_use(&self) -> Result<()> {
-        jsonl::ensure_not_open([(self.file.path.as_path(), &self.file.id)])?;
+        let open = jsonl::ensure_not_open([(self.file.path.as_path(), &self.file.id)]);
+        open.map_err(jsonl::Error::for_removal)?;
         ensure_not_in_use(&self.root, &self.file)
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use annals_jsonl::Error as FileError;
-use annals_jsonl::{self as jsonl, AppendOptions, Create, FileId, lock_file};
+use annals_jsonl::{AppendOptions, Create, FileId, Removal, lock_file};
 use annals_layouts::layout::NewSession;
 
 use super::resolve::MissingLog;
@@ -107,13 +107,16 @@ impl BegunLog {
             let now = file.metadata();
             let now = now.map_err(|error| Error::io("stat", &made.log, error))?;
             let now = FileId::from(&now);
-            if !now.same_file(&made.id) || now.len > 0 || made.is_used(&now) {
+            if !now.same_file(&made.id) || now.len > 0 || made.companion_was_written() {
                 return Ok::<_, Error>(false);
+            }
+            match Removal::open(&made.log, &now).and_then(|removal| removal.remove()) {
+                Err(FileError::Changed { .. } | FileError::Held { .. }) => return Ok(false),
+                removed => removed?,
             }
             if let Some((path, _)) = &made.companion {
                 remove(path)?;
             }
-            remove(&made.log)?;
             if made.lock_file {
                 let removed = lock_file::remove(&made.log);
                 removed.map_err(|error| Error::io("remove", &made.log, error))?;
@@ -130,12 +133,9 @@ impl BegunLog {
 }
 
 impl Made {
-    /// Returns whether another program has the log open or wrote to its companion.
-    fn is_used(&self, now: &FileId) -> bool {
+    fn companion_was_written(&self) -> bool {
         let companion = self.companion.as_ref();
-        let written =
-            companion.is_some_and(|(path, id)| identity(path).is_ok_and(|now| !now.untouched(id)));
-        written || jsonl::ensure_not_open([(self.log.as_path(), now)]).is_err()
+        companion.is_some_and(|(path, id)| identity(path).is_ok_and(|now| !now.untouched(id)))
     }
 }
 

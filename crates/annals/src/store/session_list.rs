@@ -503,11 +503,7 @@ fn remove_if_empty(
         let id = FileId::from(&metadata);
         let removal = Removal::open(path, &id)?;
         if read_optional(path)?.is_some_and(|now| now == old) {
-            Removal::wait_until_closed(std::iter::once((path, &id)))?;
-            removal.rename_away()?;
-            let removed = Removal::ensure_final(std::iter::once(&removal));
-            let removed = removed.and_then(|()| removal.unlink());
-            removed.map_err(|error| removal.put_back(error))?;
+            removal.remove()?;
         }
         Ok(())
     });

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use super::Root;
 use crate::error::{Error, Result};
-use annals_jsonl as jsonl;
+use annals_jsonl::{self as jsonl, FileId, Removal};
 
 /// Name of the staging directory.
 pub(crate) const DIR_NAME: &str = ".annals-convert";
@@ -125,13 +125,11 @@ impl StagingDir {
         })
     }
 
-    /// Unlinks the file at the path of a staged file.
+    /// Removes the file at the path of a staged file, unless another program has it open for writing.
     pub(crate) fn remove_existing(&self, staged: &StagedFile) -> Result<()> {
-        match fs::remove_file(&staged.to) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Error::io("remove", &staged.to, error))
-            }
-            _ => Ok(()),
+        match jsonl::metadata_if_exists(&staged.to)? {
+            Some(there) => Ok(Removal::open(&staged.to, &FileId::from(&there))?.remove()?),
+            None => Ok(()),
         }
     }
 

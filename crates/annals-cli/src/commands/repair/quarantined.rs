@@ -59,7 +59,7 @@ pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcom
     // Newest first: each original is the result of the repair before it.
     let mut failed = None;
     for (at, kept) in found.iter().enumerate() {
-        if let Err(error) = context.store.undo_repair(kept, live) {
+        if let Err(error) = context.store.undo_repair(kept) {
             failed = Some((at, error));
             break;
         }
@@ -67,7 +67,7 @@ pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcom
     if let Some((done, _)) = &failed {
         found.truncate(*done);
     }
-    found.extend(undo_session_lists(&found, live, context)?);
+    found.extend(undo_session_lists(&found, context)?);
     let inventory = context.inventory_without_archive();
     for stale in context.store.stale_session_lists(&inventory) {
         // A session list that cannot be read does not stop the others.
@@ -135,7 +135,6 @@ fn lists_folder_of(index: &Path, log: &QuarantinedFile) -> bool {
 /// changed since stays, and is updated from its logs.
 fn undo_session_lists(
     undone: &[QuarantinedFile],
-    live: bool,
     context: &Context,
 ) -> Result<Vec<QuarantinedFile>> {
     let (all, _) = context.store.repairs()?;
@@ -147,7 +146,7 @@ fn undo_session_lists(
     };
     let mut back = Vec::new();
     for index in all.into_iter().filter(|kept| kept.is_index()) {
-        if same_run(&index) && context.store.undo_repair(&index, live).is_ok() {
+        if same_run(&index) && context.store.undo_repair(&index).is_ok() {
             back.push(index);
         }
     }

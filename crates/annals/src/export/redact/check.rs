@@ -71,7 +71,8 @@ pub(super) fn is_assigned(text: &str, before: &str) -> bool {
 pub(super) fn is_assigned_in_text(text: &str, before: &str) -> bool {
     let count = |is: fn(&u8) -> bool| text.bytes().filter(is).count();
     let digits = count(u8::is_ascii_digit);
-    let is_strong = digits >= 2 && count(u8::is_ascii_lowercase) > 0 && text.len() >= 12;
+    let is_numbered = digits >= 2 && count(u8::is_ascii_lowercase) > 0 && text.len() >= 12;
+    let is_strong = is_numbered || has_random_case(text);
     let is_typed = before.trim_end().ends_with(':');
     names_secret(before) && looks_generated(text, before) && (is_strong || !is_typed)
 }
@@ -188,6 +189,11 @@ fn is_numbered_password(text: &str, before: &str) -> bool {
 pub(super) fn is_password_word(text: &str, before: &str) -> bool {
     let is_word = text.len() >= 3 && text.bytes().all(|byte| byte.is_ascii_lowercase());
     is_word && !describes_password(text) && is_assigned_password(text, before)
+}
+
+/// Returns whether letters in both cases are a password, and not a label or an identifier.
+pub(super) fn is_mixed_case_password(text: &str, before: &str) -> bool {
+    irregular_capitals(text) >= 2 && is_assigned_password(text, before)
 }
 
 /// Returns whether a word in small letters describes a password, or is an identifier that code
@@ -378,17 +384,27 @@ fn is_mixed_name(text: &str) -> bool {
     has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase) && has(u8::is_ascii_digit)
 }
 
-/// Returns whether upper and lower case alternate more often than in words.
+/// Returns whether the text is letters whose case is more irregular than in identifiers, of which some
+/// contain an abbreviation in capitals.
 fn has_random_case(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let turns = bytes.windows(2).filter(|pair| match pair {
-        [a, b] => a.is_ascii_uppercase() != b.is_ascii_uppercase(),
-        _ => false,
-    });
-    let mut runs = text.split(|c: char| !c.is_ascii_lowercase());
-    let (len, turns) = (text.len(), turns.count());
-    let is_text = text.bytes().all(|byte| byte.is_ascii_alphabetic());
-    len >= 16 && is_text && turns * 3 >= len && runs.all(|run| run.len() < 5)
+    text.len() >= 16 && irregular_capitals(text) * 4 >= text.len()
+}
+
+/// Returns the number of capitals that do not begin a word of three letters with a vowel. Returns 0
+/// unless the text is letters of both cases.
+fn irregular_capitals(text: &str) -> usize {
+    let small = text.bytes().filter(u8::is_ascii_lowercase).count();
+    if small < 2 || !text.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+        return 0;
+    }
+    let capitals = text.match_indices(|c: char| c.is_ascii_uppercase());
+    let is_irregular = |rest: &str| {
+        let end = rest.find(|c: char| c.is_ascii_uppercase());
+        let word = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
+        word.len() < 2 || !word.contains(['a', 'e', 'i', 'o', 'u', 'y'])
+    };
+    let after = capitals.filter_map(|(at, _)| text.get(at + 1..));
+    after.filter(|rest| is_irregular(rest)).count()
 }
 
 /// Returns whether the text is a number: digits and separators, or a literal such as `0x1f` or

@@ -1,9 +1,10 @@
 //! Rules for secrets that are recognized by their context: names, options, headers, addresses.
 
 use super::check::{
-    is_assigned, is_assigned_in_text, is_assigned_password, is_literal, is_named_password,
-    is_option_value, is_pair_in_base64, is_passphrase, is_password, is_password_word,
-    is_quoted_password, is_short_password, is_told, is_url_password, looks_generated, looks_random,
+    is_assigned, is_assigned_in_text, is_assigned_password, is_literal, is_mixed_case_password,
+    is_named_password, is_option_value, is_pair_in_base64, is_passphrase, is_password,
+    is_password_word, is_quoted_password, is_short_password, is_told, is_url_password,
+    looks_generated, looks_random,
 };
 use super::rules::{Rule, checked, shape};
 
@@ -114,6 +115,12 @@ pub(super) static CONTEXT: &[Rule] = &[
     checked("command-password", 0, &["smbclient", "rpcclient"], is_literal, r#"\b(?:smb|rpc)client[ \t](?:[^\r\n|;&]*?[ \t])?-U[ \t]*["']?[^ \t\r\n"'%]{1,60}%([^ \t\r\n"']{1,100})"#),
     checked("command-password", 0, &["pass:"], is_literal, r#"-pass(?:in|out)?[ \t]+["']?pass:([^ \t\r\n"']{1,100})"#),
     checked("command-password", 0, &["zip"], is_literal, r#"\b(?:un)?zip[ \t](?:[^\r\n|;&]*?[ \t])?-P[ \t]+["']?([^ \t\r\n"'-][^ \t\r\n"']{2,100})"#),
+    // With `-n` there is no file before the user.
+    checked("command-password", 0, &["htpasswd"], is_literal,
+        r#"\bhtpasswd[ \t]+(?:-[A-Za-z]+[ \t]+(?:[0-9]+[ \t]+)?)*-[A-Za-z]*(?:n[A-Za-z]*b|b[A-Za-z]*n)[A-Za-z]*[ \t]+(?:-[A-Za-z]+[ \t]+(?:[0-9]+[ \t]+)?)*[^ \t\r\n-][^ \t\r\n]*[ \t]+["']?([^ \t\r\n"'|;&>][^ \t\r\n"'|;&>]{2,100})"#),
+    checked("command-password", 0, &["htpasswd"], is_literal,
+        r#"\bhtpasswd[ \t]+(?:-[A-Za-z]+[ \t]+(?:[0-9]+[ \t]+)?)*-[A-Zac-mo-z]*b[A-Za-mo-z]*[ \t]+(?:-[A-Za-z]+[ \t]+(?:[0-9]+[ \t]+)?)*(?:[^ \t\r\n-][^ \t\r\n]*[ \t]+){2}["']?([^ \t\r\n"'|;&>][^ \t\r\n"'|;&>]{2,100})"#),
+    checked("command-password", 0, &["nmcli"], is_literal, r#"\bnmcli[ \t](?:[^\r\n|;&]*?[ \t])?(?:password|[a-z0-9.-]*psk)[ \t]+["']?([^ \t\r\n"']{3,100})"#),
     checked("command-password", 0, &["--password-stdin", "sudo"], is_literal,
         r#"\becho[ \t]+(?:-n[ \t]+)?["']?([^ \t\r\n"'|]{3,200})["']?[ \t]*\|[^\r\n|;&]*(?:--password-stdin|\bsudo[ \t]+-S)"#),
     checked("command-password", 0, &["chpasswd"], is_literal, r#"\becho[ \t]+(?:-n[ \t]+)?["']?[A-Za-z0-9_.-]{1,40}:([^ \t\r\n"'|]{3,100})["']?[ \t]*\|[^\r\n|;&]*\bchpasswd"#),
@@ -171,6 +178,9 @@ pub(super) static CONTEXT: &[Rule] = &[
         concat!(r#"(?m:^|[\t→,;/|({])[ \t>+*-]{0,8}["']?[A-Za-z0-9_.-]{0,40}"#, password!(), r"[ \t]{0,2}(?:=|:[ \t])[ \t]{0,3}([a-z]{3,40})[ \t]*(?:$|[\r\n])")),
     checked("generic-secret", 0, PASSWORD_HINTS, is_password_word,
         concat!(password!(), r"=([a-z]{3,40})(?:$|[\r\n]|[ \t]+[A-Za-z_]{1,30}=)")),
+    // Letters in both cases, where words and identifiers may be too.
+    checked("generic-secret", 0, PASSWORD_HINTS, is_mixed_case_password,
+        concat!(password!(), r#"["'`\]]{0,2}[ \t]{0,3}(?:=>|:=|==?|:)[ \t]*["'`]?([A-Za-z]{8,64})(?:["'`;,#<&]|[ \t\r\n]|$)"#)),
     // A password shorter than other secrets, in quotes and at the end of a line.
     checked("generic-secret", 0, PASSWORD_HINTS, is_short_password,
         concat!(password!(), r#"["'`\]]{0,2}[ \t]*(?:=>|:=|==?|:)[ \t]*["'`]([^ \t\r\n"'`\\:/]{5,11})["'`]"#)),

@@ -321,6 +321,11 @@ const CONTEXT: &[(&str, &str)] = &[
     ("generic-secret", r#"const apiKey = "{a24}";"#),
     ("generic-secret", r#"config['password'] = '{P}'"#),
     ("generic-secret", "  password: {P}\n  user: app"),
+    ("generic-secret", "password: {M12}"),
+    ("generic-secret", "stringData:\n  password: {M16}"),
+    ("generic-secret", "spring.datasource.password={M20}"),
+    ("generic-secret", r#"{"user": "app", "password": "{M14}"}"#),
+    ("generic-secret", "api_key: {M32}"),
     ("generic-secret", "the token: {a32} expires soon"),
     ("generic-secret", "deploy --token {a24} --prod"),
     ("generic-secret", "app --db-password={W} --verbose"),
@@ -341,6 +346,8 @@ const CONTEXT: &[(&str, &str)] = &[
     ("command-password", "openssl rsa -in k.pem -passin pass:{P}"),
     ("command-password", "zip -r -P {P} a.zip a"),
     ("command-password", "echo {P} | sudo -S ls"),
+    ("command-password", "htpasswd -nbB admin {P}"),
+    ("command-password", "nmcli device wifi connect office password {P}"),
     ("sql-password", "CREATE USER app WITH PASSWORD '{P}'"),
     ("curl-user", "curl -u admin:{P} https://a.org"),
 ];
@@ -380,6 +387,8 @@ const OTHERS: &[&str] = &[
     r#"tokenizer = "cl100k_base""#,
     r#"token_type="bearer2_token" secretName: app-tls-2"#,
     "password = getpass.getpass()",
+    r#"password: SecretStr = newPassword, "password": "PasswordField""#,
+    "passwordEncoder: BCryptPasswordEncoder, token: XMLHttpRequestToken",
     "password: process.env.DB_PASSWORD_1",
     "PASSWORD=$DB_PASSWORD_1 psql",
     "DB_PASSWORD=${DB_PASSWORD:-} API_TOKEN=<your-token-1234>",
@@ -473,6 +482,7 @@ impl Random {
                         "a" => format!("{LOWER}{UPPER}{DIGITS}"),
                         "l" => format!("{LOWER}{DIGITS}"),
                         "W" => LOWER.to_owned(),
+                        "M" => format!("{LOWER}{UPPER}"),
                         "u" => format!("{UPPER}{DIGITS}"),
                         "h" => format!("{DIGITS}abcdef"),
                         "d" => DIGITS.to_owned(),
@@ -494,7 +504,7 @@ impl Random {
 
 fn is_hole(hole: &str) -> bool {
     let counted = |hole: &str| {
-        let class = hole.starts_with(['a', 'l', 'W', 'u', 'h', 'd', 'w', 'b', '2']);
+        let class = hole.starts_with(['a', 'l', 'W', 'M', 'u', 'h', 'd', 'w', 'b', '2']);
         class && hole.len() > 1 && hole[1..].bytes().all(|byte| byte.is_ascii_digit())
     };
     ["x", "uuid", "P", "W", "pair", "key64"].contains(&hole) || counted(hole)

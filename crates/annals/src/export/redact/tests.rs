@@ -263,6 +263,11 @@ const PASSWORDS: &[&str] = &[
     "db.password = |letmein|", "user=admin password=|admin|", "password=|letmein| sslmode=require",
     "- Password: |swordfish|\n", "user: admin, password: |swordfish|", "     3→password: |letmein|\n",
     "-password: |letmein|\n+password: ${DB_PASSWORD}\n", "\x1b[31mpassword: |letmein|\x1b[0m",
+    // Letters in both cases.
+    "password: |kXqTzJmWnbPa|", "  password: |KLPsPhaoYEJVkH|\n", "password=|kXqTzJmWnbPa|",
+    "db.password=|kXqTzJmWnbPa|", "stringData:\n  password: |kXqTzJmWnbPa|\n",
+    "\"password\": \"|kXqTzJmWnbPa|\"", "db_password: \"|kXqTzJmWnbPa|\"",
+    "password: |kXqTzJmWnbPa| # rotated", "api_key: |kXqTzJmWnbPaRtYv|",
     // Variables.
     "DB_PASSWORD=|letmein|", "DB_PASSWORD=|postgres|", "export DB_PASSWORD=|swordfish|",
     "MYSQL_ROOT_PASSWORD=|rootpw|", "REDIS_PASS=|qwerty|", "DB_PASSWORD=|p4ss&w0rd12|",
@@ -419,6 +424,14 @@ const NEGATIVES: &[(&str, &str)] = &[
         r#"{"password":"string"} {"type":"password"}"#,
     ),
     ("generic-secret", r#"{"password":"Passwort"}"#),
+    (
+        "generic-secret",
+        "password: SecretStr\npassword = newPassword\npassword: CharField\n",
+    ),
+    ("generic-secret", "password: getPasswordFromVault"),
+    ("generic-secret", "token: XMLHttpRequestToken"),
+    ("command-password", "htpasswd -c passwords mira"),
+    ("command-password", "nmcli device wifi list"),
     ("generic-secret", r#"{"password":"required"}"#),
     (
         "generic-secret",

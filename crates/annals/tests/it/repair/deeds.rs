@@ -59,7 +59,7 @@ fn repair_and_undo_restore_everything() {
 
         let again = place.plan().edits;
         assert!(again.is_empty(), "{what}: a second repair finds nothing");
-        store.undo_repair(&kept, true).unwrap();
+        store.undo_repair(&kept).unwrap();
         assert_eq!(place.bytes(), bytes, "{what}");
         same_times();
         assert_eq!(picture(&root), whole, "{what}");
@@ -146,7 +146,7 @@ fn torn_tail_is_removed_after_an_hour() {
     let kept = place.store().repair(&plan, false, now()).unwrap();
     assert_eq!(place.bytes(), whole);
     assert!(place.plan_at(after(90)).edits.is_empty());
-    place.store().undo_repair(&kept, false).unwrap();
+    place.store().undo_repair(&kept).unwrap();
     assert_eq!(place.bytes(), torn);
 }
 
@@ -157,25 +157,17 @@ fn undo_refuses_a_log_written_after_the_repair() {
     let mended = place.bytes();
     let grown = [mended.clone(), line(11, 10), b"\n".to_vec()].concat();
     fs::write(&place.log, &grown).unwrap();
-    let error = place
-        .store()
-        .undo_repair(&kept, true)
-        .unwrap_err()
-        .to_string();
+    let error = place.store().undo_repair(&kept).unwrap_err().to_string();
     let told = error.contains("has grown by") && error.contains("quarantine");
     assert!(told, "{error}");
     assert_eq!(place.bytes(), grown);
     fs::write(&place.log, b"something else\n").unwrap();
-    let error = place
-        .store()
-        .undo_repair(&kept, true)
-        .unwrap_err()
-        .to_string();
+    let error = place.store().undo_repair(&kept).unwrap_err().to_string();
     let told = error.contains("has changed since the repair; the original stays");
     assert!(told, "{error}");
     // Once the log has the repaired bytes again, the repair can be undone.
     fs::write(&place.log, mended).unwrap();
-    place.store().undo_repair(&kept, true).unwrap();
+    place.store().undo_repair(&kept).unwrap();
 }
 
 #[test]
@@ -201,7 +193,7 @@ fn interrupted_repair_is_finished_by_the_next() {
     assert_eq!(fs::read(folder.join("original")).unwrap(), bytes);
     // Undoing a repair that never happened only removes the folder.
     fs::write(&place.log, &bytes).unwrap();
-    store.undo_repair(&kept, true).unwrap();
+    store.undo_repair(&kept).unwrap();
     assert_eq!(place.bytes(), bytes);
     assert!(!folder.exists());
 }
@@ -213,11 +205,7 @@ fn damaged_original_is_not_restored() {
     let mended = place.bytes();
     let folder = place.state().join("quarantine").join(&kept.id);
     fs::write(folder.join("original"), b"spoiled").unwrap();
-    let error = place
-        .store()
-        .undo_repair(&kept, true)
-        .unwrap_err()
-        .to_string();
+    let error = place.store().undo_repair(&kept).unwrap_err().to_string();
     assert!(
         error.contains("has changed since the repair, so it was not restored"),
         "{error}"
@@ -272,14 +260,14 @@ fn manifest_path_cannot_leave_the_root() {
         fs::write(&path, text.replace(&own, &format!("\"{within}\""))).unwrap();
         let found: Vec<QuarantinedFile> = store.repairs().unwrap().0;
         let before = picture(place.dir.path());
-        assert!(store.undo_repair(&found[0], true).is_err(), "{within}");
+        assert!(store.undo_repair(&found[0]).is_err(), "{within}");
         assert_eq!(picture(place.dir.path()), before, "{within}");
     }
     // Nor through a link in place of the log.
     fs::remove_file(&place.log).unwrap();
     std::os::unix::fs::symlink(&outside, &place.log).unwrap();
     let before = fs::read(&outside).unwrap();
-    assert!(store.undo_repair(&kept, true).is_err());
+    assert!(store.undo_repair(&kept).is_err());
     assert_eq!(fs::read(&outside).unwrap(), before);
 }
 

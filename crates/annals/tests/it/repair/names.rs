@@ -183,13 +183,13 @@ fn undo_reports_a_replaced_file_and_repair_a_blocked_original() {
     let kept = store.repair(&place.plan(), true, now()).unwrap();
     let mended = place.bytes();
     fs::write(&place.log, vec![b'x'; mended.len() + 50]).unwrap();
-    let error = store.undo_repair(&kept, true).unwrap_err().to_string();
+    let error = store.undo_repair(&kept).unwrap_err().to_string();
     assert!(
         error.contains("has changed since the repair; the original stays"),
         "{error}"
     );
     fs::write(&place.log, &mended).unwrap();
-    store.undo_repair(&kept, true).unwrap();
+    store.undo_repair(&kept).unwrap();
     assert_eq!(place.bytes(), before);
     let folder = store.quarantine().unwrap().join(&kept.id);
     fs::create_dir_all(folder.join("original/mine")).unwrap();

@@ -138,7 +138,7 @@ fn session_list_is_quarantined_before_rebuild() {
             .unwrap()
             .is_none()
     );
-    store.undo_repair(&kept, true).unwrap();
+    store.undo_repair(&kept).unwrap();
     assert_eq!(fs::read(&stale.path).unwrap(), old);
     assert_eq!(fs::metadata(&stale.path).unwrap().mode() & 0o777, 0o640);
     fs::remove_file(&stale.path).unwrap();
