@@ -1,4 +1,7 @@
 //! `annals statusline`: one line for the status bar of an agent.
+//!
+//! The totals of the session are those of its own logs, as in `show`. Session lists and `cost`
+//! count each response once across sessions.
 
 mod input;
 

@@ -1,5 +1,8 @@
 //! Parent links: every entry of the tree gets at most one parent, which exists and is not a
 //! descendant.
+//!
+//! In layouts without links, several messages may have the same id (`Fact::RepeatedId`). All of
+//! them count, and a link to that id means the nearest one before it (`IdIndex`).
 
 use std::collections::{HashMap, HashSet};
 

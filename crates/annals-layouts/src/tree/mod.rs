@@ -8,6 +8,10 @@
 //!    results of its tool calls, or a prompt with what the program attached to it. Parallel tool
 //!    calls are a graph of lines but one turn, so they are not branches.
 //! 3. this file: turns form a tree; each path from a root to a leaf is a [`Conversation`].
+//!
+//! `Tree::resume_entry` is the entry at which the real client would continue. The rule was found by
+//! experiment (tools/resume-oracle), and tests compare it with recorded results. `Tree::resume` is
+//! the conversation that contains that entry, at its end or before it.
 
 mod link;
 mod title;

@@ -5,6 +5,9 @@
 //! passes its own zstd checksum, where no content can be; the footer's SHA-256, with which a single
 //! flipped bit of the header, the index or the footer can be found and corrected; and the checksum
 //! of every frame.
+//!
+//! If a frame of a file is damaged, an earlier state of the file is restored from a replaced index,
+//! whose frames are still in the pack.
 
 use std::fs::File;
 use std::ops::Range;

@@ -17,11 +17,11 @@ use super::{root_cache, sessions, text_store, usage};
 /// Schema version.
 ///
 /// Increment it when the tables, the encoding of rows or the output of decoders changes.
-const VERSION: i32 = 15;
+const VERSION: i32 = 16;
 
 /// File name of the database. Other versions use other files in the same directory.
 pub(super) fn name() -> String {
-    format!("catalogue-{VERSION}.db")
+    format!("index-{VERSION}.db")
 }
 
 /// Time to wait for a lock held by another process.

@@ -116,7 +116,7 @@ impl Index {
             // A session that was not found no longer exists, if the whole store could be listed.
             let all_seen = inventory.is_complete();
             let mut keep = Keep {
-                catalogue: self,
+                index: self,
                 sorted: &sorted,
                 all_seen,
                 failed: false,
@@ -225,7 +225,7 @@ impl RowCollector for Conversing {
 
 /// Reader of sessions of a root that saves what it read.
 struct Keep<'a> {
-    catalogue: &'a mut Index,
+    index: &'a mut Index,
     sorted: &'a SortedSessions<'a>,
     all_seen: bool,
     /// A row could not be saved.
@@ -276,10 +276,10 @@ impl Keep<'_> {
         if self.failed {
             return;
         }
-        let database = &mut self.catalogue.database;
+        let database = &mut self.index.database;
         if let Err(error) = write(database, self.sorted, fresh, tidy, self.all_seen) {
             self.failed = true;
-            self.catalogue.save_failed(&error);
+            self.index.save_failed(&error);
         }
     }
 }

@@ -11,6 +11,10 @@
 //! `stamp` is the fingerprint, `seal` the checksum. Each other field is a length and its bytes; the
 //! size of the logs is a varint. Conversations are needed less often, so they have their own
 //! column.
+//!
+//! The fingerprint covers the paths, identities, lengths and times of all files of a session, its
+//! ranges of shared logs and its session-list rows. Any difference is a miss, and the session is
+//! read again as a whole.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

@@ -2,6 +2,15 @@
 //!
 //! It only selects candidates; the records themselves are always checked. Everything has a
 //! checksum, because a token lost to damage would be a hit missed without notice.
+//!
+//! A fingerprint of the state of all files shows with one comparison that nothing changed. It is
+//! removed in the same transaction that changes what it covers. Segments are stored in blocks of 4
+//! KB, each with the number of the next, so that a missing block is detected.
+//!
+//! SQLite's full-text tables were measured first: with the same distinct tokens and no positions,
+//! they wrote 25 MB of text per CPU second (without reading and tokenizing) into 0.46 of the size
+//! of the text. This format writes 84 MB with everything included into 0.05. Positions are not
+//! stored, because every hit is checked against its record.
 
 use std::collections::HashMap;
 

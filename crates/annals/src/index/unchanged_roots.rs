@@ -1,4 +1,7 @@
 //! Fast search in unchanged roots: builds only the sessions that have candidates.
+//!
+//! Applies only if every root consists of its own files: shared logs, session lists or archived
+//! sessions in one root make the search build the whole inventory.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -7,6 +7,10 @@
 //! If a session's log is on disk, only files that agent programs delete by themselves are taken
 //! from the archive: sub-agents, tool outputs, saved file versions, todos. The member list shows
 //! which packs contain missing files, so a session list need not open thousands of packs.
+//!
+//! `RootFile::open` returns bytes that are read by offset (`ReadAt`), so the same code reads files
+//! of a root and of a pack. Archived files keep the identity that they had on disk, so index rows
+//! of them stay valid.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -342,13 +346,13 @@ fn stored_rows(index: &PackIndex, root: &Root) -> StoredRows {
     };
     for row in &index.rows {
         let log = root.layout.classify(&row.path);
-        let Some(register) = log.and_then(|log| writer.session_list(&log)) else {
+        let Some(session_list) = log.and_then(|log| writer.session_list(&log)) else {
             continue;
         };
         // A single row is decoded like a session list.
-        for entry in decode_document(root, &register, row.text.as_bytes()).items {
+        for entry in decode_document(root, &session_list, row.text.as_bytes()).items {
             if let Body::SessionList(abouts) = entry.body {
-                let folder = &register.folder;
+                let folder = &session_list.folder;
                 rows.extend(abouts.into_iter().map(|about| (folder.clone(), about)));
             }
         }

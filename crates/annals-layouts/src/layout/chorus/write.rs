@@ -233,12 +233,12 @@ impl Writer for Chorus {
 
     fn update_session_list(
         &self,
-        register: &Artifact,
+        session_list: &Artifact,
         old: Option<&[u8]>,
         rows: &[RowUpdate],
         whole: bool,
     ) -> Result<ListUpdate> {
-        session_list::update(register, old, rows, whole)
+        session_list::update(session_list, old, rows, whole)
     }
 
     fn register_damage(&self, bytes: &[u8]) -> Option<String> {
@@ -249,8 +249,8 @@ impl Writer for Chorus {
         Config::register_folders(old, rows)
     }
 
-    fn is_session_list_empty(&self, register: &Artifact, bytes: &[u8]) -> bool {
-        register.folder.is_some() && session_list::is_empty(bytes)
+    fn is_session_list_empty(&self, session_list: &Artifact, bytes: &[u8]) -> bool {
+        session_list.folder.is_some() && session_list::is_empty(bytes)
     }
 }
 

@@ -6,6 +6,9 @@
 //! line. A requested time that had to change is kept in the line's member `annals`. After a branch
 //! or a compaction, a `last-prompt` line names the new leaf, because a client that finds an older
 //! one would resume elsewhere.
+//!
+//! tools/verify/README.md lists everything that a file needs so that every client version resumes
+//! it at the right entry.
 
 use std::collections::BTreeMap;
 

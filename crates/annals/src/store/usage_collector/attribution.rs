@@ -75,10 +75,10 @@ struct AttributedSession {
 
 impl<'a> Attribution<'a> {
     /// Creates an attribution for up to `most` logs.
-    pub(super) fn new(root: &'a Root, registers: SessionLists, most: usize) -> Self {
+    pub(super) fn new(root: &'a Root, session_lists: SessionLists, most: usize) -> Self {
         Attribution {
             root,
-            session_lists: registers,
+            session_lists,
             known: HashMap::with_capacity(most),
             sessions: Vec::new(),
             last: None,

@@ -3,6 +3,8 @@
 //! The layout's writer is bypassed, so this checks what the writer would ensure: readers can decode
 //! the record, it belongs to this session, its id is new, and the agent program will continue from
 //! it.
+//!
+//! `Writer::check_record` checks the members that the layout's program requires.
 
 use crate::error::{Error, Result};
 use annals_jsonl as jsonl;
