@@ -45,7 +45,7 @@ pub(crate) use clean::TERM_EXAMPLES;
 pub(crate) struct Config {
     /// Time zone of days.
     pub(crate) zone: Option<String>,
-    /// How costs are determined.
+    /// Source of costs: calculated, or as recorded.
     pub(crate) mode: Option<ModeArg>,
     /// Links to directories that are followed, by absolute path.
     pub(crate) follow: Vec<PathBuf>,

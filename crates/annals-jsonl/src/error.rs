@@ -89,7 +89,7 @@ pub enum Error {
     LockObstructed {
         /// Path of the lock file.
         path: PathBuf,
-        /// What has this name: "a directory" or "a symbolic link".
+        /// Type of the file with this name: "a directory" or "a symbolic link".
         found: &'static str,
     },
     /// Another program keeps making copies of the log to rename over it.
@@ -123,7 +123,7 @@ pub enum Error {
         /// Why the removal failed.
         #[source]
         cause: Box<Error>,
-        /// Where the content of the file is now.
+        /// Current location of the file's content.
         outcome: String,
     },
 }

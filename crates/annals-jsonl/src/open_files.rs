@@ -306,7 +306,7 @@ mod tests {
         child.wait().unwrap();
     }
 
-    /// Has a file open if it is told to, and waits for the end of its input.
+    /// Opens a file if requested, and waits for the end of its input.
     #[test]
     fn helper_process_holds_file_open() {
         use std::io::Read as _;

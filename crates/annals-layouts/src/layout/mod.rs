@@ -10,7 +10,7 @@
 //! and that a record gives the same entries whether it is read alone, from the end of a log or
 //! after others.
 //!
-//! What a program's format cannot express is stored the same way in all layouts: parents and
+//! Data that a program's format cannot express is stored the same way in all layouts: parents and
 //! further members in the member `annals` (`extension.rs`), notes, tags and summaries in a log of
 //! their own (`annotations.rs`), todos in a document, and sub-agents as sessions with the name
 //! `SESSION--agent-AGENT`. Members that only one layout has are passed through:

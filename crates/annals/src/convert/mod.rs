@@ -44,7 +44,7 @@ use origin::Header;
 use restore::SharedLines;
 use restore_filter::RestoreFilter;
 
-/// What to convert.
+/// Source of a conversion: a root, a project, sessions or a conversation.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ConvertSelection {
@@ -92,7 +92,7 @@ pub struct ConvertPlan {
     pub bytes: u64,
     /// Files that belong to no session.
     pub others: Vec<PathBuf>,
-    /// What cannot be converted, and why.
+    /// Items that cannot be converted, with reasons.
     pub left_out: Vec<String>,
     /// Files that are restored from origins and are not logs, by path in the target.
     pub documents: Vec<PathBuf>,

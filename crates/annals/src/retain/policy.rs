@@ -10,7 +10,7 @@ use crate::time_input::Now;
 
 use super::Term;
 
-/// How long sessions are kept.
+/// Retention period, with exceptions for projects and layouts.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// Term of sessions without a more specific one; `None` keeps them.

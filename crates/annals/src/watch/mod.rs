@@ -74,7 +74,7 @@ pub enum Event {
     Reset {
         /// The log.
         log: Arc<FollowedLog>,
-        /// What happened to it.
+        /// The change.
         reason: ResetReason,
     },
     /// A log was removed. It may reappear.

@@ -11,7 +11,7 @@ use super::FollowedLog;
 use super::conversation::FollowedConversation;
 use super::watched_dirs::WatchedRoot;
 
-/// What to follow: everything, or what matches one of several criteria.
+/// Logs to follow: all, or those that match one of several criteria.
 #[derive(Debug, Default)]
 pub struct Selection {
     picks: Vec<Pick>,

@@ -60,7 +60,7 @@ pub(super) fn write(told: &CostOutput<'_>, out: &mut Out) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the names of the key columns: the dimensions, and what tells sessions apart.
+/// Returns the names of the key columns: the dimensions, and columns that identify sessions.
 fn key_names(told: &CostOutput<'_>) -> Vec<&'static str> {
     let mut names = Vec::new();
     for by in &told.report.by {

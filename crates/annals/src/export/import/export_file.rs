@@ -85,7 +85,7 @@ pub struct ExportContents {
     pub entries: u64,
     /// SHA-256 of the file, which identifies the export.
     pub sha256: String,
-    /// What could not be read when the export was written, so that it is missing.
+    /// Files that could not be read when the export was written; their data is missing.
     pub problems: Vec<ExportProblem>,
 }
 

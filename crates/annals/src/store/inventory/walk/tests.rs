@@ -150,7 +150,7 @@ fn files_that_a_removal_renamed_are_reported_and_not_found() {
     let mut wanted: Vec<PathBuf> = missed.iter().map(|it| root.path().join(it)).collect();
     wanted.sort();
     assert_eq!(paths(troubles), wanted);
-    // Who wants logs only misses logs only, and what may be one.
+    // A walk for logs reports only errors of logs and of files that may be logs.
     let mut troubles = Vec::new();
     let kinds = |kind: ArtifactKind| kind.is_conversation();
     let claude = Root::claude_code(root.path());
