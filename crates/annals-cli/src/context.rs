@@ -193,20 +193,20 @@ impl Context {
 
     fn list_sessions(&mut self, inventory: &Inventory, newest: Option<usize>) -> Vec<SessionInfo> {
         let progress = Progress::new("reading sessions");
-        let told = |done, total| progress.set(done, total);
+        let set_progress = |done, total| progress.set(done, total);
         let rows = match (self.open_index(), newest) {
             (Some(mut index), _) => {
                 let store = &self.store;
                 let rows = match newest {
-                    None => index.sessions(store, inventory, &told),
-                    Some(limit) => index.newest_sessions(store, inventory, limit, &told),
+                    None => index.sessions(store, inventory, &set_progress),
+                    Some(limit) => index.newest_sessions(store, inventory, limit, &set_progress),
                 };
                 drop(progress);
                 self.return_index(index);
                 rows
             }
-            (None, None) => self.store.sessions(inventory, &told),
-            (None, Some(limit)) => self.store.newest_sessions(inventory, limit, &told),
+            (None, None) => self.store.sessions(inventory, &set_progress),
+            (None, Some(limit)) => self.store.newest_sessions(inventory, limit, &set_progress),
         };
         let mut troubles = Vec::new();
         let read =
@@ -229,15 +229,18 @@ impl Context {
         price: PriceFn<'_>,
     ) -> Vec<(usize, ConversationInfo, Tally)> {
         let progress = Progress::new("reading conversations");
-        let told = |done, total| progress.set(done, total);
+        let set_progress = |done, total| progress.set(done, total);
         let rows = match self.open_index() {
             Some(mut index) => {
-                let rows = index.conversations(&self.store, inventory, wanted, price, &told);
+                let rows =
+                    index.conversations(&self.store, inventory, wanted, price, &set_progress);
                 drop(progress);
                 self.return_index(index);
                 rows
             }
-            None => self.store.conversations(inventory, wanted, price, &told),
+            None => self
+                .store
+                .conversations(inventory, wanted, price, &set_progress),
         };
         let mut conversations = Vec::new();
         for (at, row) in wanted.iter().zip(rows) {
@@ -263,15 +266,15 @@ impl Context {
             return Vec::new();
         }
         let progress = Progress::new("reading sessions");
-        let told = |done, total| progress.set(done, total);
+        let set_progress = |done, total| progress.set(done, total);
         let labels = match self.open_index() {
             Some(mut index) => {
-                let labels = index.session_labels(inventory, wanted, &told);
+                let labels = index.session_labels(inventory, wanted, &set_progress);
                 drop(progress);
                 self.return_index(index);
                 labels
             }
-            None => self.store.session_labels(inventory, wanted, &told),
+            None => self.store.session_labels(inventory, wanted, &set_progress),
         };
         let labels = labels.into_iter();
         labels
@@ -330,10 +333,10 @@ impl Context {
     fn index_text(&mut self, inventory: &Inventory) {
         if let Some(mut index) = self.open_index() {
             let progress = Progress::new("indexing for the next search (safe to interrupt)");
-            let told = |done, total| progress.set(done, total);
+            let set_progress = |done, total| progress.set(done, total);
             // The search already reported read errors.
-            index.index_text(inventory, &told, &|| false);
-            index.update_sessions(&self.store, inventory, &told);
+            index.index_text(inventory, &set_progress, &|| false);
+            index.update_sessions(&self.store, inventory, &set_progress);
             drop(progress);
             self.return_index(index);
         }
@@ -342,14 +345,14 @@ impl Context {
     /// Returns every response once, with the session that pays for it.
     pub(crate) fn ledger(&mut self) -> Ledger {
         let progress = Progress::new("reading logs");
-        let told = |done, total| progress.set(done, total);
+        let set_progress = |done, total| progress.set(done, total);
         let (ledger, troubles) = match self.open_index() {
             Some(mut index) => {
-                let read = index.ledger(&self.store, &told);
+                let read = index.ledger(&self.store, &set_progress);
                 self.return_index(index);
                 read
             }
-            None => self.store.ledger(&told),
+            None => self.store.ledger(&set_progress),
         };
         drop(progress);
         self.warn_all(&troubles);
@@ -422,8 +425,8 @@ impl Context {
                 .into());
         }
         let progress = Progress::new("building the index");
-        let told = |_, done, total| progress.set(done, total);
-        let troubles = index.update(&self.store, inventory, &told);
+        let set_progress = |_, done, total| progress.set(done, total);
+        let troubles = index.update(&self.store, inventory, &set_progress);
         drop(progress);
         self.warn_all(&troubles);
         for notice in index.take_warnings() {

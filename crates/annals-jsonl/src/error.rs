@@ -180,7 +180,7 @@ impl Error {
     }
 
     /// Adds what became of the file to the error of a failed removal.
-    pub(crate) fn not_put_back(self, outcome: String) -> Self {
+    pub(crate) fn with_outcome(self, outcome: String) -> Self {
         Error::NotPutBack {
             cause: Box::new(self),
             outcome,

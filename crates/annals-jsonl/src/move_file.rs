@@ -105,7 +105,7 @@ fn remove_copy(removal: &Removal, copy: &Path, error: Error) -> Error {
             let _ = fs::remove_file(copy);
             error
         }
-        None => error.not_put_back(format!("its content is in {}", copy.display())),
+        None => error.with_outcome(format!("its content is in {}", copy.display())),
     }
 }
 

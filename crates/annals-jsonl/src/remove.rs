@@ -185,17 +185,17 @@ impl Removal {
     /// one as `NAME.annals-saved`. Returns the error that the caller reports.
     pub fn put_back(&self, error: Error) -> Error {
         match give_back(&self.renamed, &self.path) {
-            Ok(Some(back)) if back != self.path => error.not_put_back(format!(
+            Ok(Some(back)) if back != self.path => error.with_outcome(format!(
                 "another file has the name {} now, so the one that was to be removed is saved as {}",
                 self.path.display(),
                 back.display()
             )),
-            Ok(None) if self.current_path().is_none() => error.not_put_back(format!(
+            Ok(None) if self.current_path().is_none() => error.with_outcome(format!(
                 "another program removed {} meanwhile",
                 self.path.display()
             )),
             Ok(_) => error,
-            Err(other) => error.not_put_back(format!(
+            Err(other) => error.with_outcome(format!(
                 "{} could not be renamed back to {} ({other}); `annals repair --apply` does it",
                 self.renamed.display(),
                 self.path.display()

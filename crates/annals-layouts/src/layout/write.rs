@@ -154,14 +154,14 @@ pub trait Writer: Sync {
     }
 
     /// Returns the folder for new sessions of a directory, according to the root's configuration.
-    fn default_folder(&self, told: &[ListRow], directory: &str) -> Option<String> {
-        let _ = (told, directory);
+    fn default_folder(&self, rows: &[ListRow], directory: &str) -> Option<String> {
+        let _ = (rows, directory);
         None
     }
 
     /// Returns why the layout's program cannot read the root's configuration, if these are its
     /// bytes.
-    fn register_damage(&self, bytes: &[u8]) -> Option<String> {
+    fn config_fault(&self, bytes: &[u8]) -> Option<String> {
         let _ = bytes;
         None
     }

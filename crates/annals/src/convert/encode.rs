@@ -6,7 +6,7 @@
 //! reject are replaced with ids that depend only on them (`Writer::valid_id`).
 
 mod agent;
-mod beside;
+mod session_data;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -712,11 +712,11 @@ impl<'a> SessionEncoder<'a> {
             .iter()
             .filter(|row| row.log.as_ref() == Some(&self.head.log));
         let row = main.next().cloned().unwrap_or_default();
-        let told = self
+        let update = self
             .target
             .writer
             .update_session_list(&session_list, None, &[row], true)?;
-        let ListUpdate::Changed { bytes, .. } = told else {
+        let ListUpdate::Changed { bytes, .. } = update else {
             return Ok(Some(None));
         };
         let listed = crate::store::decode_document(self.target.root, &session_list, &bytes);

@@ -506,14 +506,14 @@ pub fn run(
             None => forward.push(files),
         }
     }
-    let homes = ProjectDirs::new(&plan.sessions);
+    let project_dirs = ProjectDirs::new(&plan.sessions);
     // Largest first, so that no thread is left with a large session at the end.
     forward.sort_by_key(|files| std::cmp::Reverse(files.log_bytes()));
     let convert = |files: &&SessionFiles| {
         let settled = (|| {
             let mut session = Session::read((*files).clone())?;
             session.refuse_unreadable()?;
-            homes.fill_in(&mut session);
+            project_dirs.fill_in(&mut session);
             let part = match &plan.path {
                 Some(path) => SessionPart::Path(path),
                 None => SessionPart::Whole,

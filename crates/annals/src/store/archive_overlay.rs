@@ -141,8 +141,8 @@ pub(super) fn add_archived(
                 _ => folders,
             };
             if known.index.has_no_session() {
-                let told = |kind| archive::is_listed_when_archived(kind) && wanted(kind);
-                found.extend(known.missing_files(root, &folders, &mut there, &told));
+                let is_listed = |kind| archive::is_listed_when_archived(kind) && wanted(kind);
+                found.extend(known.missing_files(root, &folders, &mut there, &is_listed));
             } else if folders.is_empty() {
                 found.extend(known.missing_files(root, &folders, &mut there, wanted));
                 rows.extend(stored_rows(&known.index, root));

@@ -705,8 +705,8 @@ fn companion_line(
     let failed = |error: serde_json::Error| Error::refused(describe_json_error(&error));
     let record = RawValue::from_string(record).map_err(failed)?;
     let (sum, after) = (
-        sum.map(|sum| format_sum(&sum)),
-        after.map(|sum| format_sum(&sum)),
+        sum.map(|sum| format_checksum(&sum)),
+        after.map(|sum| format_checksum(&sum)),
     );
     let line = Line {
         offset,
@@ -729,7 +729,7 @@ fn line_sum(line: &[u8]) -> Sum {
     sum
 }
 
-fn format_sum(sum: &Sum) -> String {
+fn format_checksum(sum: &Sum) -> String {
     sum.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -101,7 +101,7 @@ impl ListUpdater {
     }
 
     /// Records that the session list contains a row.
-    fn told(&self, row: &RowUpdate) {
+    fn mark_listed(&self, row: &RowUpdate) {
         let mut state = self.state();
         state.titled |= row.title.is_some() || row.first_title.is_some() || row.answered;
         state.outdated = false;
@@ -278,7 +278,7 @@ impl SessionWriter {
             &listing.list,
             std::slice::from_ref(&row),
         )?;
-        listing.told(&row);
+        listing.mark_listed(&row);
         Ok(())
     }
 }
@@ -312,7 +312,7 @@ fn update_together(session_list: &Artifact, sessions: &[&SessionWriter]) -> Resu
         session
             .list_updater
             .iter()
-            .for_each(|listing| listing.told(row));
+            .for_each(|listing| listing.mark_listed(row));
     }
     Ok(())
 }
@@ -332,7 +332,7 @@ pub(super) fn refuse_damaged(root: &Root, writer: &dyn Writer) -> Result<()> {
     let Ok(path) = root.locate(&Artifact::new(ArtifactKind::SessionList)) else {
         return Ok(());
     };
-    let damage = read_optional(&path)?.and_then(|bytes| writer.register_damage(&bytes));
+    let damage = read_optional(&path)?.and_then(|bytes| writer.config_fault(&bytes));
     match damage {
         None => Ok(()),
         Some(why) => Err(super::config::damaged(&path, &why)),
@@ -349,17 +349,17 @@ pub(super) fn folder_for_directory(
     let bytes = root
         .failures
         .ok(read_optional(&root.locate(&session_list).ok()?))??;
-    let told = log_reader::decode_document(root, &session_list, &bytes)
+    let rows = log_reader::decode_document(root, &session_list, &bytes)
         .items
         .into_iter();
-    let told: Vec<ListRow> = told
+    let rows: Vec<ListRow> = rows
         .filter_map(|entry| match entry.body {
-            Body::SessionList(told) => Some(told),
+            Body::SessionList(rows) => Some(rows),
             _ => None,
         })
         .flatten()
         .collect();
-    writer.default_folder(&told, directory)
+    writer.default_folder(&rows, directory)
 }
 
 /// Adds a completely written log to its session list.

@@ -201,7 +201,7 @@ impl<'a> UsageCollector<'a> {
 
     /// Adds the stored usage of an unchanged log to the ledger, without decoding it into
     /// `LogCharges`. Returns whether that was possible.
-    pub(crate) fn add_stored(&mut self, number: usize, told: &impl StoredUsage) -> bool {
+    pub(crate) fn add_stored(&mut self, number: usize, stored: &impl StoredUsage) -> bool {
         let book = self.logs.get_mut(number).zip(self.files.get(number));
         let Some((book, file)) = book else {
             return false;
@@ -210,7 +210,7 @@ impl<'a> UsageCollector<'a> {
         let Some(payers) = self.attributions.get_mut(book.root).filter(|_| !shared) else {
             return false;
         };
-        let entered = payers.add_stored_log(number, file, told, &mut self.entries);
+        let entered = payers.add_stored_log(number, file, stored, &mut self.entries);
         if entered.is_some() {
             book.state = LogProgress::Done;
         }

@@ -44,7 +44,7 @@ fn session_with_many_agents() -> (TempDir, Store, SessionFiles) {
 
 /// Locks a file or directory for 200 ms. The thread returns whether `path` exists at the end.
 fn hold(locked: &Path, path: &Path) -> thread::JoinHandle<bool> {
-    let (tell, told) = mpsc::channel();
+    let (tell, ready) = mpsc::channel();
     let (locked, path) = (locked.to_owned(), path.to_owned());
     let holder = thread::spawn(move || {
         let file = File::open(locked).unwrap();
@@ -53,7 +53,7 @@ fn hold(locked: &Path, path: &Path) -> thread::JoinHandle<bool> {
         thread::sleep(Duration::from_millis(200));
         path.exists()
     });
-    told.recv().unwrap();
+    ready.recv().unwrap();
     holder
 }
 
