@@ -259,7 +259,8 @@ fn resume_entry(outlines: &[Outline], scope: Scope, links: &link::ParentLinks) -
                 && !outline.lacks_id()
         })
     };
-    let has_content = |at: usize| outline(at).is_some_and(|outline| outline.kind != OutlineKind::Other);
+    let has_content =
+        |at: usize| outline(at).is_some_and(|outline| outline.kind != OutlineKind::Other);
     let start = links
         .last_in_file(|at| main(at) && is_message(at))
         .or_else(|| links.last_in_file(|at| main(at) && has_content(at)))
