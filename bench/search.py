@@ -110,7 +110,7 @@ class Bench:
             self.turn(turn == 0)
         # The words alone: what is left of the database when the other parts are not built.
         self.search("first search, and learning", self.manifest["needles"]["rare"], state="words")
-        words = sum(os.path.getsize(path) for path in glob.glob(os.path.join(SCRATCH, "words", "catalogue-*")))
+        words = sum(os.path.getsize(path) for path in glob.glob(os.path.join(SCRATCH, "words", "index-*")))
         self.grown()
         runs = {name: Runs(found) for name, found in self.runs.items()}
         ms = {name: run.cpu * 1e3 for name, run in runs.items()}

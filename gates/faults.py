@@ -31,7 +31,7 @@ from types import SimpleNamespace
 
 import oracle
 import stage
-from scripts import REGISTERS
+from scripts import SESSION_LISTS
 from stage import REPOSITORY, Stage
 from table import Row
 
@@ -233,7 +233,7 @@ class Point:
 
     @property
     def is_index(self):
-        return self.path.startswith("state/catalogue")
+        return self.path.startswith("state/index-")
 
     def errors(self):
         return ("EIO", "EACCES") if self.call in ("open", "openat", "openat2") else ("EIO",)
@@ -520,7 +520,7 @@ def judge_change(scene, verb, as_json, undisturbed, goal, answer, point):
     left = goal.of(scene.picture())
     wrong = differences(goal.left, left)
     if answer.code == undisturbed.code:
-        if wrong and not (verb.acknowledges and all(map(is_register, wrong))):
+        if wrong and not (verb.acknowledges and all(map(is_session_list, wrong))):
             return f"silent: another result: {', '.join(wrong)[:300]}"
         if not wrong:
             return None
@@ -538,7 +538,7 @@ def judge_change(scene, verb, as_json, undisturbed, goal, answer, point):
     kept = {
         path: content
         for path, content in scene.before.items()
-        if not path.startswith("state/") and not is_register(path)
+        if not path.startswith("state/") and not is_session_list(path)
     }
     lost = oracle.lost(kept, scene.unpacked(), SimpleNamespace(removes=(), changes=("root/config.json",)))
     return f"lost: {lost[0]}" if lost else None
@@ -549,8 +549,8 @@ def differences(goal, left):
     return [name.decode(errors="replace") for name in names]
 
 
-def is_register(path):
-    return any(fnmatch(path, pattern) for pattern in REGISTERS)
+def is_session_list(path):
+    return any(fnmatch(path, pattern) for pattern in SESSION_LISTS)
 
 
 class Goal:

@@ -272,7 +272,7 @@ def underived(tree):
     return {
         path: content
         for path, content in tree.items()
-        if not any(fnmatch(path, pattern) for pattern in oracle.REGISTERS)
+        if not any(fnmatch(path, pattern) for pattern in oracle.SESSION_LISTS)
     }
 
 

@@ -7,7 +7,7 @@ quarantine or in an archive. A document that an operation replaces must be compl
 import json
 from fnmatch import fnmatch
 
-from scripts import REGISTERS
+from scripts import SESSION_LISTS
 
 
 def lost(before, after, script):
@@ -17,7 +17,7 @@ def lost(before, after, script):
         now = after.get(path)
         if any(fnmatch(path, pattern) for pattern in script.removes):
             continue
-        if any(fnmatch(path, pattern) for pattern in (*REGISTERS, *script.changes)):
+        if any(fnmatch(path, pattern) for pattern in (*SESSION_LISTS, *script.changes)):
             if now is not None and now != was and not _whole(path, now):
                 missing.append(f"{path} is half a document")
             elif now is None and not _stands(was, after):
@@ -49,5 +49,5 @@ def count(tree, token):
     return sum(
         content.count(word)
         for path, content in tree.items()
-        if not any(fnmatch(path, pattern) for pattern in REGISTERS)
+        if not any(fnmatch(path, pattern) for pattern in SESSION_LISTS)
     )

@@ -30,7 +30,7 @@ from pathlib import Path
 
 import stage
 from kill import CALL
-from oracle import REGISTERS
+from oracle import SESSION_LISTS
 from scripts import DAMAGED, FAMILY, PYTHON
 from stage import FAST, Stage
 from table import Row
@@ -367,7 +367,7 @@ def counts(path):
     name = path.rsplit("/", 1)[-1]
     if path.startswith("state/"):
         return place(path) in ("trash", "quarantine") and name not in ("manifest.json", "removed.jsonl")
-    return not any(fnmatch(path, pattern) for pattern in REGISTERS)
+    return not any(fnmatch(path, pattern) for pattern in SESSION_LISTS)
 
 
 def place(path):
@@ -404,7 +404,7 @@ def points(trace, base):
         paths = [path for path in PATH.findall(arguments) if path.startswith(tops)]
         for path in {*paths, ""}:
             seen[thread, name, path] += 1
-        if not paths or name in IDLE or "/state/catalogue" in rest:
+        if not paths or name in IDLE or "/state/index-" in rest:
             continue
         # The last path is the most specific: a name in a directory.
         path = paths[-1]

@@ -9,7 +9,7 @@ import shutil
 from dataclasses import dataclass
 
 # Lists derived from logs: any process that finds one stale may replace it as a whole.
-REGISTERS = ("*/conversations.json", "*/sessions-index.json", "*/index.json")
+SESSION_LISTS = ("*/conversations.json", "*/sessions-index.json", "*/index.json")
 
 PLAIN = {
     "claude-code": "2.1.325-s03-todos",
@@ -208,19 +208,19 @@ SCRIPTS = (
         needs=("convert", "--without-archived"),
     ),
     Script(
-        "register: mend an index",
+        "session list: repair",
         {"chorus": "chorus-index-behind"},
         ("repair", "--apply"),
         goal="same",
     ),
     Script(
-        "register: mend a torn index",
+        "session list: repair a torn one",
         {"chorus": "chorus-index-torn"},
         ("repair", "--apply"),
         goal="readable",
     ),
     Script(
-        "register: add a workspace",
+        "chorus: add a workspace",
         {"chorus": "chorus-plain"},
         ("chorus", "workspaces", "add", "/w/{token}"),
         changes=("root/config.json",),
@@ -228,34 +228,34 @@ SCRIPTS = (
         goal="token",
     ),
     Script(
-        "register: rename a workspace",
+        "chorus: rename a workspace",
         CHORUS,
         ("chorus", "workspaces", "rename", "w-app", "{token}"),
         changes=("root/config.json",),
         goal="latest",
     ),
     Script(
-        "register: add an agent",
+        "chorus: add an agent",
         CHORUS,
         ("chorus", "agents", "add", "w-app", "{token}"),
         changes=("root/config.json",),
     ),
     Script(
-        "register: rename an agent",
+        "chorus: rename an agent",
         CHORUS,
         ("chorus", "agents", "rename", "w-app", "a-review", "{token}"),
         changes=("root/config.json",),
         goal="latest",
     ),
     Script(
-        "register: a setting",
+        "chorus: a setting",
         CHORUS,
         ("chorus", "settings", "rootWorkspaceDir", "/w/{token}"),
         changes=("root/config.json",),
         goal="latest",
     ),
     Script(
-        "register: remove an agent",
+        "chorus: remove an agent",
         CHORUS,
         ("chorus", "agents", "remove", "w-app", "a-review", "--apply"),
         changes=("root/config.json",),
@@ -265,7 +265,7 @@ SCRIPTS = (
         removes=("*/conversations.json",),
     ),
     Script(
-        "register: remove a workspace",
+        "chorus: remove a workspace",
         CHORUS,
         ("chorus", "workspaces", "remove", "w-app", "--apply"),
         changes=("root/config.json",),

@@ -36,7 +36,7 @@ def lasting(tree):
         name = path.rsplit("/", 1)[-1]
         # An empty lock file may disappear: the next process that needs it creates it again.
         lock = (name == "keep.lock" or name.endswith(".jsonl.lock")) and not tree[path]
-        return not (name.startswith("catalogue") or lock or TEMPORARY.match(name))
+        return not (name.startswith("index-") or lock or TEMPORARY.match(name))
 
     return {path: content for path, content in tree.items() if lasts(path)}
 

@@ -460,14 +460,14 @@ fn redact(data: &[u8]) {
     });
 }
 
-/// A register in any state is brought up to date once; then it is.
+/// An update of a session list in any state is idempotent.
 fn enrol(data: &[u8]) {
     let Some((&flags, old)) = data.split_first() else {
         return;
     };
     let layout = by_name("chorus").unwrap();
     let writer = layout.writer().unwrap();
-    let register = layout.classify(Path::new(CHORUS[1])).unwrap();
+    let session_list = layout.classify(Path::new(CHORUS[1])).unwrap();
     let log = layout.classify(Path::new(CHORUS[0])).unwrap();
     let row = RowUpdate {
         log: Some(log),
@@ -481,12 +481,12 @@ fn enrol(data: &[u8]) {
     let rows = [row];
     let whole = flags & 4 == 4;
     let Ok(ListUpdate::Changed { bytes, .. }) =
-        writer.update_session_list(&register, Some(old), &rows, whole)
+        writer.update_session_list(&session_list, Some(old), &rows, whole)
     else {
         return;
     };
     let again = writer
-        .update_session_list(&register, Some(&bytes), &rows, whole)
+        .update_session_list(&session_list, Some(&bytes), &rows, whole)
         .unwrap();
     assert_eq!(
         again,

@@ -199,7 +199,7 @@ class Stage:
             name = self.plain(str(path.relative_to(self.base)).encode())
             if path.is_symlink():
                 lines.append(f"{name} -> {os.readlink(path)}")
-            elif not path.name.startswith("catalogue-"):
+            elif not path.name.startswith("index-"):
                 lines.append(f"{name} {path.stat().st_mode & 0o777:o} {self.hash(path)}")
         return sorted(lines)
 

@@ -45,7 +45,7 @@ pub(crate) use clean::TERM_EXAMPLES;
 pub(crate) struct Config {
     /// Time zone of days.
     pub(crate) zone: Option<String>,
-    /// How costs are determined.
+    /// Source of costs: calculated, or as recorded.
     pub(crate) mode: Option<ModeArg>,
     /// Links to directories that are followed, by absolute path.
     pub(crate) follow: Vec<PathBuf>,
@@ -86,11 +86,11 @@ impl Config {
                 bail!("{name}:{line}:{column}: invalid UTF-8; save the settings as UTF-8");
             }
         };
-        let told = |fault: ConfigError| {
+        let with_position = |fault: ConfigError| {
             let (line, column) = line_and_column(text, fault.span.start);
             anyhow::anyhow!("{name}:{line}:{column}: {}", fault.text)
         };
-        Config::parse(text).map_err(told)
+        Config::parse(text).map_err(with_position)
     }
 
     fn parse(text: &str) -> Result<Self, ConfigError> {
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn parse_errors_name_line_and_column() {
-        for (text, told) in [
+        for (text, expected) in [
             (
                 "montly = 200",
                 "1:1: unknown key `montly` in the settings; did you mean `monthly`?",
@@ -318,7 +318,7 @@ mod tests {
             ),
             ("budget = 3", "1:10: `budget` must be a table: [budget]"),
         ] {
-            assert_eq!(parse(text).unwrap_err(), told, "{text}");
+            assert_eq!(parse(text).unwrap_err(), expected, "{text}");
         }
         let torn = parse("daily = 1\nweekly = \n").unwrap_err();
         assert!(torn.starts_with("2:"), "{torn}");

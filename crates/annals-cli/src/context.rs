@@ -143,9 +143,9 @@ impl Context {
     /// Returns all files of the roots; reports those that could not be read.
     pub(crate) fn inventory(&mut self) -> Inventory {
         let inventory = match self.open_existing_index() {
-            Some(mut catalogue) => {
-                let inventory = catalogue.inventory(&self.store);
-                self.return_index(catalogue);
+            Some(mut index) => {
+                let inventory = index.inventory(&self.store);
+                self.return_index(index);
                 inventory
             }
             None => self.store.inventory(),
@@ -197,20 +197,20 @@ impl Context {
 
     fn list_sessions(&mut self, inventory: &Inventory, newest: Option<usize>) -> Vec<SessionInfo> {
         let progress = Progress::new("reading sessions");
-        let told = |done, total| progress.set(done, total);
+        let set_progress = |done, total| progress.set(done, total);
         let rows = match (self.open_index(), newest) {
-            (Some(mut catalogue), _) => {
+            (Some(mut index), _) => {
                 let store = &self.store;
                 let rows = match newest {
-                    None => catalogue.sessions(store, inventory, &told),
-                    Some(limit) => catalogue.newest_sessions(store, inventory, limit, &told),
+                    None => index.sessions(store, inventory, &set_progress),
+                    Some(limit) => index.newest_sessions(store, inventory, limit, &set_progress),
                 };
                 drop(progress);
-                self.return_index(catalogue);
+                self.return_index(index);
                 rows
             }
-            (None, None) => self.store.sessions(inventory, &told),
-            (None, Some(limit)) => self.store.newest_sessions(inventory, limit, &told),
+            (None, None) => self.store.sessions(inventory, &set_progress),
+            (None, Some(limit)) => self.store.newest_sessions(inventory, limit, &set_progress),
         };
         let mut troubles = Vec::new();
         let read =
@@ -233,15 +233,18 @@ impl Context {
         price: PriceFn<'_>,
     ) -> Vec<(usize, ConversationInfo, Tally)> {
         let progress = Progress::new("reading conversations");
-        let told = |done, total| progress.set(done, total);
+        let set_progress = |done, total| progress.set(done, total);
         let rows = match self.open_index() {
-            Some(mut catalogue) => {
-                let rows = catalogue.conversations(&self.store, inventory, wanted, price, &told);
+            Some(mut index) => {
+                let rows =
+                    index.conversations(&self.store, inventory, wanted, price, &set_progress);
                 drop(progress);
-                self.return_index(catalogue);
+                self.return_index(index);
                 rows
             }
-            None => self.store.conversations(inventory, wanted, price, &told),
+            None => self
+                .store
+                .conversations(inventory, wanted, price, &set_progress),
         };
         let mut conversations = Vec::new();
         for (at, row) in wanted.iter().zip(rows) {
@@ -267,15 +270,15 @@ impl Context {
             return Vec::new();
         }
         let progress = Progress::new("reading sessions");
-        let told = |done, total| progress.set(done, total);
+        let set_progress = |done, total| progress.set(done, total);
         let labels = match self.open_index() {
-            Some(mut catalogue) => {
-                let labels = catalogue.session_labels(inventory, wanted, &told);
+            Some(mut index) => {
+                let labels = index.session_labels(inventory, wanted, &set_progress);
                 drop(progress);
-                self.return_index(catalogue);
+                self.return_index(index);
                 labels
             }
-            None => self.store.session_labels(inventory, wanted, &told),
+            None => self.store.session_labels(inventory, wanted, &set_progress),
         };
         let labels = labels.into_iter();
         labels
@@ -286,11 +289,10 @@ impl Context {
     /// Searches the sessions of an inventory.
     pub(crate) fn search(&mut self, inventory: &Inventory, query: &Query) -> Result<SearchResults> {
         let found = match self.open_index() {
-            Some(mut catalogue) => {
-                let found = catalogue.search(inventory, query)?;
-                self.has_unindexed_text =
-                    catalogue.needs_text_update() && !catalogue.is_read_only();
-                self.return_index(catalogue);
+            Some(mut index) => {
+                let found = index.search(inventory, query)?;
+                self.has_unindexed_text = index.needs_text_update() && !index.is_read_only();
+                self.return_index(index);
                 found
             }
             None => self.store.search(inventory, query)?,
@@ -304,11 +306,10 @@ impl Context {
     /// Searches all sessions; reports what could not be read.
     pub(crate) fn search_all(&mut self, query: &Query) -> Result<StoreSearch> {
         let searched = match self.open_index() {
-            Some(mut catalogue) => {
-                let searched = catalogue.search_all(&self.store, query)?;
-                self.has_unindexed_text =
-                    catalogue.needs_text_update() && !catalogue.is_read_only();
-                self.return_index(catalogue);
+            Some(mut index) => {
+                let searched = index.search_all(&self.store, query)?;
+                self.has_unindexed_text = index.needs_text_update() && !index.is_read_only();
+                self.return_index(index);
                 searched
             }
             None => {
@@ -334,28 +335,28 @@ impl Context {
     }
 
     fn index_text(&mut self, inventory: &Inventory) {
-        if let Some(mut catalogue) = self.open_index() {
+        if let Some(mut index) = self.open_index() {
             let progress = Progress::new("indexing for the next search (safe to interrupt)");
-            let told = |done, total| progress.set(done, total);
+            let set_progress = |done, total| progress.set(done, total);
             // The search already reported read errors.
-            catalogue.index_text(inventory, &told, &|| false);
-            catalogue.update_sessions(&self.store, inventory, &told);
+            index.index_text(inventory, &set_progress, &|| false);
+            index.update_sessions(&self.store, inventory, &set_progress);
             drop(progress);
-            self.return_index(catalogue);
+            self.return_index(index);
         }
     }
 
     /// Returns every response once, with the session that pays for it.
     pub(crate) fn ledger(&mut self) -> Ledger {
         let progress = Progress::new("reading logs");
-        let told = |done, total| progress.set(done, total);
+        let set_progress = |done, total| progress.set(done, total);
         let (ledger, troubles) = match self.open_index() {
-            Some(mut catalogue) => {
-                let read = catalogue.ledger(&self.store, &told);
-                self.return_index(catalogue);
+            Some(mut index) => {
+                let read = index.ledger(&self.store, &set_progress);
+                self.return_index(index);
                 read
             }
-            None => self.store.ledger(&told),
+            None => self.store.ledger(&set_progress),
         };
         drop(progress);
         self.warn_all(&troubles);
@@ -365,9 +366,9 @@ impl Context {
     /// Returns every response since a time, and all of one session, for frequent queries.
     pub(crate) fn recent_ledger(&mut self, asked: &RecentQuery<'_>) -> LedgerWithSession {
         let (spent, troubles) = match self.open_index() {
-            Some(mut catalogue) => {
-                let read = catalogue.recent(&self.store, asked);
-                self.return_index(catalogue);
+            Some(mut index) => {
+                let read = index.recent(&self.store, asked);
+                self.return_index(index);
                 read
             }
             None => self.store.ledger_with_session(asked.session),
@@ -381,13 +382,13 @@ impl Context {
         if self.no_index {
             return None;
         }
-        if let Some(catalogue) = self.index.take() {
-            return Some(catalogue);
+        if let Some(index) = self.index.take() {
+            return Some(index);
         }
         match Index::open(&self.state_dir) {
-            Ok(mut catalogue) => {
-                self.print_index_warnings(&mut catalogue);
-                Some(catalogue)
+            Ok(mut index) => {
+                self.print_index_warnings(&mut index);
+                Some(index)
             }
             Err(error) => {
                 let advice = "set ANNALS_STATE_DIR to use another directory";
@@ -402,15 +403,15 @@ impl Context {
         if self.no_index || self.index.is_some() {
             return self.index.take();
         }
-        let mut catalogue = Index::open_existing(&self.state_dir).ok().flatten()?;
-        self.print_index_warnings(&mut catalogue);
-        Some(catalogue)
+        let mut index = Index::open_existing(&self.state_dir).ok().flatten()?;
+        self.print_index_warnings(&mut index);
+        Some(index)
     }
 
     /// Stores the index for the next use.
-    fn return_index(&mut self, mut catalogue: Index) {
-        self.print_index_warnings(&mut catalogue);
-        self.index = Some(catalogue);
+    fn return_index(&mut self, mut index: Index) {
+        self.print_index_warnings(&mut index);
+        self.index = Some(index);
     }
 
     /// The state directory of annals.
@@ -420,19 +421,19 @@ impl Context {
 
     /// Indexes everything that is not yet indexed; fails if not all of it can be saved.
     pub(crate) fn update_index(&mut self, inventory: &Inventory) -> Result<()> {
-        let mut catalogue = Index::open(&self.state_dir)?;
-        self.print_index_warnings(&mut catalogue);
-        if catalogue.is_read_only() {
+        let mut index = Index::open(&self.state_dir)?;
+        self.print_index_warnings(&mut index);
+        if index.is_read_only() {
             return Err(self
                 .index_error(IndexProblem::ReadOnly, "is read-only")
                 .into());
         }
         let progress = Progress::new("building the index");
-        let told = |_, done, total| progress.set(done, total);
-        let troubles = catalogue.update(&self.store, inventory, &told);
+        let set_progress = |_, done, total| progress.set(done, total);
+        let troubles = index.update(&self.store, inventory, &set_progress);
         drop(progress);
         self.warn_all(&troubles);
-        for notice in catalogue.take_warnings() {
+        for notice in index.take_warnings() {
             // Saving was the whole request, so this is an error.
             if let Warning::SaveFailed { why } = notice {
                 let why = format!("cannot be written: {why}");
@@ -451,8 +452,8 @@ impl Context {
         }
     }
 
-    fn print_index_warnings(&mut self, catalogue: &mut Index) {
-        for notice in catalogue.take_warnings() {
+    fn print_index_warnings(&mut self, index: &mut Index) {
+        for notice in index.take_warnings() {
             self.print_note_once(&notice.to_string());
         }
     }

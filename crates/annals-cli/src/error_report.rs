@@ -118,7 +118,7 @@ struct ErrorReport {
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
-    /// What an ambiguous name matches.
+    /// Candidates of an ambiguous name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     candidates: Vec<String>,
     /// The query that is invalid, if it is short enough to be shown.
@@ -196,7 +196,7 @@ impl ErrorReport {
 
     /// Prints a document on one line, so that it is also a line of a stream.
     fn print_json(&self, out: &mut dyn Write) {
-        // If the reader has closed the pipe, nobody can be told.
+        // If the reader has closed the pipe, the error cannot be printed.
         _ = write_line(out, &ErrorJson { error: self });
         _ = out.flush();
     }
@@ -361,7 +361,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
     Some(hint)
 }
 
-/// What to do about the directory in which annals keeps its own things.
+/// Advice for errors of the state directory.
 fn state_dir_hint(error: &Error) -> String {
     let first = match error {
         Error::Index { problem, .. } => match problem {

@@ -89,7 +89,7 @@ pub enum Error {
     LockObstructed {
         /// Path of the lock file.
         path: PathBuf,
-        /// What has this name: "a directory" or "a symbolic link".
+        /// Type of the file with this name: "a directory" or "a symbolic link".
         found: &'static str,
     },
     /// Another program keeps making copies of the log to rename over it.
@@ -123,7 +123,7 @@ pub enum Error {
         /// Why the removal failed.
         #[source]
         cause: Box<Error>,
-        /// Where the content of the file is now.
+        /// Current location of the file's content.
         outcome: String,
     },
 }
@@ -180,7 +180,7 @@ impl Error {
     }
 
     /// Adds what became of the file to the error of a failed removal.
-    pub(crate) fn not_put_back(self, outcome: String) -> Self {
+    pub(crate) fn with_outcome(self, outcome: String) -> Self {
         Error::NotPutBack {
             cause: Box::new(self),
             outcome,

@@ -157,7 +157,7 @@ mod tests {
                 [lead.join().unwrap(), covered, late]
             });
             let [
-                Err(SyncError::Failed(told)),
+                Err(SyncError::Failed(first)),
                 Err(SyncError::Failed(heard)),
                 Err(SyncError::Poisoned),
             ] = outcomes
@@ -165,7 +165,7 @@ mod tests {
                 panic!("{outcomes:?}");
             };
             assert_eq!(
-                (told.raw_os_error(), heard.raw_os_error()),
+                (first.raw_os_error(), heard.raw_os_error()),
                 (Some(5), Some(5))
             );
         }

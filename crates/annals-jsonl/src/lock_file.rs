@@ -212,9 +212,9 @@ mod tests {
             lock.unwrap_err().to_string()
         };
         fs::create_dir(lock_path(&log)).unwrap();
-        let told = refused();
-        assert!(told.contains("a.jsonl.lock is a directory"), "{told}");
-        assert!(told.contains("move it away"), "{told}");
+        let error = refused();
+        assert!(error.contains("a.jsonl.lock is a directory"), "{error}");
+        assert!(error.contains("move it away"), "{error}");
         fs::remove_dir(lock_path(&log)).unwrap();
         std::os::unix::fs::symlink("nowhere", lock_path(&log)).unwrap();
         assert!(refused().contains("is a symbolic link"));

@@ -1,11 +1,11 @@
-//! Moves a file to another place, across file systems if need be.
+//! Moves a file, also to another file system.
 //!
-//! Nothing is ever moved over a file that is there. On one file system a move is one rename. On two
-//! the copy grows under a temporary name of mode 0600, is synced, and gets its name, mode and time
-//! only when it is whole. The old file is removed last, and only if it is still what was copied and no
-//! program has it open for writing. If that fails, the copy is removed only if the old file still has a
-//! name. A process that is killed in between leaves the old file, a temporary file that the next move
-//! removes, or two equal files of which the next move removes the old one.
+//! An existing file is never overwritten. Within a file system, a move is one rename. Between two, the
+//! copy is written to a temporary file of mode 0600 and synced, and gets its name, mode and time when
+//! it is complete. The source is removed last, and only if it is unchanged and no program has it open
+//! for writing. If the removal fails, the copy is removed, but only if the source still has a name. A
+//! killed process leaves one of three states: only the source; the source and a temporary file, which
+//! the next move removes; or two equal files, and the next move removes the source.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read as _, Seek as _};
@@ -25,28 +25,29 @@ use super::replace::{
 use super::write_batch::write_error;
 use crate::{Error, Result};
 
-/// Moves the file at `from` to `to`, where nothing may be but an equal file that an earlier attempt
-/// left there. Makes the directories above `to`.
+/// Moves the file at `from` to `to`. Fails if `to` exists, unless it is an equal file that an earlier
+/// attempt left. Creates the parent directories of `to`.
 ///
-/// Who moves a log holds its lock, so that no append goes to a file that is about to go.
+/// The caller must hold the lock of a log, so that no record is appended to a file that is being
+/// removed.
 pub fn move_file(from: &Path, to: &Path) -> Result<()> {
     ensure_dir(parent(to))?;
     let cwd = rustix::fs::CWD;
     match rustix::fs::renameat_with(cwd, from, cwd, to, RenameFlags::NOREPLACE) {
         Ok(()) => sync_parent(to).map_err(|e| Error::io("sync", parent(to), e))?,
-        // Another device, a file system that knows no such rename, or an attempt to be finished.
+        // Another file system, one without such a rename, or an earlier attempt to complete.
         Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::EXIST) => copy_and_remove(from, to)?,
         Err(error) => return Err(Error::io("move", from, error.into())),
     }
     sync_parent(from).map_err(|e| Error::io("sync", parent(from), e))
 }
 
-/// Gives a directory another name beside its own, durably. Nothing may have that name yet.
+/// Renames a directory within its parent, durably. Fails if the new name exists.
 pub fn rename_dir(from: &Path, to: &Path) -> Result<()> {
     let cwd = rustix::fs::CWD;
     match rustix::fs::renameat_with(cwd, from, cwd, to, RenameFlags::NOREPLACE) {
         Ok(()) => {}
-        // Without such a rename: a directory never replaces one that holds anything.
+        // A plain rename does not replace a directory that is not empty.
         Err(Errno::INVAL | Errno::NOSYS) => {
             fs::rename(from, to).map_err(|e| Error::io("rename", from, e))?;
         }
@@ -98,11 +99,11 @@ fn remove_copy(removal: &Removal, copy: &Path, error: Error) -> Error {
             let _ = fs::remove_file(copy);
             error
         }
-        None => error.not_put_back(format!("its content is in {}", copy.display())),
+        None => error.with_outcome(format!("its content is in {}", copy.display())),
     }
 }
 
-/// A copy of a file beside `to`, which it does not have the name of yet.
+/// Copies a file to a temporary file in the directory of `to`.
 pub(crate) fn copy(source: &File, metadata: &fs::Metadata, to: &Path) -> Result<NamedTempFile> {
     let failed = |source| write_error(to, source);
     let mut temp = make_temp(to).map_err(failed)?;

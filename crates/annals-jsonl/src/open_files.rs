@@ -306,7 +306,7 @@ mod tests {
         child.wait().unwrap();
     }
 
-    /// Has a file open if it is told to, and waits for the end of its input.
+    /// Opens a file if requested, and waits for the end of its input.
     #[test]
     fn helper_process_holds_file_open() {
         use std::io::Read as _;
@@ -349,12 +349,12 @@ mod tests {
         let mut child = shell("exec 3>>\"$1\"", &file);
         let id = FileId::from(&fs::metadata(&file).unwrap());
         let error = ensure_not_open([(file.as_path(), &id)]).unwrap_err();
-        let told = format!(
+        let expected = format!(
             "{} is held open for writing by process {} (sh)",
             file.display(),
             child.id()
         );
-        assert_eq!(error.to_string(), told);
+        assert_eq!(error.to_string(), expected);
         drop(child.stdin.take());
         child.wait().unwrap();
     }

@@ -103,7 +103,7 @@ impl Removal {
         })?;
         match new_file.give_back() {
             None => Ok(()),
-            Some(problem) => Err(self.changed_error().not_put_back(problem)),
+            Some(problem) => Err(self.changed_error().with_outcome(problem)),
         }
     }
 
@@ -224,7 +224,7 @@ impl Removal {
     pub fn put_back(&self, error: Error) -> Error {
         match self.give_back() {
             None => error,
-            Some(problem) => error.not_put_back(problem),
+            Some(problem) => error.with_outcome(problem),
         }
     }
 

@@ -359,8 +359,8 @@ mod tests {
         assert!(matches!(below, Error::Io { .. }), "{below}");
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        let told = open_document(&link).unwrap_err().to_string();
-        assert!(told.contains("is a symbolic link"), "{told}");
+        let error = open_document(&link).unwrap_err().to_string();
+        assert!(error.contains("is a symbolic link"), "{error}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use memchr::{memchr, memrchr};
 /// The longest line that is held in memory whole, by default.
 pub const MAX_LINE: usize = 64 << 20;
 
-/// How much of an oversize line is returned.
+/// Number of bytes of an oversize line that are returned.
 pub const OVERSIZE_HEAD: usize = 4 << 10;
 
 const CAPACITY: usize = 128 << 10;

@@ -5,6 +5,8 @@
 //! input. Both differ from derived code where logs differ from schemas: a field of a wrong type is
 //! absent instead of an error, the last of duplicate keys wins, numbers of any size are skipped
 //! without parsing, and lone surrogates become U+FFFD.
+//!
+//! `set_members` replaces single members in place, so all other bytes of a record stay as they are.
 
 mod fault;
 pub mod scanner;

@@ -27,10 +27,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(without.total, 2);
 
     // The index narrows the search; `index_text` adds new text to it.
-    let mut catalogue = Index::open(&dir.path().join("state"))?;
-    let troubles = catalogue.index_text(&inventory, &|_, _| {}, &|| false);
+    let mut index = Index::open(&dir.path().join("state"))?;
+    let troubles = index.index_text(&inventory, &|_, _| {}, &|| false);
     assert!(troubles.is_empty());
-    let with = catalogue.search(&inventory, &query)?;
+    let with = index.search(&inventory, &query)?;
     assert_eq!(with.hits, without.hits);
     for hit in &with.hits {
         println!("line {}: {}", hit.line, hit.snippet);
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // Parts of identifiers are words; a program may add conditions of its own.
     let query = Query::parse("header", &Dialect::default())?.and(Filter::Role(Speaker::Human));
-    let found = catalogue.search(&inventory, &query)?;
+    let found = index.search(&inventory, &query)?;
     println!("{} of a person", found.total);
     Ok(())
 }

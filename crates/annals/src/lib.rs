@@ -124,7 +124,7 @@
 //! It never rewrites, shortens or renames a log, except to [`repair`] it on request, and then it
 //! saves the original. It never writes outside the given roots and state directory. It never
 //! deletes: it moves to the trash, which only a purge empties, or removes what it has archived and
-//! verified. It never writes to a session that another program is writing, unless told to. It never
+//! verified. It never writes to a session that another program is writing, unless requested. It never
 //! prints, reads an environment variable, starts a runtime or accesses a network.
 #![deny(
     clippy::unwrap_used,

@@ -177,7 +177,7 @@ enum GroupOutcome {
 }
 
 impl GroupOutcome {
-    fn of(moved: annals::Result<TrashItem>) -> Self {
+    fn from_result(moved: annals::Result<TrashItem>) -> Self {
         match moved {
             Ok(trashed) => GroupOutcome::Moved(trashed),
             Err(
@@ -242,7 +242,7 @@ pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
         .iter()
         .map(|group| match args.apply {
             false => GroupOutcome::Planned,
-            true => GroupOutcome::of(context.store.clean(group, args.live, now.time)),
+            true => GroupOutcome::from_result(context.store.clean(group, args.live, now.time)),
         })
         .collect();
     let mut leftovers = context.store.leftovers(&policy, &now);
@@ -257,7 +257,9 @@ pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
         .map(|leftover| {
             let done = match args.apply {
                 false => GroupOutcome::Planned,
-                true => GroupOutcome::of(context.store.clean_leftover(&leftover, now.time)),
+                true => {
+                    GroupOutcome::from_result(context.store.clean_leftover(&leftover, now.time))
+                }
             };
             (leftover, done)
         })
@@ -558,8 +560,8 @@ fn print_cleanup(
     } else if gone.is_empty() && left_files == 0 {
         context.out.line("Nothing was moved to the trash.")?;
     } else if !applied {
-        let told = paint(BOLD, "Would be moved to the trash:");
-        context.out.line(format_args!("{told} {sum}"))?;
+        let heading = paint(BOLD, "Would be moved to the trash:");
+        context.out.line(format_args!("{heading} {sum}"))?;
         match policy.program_terms {
             false => context
                 .out

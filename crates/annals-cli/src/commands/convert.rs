@@ -189,9 +189,9 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
 
 /// Marks an error about the target, so that the hint names its option.
 fn target_error(error: annals::Error, target: &Path) -> anyhow::Error {
-    let told = error.to_string().contains(&target.display().to_string());
+    let names_target = error.to_string().contains(&target.display().to_string());
     let error = anyhow::Error::from(error);
-    if told {
+    if names_target {
         return error.context(TargetError);
     }
     error

@@ -280,7 +280,7 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
     let now = context.clock.now;
     let spent = config.budgets.iter();
     let spent = spent.map(|one| one.usage(&ledger.charges, price, &context.clock.zone, now));
-    let told = CostOutput {
+    let output = CostOutput {
         report: &report,
         labels: &labels,
         look: &args.look,
@@ -294,13 +294,15 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
     if let Some(plot) = plot.filter(|_| !report.rows.is_empty()) {
         plot.write(&report, context)?;
     } else if context.json {
-        context.out.json(&json::cost_json(&told, &context.clock))?;
+        context
+            .out
+            .json(&json::cost_json(&output, &context.clock))?;
     } else if args.look.csv {
-        csv::write(&told, &mut context.out)?;
+        csv::write(&output, &mut context.out)?;
     } else if report.rows.is_empty() {
-        print_nothing(&told, &ledger, &wanted, context)?;
+        print_nothing(&output, &ledger, &wanted, context)?;
     } else {
-        print_report(&told, context)?;
+        print_report(&output, context)?;
     }
     let outcome = match report.total.requests {
         0 => Outcome::NotFound,
@@ -423,14 +425,14 @@ pub(super) fn parse_zone(name: &str) -> Result<TimeZone> {
 
 /// Prints that nothing matches, and the period that has responses.
 fn print_nothing(
-    told: &CostOutput<'_>,
+    output: &CostOutput<'_>,
     ledger: &Ledger,
     wanted: &ChargeFilter,
     context: &mut Context,
 ) -> Result<()> {
     let Some((first, last)) = ledger.span() else {
-        if ledger.charges.is_empty() && told.uncounted > 0 {
-            let line = uncounted_note(told.uncounted);
+        if ledger.charges.is_empty() && output.uncounted > 0 {
+            let line = uncounted_note(output.uncounted);
             return Ok(context.out.line(paint(WARNING, &line))?);
         }
         if ledger.charges.is_empty() {
@@ -441,7 +443,7 @@ fn print_nothing(
     };
     let clock = &context.clock;
     let day = |time: Timestamp| clock.date(time);
-    let asked = match (told.since, told.until) {
+    let asked = match (output.since, output.until) {
         (Some(since), Some(until)) => {
             format!(" from {} to {}", clock.full(since), clock.full(until))
         }
@@ -459,11 +461,11 @@ fn print_nothing(
     Ok(context.out.line(line)?)
 }
 
-fn print_report(told: &CostOutput<'_>, context: &mut Context) -> Result<()> {
+fn print_report(output: &CostOutput<'_>, context: &mut Context) -> Result<()> {
     let width = context.out.width();
-    let table = table::table(told, &context.clock, width);
+    let table = table::table(output, &context.clock, width);
     context.out.text(table)?;
-    let notes = footnotes(told, context);
+    let notes = footnotes(output, context);
     if !notes.is_empty() {
         context.out.blank()?;
     }
@@ -478,8 +480,8 @@ fn print_report(told: &CostOutput<'_>, context: &mut Context) -> Result<()> {
 }
 
 /// Returns the notes under a table.
-fn footnotes(told: &CostOutput<'_>, context: &Context) -> Vec<Span> {
-    let report = told.report;
+fn footnotes(output: &CostOutput<'_>, context: &Context) -> Vec<Span> {
+    let report = output.report;
     let clock = &context.clock;
     let mut notes = Vec::new();
     match report.by.as_slice() {
@@ -487,7 +489,7 @@ fn footnotes(told: &CostOutput<'_>, context: &Context) -> Vec<Span> {
         [Dimension::Block] => notes.extend(blocks::active_block_line(report, clock)),
         _ => {}
     }
-    if let Some((rows, _)) = report.left_out.filter(|_| told.is_capped) {
+    if let Some((rows, _)) = report.left_out.filter(|_| output.is_capped) {
         let text = format!(
             "These are the {} largest of {} rows; --top 0 shows all, as --csv and --json do",
             size::count(report.rows.len() as u64),
@@ -495,16 +497,16 @@ fn footnotes(told: &CostOutput<'_>, context: &Context) -> Vec<Span> {
         );
         notes.push(Span::new(&text, PLAIN));
     }
-    notes.extend(table::unpriced_note(told, &context.prices_file()));
+    notes.extend(table::unpriced_note(output, &context.prices_file()));
     if report.total.overflowed > 0 {
         let count = pluralize(report.total.overflowed, "response");
         let text = format!("! {count} could not be added: the sums would overflow");
         notes.push(Span::new(&text, WARNING));
     }
-    if told.uncounted > 0 {
-        notes.push(Span::new(&uncounted_note(told.uncounted), WARNING));
+    if output.uncounted > 0 {
+        notes.push(Span::new(&uncounted_note(output.uncounted), WARNING));
     }
-    let budgets = told.budgets.iter();
+    let budgets = output.budgets.iter();
     notes.extend(budgets.filter_map(|one| budget::warning_line(one, clock)));
     notes
 }

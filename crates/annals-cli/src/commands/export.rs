@@ -348,7 +348,7 @@ fn find_project(
 /// Writes sessions with common options.
 struct SessionExporter<'a> {
     options: ExportOptions,
-    /// What could not be read before.
+    /// Problems reported before the export began.
     problems: Vec<ExportProblem>,
     /// Collects what cannot be read meanwhile.
     failures: ReadFailures,

@@ -1,4 +1,7 @@
 //! Filters that several verbs share.
+//!
+//! A project may be named by its path with or without symbolic links resolved, because programs
+//! differ in which one they record (`spellings`).
 
 use std::collections::BTreeSet;
 

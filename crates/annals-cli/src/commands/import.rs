@@ -90,8 +90,8 @@ pub(crate) fn run(args: &ImportArgs, context: &mut Context) -> Result<Outcome> {
         Ok(())
     });
     if let Err(error) = written {
-        let told = partial_import_text(&imported, contents.sessions.len(), &error);
-        return Err(anyhow::Error::new(error).context(told));
+        let summary = partial_import_text(&imported, contents.sessions.len(), &error);
+        return Err(anyhow::Error::new(error).context(summary));
     }
     importer.finish()?;
     for problem in &contents.problems {

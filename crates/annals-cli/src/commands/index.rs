@@ -110,18 +110,18 @@ fn build(context: &mut Context) -> Result<Outcome> {
 
 fn status(context: &mut Context) -> Result<Outcome> {
     let state = context.state_dir().to_owned();
-    let catalogue = Index::open_existing(&state).context(StateDirError)?;
+    let index = Index::open_existing(&state).context(StateDirError)?;
     // Opening the index may have set an unusable one aside.
     let files = Index::files(&state).context(StateDirError)?;
     let (own, others): (Vec<&IndexFile>, Vec<&IndexFile>) = files
         .iter()
         .partition(|file| file.kind == IndexFileKind::Own);
-    let status = match &catalogue {
+    let status = match &index {
         None => None,
-        Some(catalogue) => {
+        Some(index) => {
             let inventory = context.inventory();
             Some(
-                catalogue
+                index
                     .status(&context.store, &inventory)
                     .context(StateDirError)?,
             )

@@ -45,12 +45,14 @@ pub(crate) fn run(args: &KeepArgs, context: &mut Context) -> Result<Outcome> {
     context.try_put_back_removed_in(context.store.roots().to_vec());
     let inventory = context.inventory_without_archive();
     let progress = Progress::new("archiving");
-    let told = |done, total| progress.set(done, total);
+    let set_progress = |done, total| progress.set(done, total);
     let options = ArchiveAllOptions {
         verify_all: args.verify_all,
     };
     let now = context.clock.now;
-    let kept = context.store.archive_all(&inventory, options, now, &told);
+    let kept = context
+        .store
+        .archive_all(&inventory, options, now, &set_progress);
     drop(progress);
     let kept = kept?;
     let sound = kept.damaged().is_empty();

@@ -70,7 +70,7 @@ pub(super) fn write_file<T: Default>(
         )),
         false => path.to_owned(),
     };
-    let mut told = T::default();
+    let mut result = T::default();
     let mut bytes = 0;
     jsonl::create_with(&target, |put| {
         let mut file = ChunkWriter {
@@ -83,14 +83,14 @@ pub(super) fn write_file<T: Default>(
         // Return the I/O error itself, not what `write` made of it.
         match file.failed {
             Some(error) => Err(error),
-            None => written.map(|found| told = found),
+            None => written.map(|found| result = found),
         }
     })?;
     if over && let Err(error) = std::fs::rename(&target, path) {
         _ = std::fs::remove_file(&target);
         return Err(annals::Error::io("replace", path, error).into());
     }
-    Ok((bytes, told))
+    Ok((bytes, result))
 }
 
 /// Passes chunks to a function, and keeps its error.
@@ -108,9 +108,9 @@ impl Write for ChunkWriter<'_> {
                 Ok(bytes.len())
             }
             Err(error) => {
-                let told = io::Error::other(error.to_string());
+                let failure = io::Error::other(error.to_string());
                 self.failed = Some(error);
-                Err(told)
+                Err(failure)
             }
         }
     }

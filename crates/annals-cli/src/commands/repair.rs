@@ -280,10 +280,12 @@ fn apply_plans(
         let inventory = context.inventory_without_archive();
         work.session_lists = stale_session_lists(args, patients, &inventory, context);
     }
-    for register in &work.session_lists {
-        let made = context.store.repair_session_list(register, args.live, now);
+    for session_list in &work.session_lists {
+        let made = context
+            .store
+            .repair_session_list(session_list, args.live, now);
         work.rebuilt.push(made.unwrap_or_else(|error| {
-            work.failed.push((register.path.clone(), error));
+            work.failed.push((session_list.path.clone(), error));
             None
         }));
     }

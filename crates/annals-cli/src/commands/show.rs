@@ -397,11 +397,11 @@ fn print_selection(
     }
     if selection.is_empty() {
         let is_empty = || !shown.tail_only && session.info(None).messages == 0;
-        let told = match session.files.is_unwritten() || is_empty() {
+        let line = match session.files.is_unwritten() || is_empty() {
             true => "It has no messages yet.",
             false => "No message matches.",
         };
-        context.out.line(told)?;
+        context.out.line(line)?;
         return print_flaw_counts(session, context);
     }
     let marked = selection.marked_position().is_some();

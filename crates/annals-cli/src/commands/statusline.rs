@@ -1,4 +1,7 @@
 //! `annals statusline`: one line for the status bar of an agent.
+//!
+//! The totals of the session are those of its own logs, as in `show`. Session lists and `cost`
+//! count each response once across sessions.
 
 mod input;
 
@@ -114,7 +117,7 @@ struct Status {
 }
 
 pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcome> {
-    let mut told = read_input()?;
+    let mut input = read_input()?;
     let pricer = Pricer::new(context)?;
     let config = &pricer.config;
     if let Some(name) = &config.zone {
@@ -123,7 +126,9 @@ pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcom
     let price = |charge: &Charge| pricer.price(charge);
     let now = context.clock.now;
     let zone = context.clock.zone.clone();
-    told.log = told.log.map(|log| path_in_root(context.store.roots(), log));
+    input.log = input
+        .log
+        .map(|log| path_in_root(context.store.roots(), log));
     let starts = config
         .budgets
         .iter()
@@ -134,7 +139,7 @@ pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcom
         let since =
             days.and_then(|days| now.checked_sub(SignedDuration::from_hours(days * 24)).ok());
         let since = since.unwrap_or(Timestamp::MIN).min(oldest);
-        let recent = RecentQuery::new(now, since).session(told.log.as_deref());
+        let recent = RecentQuery::new(now, since).session(input.log.as_deref());
         let spent = context.recent_ledger(&recent);
         (ledger, own) = (spent.ledger, spent.session_charges);
         let known = blocks(&ledger.charges, &price);
@@ -150,7 +155,7 @@ pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcom
     let today = context.clock.now.to_zoned(zone.clone()).start_of_day()?;
     // All charges in the session's logs, whichever session they are attributed to, as in `show`.
     let status = Status {
-        model: told.name.clone(),
+        model: input.name.clone(),
         session: (!own.is_empty()).then(|| pricer.tally(own.iter())),
         today: pricer.tally(ledger.charges.iter().filter(|charge| {
             charge
@@ -158,7 +163,7 @@ pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcom
                 .is_some_and(|time| time >= today.timestamp() && time <= now)
         })),
         block,
-        fill: context_usage(own.iter(), &told, &pricer),
+        fill: context_usage(own.iter(), &input, &pricer),
         budgets: config
             .budgets
             .iter()
@@ -221,12 +226,12 @@ fn is_block_certain(charges: &[Charge], since: Timestamp, now: Timestamp) -> boo
 /// input if the log has none.
 fn context_usage<'a>(
     charges: impl Iterator<Item = &'a Charge>,
-    told: &AgentInput,
+    input: &AgentInput,
     pricer: &Pricer,
 ) -> Option<ContextUsage> {
     let main = charges.filter(|charge| charge.source.agent.is_none() && !charge.usage.is_zero());
     let last = main.max_by_key(|charge| charge.time);
-    let fill = last.and_then(|last| context_fill(last, told, pricer));
+    let fill = last.and_then(|last| context_fill(last, input, pricer));
     let logged = fill.map(|fill| ContextUsage {
         tokens: Some(fill.tokens),
         window: fill.window,
@@ -234,19 +239,19 @@ fn context_usage<'a>(
     });
     let said = || ContextUsage {
         tokens: None,
-        window: told.window,
-        percent: told.used_percent,
+        window: input.window,
+        percent: input.used_percent,
     };
-    logged.or_else(|| told.used_percent.map(|_| said()))
+    logged.or_else(|| input.used_percent.map(|_| said()))
 }
 
 /// Computes the fill. The window is that of the agent's input, else that of the model it names,
 /// else that of the model that answered.
-fn context_fill(last: &Charge, told: &AgentInput, pricer: &Pricer) -> Option<ContextFill> {
-    if told.window.is_some() {
-        return ContextFill::new(&last.usage, told.window);
+fn context_fill(last: &Charge, input: &AgentInput, pricer: &Pricer) -> Option<ContextFill> {
+    if input.window.is_some() {
+        return ContextFill::new(&last.usage, input.window);
     }
-    let named = told
+    let named = input
         .model
         .as_deref()
         .and_then(|name| pricer.context_window(name));

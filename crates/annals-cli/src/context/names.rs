@@ -29,7 +29,7 @@ pub(crate) fn is_latest(text: &str) -> bool {
     LATEST.contains(&text)
 }
 
-/// What a command does with the session that it finds.
+/// Use of a session that a command resolves: reading or writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Reads it: `latest` may be a session of another directory if this one has none.

@@ -33,7 +33,7 @@ struct Renderer {
     out: String,
     max: Option<usize>,
     containers: Vec<Container>,
-    /// How many of `containers` draw a prefix; deeper ones do not.
+    /// Number of `containers` that draw a prefix; deeper ones do not.
     drawn: usize,
     indent: usize,
     lists: Vec<List>,

@@ -225,7 +225,7 @@ mod tests {
             shown("\x1b[31mred\x1b[0m\n\x1b]8;;http://x\x07link\x1b]8;;\x07\n10 %\r100 %\n"),
             "│ red\n│ link\n│ 100 %\n"
         );
-        // What is incomplete is shown.
+        // Incomplete sequences are shown.
         assert_eq!(shown("\x1b]0;hidden\ntext\x07"), "│ ␛]0;hidden\n│ text␇\n");
         assert_eq!(shown("\x1b[m"), "│ (no output)\n");
         assert_eq!(

@@ -189,7 +189,7 @@ impl Stage {
                 let name = entry.file_name().into_string().unwrap_or_default();
                 if entry.file_type().unwrap().is_dir() {
                     pending.push(entry.path());
-                } else if !name.starts_with("catalogue-") {
+                } else if !name.starts_with("index-") {
                     found.insert(entry.path(), fs::read(entry.path()).unwrap_or_default());
                 }
             }

@@ -37,7 +37,7 @@ fn known(stage: &Stage) -> [u64; 3] {
 /// Masks for the size and version of the database.
 const VARYING: [(&str, &str); 2] = [
     (r"[\d.]+ (kB|MB), version \d+", "[size], version [n]"),
-    (r"catalogue-\d\d?\.db", "catalogue-[n].db"),
+    (r"index-\d\d?\.db", "index-[n].db"),
 ];
 
 #[test]
@@ -61,7 +61,7 @@ fn index_is_built_updated_and_dropped() {
     log.write_all(b"{\"type\":\"odd\"}\n").unwrap();
     assert_eq!(known(&stage), [current - 1, 1, 0]);
     std::thread::sleep(Duration::from_millis(25));
-    fs::write(state(&stage).join("catalogue-999.db"), "newer").unwrap();
+    fs::write(state(&stage).join("index-999.db"), "newer").unwrap();
     let built = stage.annals(&["index", "build"]).fine();
     insta::with_settings!({filters => VARYING}, { assert_snapshot!("index_build", built) });
     let dropped = stage.annals(&["index", "drop", "--json"]).json();

@@ -3,7 +3,6 @@
 mod append;
 mod archive;
 mod bad_input;
-mod beside;
 mod beyond;
 mod check;
 mod chorus;
@@ -21,6 +20,7 @@ mod findings;
 mod follow;
 mod harness;
 mod held;
+mod history_and_plans;
 mod index;
 mod interrupted;
 mod labels;

@@ -330,21 +330,21 @@ fn inventory_does_not_reread_a_shared_log() {
     };
     // Files changed a moment ago are not indexed.
     std::thread::sleep(std::time::Duration::from_millis(300));
-    let mut catalogue = Index::open(&state).unwrap();
-    let first = catalogue.inventory(&store);
+    let mut index = Index::open(&state).unwrap();
+    let first = index.inventory(&store);
     assert_eq!(first.sessions.len(), 2);
     for more in [line(1, "new"), line(2, "one")] {
         text += &more;
         fs::write(&log, &text).unwrap();
         let before = read();
-        let found = catalogue.inventory(&store);
+        let found = index.inventory(&store);
         assert!(read() - before < 2 << 20, "{} bytes", read() - before);
         assert_eq!(seen(&found), seen(&store.inventory()));
     }
     // The log is replaced by one of the same length.
     let swapped = text.replace("\"other\"", "\"third\"");
     fs::write(&log, &swapped).unwrap();
-    assert_eq!(seen(&catalogue.inventory(&store)), seen(&store.inventory()));
+    assert_eq!(seen(&index.inventory(&store)), seen(&store.inventory()));
 }
 
 #[test]

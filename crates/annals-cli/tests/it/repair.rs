@@ -214,15 +214,15 @@ fn undo_of_a_log_also_restores_its_session_list() {
     let mut damaged = fs::read(&log).unwrap();
     damaged.extend(b"no record\n");
     fs::write(&log, &damaged).unwrap();
-    let register = stage.tree().into_keys().find(|path| {
+    let session_list = stage.tree().into_keys().find(|path| {
         path.starts_with(&stage.root)
             && path.parent() == log.parent()
             && path.extension().is_some_and(|it| it == "json")
     });
-    let register = register.unwrap();
-    let mut cut = fs::read(&register).unwrap();
+    let session_list = session_list.unwrap();
+    let mut cut = fs::read(&session_list).unwrap();
     cut.truncate(cut.len() - 20);
-    fs::write(&register, &cut).unwrap();
+    fs::write(&session_list, &cut).unwrap();
     stage.settle();
     let done = stage.annals(&["repair", "--apply", "--json"]).json();
     assert!(done["indexes"][0]["repair"].is_string(), "{done}");
@@ -230,7 +230,7 @@ fn undo_of_a_log_also_restores_its_session_list() {
         .annals(&["repair", "--undo", log.to_str().unwrap()])
         .fine();
     assert!(fs::read(&log).unwrap() == damaged);
-    assert!(fs::read(&register).unwrap() == cut);
+    assert!(fs::read(&session_list).unwrap() == cut);
 }
 
 const MAIN: &str = "62b48925-3675-4ab0-8da7-631eb44263e2";

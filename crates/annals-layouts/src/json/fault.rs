@@ -201,10 +201,10 @@ mod tests {
                 "`ajar` is not one of `open` or `closed` (column 16)",
             ),
         ] {
-            let told = fault(json);
+            let message = fault(json);
             // Columns are those of the parser; the words are ours.
             let words = |text: &str| text.rsplit_once(" (").map(|(words, _)| words.to_owned());
-            assert_eq!(words(&told), words(expected), "{json}: {told}");
+            assert_eq!(words(&message), words(expected), "{json}: {message}");
         }
     }
 
@@ -224,11 +224,11 @@ mod tests {
             format!("[{{\"count\":\"{long}\"}}]"),
             format!("[{{\"state\":\"{long}\"}}]"),
         ] {
-            let told = fault(&json);
-            assert!(told.chars().count() < 2 * MAX_LEN, "{}", told.len());
+            let message = fault(&json);
+            assert!(message.chars().count() < 2 * MAX_LEN, "{}", message.len());
             assert!(
-                told.contains("is expected") || told.contains("is not one of"),
-                "{told}"
+                message.contains("is expected") || message.contains("is not one of"),
+                "{message}"
             );
         }
     }

@@ -340,7 +340,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    pub(crate) fn of(content: Raw<'_>) -> Self {
+    pub(crate) fn from_raw(content: Raw<'_>) -> Self {
         Blocks {
             blocks: blocks(content),
             members: block_members(content),
@@ -351,7 +351,7 @@ impl Blocks {
 impl<'a> FromScanner<'a> for Blocks {
     fn from_scanner(walk: &mut JsonScanner<'a>) -> Option<Self> {
         if walk.peek()? != b'[' {
-            return Raw::from_scanner(walk).map(Blocks::of);
+            return Raw::from_scanner(walk).map(Blocks::from_raw);
         }
         let mut found = Blocks::default();
         walk.array(|walk| {
@@ -370,7 +370,7 @@ impl<'a> FromScanner<'a> for Blocks {
 
 impl<'de> Deserialize<'de> for Blocks {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        Raw::deserialize(deserializer).map(Blocks::of)
+        Raw::deserialize(deserializer).map(Blocks::from_raw)
     }
 }
 

@@ -12,6 +12,10 @@
 //! ```
 //!
 //! Without `parent`, the parent is the previous record; `null` means no parent.
+//!
+//! Members of content blocks that `Block` has no field for are kept as JSON (`Draft::raw_blocks`):
+//! in `blocks`, or in the block itself if the format has blocks. Readers return them as
+//! `Entry::block_members`, and exports keep them.
 
 use jiff::Timestamp;
 use serde::Serialize;

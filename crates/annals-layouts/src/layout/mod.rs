@@ -3,6 +3,18 @@
 //! A layout describes, the store acts. Nothing in this module touches the file system: it maps
 //! paths to artifacts, bytes to entries, and changes to edits. Adding a layout takes one module,
 //! one folder of fixtures and one line in [`LAYOUTS`].
+//!
+//! A decoder has three depths, so that a list does not decode the text of a whole history:
+//! `Decoder::outline` (links, times, counts, short texts), `Decoder::outline_usage` (only what a
+//! ledger needs) and `Decoder::decode` (everything). The conformance tests check that they agree,
+//! and that a record gives the same entries whether it is read alone, from the end of a log or
+//! after others.
+//!
+//! Data that a program's format cannot express is stored the same way in all layouts: parents and
+//! further members in the member `annals` (`extension.rs`), notes, tags and summaries in a log of
+//! their own (`annotations.rs`), todos in a document, and sub-agents as sessions with the name
+//! `SESSION--agent-AGENT`. Members that only one layout has are passed through:
+//! `Writer::draft_members` lists their names, and the store refuses all others.
 
 mod annotations;
 mod append_state;

@@ -1,4 +1,8 @@
 //! Records of line-based layouts: parsing to text and objects, and diagnosis of damage.
+//!
+//! A line that is not one record is searched for complete records (`salvage`)); the layout decides
+//! what a record is. Those found become entries with their own spans, and the flaw stays. Writers
+//! never use a salvaged entry as a parent, because the agent program cannot read it.
 
 use std::borrow::Cow;
 

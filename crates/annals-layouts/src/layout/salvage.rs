@@ -194,10 +194,10 @@ mod tests {
             assert_eq!(piece.range.start, at, "pieces follow each other");
             at = piece.range.end;
             let stretch: Vec<u8> = line[piece.range.clone()].to_vec();
-            let told = stretch.iter().copied().filter(|byte| *byte != 0);
+            let without_nuls = stretch.iter().copied().filter(|byte| *byte != 0);
             if let Some(record) = &piece.record {
                 assert!(
-                    told.eq(record.iter().copied()),
+                    without_nuls.eq(record.iter().copied()),
                     "a record stands where it is said to"
                 );
             }

@@ -130,12 +130,12 @@ impl<'a> RawUsage<'a> {
 /// Scans in place: skipping the object first would cost as much again.
 impl<'a> FromScanner<'a> for RawUsage<'a> {
     fn from_scanner(walk: &mut JsonScanner<'a>) -> Option<Self> {
-        let mut told = RawUsage::default();
+        let mut usage = RawUsage::default();
         match walk.peek()? {
-            b'{' => told.tokens = UsageFields::from_scanner(walk)?,
-            _ => told.other = Raw::from_scanner(walk)?,
+            b'{' => usage.tokens = UsageFields::from_scanner(walk)?,
+            _ => usage.other = Raw::from_scanner(walk)?,
         }
-        Some(told)
+        Some(usage)
     }
 }
 
@@ -339,7 +339,7 @@ object! {
 /// their default values.
 pub(crate) fn extra_usage_members(usage: Raw<'_>) -> Option<String> {
     let terms: UsageTerms<'_> = usage.parse_fast();
-    let mut told: Vec<String> = Vec::new();
+    let mut members: Vec<String> = Vec::new();
     let quiet: [(&str, Raw<'_>, &[&str]); 4] = [
         ("service_tier", terms.tier, &[r#""standard""#]),
         ("speed", terms.speed, &[r#""standard""#]),
@@ -351,17 +351,17 @@ pub(crate) fn extra_usage_members(usage: Raw<'_>) -> Option<String> {
         ("iterations", terms.iterations, &["[]"]),
     ];
     for (name, raw, quiet) in quiet {
-        let told_of = raw.0.filter(|raw| *raw != "null" && !quiet.contains(raw));
-        told.extend(told_of.map(|raw| format!(r#""{name}":{raw}"#)));
+        let given = raw.0.filter(|raw| *raw != "null" && !quiet.contains(raw));
+        members.extend(given.map(|raw| format!(r#""{name}":{raw}"#)));
     }
     let fetches = terms.server.fetches;
     if let Some(fetches) = fetches.0.filter(|raw| !matches!(*raw, "null" | "0")) {
         let searches = terms.server.searches.0.unwrap_or("0");
-        told.push(format!(
+        members.push(format!(
             r#""server_tool_use":{{"web_search_requests":{searches},"web_fetch_requests":{fetches}}}"#
         ));
     }
-    (!told.is_empty()).then(|| format!("{{{}}}", told.join(",")))
+    (!members.is_empty()).then(|| format!("{{{}}}", members.join(",")))
 }
 
 /// Returns the parts of a draft's usage that are not counts, as a JSON object.

@@ -1,4 +1,8 @@
 //! Planning writes: maps changes to edits.
+//!
+//! A `Writer` is pure: it maps a `Change` and the `AppendState` of a log to a list of `Edit`s, and
+//! the store applies them. Lines are appended first; documents (todos, metadata) are replaced after
+//! the log, and only if they have not changed since they were read.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -150,14 +154,14 @@ pub trait Writer: Sync {
     }
 
     /// Returns the folder for new sessions of a directory, according to the root's configuration.
-    fn default_folder(&self, told: &[ListRow], directory: &str) -> Option<String> {
-        let _ = (told, directory);
+    fn default_folder(&self, rows: &[ListRow], directory: &str) -> Option<String> {
+        let _ = (rows, directory);
         None
     }
 
     /// Returns why the layout's program cannot read the root's configuration, if these are its
     /// bytes.
-    fn register_damage(&self, bytes: &[u8]) -> Option<String> {
+    fn config_fault(&self, bytes: &[u8]) -> Option<String> {
         let _ = bytes;
         None
     }
@@ -175,12 +179,12 @@ pub trait Writer: Sync {
     /// damaged list can only be rebuilt from all of them.
     fn update_session_list(
         &self,
-        register: &Artifact,
+        session_list: &Artifact,
         old: Option<&[u8]>,
         rows: &[RowUpdate],
         whole: bool,
     ) -> Result<ListUpdate> {
-        let _ = (register, old, rows, whole);
+        let _ = (session_list, old, rows, whole);
         Ok(ListUpdate::Unchanged)
     }
 
@@ -192,8 +196,8 @@ pub trait Writer: Sync {
 
     /// Returns whether a session list is empty, so that it can be removed with the last log it
     /// listed.
-    fn is_session_list_empty(&self, register: &Artifact, bytes: &[u8]) -> bool {
-        let _ = (register, bytes);
+    fn is_session_list_empty(&self, session_list: &Artifact, bytes: &[u8]) -> bool {
+        let _ = (session_list, bytes);
         false
     }
 }

@@ -229,7 +229,7 @@ kinds! {
         "nothing: some clients create one at every start; if it had content, look for a backup";
     /// An entry is older than its parent.
     OutOfOrder "out-of-order" Warning kept
-        "nothing for annals, which follows links; client 2.0 resumes at the newest time: see older-client";
+        "no action needed for annals; client 2.0 may resume at another message (see older-client)";
     /// One log holds several conversations without a common root.
     SeveralRoots "several-roots" Note kept
         "nothing: `annals tree` shows all; a client resumes only one of them";

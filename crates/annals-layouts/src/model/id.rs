@@ -1,4 +1,12 @@
 //! Ids as newtypes, so that they cannot be confused, and the rules that make ids safe in paths.
+//!
+//! A session id is safe in a path, on a screen and on a command line (`path_fault`). It must not
+//! begin with a hyphen: other programs name logs, and a file `--apply.jsonl` would add an option to
+//! every script that passes ids on (`annals delete $id`). `check` reports such a file and suggests
+//! renaming it. A message id is never part of a path, so annals writes any id that can be seen,
+//! typed and passed in one argument (`written_fault`): not empty, at most 64 KiB, no control or
+//! invisible characters. Both may contain `@`. In `SESSION@MESSAGE`, the message starts after the
+//! last `@` that has a session before it.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;

@@ -1,5 +1,8 @@
 //! Parent links: every entry of the tree gets at most one parent, which exists and is not a
 //! descendant.
+//!
+//! In layouts without links, several messages may have the same id (`Fact::RepeatedId`). All of
+//! them count, and a link to that id means the nearest one before it (`IdIndex`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -92,8 +95,8 @@ pub(crate) fn resolve(outlines: &[Outline], scope: Scope, flaws: &mut Vec<Flaw>)
         let Some(outline) = outlines.get(at) else {
             continue;
         };
-        let hangs = parents.get(at).copied().flatten().is_some();
-        if outline.link != Link::None && !hangs && !cut.contains(&at) {
+        let has_parent = parents.get(at).copied().flatten().is_some();
+        if outline.link != Link::None && !has_parent && !cut.contains(&at) {
             let detail = "its parent is not in this file";
             flaw(flaws, FlawKind::Orphan, outline, detail);
         }

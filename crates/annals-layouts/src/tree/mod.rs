@@ -8,6 +8,10 @@
 //!    results of its tool calls, or a prompt with what the program attached to it. Parallel tool
 //!    calls are a graph of lines but one turn, so they are not branches.
 //! 3. this file: turns form a tree; each path from a root to a leaf is a [`Conversation`].
+//!
+//! `Tree::resume_entry` is the entry at which the real client would continue. The rule was found by
+//! experiment (tools/resume-oracle), and tests compare it with recorded results. `Tree::resume` is
+//! the conversation that contains that entry, at its end or before it.
 
 mod link;
 mod title;
@@ -249,17 +253,18 @@ fn resume_entry(outlines: &[Outline], scope: Scope, links: &link::ParentLinks) -
     let outline = |at: usize| outlines.get(at);
     let main =
         |at: usize| outline(at).is_some_and(|outline| scope == Scope::Agent || !outline.sidechain);
-    let says = |at: usize| {
+    let is_message = |at: usize| {
         outline(at).is_some_and(|outline| {
             matches!(outline.kind, OutlineKind::User | OutlineKind::Assistant)
                 && !outline.lacks_id()
         })
     };
-    let said = |at: usize| outline(at).is_some_and(|outline| outline.kind != OutlineKind::Other);
+    let has_content =
+        |at: usize| outline(at).is_some_and(|outline| outline.kind != OutlineKind::Other);
     let start = links
-        .last_in_file(|at| main(at) && says(at))
-        .or_else(|| links.last_in_file(|at| main(at) && said(at)))
-        .or_else(|| links.last_in_file(said))
+        .last_in_file(|at| main(at) && is_message(at))
+        .or_else(|| links.last_in_file(|at| main(at) && has_content(at)))
+        .or_else(|| links.last_in_file(has_content))
         .or_else(|| links.last_in_file(|_| true))?;
     let time = |at: usize| outline(at).and_then(|outline| outline.time);
     let mut newest = start;
@@ -351,7 +356,7 @@ mod tests {
     use super::*;
     use crate::model::{Link, OutlineKind, Reply, ResponseKey, Span};
 
-    fn said(
+    fn outline(
         number: u64,
         parent: Option<u64>,
         kind: OutlineKind,
@@ -379,11 +384,11 @@ mod tests {
     #[test]
     fn prompt_within_a_reply_splits_the_reply_into_branches() {
         let log = [
-            said(1, None, OutlineKind::User, None),
-            said(2, Some(1), OutlineKind::Assistant, Some("reply")),
-            said(3, Some(2), OutlineKind::Assistant, Some("reply")),
-            said(4, Some(2), OutlineKind::User, None),
-            said(5, Some(4), OutlineKind::Assistant, Some("other")),
+            outline(1, None, OutlineKind::User, None),
+            outline(2, Some(1), OutlineKind::Assistant, Some("reply")),
+            outline(3, Some(2), OutlineKind::Assistant, Some("reply")),
+            outline(4, Some(2), OutlineKind::User, None),
+            outline(5, Some(4), OutlineKind::Assistant, Some("other")),
         ];
         let tree = Tree::build(&log, Scope::Main);
         let paths: Vec<Vec<usize>> = tree

@@ -38,7 +38,7 @@ impl FileLocator {
     pub fn locate(&mut self, index: &PackIndex) -> Vec<Option<PathBuf>> {
         let members = index.members.iter();
         let mut places: Vec<Option<PathBuf>> = members
-            .map(|member| self.there(index.root.join(&member.path)))
+            .map(|member| self.existing(index.root.join(&member.path)))
             .collect();
         let layout = layout::by_name(&index.layout).filter(|_| !index.lone);
         let Some(layout) = layout.filter(|_| places.iter().any(Option::is_none)) else {
@@ -60,7 +60,7 @@ impl FileLocator {
             let moved = || {
                 let mut artifact = layout.classify(&member.path)?;
                 artifact.folder = folders.get(artifact.folder.as_ref()?)?.clone();
-                self.there(index.root.join(layout.path_for(&artifact)))
+                self.existing(index.root.join(layout.path_for(&artifact)))
             };
             if place.is_none() {
                 *place = moved();
@@ -88,7 +88,7 @@ impl FileLocator {
         });
     }
 
-    fn there(&self, path: PathBuf) -> Option<PathBuf> {
+    fn existing(&self, path: PathBuf) -> Option<PathBuf> {
         let found = self.failures.metadata(&path);
         found.is_some().then_some(path)
     }

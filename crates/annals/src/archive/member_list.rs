@@ -129,11 +129,11 @@ impl MemberList {
     /// Returns all listed pairs of pack name and file entry.
     fn known(&self) -> HashSet<(&str, &str)> {
         let lines = self.lines().skip(1).flatten();
-        let told = lines.flat_map(|line| {
+        let members = lines.flat_map(|line| {
             let (pack, numbers) = line.split_once(' ').unwrap_or((line, ""));
             numbers.split(' ').map(move |number| (pack, number))
         });
-        told.collect()
+        members.collect()
     }
 }
 
@@ -151,9 +151,9 @@ pub(super) fn record_members(
     let Some(line) = line_of(pack, old, new) else {
         return Ok(true);
     };
-    let told =
+    let appended =
         Log::open(&path, AppendOptions::default()).and_then(|log| log.append(line.as_bytes()));
-    match told {
+    match appended {
         Ok(_) => Ok(true),
         Err(FileError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error.into()),
@@ -210,9 +210,9 @@ fn update_existing(dir: &Path, all: bool) -> Result<()> {
         // A pack that cannot be read is skipped; verification reports it.
         let open = Pack::open(pack).ok()?;
         let name = name_of(pack);
-        let told = |number: &str| known.contains(&(name.as_str(), number));
+        let is_known = |number: &str| known.contains(&(name.as_str(), number));
         let mut lacking = numbers(None, &open.index);
-        lacking.retain(|number| !told(number));
+        lacking.retain(|number| !is_known(number));
         (!lacking.is_empty()).then(|| sealed(&format!("{name} {}", lacking.join(" "))))
     };
     let mut lines: Vec<String> = packs.par_iter().filter_map(line).collect();

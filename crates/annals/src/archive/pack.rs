@@ -39,7 +39,7 @@ pub(super) const MOST_INDEX: u64 = 1 << 28;
 
 /// Read budget of the search for an index, in addition to twice the length of the pack. A hostile
 /// pack may consist of nothing but fake footers.
-const MOST_LOOKED: u64 = 1 << 20;
+const INDEX_SEARCH_BUDGET: u64 = 1 << 20;
 
 /// A pack, open for reading.
 #[derive(Clone, Debug)]
@@ -559,7 +559,7 @@ pub(super) fn last_index(
     len: u64,
     nonce: &[u8; 16],
 ) -> io::Result<Option<FoundIndex>> {
-    let mut left = MOST_LOOKED.saturating_add(len.saturating_mul(2));
+    let mut left = INDEX_SEARCH_BUDGET.saturating_add(len.saturating_mul(2));
     if let Some(found) = index_before(file, len, nonce, &mut left)? {
         return Ok(Some(found));
     }

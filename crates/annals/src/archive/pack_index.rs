@@ -98,8 +98,8 @@ pub struct PackIndex {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<PackedListRow>,
     /// Digest of the session-list rows when this was written, to detect changes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told: Option<Checksum>,
+    #[serde(rename = "told", default, skip_serializing_if = "Option::is_none")]
+    pub list_digest: Option<Checksum>,
     /// The index is stored twice, one copy directly after the other.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub twice: bool,
@@ -327,8 +327,8 @@ impl PackIndex {
                 }
             }
             if len != member.len {
-                let (path, told) = (member.path.display(), member.len);
-                return Some(format!("{path} has {len} bytes but claims {told}"));
+                let (path, claimed) = (member.path.display(), member.len);
+                return Some(format!("{path} has {len} bytes but claims {claimed}"));
             }
             used.extend(&member.parts);
         }
@@ -363,7 +363,7 @@ impl PackIndex {
     }
 
     /// Drops unused frames and renumbers the rest.
-    pub(super) fn tidy(&mut self) {
+    pub(super) fn drop_unused_frames(&mut self) {
         let mut used = vec![false; self.frames.len()];
         for part in self.all().flat_map(|member| &member.parts) {
             if let Some(used) = used.get_mut(part.frame as usize) {

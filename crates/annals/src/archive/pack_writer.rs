@@ -115,7 +115,7 @@ impl<'a> PackWriter<'a> {
             earlier: Vec::new(),
             dirs: Vec::new(),
             rows: what.rows.clone(),
-            told: what.list_digest,
+            list_digest: what.list_digest,
             twice: true,
             checkpoint: false,
             frames: Vec::new(),
@@ -160,7 +160,7 @@ impl<'a> PackWriter<'a> {
             && old.sessions == sessions(old, contents)
             && old.root == contents.root
             && old.rows == rows(old, contents)
-            && old.told == contents.list_digest
+            && old.list_digest == contents.list_digest
             && old.dirs == self.index.dirs
     }
 
@@ -448,7 +448,7 @@ impl<'a> PackWriter<'a> {
         let dirs = std::mem::take(&mut index.dirs).into_iter();
         let holds = |dir: &ArchivedDir| index.all().any(|it| it.path.starts_with(&dir.path));
         index.dirs = dirs.filter(holds).collect();
-        index.tidy();
+        index.drop_unused_frames();
         index.twice = false;
         index.checkpoint = true;
         let begin = self.end;
@@ -484,7 +484,7 @@ impl<'a> PackWriter<'a> {
         if self.old.is_some() {
             synced(self.file)?;
         }
-        self.index.tidy();
+        self.index.drop_unused_frames();
         self.index.twice = true;
         self.index.checkpoint = false;
         let index = self.index.clone();

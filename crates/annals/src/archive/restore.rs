@@ -65,7 +65,7 @@ pub struct RestoredFile {
     pub path: PathBuf,
     /// Its length.
     pub bytes: u64,
-    /// What is done with it.
+    /// The action for it.
     pub fate: RestoreOutcome,
     /// Ranges that cannot be read, as offset and length.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -82,7 +82,7 @@ pub struct RestoredFile {
     pub not_restored: Vec<String>,
 }
 
-/// What is done with an archived file.
+/// Action of a restore for an archived file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RestoreOutcome {

@@ -5,6 +5,9 @@
 //! passes its own zstd checksum, where no content can be; the footer's SHA-256, with which a single
 //! flipped bit of the header, the index or the footer can be found and corrected; and the checksum
 //! of every frame.
+//!
+//! If a frame of a file is damaged, an earlier state of the file is restored from a replaced index,
+//! whose frames are still in the pack.
 
 use std::fs::File;
 use std::ops::Range;
@@ -23,7 +26,7 @@ use annals_jsonl::ReadAt as _;
 use annals_layouts::Subject;
 
 /// Maximum index length for which a flipped bit is searched; longer ones would take too long.
-const MOST_TURNED: usize = 16 << 10;
+const MAX_BIT_SEARCH_LEN: usize = 16 << 10;
 
 /// A pack opened in spite of damage.
 #[derive(Debug)]
@@ -104,7 +107,7 @@ pub(super) struct MemberVersion {
 }
 
 /// Maximum number of replaced indexes searched for a readable version.
-const MOST_BEFORE: usize = 256;
+const MAX_REPLACED_INDEXES: usize = 256;
 
 impl Pack {
     /// Returns the versions of its files to restore: the newest or, with `salvage`, an earlier one
@@ -167,7 +170,7 @@ impl Pack {
         }
         let nonce: [u8; 16] = header.last_chunk().copied().unwrap_or_default();
         let mut end = self.index_offset();
-        for _ in 0..MOST_BEFORE {
+        for _ in 0..MAX_REPLACED_INDEXES {
             let Ok(Some(index)) = pack::last_index(&file, end, &nonce) else {
                 break;
             };
@@ -430,7 +433,7 @@ fn turned_nonce(footer: &Footer, nonce: [u8; 16], index: &[u8]) -> bool {
 
 /// Returns the index with one bit corrected, if that makes the checksum match.
 fn turned_index(footer: &Footer, nonce: &[u8; 16], index: &[u8]) -> Option<Vec<u8>> {
-    if index.len() > MOST_TURNED {
+    if index.len() > MAX_BIT_SEARCH_LEN {
         return None;
     }
     // The hash of the bytes before the flipped bit is shared by all candidates after it.

@@ -271,7 +271,8 @@ fn planned(
     let same = |pack: &Pack| {
         let named = named(group);
         let mut named = named.iter();
-        pack.index.told == told(group) && named.all(|it| pack.index.sessions.contains(it))
+        pack.index.list_digest == list_digest(group)
+            && named.all(|it| pack.index.sessions.contains(it))
     };
     Archived {
         sessions: group.iter().map(|files| files.id.to_string()).collect(),
@@ -346,7 +347,7 @@ fn contents(group: &[&SessionFiles], holdings: &FileSet) -> Result<PackContents>
         rows: rows
             .map(|(path, text)| PackedListRow { path, text })
             .collect(),
-        list_digest: told(group),
+        list_digest: list_digest(group),
     })
 }
 
@@ -359,7 +360,7 @@ fn named(group: &[&SessionFiles]) -> Vec<PackedSession> {
 }
 
 /// Returns the digest of the session-list rows of a group; `None` if there are none.
-fn told(group: &[&SessionFiles]) -> Option<Checksum> {
+fn list_digest(group: &[&SessionFiles]) -> Option<Checksum> {
     let about: Vec<_> = group.iter().flat_map(|files| &files.list_rows).collect();
     (!about.is_empty()).then(|| Checksum(Sha256::digest(format!("{about:?}")).into()))
 }

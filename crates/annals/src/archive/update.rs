@@ -222,7 +222,7 @@ fn fill(path: &Path, log: &Log, contents: &PackContents, now: Timestamp) -> Resu
         let mut writer = PackWriter::begin(path, file, contents, now)?;
         let missing = writer.take_all(contents, now)?;
         let added = writer.added;
-        let told = member_list::record_members(path, None, &writer.index)?;
+        let is_recorded = member_list::record_members(path, None, &writer.index)?;
         writer.close()?;
         let cwd = rustix::fs::CWD;
         match rustix::fs::renameat_with(cwd, temp, cwd, path, RenameFlags::NOREPLACE) {
@@ -235,7 +235,7 @@ fn fill(path: &Path, log: &Log, contents: &PackContents, now: Timestamp) -> Resu
             Err(error) => return Err(Error::io("create", path, error.into())),
         }
         let pack = Pack::open(path)?;
-        if !told {
+        if !is_recorded {
             // The member list may have been created meanwhile, by a process that did not see this
             // pack.
             member_list::record_members(path, None, &pack.index)?;
@@ -286,10 +286,10 @@ fn extend(
             writer.index.sessions = sessions(&old.index, contents);
             writer.index.root.clone_from(&contents.root);
             writer.index.rows = rows(&old.index, contents);
-            writer.index.told = contents.list_digest;
-            let told = member_list::record_members(path, Some(&old.index), &writer.index)?;
+            writer.index.list_digest = contents.list_digest;
+            let is_recorded = member_list::record_members(path, Some(&old.index), &writer.index)?;
             writer.close()?;
-            if !told {
+            if !is_recorded {
                 member_list::record_members(path, Some(&old.index), &writer.index)?;
             }
         }

@@ -22,7 +22,7 @@ pub struct Damage {
     /// Offset of the unreadable frame in the pack.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame: Option<u64>,
-    /// What is wrong.
+    /// Description of the damage.
     pub detail: String,
     /// The read failed with an I/O error, so it is unknown whether the data is damaged.
     #[serde(skip)]

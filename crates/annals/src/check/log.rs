@@ -46,8 +46,12 @@ pub(super) fn check(
 }
 
 /// Classifies the link and id flaws of the tree.
-fn link_flaws(traces: &LogTraces<'_>, outlines: &[Outline], told: Vec<Flaw>) -> Result<Vec<Flaw>> {
-    let (twins, mut flaws): (Vec<Flaw>, Vec<Flaw>) = told
+fn link_flaws(
+    traces: &LogTraces<'_>,
+    outlines: &[Outline],
+    tree_flaws: Vec<Flaw>,
+) -> Result<Vec<Flaw>> {
+    let (twins, mut flaws): (Vec<Flaw>, Vec<Flaw>) = tree_flaws
         .into_iter()
         .partition(|flaw| flaw.kind == FlawKind::DuplicateId);
     for flaw in flaws

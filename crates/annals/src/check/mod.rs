@@ -251,12 +251,15 @@ fn merge(whole: &mut BTreeMap<PathBuf, FileReport>, report: FileReport) {
 }
 
 /// Reports an index that is behind its logs. Of the index itself, only the length is reported.
-pub fn stale_session_list(register: &StaleSessionList) -> FileReport {
-    let length = std::fs::metadata(&register.path).map(|metadata| metadata.len());
-    let detail = format!("{}; `annals repair` fixes it", register.detail);
+pub fn stale_session_list(session_list: &StaleSessionList) -> FileReport {
+    let length = std::fs::metadata(&session_list.path).map(|metadata| metadata.len());
+    let detail = format!("{}; `annals repair` fixes it", session_list.detail);
     FileReport {
         bytes: length.unwrap_or(0),
-        ..FileReport::with_flaw(&register.path, whole_file(register.flaw_kind(), detail))
+        ..FileReport::with_flaw(
+            &session_list.path,
+            whole_file(session_list.flaw_kind(), detail),
+        )
     }
 }
 

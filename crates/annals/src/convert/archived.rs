@@ -56,10 +56,12 @@ impl ArchivedOnly {
 
     /// Returns a text such as `1 session and 2 files`.
     fn count_text(&self) -> String {
-        let told = [(self.sessions, "session"), (self.files, "file")];
-        let told = told.into_iter().filter(|(number, _)| *number > 0);
-        let told: Vec<String> = told.map(|(number, noun)| pluralize(number, noun)).collect();
-        told.join(" and ")
+        let counts = [(self.sessions, "session"), (self.files, "file")];
+        let counts = counts.into_iter().filter(|(number, _)| *number > 0);
+        let counts: Vec<String> = counts
+            .map(|(number, noun)| pluralize(number, noun))
+            .collect();
+        counts.join(" and ")
     }
 
     /// Returns the text for the report if it is left out.

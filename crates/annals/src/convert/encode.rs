@@ -1,7 +1,12 @@
 //! Encodes the entries of a session as lines of another layout.
+//!
+//! Each entry of the source is decoded and passed to the target's own `Writer::plan`, with an
+//! append state as if it were the next entry, so no layout depends on another. The parent of an
+//! entry is its nearest ancestor that the target can represent. Ids that the target's program would
+//! reject are replaced with ids that depend only on them (`Writer::valid_id`).
 
 mod agent;
-mod beside;
+mod session_data;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -700,21 +705,21 @@ impl<'a> SessionEncoder<'a> {
     /// Returns the title that the session list will have for the session; `None` if there is no
     /// list.
     fn listed_title(&self, rows: &[RowUpdate]) -> Result<Option<Option<String>>> {
-        let Some(register) = self.target.writer.session_list(&self.head.log) else {
+        let Some(session_list) = self.target.writer.session_list(&self.head.log) else {
             return Ok(None);
         };
         let mut main = rows
             .iter()
             .filter(|row| row.log.as_ref() == Some(&self.head.log));
         let row = main.next().cloned().unwrap_or_default();
-        let told = self
+        let update = self
             .target
             .writer
-            .update_session_list(&register, None, &[row], true)?;
-        let ListUpdate::Changed { bytes, .. } = told else {
+            .update_session_list(&session_list, None, &[row], true)?;
+        let ListUpdate::Changed { bytes, .. } = update else {
             return Ok(Some(None));
         };
-        let listed = crate::store::decode_document(self.target.root, &register, &bytes);
+        let listed = crate::store::decode_document(self.target.root, &session_list, &bytes);
         let abouts = listed
             .items
             .into_iter()

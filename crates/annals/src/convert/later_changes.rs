@@ -79,11 +79,11 @@ pub(super) fn find_changes(
     fresh: &HashMap<std::path::PathBuf, Vec<u64>>,
 ) -> Result<LaterChanges> {
     let mut since = LaterChanges::default();
-    let told = files.listed_title();
+    let listed = files.listed_title();
     if let Some(given) = listed_title(files)?
-        && given.title != told
+        && given.title != listed
     {
-        since.title = told;
+        since.title = listed;
     }
     let has_todos = files
         .attachments

@@ -44,7 +44,7 @@ use origin::Header;
 use restore::SharedLines;
 use restore_filter::RestoreFilter;
 
-/// What to convert.
+/// Source of a conversion: a root, a project, sessions or a conversation.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ConvertSelection {
@@ -92,7 +92,7 @@ pub struct ConvertPlan {
     pub bytes: u64,
     /// Files that belong to no session.
     pub others: Vec<PathBuf>,
-    /// What cannot be converted, and why.
+    /// Items that cannot be converted, with reasons.
     pub left_out: Vec<String>,
     /// Files that are restored from origins and are not logs, by path in the target.
     pub documents: Vec<PathBuf>,
@@ -506,14 +506,14 @@ pub fn run(
             None => forward.push(files),
         }
     }
-    let homes = ProjectDirs::new(&plan.sessions);
+    let project_dirs = ProjectDirs::new(&plan.sessions);
     // Largest first, so that no thread is left with a large session at the end.
     forward.sort_by_key(|files| std::cmp::Reverse(files.log_bytes()));
     let convert = |files: &&SessionFiles| {
         let settled = (|| {
             let mut session = Session::read((*files).clone())?;
             session.refuse_unreadable()?;
-            homes.fill_in(&mut session);
+            project_dirs.fill_in(&mut session);
             let part = match &plan.path {
                 Some(path) => SessionPart::Path(path),
                 None => SessionPart::Whole,

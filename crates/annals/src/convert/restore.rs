@@ -1,4 +1,7 @@
 //! Restores the source of a session from its origins, byte for byte.
+//!
+//! Lines in records and lines in the origin file are merged by number. Records without an origin
+//! were written after the conversion and are appended.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;

@@ -1,4 +1,9 @@
 //! The ledger: each response counted once.
+//!
+//! A response is counted at its largest line and charged to the session that had it first. If a
+//! fork copies a response without marking it, the session that continued first after the copy
+//! counts as the original. So a session that continues later than its fork may lose the responses
+//! that they share.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;

@@ -4,6 +4,9 @@
 //! Members have the same names as in `annals show --json`. Empty members are omitted. JSON inside
 //! an entry (a tool's arguments, an opaque block) is embedded verbatim. If it is invalid or
 //! contains line breaks, its text is stored in `input_text` or `json_text` instead.
+//!
+//! Every struct of the model is destructured here field by field, so a new field does not compile
+//! until it has a name in the export.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

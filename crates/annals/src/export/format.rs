@@ -80,7 +80,7 @@ pub(super) fn section_anchor(about: &SessionHeader, section: &Section) -> String
 /// The parts of a tool call, for display.
 #[derive(Default)]
 pub(super) struct CallParts<'a> {
-    /// What the call is about, on one line.
+    /// Subject of the call, on one line.
     pub(super) subject: Option<String>,
     /// The purpose of a command.
     pub(super) description: Option<String>,

@@ -50,7 +50,7 @@ pub struct Imported {
     pub entries: u64,
     /// Number of imported sub-agents.
     pub agents: u64,
-    /// What the layout cannot hold, by kind: an entry's kind, or `agent`, `root` (an entry without
+    /// Numbers of items that the layout cannot hold, by kind: an entry's kind, or `agent`, `root` (an entry without
     /// a parent that now follows the previous one), `project` (no entry records it), `member` (of a
     /// record).
     pub left_out: BTreeMap<&'static str, u64>,
@@ -58,9 +58,9 @@ pub struct Imported {
     pub existing: Vec<PathBuf>,
     /// An earlier run of the same import had written all of it; nothing was done.
     pub already_imported: bool,
-    /// What an earlier run of the same import had written was moved to the trash.
+    /// The part that an earlier run of the same import had written was moved to the trash.
     pub replaced: bool,
-    /// What an earlier run of the same import had written is kept, and the rest was appended.
+    /// The part that an earlier run of the same import had written is kept, and the rest was appended.
     pub continued: bool,
 }
 

@@ -17,11 +17,11 @@ use super::{root_cache, sessions, text_store, usage};
 /// Schema version.
 ///
 /// Increment it when the tables, the encoding of rows or the output of decoders changes.
-const VERSION: i32 = 15;
+const VERSION: i32 = 16;
 
 /// File name of the database. Other versions use other files in the same directory.
 pub(super) fn name() -> String {
-    format!("catalogue-{VERSION}.db")
+    format!("index-{VERSION}.db")
 }
 
 /// Time to wait for a lock held by another process.
@@ -143,7 +143,7 @@ impl OpenError {
 /// Returns true if SQLite's quick check finds no damage.
 pub(super) fn is_sound(database: &Connection) -> bool {
     let check = database.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
-    check.is_ok_and(|told| told == "ok")
+    check.is_ok_and(|result| result == "ok")
 }
 
 /// Returns true if a write failed because the database is read-only.
@@ -192,7 +192,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 /// Opens a database that cannot be written.
 pub(super) fn connect_to_read(path: &Path) -> std::result::Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let database = if beside(path, "-wal").exists() {
+    let database = if sibling_path(path, "-wal").exists() {
         // The WAL may hold committed pages. SQLite can read it if the `-shm` file exists too.
         Connection::open_with_flags(path, flags)?
     } else {
@@ -226,10 +226,10 @@ fn immutable(path: &Path) -> String {
 }
 
 /// Returns the path of a file that SQLite keeps next to a database.
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(ending);
-    PathBuf::from(beside)
+fn sibling_path(path: &Path, ending: &str) -> PathBuf {
+    let mut sibling = path.as_os_str().to_owned();
+    sibling.push(ending);
+    PathBuf::from(sibling)
 }
 
 fn connect_once(path: &Path) -> std::result::Result<Connection, OpenError> {
@@ -310,7 +310,7 @@ pub(super) fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
     fs::rename(path, &to)?;
     for ending in ["-wal", "-shm"] {
         // It is useless without its database, and SQLite would apply it to the next one.
-        match fs::remove_file(beside(path, ending)) {
+        match fs::remove_file(sibling_path(path, ending)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }

@@ -62,8 +62,8 @@ pub(super) fn add_checksum(stamp: Fingerprint, mut bytes: Vec<u8>) -> Vec<u8> {
 
 /// Returns the data without its checksum, if the checksum is correct.
 pub(super) fn verify_checksum(stamp: Fingerprint, sealed: &[u8]) -> Option<&[u8]> {
-    let (bytes, told) = sealed.split_last_chunk()?;
-    (u64::from_le_bytes(*told) == sum(stamp, bytes)).then_some(bytes)
+    let (bytes, stored) = sealed.split_last_chunk()?;
+    (u64::from_le_bytes(*stored) == sum(stamp, bytes)).then_some(bytes)
 }
 
 fn sum(stamp: Fingerprint, bytes: &[u8]) -> u64 {

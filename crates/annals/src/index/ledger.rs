@@ -114,10 +114,10 @@ impl Index {
         });
         let mut troubles = Vec::new();
         if !known {
-            let told = self.warnings.len();
+            let warnings_before = self.warnings.len();
             let mut books = self.read_all(store, &|_, _| {}, true);
             // Data that was not saved cannot be queried below.
-            if self.warnings.len() > told {
+            if self.warnings.len() > warnings_before {
                 return self.all(store, asked);
             }
             for (number, root) in store.roots().iter().enumerate() {

@@ -61,27 +61,27 @@ impl Index {
             names: Names::default(),
         };
         let found = self.gather(store, inventory, progress, &mut gathering);
-        let mut talks: Vec<Option<Result<Conversations>>> = Vec::with_capacity(found.len());
+        let mut conversations: Vec<Option<Result<Conversations>>> = Vec::with_capacity(found.len());
         let mut folders: HashMap<_, HashMap<EntryKey, Box<str>>> = HashMap::new();
         for (files, found) in inventory.sessions.iter().zip(found) {
-            talks.push(match found {
+            conversations.push(match found {
                 Err(error) => Some(Err(error)),
-                Ok((summaries, talks)) => {
+                Ok((summaries, conversations)) => {
                     if !summaries.is_empty() {
                         folders.entry(place(files)).or_default().extend(summaries);
                     }
-                    talks.map(Ok)
+                    conversations.map(Ok)
                 }
             });
         }
         let nothing = HashMap::new();
         let rows = wanted.iter().filter_map(|&at| {
             let files = inventory.sessions.get(at)?;
-            let talks = talks.get_mut(at)?.take()?;
+            let conversations = conversations.get_mut(at)?.take()?;
             let summaries = folders.get(&place(files)).unwrap_or(&nothing);
-            Some(talks.map(|talks| {
-                let sums = talks.totals(price);
-                let rows = talks.into_infos(files, summaries, &sums);
+            Some(conversations.map(|conversations| {
+                let sums = conversations.totals(price);
+                let rows = conversations.into_infos(files, summaries, &sums);
                 rows.into_iter().zip(sums).collect()
             }))
         });
@@ -116,7 +116,7 @@ impl Index {
             // A session that was not found no longer exists, if the whole store could be listed.
             let all_seen = inventory.is_complete();
             let mut keep = Keep {
-                catalogue: self,
+                index: self,
                 sorted: &sorted,
                 all_seen,
                 failed: false,
@@ -206,26 +206,26 @@ impl RowCollector for Conversing {
 
     fn known(&mut self, at: usize, row: &StoredRow<'_>) -> Option<Self::Told> {
         let facts = session_codec::decode(row.facts, &mut self.names)?;
-        let talks = match self.is_wanted(at) {
+        let conversations = match self.is_wanted(at) {
             true => Some(session_codec::decode_conversations(
-                row.talks,
+                row.conversations,
                 &facts,
                 &mut self.names,
             )?),
             false => None,
         };
-        Some((facts.summaries, talks))
+        Some((facts.summaries, conversations))
     }
 
     fn read(&mut self, at: usize, reading: SessionReading) -> Self::Told {
-        let talks = self.is_wanted(at).then_some(reading.talks);
-        (reading.facts.summaries, talks)
+        let conversations = self.is_wanted(at).then_some(reading.conversations);
+        (reading.facts.summaries, conversations)
     }
 }
 
 /// Reader of sessions of a root that saves what it read.
 struct Keep<'a> {
-    catalogue: &'a mut Index,
+    index: &'a mut Index,
     sorted: &'a SortedSessions<'a>,
     all_seen: bool,
     /// A row could not be saved.
@@ -249,19 +249,19 @@ impl Keep<'_> {
             rest = after;
             let sessions: Vec<&SessionFiles> = portion.iter().map(|(_, files)| *files).collect();
             let now = SystemTime::now();
-            let told = |part: u64, _| progress(done + part, total);
-            let read = read_each(&sessions, &told, &|session| {
+            let set_progress = |part: u64, _| progress(done + part, total);
+            let read = read_each(&sessions, &set_progress, &|session| {
                 Box::new(SessionReading::new(&session))
             });
             done += sessions.iter().map(|files| files.log_bytes()).sum::<u64>();
             let fresh = sessions.iter().zip(&read).filter_map(|(files, reading)| {
                 let reading = reading.as_ref().ok()?;
-                let (facts, talks) = reading.rows.as_ref()?;
+                let (facts, conversations) = reading.rows.as_ref()?;
                 is_stable(files, now).then_some(NewRow {
                     files,
                     stamp: reading.stamp,
                     facts,
-                    talks,
+                    conversations,
                 })
             });
             self.write(&fresh.collect::<Vec<_>>(), &[]);
@@ -271,15 +271,15 @@ impl Keep<'_> {
         }
     }
 
-    fn write(&mut self, fresh: &[NewRow<'_>], tidy: &[usize]) {
+    fn write(&mut self, fresh: &[NewRow<'_>], to_clean: &[usize]) {
         // If one portion cannot be saved, the next cannot either.
         if self.failed {
             return;
         }
-        let database = &mut self.catalogue.database;
-        if let Err(error) = write(database, self.sorted, fresh, tidy, self.all_seen) {
+        let database = &mut self.index.database;
+        if let Err(error) = write(database, self.sorted, fresh, to_clean, self.all_seen) {
             self.failed = true;
-            self.catalogue.save_failed(&error);
+            self.index.save_failed(&error);
         }
     }
 }
@@ -287,7 +287,7 @@ impl Keep<'_> {
 /// Data of a session that was read, and its encoded rows.
 pub(super) struct SessionReading {
     pub(super) facts: SessionSummary,
-    talks: Conversations,
+    conversations: Conversations,
     stamp: Fingerprint,
     /// Encoded session row and conversations; `None` if they must not be stored.
     rows: Option<(Vec<u8>, Vec<u8>)>,
@@ -300,7 +300,7 @@ impl SessionReading {
     }
 
     fn new(session: &Session) -> Self {
-        let (facts, talks) = (
+        let (facts, conversations) = (
             SessionSummary::from_session(session),
             Conversations::from_session(session),
         );
@@ -308,14 +308,14 @@ impl SessionReading {
         let spelled = || {
             Some((
                 session_codec::encode(&facts)?,
-                session_codec::encode_conversations(&talks, &facts)?,
+                session_codec::encode_conversations(&conversations, &facts)?,
             ))
         };
         // Not stored if incomplete: a failed read may succeed later without a change of the file.
         SessionReading {
             rows: session.complete.then(spelled).flatten(),
             facts,
-            talks,
+            conversations,
             stamp,
         }
     }

@@ -14,7 +14,7 @@ use annals_jsonl as jsonl;
 use super::database;
 
 /// Prefix of all index file names, of any version.
-const NAME_PREFIX: &str = "catalogue-";
+const NAME_PREFIX: &str = "index-";
 
 /// File of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -243,13 +243,13 @@ mod tests {
             (own.clone(), Some(Own)),
             (format!("{own}-wal"), Some(Own)),
             (format!("{own}.unusable"), Some(SetAside)),
-            ("catalogue-999.db".to_owned(), Some(OtherVersion)),
-            ("catalogue-999.db-shm".to_owned(), Some(OtherVersion)),
-            ("catalogue-1.db.unusable".to_owned(), Some(SetAside)),
+            ("index-999.db".to_owned(), Some(OtherVersion)),
+            ("index-999.db-shm".to_owned(), Some(OtherVersion)),
+            ("index-1.db.unusable".to_owned(), Some(SetAside)),
             (format!("{own}-journal2"), None),
-            ("catalogue-.db".to_owned(), None),
-            ("catalogue-x.db".to_owned(), None),
-            ("catalogue-1.dbx".to_owned(), None),
+            ("index-.db".to_owned(), None),
+            ("index-x.db".to_owned(), None),
+            ("index-1.dbx".to_owned(), None),
             ("trash".to_owned(), None),
         ] {
             assert_eq!(kind(&name), wanted, "{name}");

@@ -16,7 +16,7 @@ const MERGED: usize = 8;
 
 /// Merges segments of similar size where there are many, and rewrites segments whose documents are
 /// mostly deleted.
-pub(super) fn tidy(database: &Connection) -> rusqlite::Result<()> {
+pub(super) fn merge_segments(database: &Connection) -> rusqlite::Result<()> {
     loop {
         let mut tiers: HashMap<u32, Vec<Segment>> = HashMap::new();
         for segment in segments(database)? {
@@ -30,7 +30,7 @@ pub(super) fn tidy(database: &Connection) -> rusqlite::Result<()> {
                 drop_segment(database, segment.0)?;
             } else if living < segment.1 / 2 {
                 merge(database, &[segment])?;
-                return tidy(database);
+                return merge_segments(database);
             } else {
                 let size = segment.1.checked_ilog2().ok_or_else(damaged)?;
                 let tier = size / MERGED.ilog2();

@@ -4,6 +4,17 @@
 //! its old end are the same. Every answer is the same without the index; deleting it costs only
 //! time. (A file that grew and was also changed in place, more than 4 KiB before its old end, is
 //! not detected. No agent does that.)
+//!
+//! Four parts, each updated by the commands that use it and by `annals index build`:
+//! - walks of roots (`root_cache.rs`): directory listings, owners of logs, snapshots of unchanged
+//!   roots;
+//! - usage (`usage.rs`, `ledger.rs`): the charges of each log;
+//! - sessions (`sessions.rs`, `listing.rs`): rows of sessions and conversations;
+//! - text (`text_store.rs`, `segment.rs`): which tokens occur in which records.
+//!
+//! Each schema version has its own file, `index-N.db`, so programs of two versions can be used in
+//! turn. SQLite's write-ahead log makes concurrent processes safe. All stored data has a checksum;
+//! damaged data is read from the logs again.
 
 mod coverage;
 mod database;

@@ -3,6 +3,9 @@
 //! Selecting them decodes a few fields of every row. Other rows are decoded in full only if they
 //! affect a selected session: they summarize its conversations, or repeat its responses (which
 //! decides which session is charged).
+//!
+//! Rows stay encoded until they are shown: decoded rows of 100,000 sessions take three times the
+//! memory, and page faults would take a fifth of the time.
 
 use std::collections::HashMap;
 

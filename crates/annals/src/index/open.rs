@@ -140,8 +140,7 @@ impl Index {
             true => "it is read-only".to_owned(),
             false => error.to_string(),
         };
-        let same =
-            |notice: &Warning| matches!(notice, Warning::SaveFailed { why: told } if *told == why);
+        let same = |notice: &Warning| matches!(notice, Warning::SaveFailed { why: reported } if *reported == why);
         if !self.warnings.iter().any(same) {
             self.warnings.push(Warning::SaveFailed { why });
         }

@@ -21,19 +21,19 @@ use super::fingerprint::{Fingerprint, add_checksum, verify_checksum};
 pub(super) const TABLES: &str = "
     CREATE TABLE owners (
         root INTEGER PRIMARY KEY,
-        told BLOB NOT NULL
+        data BLOB NOT NULL
     );
     CREATE TABLE shares (
         root INTEGER PRIMARY KEY,
-        told BLOB NOT NULL
+        data BLOB NOT NULL
     );
     CREATE TABLE folders (
         root INTEGER PRIMARY KEY,
-        told BLOB NOT NULL
+        data BLOB NOT NULL
     );
     CREATE TABLE still (
         root INTEGER PRIMARY KEY,
-        told BLOB NOT NULL
+        data BLOB NOT NULL
     );
 ";
 
@@ -77,8 +77,8 @@ impl Index {
 
 impl CacheSource for Connection {
     fn owners(&self, root: &Root) -> Vec<LogOwner> {
-        let told = load_blob(self, "owners", root).unwrap_or_default();
-        decode(&told).unwrap_or_default()
+        let data = load_blob(self, "owners", root).unwrap_or_default();
+        decode(&data).unwrap_or_default()
     }
 
     fn slices(&self, root: &Root) -> Vec<u8> {
@@ -94,18 +94,18 @@ pub(super) fn load_blob(database: &Connection, table: &str, root: &Root) -> Opti
     let number = number_of(database, root).ok()??;
     // Blobs can be large; incremental I/O holds one copy in memory.
     let mut blob = database
-        .blob_open(rusqlite::MAIN_DB, table, "told", number, true)
+        .blob_open(rusqlite::MAIN_DB, table, "data", number, true)
         .ok()?;
-    let mut told = vec![0; blob.len()];
-    blob.read_exact(&mut told).ok()?;
-    let whole = verify_checksum(Fingerprint::from_block(number), &told)?.len();
-    told.truncate(whole);
-    Some(told)
+    let mut data = vec![0; blob.len()];
+    blob.read_exact(&mut data).ok()?;
+    let whole = verify_checksum(Fingerprint::from_block(number), &data)?.len();
+    data.truncate(whole);
+    Some(data)
 }
 
-fn decode(told: &[u8]) -> Option<Vec<LogOwner>> {
-    let told: Vec<Spelled> = postcard::from_bytes(told).ok()?;
-    let owned = told
+fn decode(data: &[u8]) -> Option<Vec<LogOwner>> {
+    let data: Vec<Spelled> = postcard::from_bytes(data).ok()?;
+    let owned = data
         .into_iter()
         .map(|(dev, ino, len, mtime, ctime, owner)| {
             let id = FileId {
@@ -138,12 +138,12 @@ pub(super) fn save_blob(
     database: &Connection,
     table: &str,
     root: &Root,
-    told: Vec<u8>,
+    data: Vec<u8>,
 ) -> rusqlite::Result<()> {
     let number = new_number(database, root)?;
-    let told = add_checksum(Fingerprint::from_block(number), told);
-    let insert = format!("INSERT OR REPLACE INTO {table} (root, told) VALUES (?1, ?2)");
-    database.execute(&insert, params![number, told]).map(|_| ())
+    let data = add_checksum(Fingerprint::from_block(number), data);
+    let insert = format!("INSERT OR REPLACE INTO {table} (root, data) VALUES (?1, ?2)");
+    database.execute(&insert, params![number, data]).map(|_| ())
 }
 
 /// File system clocks are coarse: a file changed within the last tick may change again without a

@@ -127,7 +127,7 @@ pub(super) fn encode(facts: &SessionSummary) -> Option<Vec<u8>> {
     let models: Vec<u64> = facts
         .models
         .iter()
-        .map(|name| names.of(Some(name)))
+        .map(|name| names.number(Some(name)))
         .collect();
     let charges = charges_row(&facts.charges, &mut names)?;
     put_texts(&mut row, &names.list);
@@ -141,7 +141,7 @@ pub(super) fn encode(facts: &SessionSummary) -> Option<Vec<u8>> {
 pub(super) fn decode(bytes: &[u8], names: &mut Names) -> Option<SessionSummary> {
     let mut row = RowReader(bytes);
     let mut facts = decode_facts(&mut row, names)?;
-    let names = names.of(&mut row)?;
+    let names = names.decode_table(&mut row)?;
     for _ in 0..row.count()? {
         let name = name(names, row.number()?)??;
         facts.models.insert((*name).to_owned());
@@ -356,12 +356,12 @@ const KEYS: u8 = 2;
 /// Encodes the conversations of a session, relative to its summary: most conversations span the
 /// whole session.
 pub(super) fn encode_conversations(
-    talks: &Conversations,
+    conversations: &Conversations,
     facts: &SessionSummary,
 ) -> Option<Vec<u8>> {
     let mut row = RowWriter::with_capacity();
-    row.count(talks.list.len());
-    for talk in &talks.list {
+    row.count(conversations.list.len());
+    for talk in &conversations.list {
         let same = talk.title == facts.title;
         let uuid = EntryKey::is_canonical_uuid(&talk.leaf);
         row.byte(
@@ -385,9 +385,9 @@ pub(super) fn encode_conversations(
         row.count(talk.messages);
         row.count(talk.segment);
     }
-    let known = Places::of(&facts.charges);
-    row.count(talks.segments.len());
-    for limb in &talks.segments {
+    let known = Places::new(&facts.charges);
+    row.count(conversations.segments.len());
+    for limb in &conversations.segments {
         row.count(limb.parent.map_or(0, |parent| parent + 1));
         match limb.keys.is_empty() {
             true => row.byte(NO_KEYS),
@@ -436,7 +436,7 @@ pub(super) fn decode_conversations(
     names: &mut Names,
 ) -> Option<Conversations> {
     let mut row = RowReader(bytes);
-    let mut talks = Conversations::default();
+    let mut conversations = Conversations::default();
     for _ in 0..row.count()? {
         let flags = row.byte()?;
         let is = |bit: u8| flags & bit != 0;
@@ -444,7 +444,7 @@ pub(super) fn decode_conversations(
             true => EntryKey::from_bytes(row.array()?).to_uuid(),
             false => row.text()?.to_owned(),
         };
-        talks.list.push(ConversationSummary {
+        conversations.list.push(ConversationSummary {
             leaf,
             title: match is(talk_is::SAME_TITLE) {
                 true => facts.title.clone(),
@@ -474,18 +474,18 @@ pub(super) fn decode_conversations(
             let mut pricing = PriceInputs::default();
             charges.extend(run.iter().map(|charge| pricing.strip(charge.clone())));
         }
-        let names = names.of(&mut row)?;
+        let names = names.decode_table(&mut row)?;
         let mut sources = Sources::default();
         for _ in 0..row.list(10)? {
             charges.push(charge(&mut row, names, &mut sources)?);
         }
-        talks.segments.push(ConversationSegment {
+        conversations.segments.push(ConversationSegment {
             parent,
             keys,
             charges,
         });
     }
-    Some(talks)
+    Some(conversations)
 }
 
 /// Lookup of charges in the session's row.
@@ -495,7 +495,7 @@ struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    fn of(charges: &'a [Charge]) -> Self {
+    fn new(charges: &'a [Charge]) -> Self {
         Places {
             charges,
             named: OnceCell::new(),
@@ -543,7 +543,7 @@ impl Names {
     }
 
     /// Decodes the name table of a row.
-    fn of(&mut self, row: &mut RowReader<'_>) -> Option<&[Arc<str>]> {
+    fn decode_table(&mut self, row: &mut RowReader<'_>) -> Option<&[Arc<str>]> {
         // Models and branches are few; beyond this limit names are not shared.
         const MOST: usize = 32;
         self.row.clear();
@@ -574,7 +574,7 @@ struct Numbers<'a> {
 }
 
 impl<'a> Numbers<'a> {
-    fn of(&mut self, name: Option<&'a str>) -> u64 {
+    fn number(&mut self, name: Option<&'a str>) -> u64 {
         let Some(name) = name else { return 0 };
         // A linear search is fastest for the usual few names.
         let few = self.list.iter().take(8);
@@ -633,7 +633,7 @@ fn charges_row<'a>(charges: &'a [Charge], names: &mut Numbers<'a>) -> Option<Vec
         }
         let source = &charge.source;
         for text in [&source.model, &source.agent, &source.git_branch] {
-            row.number(names.of(text.as_deref()));
+            row.number(names.number(text.as_deref()));
         }
         if let Some(cost) = &charge.recorded {
             row.raw(&cost.pico().to_le_bytes());

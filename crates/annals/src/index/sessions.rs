@@ -4,13 +4,17 @@
 //! of a root whose ids have the same hash, sorted by name:
 //!
 //! ```text
-//! facts: { name, stamp (16 bytes), bytes of its logs, what its files tell }*, seal (8 bytes)
-//! talks: { what its conversations are }*, seal (8 bytes)
+//! facts:         { name, stamp (16 bytes), size of its logs, encoded summary }*, seal (8 bytes)
+//! conversations: { encoded conversations }*, seal (8 bytes)
 //! ```
 //!
 //! `stamp` is the fingerprint, `seal` the checksum. Each other field is a length and its bytes; the
 //! size of the logs is a varint. Conversations are needed less often, so they have their own
 //! column.
+//!
+//! The fingerprint covers the paths, identities, lengths and times of all files of a session, its
+//! ranges of shared logs and its session-list rows. Any difference is a miss, and the session is
+//! read again as a whole.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -28,7 +32,7 @@ pub(super) const TABLES: &str = "
     CREATE TABLE session (
         id INTEGER PRIMARY KEY,
         facts BLOB NOT NULL,
-        talks BLOB NOT NULL
+        conversations BLOB NOT NULL
     );
 ";
 
@@ -109,7 +113,7 @@ pub(super) struct StoredRow<'a> {
     bytes: u64,
     pub(super) facts: &'a [u8],
     /// Empty if not requested.
-    pub(super) talks: &'a [u8],
+    pub(super) conversations: &'a [u8],
 }
 
 impl<'a> StoredRow<'a> {
@@ -129,7 +133,7 @@ pub(super) struct NewRow<'a> {
     pub(super) files: &'a SessionFiles,
     pub(super) stamp: Fingerprint,
     pub(super) facts: &'a [u8],
-    pub(super) talks: &'a [u8],
+    pub(super) conversations: &'a [u8],
 }
 
 /// State of a stored row relative to the session's files.
@@ -145,25 +149,29 @@ pub(super) enum RowState<'a> {
 pub(super) fn load(
     database: &Connection,
     sorted: &SortedSessions<'_>,
-    with_talks: bool,
+    with_conversations: bool,
     mut met: impl FnMut(usize, &SessionFiles, RowState<'_>),
 ) -> rusqlite::Result<Vec<usize>> {
     let mut gone = Vec::new();
     let Some(root) = number_of(database, sorted.root)? else {
         return Ok(gone);
     };
-    let talks = if with_talks { "talks" } else { "NULL" };
+    let conversations = if with_conversations {
+        "conversations"
+    } else {
+        "NULL"
+    };
     let mut query = database.prepare(&format!(
-        "SELECT id, facts, {talks} FROM session WHERE id BETWEEN ?1 AND ?2"
+        "SELECT id, facts, {conversations} FROM session WHERE id BETWEEN ?1 AND ?2"
     ))?;
     let mut rows = query.query([number(root, 0), number(root, BLOCKS - 1)])?;
     while let Some(row) = rows.next()? {
         let id: i64 = row.get(0)?;
         let block = (id - number(root, 0)) as usize;
         let facts = row.get_ref(1)?.as_blob()?;
-        let talks = row.get_ref(2)?.as_blob_or_null()?;
+        let conversations = row.get_ref(2)?.as_blob_or_null()?;
         // A damaged block is a cache miss; it is rewritten when its sessions are saved.
-        let Some(entries) = entries(id, facts, talks) else {
+        let Some(entries) = entries(id, facts, conversations) else {
             continue;
         };
         let here = sorted.blocks.get(block).map(Vec::as_slice);
@@ -243,12 +251,12 @@ pub(super) fn each_row(
 }
 
 /// Saves new rows of a root. If `all_seen`, removes rows of sessions that no longer exist from the
-/// blocks written and from those in `tidy`.
+/// blocks written and from those in `to_clean`.
 pub(super) fn write(
     database: &mut Connection,
     sorted: &SortedSessions<'_>,
     fresh: &[NewRow<'_>],
-    tidy: &[usize],
+    to_clean: &[usize],
     all_seen: bool,
 ) -> rusqlite::Result<()> {
     let mut blocks: Vec<(usize, &NewRow<'_>)> =
@@ -258,7 +266,7 @@ pub(super) fn write(
             .then_with(|| name(a.files).cmp(&name(b.files)))
     });
     let mut touched: Vec<usize> = blocks.iter().map(|(block, _)| *block).collect();
-    touched.extend(tidy);
+    touched.extend(to_clean);
     touched.sort_unstable();
     touched.dedup();
     if touched.is_empty() {
@@ -267,7 +275,8 @@ pub(super) fn write(
     let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     {
         let root = new_number(&change, sorted.root)?;
-        let mut select = change.prepare("SELECT facts, talks FROM session WHERE id = ?1")?;
+        let mut select =
+            change.prepare("SELECT facts, conversations FROM session WHERE id = ?1")?;
         let mut insert = change.prepare("INSERT OR REPLACE INTO session VALUES (?1, ?2, ?3)")?;
         for block in touched {
             let id = number(root, block);
@@ -293,8 +302,8 @@ pub(super) fn write(
                 };
                 !all_seen || there()
             };
-            let (facts, talks) = merge(id, old.into_iter().filter(stays), new);
-            insert.execute(params![id, facts, talks])?;
+            let (facts, conversations) = merge(id, old.into_iter().filter(stays), new);
+            insert.execute(params![id, facts, conversations])?;
         }
     }
     change.commit()
@@ -321,7 +330,7 @@ fn merge<'a>(
     let salt = Fingerprint::from_block(id);
     (
         add_checksum(salt, block.facts.0),
-        add_checksum(salt, block.talks.0),
+        add_checksum(salt, block.conversations.0),
     )
 }
 
@@ -329,7 +338,7 @@ fn merge<'a>(
 #[derive(Default)]
 struct Block {
     facts: RowWriter,
-    talks: RowWriter,
+    conversations: RowWriter,
 }
 
 impl Block {
@@ -345,7 +354,7 @@ impl Block {
             stamp: row.stamp.to_bytes(),
             bytes: row.files.log_bytes(),
             facts: row.facts,
-            talks: row.talks,
+            conversations: row.conversations,
         });
     }
 
@@ -354,17 +363,21 @@ impl Block {
         self.facts.raw(&entry.stamp);
         self.facts.number(entry.bytes);
         self.facts.bytes(entry.facts);
-        self.talks.bytes(entry.talks);
+        self.conversations.bytes(entry.conversations);
     }
 }
 
 /// Returns the rows of a block; `None` if it is damaged.
-fn entries<'a>(id: i64, facts: &'a [u8], talks: Option<&'a [u8]>) -> Option<Vec<StoredRow<'a>>> {
+fn entries<'a>(
+    id: i64,
+    facts: &'a [u8],
+    conversations: Option<&'a [u8]>,
+) -> Option<Vec<StoredRow<'a>>> {
     let salt = Fingerprint::from_block(id);
     let mut facts = RowReader(verify_checksum(salt, facts)?);
-    let mut talks = match talks {
+    let mut conversations = match conversations {
         None => None,
-        Some(talks) => Some(RowReader(verify_checksum(salt, talks)?)),
+        Some(conversations) => Some(RowReader(verify_checksum(salt, conversations)?)),
     };
     let mut entries = Vec::new();
     while !facts.0.is_empty() {
@@ -373,9 +386,9 @@ fn entries<'a>(id: i64, facts: &'a [u8], talks: Option<&'a [u8]>) -> Option<Vec<
             stamp: facts.array()?,
             bytes: facts.number()?,
             facts: facts.bytes()?,
-            talks: match &mut talks {
+            conversations: match &mut conversations {
                 None => &[],
-                Some(talks) => talks.bytes()?,
+                Some(conversations) => conversations.bytes()?,
             },
         });
     }

@@ -129,11 +129,11 @@ impl Index {
     ) -> Vec<Error> {
         let (_, mut troubles) =
             self.ledger(store, &|done, total| progress("spending", done, total));
-        let told = |done, total| progress("sessions", done, total);
-        let rows = self.sessions(store, inventory, &told);
+        let set_progress = |done, total| progress("sessions", done, total);
+        let rows = self.sessions(store, inventory, &set_progress);
         troubles.extend(rows.into_iter().filter_map(Result::err));
-        let told = |done, total| progress("words", done, total);
-        troubles.extend(self.index_text(inventory, &told, &|| false));
+        let set_progress = |done, total| progress("words", done, total);
+        troubles.extend(self.index_text(inventory, &set_progress, &|| false));
         troubles
     }
 }

@@ -2,6 +2,15 @@
 //!
 //! It only selects candidates; the records themselves are always checked. Everything has a
 //! checksum, because a token lost to damage would be a hit missed without notice.
+//!
+//! A fingerprint of the state of all files shows with one comparison that nothing changed. It is
+//! removed in the same transaction that changes what it covers. Segments are stored in blocks of 4
+//! KB, each with the number of the next, so that a missing block is detected.
+//!
+//! SQLite's full-text tables were measured first: with the same distinct tokens and no positions,
+//! they wrote 25 MB of text per CPU second (without reading and tokenizing) into 0.46 of the size
+//! of the text. This format writes 84 MB with everything included into 0.05. Positions are not
+//! stored, because every hit is checked against its record.
 
 use std::collections::HashMap;
 
@@ -316,13 +325,16 @@ pub(super) fn decode_block<'a>(
 ) -> rusqlite::Result<StoredBlock<'a>> {
     let key = row.get_ref(0)?.as_blob()?;
     let mut rest = unseal(segment, row.get_ref(1)?.as_blob()?)?;
-    let mut told = || {
+    let mut next_number = || {
         let len = usize::try_from(get_varint(&mut rest)?).ok()?;
         let (key, after) = rest.split_at_checked(len)?;
         rest = after;
         Some(key)
     };
-    let (own, next) = (told().ok_or_else(damaged)?, told().ok_or_else(damaged)?);
+    let (own, next) = (
+        next_number().ok_or_else(damaged)?,
+        next_number().ok_or_else(damaged)?,
+    );
     match own == key {
         true => Ok(StoredBlock {
             next,
@@ -415,8 +427,10 @@ pub(super) fn decode_range(
     let first = u32::try_from(id - range_id(segment, 0)).map_err(|_| damaged())?;
     let text: i64 = row.get(2)?;
     let mut rest = unseal(segment, row.get_ref(3)?.as_blob()?)?;
-    let mut told = || get_varint(&mut rest).ok_or_else(damaged);
-    if (told()?, told()?, told()?) != (first.into(), documents.into(), text as u64) {
+    let mut next_number = || get_varint(&mut rest).ok_or_else(damaged);
+    if (next_number()?, next_number()?, next_number()?)
+        != (first.into(), documents.into(), text as u64)
+    {
         return Err(damaged());
     }
     let mut spans = Vec::with_capacity(documents.min(TOGETHER as u32) as usize);

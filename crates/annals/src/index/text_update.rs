@@ -186,7 +186,7 @@ impl Index {
             let sorted = learnt.words.sorted().into_iter();
             text_store::add_segment(&change, &stretches, sorted.map(Ok))?;
         }
-        merge::tidy(&change)?;
+        merge::merge_segments(&change)?;
         change.commit()
     }
 

@@ -1,4 +1,7 @@
 //! Fast search in unchanged roots: builds only the sessions that have candidates.
+//!
+//! Applies only if every root consists of its own files: shared logs, session lists or archived
+//! sessions in one root make the search build the whole inventory.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -46,11 +49,11 @@ impl StoreSearch {
         let stills = self
             .unchanged_roots
             .iter()
-            .filter_map(|told| still_of(told));
-        let told = stills.flat_map(|(_, still)| still.ids());
+            .filter_map(|data| still_of(data));
+        let ids = stills.flat_map(|(_, still)| still.ids());
         let sessions = self.inventory.sessions.iter();
         let all = sessions.filter(|_| self.unchanged_roots.is_empty());
-        told.chain(all.map(|files| files.id.as_str()))
+        ids.chain(all.map(|files| files.id.as_str()))
     }
 }
 
@@ -137,8 +140,8 @@ fn state_of_nothing(root: &Root) -> Fingerprint {
 }
 
 /// Decodes a stored snapshot: the fingerprint when all text was indexed, and the root's contents.
-fn still_of(told: &[u8]) -> Option<([u8; 16], RootSnapshot<'_>)> {
-    let (state, still) = told.split_first_chunk()?;
+fn still_of(data: &[u8]) -> Option<([u8; 16], RootSnapshot<'_>)> {
+    let (state, still) = data.split_first_chunk()?;
     Some((*state, RootSnapshot::decode(still)?))
 }
 
@@ -172,7 +175,7 @@ fn ready(
     // One snapshot of the database, unaffected by other processes.
     let database = &*database.transaction()?;
     let mut covered = Coverage::default();
-    let mut told_of = Vec::new();
+    let mut root_blobs = Vec::new();
     for root in store.roots() {
         let Some(number) = number_of(database, root)? else {
             return Ok(None);
@@ -180,50 +183,50 @@ fn ready(
         let coverage = text_store::coverage(database, number)?;
         let (state, pending) =
             coverage.unwrap_or_else(|| (state_of_nothing(root).to_bytes(), Vec::new()));
-        let Some(told) = load_blob(database, "still", root) else {
+        let Some(data) = load_blob(database, "still", root) else {
             return Ok(None);
         };
-        let known = still_of(&told).filter(|(known, _)| *known == state);
+        let known = still_of(&data).filter(|(known, _)| *known == state);
         if !known.is_some_and(|(_, still)| still.is_unchanged(root)) {
             return Ok(None);
         }
         let paths = covered.add_whole(database, root, number, &pending)?;
-        told_of.push((number, root, told, paths));
+        root_blobs.push((number, root, data, paths));
     }
     let Some(worth) = candidates(database, matcher)? else {
         return Ok(None);
     };
     for text in worth.keys() {
         let (number, path) = covered.name(database, *text)?;
-        let root = told_of.iter_mut().find(|(root, ..)| *root == number);
+        let root = root_blobs.iter_mut().find(|(root, ..)| *root == number);
         if let Some((_, _, _, paths)) = root {
             paths.push(path);
         }
     }
-    let inventory = inventory_of(database, &told_of);
+    let inventory = inventory_of(database, &root_blobs);
     Ok(inventory.map(|inventory| Ready {
         inventory,
         covered,
         worth,
-        stills: told_of.into_iter().map(|(_, _, told, _)| told).collect(),
+        stills: root_blobs.into_iter().map(|(_, _, data, _)| data).collect(),
     }))
 }
 
 /// Root: its number, its stored snapshot, and the paths of its candidate files.
-type ToldOf<'a> = (i64, &'a Root, Vec<u8>, Vec<Vec<u8>>);
+type RootBlob<'a> = (i64, &'a Root, Vec<u8>, Vec<Vec<u8>>);
 
 /// Builds an inventory of the sessions that own candidate files, and of others with the same ids.
-fn inventory_of(database: &Connection, told_of: &[ToldOf<'_>]) -> Option<Inventory> {
+fn inventory_of(database: &Connection, root_blobs: &[RootBlob<'_>]) -> Option<Inventory> {
     let mut wanted = HashSet::new();
-    for (_, _, told, paths) in told_of {
-        let (_, still) = still_of(told)?;
+    for (_, _, data, paths) in root_blobs {
+        let (_, still) = still_of(data)?;
         let paths = paths.iter().map(Vec::as_slice).collect();
         wanted.extend(still.owners(&paths)?);
     }
     let mut memory = WalkCache::new(database);
     let mut inventory = Inventory::default();
-    for (_, root, told, _) in told_of.iter().filter(|_| !wanted.is_empty()) {
-        let (_, still) = still_of(told)?;
+    for (_, root, data, _) in root_blobs.iter().filter(|_| !wanted.is_empty()) {
+        let (_, still) = still_of(data)?;
         let files = still.files(root, &wanted)?;
         let mut some = Inventory::from_files(root, files, &mut memory);
         inventory.sessions.append(&mut some.sessions);

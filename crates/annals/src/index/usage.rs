@@ -1,4 +1,9 @@
 //! Storage of the charges of logs: one row per file.
+//!
+//! A row has the file's identity, the offset up to which it was read, and a hash of the bytes
+//! before that offset. An unchanged file costs a `stat`, a grown one its new bytes. A file that was
+//! truncated, replaced or touched is read again. Logs are read in the order of the table, so that
+//! it grows at its end.
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;

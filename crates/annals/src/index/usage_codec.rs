@@ -142,7 +142,7 @@ impl<'a> EncodedCharges<'a> {
     /// Decodes everything.
     pub(super) fn log_charges(&self) -> Option<LogCharges> {
         let head = &self.head;
-        let mut names = Names::of(head);
+        let mut names = Names::new(head);
         let mut sheet = LogCharges::default();
         sheet.first = names.get(head.first)?;
         sheet.session = names.get(head.session)?;
@@ -169,7 +169,7 @@ impl<'a> EncodedCharges<'a> {
         let origins = self.origins(&mut names, &ChargeSource::default(), |session, names| {
             names.get(session)
         })?;
-        let mut rows = Fields::of(self.rows);
+        let mut rows = Fields::new(self.rows);
         while !rows.rest.is_empty() {
             let (flags, (source, session)) = rows.begin(&origins)?;
             let mut charge = Charge::with_source(source, 0);
@@ -242,8 +242,8 @@ impl StoredUsage for EncodedCharges<'_> {
         let before = to.len();
         let unknown = ChargeSource::default();
         let other = to.last().map_or(&unknown, |charge| &charge.source);
-        let origins = self.origins(&mut Names::of(&self.head), other, is_foreign)?;
-        let mut rows = Fields::of(self.rows);
+        let origins = self.origins(&mut Names::new(&self.head), other, is_foreign)?;
+        let mut rows = Fields::new(self.rows);
         while !rows.rest.is_empty() {
             let (flags, (source, foreign)) = rows.begin(&origins)?;
             // Built in place, because a charge is large and there are many.
@@ -273,7 +273,7 @@ struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    fn of(head: &'a Head<'a>) -> Self {
+    fn new(head: &'a Head<'a>) -> Self {
         Names {
             texts: &head.texts,
             made: vec![None; head.texts.len()],
@@ -326,7 +326,7 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    fn of(rest: &'a [u8]) -> Self {
+    fn new(rest: &'a [u8]) -> Self {
         Fields { rest, before: 0 }
     }
 
@@ -535,20 +535,20 @@ mod tests {
     #[test]
     fn direct_charges_agree_with_decoded_log_charges() {
         let spelled = encode(&sheet()).unwrap();
-        let told = EncodedCharges::decode_header(&spelled).unwrap();
+        let decoded = EncodedCharges::decode_header(&spelled).unwrap();
         for only in ["session", "other"].map(|id| SessionId::new(id).unwrap()) {
             let mut charges = vec![Charge::new(1)];
-            told.charges(7, &only, &mut charges).unwrap();
+            decoded.charges(7, &only, &mut charges).unwrap();
             let expected = sheet().charges(7, Some(&only));
             let expected: Vec<Charge> = [Charge::new(1)].into_iter().chain(expected).collect();
             assert_eq!(charges, expected);
         }
-        assert_eq!(told.directories(), ["/w".into(), "/x".into()]);
-        assert_eq!((told.first(), told.uncounted()), (Some("session"), 3));
+        assert_eq!(decoded.directories(), ["/w".into(), "/x".into()]);
+        assert_eq!((decoded.first(), decoded.uncounted()), (Some("session"), 3));
         for cut in 0..spelled.len() {
-            let told = spelled.get(..cut).and_then(EncodedCharges::decode_header);
+            let decoded = spelled.get(..cut).and_then(EncodedCharges::decode_header);
             let only = SessionId::new("session").unwrap();
-            let whole = told.and_then(|told| told.charges(0, &only, &mut Vec::new()));
+            let whole = decoded.and_then(|decoded| decoded.charges(0, &only, &mut Vec::new()));
             assert_eq!(whole, None, "cut at {cut}");
         }
     }

@@ -102,8 +102,8 @@ impl Store {
                 .metadata()
                 .map_err(|e| Error::io("stat", &original, e))?
                 .len();
-            let told = hash(&source, length).map_err(|e| Error::io("read", &original, e))?;
-            if told != kept.original.sha256 {
+            let digest = hash(&source, length).map_err(|e| Error::io("read", &original, e))?;
+            if digest != kept.original.sha256 {
                 return Err(Error::refused(format!(
                     "{} has changed since the repair, so it was not restored",
                     original.display()
@@ -257,8 +257,8 @@ fn quarantine_original(
             copy(handle, 0..kept.original.bytes, &plan.file.path, put)
         })?;
         let there = File::open(&original).map_err(|e| Error::io("open", &original, e))?;
-        let told = hash(&there, u64::MAX).map_err(|e| Error::io("read", &original, e))?;
-        if told != kept.original.sha256 {
+        let digest = hash(&there, u64::MAX).map_err(|e| Error::io("read", &original, e))?;
+        if digest != kept.original.sha256 {
             return Err(Error::File(FileError::Changed {
                 path: plan.file.path.clone(),
             }));

@@ -75,9 +75,9 @@ pub(super) fn repair_links(reading: &mut RepairReader<'_>, read: ReadSpan<'_>) -
     });
     let remains: HashMap<EntryKey, EntryKey> = remains.collect();
     // New parent of the first entry of each lost parent.
-    let mut homes: HashMap<EntryKey, Option<usize>> = HashMap::new();
+    let mut new_parents: HashMap<EntryKey, Option<usize>> = HashMap::new();
     for (at, kind) in wrong {
-        let home = match kind {
+        let new_parent = match kind {
             _ if reading
                 .rules
                 .starts_conversation(&reading.record_bytes(at, read)?) =>
@@ -90,13 +90,13 @@ pub(super) fn repair_links(reading: &mut RepairReader<'_>, read: ReadSpan<'_>) -
                 at,
                 &mut forest,
                 &chains,
-                (&remains, &mut homes),
+                (&remains, &mut new_parents),
                 read,
             )?,
         };
-        set_parent(reading, at, kind, home, read)?;
-        if let Some(home) = home {
-            forest.set_parent(at, home);
+        set_parent(reading, at, kind, new_parent, read)?;
+        if let Some(new_parent) = new_parent {
+            forest.set_parent(at, new_parent);
         }
     }
     Ok(())
@@ -118,10 +118,10 @@ fn set_parent(
     reading: &mut RepairReader<'_>,
     at: usize,
     kind: FlawKind,
-    home: Option<usize>,
+    new_parent: Option<usize>,
     read: ReadSpan<'_>,
 ) -> Result<()> {
-    let parent = home.and_then(|home| reading.outlines.get(home));
+    let parent = new_parent.and_then(|new_parent| reading.outlines.get(new_parent));
     let line = parent.map(|parent| parent.span.line);
     let parent = parent.and_then(Outline::id);
     let id = parent.as_ref().map(|id| id.as_str());
@@ -157,7 +157,7 @@ fn find_parent(
     at: usize,
     forest: &mut ParentMap,
     chains: &Chains,
-    (remains, homes): (
+    (remains, new_parents): (
         &HashMap<EntryKey, EntryKey>,
         &mut HashMap<EntryKey, Option<usize>>,
     ),
@@ -169,19 +169,19 @@ fn find_parent(
     let Some(lost) = outline.link.key() else {
         return Ok(None);
     };
-    if let Some(told) = salvaged_parent(remains, lost, forest, at) {
-        return Ok(Some(told));
+    if let Some(parent) = salvaged_parent(remains, lost, forest, at) {
+        return Ok(Some(parent));
     }
     let goes_on = !outline.results.is_empty() || chains.continues_response(at);
-    let beside = homes.get(&lost).copied().filter(|_| !goes_on);
+    let beside = new_parents.get(&lost).copied().filter(|_| !goes_on);
     if let Some(beside) = beside
         && beside.is_none_or(|beside| forest.root(beside) != at)
     {
         return Ok(beside);
     }
-    let home = nearest_parent(reading, at, forest, chains, read)?;
-    homes.entry(lost).or_insert(home);
-    Ok(home)
+    let new_parent = nearest_parent(reading, at, forest, chains, read)?;
+    new_parents.entry(lost).or_insert(new_parent);
+    Ok(new_parent)
 }
 
 /// Finds the nearest existing ancestor of a lost entry from the remains of lines.

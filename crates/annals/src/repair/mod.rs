@@ -129,8 +129,8 @@ impl RepairTarget {
     /// Returns whether an index lists it.
     pub fn is_listed_in(&self, index: &StaleSessionList) -> bool {
         let writer = self.root.layout.writer();
-        let register = writer.and_then(|writer| writer.session_list(&self.file.artifact));
-        let path = register.map(|register| self.root.layout.path_for(&register));
+        let session_list = writer.and_then(|writer| writer.session_list(&self.file.artifact));
+        let path = session_list.map(|session_list| self.root.layout.path_for(&session_list));
         path.is_some_and(|path| self.root.path.join(path) == index.path)
     }
 

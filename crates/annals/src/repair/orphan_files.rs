@@ -22,7 +22,7 @@ pub struct OrphanFiles {
     pub files: u64,
     /// Their total length.
     pub bytes: u64,
-    /// Where the session may be.
+    /// Possible location of the session.
     pub detail: String,
 }
 

@@ -23,7 +23,7 @@ pub struct Step {
     pub line: u64,
     /// Byte offset of the line, or of the record within it.
     pub offset: u64,
-    /// What is done.
+    /// The change.
     pub action: Action,
     /// Reason and details, for people.
     pub detail: String,

@@ -91,7 +91,7 @@ pub struct QuarantinedStep {
     pub line: u64,
     /// Byte offset of the line in the original.
     pub offset: u64,
-    /// What was done.
+    /// The change.
     pub action: String,
     /// Reason and details, for people.
     pub detail: String,

@@ -10,7 +10,7 @@ use crate::time_input::Now;
 
 use super::Term;
 
-/// How long sessions are kept.
+/// Retention period, with exceptions for projects and layouts.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// Term of sessions without a more specific one; `None` keeps them.
@@ -118,7 +118,7 @@ mod tests {
         }
     }
 
-    fn told(policy: &Policy, layout: &str, project: &str) -> String {
+    fn term_text(policy: &Policy, layout: &str, project: &str) -> String {
         let found = policy.term(layout, project);
         found.map_or("kept".to_owned(), |(term, _)| term.to_string())
     }
@@ -135,7 +135,11 @@ mod tests {
             // A directory whose name starts the same is a different one.
             ("clog", "/home/me/apple", "90d"),
         ] {
-            assert_eq!(told(&policy, layout, project), term, "{layout} {project}");
+            assert_eq!(
+                term_text(&policy, layout, project),
+                term,
+                "{layout} {project}"
+            );
         }
         assert!(Policy::default().is_empty());
         let (default, layouts, projects) = (policy.default, policy.layouts, policy.projects);
@@ -147,7 +151,7 @@ mod tests {
         ] {
             assert!(!one.is_empty(), "{one:?}");
         }
-        assert_eq!(told(&Policy::default(), "clog", "/x"), "kept");
+        assert_eq!(term_text(&Policy::default(), "clog", "/x"), "kept");
     }
 
     #[test]
@@ -160,7 +164,11 @@ mod tests {
             // A shorter term inside a directory kept forever was only an exception.
             ("clog", "/home/me/app/tmp", "never"),
         ] {
-            assert_eq!(told(&policy, layout, project), term, "{layout} {project}");
+            assert_eq!(
+                term_text(&policy, layout, project),
+                term,
+                "{layout} {project}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How long a session is kept after its last activity.
+//! Retention periods.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use jiff::{Span, Timestamp};
 
 use crate::time_input::{self, Now};
 
-/// How long a session is kept after its last activity.
+/// Time that a session is kept after its last activity.
 #[derive(Clone, Debug)]
 pub enum Term {
     /// For a duration.

@@ -1,4 +1,7 @@
 //! Skips records by their raw bytes, where no JSON escape can hide a match.
+//!
+//! A record can be skipped if it contains neither the longest part of the term that JSON writes
+//! literally, nor an escape that could stand for one of its characters.
 
 use std::collections::BTreeSet;
 

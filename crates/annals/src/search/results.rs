@@ -1,4 +1,7 @@
 //! Ranks and loads the hits of a search.
+//!
+//! Relevance depends on the hits alone: where terms occur, how often, and how rare they are among
+//! the hits. So it is the same with and without the index.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read as _;

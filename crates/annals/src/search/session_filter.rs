@@ -1,4 +1,7 @@
 //! Properties of sessions for filters; a session is read only if a query needs it.
+//!
+//! Properties of a whole session (project, kinds of agents, conversations) are read only for
+//! sessions that match everything else.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;

@@ -63,9 +63,10 @@ pub(super) fn find_agents(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]
     calls
         .claimed
         .extend(metas.values().filter_map(|meta| meta.call));
-    let told = logs.iter().flat_map(|scan| &scan.outlines);
+    let outlines = logs.iter().flat_map(|scan| &scan.outlines);
     calls.claimed.extend(
-        told.filter_map(purpose_from_log)
+        outlines
+            .filter_map(purpose_from_log)
             .filter_map(|meta| meta.call),
     );
     let strands = trees.iter().flat_map(|tree| &tree.sidechains);
@@ -291,8 +292,8 @@ impl Session {
         let Some(agent) = self.agents.iter().find(|it| it.id.as_ref() == Some(id)) else {
             return Ok(None);
         };
-        let mut told = purpose_from_document(&self.files, id);
-        if let (None, None, Some((_, scan, _))) = (&told, agent.sidechain, self.log(agent.log)) {
+        let mut purpose = purpose_from_document(&self.files, id);
+        if let (None, None, Some((_, scan, _))) = (&purpose, agent.sidechain, self.log(agent.log)) {
             let marked = scan.indexes(|outline| purpose_from_log(outline).is_some());
             self.each_entry_of_log(agent.log, &marked, |entry| {
                 if let Body::Agent {
@@ -301,12 +302,12 @@ impl Session {
                     call,
                 } = entry.body
                 {
-                    told = Some((kind, description, call));
+                    purpose = Some((kind, description, call));
                 }
-                Ok(told.is_none())
+                Ok(purpose.is_none())
             })?;
         }
-        let (kind, description, mut call) = told.unwrap_or_default();
+        let (kind, description, mut call) = purpose.unwrap_or_default();
         if let (None, Some(made)) = (&call, agent.call) {
             self.each_entry_of_log(made.log, &[made.entry], |entry| {
                 if let Body::Message(message) = entry.body {
@@ -320,8 +321,8 @@ impl Session {
                 Ok(true)
             })?;
         }
-        let or = |told: Option<String>, known: &Option<String>| {
-            told.or_else(|| known.clone()).unwrap_or_default()
+        let or = |given: Option<String>, known: &Option<String>| {
+            given.or_else(|| known.clone()).unwrap_or_default()
         };
         let mut spawn = Spawn::new(
             id.clone(),

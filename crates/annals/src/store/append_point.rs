@@ -1,4 +1,10 @@
 //! The append point of a log: the parent of the next entry, kept up to date while others write.
+//!
+//! The writer finds it in the last records of the log (`TailWindow`). Each append, under the lock,
+//! compares the bytes before the known end and reads what others added since. A window and a whole
+//! log give the same parent, because both build the same tree. If the caller chooses the id of an
+//! entry, the bytes of the log are searched for it first (`RootFile::may_have_entry`); the log is
+//! decoded only if they contain it.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;

@@ -7,6 +7,10 @@
 //! If a session's log is on disk, only files that agent programs delete by themselves are taken
 //! from the archive: sub-agents, tool outputs, saved file versions, todos. The member list shows
 //! which packs contain missing files, so a session list need not open thousands of packs.
+//!
+//! `RootFile::open` returns bytes that are read by offset (`ReadAt`), so the same code reads files
+//! of a root and of a pack. Archived files keep the identity that they had on disk, so index rows
+//! of them stay valid.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -137,8 +141,8 @@ pub(super) fn add_archived(
                 _ => folders,
             };
             if known.index.has_no_session() {
-                let told = |kind| archive::is_listed_when_archived(kind) && wanted(kind);
-                found.extend(known.missing_files(root, &folders, &mut there, &told));
+                let is_listed = |kind| archive::is_listed_when_archived(kind) && wanted(kind);
+                found.extend(known.missing_files(root, &folders, &mut there, &is_listed));
             } else if folders.is_empty() {
                 found.extend(known.missing_files(root, &folders, &mut there, wanted));
                 let saved = known.index.rows.iter();
@@ -347,13 +351,13 @@ pub(super) fn stored_rows<'a>(
     };
     for (path, text) in saved {
         let log = root.layout.classify(path);
-        let Some(register) = log.and_then(|log| writer.session_list(&log)) else {
+        let Some(session_list) = log.and_then(|log| writer.session_list(&log)) else {
             continue;
         };
         // A single row is decoded like a session list.
-        for entry in decode_document(root, &register, text.as_bytes()).items {
+        for entry in decode_document(root, &session_list, text.as_bytes()).items {
             if let Body::SessionList(abouts) = entry.body {
-                let folder = &register.folder;
+                let folder = &session_list.folder;
                 rows.extend(abouts.into_iter().map(|about| (folder.clone(), about)));
             }
         }

@@ -92,10 +92,10 @@ impl Session {
             resumed: tree.resume,
             ..BranchAttribution::default()
         };
-        let mut homes = entry_conversations(tree, main.outlines.len());
-        let callers = self.calling_conversations(&mut homes);
+        let mut entry_owners = entry_conversations(tree, main.outlines.len());
+        let callers = self.calling_conversations(&mut entry_owners);
         for (at, outline) in main.outlines.iter().enumerate() {
-            branches.add(outline, homes.get(at).copied().flatten());
+            branches.add(outline, entry_owners.get(at).copied().flatten());
         }
         for (log, scan) in self.logs.iter().enumerate().skip(1) {
             let home = callers.get(&log).copied();
@@ -107,8 +107,8 @@ impl Session {
     }
 
     /// Returns the conversations that called sub-agents with their own logs, by log. For sub-agents
-    /// in the main log, sets the conversation in `homes`.
-    fn calling_conversations(&self, homes: &mut [Option<usize>]) -> HashMap<usize, usize> {
+    /// in the main log, sets the conversation in `entry_owners`.
+    fn calling_conversations(&self, entry_owners: &mut [Option<usize>]) -> HashMap<usize, usize> {
         let mut callers: HashMap<usize, usize> = HashMap::new();
         let mut waiting: Vec<usize> = (0..self.agents.len()).collect();
         // Agents call agents; each round resolves those whose caller is resolved.
@@ -119,7 +119,7 @@ impl Session {
                     return false;
                 };
                 let home = agent.call.and_then(|call| match call.log {
-                    0 => homes.get(call.entry).copied().flatten(),
+                    0 => entry_owners.get(call.entry).copied().flatten(),
                     log => callers.get(&log).copied(),
                 });
                 let Some(home) = home else { return true };
@@ -129,7 +129,7 @@ impl Session {
                         let tree = self.tree();
                         let strand = tree.and_then(|tree| tree.sidechains.get(strand));
                         for &entry in strand.into_iter().flat_map(|strand| &strand.entries) {
-                            if let Some(slot) = homes.get_mut(entry) {
+                            if let Some(slot) = entry_owners.get_mut(entry) {
                                 *slot = Some(home);
                             }
                         }
@@ -180,13 +180,13 @@ fn entry_conversations(tree: &Tree, entries: usize) -> Vec<Option<usize>> {
             *above = end;
         }
     }
-    let mut homes = vec![None; entries];
+    let mut entry_owners = vec![None; entries];
     for (Segment { entries, .. }, end) in limbs.iter().zip(ends) {
         for &entry in entries {
-            if let Some(slot) = homes.get_mut(entry) {
+            if let Some(slot) = entry_owners.get_mut(entry) {
                 *slot = end;
             }
         }
     }
-    homes
+    entry_owners
 }

@@ -1,35 +1,42 @@
-//! Companions: what annals says of a log's records in a file beside the log.
+//! Companion files: data of annals about the records of a log, in a separate file.
 //!
-//! Some agent programs take no member that they do not know. What annals must say of a record beyond
-//! such a layout's own members stands in the log's companion, one line for each record:
+//! Some agent programs reject unknown members. Members that such a layout does not have are stored in
+//! the companion of the log, one line per record:
 //!
 //! ```text
 //! {"offset":123,"sum":"0011223344556677","inode":42,"record":{…}}
 //! ```
 //!
-//! `record` holds the members that are put over those of the line at `offset`, and `sum` is the
-//! beginning of the SHA-256 of that line. An entry without `sum` is a record of its own, for which the
-//! log has no words: a blank line of the log marks its place, and `after` is the sum of the last line
-//! before that which is not blank. `begin` marks the one with which the log's own session begins: it
-//! comes before all lines and has none.
+//! `record` has members that replace or extend those of the line at `offset`. `sum` is a prefix of the
+//! SHA-256 of that line. An entry without `sum` is a standalone record of a type that the log cannot
+//! hold. A blank line of the log marks its position, and `after` is the sum of the last non-blank line
+//! before it. `begin` marks the standalone record that begins the log's own session. It comes before
+//! all lines and has no blank line.
 //!
-//! Entries are bound to lines by `offset`, and count only if the line is the one they were made for. A
-//! log that was rewritten, by its own program or by a repair, has lines elsewhere: each entry whose line
-//! is not at its offset is bound to the nearest line of its sum, and a record of its own to the blank
-//! line after the line that it came after, or to that line itself if the blank one is gone. If no entry
-//! fits any line, the companion is another log's, and all of it is passed over.
+//! `Writer::split_record` splits a record into a line and a companion entry, and `Root::decoder` merges
+//! them again, so layouts read and write complete records. A log of such a layout must not be read with
+//! `Layout::decoder` alone. Data derived from a log is valid only if its companion is unchanged too
+//! (`RootFile::is_companion_unchanged`).
 //!
-//! The companion is written before the log, so that a reader of the log finds it there. What an append
-//! that was cut off in between leaves behind is taken away by the next one. It is told from an entry
-//! whose log was rewritten, and is shorter now, by `inode`, that of the log: rewriting replaces the file.
+//! An entry applies to the line at `offset` only if the sum matches. A log that was rewritten, by its
+//! program or by a repair, has its lines at other offsets. Then each entry is bound to the nearest line
+//! with its sum. A standalone record is bound to the blank line after its previous line, or to the
+//! previous line itself if the blank line does not exist. If no entry matches any line, the companion
+//! belongs to another log and is ignored.
 //!
-//! Another program may write in between, or replace the log with a copy of before. Then the lines of
-//! the append end up at other offsets: its entries are written again for those, and the first ones are
-//! overwritten with blanks.
+//! The companion is written before the log, so that readers of the log find the entry. An append that
+//! is interrupted in between leaves entries past the end of the log, and the next append removes them.
+//! Entries of a log that was rewritten and became shorter are distinguished from these by `inode`, the
+//! inode of the log: a rewrite replaces the file.
 //!
-//! A reader compares the sum of each line that it reads. A line that is not the one of the entry at its
-//! offset, or whose own entry is for another offset, shows that the log was rewritten; then all of the
-//! companion is read, and each entry's line is looked for.
+//! If another program appends or replaces the log in between, the lines of the append get other
+//! offsets. Their entries are then written again with these offsets, and the first ones are overwritten
+//! with spaces.
+//!
+//! Only as much of the companion is read as the requested lines need: the end of a log needs the end
+//! of its companion. A reader compares the sum of each line that it reads. If the entry at its offset
+//! has another sum, or its own entry has another offset, the log was rewritten. Then the whole
+//! companion is read, and all entries are bound again.
 
 mod entries;
 mod unmatched;
@@ -59,10 +66,10 @@ use super::inventory::{RootFile, SessionFiles};
 use super::writer::open_or_create;
 use super::{ReadFailures, Root, WriteOptions};
 
-/// How much of the end of a companion is read first. Most readers want only the end of a log.
+/// Number of bytes at the end of a companion to read first. Most readers need only the end of a log.
 const FIRST_WINDOW: u64 = 16 << 10;
 
-/// How many times as much is read if that is not enough.
+/// Factor by which the window grows if it is not enough.
 const GROWTH: u64 = 4;
 
 /// One line of a companion.
@@ -82,7 +89,7 @@ struct Line<'a> {
 }
 
 impl Root {
-    /// Reads the records of a file, with what its companion says of them.
+    /// Returns a decoder for the records of a file that merges the data of its companion.
     pub fn decoder(&self, file: &RootFile) -> Box<dyn Decoder> {
         if file.archived.is_none() {
             return self.decoder_at(&file.path, &file.artifact);
@@ -116,7 +123,7 @@ impl Root {
         }
     }
 
-    /// Reads the records of the log at `path`, with what its companion says of them.
+    /// Returns a decoder for the log at `path` that merges the data of its companion.
     pub(crate) fn decoder_at(&self, path: &Path, log: &Artifact) -> Box<dyn Decoder> {
         let decoder = self.layout.decoder(log);
         let companion = self.layout.companion(log);
@@ -128,7 +135,7 @@ impl Root {
     }
 
     fn annotated(&self, decoder: Box<dyn Decoder>, log: &Path, companion: &OsStr) -> Annotated {
-        // Before the companion is read, which is written before the log.
+        // The size is read before the companion, because the companion is written before the log.
         let upto = self.failures.ok_io(log, OpenLog::open(log));
         let upto = upto.and_then(|file| self.failures.ok_io(log, file.size()));
         let mut annotated = Annotated {
@@ -149,30 +156,30 @@ impl Root {
     }
 }
 
-/// Reads records with what their log's companion says of them.
+/// Decoder that merges companion data into records.
 struct Annotated {
     decoder: Box<dyn Decoder>,
-    /// The companion, unless it can no longer grow.
+    /// Path of the companion; `None` if it cannot grow.
     path: Option<PathBuf>,
     log: PathBuf,
     /// The log, if it is in an archive.
     archived: Option<OpenLog>,
     entries: CompanionEntries,
-    /// So much of the companion's end is read, unless all of it is needed.
+    /// Number of bytes at the end of the companion to read, unless all of it is needed.
     window: u64,
-    /// The entries are those from here on in the companion. Those before are for earlier lines of the log.
+    /// Byte offset in the companion of the first loaded entry. Those before it are for earlier lines.
     from: u64,
-    /// The entries are those for lines before this offset, if only the beginning of the companion was read.
+    /// If only the start of the companion was read: the log offset up to which entries are loaded.
     before: Option<u64>,
-    /// Records before this offset were written before the companion was last looked at.
+    /// Log offset up to which the loaded companion is current.
     upto: u64,
-    /// The line of each entry was looked for among the lines before this offset.
+    /// Log offset up to which the entries are bound to lines; 0 if they were not.
     bound: u64,
     failures: ReadFailures,
 }
 
 impl Annotated {
-    /// Reads the end of the companion, or all of it if that does not tell which lines its entries are for.
+    /// Reads the end of the companion, or all of it if its entries do not match the lines of the log.
     fn load(&mut self) {
         let log = self.failures.ok_io(&self.log, OpenLog::open(&self.log));
         if let Some(log) = &log
@@ -191,7 +198,7 @@ impl Annotated {
         }
     }
 
-    /// Reads all of the companion, if it can grow.
+    /// Reads the whole companion, if it can grow.
     fn load_all(&mut self) {
         if self.path.is_none() {
             return;
@@ -209,8 +216,8 @@ impl Annotated {
         }
     }
 
-    /// Whether a line shows that the log was rewritten: the members at its offset are of another line,
-    /// or its own members are at another offset, where it is not.
+    /// Returns whether a line shows that the log was rewritten: the entry at its offset is for another
+    /// line, or its own entry is for another offset, which has another line.
     fn is_misplaced(&self, offset: u64, sum: &Sum) -> bool {
         if let Some(members) = self.entries.members.get(&offset) {
             return members.iter().all(|member| member.sum != *sum);
@@ -218,14 +225,14 @@ impl Annotated {
         let Some(place) = self.entries.places.get(sum) else {
             return false;
         };
-        // A copy of the line may be there. If all of the companion was read, and so will be the log,
-        // looking for all lines once costs less than looking there for each copy.
+        // An equal line may be at that offset. If the whole companion is loaded, the whole log will be
+        // read, and binding all entries once costs less than a lookup for each copy.
         let is_whole = self.from == 0 && self.before.is_none();
         let line = || line_at(&self.open_log()?, *place);
         is_whole || !matches!(line(), Ok(Some(line)) if line_sum(&line) == *sum)
     }
 
-    /// Looks for the line of each entry, in a log that was rewritten.
+    /// Binds all entries to the lines of a rewritten log.
     fn bind_all(&mut self) {
         let log = self.open_log();
         self.load_all();
@@ -237,8 +244,8 @@ impl Annotated {
         self.bound = self.failures.ok_io(&self.log, bound).unwrap_or(u64::MAX);
     }
 
-    /// Reads the beginning of a companion whose last entries are in their places. Returns whether its
-    /// first entries are in theirs.
+    /// Reads the start of a companion whose last entries match the log. Returns whether its first
+    /// entries match too.
     fn load_first(&mut self) -> bool {
         let Some(log) = self.failures.ok_io(&self.log, OpenLog::open(&self.log)) else {
             return false;
@@ -259,14 +266,14 @@ impl Annotated {
         self.failures.ok_io(&self.log, in_place) == Some(true)
     }
 
-    /// The entries in the last `window` bytes of the companion; `None` if it has no more bytes than that.
+    /// Returns the entries in the last `window` bytes of the companion; `None` if it is not longer.
     fn last_entries(&self) -> Option<CompanionEntries> {
         let start = |len: u64| len.saturating_sub(self.window);
         let last = self.read_entries(|len| (start(len), len))?;
         (last.start() > 0).then_some(last)
     }
 
-    /// The entries that lie whole in a range of the companion, which is chosen by the companion's length.
+    /// Returns the complete entries in a range of the companion; `range` gets the companion's length.
     fn read_entries(&self, range: impl FnOnce(u64) -> (u64, u64)) -> Option<CompanionEntries> {
         let path = self.path.as_ref()?;
         let file = self.failures.ok_io(path, open_to_read(path))?;
@@ -276,7 +283,7 @@ impl Annotated {
         self.failures.ok_io(path, read)?;
         let first = match start {
             0 => 0,
-            // The first line may have begun before.
+            // The first line may be incomplete.
             _ => memchr::memchr(b'\n', &bytes)? + 1,
         };
         let mut entries = CompanionEntries::from_offset(start + first as u64);
@@ -284,20 +291,20 @@ impl Annotated {
         Some(entries)
     }
 
-    /// Whether all that the companion says of the record at an offset was read.
+    /// Returns whether all entries for the record at an offset are loaded.
     fn covers(&self, offset: u64) -> bool {
         let first = match self.from {
             0 => Some(0),
             _ => self.entries.first_place(),
         };
-        // Records that come before all lines are at the companion's beginning.
+        // Records before all lines are at the start of the companion.
         let begins = self.from == 0 || offset > 0;
         begins
             && first.is_some_and(|first| first <= offset)
             && self.before.is_none_or(|before| offset < before)
     }
 
-    /// Reads as much more of the companion as tells all that is said of the record at an offset.
+    /// Reads more of the companion until all entries for the record at an offset are loaded.
     fn reach(&mut self, offset: u64) {
         while !self.covers(offset) {
             if offset == 0 && self.before.is_none() && self.load_first() {
@@ -305,7 +312,7 @@ impl Annotated {
             }
             self.window = match offset {
                 0 => u64::MAX,
-                // All of the log is going to be read.
+                // The whole log is being read.
                 _ if self.before.is_some() => u64::MAX,
                 _ => self.window.saturating_mul(GROWTH),
             };
@@ -313,7 +320,7 @@ impl Annotated {
         }
     }
 
-    /// Reads what was added to the companion.
+    /// Reads the entries added to the companion since the last read.
     fn refresh(&mut self) {
         let Some(path) = self.path.as_ref().filter(|_| self.before.is_none()) else {
             return;
@@ -342,7 +349,8 @@ impl Annotated {
         }
     }
 
-    /// Hands the record to `read` with all that is said of it, and those that stand in its place.
+    /// Calls `read` with the record merged with its companion data, and with the standalone records at
+    /// its position.
     fn each_record(
         &mut self,
         record: &Record<'_>,
@@ -446,7 +454,7 @@ impl Decoder for Annotated {
         let mut found = None;
         let is_blank = record.is_blank();
         self.each_record(record, |_, given| {
-            // Records of their own may come before and after it.
+            // Standalone records may come before and after it.
             if found.is_none() && (is_blank || given.bytes.len() >= record.bytes.len()) {
                 found = Some(given.bytes.to_vec());
             }
@@ -467,7 +475,7 @@ impl Decoder for Annotated {
     }
 }
 
-/// A record with the members that stand beside it.
+/// Returns a record with members replaced or added.
 fn with_members(record: &[u8], members: &str) -> Option<Vec<u8>> {
     let pairs: json::Pairs<'_> = serde_json::from_str(members).ok()?;
     let pairs = pairs.0.iter();
@@ -477,7 +485,7 @@ fn with_members(record: &[u8], members: &str) -> Option<Vec<u8>> {
     json::set_members(record, &members)
 }
 
-/// Where the whole lines of a log end: no entry from here on belongs to it.
+/// Returns the end of the last complete line of a log.
 fn whole_end(log: &File, end: u64) -> u64 {
     if next_offset(log, end) == end {
         return end;
@@ -491,29 +499,29 @@ fn inode(log: &File) -> Option<u64> {
     log.metadata().ok().map(|metadata| metadata.ino())
 }
 
-/// Records on their way into a log: its lines, and what goes into its companion.
+/// Records to append: the lines of the log, and the entries of its companion.
 #[derive(Debug, Default)]
 pub(crate) struct SplitRecords {
     pub(crate) lines: Vec<Vec<u8>>,
     beside: Vec<Beside>,
-    /// The entries of records with which the log's own session begins.
+    /// Entries of the records that begin the log's own session.
     begin: Vec<Vec<u8>>,
 }
 
-/// What goes into a companion for a line.
+/// A companion entry to write for a line.
 #[derive(Debug)]
 struct Beside {
-    /// The offset of the line, from that of the first line of the append on.
+    /// Offset of the line relative to the first line of the append.
     within: u64,
-    /// The sum of the line; `None` for a blank one.
+    /// Sum of the line; `None` for a blank one.
     sum: Option<Sum>,
-    /// The sum of the last line of the append before it that is not blank.
+    /// Sum of the last non-blank line before it in the append.
     after: Option<Sum>,
     record: String,
 }
 
 impl SplitRecords {
-    /// Parts records.
+    /// Splits records into lines and companion entries.
     pub(crate) fn new(writer: &dyn Writer, records: &[Vec<u8>]) -> Result<Self> {
         let mut parted = SplitRecords::default();
         let mut within = 0;
@@ -534,7 +542,7 @@ impl SplitRecords {
         Ok(parted)
     }
 
-    /// Adds the record with which the log's own session begins.
+    /// Adds the record that begins the log's own session.
     pub(crate) fn begin(&mut self, record: String) -> Result<()> {
         let failed = |error: serde_json::Error| Error::refused(describe_json_error(&error));
         let record = RawValue::from_string(record).map_err(failed)?;
@@ -551,8 +559,8 @@ impl SplitRecords {
         Ok(())
     }
 
-    /// Writes the entries of lines that will stand behind the present end of a log into its companion,
-    /// behind those that belong to it.
+    /// Appends the entries of lines that will be written at the current end of a log to its companion.
+    /// Removes the entries of interrupted appends first.
     pub(crate) fn write_companion(
         &mut self,
         root: &Root,
@@ -569,7 +577,7 @@ impl SplitRecords {
         }
         let Some(companion) = root.layout.companion(artifact) else {
             return Err(Error::refused(format!(
-                "the layout {} has no place beside its logs",
+                "the layout {} has no companion files",
                 root.layout.name()
             )));
         };
@@ -579,7 +587,7 @@ impl SplitRecords {
         let whole_end = whole_end(log, end);
         companion.with_lock(|file| cut_leftovers(file, &path, whole_end, inode(log)))?;
         let places = companion.append_all(&entries)?;
-        // The beginning of a session has no line that could end up elsewhere.
+        // Records that begin a session have no line that could move.
         let written = places.into_iter().zip(entries).take(beside.len());
         Ok(WrittenEntries {
             entries: written.collect(),
@@ -589,19 +597,18 @@ impl SplitRecords {
     }
 }
 
-/// The entries of an append in the companion of its log.
+/// Companion entries written for an append.
 #[derive(Debug, Default)]
 pub(crate) struct WrittenEntries {
     beside: Vec<Beside>,
     /// The companion, if anything was written to it.
     companion: Option<Log>,
-    /// Where they are, and their bytes.
+    /// Their positions and bytes.
     entries: Vec<(Appended, Vec<u8>)>,
 }
 
 impl WrittenEntries {
-    /// Writes the entries again: their lines stand behind another end of the log than they were made
-    /// for, or will stand there.
+    /// Writes the entries again, because their lines are or will be at another offset of the log.
     pub(crate) fn move_to(&mut self, end: u64, log: &File) -> Result<()> {
         let Some(companion) = &self.companion else {
             return Ok(());
@@ -610,7 +617,7 @@ impl WrittenEntries {
         let places = companion.append_all(&entries)?;
         let entries = places.into_iter().zip(entries).collect();
         let stale = std::mem::replace(&mut self.entries, entries);
-        // Readers pass over an entry that was written again, so it does no harm if it stays.
+        // Readers ignore an entry that was written again, so a failure does no harm.
         let _ = companion.with_lock(|_| {
             let erased = erase(companion.path(), &stale);
             erased.map_err(|error| Error::io("write", companion.path(), error))
@@ -619,13 +626,13 @@ impl WrittenEntries {
     }
 }
 
-/// Overwrites entries of a companion with blanks, which keeps the places of all others.
+/// Overwrites entries of a companion with spaces, so that all others keep their positions.
 fn erase(path: &Path, entries: &[(Appended, Vec<u8>)]) -> io::Result<()> {
     use std::os::unix::fs::FileExt as _;
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     for (place, entry) in entries {
         let found = read_span(&file, place.offset, entry.len() as u64);
-        // Another process may have taken it away.
+        // Another process may have removed it.
         if found.is_ok_and(|found| found == *entry) {
             file.write_all_at(&vec![b' '; entry.len()], place.offset)?;
         }
@@ -633,7 +640,7 @@ fn erase(path: &Path, entries: &[(Appended, Vec<u8>)]) -> io::Result<()> {
     Ok(())
 }
 
-/// The entries for lines that stand behind an end of a log, or will stand there.
+/// Returns the companion entries for lines written at an end of a log.
 fn companion_lines(beside: &[Beside], log: &File, end: u64) -> Result<Vec<Vec<u8>>> {
     let (offset, inode) = (next_offset(log, end), inode(log));
     let lines = beside.iter().map(|it| {
@@ -646,9 +653,9 @@ fn companion_lines(beside: &[Beside], log: &File, end: u64) -> Result<Vec<Vec<u8
     lines.collect()
 }
 
-/// Takes the last entries of a companion away that are for lines from `offset` on, where the log ends:
-/// the append that wrote them was cut off before it reached the log. Those for another file than
-/// `inode` are of a log that was rewritten since.
+/// Removes the last entries of a companion that are for lines from `offset` on, the end of the log:
+/// the append that wrote them was interrupted before it wrote to the log. Keeps entries with another
+/// inode: their log was rewritten since.
 fn cut_leftovers(companion: &File, path: &Path, offset: u64, inode: Option<u64>) -> Result<()> {
     let failed = |error| Error::io("read", path, error);
     let end = companion.metadata().map_err(failed)?.len();
@@ -656,7 +663,7 @@ fn cut_leftovers(companion: &File, path: &Path, offset: u64, inode: Option<u64>)
     let mut lines = TailReader::new(RangeReader::from_offset(companion, 0)).map_err(failed)?;
     loop {
         let Some(line) = lines.prev().map_err(failed)? else {
-            // Nothing in it was for a line of the log, which is empty.
+            // The log is empty, so no entry is for one of its lines.
             keep = if offset == 0 { 0 } else { keep };
             break;
         };
@@ -664,7 +671,7 @@ fn cut_leftovers(companion: &File, path: &Path, offset: u64, inode: Option<u64>)
         match serde_json::from_slice::<Line<'_>>(line.bytes) {
             Ok(entry) if whole && (entry.begin || entry.offset < offset) => break,
             Ok(entry) if whole && entry.inode.is_some() && entry.inode != inode => break,
-            // A damaged entry goes only with one before it that was left behind.
+            // A damaged entry is removed only together with one before it.
             Err(_) if whole => {}
             _ => keep = line.offset,
         }
@@ -677,7 +684,7 @@ fn cut_leftovers(companion: &File, path: &Path, offset: u64, inode: Option<u64>)
     cut.map_err(|error| Error::io("write", path, error))
 }
 
-/// The sum of the last line of a log that is not blank.
+/// Returns the sum of the last non-blank line of a log.
 fn last_sum(log: &File, end: u64) -> Option<Sum> {
     let mut lines = TailReader::new(RangeReader::between(log, 0, end)).ok()?;
     while let Ok(Some(line)) = lines.prev() {
@@ -698,8 +705,8 @@ fn companion_line(
     let failed = |error: serde_json::Error| Error::refused(describe_json_error(&error));
     let record = RawValue::from_string(record).map_err(failed)?;
     let (sum, after) = (
-        sum.map(|sum| format_sum(&sum)),
-        after.map(|sum| format_sum(&sum)),
+        sum.map(|sum| format_checksum(&sum)),
+        after.map(|sum| format_checksum(&sum)),
     );
     let line = Line {
         offset,
@@ -712,7 +719,7 @@ fn companion_line(
     serde_json::to_vec(&line).map_err(failed)
 }
 
-/// The beginning of a line's SHA-256.
+/// Prefix of a line's SHA-256.
 type Sum = [u8; 8];
 
 fn line_sum(line: &[u8]) -> Sum {
@@ -722,7 +729,7 @@ fn line_sum(line: &[u8]) -> Sum {
     sum
 }
 
-fn format_sum(sum: &Sum) -> String {
+fn format_checksum(sum: &Sum) -> String {
     sum.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -731,7 +738,7 @@ fn parse_sum(text: &str) -> Option<Sum> {
     (text.len() == 16).then(|| number.to_be_bytes())
 }
 
-/// Gives logs the companions that were found beside them.
+/// Assigns companions to their logs.
 pub(super) fn attach_companions(logs: &mut [RootFile], companions: &[RootFile]) {
     for log in logs {
         let mut found = companions.iter();
@@ -743,8 +750,8 @@ pub(super) fn attach_companions(logs: &mut [RootFile], companions: &[RootFile]) 
     }
 }
 
-/// Gives a companion to the sessions whose log it belongs to: it goes where the log goes. `false` if
-/// there are none.
+/// Adds a companion to the attachments of the sessions that own its log, so that it is moved and
+/// archived with the log. Returns `false` if there are none.
 pub(super) fn assign_companion(sessions: &mut [SessionFiles], companion: &RootFile) -> bool {
     let belongs = |volume: &RootFile| {
         volume.artifact.folder == companion.artifact.folder
@@ -762,13 +769,13 @@ pub(super) fn assign_companion(sessions: &mut [SessionFiles], companion: &RootFi
 }
 
 impl RootFile {
-    /// What the log's companion is, if it has one.
+    /// Returns the identity of the log's companion, if it has one.
     pub(crate) fn companion_id(&self) -> Option<FileId> {
         self.companion.as_ref().map(|companion| companion.id)
     }
 
-    /// Whether what was said of the log's records while the log was `log` is still said of them: the
-    /// companion is the same, or both grew.
+    /// Returns whether companion data read when the log was `log` is still valid: the companion is
+    /// unchanged, or both have grown.
     pub(crate) fn is_companion_unchanged(&self, companion: Option<&FileId>, log: &FileId) -> bool {
         match (companion, self.companion_id()) {
             (None, None) => true,
@@ -781,7 +788,7 @@ impl RootFile {
     }
 }
 
-/// Whether a file is the companion of a log.
+/// Returns whether a file is the companion of a log.
 pub(super) fn is_companion(file: &RootFile) -> bool {
     file.artifact.kind == ArtifactKind::Companion
 }
@@ -798,7 +805,7 @@ mod tests {
                 *offset,
                 line.map(sum),
                 after.map(sum),
-                // That of no log.
+                // An inode that no log has.
                 Some(0),
                 (*record).to_owned(),
             );
@@ -918,8 +925,8 @@ mod tests {
 
     #[test]
     fn bind_places_records_without_blank_line_after_previous_line() {
-        // A blank line before `{2}` and one at the end were taken out; `{1}` is where it was, and
-        // `{4}` was written later.
+        // The blank lines before `{2}` and at the end were removed; `{1}` did not move, and `{4}` was
+        // written later.
         let made = [
             (0, Some("{1}"), None, r#"{"x":1}"#),
             (4, None, Some("{1}"), r#"{"alone":1}"#),
@@ -958,7 +965,7 @@ mod tests {
         assert_eq!((cut_off.moved.len(), cut_off.standalone.len()), (0, 1));
     }
 
-    /// A log and its companion, which has an entry for each line.
+    /// Creates a log and a companion with an entry for each line.
     fn annotated_log(dir: &Path, lines: usize) -> (PathBuf, Vec<u64>) {
         let (log, companion) = (dir.join("log.jsonl"), dir.join("log.annals"));
         let (mut text, mut beside, mut places) = (String::new(), Vec::new(), Vec::new());
@@ -1016,7 +1023,7 @@ mod tests {
         assert!(last.has_companion_data() && last.entries.len() < 300);
         assert_eq!(id_at(&mut last, &log, places[2_999]), "m2999");
         assert!(last.entries.len() < 300);
-        // Further back, more of it is read.
+        // Earlier lines need more of it.
         assert_eq!(id_at(&mut last, &log, places[2_500]), "m2500");
         assert!(last.from > 0);
         // The beginning of the log needs only the beginning.
@@ -1050,7 +1057,7 @@ mod tests {
         lines.swap(0, 1);
         lines.swap(2_990, 2_991);
         std::fs::write(&log, lines.concat()).unwrap();
-        // All lines begin where they did, and the last ones are unchanged.
+        // All offsets are the same, and the last lines are unchanged.
         let mut last = reader(&log);
         assert!(last.from > 0);
         assert_eq!(id_at(&mut last, &log, places[2_999]), "m2999");
@@ -1068,7 +1075,7 @@ mod tests {
     fn entry_of_a_line_that_moved_to_the_place_of_another_is_found() {
         let dir = tempfile::tempdir().unwrap();
         let (log, places) = annotated_log(dir.path(), 3);
-        // The second line has no entry, and changes places with the third.
+        // The second line has no entry; it is swapped with the third.
         let companion = log.with_file_name("log.annals");
         let beside = std::fs::read_to_string(&companion).unwrap();
         let beside: Vec<&str> = beside.split_inclusive('\n').collect();
@@ -1087,7 +1094,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (log, places) = annotated_log(dir.path(), 3_000);
         let companion = log.with_file_name("log.annals");
-        // Another first line of the same length, for which the companion has an entry at its end.
+        // A different first line of the same length, with an entry at the end of the companion.
         let text = std::fs::read_to_string(&log).unwrap();
         let text = text.replacen(r#"content":"0""#, r#"content":"x""#, 1);
         std::fs::write(&log, &text).unwrap();
@@ -1148,12 +1155,12 @@ mod tests {
         assert_eq!(kept, [line(2), Vec::new()].join(&b'\n'));
         cut_leftovers(&file, &path, 9, Some(7)).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), kept);
-        // One that was written for another file is of a log that was shortened since.
+        // An entry with another inode is from before the log was rewritten.
         std::fs::write(&path, &text).unwrap();
         cut_leftovers(&file, &path, 9, Some(8)).unwrap();
         let kept = std::fs::read(&path).unwrap();
         assert_eq!(kept, [line(2), line(9), line(12), Vec::new()].join(&b'\n'));
-        // A damaged entry may be for a line that is there.
+        // A damaged entry may be for an existing line.
         let text: Vec<u8> = [line(2), b"damaged".to_vec(), Vec::new()].join(&b'\n');
         std::fs::write(&path, &text).unwrap();
         cut_leftovers(&file, &path, 9, Some(7)).unwrap();

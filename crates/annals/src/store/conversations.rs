@@ -139,12 +139,12 @@ impl Conversations {
         }
         let rows = self.list.into_iter().enumerate();
         rows.map(|(at, talk)| {
-            let told = found.get(talk.segment).copied().flatten();
-            let told = told.filter(|text| talk.untitled && !text.trim().is_empty());
+            let summary = found.get(talk.segment).copied().flatten();
+            let summary = summary.filter(|text| talk.untitled && !text.trim().is_empty());
             ConversationInfo {
                 id: format!("{session}@{}", talk.leaf),
                 session: session.clone(),
-                title: told.map_or(talk.title, |text| {
+                title: summary.map_or(talk.title, |text| {
                     Some(Title {
                         text: one_line(text),
                         source: TitleSource::Summary,

@@ -273,7 +273,7 @@ impl<'a> CopiedRecords<'a> {
         for (number, (at, outline, id)) in self.chain.iter().enumerate() {
             let record = reader.full_record(*at)?;
             // A compaction starts a new chain; any other entry has the previous one as its parent.
-            let hangs = match parent {
+            let new_parent = match parent {
                 None => ForkParent::None,
                 Some(_) if outline.kind == OutlineKind::Compaction => ForkParent::Keep,
                 Some(above) => ForkParent::Entry(above),
@@ -283,7 +283,7 @@ impl<'a> CopiedRecords<'a> {
                 to,
                 requested_id: self.wanted,
                 id,
-                parent: hangs,
+                parent: new_parent,
                 time: self.last_time.filter(|_| number == end),
             };
             put(self.writer.copy_record(&record, &graft)?)?;

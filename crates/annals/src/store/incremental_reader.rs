@@ -71,7 +71,7 @@ impl IncrementalReader {
     pub(crate) fn read(&mut self, handle: &File, record: &Record<'_>) -> Result<Vec<LocatedEntry>> {
         let mut sink = Decoded::default();
         self.decoder.decode(record, &mut sink);
-        let mut told = Vec::with_capacity(sink.items.len());
+        let mut located = Vec::with_capacity(sink.items.len());
         let follows = self.needs_parent(record, &sink.items);
         let mut spent = self.charges(record, &sink.items);
         for mut entry in sink.items {
@@ -94,14 +94,14 @@ impl IncrementalReader {
             };
             let key = entry.id.as_ref().map(EntryId::key);
             let charge = spent.iter().position(|(of, _)| *of == key);
-            told.push(LocatedEntry {
+            located.push(LocatedEntry {
                 session,
                 agent: agent.or_else(|| entry.agent.clone()),
                 entry,
                 charge: charge.map(|at| spent.swap_remove(at).1),
             });
         }
-        Ok(told)
+        Ok(located)
     }
 
     /// Returns the charges that the entries of a record report, by entry.
@@ -322,21 +322,21 @@ pub(crate) fn working_directories<'a>(
     logs: impl Iterator<Item = (&'a Path, &'a Artifact)>,
 ) -> Vec<String> {
     const LOOKED_AT: usize = 3;
-    let mut homes: Vec<String> = Vec::new();
+    let mut directories: Vec<String> = Vec::new();
     for (path, artifact) in logs.take(LOOKED_AT) {
         let file = RootFile::new(path.to_owned(), artifact.clone(), FileId::default());
         let opening = root.failures.ok(LogOpening::read(root, &file));
         let opening = opening.unwrap_or_default();
-        homes.extend(opening.directories.iter().map(|path| path.to_string()));
+        directories.extend(opening.directories.iter().map(|path| path.to_string()));
     }
-    if homes.is_empty() && root.layout.project_dir().is_some() {
+    if directories.is_empty() && root.layout.project_dir().is_some() {
         let inventory = Inventory::scan(std::slice::from_ref(root));
         let mut same = inventory.sessions.iter();
-        let told = same.find(|files| files.folder() == folder);
-        homes.extend(told.and_then(|files| files.listed(|about| about.cwd.clone())));
-        homes.extend(info::enclosing_project(root));
+        let listed = same.find(|files| files.folder() == folder);
+        directories.extend(listed.and_then(|files| files.listed(|about| about.cwd.clone())));
+        directories.extend(info::enclosing_project(root));
     }
-    homes
+    directories
 }
 
 /// Passes the lines of an open file from `offset` on to `visit`, until it returns `false`. Line

@@ -265,9 +265,9 @@ impl Session {
 
     /// Returns the rows of its conversations, in file order of their leaves.
     pub fn conversations(&self) -> Vec<ConversationInfo> {
-        let talks = Conversations::from_session(self);
-        let sums = talks.totals(&|_| None);
-        talks.into_infos(&self.files, &self.external_summaries, &sums)
+        let conversations = Conversations::from_session(self);
+        let sums = conversations.totals(&|_| None);
+        conversations.into_infos(&self.files, &self.external_summaries, &sums)
     }
 }
 
@@ -277,10 +277,10 @@ pub(super) fn infer_project(
     root: &super::Root,
     folder: Option<&str>,
     directories: &[&str],
-    told: Option<String>,
+    listed: Option<String>,
 ) -> (Project, Vec<String>) {
     let Some(newest) = directories.last().copied() else {
-        let known = told.or_else(|| enclosing_project(root));
+        let known = listed.or_else(|| enclosing_project(root));
         let guessed = known.is_none();
         let path = known.unwrap_or_else(|| folder.unwrap_or("(unknown)").to_owned());
         return (Project { path, guessed }, Vec::new());

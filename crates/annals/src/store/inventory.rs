@@ -492,10 +492,10 @@ impl Inventory {
         }
         memory.owners.finish_root(&root);
         let own = self.others.iter().skip(before);
-        let mut registers = SessionLists::read(&root, own.map(|(_, file)| file));
+        let mut session_lists = SessionLists::read(&root, own.map(|(_, file)| file));
         let mut sessions = sessions.sorted();
         if whole {
-            let mut unwritten = registers.unwritten(&root, &sessions);
+            let mut unwritten = session_lists.unwritten(&root, &sessions);
             unwritten.extend(begun_beside(&root, &sessions, &beside));
             if !unwritten.is_empty() {
                 sessions.extend(unwritten);
@@ -514,9 +514,9 @@ impl Inventory {
                 None => self.others.push(other(file)),
             }
         }
-        registers.add_stored(rows);
-        for files in sessions.iter_mut().filter(|_| !registers.is_empty()) {
-            files.list_rows = registers.rows(files.folder(), &files.id);
+        session_lists.add_stored(rows);
+        for files in sessions.iter_mut().filter(|_| !session_lists.is_empty()) {
+            files.list_rows = session_lists.rows(files.folder(), &files.id);
         }
         match self.sessions.is_empty() {
             true => self.sessions = sessions,
@@ -653,20 +653,20 @@ pub(super) struct SessionLists {
 impl SessionLists {
     /// Reads session lists. A list that cannot be read is reported and skipped.
     pub(super) fn read<'a>(root: &Root, files: impl IntoIterator<Item = &'a RootFile>) -> Self {
-        let mut registers = SessionLists::default();
-        let is_register = |file: &&RootFile| file.artifact.kind == ArtifactKind::SessionList;
-        for file in files.into_iter().filter(is_register) {
+        let mut session_lists = SessionLists::default();
+        let is_session_list = |file: &&RootFile| file.artifact.kind == ArtifactKind::SessionList;
+        for file in files.into_iter().filter(is_session_list) {
             let document = root.failures.ok(log_reader::read_document(root, file));
             for entry in document.into_iter().flat_map(|sink| sink.items) {
                 let Body::SessionList(rows) = entry.body else {
                     continue;
                 };
                 for about in rows {
-                    registers.add(file.artifact.folder.clone(), about);
+                    session_lists.add(file.artifact.folder.clone(), about);
                 }
             }
         }
-        registers
+        session_lists
     }
 
     /// Returns the listed sessions that have no log in `found`, which must be sorted.

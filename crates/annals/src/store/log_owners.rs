@@ -48,12 +48,13 @@ impl<'a> OwnerCache<'a> {
     /// Returns the session that a log of the root names.
     pub(super) fn owner(&mut self, root: &Root, file: &RootFile) -> Option<SessionId> {
         let known = self.known.get_or_insert_with(|| {
-            let told = (self.stored)(root).into_iter();
-            told.map(|owned| ((owned.0.dev, owned.0.ino), owned))
+            let stored = (self.stored)(root).into_iter();
+            stored
+                .map(|owned| ((owned.0.dev, owned.0.ino), owned))
                 .collect()
         });
-        let told = known.remove(&(file.id.dev, file.id.ino));
-        let owned = match told.filter(|(id, _)| id.untouched(&file.id)) {
+        let stored = known.remove(&(file.id.dev, file.id.ino));
+        let owned = match stored.filter(|(id, _)| id.untouched(&file.id)) {
             Some(owned) => owned,
             None => {
                 let before = root.failures.report_count();

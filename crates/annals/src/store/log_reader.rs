@@ -1,4 +1,7 @@
 //! Reads logs and documents: forwards, backwards, and single records.
+//!
+//! Records of layouts without links have `Link::Previous`; `link_to_previous` makes the previous
+//! message their parent.
 
 mod id_search;
 mod log_end;

@@ -275,18 +275,21 @@ impl Store {
         let wanted: Vec<&SessionFiles> = wanted
             .filter_map(|&at| inventory.sessions.get(at))
             .collect();
-        let talks = read_each(&wanted, progress, &|session| {
+        let conversations = read_each(&wanted, progress, &|session| {
             Conversations::from_session(&session)
         });
         let neighbours = FolderHints::new(&inventory.sessions);
-        let rows = wanted.into_iter().zip(talks).map(|(files, talks)| {
-            let talks = talks?;
-            let sums = talks.totals(price);
-            let open = talks.list.iter().any(|talk| talk.untitled);
-            let summaries = open.then(|| neighbours.summaries(files, talks.keys()));
-            let rows = talks.into_infos(files, &summaries.unwrap_or_default(), &sums);
-            Ok(rows.into_iter().zip(sums).collect())
-        });
+        let rows = wanted
+            .into_iter()
+            .zip(conversations)
+            .map(|(files, conversations)| {
+                let conversations = conversations?;
+                let sums = conversations.totals(price);
+                let open = conversations.list.iter().any(|talk| talk.untitled);
+                let summaries = open.then(|| neighbours.summaries(files, conversations.keys()));
+                let rows = conversations.into_infos(files, &summaries.unwrap_or_default(), &sums);
+                Ok(rows.into_iter().zip(sums).collect())
+            });
         rows.collect()
     }
 

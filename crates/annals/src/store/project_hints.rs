@@ -69,7 +69,7 @@ impl<'a> FolderHints<'a> {
         for leaf in keys.filter(|_| !folder.summaries.is_empty()) {
             let last = |key: EntryKey| {
                 let mut all = folder.summaries.get(&key)?.iter().rev();
-                all.find(|(source, _)| !self.ids(source).contains(&leaf))
+                all.find(|(source, _)| !self.entry_ids(source).contains(&leaf))
             };
             let named = last(summary_key(files.id.as_str(), leaf));
             if let Some((_, text)) = named.or_else(|| last(leaf)) {
@@ -81,7 +81,7 @@ impl<'a> FolderHints<'a> {
 
     /// Returns the entry ids in a session's log. Called only for logs that contain a matching
     /// summary.
-    fn ids(&self, files: &SessionFiles) -> Rc<HashSet<EntryKey>> {
+    fn entry_ids(&self, files: &SessionFiles) -> Rc<HashSet<EntryKey>> {
         let path = files.main_path();
         if let Some(known) = self.ids.borrow().get(path) {
             return Rc::clone(known);
@@ -103,7 +103,7 @@ impl<'a> FolderHints<'a> {
             return Rc::clone(known);
         }
         let mut summaries: HashMap<EntryKey, Vec<_>> = HashMap::new();
-        let mut homes = FolderDirectories::default();
+        let mut directories = FolderDirectories::default();
         for files in self.sessions.get(&place).into_iter().flatten() {
             let Some(file) = &files.log else { continue };
             let opening = LogOpening::read(&files.root, file);
@@ -112,11 +112,11 @@ impl<'a> FolderHints<'a> {
                 let same = summaries.entry(summary.key).or_default();
                 same.push((*files, summary.text));
             }
-            homes.add(files.root.layout, files.folder(), &opening.directories);
+            directories.add(files.root.layout, files.folder(), &opening.directories);
         }
         let folder = Rc::new(FolderContents {
             summaries,
-            directory: homes.unique(),
+            directory: directories.unique(),
         });
         self.folders.borrow_mut().insert(place, Rc::clone(&folder));
         folder

@@ -1,7 +1,7 @@
-//! What sessions hold, removing it when it is safe elsewhere, and listing it again.
+//! Removes files of sessions that have copies elsewhere, and updates session lists.
 //!
-//! The order is that of the trash: the locks of all logs are held from the last look at them until
-//! they are gone, the main log goes last, and folders and register rows go with what they were for.
+//! The order is that of the trash: all logs are locked from the last check until they are removed,
+//! and the main log is removed last. Empty folders and session-list rows are removed after it.
 
 use std::collections::HashSet;
 use std::io;
@@ -15,43 +15,43 @@ use annals_jsonl::{self as jsonl, AppendOptions, FileId, Removal};
 use super::inventory::{RootFile, SessionFiles};
 use super::{Root, Store, session_list, trash};
 
-/// The files of sessions that go together.
+/// Files of one session, or of several that share files.
 #[derive(Debug)]
 pub(crate) struct FileSet {
     pub(crate) root: Arc<Root>,
     /// The paths within the root, the main log first, and whether each is a log.
     pub(crate) files: Vec<(PathBuf, bool)>,
-    /// What each was when it was found.
+    /// Identity of each file when it was found.
     pub(crate) ids: Vec<FileId>,
-    /// So many of the first are logs whose locks are held while they go.
+    /// Number of session logs, which come first in `files`. They are locked while they are removed.
     volumes: usize,
-    /// It is a log outside of any tree.
+    /// Whether it is a single log outside any root.
     pub(crate) lone: bool,
 }
 
-/// What has copies of files that are to be removed.
+/// Copies of files that are to be removed.
 pub(crate) trait FileCopies {
-    /// Makes sure that a file of the root is what its copy holds, and says what it is.
+    /// Checks that a file of the root equals its copy. Returns the identity of the file.
     fn verify(&self, within: &Path) -> Result<FileId>;
 
-    /// Makes sure that the copies can still be reached by their name.
+    /// Checks that the copies still exist under their names.
     fn ensure_reachable(&self) -> Result<()>;
 
-    /// Puts files back that were removed.
+    /// Restores removed files.
     fn restore(&self, gone: &[&Path]) -> Result<()>;
 
-    /// Keeps what a register says about a log that is gone.
+    /// Saves the session-list rows of a removed log.
     fn save_rows(&self, log: &Path, rows: &[String]) -> Result<()>;
 }
 
 impl FileSet {
-    /// Everything that belongs to the sessions.
+    /// Returns all files of the sessions.
     pub(crate) fn from_sessions(group: &[&SessionFiles]) -> Result<Self> {
         let beside = group.iter().flat_map(|files| files.attachments_on_disk());
         FileSet::new(group, beside.collect())
     }
 
-    /// What would go if the sessions went. Refuses logs that hold others too.
+    /// Returns the files to remove with the sessions. Fails if other sessions share a log.
     pub(crate) fn to_remove(group: &[&SessionFiles]) -> Result<Self> {
         trash::refuse_shared(group.iter().copied())?;
         let beside = group.iter().flat_map(|files| trash::own_attachments(files));
@@ -86,15 +86,15 @@ impl FileSet {
         })
     }
 
-    /// How many bytes the files have.
+    /// Returns the total size of the files in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.ids.iter().map(|id| id.len).sum()
     }
 }
 
 impl SessionFiles {
-    /// Fails with [`Held`](annals_jsonl::Error::Held) if another program has any of its files open for writing, or the
-    /// register that lists it: that is replaced when the session goes.
+    /// Fails with [`Held`](annals_jsonl::Error::Held) if another program has one of its files or its
+    /// session list open for writing. Removing the session replaces the list.
     pub(crate) fn refuse_held(&self) -> Result<()> {
         let files = self.files().flat_map(RootFile::volumes);
         let there = files.filter(|file| !file.is_archived());
@@ -104,7 +104,8 @@ impl SessionFiles {
 }
 
 impl Store {
-    /// What registers say about the logs of sessions: the log's path within the root, and the row.
+    /// Returns the session-list rows of the sessions' logs: the path of the log within the root, and
+    /// the row.
     pub(crate) fn list_rows(group: &[&SessionFiles]) -> Result<Vec<(PathBuf, String)>> {
         let mut rows = Vec::new();
         for files in group {
@@ -116,9 +117,9 @@ impl Store {
 
     /// Removes the files of sessions, of which `copies` has copies.
     ///
-    /// Removes nothing unless every file equals its copy while the logs are locked, nor if another
-    /// program has one open for writing: what it writes later would be lost. If one file cannot be removed,
-    /// a program writes to one meanwhile, or the copies vanish before the end, all files are put back.
+    /// Removes nothing unless every file equals its copy while the logs are locked, and no other
+    /// program has one open for writing: its later writes would be lost. If a file cannot be removed,
+    /// if a program writes to one meanwhile, or if the copies vanish, all files are restored.
     pub(crate) fn remove_files(
         group: &[&SessionFiles],
         holdings: &FileSet,
@@ -159,7 +160,7 @@ impl Store {
             copies.ensure_reachable()?;
             let mut gone = Vec::new();
             let files: Vec<(&PathBuf, &FileId)> = paths.iter().zip(&ids).collect();
-            // As long as the main log is there, the session is found, and this can be run again.
+            // While the main log exists, the session is found and the removal can be repeated.
             for (at, files) in files.chunks(trash::MAX_LOCKED_LOGS).enumerate().rev() {
                 let first = at * trash::MAX_LOCKED_LOGS;
                 remove_all(holdings, first, files, &mut gone)
@@ -169,7 +170,7 @@ impl Store {
                 .ensure_reachable()
                 .map_err(|error| roll_back(error, &gone, copies))
         })?;
-        // Folders go when no file has to come back to them.
+        // No file has to be restored from here on.
         for path in &paths {
             if root.has_lock_file(path) {
                 let _ = jsonl::lock_file::remove(path);
@@ -181,12 +182,12 @@ impl Store {
             .try_for_each(|files| remove_from_lists(files, copies));
         struck.map_err(|error| {
             Error::refused(format!(
-                "the files are archived and removed, but a register still lists them: {error}"
+                "the files are archived and removed, but a session list still has them: {error}"
             ))
         })
     }
 
-    /// Lists logs that are there again in their registers, with what was said about them before.
+    /// Adds restored logs to their session lists, with their former rows.
     pub(crate) fn relist(root: &Root, logs: &[PathBuf], rows: &[(PathBuf, String)]) -> Result<()> {
         let Some(writer) = root.layout.writer() else {
             return Ok(());
@@ -201,8 +202,8 @@ impl Store {
     }
 }
 
-/// Removes a chunk of the files, which begins at number `first`. The caller holds the locks of the first
-/// logs; this takes those of other logs and of documents. Adds the removed paths to `gone`.
+/// Removes a chunk of the files that starts at index `first`. The caller holds the locks of the
+/// first logs; this locks other logs and documents. Adds the removed paths to `gone`.
 fn remove_all<'a>(
     holdings: &'a FileSet,
     first: usize,
@@ -224,8 +225,8 @@ fn remove_all<'a>(
 
 /// Removes a chunk of the files, whose logs are locked.
 ///
-/// All files of the chunk are renamed before one is removed. If a program wrote to one or has one open
-/// for writing, all are renamed back.
+/// Renames all files of the chunk before it removes one. If a program wrote to one, or has one open
+/// for writing, renames all of them back.
 fn remove_locked<'a>(
     holdings: &'a FileSet,
     first: usize,
@@ -264,7 +265,7 @@ fn remove_locked<'a>(
     Ok(result?)
 }
 
-/// Puts back what was removed before something could not be, and says so.
+/// Restores the files that were removed before the error. Returns the error with the result.
 fn roll_back(error: Error, gone: &[&Path], copies: &dyn FileCopies) -> Error {
     if gone.is_empty() {
         return error;
@@ -281,8 +282,8 @@ fn roll_back(error: Error, gone: &[&Path], copies: &dyn FileCopies) -> Error {
     })
 }
 
-/// Takes the logs of a session that is gone out of their registers. What those say is kept first: a
-/// title may have changed since the copies were made.
+/// Removes the logs of a removed session from their session lists. Saves the rows first: a title may
+/// have changed since the copies were made.
 fn remove_from_lists(files: &SessionFiles, copies: &dyn FileCopies) -> Result<()> {
     let Some(writer) = files.root.layout.writer().filter(|_| !files.is_lone()) else {
         return Ok(());

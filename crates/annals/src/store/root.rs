@@ -331,10 +331,10 @@ impl Root {
         let mut roots: Vec<Root> = Vec::new();
         let mut refused = Vec::new();
         for layout in LAYOUTS {
-            let homes = layout.roots(env);
+            let default_roots = layout.roots(env);
             let around = env.cwd.iter().flat_map(|cwd| cwd.ancestors());
             let around = around.filter_map(|dir| Some(dir.join(layout.project_dir()?)));
-            let around = around.filter(|dir| !homes.contains(dir));
+            let around = around.filter(|dir| !default_roots.contains(dir));
             let around: Vec<PathBuf> = around
                 // Readers report a directory that cannot be read.
                 .filter(|dir| is_root_of(*layout, dir).unwrap_or(true))
@@ -351,9 +351,9 @@ impl Root {
                 Ok(metadata) => metadata.is_dir(),
                 Err(error) => !is_absence(&error),
             };
-            let homes = homes.into_iter().filter(is_there);
+            let default_roots = default_roots.into_iter().filter(is_there);
             roots.extend(
-                homes
+                default_roots
                     .chain(around)
                     .map(|path| Root::with_layout(*layout, path)),
             );

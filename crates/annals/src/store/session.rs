@@ -91,11 +91,11 @@ impl Session {
             .collect();
         let agents = super::agent::find_agents(&files, &logs, &trees);
         let remarks: Vec<LogScan> = files.notes().map(|file| read_notes(&files, file)).collect();
-        let told = files.listed_title();
-        let told = told.map(|title| Fact::Title(title.into(), TitleSource::Custom));
+        let listed = files.listed_title();
+        let listed = listed.map(|title| Fact::Title(title.into(), TitleSource::Custom));
         let said = remarks.iter().flat_map(|scan| &scan.outlines);
         let said = said.flat_map(|outline| outline.facts.iter().cloned());
-        let asides: Vec<Fact> = told.into_iter().chain(said).collect();
+        let asides: Vec<Fact> = listed.into_iter().chain(said).collect();
         Session {
             files,
             logs,
@@ -184,13 +184,13 @@ impl Session {
     pub fn title(&self) -> Option<Title> {
         let Some((_, scan, tree)) = self.main_log() else {
             // Titles from notes follow the title from the session list. The last one wins.
-            let mut told = self.external_facts.iter().rev();
-            let told = told.find_map(|fact| match fact {
+            let mut title = self.external_facts.iter().rev();
+            let title = title.find_map(|fact| match fact {
                 Fact::Title(text, _) => Some(text),
                 _ => None,
             });
-            let told = told.filter(|_| self.files.is_unwritten());
-            return told.map(|text| Title {
+            let title = title.filter(|_| self.files.is_unwritten());
+            return title.map(|text| Title {
                 text: annals_layouts::tree::one_line(text),
                 source: TitleSource::Custom,
             });

@@ -2,6 +2,10 @@
 //!
 //! All records of the session count, including copies from other sessions.
 //! [`Ledger`](crate::cost::Ledger) counts each response once across sessions.
+//!
+//! Conversations share their beginnings, and each counts them, so the conversations of a session
+//! add up to more than the session. Session lists use the ledger, so sessions add up to the total
+//! of `annals cost`.
 
 use std::collections::HashMap;
 

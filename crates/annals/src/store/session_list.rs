@@ -4,6 +4,9 @@
 //! updated when the log is next opened for writing, but not by every append: changing one of ten
 //! thousand rows would rewrite all of them. A list that cannot be parsed is saved under another
 //! name and rebuilt from the logs and its readable parts.
+//!
+//! A writer updates the list when a log is created, when it gets its first reply or a title, and
+//! when the writer closes. Rows are edited in place, so members unknown to annals stay.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -61,7 +64,7 @@ impl ListUpdater {
         files: &SessionFiles,
         head: &AppendState,
     ) -> Option<Self> {
-        let register = writer.session_list(&head.log)?;
+        let session_list = writer.session_list(&head.log)?;
         let mut rows = files.list_rows.iter();
         let row = rows.find(|about| matches!(about.subject, ListSubject::Session(_)));
         let own = row.filter(|_| head.agent.is_none());
@@ -84,7 +87,7 @@ impl ListUpdater {
             session_id: own.and_then(|row| row.attributes.get(SESSION_ID).cloned()),
         };
         Some(ListUpdater {
-            list: register,
+            list: session_list,
             state: Mutex::new(state),
         })
     }
@@ -98,7 +101,7 @@ impl ListUpdater {
     }
 
     /// Records that the session list contains a row.
-    fn told(&self, row: &RowUpdate) {
+    fn mark_listed(&self, row: &RowUpdate) {
         let mut state = self.state();
         state.titled |= row.title.is_some() || row.first_title.is_some() || row.answered;
         state.outdated = false;
@@ -221,8 +224,8 @@ impl SessionWriter {
             }
         }
         let mut failed = Vec::new();
-        for ((_, register), sessions) in lists {
-            if tell_together(&register, &sessions).is_err() {
+        for ((_, session_list), sessions) in lists {
+            if update_together(&session_list, &sessions).is_err() {
                 // One by one, so that an unreadable log does not block the others.
                 for session in sessions {
                     let healed = session.refresh_list();
@@ -275,13 +278,13 @@ impl SessionWriter {
             &listing.list,
             std::slice::from_ref(&row),
         )?;
-        listing.told(&row);
+        listing.mark_listed(&row);
         Ok(())
     }
 }
 
 /// Updates a session list for several of its logs.
-fn tell_together(register: &Artifact, sessions: &[&SessionWriter]) -> Result<()> {
+fn update_together(session_list: &Artifact, sessions: &[&SessionWriter]) -> Result<()> {
     let Some(first) = sessions.first() else {
         return Ok(());
     };
@@ -290,8 +293,8 @@ fn tell_together(register: &Artifact, sessions: &[&SessionWriter]) -> Result<()>
         .iter()
         .map(|session| session.append_point().state.log.clone());
     let logs: Vec<RowUpdate> = logs.map(|log| removed_row(&log)).collect();
-    let old = read_optional(&first.root.locate(register)?)?;
-    let listed = match writer.update_session_list(register, old.as_deref(), &logs, false)? {
+    let old = read_optional(&first.root.locate(session_list)?)?;
+    let listed = match writer.update_session_list(session_list, old.as_deref(), &logs, false)? {
         ListUpdate::Changed { removed, .. } => removed.len() >= sessions.len(),
         ListUpdate::Unchanged | ListUpdate::NeedsAllRows => false,
     };
@@ -304,12 +307,12 @@ fn tell_together(register: &Artifact, sessions: &[&SessionWriter]) -> Result<()>
                 .transpose()?,
         );
     }
-    update_session_list(&first.root, writer, register, &rows)?;
+    update_session_list(&first.root, writer, session_list, &rows)?;
     for (session, row) in sessions.iter().zip(&rows) {
         session
             .list_updater
             .iter()
-            .for_each(|listing| listing.told(row));
+            .for_each(|listing| listing.mark_listed(row));
     }
     Ok(())
 }
@@ -329,7 +332,7 @@ pub(super) fn refuse_damaged(root: &Root, writer: &dyn Writer) -> Result<()> {
     let Ok(path) = root.locate(&Artifact::new(ArtifactKind::SessionList)) else {
         return Ok(());
     };
-    let damage = read_optional(&path)?.and_then(|bytes| writer.register_damage(&bytes));
+    let damage = read_optional(&path)?.and_then(|bytes| writer.config_fault(&bytes));
     match damage {
         None => Ok(()),
         Some(why) => Err(super::config::damaged(&path, &why)),
@@ -342,21 +345,21 @@ pub(super) fn folder_for_directory(
     writer: &dyn Writer,
     directory: &str,
 ) -> Option<String> {
-    let register = Artifact::new(ArtifactKind::SessionList);
+    let session_list = Artifact::new(ArtifactKind::SessionList);
     let bytes = root
         .failures
-        .ok(read_optional(&root.locate(&register).ok()?))??;
-    let told = log_reader::decode_document(root, &register, &bytes)
+        .ok(read_optional(&root.locate(&session_list).ok()?))??;
+    let rows = log_reader::decode_document(root, &session_list, &bytes)
         .items
         .into_iter();
-    let told: Vec<ListRow> = told
+    let rows: Vec<ListRow> = rows
         .filter_map(|entry| match entry.body {
-            Body::SessionList(told) => Some(told),
+            Body::SessionList(rows) => Some(rows),
             _ => None,
         })
         .flatten()
         .collect();
-    writer.default_folder(&told, directory)
+    writer.default_folder(&rows, directory)
 }
 
 /// Adds a completely written log to its session list.
@@ -366,7 +369,7 @@ pub(super) fn add_to_list(
     head: &AppendState,
     title: Option<String>,
 ) -> Result<()> {
-    let Some(register) = writer.session_list(&head.log) else {
+    let Some(session_list) = writer.session_list(&head.log) else {
         return Ok(());
     };
     let Some(mut row) = list_row_from_log(root, &head.log)? else {
@@ -375,7 +378,7 @@ pub(super) fn add_to_list(
     row.cwd.clone_from(&head.cwd);
     row.title = title;
     let rows = [row];
-    update_session_list(root, writer, &register, &rows)?;
+    update_session_list(root, writer, &session_list, &rows)?;
     register_folders(root, writer, &rows)
 }
 
@@ -414,29 +417,30 @@ pub(crate) fn update_session_lists(
     writer: &dyn Writer,
     mut rows: Vec<RowUpdate>,
 ) -> Result<()> {
-    let register_of = |row: &RowUpdate| row.log.as_ref().and_then(|log| writer.session_list(log));
-    rows.retain(|row| register_of(row).is_some());
+    let session_list_of =
+        |row: &RowUpdate| row.log.as_ref().and_then(|log| writer.session_list(log));
+    rows.retain(|row| session_list_of(row).is_some());
     if !rows.is_empty() {
         register_folders(root, writer, &rows)?;
     }
-    let mut registers: HashMap<Artifact, Vec<RowUpdate>> = HashMap::new();
+    let mut session_lists: HashMap<Artifact, Vec<RowUpdate>> = HashMap::new();
     for row in rows {
-        if let Some(register) = register_of(&row) {
-            registers.entry(register).or_default().push(row);
+        if let Some(session_list) = session_list_of(&row) {
+            session_lists.entry(session_list).or_default().push(row);
         }
     }
-    for (register, rows) in registers {
-        let path = root.locate(&register)?;
+    for (session_list, rows) in session_lists {
+        let path = root.locate(&session_list)?;
         if read_optional(&path)?.is_none() {
             writer::create_parent_dirs(root, &path)?;
             if let ListUpdate::Changed { bytes, .. } =
-                writer.update_session_list(&register, None, &rows, true)?
+                writer.update_session_list(&session_list, None, &rows, true)?
                 && replace_list(&path, None, &bytes, false)?
             {
                 continue;
             }
         }
-        update_session_list(root, writer, &register, &rows)?;
+        update_session_list(root, writer, &session_list, &rows)?;
     }
     Ok(())
 }
@@ -447,11 +451,11 @@ pub(super) fn rows_for_log(
     writer: &dyn Writer,
     log: &Artifact,
 ) -> Result<Vec<String>> {
-    let Some(register) = writer.session_list(log) else {
+    let Some(session_list) = writer.session_list(log) else {
         return Ok(Vec::new());
     };
-    let old = read_optional(&root.locate(&register)?)?;
-    match writer.update_session_list(&register, old.as_deref(), &[removed_row(log)], false)? {
+    let old = read_optional(&root.locate(&session_list)?)?;
+    match writer.update_session_list(&session_list, old.as_deref(), &[removed_row(log)], false)? {
         ListUpdate::Changed { removed, .. } => Ok(removed),
         ListUpdate::Unchanged | ListUpdate::NeedsAllRows => Ok(Vec::new()),
     }
@@ -465,32 +469,32 @@ pub(super) fn remove_from_list(
     log: &Artifact,
     save: &mut dyn FnMut(&[String]) -> Result<()>,
 ) -> Result<()> {
-    let Some(register) = writer.session_list(log) else {
+    let Some(session_list) = writer.session_list(log) else {
         return Ok(());
     };
-    let path = root.locate(&register)?;
+    let path = root.locate(&session_list)?;
     if read_optional(&path)?.is_none() {
         return Ok(());
     }
-    update_session_list_saving(root, writer, &register, &[removed_row(log)], save)?;
-    remove_if_empty(root, writer, &register, &path)
+    update_session_list_saving(root, writer, &session_list, &[removed_row(log)], save)?;
+    remove_if_empty(root, writer, &session_list, &path)
 }
 
 /// Removes a session list without rows, and its folder if that is empty.
 fn remove_if_empty(
     root: &Root,
     writer: &dyn Writer,
-    register: &Artifact,
+    session_list: &Artifact,
     path: &Path,
 ) -> Result<()> {
     let Some(old) = read_optional(path)? else {
         return Ok(());
     };
-    if !writer.is_session_list_empty(register, &old) {
+    if !writer.is_session_list_empty(session_list, &old) {
         return Ok(());
     }
     let inventory = Inventory::scan(std::slice::from_ref(root));
-    if !rows_in_inventory(root, writer, &inventory, register)?.is_empty() {
+    if !rows_in_inventory(root, writer, &inventory, session_list)?.is_empty() {
         return Ok(());
     }
     let removed = jsonl::with_document_lock(path, || {
@@ -523,9 +527,9 @@ pub(super) fn relist(
     writer: &dyn Writer,
     logs: impl Iterator<Item = (Artifact, Option<String>)>,
 ) -> Result<()> {
-    let mut registers: HashMap<Artifact, Vec<RowUpdate>> = HashMap::new();
+    let mut session_lists: HashMap<Artifact, Vec<RowUpdate>> = HashMap::new();
     for (log, text) in logs {
-        let Some(register) = writer.session_list(&log) else {
+        let Some(session_list) = writer.session_list(&log) else {
             continue;
         };
         let unwritten = || RowUpdate {
@@ -535,11 +539,11 @@ pub(super) fn relist(
         let row = list_row_from_log(root, &log)?;
         if let Some(mut row) = row.or_else(|| text.is_some().then(unwritten)) {
             row.restored_text = text;
-            registers.entry(register).or_default().push(row);
+            session_lists.entry(session_list).or_default().push(row);
         }
     }
-    for (register, rows) in registers {
-        update_session_list(root, writer, &register, &rows)?;
+    for (session_list, rows) in session_lists {
+        update_session_list(root, writer, &session_list, &rows)?;
     }
     Ok(())
 }
@@ -609,10 +613,10 @@ fn purpose(outline: &Outline) -> Option<String> {
 pub(super) fn update_session_list(
     root: &Root,
     writer: &dyn Writer,
-    register: &Artifact,
+    session_list: &Artifact,
     rows: &[RowUpdate],
 ) -> Result<()> {
-    update_session_list_saving(root, writer, register, rows, &mut |_| Ok(()))
+    update_session_list_saving(root, writer, session_list, rows, &mut |_| Ok(()))
 }
 
 /// Like `update_session_list`, and passes the text of removed rows to `save`. The list is replaced
@@ -620,18 +624,18 @@ pub(super) fn update_session_list(
 fn update_session_list_saving(
     root: &Root,
     writer: &dyn Writer,
-    register: &Artifact,
+    session_list: &Artifact,
     rows: &[RowUpdate],
     save: &mut dyn FnMut(&[String]) -> Result<()>,
 ) -> Result<()> {
-    let path = root.locate(register)?;
+    let path = root.locate(session_list)?;
     writer::create_parent_dirs(root, &path)?;
     loop {
         let old = read_optional(&path)?;
-        let mut outcome = writer.update_session_list(register, old.as_deref(), rows, false)?;
+        let mut outcome = writer.update_session_list(session_list, old.as_deref(), rows, false)?;
         if outcome == ListUpdate::NeedsAllRows {
-            let all = all_rows(root, writer, register, rows)?;
-            outcome = writer.update_session_list(register, old.as_deref(), &all, true)?;
+            let all = all_rows(root, writer, session_list, rows)?;
+            outcome = writer.update_session_list(session_list, old.as_deref(), &all, true)?;
         }
         let ListUpdate::Changed {
             bytes,
@@ -689,12 +693,12 @@ pub(super) fn refuse_held_lists(files: &SessionFiles) -> Result<()> {
         return Ok(());
     };
     let there = files.listed_logs().filter(|file| !file.is_archived());
-    let registers: HashSet<Artifact> = there
+    let session_lists: HashSet<Artifact> = there
         .filter_map(|file| writer.session_list(&file.artifact))
         .collect();
-    registers
+    session_lists
         .iter()
-        .try_for_each(|register| refuse_held(&files.root.locate(register)?))
+        .try_for_each(|session_list| refuse_held(&files.root.locate(session_list)?))
 }
 
 /// Replaces `old` content. Returns `false` if another program changed it first.
@@ -758,14 +762,14 @@ fn damaged_copy_path(path: &Path, digest: &jsonl::Digest) -> PathBuf {
 fn all_rows(
     root: &Root,
     writer: &dyn Writer,
-    register: &Artifact,
+    session_list: &Artifact,
     given: &[RowUpdate],
 ) -> Result<Vec<RowUpdate>> {
     let mut rows = rows_in_inventory(
         root,
         writer,
         &Inventory::scan(std::slice::from_ref(root)),
-        register,
+        session_list,
     )?;
     for row in given {
         rows.retain(|known| known.log != row.log);
@@ -778,7 +782,7 @@ fn rows_in_inventory(
     root: &Root,
     writer: &dyn Writer,
     inventory: &Inventory,
-    register: &Artifact,
+    session_list: &Artifact,
 ) -> Result<Vec<RowUpdate>> {
     let mut rows = Vec::new();
     for files in inventory
@@ -787,7 +791,7 @@ fn rows_in_inventory(
         .filter(|files| files.root.path == root.path)
     {
         for file in files.logs() {
-            if writer.session_list(&file.artifact).as_ref() == Some(register) {
+            if writer.session_list(&file.artifact).as_ref() == Some(session_list) {
                 let mut row = read_row(root, file)?;
                 row.log = Some(file.artifact.clone());
                 rows.push(row);
@@ -891,7 +895,7 @@ impl Store {
             .listed_logs()
             .filter(|log| !log.artifact.is_agent_log());
         let log = logs.next().map(|log| &log.artifact);
-        let Some((log, register)) = log.and_then(|log| Some((log, writer.session_list(log)?)))
+        let Some((log, session_list)) = log.and_then(|log| Some((log, writer.session_list(log)?)))
         else {
             return Err(Error::refused(format!(
                 "session {} is not in a session list",
@@ -901,7 +905,7 @@ impl Store {
         let mut row = list_row_from_log(&files.root, log)?.unwrap_or_default();
         row.log = Some(log.clone());
         row.members.clone_from(members);
-        update_session_list(&files.root, writer, &register, &[row])
+        update_session_list(&files.root, writer, &session_list, &[row])
     }
 
     /// Returns the session lists that are missing, damaged or stale.
@@ -924,11 +928,11 @@ impl Store {
                 .filter(|(other, _)| other.layout.name() == root.layout.name())
                 .filter(|(_, file)| file.artifact.folder.is_some())
                 .map(|(_, file)| file.artifact.clone());
-            let mut registers: Vec<Artifact> = wanted.chain(there).collect();
-            registers.sort_by(|a, b| a.folder.cmp(&b.folder));
-            registers.dedup();
-            for register in registers {
-                found.extend(check_list(root, writer, inventory, register).transpose());
+            let mut session_lists: Vec<Artifact> = wanted.chain(there).collect();
+            session_lists.sort_by(|a, b| a.folder.cmp(&b.folder));
+            session_lists.dedup();
+            for session_list in session_lists {
+                found.extend(check_list(root, writer, inventory, session_list).transpose());
             }
         }
         found
@@ -953,12 +957,12 @@ fn check_list(
     root: &Root,
     writer: &dyn Writer,
     inventory: &Inventory,
-    register: Artifact,
+    session_list: Artifact,
 ) -> Result<Option<StaleSessionList>> {
-    let path = root.locate(&register)?;
+    let path = root.locate(&session_list)?;
     let old = read_optional(&path)?;
-    let rows = rows_in_inventory(root, writer, inventory, &register)?;
-    let detail = match writer.update_session_list(&register, old.as_deref(), &rows, true)? {
+    let rows = rows_in_inventory(root, writer, inventory, &session_list)?;
+    let detail = match writer.update_session_list(&session_list, old.as_deref(), &rows, true)? {
         ListUpdate::Unchanged | ListUpdate::NeedsAllRows => return Ok(None),
         ListUpdate::Changed { .. } if old.is_none() => "missing",
         ListUpdate::Changed { damaged: true, .. } => DAMAGED,
@@ -968,7 +972,7 @@ fn check_list(
         root: root.clone(),
         path,
         detail,
-        list: register,
+        list: session_list,
     }))
 }
 

@@ -67,12 +67,12 @@ impl SessionSummary {
     /// Summarizes a session.
     pub(crate) fn from_session(session: &Session) -> Self {
         let files = &session.files;
-        let mut told = OutlineCounts::default();
+        let mut counts = OutlineCounts::default();
         let warm_ups = WarmUps::by_log(session);
         for (log, scan) in session.logs.iter().enumerate() {
             let warm_ups = warm_ups.get(&log);
             for (at, outline) in scan.outlines.iter().enumerate() {
-                told.add(outline, warm_ups.is_some_and(|it| it.contain(at)));
+                counts.add(outline, warm_ups.is_some_and(|it| it.contain(at)));
             }
         }
         let mut flaw_kinds = BTreeMap::new();
@@ -81,8 +81,8 @@ impl SessionSummary {
         }
         if files.is_unwritten() {
             // Without messages, the times are in the session list.
-            told.started = told.started.or(files.listed(|about| about.started));
-            told.updated = told.updated.or(files.listed(|about| about.updated));
+            counts.started = counts.started.or(files.listed(|about| about.started));
+            counts.updated = counts.updated.or(files.listed(|about| about.updated));
         }
         let title = session.title();
         let untitled = title
@@ -92,14 +92,14 @@ impl SessionSummary {
             .main_log()
             .map(|(_, scan, _)| LogOpening::from_outlines(&scan.outlines))
             .unwrap_or_default();
-        let mut homes = FolderDirectories::default();
-        homes.add(files.root.layout, files.folder(), &opening.directories);
-        let mut homes: Vec<Box<str>> = homes.0.into_iter().collect();
+        let mut directories = FolderDirectories::default();
+        directories.add(files.root.layout, files.folder(), &opening.directories);
+        let mut directories: Vec<Box<str>> = directories.0.into_iter().collect();
         let (project, other_directories) = project(session);
         let attributes = attributes(session);
-        let at_home = matches!(homes.as_slice(), [only] if **only == *project.path);
+        let at_home = matches!(directories.as_slice(), [only] if **only == *project.path);
         if at_home {
-            homes.clear();
+            directories.clear();
         }
         SessionSummary {
             project,
@@ -108,23 +108,23 @@ impl SessionSummary {
             tag: session.tag(),
             attributes,
             state: match session.main_log() {
-                Some(_) if told.messages == 0 => SessionState::Created,
+                Some(_) if counts.messages == 0 => SessionState::Created,
                 Some((_, scan, _)) => SessionState::from_outlines(&scan.outlines),
-                None if told.messages > 0 => SessionState::Active,
+                None if counts.messages > 0 => SessionState::Active,
                 None => SessionState::Created,
             },
-            started: told.started,
-            updated: told.updated,
-            entries: told.entries,
-            messages: told.messages,
+            started: counts.started,
+            updated: counts.updated,
+            entries: counts.entries,
+            messages: counts.messages,
             conversations: session.tree().map_or(0, |tree| tree.conversations.len()),
             agents: spawned_agents(session).count(),
             agent_names: agent_names(session),
             agent_kinds: agent_kinds(session),
             flaw_kinds,
-            models: told.models,
+            models: counts.models,
             charges: charges(session),
-            messages_by_day: told.messages_by_day,
+            messages_by_day: counts.messages_by_day,
             untitled_keys: if untitled {
                 resumed_keys(session)
             } else {
@@ -132,7 +132,7 @@ impl SessionSummary {
             },
             summaries: summaries_for_others(session, opening.summaries),
             is_folder_directory: at_home,
-            folder_directories: homes,
+            folder_directories: directories,
         }
     }
 
@@ -227,8 +227,11 @@ fn logs_modified(files: &SessionFiles) -> Option<Timestamp> {
 }
 
 /// Returns the time of the last activity: the file's modification time if no entry has a time.
-pub(crate) fn last_active(files: &SessionFiles, told: Option<Timestamp>) -> Option<Timestamp> {
-    told.or_else(|| modified(files))
+pub(crate) fn last_active(
+    files: &SessionFiles,
+    newest_entry: Option<Timestamp>,
+) -> Option<Timestamp> {
+    newest_entry.or_else(|| modified(files))
 }
 
 /// Returns the indexes of the newest sessions, newest first.
@@ -517,8 +520,8 @@ impl FolderDirectories {
 
     /// Returns the directory if unambiguous: different directories may share a folder.
     pub(super) fn unique(&self) -> Option<String> {
-        let mut homes = self.0.iter();
-        match (homes.next(), homes.next()) {
+        let mut directories = self.0.iter();
+        match (directories.next(), directories.next()) {
             (Some(only), None) => Some(only.to_string()),
             _ => None,
         }
@@ -686,10 +689,15 @@ fn resumed_keys(session: &Session) -> Vec<EntryKey> {
 }
 
 fn project(session: &Session) -> (Project, Vec<String>) {
-    let told = session.files.listed(|about| about.cwd.clone());
-    let told = told.or_else(|| session.folder_directory.clone());
+    let directory = session.files.listed(|about| about.cwd.clone());
+    let directory = directory.or_else(|| session.folder_directory.clone());
     let directories = session.directories();
-    infer_project(session.root(), session.files.folder(), &directories, told)
+    infer_project(
+        session.root(),
+        session.files.folder(),
+        &directories,
+        directory,
+    )
 }
 
 /// Converts times to days. Caches the last day, because most times fall on the day of the previous

@@ -3,6 +3,8 @@
 //! A record belongs to the session that it names, or else to the session of the record before it.
 //! At the beginning of a file, that is the file's own session, or the last session of the previous
 //! volume if the file continues in the middle of a turn.
+//!
+//! Because of this rule, the end of a file is enough to determine the session of its last records.
 
 mod agents;
 mod slice_cache;

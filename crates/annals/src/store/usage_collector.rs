@@ -3,6 +3,12 @@
 //! Only the usage in a log is decoded, a fraction of what a listing of sessions needs. Usage that
 //! was read earlier can be loaded from the index and continued, so a ledger costs what was appended
 //! since.
+//!
+//! `Layout::usage_needle` identifies records with usage by their bytes, and `Scanner::next_where`
+//! skips all others without splitting them into lines. Records of one session are similar, so most
+//! are compared with the previous one instead of parsed (`json/template.rs`,
+//! `Decoder::reply_delta`). Listing sessions makes the same `LogCharges` from full outlines; a test
+//! with random histories checks that both agree.
 
 mod attribution;
 mod recent;
@@ -144,13 +150,14 @@ impl<'a> UsageCollector<'a> {
                 archive_overlay::add_archived(archive, root, &mut files, &wanted, &mut found.errors)
             });
             found.scanned_dirs.push(directories);
-            let is_register = |file: &&RootFile| file.artifact.kind == ArtifactKind::SessionList;
-            let mut registers = SessionLists::read(root, files.iter().filter(is_register));
-            registers.add_stored(rows.unwrap_or_default());
+            let is_session_list =
+                |file: &&RootFile| file.artifact.kind == ArtifactKind::SessionList;
+            let mut session_lists = SessionLists::read(root, files.iter().filter(is_session_list));
+            session_lists.add_stored(rows.unwrap_or_default());
             found
                 .attributions
-                .push(Attribution::new(root, registers, files.len()));
-            files.retain(|file| !is_register(&file));
+                .push(Attribution::new(root, session_lists, files.len()));
+            files.retain(|file| !is_session_list(&file));
             found.add_unread(number, files);
         }
         found
@@ -194,7 +201,7 @@ impl<'a> UsageCollector<'a> {
 
     /// Adds the stored usage of an unchanged log to the ledger, without decoding it into
     /// `LogCharges`. Returns whether that was possible.
-    pub(crate) fn add_stored(&mut self, number: usize, told: &impl StoredUsage) -> bool {
+    pub(crate) fn add_stored(&mut self, number: usize, stored: &impl StoredUsage) -> bool {
         let book = self.logs.get_mut(number).zip(self.files.get(number));
         let Some((book, file)) = book else {
             return false;
@@ -203,7 +210,7 @@ impl<'a> UsageCollector<'a> {
         let Some(payers) = self.attributions.get_mut(book.root).filter(|_| !shared) else {
             return false;
         };
-        let entered = payers.add_stored_log(number, file, told, &mut self.entries);
+        let entered = payers.add_stored_log(number, file, stored, &mut self.entries);
         if entered.is_some() {
             book.state = LogProgress::Done;
         }

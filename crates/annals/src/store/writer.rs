@@ -49,7 +49,7 @@ use super::shared_log::{self, SessionSlice};
 /// Options for writing a session.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteOptions {
-    /// What an acknowledged write survives.
+    /// Events that an acknowledged write survives.
     pub durability: Durability,
     /// Write even if another program is writing to the session right now.
     pub live: bool,

@@ -33,7 +33,7 @@ pub fn last_archived(target: &Target, options: &FollowOptions) -> Result<Vec<Fol
         let wanted = only.is_none_or(|only| *only == file.path);
         let all = if wanted { all } else { Vec::new() };
         session.each_entry_of_log(logs.len(), &all, |entry| {
-            let told = LocatedEntry {
+            let located = LocatedEntry {
                 session: files.id.clone(),
                 agent: file.artifact.agent.clone().or_else(|| entry.agent.clone()),
                 entry,
@@ -42,9 +42,9 @@ pub fn last_archived(target: &Target, options: &FollowOptions) -> Result<Vec<Fol
             // A conversation must see every entry of its session.
             let takes = branch
                 .as_mut()
-                .is_none_or(|branch| branch.accepts(&log, &told));
-            if takes && (options.filter)(&told.entry) {
-                last.push_back(told);
+                .is_none_or(|branch| branch.accepts(&log, &located));
+            if takes && (options.filter)(&located.entry) {
+                last.push_back(located);
             }
             if last.len() > options.last {
                 last.pop_front();

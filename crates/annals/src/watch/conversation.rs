@@ -84,10 +84,10 @@ impl FollowedConversation {
 
     /// Returns whether an entry of the session belongs to the conversation. Entries of one log must
     /// be passed in order.
-    pub(super) fn accepts(&mut self, log: &FollowedLog, told: &LocatedEntry) -> bool {
-        let entry = &told.entry;
-        if log.artifact.is_agent_log() || told.agent.is_some() || entry.sidechain {
-            return self.accepts_agent_entry(log, told);
+    pub(super) fn accepts(&mut self, log: &FollowedLog, located: &LocatedEntry) -> bool {
+        let entry = &located.entry;
+        if log.artifact.is_agent_log() || located.agent.is_some() || entry.sidechain {
+            return self.accepts_agent_entry(log, located);
         }
         let parent = entry.parent.as_ref().map(|parent| parent.key());
         let key = entry.id.as_ref().map(|id| id.key());
@@ -100,17 +100,17 @@ impl FollowedConversation {
         if ours && parent.is_some_and(grows) {
             self.open.extend(key);
         }
-        let talks = matches!(entry.body, Body::Message(_) | Body::Compaction { .. });
-        if talks {
+        let is_message = matches!(entry.body, Body::Message(_) | Body::Compaction { .. });
+        if is_message {
             self.is_active = ours;
         }
         // An entry outside of the tree, such as a title, concerns all conversations.
-        ours || (parent.is_none() && !talks)
+        ours || (parent.is_none() && !is_message)
     }
 
     /// Returns whether an entry belongs to a sub-agent that the conversation called.
-    fn accepts_agent_entry(&mut self, log: &FollowedLog, told: &LocatedEntry) -> bool {
-        let caller = (log.path.clone(), told.agent.clone());
+    fn accepts_agent_entry(&mut self, log: &FollowedLog, located: &LocatedEntry) -> bool {
+        let caller = (log.path.clone(), located.agent.clone());
         if log.artifact.is_agent_log() {
             if !self.agents.contains_key(&caller) {
                 self.reload_agents(log);
@@ -118,11 +118,11 @@ impl FollowedConversation {
             // The branch that is active now is most likely the caller.
             return *self.agents.entry(caller).or_insert(self.is_active);
         }
-        let parent = told.entry.parent.as_ref().map(|parent| parent.key());
+        let parent = located.entry.parent.as_ref().map(|parent| parent.key());
         let above = parent.and_then(|parent| self.agent_entries.get(&parent).copied());
-        let named = self.agents.get(&caller).filter(|_| told.agent.is_some());
+        let named = self.agents.get(&caller).filter(|_| located.agent.is_some());
         let ours = above.or(named.copied()).unwrap_or(self.is_active);
-        let key = told.entry.id.as_ref().map(|id| id.key());
+        let key = located.entry.id.as_ref().map(|id| id.key());
         self.agent_entries.extend(key.map(|key| (key, ours)));
         ours
     }

@@ -2,6 +2,9 @@
 //!
 //! Owns the kernel watches. A hint is never trusted: it only says where to look. Without kernel
 //! support, every attempt to set a watch fails, and the follower polls.
+//!
+//! Uses inotify through rustix. The crate `notify` would add a thread between the event and the
+//! reader.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};

@@ -154,12 +154,12 @@ impl Follower {
 
     fn begin(&mut self) -> Result<()> {
         let started = Instant::now();
-        let mut sights = Vec::new();
-        self.dirs.scan_all(&mut sights);
+        let mut scan_events = Vec::new();
+        self.dirs.scan_all(&mut scan_events);
         if self.selection.needs_projects() {
-            self.find_projects(&sights);
+            self.find_projects(&scan_events);
         }
-        self.apply_scan(sights);
+        self.apply_scan(scan_events);
         self.schedule_scan(started);
         let mut newest_first: Vec<usize> = (0..self.cursors.len()).collect();
         let mtime = |at: &usize| self.cursors.get(*at).map(|track| track.id.mtime_ns);
@@ -177,15 +177,15 @@ impl Follower {
     }
 
     /// Determines the projects of the folders that contain the found logs.
-    fn find_projects(&mut self, sights: &[ScanEvent]) {
+    fn find_projects(&mut self, scan_events: &[ScanEvent]) {
         let mut folders: HashMap<_, Vec<(i64, FollowedLog)>> = HashMap::new();
-        for sight in sights {
+        for scan_event in scan_events {
             let ScanEvent::Log {
                 place,
                 path,
                 artifact,
                 id,
-            } = sight
+            } = scan_event
             else {
                 continue;
             };
@@ -229,7 +229,7 @@ impl Follower {
                 break;
             }
             match Self::last_entries(&mut self.selection, track, most, since, &*counts) {
-                Ok(told) => newest.add(at, told),
+                Ok(located) => newest.add(at, located),
                 Err(error) => self.events.push_back(Event::Error(error)),
             }
         }
@@ -261,29 +261,25 @@ impl Follower {
         track.go_back_to(begin);
         let mut found = Vec::new();
         loop {
-            let ReadBatch {
-                located: told,
-                more,
-                ..
-            } = track.read_batch()?;
-            found.extend(told);
+            let ReadBatch { located, more, .. } = track.read_batch()?;
+            found.extend(located);
             if !more {
                 break;
             }
         }
         if look {
-            found.retain(|told| selection.accepts(&log, told));
+            found.retain(|located| selection.accepts(&log, located));
         }
-        found.retain(|told| counts(&told.entry));
+        found.retain(|located| counts(&located.entry));
         let surplus = found.len().saturating_sub(most);
         found.drain(..surplus);
         Ok(found)
     }
 
     /// Applies the results of a scan.
-    fn apply_scan(&mut self, sights: Vec<ScanEvent>) {
-        for sight in sights {
-            match sight {
+    fn apply_scan(&mut self, scan_events: Vec<ScanEvent>) {
+        for scan_event in scan_events {
+            match scan_event {
                 ScanEvent::Log {
                     place,
                     path,
@@ -412,10 +408,10 @@ impl Follower {
                     let log = Arc::clone(&log);
                     self.events.push_back(Event::Reset { log, reason: why });
                 }
-                for told in turn.located {
+                for located in turn.located {
                     let looks = self.selection.match_log(&log) != LogMatch::Yes;
-                    if !looks || self.selection.accepts(&log, &told) {
-                        self.emit(at, told, false);
+                    if !looks || self.selection.accepts(&log, &located) {
+                        self.emit(at, located, false);
                     }
                 }
                 if turn.more {
@@ -425,16 +421,16 @@ impl Follower {
         }
     }
 
-    fn emit(&mut self, at: usize, told: LocatedEntry, earlier: bool) {
+    fn emit(&mut self, at: usize, located: LocatedEntry, earlier: bool) {
         let Some(track) = self.cursors.get_mut(at) else {
             return;
         };
-        let origin = self.recent_entries.origin(at, &told.entry);
-        if told.entry.copied && origin.is_some() {
+        let origin = self.recent_entries.origin(at, &located.entry);
+        if located.entry.copied && origin.is_some() {
             return;
         }
         if track.came_later && !earlier {
-            let time = told.entry.time;
+            let time = located.entry.time;
             let before = time.map_or(track.earlier, |time| time < self.since);
             track.earlier = before || origin.is_some_and(|origin| origin != at);
         }
@@ -445,10 +441,10 @@ impl Follower {
         }
         self.events.push_back(Event::Entry(Box::new(FollowedEntry {
             log: Arc::clone(&track.log),
-            session: told.session,
-            agent: told.agent,
-            entry: told.entry,
-            charge: told.charge,
+            session: located.session,
+            agent: located.agent,
+            entry: located.entry,
+            charge: located.charge,
             earlier: earlier || track.earlier,
         })));
     }
@@ -463,7 +459,7 @@ impl Follower {
         let mut hints = Vec::new();
         let waited = self.dirs.source.wait(timeout, &mut hints);
         waited.map_err(|error| Error::io("follow", "the logs", error))?;
-        let mut sights = Vec::new();
+        let mut scan_events = Vec::new();
         // A log that was written to a hundred times is checked once.
         let mut written = HashSet::new();
         for hint in &hints {
@@ -473,15 +469,15 @@ impl Follower {
                 written.clear();
             }
             if !again {
-                self.dirs.scan_hint(hint, &mut sights);
+                self.dirs.scan_hint(hint, &mut scan_events);
             }
         }
         if self.dirs.must_poll() && until.is_none_or(|until| until <= Instant::now()) {
             let started = Instant::now();
-            self.dirs.scan_polled(&mut sights);
+            self.dirs.scan_polled(&mut scan_events);
             self.schedule_scan(started);
         }
-        self.apply_scan(sights);
+        self.apply_scan(scan_events);
         Ok(())
     }
 

@@ -333,10 +333,10 @@ impl LogCursor {
             if again.as_ref().is_some_and(|again| offset >= again.until) {
                 *again = None;
             }
-            let told = reader.read(handle, record)?;
-            let fresh = shown.filter_new(record, told, again.as_ref());
-            for told in &fresh {
-                *newest = told.entry.time.max(*newest);
+            let located = reader.read(handle, record)?;
+            let fresh = shown.filter_new(record, located, again.as_ref());
+            for located in &fresh {
+                *newest = located.entry.time.max(*newest);
             }
             turn.located.extend(fresh);
             offset = record.span.end();
@@ -366,26 +366,29 @@ impl SeenEntries {
     fn filter_new(
         &mut self,
         record: &Record<'_>,
-        told: Vec<LocatedEntry>,
+        located: Vec<LocatedEntry>,
         again: Option<&Reread>,
     ) -> Vec<LocatedEntry> {
         let digest = digest(record.bytes);
-        let keys: Vec<EntryKey> = told
+        let keys: Vec<EntryKey> = located
             .iter()
-            .map(|told| entry_key(&told.entry, digest))
+            .map(|located| entry_key(&located.entry, digest))
             .collect();
-        let known = |(told, key): (&LocatedEntry, &EntryKey)| match (self.digests.get(key), again) {
-            // An entry may be written again with more content; an identical line is a copy.
-            (Some(same), again) => *same == digest && (again.is_some() || told.entry.id.is_some()),
-            (
-                None,
-                Some(Reread {
-                    known: Some(known), ..
-                }),
-            ) => told.entry.time.is_none_or(|time| time <= *known),
-            (None, _) => false,
-        };
-        let known: Vec<bool> = told.iter().zip(&keys).map(known).collect();
+        let known =
+            |(located, key): (&LocatedEntry, &EntryKey)| match (self.digests.get(key), again) {
+                // An entry may be written again with more content; an identical line is a copy.
+                (Some(same), again) => {
+                    *same == digest && (again.is_some() || located.entry.id.is_some())
+                }
+                (
+                    None,
+                    Some(Reread {
+                        known: Some(known), ..
+                    }),
+                ) => located.entry.time.is_none_or(|time| time <= *known),
+                (None, _) => false,
+            };
+        let known: Vec<bool> = located.iter().zip(&keys).map(known).collect();
         for key in keys {
             if self.digests.insert(key, digest).is_none() {
                 self.order.push_back(key);
@@ -397,8 +400,9 @@ impl SeenEntries {
                 self.digests.remove(&oldest);
             }
         }
-        let told = told.into_iter().zip(known);
-        told.filter_map(|(told, known)| (!known).then_some(told))
+        let located = located.into_iter().zip(known);
+        located
+            .filter_map(|(located, known)| (!known).then_some(located))
             .collect()
     }
 }

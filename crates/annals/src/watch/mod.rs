@@ -74,7 +74,7 @@ pub enum Event {
     Reset {
         /// The log.
         log: Arc<FollowedLog>,
-        /// What happened to it.
+        /// The change.
         reason: ResetReason,
     },
     /// A log was removed. It may reappear.
@@ -131,8 +131,8 @@ impl FollowedLog {
     pub fn project(&self) -> Project {
         let logs = std::iter::once((self.path.as_path(), &self.artifact));
         let folder = self.artifact.folder.as_deref();
-        let mut homes = working_directories(&self.root, folder, logs).into_iter();
-        match homes.next() {
+        let mut directories = working_directories(&self.root, folder, logs).into_iter();
+        match directories.next() {
             Some(path) => Project {
                 path,
                 guessed: false,

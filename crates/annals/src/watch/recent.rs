@@ -84,14 +84,14 @@ impl NewestEntries {
     }
 
     /// Adds the entries of one log, in order.
-    pub(super) fn add(&mut self, track: usize, told: Vec<LocatedEntry>) {
+    pub(super) fn add(&mut self, track: usize, located: Vec<LocatedEntry>) {
         let mut latest = None;
-        for told in told {
-            latest = told.entry.time.max(latest);
+        for located in located {
+            latest = located.entry.time.max(latest);
             self.held.push(HeldEntry {
                 time: latest,
                 track,
-                located: told,
+                located,
             });
         }
         self.held.sort_by_key(|held| held.time);

@@ -11,7 +11,7 @@ use super::FollowedLog;
 use super::conversation::FollowedConversation;
 use super::watched_dirs::WatchedRoot;
 
-/// What to follow: everything, or what matches one of several criteria.
+/// Logs to follow: all, or those that match one of several criteria.
 #[derive(Debug, Default)]
 pub struct Selection {
     picks: Vec<Pick>,
@@ -125,7 +125,7 @@ impl Selection {
         }
         let folder = log.artifact.folder.as_deref();
         let logs = logs.map(|log| (log.path.as_path(), &log.artifact));
-        let homes = working_directories(&log.root, folder, logs);
+        let directories = working_directories(&log.root, folder, logs);
         let mut named = false;
         for pick in &self.picks {
             let Pick::Project(wanted) = pick else {
@@ -133,14 +133,16 @@ impl Selection {
             };
             let fits = folder == Some(wanted)
                 || (folder.is_some() && log.root.layout.folder(wanted).as_deref() == folder)
-                || homes.iter().any(|home| is_project(home, wanted));
+                || directories
+                    .iter()
+                    .any(|directory| is_project(directory, wanted));
             if fits {
                 self.found.insert(wanted.clone());
             }
             named |= fits;
         }
         // A folder whose directory is not known yet is checked again.
-        if named || !homes.is_empty() {
+        if named || !directories.is_empty() {
             self.folders.insert(key, named);
         }
     }
@@ -173,8 +175,8 @@ impl Selection {
 
     /// Returns whether an entry is followed, in a log whose entries must be checked. Entries must
     /// be passed in file order.
-    pub(super) fn accepts(&mut self, log: &FollowedLog, told: &LocatedEntry) -> bool {
-        let cwd = told.entry.context.cwd.as_deref();
+    pub(super) fn accepts(&mut self, log: &FollowedLog, located: &LocatedEntry) -> bool {
+        let cwd = located.entry.context.cwd.as_deref();
         if let Some(cwd) = cwd.filter(|_| self.needs_projects()) {
             let wanted = |pick: &Pick| matches!(pick, Pick::Project(name) if is_project(cwd, name));
             let named = self.picks.iter().any(wanted);
@@ -186,13 +188,13 @@ impl Selection {
             taken |= match pick {
                 Pick::Project(_) => folders.get(&folder_key(log)) == Some(&true),
                 Pick::Session(files) => {
-                    files.id == told.session && match_session(files, log) != LogMatch::No
+                    files.id == located.session && match_session(files, log) != LogMatch::No
                 }
                 Pick::Log(_, path) => *path == log.path,
                 // Each conversation must see every entry of its session.
                 Pick::FollowedConversation(branch) => {
-                    let of_session = branch.files.id == told.session;
-                    of_session && same_root(&branch.files, log) && branch.accepts(log, told)
+                    let of_session = branch.files.id == located.session;
+                    of_session && same_root(&branch.files, log) && branch.accepts(log, located)
                 }
             };
         }

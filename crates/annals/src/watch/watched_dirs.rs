@@ -121,14 +121,14 @@ impl WatchedDirs {
     }
 
     /// Scans all roots.
-    pub(super) fn scan_all(&mut self, sights: &mut Vec<ScanEvent>) {
+    pub(super) fn scan_all(&mut self, scan_events: &mut Vec<ScanEvent>) {
         for place in 0..self.roots.len() {
-            self.attach(place, sights);
+            self.attach(place, scan_events);
         }
     }
 
     /// Scans the directories without a watch.
-    pub(super) fn scan_polled(&mut self, sights: &mut Vec<ScanEvent>) {
+    pub(super) fn scan_polled(&mut self, scan_events: &mut Vec<ScanEvent>) {
         let polled: Vec<(usize, PathBuf)> = self.polled.iter().cloned().collect();
         let covered = |place: usize, within: &Path| {
             let mut above = within.ancestors().skip(1);
@@ -138,17 +138,17 @@ impl WatchedDirs {
         tops.retain(|(place, within)| !covered(*place, within));
         for (place, within) in tops {
             if within.as_os_str().is_empty() {
-                self.attach(place, sights);
+                self.attach(place, scan_events);
             } else {
-                self.scan_name(place, &within, sights);
+                self.scan_name(place, &within, scan_events);
             }
         }
     }
 
     /// Scans the place that a hint names.
-    pub(super) fn scan_hint(&mut self, hint: &Hint, sights: &mut Vec<ScanEvent>) {
+    pub(super) fn scan_hint(&mut self, hint: &Hint, scan_events: &mut Vec<ScanEvent>) {
         if hint.kind == HintKind::Overflow {
-            self.scan_all(sights);
+            self.scan_all(scan_events);
             return;
         }
         let spots = match hint.kind {
@@ -163,24 +163,24 @@ impl WatchedDirs {
                         self.watched.remove(&key);
                     }
                     // The directory may have been created again under the same name.
-                    self.recheck(*place, within, sights);
+                    self.recheck(*place, within, scan_events);
                 }
                 (WatchUse::Dir(place, within), HintKind::DirGone) => {
-                    self.recheck(*place, within, sights);
+                    self.recheck(*place, within, scan_events);
                 }
                 (WatchUse::Above(place, name), what) => {
                     if what != HintKind::Changed && what != HintKind::Gone
                         || hint.name.as_ref() == Some(name)
                     {
-                        self.attach(*place, sights);
+                        self.attach(*place, scan_events);
                     }
                 }
                 (WatchUse::Dir(place, within), what) => {
                     let Some(name) = &hint.name else { continue };
                     let within = within.join(name);
                     match what {
-                        HintKind::Gone => self.remove(*place, &within, sights),
-                        _ => self.scan_name(*place, &within, sights),
+                        HintKind::Gone => self.remove(*place, &within, scan_events),
+                        _ => self.scan_name(*place, &within, scan_events),
                     }
                 }
             }
@@ -188,7 +188,7 @@ impl WatchedDirs {
     }
 
     /// Scans a root, or waits for it.
-    fn attach(&mut self, place: usize, sights: &mut Vec<ScanEvent>) {
+    fn attach(&mut self, place: usize, scan_events: &mut Vec<ScanEvent>) {
         let Some(path) = self.roots.get(place).map(|place| place.root.path.clone()) else {
             return;
         };
@@ -196,9 +196,9 @@ impl WatchedDirs {
             let above = dirs_above(&path);
             self.watch_above(place, &above);
             if path.is_dir() {
-                self.scan_dir(place, Path::new(""), true, sights);
+                self.scan_dir(place, Path::new(""), true, scan_events);
             } else {
-                self.remove(place, Path::new(""), sights);
+                self.remove(place, Path::new(""), scan_events);
                 // Without a watch above, its creation is not reported.
                 if !self.is_watched_above(place) {
                     self.polled.insert((place, PathBuf::new()));
@@ -254,16 +254,16 @@ impl WatchedDirs {
     }
 
     /// Checks whether a path still exists.
-    fn recheck(&mut self, place: usize, within: &Path, sights: &mut Vec<ScanEvent>) {
+    fn recheck(&mut self, place: usize, within: &Path, scan_events: &mut Vec<ScanEvent>) {
         if within.as_os_str().is_empty() {
             self.forget(place, within);
-            return self.attach(place, sights);
+            return self.attach(place, scan_events);
         }
-        self.scan_name(place, within, sights);
+        self.scan_name(place, within, scan_events);
     }
 
     /// Scans one name.
-    fn scan_name(&mut self, place: usize, within: &Path, sights: &mut Vec<ScanEvent>) {
+    fn scan_name(&mut self, place: usize, within: &Path, scan_events: &mut Vec<ScanEvent>) {
         let Some(at) = self.roots.get(place) else {
             return;
         };
@@ -278,26 +278,32 @@ impl WatchedDirs {
         match path.symlink_metadata() {
             Ok(metadata) if metadata.is_dir() || metadata.is_symlink() && follows => {
                 if leads {
-                    self.scan_dir(place, within, false, sights);
+                    self.scan_dir(place, within, false, scan_events);
                 }
             }
             Ok(metadata) if metadata.is_symlink() => {
                 // A file or directory that had this name is gone.
-                self.remove(place, within, sights);
+                self.remove(place, within, scan_events);
                 let target = failures.target_metadata(&path);
                 if let Some(target) = target {
                     let links = [(within.to_owned(), FileId::from(&target))];
-                    self.report_links(place, links.into(), &HashSet::new(), sights);
+                    self.report_links(place, links.into(), &HashSet::new(), scan_events);
                 }
             }
             Ok(metadata) if metadata.is_file() => {
                 if let Some(artifact) = artifact {
-                    self.scan_log(place, within, artifact, FileId::from(&metadata), sights);
+                    self.scan_log(
+                        place,
+                        within,
+                        artifact,
+                        FileId::from(&metadata),
+                        scan_events,
+                    );
                 }
             }
             Ok(_) => {}
-            Err(error) if is_missing(&error) => self.remove(place, within, sights),
-            Err(error) => sights.push(ScanEvent::Error(Error::io("read", &path, error))),
+            Err(error) if is_missing(&error) => self.remove(place, within, scan_events),
+            Err(error) => scan_events.push(ScanEvent::Error(Error::io("read", &path, error))),
         }
     }
 
@@ -307,12 +313,12 @@ impl WatchedDirs {
         within: &Path,
         artifact: Artifact,
         id: FileId,
-        sights: &mut Vec<ScanEvent>,
+        scan_events: &mut Vec<ScanEvent>,
     ) {
         let Some(path) = self.path(place, within) else {
             return;
         };
-        sights.push(ScanEvent::Log {
+        scan_events.push(ScanEvent::Log {
             place,
             path,
             artifact,
@@ -325,10 +331,10 @@ impl WatchedDirs {
     }
 
     /// Removes a path and everything below it, and reports it as gone.
-    fn remove(&mut self, place: usize, within: &Path, sights: &mut Vec<ScanEvent>) {
+    fn remove(&mut self, place: usize, within: &Path, scan_events: &mut Vec<ScanEvent>) {
         self.forget(place, within);
         if let Some(path) = self.path(place, within) {
-            sights.push(ScanEvent::Gone(path));
+            scan_events.push(ScanEvent::Gone(path));
         }
     }
 
@@ -358,7 +364,13 @@ impl WatchedDirs {
     ///
     /// Each directory is entered once, under its own name if it has one in the root: links that are
     /// followed come after all real directories. Other links are reported, as in a walk.
-    fn scan_dir(&mut self, place: usize, from: &Path, whole: bool, sights: &mut Vec<ScanEvent>) {
+    fn scan_dir(
+        &mut self,
+        place: usize,
+        from: &Path,
+        whole: bool,
+        scan_events: &mut Vec<ScanEvent>,
+    ) {
         if whole {
             self.entered.retain(|(of, _, _), _| *of != place);
         }
@@ -370,14 +382,14 @@ impl WatchedDirs {
             let Some(dir) = self.path(place, &within) else {
                 return;
             };
-            let read = self.enter(place, &dir, &within, &mut visited, sights);
+            let read = self.enter(place, &dir, &within, &mut visited, scan_events);
             let entries = match read {
                 Ok(Some(entries)) => entries,
                 Ok(None) => continue,
                 Err(error) => {
                     // A directory removed in the meantime is reported by the watch on its parent.
                     if !is_missing(&error) {
-                        sights.push(ScanEvent::Error(Error::io("read", &dir, error)));
+                        scan_events.push(ScanEvent::Error(Error::io("read", &dir, error)));
                     }
                     continue;
                 }
@@ -421,13 +433,13 @@ impl WatchedDirs {
                 let metadata = metadata.filter(fs::Metadata::is_file);
                 if let (Some(artifact), Some(metadata)) = (artifact, metadata) {
                     let id = FileId::from(&metadata);
-                    self.scan_log(place, &within, artifact, id, sights);
+                    self.scan_log(place, &within, artifact, id, scan_events);
                 }
             }
         }
-        self.report_links(place, unfollowed, &visited, sights);
+        self.report_links(place, unfollowed, &visited, scan_events);
         if let Some(path) = self.path(place, from) {
-            sights.push(ScanEvent::DirScanned(path));
+            scan_events.push(ScanEvent::DirScanned(path));
         }
     }
 
@@ -437,19 +449,19 @@ impl WatchedDirs {
         place: usize,
         links: Vec<(PathBuf, FileId)>,
         visited: &HashSet<(u64, u64)>,
-        sights: &mut Vec<ScanEvent>,
+        scan_events: &mut Vec<ScanEvent>,
     ) {
         let Some(root) = self.roots.get(place).map(|at| at.root.clone()) else {
             return;
         };
         for (within, target) in links {
-            let is_seen = |sight: &ScanEvent| matches!(sight, ScanEvent::Log { id, .. } if id.same_file(&target));
+            let is_seen = |scan_event: &ScanEvent| matches!(scan_event, ScanEvent::Log { id, .. } if id.same_file(&target));
             let known = (place, target.dev, target.ino);
             let seen = self.entered.contains_key(&known)
                 || visited.contains(&(target.dev, target.ino))
-                || sights.iter().any(is_seen);
+                || scan_events.iter().any(is_seen);
             if !seen && self.reported_links.insert((place, within.clone())) {
-                sights.push(ScanEvent::Error(root.unfollowed_link_error(&within)));
+                scan_events.push(ScanEvent::Error(root.unfollowed_link_error(&within)));
             }
         }
     }
@@ -461,7 +473,7 @@ impl WatchedDirs {
         dir: &Path,
         within: &Path,
         visited: &mut HashSet<(u64, u64)>,
-        sights: &mut Vec<ScanEvent>,
+        scan_events: &mut Vec<ScanEvent>,
     ) -> io::Result<Option<fs::ReadDir>> {
         let id = FileId::from(&fs::metadata(dir)?);
         let known = self.entered.get(&(place, id.dev, id.ino));
@@ -476,7 +488,7 @@ impl WatchedDirs {
         }
         self.entered
             .insert((place, id.dev, id.ino), within.to_owned());
-        self.watch_dir(place, dir, within, sights)?;
+        self.watch_dir(place, dir, within, scan_events)?;
         fs::read_dir(dir).map(Some)
     }
 
@@ -485,7 +497,7 @@ impl WatchedDirs {
         place: usize,
         dir: &Path,
         within: &Path,
-        sights: &mut Vec<ScanEvent>,
+        scan_events: &mut Vec<ScanEvent>,
     ) -> io::Result<()> {
         let key = (place, within.to_owned());
         let full = self.watched.len() >= self.max_watches && !self.watched.contains_key(&key);
@@ -509,13 +521,13 @@ impl WatchedDirs {
             Err(error) if is_missing(&error) => Err(error),
             Err(error) => {
                 self.polled.insert(key);
-                self.report_polling(&error, sights);
+                self.report_polling(&error, scan_events);
                 Ok(())
             }
         }
     }
 
-    fn report_polling(&mut self, error: &io::Error, sights: &mut Vec<ScanEvent>) {
+    fn report_polling(&mut self, error: &io::Error, scan_events: &mut Vec<ScanEvent>) {
         // Polling that was requested is not reported.
         if self.polling_reported || !self.source.has_kernel() {
             return;
@@ -525,7 +537,7 @@ impl WatchedDirs {
             true => "the inotify watch limit is reached (fs.inotify.max_user_watches)".to_owned(),
             false => error.to_string(),
         };
-        sights.push(ScanEvent::Polling(why));
+        scan_events.push(ScanEvent::Polling(why));
     }
 
     fn add_use(&mut self, id: WatchId, spot: WatchUse) {

@@ -161,13 +161,13 @@ fn every_session_is_restored_to_another_directory() {
 #[test]
 fn session_list_rows_are_removed_and_restored() {
     let copy = case("chorus-by-annals").copy();
-    let register = |copy: &Copy| {
+    let session_list = |copy: &Copy| {
         let found = picture(&copy.root.path).into_keys();
         let found = found.filter(|path| path.ends_with("conversations.json"));
         let texts = found.map(|path| fs::read_to_string(copy.root.path.join(path)).unwrap());
         texts.collect::<Vec<String>>()
     };
-    let before = register(&copy);
+    let before = session_list(&copy);
     let all = copy.sessions();
     let is_listed = |files: &&SessionFiles, texts: &[String]| {
         let id = files.id.as_str();
@@ -177,7 +177,7 @@ fn session_list_rows_are_removed_and_restored() {
     copy.store()
         .move_to_archive(&[listed], true, now())
         .unwrap();
-    assert!(!is_listed(&listed, &register(&copy)));
+    assert!(!is_listed(&listed, &session_list(&copy)));
     packs(&copy)[0].restore(None).unwrap();
     let sorted = |texts: &[String]| -> Vec<Vec<u8>> {
         // Rows may be in another order.
@@ -188,11 +188,11 @@ fn session_list_rows_are_removed_and_restored() {
         });
         bytes.collect()
     };
-    assert_eq!(sorted(&register(&copy)), sorted(&before));
+    assert_eq!(sorted(&session_list(&copy)), sorted(&before));
     // The trash behaves the same.
     let trashed = copy.store().delete(&copy.sessions()[0], now()).unwrap();
     copy.store().undelete(&trashed.id).unwrap();
-    assert_eq!(sorted(&register(&copy)), sorted(&before));
+    assert_eq!(sorted(&session_list(&copy)), sorted(&before));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use jiff::tz::TimeZone;
 
 use crate::support::QUICK;
 
-mod beside;
+mod notes_header;
 mod write;
 
 const SESSION: &str = "2026-03-26T01-32-20-418Z-thread_abc123";

@@ -52,8 +52,8 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
             logs().into_iter().map(led).collect()
         }
         "enrol" => {
-            let registers = files("chorus").into_iter().filter(|(which, _)| *which == 1);
-            registers
+            let session_lists = files("chorus").into_iter().filter(|(which, _)| *which == 1);
+            session_lists
                 .enumerate()
                 .map(|(at, (_, bytes))| led(at, bytes))
                 .collect()

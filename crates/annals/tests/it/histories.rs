@@ -297,11 +297,11 @@ fn agree(history: &History, state: &std::path::Path) -> Result<(), TestCaseError
     let read = ledger(&store);
     let read = picture(&read.charges, &read.accounts);
     for turn in ["as it grew", "once more"] {
-        let mut catalogue = Index::open(state).unwrap();
-        let (kept, troubles) = catalogue.ledger(&store, &|_, _| {});
-        prop_assert!(troubles.is_empty() && catalogue.take_warnings().is_empty());
+        let mut index = Index::open(state).unwrap();
+        let (kept, troubles) = index.ledger(&store, &|_, _| {});
+        prop_assert!(troubles.is_empty() && index.take_warnings().is_empty());
         let kept = picture(&kept.charges, &kept.accounts);
-        prop_assert_eq!(&kept, &read, "the catalogue (left), {}", turn);
+        prop_assert_eq!(&kept, &read, "the index (left), {}", turn);
     }
     let rows = store.sessions(&store.inventory(), &|_, _| {});
     let rows: Vec<_> = rows.into_iter().map(Result::unwrap).collect();

@@ -21,11 +21,11 @@ struct Answers {
 }
 
 impl Answers {
-    fn of(store: &Store, catalogue: Option<&mut Index>) -> Self {
+    fn of(store: &Store, index: Option<&mut Index>) -> Self {
         let query = Query::parse("the OR a OR main OR test", &Default::default());
         let query = query.unwrap().limit(1_000);
         let quiet = |_: u64, _: u64| {};
-        let (inventory, rows, found, ledger) = match catalogue {
+        let (inventory, rows, found, ledger) = match index {
             None => {
                 let inventory = store.inventory();
                 let rows = store.sessions(&inventory, &quiet);
@@ -33,12 +33,12 @@ impl Answers {
                 let ledger = store.ledger(&quiet).0;
                 (inventory, rows, found, ledger)
             }
-            Some(catalogue) => {
-                let inventory = catalogue.inventory(store);
-                let rows = catalogue.sessions(store, &inventory, &quiet);
-                catalogue.index_text(&inventory, &quiet, &|| false);
-                let found = catalogue.search(&inventory, &query).unwrap();
-                let ledger = catalogue.ledger(store, &quiet).0;
+            Some(index) => {
+                let inventory = index.inventory(store);
+                let rows = index.sessions(store, &inventory, &quiet);
+                index.index_text(&inventory, &quiet, &|| false);
+                let found = index.search(&inventory, &query).unwrap();
+                let ledger = index.ledger(store, &quiet).0;
                 (inventory, rows, found, ledger)
             }
         };
@@ -125,13 +125,9 @@ fn an_archived_session_answers_as_before() {
         for stale in store.stale_session_lists(&store.inventory()) {
             store.rebuild_session_list(&stale.unwrap()).unwrap();
         }
-        let mut catalogue = Index::open(&state).unwrap();
+        let mut index = Index::open(&state).unwrap();
         let before = Answers::of(&store, None);
-        same(
-            &Answers::of(&store, Some(&mut catalogue)),
-            &before,
-            &case.name,
-        );
+        same(&Answers::of(&store, Some(&mut index)), &before, &case.name);
         archived += archive_all(&store);
         let left = store.inventory_without_archive().sessions;
         assert!(left.iter().all(SessionFiles::is_unwritten), "{}", case.name);
@@ -139,7 +135,7 @@ fn an_archived_session_answers_as_before() {
         let mut sessions = inventory.sessions.iter();
         assert!(sessions.all(|files| files.is_archived() != files.is_unwritten()));
         same(&Answers::of(&store, None), &before, &case.name);
-        let known = Answers::of(&store, Some(&mut catalogue));
+        let known = Answers::of(&store, Some(&mut index));
         same(&known, &before, &case.name);
         // A new index reads the packs.
         Index::delete(&state).unwrap();

@@ -53,10 +53,10 @@ fn ledger(store: &Store) -> Ledger {
     ledger
 }
 
-fn recorded(catalogue: &mut Index, store: &Store) -> Ledger {
-    let (ledger, troubles) = catalogue.ledger(store, &|_, _| {});
+fn recorded(index: &mut Index, store: &Store) -> Ledger {
+    let (ledger, troubles) = index.ledger(store, &|_, _| {});
     assert!(troubles.is_empty(), "{troubles:?}");
-    let notices = catalogue.take_warnings();
+    let notices = index.take_warnings();
     assert!(notices.is_empty(), "{notices:?}");
     ledger
 }
@@ -99,9 +99,9 @@ fn index_changes_no_charge() {
     for case in cases() {
         let store = Store::new(vec![case.root()]);
         let plain = picture(&ledger(&store));
-        let mut catalogue = Index::open(state.path()).unwrap();
+        let mut index = Index::open(state.path()).unwrap();
         for turn in ["first", "second"] {
-            let kept = picture(&recorded(&mut catalogue, &store));
+            let kept = picture(&recorded(&mut index, &store));
             same(&kept, &plain, &format!("{}, {turn} time", case.name));
         }
     }
@@ -145,8 +145,8 @@ impl History {
 
     /// Returns the output tokens of each session, which must not depend on the index.
     fn output(&self) -> BTreeMap<String, u64> {
-        let mut catalogue = Index::open(self.state.path()).unwrap();
-        let kept = recorded(&mut catalogue, &self.store());
+        let mut index = Index::open(self.state.path()).unwrap();
+        let kept = recorded(&mut index, &self.store());
         assert_eq!(picture(&kept), picture(&ledger(&self.store())));
         let mut sums = BTreeMap::new();
         for charge in &kept.charges {
@@ -204,8 +204,8 @@ fn unreadable_records_are_counted() {
     let wrong = reply("a", "m2", 2, 20).replace(":20}", ":-20}");
     history.append("a", &(torn + &whole + &wrong + &whole[..40]));
     for turn in 0..2 {
-        let mut catalogue = Index::open(history.state.path()).unwrap();
-        let kept = recorded(&mut catalogue, &history.store());
+        let mut index = Index::open(history.state.path()).unwrap();
+        let kept = recorded(&mut index, &history.store());
         assert_eq!(kept.uncounted, 2, "turn {turn}");
         assert_eq!(ledger(&history.store()).uncounted, 2);
     }
@@ -219,12 +219,12 @@ fn log_that_names_no_session_is_read_the_same_when_it_grows() {
     let log = history.log("a").with_file_name("agent-a1.jsonl");
     let summary = "{\"type\":\"summary\",\"summary\":\"x\"}\n";
     fs::write(&log, summary).unwrap();
-    let mut catalogue = Index::open(history.state.path()).unwrap();
-    assert_eq!(recorded(&mut catalogue, &history.store()).uncounted, 0);
+    let mut index = Index::open(history.state.path()).unwrap();
+    assert_eq!(recorded(&mut index, &history.store()).uncounted, 0);
     let damaged = "{\"type\":\"user\",\"message\":{\"content\":\"cut of\n";
     let more = [summary, damaged, &reply("a", "m1", 1, 10)].concat();
     fs::write(&log, more).unwrap();
-    let kept = recorded(&mut catalogue, &history.store());
+    let kept = recorded(&mut index, &history.store());
     assert_eq!(kept.uncounted, 1);
     assert_eq!(picture(&kept), picture(&ledger(&history.store())));
     assert_eq!(kept.uncounted, ledger(&history.store()).uncounted);
@@ -266,7 +266,7 @@ fn unusable_index_is_moved_aside() {
     let history = History::new();
     history.append("a", &reply("a", "m1", 1, 10));
     history.output();
-    let path = history.state.path().join("catalogue-15.db");
+    let path = history.state.path().join("index-16.db");
     // Damaged, truncated, empty, and not a database.
     let whole = fs::read(&path).unwrap();
     let mut holes = whole.clone();
@@ -281,12 +281,12 @@ fn unusable_index_is_moved_aside() {
         ),
     ] {
         fs::write(&path, bytes).unwrap();
-        let mut catalogue = Index::open(history.state.path()).unwrap();
-        let (ledger, troubles) = catalogue.ledger(&history.store(), &|_, _| {});
+        let mut index = Index::open(history.state.path()).unwrap();
+        let (ledger, troubles) = index.ledger(&history.store(), &|_, _| {});
         assert!(troubles.is_empty());
         assert_eq!(ledger.charges.len(), 1);
-        assert_eq!(!catalogue.take_warnings().is_empty(), told);
-        drop(catalogue);
+        assert_eq!(!index.take_warnings().is_empty(), told);
+        drop(index);
         assert_eq!(history.output(), sums(&[("a", 10)]));
     }
 }
@@ -304,8 +304,8 @@ fn concurrent_indexes_give_correct_ledgers() {
                 for turn in 1..20 {
                     let message = format!("m-{thread}-{turn}");
                     history.append(thread, &reply(thread, &message, 1, 1));
-                    let mut catalogue = Index::open(history.state.path()).unwrap();
-                    let (ledger, troubles) = catalogue.ledger(&history.store(), &|_, _| {});
+                    let mut index = Index::open(history.state.path()).unwrap();
+                    let (ledger, troubles) = index.ledger(&history.store(), &|_, _| {});
                     assert!(troubles.is_empty(), "{troubles:?}");
                     let own = |charge: &&Charge| {
                         let session = &ledger.accounts.get(charge.account).unwrap().session;
@@ -340,10 +340,10 @@ fn recent_usage_is_current_for_new_records() {
     let asked = |seconds: i64, log: Option<&Path>| {
         let then = now.checked_add(jiff::SignedDuration::from_secs(seconds));
         let asked = annals::index::RecentQuery::new(then.unwrap(), start).session(log);
-        let mut catalogue = Index::open(history.state.path()).unwrap();
-        let (spent, troubles) = catalogue.recent(&history.store(), &asked);
+        let mut index = Index::open(history.state.path()).unwrap();
+        let (spent, troubles) = index.recent(&history.store(), &asked);
         let ledger = spent.ledger;
-        assert!(troubles.is_empty() && catalogue.take_warnings().is_empty());
+        assert!(troubles.is_empty() && index.take_warnings().is_empty());
         let mut sums: BTreeMap<String, u64> = BTreeMap::new();
         for charge in &ledger.charges {
             let session = &ledger.accounts.get(charge.account).unwrap().session;

@@ -42,13 +42,13 @@ fn plain(store: &Store, inventory: &Inventory) -> Vec<String> {
     )
 }
 
-fn kept(catalogue: &mut Index, store: &Store, inventory: &Inventory) -> Vec<String> {
+fn kept(index: &mut Index, store: &Store, inventory: &Inventory) -> Vec<String> {
     let prices = Prices::built_in();
     let price = |charge: &Charge| prices.cost(charge, PriceMode::Auto);
     let all: Vec<usize> = (0..inventory.sessions.len()).collect();
     told(
-        catalogue.sessions(store, inventory, &|_, _| {}),
-        catalogue.conversations(store, inventory, &all, &price, &|_, _| {}),
+        index.sessions(store, inventory, &|_, _| {}),
+        index.conversations(store, inventory, &all, &price, &|_, _| {}),
     )
 }
 
@@ -57,22 +57,22 @@ fn kept(catalogue: &mut Index, store: &Store, inventory: &Inventory) -> Vec<Stri
 fn same(store: &Store, state: &Path, what: &str) -> PartStatus {
     let inventory = store.inventory();
     let wanted = plain(store, &inventory);
-    let mut catalogue = Index::open(state).unwrap();
+    let mut index = Index::open(state).unwrap();
     for turn in ["first", "second"] {
-        let found = kept(&mut catalogue, store, &inventory);
+        let found = kept(&mut index, store, &inventory);
         assert_eq!(found.len(), wanted.len(), "{what}, {turn} time");
         for (found, wanted) in found.iter().zip(&wanted) {
             assert_eq!(found, wanted, "{what}, {turn} time");
         }
     }
-    newest_are_the_first(&mut catalogue, store, &inventory, what);
-    let notices = catalogue.take_warnings();
+    newest_are_the_first(&mut index, store, &inventory, what);
+    let notices = index.take_warnings();
     assert!(notices.is_empty(), "{what}: {notices:?}");
-    known(&catalogue, store)
+    known(&index, store)
 }
 
 /// Asserts that the newest sessions are the first rows of the whole list.
-fn newest_are_the_first(catalogue: &mut Index, store: &Store, inventory: &Inventory, what: &str) {
+fn newest_are_the_first(index: &mut Index, store: &Store, inventory: &Inventory, what: &str) {
     let rows = store.sessions(inventory, &|_, _| {});
     let (rows, failed): (Vec<_>, Vec<_>) = rows.into_iter().partition(Result::is_ok);
     let mut rows: Vec<_> = rows.into_iter().flatten().collect();
@@ -82,7 +82,7 @@ fn newest_are_the_first(catalogue: &mut Index, store: &Store, inventory: &Invent
         let failed = failed.iter().flat_map(|row| row.as_ref().err());
         let wanted: Vec<String> = first.chain(failed.map(ToString::to_string)).collect();
         for found in [
-            catalogue.newest_sessions(store, inventory, limit, &|_, _| {}),
+            index.newest_sessions(store, inventory, limit, &|_, _| {}),
             store.newest_sessions(inventory, limit, &|_, _| {}),
         ] {
             let found = found.into_iter().map(|row| match row {
@@ -96,8 +96,8 @@ fn newest_are_the_first(catalogue: &mut Index, store: &Store, inventory: &Invent
 }
 
 /// Returns the status of the session rows of a store with one root.
-fn known(catalogue: &Index, store: &Store) -> PartStatus {
-    let status = catalogue.status(store, &store.inventory()).unwrap();
+fn known(index: &Index, store: &Store) -> PartStatus {
+    let status = index.status(store, &store.inventory()).unwrap();
     let mut parts = status.roots[0].parts.iter();
     *parts.find(|part| part.name == "sessions").unwrap()
 }
@@ -418,10 +418,10 @@ fn removed_sessions_are_dropped_and_changed_ones_reread() {
     fs::remove_file(log(4)).unwrap();
     let mut grown = fs::OpenOptions::new().append(true).open(log(5)).unwrap();
     grown.write_all(b"{}\n").unwrap();
-    let catalogue = Index::open(&history.state).unwrap();
-    let part = known(&catalogue, &store);
+    let index = Index::open(&history.state).unwrap();
+    let part = known(&index, &store);
     assert_eq!((part.current, part.stale, part.total), (7, 1, 8));
-    drop(catalogue);
+    drop(index);
     next_tick();
     let part = same(&store, &history.state, "after that");
     assert_eq!((part.current, part.stale, part.total), (8, 0, 8));
@@ -459,9 +459,9 @@ fn details_from_other_files_are_not_stored_in_rows() {
     };
     fs::write(history.root.join(FILES[0]), summary.line(0)).unwrap();
     same(&store, &history.state, "a summary elsewhere");
-    let mut catalogue = Index::open(&history.state).unwrap();
+    let mut index = Index::open(&history.state).unwrap();
     let inventory = store.inventory();
-    let rows = catalogue.sessions(&store, &inventory, &|_, _| {});
+    let rows = index.sessions(&store, &inventory, &|_, _| {});
     let titled = rows.iter().flatten().filter(|row| {
         let title = row.title.as_ref();
         title.is_some_and(|title| title.text == "about 1")
@@ -483,8 +483,8 @@ fn damaged_index_gives_the_same_lists() {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x55;
         fs::write(&path, &damaged).unwrap();
-        let mut catalogue = Index::open(&history.state).unwrap();
-        let found = kept(&mut catalogue, &store, &inventory);
+        let mut index = Index::open(&history.state).unwrap();
+        let found = kept(&mut index, &store, &inventory);
         assert!(found == wanted, "byte {at}");
     }
 }
@@ -518,8 +518,8 @@ fn concurrent_lists_are_correct() {
                     history.take(&Step::Say(usize::from(thread), step)).unwrap();
                     let store = history.store();
                     let inventory = store.inventory();
-                    let mut catalogue = Index::open(&history.state).unwrap();
-                    let rows = catalogue.sessions(&store, &inventory, &|_, _| {});
+                    let mut index = Index::open(&history.state).unwrap();
+                    let rows = index.sessions(&store, &inventory, &|_, _| {});
                     let rows: BTreeMap<_, _> = inventory
                         .sessions
                         .iter()
@@ -541,7 +541,7 @@ fn deleted_index_leaves_no_files() {
     same(&history.store(), &history.state, "at first");
     let set_aside = database(&history.state).with_extension("db.unusable");
     fs::write(&set_aside, b"old").unwrap();
-    fs::write(history.state.join("catalogue-999.db"), b"newer").unwrap();
+    fs::write(history.state.join("index-999.db"), b"newer").unwrap();
     fs::write(history.state.join("other"), b"not ours").unwrap();
     let dropped = Index::delete(&history.state).unwrap();
     assert!(dropped.len() >= 3, "{dropped:?}");

@@ -25,8 +25,8 @@ fn told(found: &SearchResults) -> String {
     format!("{} {}\n{}", found.total, found.sessions, hits.join("\n"))
 }
 
-fn learn(catalogue: &mut Index, inventory: &Inventory) {
-    let troubles = catalogue.index_text(inventory, &|_, _| {}, &|| false);
+fn learn(index: &mut Index, inventory: &Inventory) {
+    let troubles = index.index_text(inventory, &|_, _| {}, &|| false);
     assert!(troubles.is_empty(), "{troubles:?}");
 }
 
@@ -38,7 +38,7 @@ fn every_word_is_found_with_and_without_index() {
         let store = copy.store();
         let inventory = store.inventory();
         let state = tempfile::tempdir().unwrap();
-        let mut catalogue = Index::open(state.path()).unwrap();
+        let mut index = Index::open(state.path()).unwrap();
         let mut words: BTreeSet<String> = BTreeSet::new();
         for hit in store.search(&inventory, &parse("")).unwrap().hits {
             let parts = hit
@@ -60,14 +60,14 @@ fn every_word_is_found_with_and_without_index() {
                 ] {
                     let query = parse(&query);
                     let without = told(&store.search(&inventory, &query).unwrap());
-                    let with = told(&catalogue.search(&inventory, &query).unwrap());
+                    let with = told(&index.search(&inventory, &query).unwrap());
                     assert_eq!(with, without, "{name}: {word}, learnt: {learnt}");
                     asked += 1;
                 }
             }
-            learn(&mut catalogue, &inventory);
+            learn(&mut index, &inventory);
         }
-        assert!(catalogue.take_warnings().is_empty(), "{name}");
+        assert!(index.take_warnings().is_empty(), "{name}");
     }
     assert!(asked > 500, "{asked}");
 }
@@ -198,7 +198,7 @@ impl History {
             }
             Step::Remove(file) => drop(fs::remove_file(self.path(*file))),
             Step::Rename(from, to) => drop(fs::rename(self.path(*from), self.path(*to))),
-            Step::Learn => learn(&mut self.catalogue(), &self.store().inventory()),
+            Step::Learn => learn(&mut self.index(), &self.store().inventory()),
             Step::Forget => {
                 for entry in fs::read_dir(self.state.path()).unwrap() {
                     fs::remove_file(entry.unwrap().path()).unwrap();
@@ -207,26 +207,26 @@ impl History {
         }
     }
 
-    fn catalogue(&self) -> Index {
+    fn index(&self) -> Index {
         Index::open(self.state.path()).unwrap()
     }
 
     fn compare(&self) {
         let store = self.store();
         let inventory = store.inventory();
-        let mut catalogue = self.catalogue();
+        let mut index = self.index();
         for query in QUERIES {
             let asked = parse(query);
             let without = told(&store.search(&inventory, &asked).unwrap());
-            let with = told(&catalogue.search(&inventory, &asked).unwrap());
+            let with = told(&index.search(&inventory, &asked).unwrap());
             assert_eq!(with, without, "{query}");
-            let all = catalogue.search_all(&store, &asked).unwrap();
+            let all = index.search_all(&store, &asked).unwrap();
             assert_eq!(told(&all.found), without, "{query}, in all there is");
             let ids: BTreeSet<&str> = all.ids().collect();
             let sessions = inventory.sessions.iter();
             assert_eq!(ids, sessions.map(|files| files.id.as_str()).collect());
         }
-        assert!(catalogue.take_warnings().is_empty());
+        assert!(index.take_warnings().is_empty());
     }
 }
 
@@ -245,8 +245,8 @@ fn search_of_unchanged_roots_gives_the_same_answer() {
     for (name, copy) in &copies {
         let store = copy.store();
         let inventory = store.inventory();
-        let mut catalogue = Index::open(&copy.state()).unwrap();
-        learn(&mut catalogue, &catalogue_inventory(&copy.state(), &store));
+        let mut index = Index::open(&copy.state()).unwrap();
+        learn(&mut index, &index_inventory(&copy.state(), &store));
         let mut words: BTreeSet<String> = BTreeSet::from(["xyzzyplugh".to_owned()]);
         for hit in store.search(&inventory, &parse("")).unwrap().hits {
             let first = hit.snippet.split(|c: char| !c.is_alphanumeric());
@@ -263,12 +263,12 @@ fn search_of_unchanged_roots_gives_the_same_answer() {
                 let without = told(&store.search(&inventory, &query).unwrap());
                 // Once to fill the cache, once to use it.
                 for _ in 0..2 {
-                    let all = catalogue.search_all(&store, &query).unwrap();
+                    let all = index.search_all(&store, &query).unwrap();
                     assert_eq!(told(&all.found), without, "{name}: {word}");
                 }
             }
         }
-        let nothing = catalogue.search_all(&store, &parse("xyzzyplugh")).unwrap();
+        let nothing = index.search_all(&store, &parse("xyzzyplugh")).unwrap();
         let skipped = nothing.inventory.sessions.is_empty() && !inventory.sessions.is_empty();
         still += usize::from(skipped);
     }
@@ -276,7 +276,7 @@ fn search_of_unchanged_roots_gives_the_same_answer() {
 }
 
 /// Returns the whole inventory and caches directory names.
-fn catalogue_inventory(state: &std::path::Path, store: &Store) -> Inventory {
+fn index_inventory(state: &std::path::Path, store: &Store) -> Inventory {
     Index::open(state).unwrap().inventory(store)
 }
 
@@ -290,8 +290,8 @@ fn log_changed_in_an_unchanged_directory_is_found() {
     std::thread::sleep(SETTLED);
     let store = history.store();
     let skips = |history: &History| {
-        let mut catalogue = history.catalogue();
-        let nothing = catalogue.search_all(&store, &parse("xyzzyplugh")).unwrap();
+        let mut index = history.index();
+        let nothing = index.search_all(&store, &parse("xyzzyplugh")).unwrap();
         // Logs with a torn last line are scanned.
         nothing.inventory.sessions.len() < store.inventory().sessions.len()
     };
@@ -307,8 +307,8 @@ fn log_changed_in_an_unchanged_directory_is_found() {
         history.step(&step);
         assert!(!skips(&history), "{step:?}");
         history.compare();
-        let inventory = history.catalogue().inventory(&store);
-        learn(&mut history.catalogue(), &inventory);
+        let inventory = history.index().inventory(&store);
+        learn(&mut history.index(), &inventory);
         assert!(skips(&history), "{step:?}");
         history.compare();
     }
@@ -379,9 +379,9 @@ fn concurrent_updates_index_each_record_once() {
     std::thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
-                let mut catalogue = Index::open(state).unwrap();
-                learn(&mut catalogue, &store.inventory());
-                assert!(catalogue.take_warnings().is_empty());
+                let mut index = Index::open(state).unwrap();
+                learn(&mut index, &store.inventory());
+                assert!(index.take_warnings().is_empty());
             });
         }
     });
@@ -396,7 +396,7 @@ fn damaged_index_gives_the_same_hits() {
         history.step(&Step::Say(number % 4, vec![number % WORDS.len(), 0]));
     }
     history.step(&Step::Learn);
-    let path = history.state.path().join("catalogue-15.db");
+    let path = history.state.path().join("index-16.db");
     let whole = fs::read(&path).unwrap();
     let store = history.store();
     let inventory = store.inventory();
@@ -412,11 +412,11 @@ fn damaged_index_gives_the_same_hits() {
         let touched = damaged[at..].iter_mut().take(bytes);
         touched.for_each(|byte| *byte ^= mask);
         fs::write(&path, damaged).unwrap();
-        let mut catalogue = history.catalogue();
-        let found = catalogue.search(&inventory, &asked).unwrap();
+        let mut index = history.index();
+        let found = index.search(&inventory, &asked).unwrap();
         assert_eq!(told(&found), expected, "damaged at {at}");
-        noticed += usize::from(!catalogue.take_warnings().is_empty());
-        drop(catalogue);
+        noticed += usize::from(!index.take_warnings().is_empty());
+        drop(index);
         for entry in fs::read_dir(history.state.path()).unwrap() {
             fs::remove_file(entry.unwrap().path()).unwrap();
         }
@@ -441,9 +441,7 @@ fn interrupted_update_leaves_no_wrong_coverage() {
     let inventory = history.store().inventory();
     let stops = std::sync::atomic::AtomicUsize::new(0);
     let stop = || stops.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 1;
-    history
-        .catalogue()
-        .index_text(&inventory, &|_, _| {}, &stop);
+    history.index().index_text(&inventory, &|_, _| {}, &stop);
     fs::remove_file(history.path(1)).unwrap();
     fs::remove_dir_all(&there).unwrap_or_default();
     fs::rename(&away, &there).unwrap();
@@ -476,13 +474,13 @@ fn log_replaced_during_search_loses_no_hit() {
     replace(0);
     history.step(&Step::Learn);
     let store = history.store();
-    let mut catalogue = history.catalogue();
+    let mut index = history.index();
     for number in 1..40 {
         let inventory = store.inventory();
         // Between the directory walk and the search.
         replace(number);
-        let found = catalogue.search(&inventory, &parse("alphabet")).unwrap();
+        let found = index.search(&inventory, &parse("alphabet")).unwrap();
         assert_eq!(found.total, 1, "{number}");
-        learn(&mut catalogue, &store.inventory());
+        learn(&mut index, &store.inventory());
     }
 }

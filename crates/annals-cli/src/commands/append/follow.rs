@@ -2,6 +2,12 @@
 //!
 //! A program in any language can use one child process as its writer. Logs stay open between lines;
 //! they are closed while the input is idle, which updates session lists.
+//!
+//! At most 64 logs are open. A log is identified by layout, root, path, session and agent, never by
+//! an id alone, and is checked again after a pause (`SessionFiles::refreshed`). Sessions are listed
+//! once after a pause; a line that has the full id of a session uses that list as long as the log
+//! is the same file. Ids of sub-agents must be complete. Session lists are updated once for all
+//! their sessions (`SessionWriter::close_all`).
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -147,14 +147,14 @@ fn print_removals(applied: bool, plans: &[PackRemoval], context: &mut Context) -
     for plan in plans.iter().filter(|plan| plan.only > 0) {
         let names: Vec<&str> = plan.sessions.iter().map(String::as_str).collect();
         let names = pack_label(&names);
-        let told = match plan.only == plan.files {
+        let copies = match plan.only == plan.files {
             true => "this is the only copy".to_owned(),
             false => format!("this is the only copy of {} of its files", plan.only),
         };
         context.out.line(format_args!(
             "{}: {}",
             paint(ID, &names),
-            paint(PLAIN, &told)
+            paint(PLAIN, &copies)
         ))?;
     }
     for plan in plans {
@@ -168,8 +168,8 @@ fn print_removals(applied: bool, plans: &[PackRemoval], context: &mut Context) -
             ))?;
         }
     }
-    let told = paint(BOLD, "Would be deleted permanently:");
-    context.out.line(format_args!("{told} {sum}"))?;
+    let heading = paint(BOLD, "Would be deleted permanently:");
+    context.out.line(format_args!("{heading} {sum}"))?;
     context
         .out
         .line("Nothing was changed; add --apply to do it. This cannot be undone.")?;

@@ -174,7 +174,7 @@ pub(super) fn pack_label(sessions: &[&str]) -> String {
 
 /// Label that says how many of the pack's files are in the root.
 fn source_status(row: &PackJson<'_>) -> String {
-    let mut told = match row.there {
+    let mut state = match row.there {
         0 => "missing".to_owned(),
         there if there == row.files => "present".to_owned(),
         there => {
@@ -183,11 +183,11 @@ fn source_status(row: &PackJson<'_>) -> String {
         }
     };
     if row.renamed {
-        told.push_str(", renamed");
+        state.push_str(", renamed");
     } else if !row.source && row.there > 0 && !row.sessions.is_empty() {
-        told.push_str(", log missing");
+        state.push_str(", log missing");
     }
-    told
+    state
 }
 
 /// Current path of each file of a pack.

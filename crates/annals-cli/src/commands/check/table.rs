@@ -17,7 +17,7 @@ use crate::render::width::{Span, push_spans, spans_width, wrap};
 /// Maximum number of findings that are listed without `--details`.
 const MAX_UNASKED: usize = 5;
 
-/// What to print.
+/// Parts of the report to print.
 pub(super) struct Options {
     /// List the findings of each file.
     pub(super) details: bool,

@@ -194,8 +194,8 @@ fn print_purged(
     if !kept.is_empty() {
         let count = pluralize(kept.len() as u64, "deleted session");
         let stay = if kept.len() == 1 { "stays" } else { "stay" };
-        let told = format!("{count} {stay} in the trash: pinned");
-        context.out.line(told)?;
+        let line = format!("{count} {stay} in the trash: pinned");
+        context.out.line(line)?;
         context.out.blank()?;
     }
     let sum = format!("{}, {}", pluralize(files, "file"), size::bytes(bytes));
@@ -209,8 +209,8 @@ fn print_purged(
         let gone = items.iter().filter_map(|item| item.trashed.as_ref());
         delete::print_still_archived(gone, context)?;
     } else {
-        let told = paint(BOLD, "Would be deleted permanently:");
-        context.out.line(format_args!("{told} {sum}"))?;
+        let heading = paint(BOLD, "Would be deleted permanently:");
+        context.out.line(format_args!("{heading} {sum}"))?;
         context
             .out
             .line("Nothing was changed; add --apply to do it. This cannot be undone.")?;

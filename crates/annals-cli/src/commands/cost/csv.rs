@@ -26,23 +26,23 @@ const LEFT_OUT_COLUMN: &str = "left_out";
 
 /// Writes a header and a line for each row, or for each model of each row. There is no total line,
 /// because a spreadsheet would add it to the sum; rows beyond --top are summed in a last line.
-pub(super) fn write(told: &CostOutput<'_>, out: &mut Out) -> io::Result<()> {
-    let report = told.report;
-    let models = told.look.breakdown && !report.by.contains(&Dimension::Model);
+pub(super) fn write(output: &CostOutput<'_>, out: &mut Out) -> io::Result<()> {
+    let report = output.report;
+    let models = output.look.breakdown && !report.by.contains(&Dimension::Model);
     let model = models.then_some(Dimension::Model);
-    let mut names = key_names(told);
+    let mut names = key_names(output);
     names.extend(model.map(Dimension::member));
     let file = CsvShape {
         key_columns: names.len(),
         // The columns depend only on the arguments, not on the data.
-        has_rest_column: told.look.top.is_some(),
+        has_rest_column: output.look.top.is_some(),
         terminal: out.is_terminal(),
     };
     names.extend(SUM_COLUMNS);
     names.extend(file.has_rest_column.then_some(LEFT_OUT_COLUMN));
     out.raw(join_fields(names.into_iter()).as_bytes())?;
     for row in &report.rows {
-        let mut keys = key_values(told, row);
+        let mut keys = key_values(output, row);
         match models {
             false => out.raw(file.line(&keys, &row.tally, 0).as_bytes())?,
             true => {
@@ -60,34 +60,34 @@ pub(super) fn write(told: &CostOutput<'_>, out: &mut Out) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the names of the key columns: the dimensions, and what tells sessions apart.
-fn key_names(told: &CostOutput<'_>) -> Vec<&'static str> {
+/// Returns the names of the key columns: the dimensions, and columns that identify sessions.
+fn key_names(output: &CostOutput<'_>) -> Vec<&'static str> {
     let mut names = Vec::new();
-    for by in &told.report.by {
+    for by in &output.report.by {
         names.push(by.member());
         if *by == Dimension::Session {
             names.push("title");
-            names.extend(told.adds_project().then_some("project"));
-            names.extend(told.adds_models().then_some("models"));
+            names.extend(output.adds_project().then_some("project"));
+            names.extend(output.adds_models().then_some("models"));
         }
     }
     names
 }
 
 /// Returns the values of the key columns.
-fn key_values(told: &CostOutput<'_>, row: &ReportRow) -> Vec<String> {
+fn key_values(output: &CostOutput<'_>, row: &ReportRow) -> Vec<String> {
     let mut values = Vec::new();
     for part in &row.parts {
         values.push(part.value.as_deref().unwrap_or_default().to_owned());
         if part.dimension == Dimension::Session {
-            let label = told.labels.get(part);
+            let label = output.labels.get(part);
             let title = label.and_then(|label| label.title.clone());
             values.push(title.unwrap_or_default());
             let project = label.map(|label| label.project.clone());
-            values.extend(told.adds_project().then(|| project.unwrap_or_default()));
+            values.extend(output.adds_project().then(|| project.unwrap_or_default()));
             let models = row.models.iter().filter_map(|one| one.model.as_deref());
             let models = || models.collect::<Vec<_>>().join(" ");
-            values.extend(told.adds_models().then(models));
+            values.extend(output.adds_models().then(models));
         }
     }
     values

@@ -42,7 +42,7 @@ struct LeftOut<'a> {
 
 struct RowJson<'a> {
     row: &'a ReportRow,
-    told: &'a CostOutput<'a>,
+    output: &'a CostOutput<'a>,
     now: Timestamp,
 }
 
@@ -74,11 +74,11 @@ struct ProjectionJson {
     cost_usd: Option<Money>,
 }
 
-pub(super) fn cost_json<'a>(told: &'a CostOutput<'a>, clock: &Clock) -> CostJson<'a> {
-    let report = told.report;
+pub(super) fn cost_json<'a>(output: &'a CostOutput<'a>, clock: &Clock) -> CostJson<'a> {
+    let report = output.report;
     let row = |row| RowJson {
         row,
-        told,
+        output,
         now: clock.now,
     };
     let left_out = report.left_out.as_ref();
@@ -86,8 +86,8 @@ pub(super) fn cost_json<'a>(told: &'a CostOutput<'a>, clock: &Clock) -> CostJson
     CostJson {
         by: report.by.iter().map(|by| by.name()).collect(),
         zone: clock.zone_name(),
-        since: told.since,
-        until: told.until,
+        since: output.since,
+        until: output.until,
         rows: report.rows.iter().map(row).collect(),
         total: TallyJson(&report.total),
         left_out: left_out.map(|(rows, tally)| LeftOut {
@@ -97,8 +97,8 @@ pub(super) fn cost_json<'a>(told: &'a CostOutput<'a>, clock: &Clock) -> CostJson
         unpriced_models: named.map(|one| one.model.as_deref()).collect(),
         unpriced_model_count: report.unpriced.len(),
         overflowed: report.total.overflowed,
-        uncounted: told.uncounted,
-        budgets: told.budgets.iter().map(budget_json).collect(),
+        uncounted: output.uncounted,
+        budgets: output.budgets.iter().map(budget_json).collect(),
     }
 }
 
@@ -138,10 +138,10 @@ impl Serialize for RowJson<'_> {
                 map.serialize_entry("last", &row.last)?;
             }
         }
-        if self.told.look.breakdown {
+        if self.output.look.breakdown {
             let models: Vec<ModelJson<'_>> = row.models.iter().map(ModelJson).collect();
             map.serialize_entry("models", &models)?;
-        } else if self.told.adds_models() {
+        } else if self.output.adds_models() {
             let models = row.models.iter().map(|one| one.model.as_deref());
             map.serialize_entry("models", &models.collect::<Vec<_>>())?;
         }
@@ -156,10 +156,10 @@ impl RowJson<'_> {
         map: &mut M,
         session: &RowPart,
     ) -> Result<(), M::Error> {
-        let label = self.told.labels.get(session);
+        let label = self.output.labels.get(session);
         let title = label.and_then(|label| label.title.as_deref());
         map.serialize_entry("title", &title)?;
-        if self.told.adds_project() {
+        if self.output.adds_project() {
             map.serialize_entry("project", &label.map(|label| label.project.as_str()))?;
         }
         Ok(())

@@ -35,8 +35,8 @@ pub(super) struct KeyColumns<'a> {
 }
 
 impl<'a> KeyColumns<'a> {
-    pub(super) fn new(told: &'a CostOutput<'_>, clock: &'a Clock, width: Option<usize>) -> Self {
-        let report = told.report;
+    pub(super) fn new(output: &'a CostOutput<'_>, clock: &'a Clock, width: Option<usize>) -> Self {
+        let report = output.report;
         let parts = || report.rows.iter().flat_map(|row| &row.parts);
         let mut names: HashMap<(Dimension, &str), HashSet<&str>> = HashMap::new();
         for part in parts() {
@@ -48,7 +48,7 @@ impl<'a> KeyColumns<'a> {
         let names = names.into_iter().map(|(name, full)| (name, full.len()));
         KeyColumns {
             clock,
-            labels: told.labels,
+            labels: output.labels,
             short: ShortIds::new(parts().filter_map(session_id)),
             names: names.collect(),
             has_several_keys: report.by.len() > 1,

@@ -29,9 +29,9 @@ const MAX_UNPRICED: usize = 5;
 const MAX_NAME_WIDTH: usize = 60;
 
 /// Renders the rows, the rest, and the total.
-pub(super) fn table(told: &CostOutput<'_>, clock: &Clock, width: Option<usize>) -> String {
-    let report = told.report;
-    let keys = KeyColumns::new(told, clock, width);
+pub(super) fn table(output: &CostOutput<'_>, clock: &Clock, width: Option<usize>) -> String {
+    let report = output.report;
+    let keys = KeyColumns::new(output, clock, width);
     let mut columns: Vec<Column> = report
         .by
         .iter()
@@ -41,7 +41,7 @@ pub(super) fn table(told: &CostOutput<'_>, clock: &Clock, width: Option<usize>) 
     let models = !report.by.contains(&Dimension::Model);
     let shape = OptionalColumns {
         // A breakdown has a line for each model instead.
-        has_models: models && !told.look.breakdown,
+        has_models: models && !output.look.breakdown,
         has_searches: report.total.usage.web_searches > 0,
     };
     columns.extend(sum_columns(shape));
@@ -49,12 +49,13 @@ pub(super) fn table(told: &CostOutput<'_>, clock: &Clock, width: Option<usize>) 
     let largest = report.rows.iter().map(|row| row.tally.cost.pico()).max();
     let largest = largest.unwrap_or(0);
     let lines = LineBuilder {
-        look: told.look,
+        look: output.look,
         key_columns: about,
         largest,
         optional: shape,
     };
-    let gaps = report.by == [Dimension::Block] && told.look.sort.is_none() && !told.look.reverse;
+    let gaps =
+        report.by == [Dimension::Block] && output.look.sort.is_none() && !output.look.reverse;
     let mut last = None;
     for row in &report.rows {
         if let Some(idle) = last
@@ -67,8 +68,8 @@ pub(super) fn table(told: &CostOutput<'_>, clock: &Clock, width: Option<usize>) 
         last = Some(row);
         let cells = row.parts.iter().flat_map(|part| keys.cells(part)).collect();
         table.row(lines.cells(cells, &row.models, &row.tally, PLAIN));
-        if told.look.breakdown && models {
-            for (name, tally) in breakdown(&row.models, told.look) {
+        if output.look.breakdown && models {
+            for (name, tally) in breakdown(&row.models, output.look) {
                 let name = Cell::styled(format!("  {name}"), DIM);
                 table.row(lines.cells(vec![name], &[], &tally, DIM));
             }
@@ -257,8 +258,8 @@ pub(super) fn recent_days_line(report: &CostReport, clock: &Clock) -> Option<Spa
 }
 
 /// Returns the note about models without a price, with advice.
-pub(super) fn unpriced_note(told: &CostOutput<'_>, prices: &Path) -> Option<Span> {
-    let report = told.report;
+pub(super) fn unpriced_note(output: &CostOutput<'_>, prices: &Path) -> Option<Span> {
+    let report = output.report;
     let total = &report.total;
     if total.unpriced == 0 {
         return None;
@@ -281,7 +282,7 @@ pub(super) fn unpriced_note(told: &CostOutput<'_>, prices: &Path) -> Option<Span
     let have = if total.unpriced == 1 { "has" } else { "have" };
     let place = prices.display();
     let prices = format!("see `annals prices NAME`, or add a price to {place}");
-    let (lack, advice) = match told.mode {
+    let (lack, advice) = match output.mode {
         PriceMode::Recorded => (
             "no recorded cost",
             "--mode auto computes it from tokens".to_owned(),
@@ -374,7 +375,7 @@ mod tests {
     fn drawn(by: &[Dimension], look: &DisplayArgs, width: Option<usize>) -> String {
         let options = ReportOptions::new(TimeZone::UTC, &price);
         let report = CostReport::new(&ledger(), by, &options);
-        let told = CostOutput {
+        let output = CostOutput {
             report: &report,
             labels: &Labels::default(),
             look,
@@ -385,7 +386,7 @@ mod tests {
             uncounted: 0,
             is_capped: false,
         };
-        let table = table(&told, &clock(), width);
+        let table = table(&output, &clock(), width);
         let fits = |line: &str| width.is_none_or(|max| crate::render::width::width(line) <= max);
         let plain = strip_str(&table).to_string();
         assert!(plain.lines().all(fits), "{plain}");
@@ -437,7 +438,7 @@ mod tests {
         let head = |by: &[Dimension]| -> Vec<String> {
             let report = CostReport::new(&ledger, by, &options);
             let look = DisplayArgs::default();
-            let told = CostOutput {
+            let output = CostOutput {
                 report: &report,
                 labels: &Labels::default(),
                 look: &look,
@@ -448,7 +449,7 @@ mod tests {
                 uncounted: 0,
                 is_capped: false,
             };
-            let table = strip_str(&table(&told, &clock(), None)).to_string();
+            let table = strip_str(&table(&output, &clock(), None)).to_string();
             assert_eq!(table.matches("rocket").count(), 1, "{table}");
             let head = table.lines().next().unwrap_or_default();
             head.split_whitespace().take(3).map(str::to_owned).collect()

@@ -103,8 +103,8 @@ pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcom
         None => Ok(Outcome::Ok),
         Some((_, error)) if all == 1 => Err(error.into()),
         Some((done, error)) => {
-            let told = format!("{done} of {all} originals were restored");
-            Err(anyhow::Error::new(error).context(told))
+            let summary = format!("{done} of {all} originals were restored");
+            Err(anyhow::Error::new(error).context(summary))
         }
     }
 }
@@ -210,8 +210,8 @@ fn delete_originals(
             .out
             .line(format_args!("{mark} deleted permanently: {sum}"))?;
     } else {
-        let told = paint(BOLD, "Would be deleted permanently:");
-        context.out.line(format_args!("{told} {sum}"))?;
+        let heading = paint(BOLD, "Would be deleted permanently:");
+        context.out.line(format_args!("{heading} {sum}"))?;
         context
             .out
             .line("Nothing was changed; add --apply to do it.")?;

@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn parse_reads_all_known_members() {
-        let told = AgentInput::parse(
+        let input = AgentInput::parse(
             r#"{"session_id":"s","transcript_path":"/a/b.jsonl","model":{"id":"opus-9","display_name":"Opus"},
                 "context_window":{"context_window_size":200000,"used_percentage":41.5}}"#,
         );
@@ -90,16 +90,16 @@ mod tests {
             window: Some(200_000),
             used_percent: Some(42),
         };
-        assert_eq!(told.unwrap(), all);
+        assert_eq!(input.unwrap(), all);
     }
 
     #[test]
     fn parse_skips_only_members_of_the_wrong_type() {
         let with = |member: &str| {
             let text = format!("{{\"session_id\":\"s\",{member}}}");
-            let told = AgentInput::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
-            assert_eq!(told.session.as_deref(), Some("s"), "{text}");
-            told
+            let input = AgentInput::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(input.session.as_deref(), Some("s"), "{text}");
+            input
         };
         for member in [
             r#""model":null"#,

@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn escape_missing_writes_distinct_code_points() {
-        for (text, told) in [
+        for (text, expected) in [
             ("日本-app", Some("⟨U+65E5 672C⟩-app")),
             (
                 "/w/日本語プロジェクト/x",
@@ -92,7 +92,7 @@ mod tests {
             ("a 👩\u{200d}👧 b", Some("a ⟨U+1F469 1F467⟩ b")),
             ("naïve-Ωμέγα_Жук", None),
         ] {
-            assert_eq!(escape_missing(text).as_deref(), told, "{text}");
+            assert_eq!(escape_missing(text).as_deref(), expected, "{text}");
         }
     }
 }

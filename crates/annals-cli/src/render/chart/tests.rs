@@ -381,8 +381,8 @@ proptest! {
         let document = roxmltree::Document::parse(&svg).unwrap();
         let title = document.root_element().first_element_child().unwrap();
         // Strict readers normalise line breaks to one character; ours are already replaced.
-        let told = scene::make_visible(&chart.title).replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}");
-        prop_assert_eq!(title.text().unwrap_or_default(), told);
+        let expected = scene::make_visible(&chart.title).replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}");
+        prop_assert_eq!(title.text().unwrap_or_default(), expected);
         let hidden = document
             .descendants()
             .filter_map(|node| node.text())

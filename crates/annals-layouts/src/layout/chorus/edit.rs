@@ -247,8 +247,8 @@ impl Config {
                 continue;
             };
             // A folder that cannot be added does not prevent the others.
-            if let Ok(told) = register_folder(&new, workspace, agent, row) {
-                new = told;
+            if let Ok(edited) = register_folder(&new, workspace, agent, row) {
+                new = edited;
             }
         }
         (new != body).then(|| format!("{mark}{new}").into_bytes())
@@ -266,13 +266,13 @@ fn register_folder(body: &str, workspace: &str, agent: &str, row: &RowUpdate) ->
     if agents.any(|known| known.id == agent) {
         return Ok(body.to_owned());
     }
-    let told;
+    let inserted;
     let body = match (same.next(), &row.cwd) {
         (Some(_), _) => body,
         (None, Some(cwd)) => {
             let editor = Editor { body, config };
-            told = editor.insert_workspace(workspace, None, cwd, row.git_branch.as_deref())?;
-            told.as_str()
+            inserted = editor.insert_workspace(workspace, None, cwd, row.git_branch.as_deref())?;
+            inserted.as_str()
         }
         (None, None) => return Ok(body.to_owned()),
     };

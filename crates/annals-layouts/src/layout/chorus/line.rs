@@ -259,8 +259,8 @@ impl Line<'_> {
         let fault = (!faults.is_empty()).then(|| faults.join("; "));
         if [input, output, read, write].iter().all(Option::is_none) {
             // The API message may have the usage that the line omits.
-            let (told, wrong) = usage_fields::decode_usage(self.claude.message.usage);
-            return (told, fault.or(wrong));
+            let (claude_usage, wrong) = usage_fields::decode_usage(self.claude.message.usage);
+            return (claude_usage, fault.or(wrong));
         }
         let usage = Usage {
             input: input.unwrap_or_default(),

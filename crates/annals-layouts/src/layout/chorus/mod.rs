@@ -36,6 +36,9 @@
 //! `annals:{cwd,branch}`. The program creates a row before the first message, so a row without a
 //! log is no damage. The program cannot find a log without a row, so every write by annals ensures
 //! that there is one.
+//!
+//! A message of an unknown type that has a `uuid` is decoded as a system entry (`Body::System`),
+//! because newer versions of the program may have more types, and its session list counts them.
 
 mod config;
 mod decode;

@@ -71,12 +71,12 @@ pub(super) fn session_list(log: &Artifact) -> Option<Artifact> {
 }
 
 pub(super) fn update(
-    register: &Artifact,
+    session_list: &Artifact,
     old: Option<&[u8]>,
     rows: &[RowUpdate],
     whole: bool,
 ) -> Result<ListUpdate> {
-    let Some((workspace, agent)) = folder(register) else {
+    let Some((workspace, agent)) = folder(session_list) else {
         return Ok(ListUpdate::Unchanged);
     };
     let sound = old.and_then(|bytes| std::str::from_utf8(bytes).ok());
@@ -119,9 +119,9 @@ pub(super) fn is_empty(bytes: &[u8]) -> bool {
 }
 
 /// Returns the workspace and the agent of a session list.
-fn folder(register: &Artifact) -> Option<(&str, &str)> {
-    let folder = register.folder.as_deref()?;
-    let indexed = register.kind == ArtifactKind::SessionList;
+fn folder(session_list: &Artifact) -> Option<(&str, &str)> {
+    let folder = session_list.folder.as_deref()?;
+    let indexed = session_list.kind == ArtifactKind::SessionList;
     folder.split_once('/').filter(|_| indexed)
 }
 

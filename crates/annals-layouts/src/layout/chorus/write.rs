@@ -213,12 +213,12 @@ impl Writer for Chorus {
         session_list::session_list(log)
     }
 
-    fn default_folder(&self, told: &[ListRow], directory: &str) -> Option<String> {
+    fn default_folder(&self, rows: &[ListRow], directory: &str) -> Option<String> {
         let folder = |about: &'_ ListRow| match &about.subject {
             ListSubject::Folder(name) => Some(name.clone()),
             ListSubject::Session(_) => None,
         };
-        let mut at = told
+        let mut at = rows
             .iter()
             .filter(|about| about.cwd.as_deref() == Some(directory));
         let workspace = at.find_map(folder)?;
@@ -227,21 +227,21 @@ impl Writer for Chorus {
             let agent = name.strip_prefix(&workspace);
             agent.is_some_and(|agent| agent.starts_with('/'))
         };
-        let agent = told.iter().filter_map(folder).find(below);
+        let agent = rows.iter().filter_map(folder).find(below);
         Some(agent.unwrap_or_else(|| format!("{workspace}/{OWN_AGENT}")))
     }
 
     fn update_session_list(
         &self,
-        register: &Artifact,
+        session_list: &Artifact,
         old: Option<&[u8]>,
         rows: &[RowUpdate],
         whole: bool,
     ) -> Result<ListUpdate> {
-        session_list::update(register, old, rows, whole)
+        session_list::update(session_list, old, rows, whole)
     }
 
-    fn register_damage(&self, bytes: &[u8]) -> Option<String> {
+    fn config_fault(&self, bytes: &[u8]) -> Option<String> {
         Config::damage(bytes)
     }
 
@@ -249,8 +249,8 @@ impl Writer for Chorus {
         Config::register_folders(old, rows)
     }
 
-    fn is_session_list_empty(&self, register: &Artifact, bytes: &[u8]) -> bool {
-        register.folder.is_some() && session_list::is_empty(bytes)
+    fn is_session_list_empty(&self, session_list: &Artifact, bytes: &[u8]) -> bool {
+        session_list.folder.is_some() && session_list::is_empty(bytes)
     }
 }
 
@@ -527,7 +527,7 @@ impl RecordBuilder<'_, '_> {
                 // A given id names the last record of the message, which is the parent of the next.
                 id: draft.id.clone().filter(|_| at == last),
                 parent: draft.parent.clone().filter(|_| at == 0),
-                time: draft.time.and_then(|time| time_after(time, at)),
+                time: draft.time.and_then(|time| record_time(time, at)),
                 sidechain: draft.sidechain,
                 agent: draft.agent.clone(),
                 // Members of the whole reply go to the record with its tokens.
@@ -722,12 +722,12 @@ impl RecordBuilder<'_, '_> {
             None => self.last_message.as_ref(),
             Some(agent) => self.last_by_agent.get(agent),
         };
-        let hangs = parent.as_ref() == previous && (other.is_none() || parent.is_some());
+        let is_implied = parent.as_ref() == previous && (other.is_none() || parent.is_some());
         // Shortens the lifetime, so that the line can borrow locals.
         let mut line: LineOut<'_> = line;
         let words = &mut line.annals;
         let said = words.kind != Some("agent");
-        if said && !hangs {
+        if said && !is_implied {
             words.parent = Some(parent.as_ref().map(EntryId::as_str));
         }
         words.sidechain = draft.sidechain && head.agent.is_none();
@@ -827,7 +827,7 @@ fn encode(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>> {
 }
 
 /// Returns the time of the line `lines` lines after one with this time.
-fn time_after(time: Timestamp, lines: usize) -> Option<Timestamp> {
+fn record_time(time: Timestamp, lines: usize) -> Option<Timestamp> {
     let after = jiff::SignedDuration::from_millis(lines.try_into().ok()?);
     time.checked_add(after).ok()
 }

@@ -240,7 +240,7 @@ fn message(
 ) -> (Message, BlockMembers) {
     let mut whole: FullLine<'_> = Raw(Some(text)).parse_fast();
     let content = match line.has_top_level_content() {
-        true => Blocks::of(line.content),
+        true => Blocks::from_raw(line.content),
         false => std::mem::take(&mut whole.message.content),
     };
     line.use_top_level_content();

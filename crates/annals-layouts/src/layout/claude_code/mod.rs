@@ -41,6 +41,9 @@
 //! `system` line of subtype `compact_boundary` has no parent but a `logicalParentUuid`. All other
 //! lines are metadata outside the tree. New types appear every month: unknown ones are opaque and
 //! keep their bytes.
+//!
+//! A message without a `uuid` gets the id `at-OFFSET` (`Fact::NoId`, `Entry::derived_id`). Writers
+//! never use such an id as a parent.
 
 mod decode;
 mod document;

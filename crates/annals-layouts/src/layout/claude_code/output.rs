@@ -314,7 +314,7 @@ pub(super) fn check_record(record: &str) -> std::result::Result<(), String> {
 
 /// Rejects a record of another agent in a sub-agent's log. Records of the tree must name their
 /// agent: the client distinguishes sub-agents by `agentId` and `isSidechain`.
-pub(super) fn fits_agent(record: &str, owner: &AgentId) -> std::result::Result<(), String> {
+pub(super) fn check_agent(record: &str, owner: &AgentId) -> std::result::Result<(), String> {
     let given = |name: &str| json::member(record, name).filter(|raw| *raw != "null");
     let in_tree = given("uuid").is_some();
     let whose = format!("but this is the log of sub-agent {owner}");

@@ -6,6 +6,9 @@
 //! line. A requested time that had to change is kept in the line's member `annals`. After a branch
 //! or a compaction, a `last-prompt` line names the new leaf, because a client that finds an older
 //! one would resume elsewhere.
+//!
+//! tools/verify/README.md lists everything that a file needs so that every client version resumes
+//! it at the right entry.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +88,7 @@ impl Writer for ClaudeCode {
     fn check_record(&self, head: &AppendState, record: &str) -> std::result::Result<(), String> {
         output::check_record(record)?;
         let owner = head.agent.as_ref();
-        owner.map_or(Ok(()), |owner| output::fits_agent(record, owner))
+        owner.map_or(Ok(()), |owner| output::check_agent(record, owner))
     }
 
     fn plan(
@@ -361,7 +364,7 @@ impl RecordBuilder<'_, '_> {
                 Some(id) if at == last => id.clone(),
                 _ => EntryId::new(&(self.stamp.new_id)()),
             };
-            let time = self.next_time(draft.time.and_then(|time| time_after(time, at)));
+            let time = self.next_time(draft.time.and_then(|time| record_time(time, at)));
             let line = message_line(
                 message,
                 GivenBlocks::new(draft, part, at),
@@ -633,7 +636,7 @@ impl RecordBuilder<'_, '_> {
     /// Returns the time of the next line of the chain: as given, or else now, but at least a
     /// millisecond after the previous line, because client 2.0.77 resumes at the newest line.
     fn next_time(&mut self, given: Option<Timestamp>) -> LineTime {
-        let after = self.time.and_then(|time| time_after(time, 1));
+        let after = self.time.and_then(|time| record_time(time, 1));
         let time = given.map(|given| after.map_or(given, |after| after.max(given)));
         let time = self.stamp.next_time(&mut self.time, time);
         self.plan.time = self.time;
@@ -801,7 +804,7 @@ fn stop_reason(message: &Message) -> Option<&'static str> {
 }
 
 /// Returns the time of the line `lines` lines after one with this time.
-fn time_after(time: Timestamp, lines: usize) -> Option<Timestamp> {
+fn record_time(time: Timestamp, lines: usize) -> Option<Timestamp> {
     let after = jiff::SignedDuration::from_millis(lines.try_into().ok()?);
     time.checked_add(after).ok()
 }

@@ -28,8 +28,8 @@ impl Decoder for NotesDecoder {
 
 fn check<S>(record: &Record<'_>, out: &mut Decoded<S>) {
     // Damage is already reported, so these flaws are dropped.
-    let mut told = Decoded::<()>::default();
-    let read = record.object(&mut told, |text| {
+    let mut ignored = Decoded::<()>::default();
+    let read = record.object(&mut ignored, |text| {
         let line: Line<'_> = serde_json::from_str(text)?;
         Ok(line.header_fault("notes", record.span))
     });

@@ -36,26 +36,29 @@ impl RepairRules for Clog {
         let texts = records.iter().map(|record| String::from_utf8_lossy(record));
         let texts: Vec<_> = texts.collect();
         let read = |text| serde_json::from_str::<HeaderMembers<'_>>(text).unwrap_or_default();
-        let told: Vec<HeaderMembers<'_>> = texts.iter().map(|text| read(text)).collect();
-        let is_header = |told: &HeaderMembers<'_>| told.kind.get() == Some(HEADER);
-        if told.first().is_none_or(is_header) {
+        let members: Vec<HeaderMembers<'_>> = texts.iter().map(|text| read(text)).collect();
+        let is_header = |members: &HeaderMembers<'_>| members.kind.get() == Some(HEADER);
+        if members.first().is_none_or(is_header) {
             return None;
         }
-        let own = |told: &HeaderMembers<'_>| is_header(told) && told.file.get() == Some(file);
-        if let Some(at) = told.iter().position(own) {
+        let own =
+            |members: &HeaderMembers<'_>| is_header(members) && members.file.get() == Some(file);
+        if let Some(at) = members.iter().position(own) {
             // The header exists, but is not the first line.
             return records.get(at).cloned();
         }
         let first =
-            |pick: &dyn Fn(&HeaderMembers<'_>) -> Option<String>| told.iter().find_map(pick);
+            |pick: &dyn Fn(&HeaderMembers<'_>) -> Option<String>| members.iter().find_map(pick);
         let session = log.session.as_ref()?;
-        let conversation = first(&|told| told.conversation.non_empty().map(str::to_owned))
+        let conversation = first(&|members| members.conversation.non_empty().map(str::to_owned))
             .unwrap_or_else(|| path::conversation_id(session, log.agent.as_ref()));
-        let thread = first(&|told| told.thread.non_empty().map(str::to_owned))
+        let thread = first(&|members| members.thread.non_empty().map(str::to_owned))
             .unwrap_or_else(|| session.name().to_owned());
-        let channel = first(&|told| told.channel.non_empty().map(str::to_owned))
+        let channel = first(&|members| members.channel.non_empty().map(str::to_owned))
             .unwrap_or_else(|| CHANNEL.to_owned());
-        let times = told.iter().filter_map(|told| decode_time(told.created));
+        let times = members
+            .iter()
+            .filter_map(|members| decode_time(members.created));
         let times: Vec<i64> = times.map(|time| time.as_millisecond()).collect();
         let began = path::start_time(session).map(|time| time.as_millisecond());
         let began = began.filter(|_| log.agent.is_none());

@@ -297,8 +297,11 @@ mod tests {
         ] {
             let fault = name_fault(text);
             assert_eq!(fault.is_some(), why.is_some(), "{text}");
-            let told = fault.unwrap_or_default();
-            assert!(told.contains(why.unwrap_or_default()), "{text}: {told}");
+            let fault_text = fault.unwrap_or_default();
+            assert!(
+                fault_text.contains(why.unwrap_or_default()),
+                "{text}: {fault_text}"
+            );
         }
     }
 

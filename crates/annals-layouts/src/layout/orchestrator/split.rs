@@ -87,7 +87,7 @@ pub(super) fn encode(value: &(impl serde::Serialize + ?Sized)) -> Result<Vec<u8>
 }
 
 /// Returns the time of the record `records` records after one with this time.
-pub(super) fn time_after(time: Timestamp, records: usize) -> Option<Timestamp> {
+pub(super) fn record_time(time: Timestamp, records: usize) -> Option<Timestamp> {
     let after = jiff::SignedDuration::from_millis(records.try_into().ok()?);
     time.checked_add(after).ok()
 }

@@ -37,7 +37,7 @@ use crate::model::{
 use super::decode::{DURATION, METADATA, SOURCE};
 use super::line::Line;
 use super::output::{self, MetadataOut, RecordOut, SOURCES, STOP_REASONS, TokensOut};
-use super::split::{encode, parts_json, split_message, texts, time_after, tool_of_call};
+use super::split::{encode, parts_json, record_time, split_message, texts, tool_of_call};
 use super::{Orchestrator, path};
 
 impl Writer for Orchestrator {
@@ -470,9 +470,12 @@ impl RecordBuilder<'_, '_> {
     }
 
     fn message(&mut self, message: &Message, draft: &Draft, before: &[Draft]) -> Result<()> {
-        let told = self.response_usage(message);
+        let usage_part = self.response_usage(message);
         let members = MemberValues::new(draft, message, &self.name)?;
-        let parts = split_message(message, !told.added.is_zero() || members.terms.is_some());
+        let parts = split_message(
+            message,
+            !usage_part.added.is_zero() || members.terms.is_some(),
+        );
         let last = parts.len().saturating_sub(1);
         let response = message.response.as_deref();
         let mut parent = draft.parent.clone().or_else(|| self.leaf());
@@ -488,7 +491,7 @@ impl RecordBuilder<'_, '_> {
                 _ => given,
             };
             let id = given.clone().unwrap_or_else(|| self.next_id());
-            let time = self.next_time(draft.time.and_then(|time| time_after(time, at)));
+            let time = self.next_time(draft.time.and_then(|time| record_time(time, at)));
             let words = ExtensionOut {
                 id: given.as_ref().map(EntryId::as_str),
                 response,
@@ -518,8 +521,8 @@ impl RecordBuilder<'_, '_> {
                     self.result_record(given_blocks, &members, words, time, before)?
                 }
                 _ => {
-                    let told = part.tokens.then_some(told);
-                    self.message_record(message, given_blocks, told, &members, words, time)?
+                    let usage_part = part.tokens.then_some(usage_part);
+                    self.message_record(message, given_blocks, usage_part, &members, words, time)?
                 }
             };
             self.push(line)?;
@@ -527,7 +530,7 @@ impl RecordBuilder<'_, '_> {
             self.record_added(id, draft.sidechain);
         }
         if let Some(response) = response {
-            let usage = told.total.unwrap_or(told.added);
+            let usage = usage_part.total.unwrap_or(usage_part.added);
             self.recent_responses.retain(|(known, _)| known != response);
             self.recent_responses.push((response.to_owned(), usage));
         }
@@ -558,7 +561,7 @@ impl RecordBuilder<'_, '_> {
         &self,
         message: &'m Message,
         given: GivenBlocks<'_>,
-        told: Option<ResponseUsage>,
+        usage_part: Option<ResponseUsage>,
         members: &MemberValues<'_>,
         mut words: ExtensionOut<'m>,
         time: Timestamp,
@@ -575,10 +578,12 @@ impl RecordBuilder<'_, '_> {
             _ => false,
         };
         if message.role == Role::Assistant {
-            let fresh = told.map(|told| told.added).unwrap_or_default();
+            let fresh = usage_part
+                .map(|usage_part| usage_part.added)
+                .unwrap_or_default();
             line.usage = Some(TokensOut::new(&fresh));
-            let terms = members.terms.filter(|_| told.is_some());
-            let all = told.and_then(|told| told.total);
+            let terms = members.terms.filter(|_| usage_part.is_some());
+            let all = usage_part.and_then(|usage_part| usage_part.total);
             let all = all.or(terms.map(|_| fresh));
             words.usage = all.map(|all| usage_json(&all, terms)).transpose()?;
             line.model = Some(message.model.as_deref());

@@ -84,9 +84,9 @@ fn restore_sets_owners_and_attributes_where_permitted() {
     let pack = Pack::open(&desk.pack).unwrap();
     let plan = pack.plan_restore(None).unwrap();
     let restored = pack.restore(None).unwrap();
-    for told in [plan, restored] {
-        assert!(told.files.iter().all(|file| file.not_restored.is_empty()));
-        assert!(told.dirs.iter().all(|dir| dir.not_restored.is_empty()));
+    for report in [plan, restored] {
+        assert!(report.files.iter().all(|file| file.not_restored.is_empty()));
+        assert!(report.dirs.iter().all(|dir| dir.not_restored.is_empty()));
     }
     if may_own {
         for path in [&log, &dir] {

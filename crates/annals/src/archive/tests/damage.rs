@@ -229,10 +229,10 @@ fn a_pack_of_many_small_files_cut_anywhere_loses_no_file_that_ended_well_before_
             Ok(salvaged) if salvaged.pack.index.checkpoint => {
                 assert!(salvaged.damage.is_some(), "{cut}");
                 let opened = Pack::open(&desk.pack).unwrap();
-                let told = opened.lost_end().unwrap().to_string();
+                let error = opened.lost_end().unwrap().to_string();
                 assert!(
-                    told.contains("s.pack is damaged: its end is missing"),
-                    "{told}"
+                    error.contains("s.pack is damaged: its end is missing"),
+                    "{error}"
                 );
                 for member in opened.members().iter().filter(|_| cut % 97 == 0) {
                     let wanted = fs::read(desk.root.join(&member.path)).unwrap();

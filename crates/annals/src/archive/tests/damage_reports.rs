@@ -25,9 +25,9 @@ fn flipped_version_bit_is_damage_and_is_repaired() {
     for bit in 0..32 {
         let desk = desk();
         harm(&desk, |bytes| bytes[12 + bit / 8] ^= 1 << (bit % 8));
-        let told = Pack::open(&desk.pack).unwrap_err().to_string();
-        assert!(!told.contains("update this one"), "bit {bit}: {told}");
-        assert!(told.contains("--salvage"), "bit {bit}: {told}");
+        let error = Pack::open(&desk.pack).unwrap_err().to_string();
+        assert!(!error.contains("update this one"), "bit {bit}: {error}");
+        assert!(error.contains("--salvage"), "bit {bit}: {error}");
         assert!(Pack::salvage(&desk.pack).unwrap().damage.is_some());
         let stored = desk.store();
         assert!(
@@ -119,10 +119,10 @@ fn confirm_compares_content_not_only_times() {
     (log.mtime_ns, log.ctime_ns) = (now.mtime_ns, now.ctime_ns);
     let mut lying = pack.clone();
     lying.index = index.into();
-    let told = confirm(&lying, &desk.root, Path::new(LOG))
+    let error = confirm(&lying, &desk.root, Path::new(LOG))
         .unwrap_err()
         .to_string();
-    assert!(told.contains("differs from its archived copy"), "{told}");
+    assert!(error.contains("differs from its archived copy"), "{error}");
     // A file that is missing, or was never in the pack, is an error too.
     let changed = confirm(&pack, &desk.root, Path::new(LOG)).unwrap_err();
     assert!(matches!(
@@ -149,8 +149,11 @@ fn version_confirmed_by_index_or_not_one_bit_off_is_newer() {
         let desk = desk();
         forge(&desk, |it| it.version = index);
         harm(&desk, |bytes| bytes[12] = header);
-        let told = Pack::open(&desk.pack).unwrap_err().to_string();
-        assert!(told.contains("update this one"), "{header} {index}: {told}");
+        let error = Pack::open(&desk.pack).unwrap_err().to_string();
+        assert!(
+            error.contains("update this one"),
+            "{header} {index}: {error}"
+        );
     }
 }
 

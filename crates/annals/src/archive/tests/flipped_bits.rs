@@ -90,8 +90,8 @@ fn salvage_refuses_a_pack_without_its_end_marker() {
         bytes[end - END.len()..].fill(0);
         bytes[16] ^= 1;
     });
-    let told = Pack::salvage(&desk.pack).unwrap_err().to_string();
-    assert!(told.contains("only a backup"), "{told}");
+    let error = Pack::salvage(&desk.pack).unwrap_err().to_string();
+    assert!(error.contains("only a backup"), "{error}");
 }
 
 /// Writes a pack with a single index of length `len` that has a flipped bit.
@@ -138,8 +138,8 @@ fn salvage_refuses_files_too_short_for_a_pack() {
     let whole = fs::read(&desk.pack).unwrap();
     for len in [0, 1, HEADER - 1, HEADER, HEADER + FOOTER - 1] {
         fs::write(&desk.pack, &whole[..len]).unwrap();
-        let told = Pack::salvage(&desk.pack).unwrap_err().to_string();
-        assert!(told.contains("only a backup"), "{len}: {told}");
+        let error = Pack::salvage(&desk.pack).unwrap_err().to_string();
+        assert!(error.contains("only a backup"), "{len}: {error}");
     }
     // For a pack of only a header and a footer, the error names the fault of its index.
     fs::write(&desk.pack, {
@@ -150,8 +150,8 @@ fn salvage_refuses_files_too_short_for_a_pack() {
         bytes
     })
     .unwrap();
-    let told = Pack::salvage(&desk.pack).unwrap_err().to_string();
-    assert!(told.contains("index that cannot be read"), "{told}");
+    let error = Pack::salvage(&desk.pack).unwrap_err().to_string();
+    assert!(error.contains("index that cannot be read"), "{error}");
 }
 
 #[test]
@@ -271,8 +271,8 @@ fn search_for_index_is_limited_among_end_markers() {
         Pack::open(&desk.pack).map(|pack| pack.torn)
     };
     assert_eq!(torn_by(100).unwrap(), 100 * END.len() as u64);
-    let told = torn_by(400).unwrap_err().to_string();
-    assert!(told.contains("no intact index found"), "{told}");
+    let error = torn_by(400).unwrap_err().to_string();
+    assert!(error.contains("no intact index found"), "{error}");
 }
 
 #[test]
@@ -288,10 +288,13 @@ fn index_with_too_many_files_is_invalid() {
         index.earlier.resize(count - 2, nowhere.clone());
         index.fault(HEADER as u64..64 << 20).unwrap()
     };
-    let told = fault(MEMBERS);
-    assert!(told.contains("is not a valid path in its layout"), "{told}");
-    let told = fault(MEMBERS + 1);
-    assert!(told.contains("more than 1048576 files"), "{told}");
+    let error = fault(MEMBERS);
+    assert!(
+        error.contains("is not a valid path in its layout"),
+        "{error}"
+    );
+    let error = fault(MEMBERS + 1);
+    assert!(error.contains("more than 1048576 files"), "{error}");
 }
 
 /// Returns how many bytes the pack lacks, and whether it is up to date.
@@ -356,9 +359,9 @@ fn refuse_damaged_reports_that_nothing_was_removed() {
     let path = Path::new("s.pack");
     assert!(refuse_damaged(path, &[]).is_ok());
     let damage = Damage::unreadable_pack(path, &Error::refused("its frame is gone"));
-    let told = refuse_damaged(path, &[damage]).unwrap_err().to_string();
-    assert!(told.contains("nothing was removed"), "{told}");
-    assert!(told.contains("its frame is gone"), "{told}");
+    let error = refuse_damaged(path, &[damage]).unwrap_err().to_string();
+    assert!(error.contains("nothing was removed"), "{error}");
+    assert!(error.contains("its frame is gone"), "{error}");
 }
 
 #[test]

@@ -5,12 +5,12 @@ use super::*;
 /// Returns the error of opening a pack with a forged index.
 fn forged(desk: &Fixture, lie: impl FnOnce(&mut PackIndex)) -> String {
     forge(desk, lie);
-    let told = match Pack::open(&desk.pack) {
+    let error = match Pack::open(&desk.pack) {
         Ok(_) => "opened".to_owned(),
         Err(error) => error.to_string(),
     };
     fs::remove_file(&desk.pack).unwrap();
-    told
+    error
 }
 
 #[test]
@@ -89,8 +89,8 @@ fn open_refuses_invalid_index_with_the_reason() {
         (|it| it.lone = true, "is not a valid path in its layout"),
     ];
     for (lie, wanted) in lies {
-        let told = forged(&desk, lie);
-        assert!(told.contains(wanted), "{told} / {wanted}");
+        let error = forged(&desk, lie);
+        assert!(error.contains(wanted), "{error} / {wanted}");
     }
 }
 

@@ -53,8 +53,8 @@ fn index_beyond_frame_or_size_limits_is_invalid() {
         &|it| it.frames[0].len = 0,
         &|it| it.frames[0].len = FRAME as u32 + 1,
     ] {
-        let told = fault(wrong);
-        assert!(told.starts_with("the frame at"), "{told}");
+        let report = fault(wrong);
+        assert!(report.starts_with("the frame at"), "{report}");
     }
     // Content that a pack of any length may have.
     let full = |count: u64| {
@@ -125,13 +125,13 @@ fn last_whole_index_is_found_before_any_torn_tail() {
         add_to_pack(&desk, &noise(2, torn));
         let pack = desk.assert_pack_matches_root();
         assert_eq!(pack.torn, torn as u64);
-        let told = verify(&pack);
-        assert_eq!(told.len(), 1, "{told:?}");
+        let report = verify(&pack);
+        assert_eq!(report.len(), 1, "{report:?}");
         let ignored = match torn {
             1 => "its last byte is".to_owned(),
             torn => format!("its last {torn} bytes are"),
         };
-        assert!(told[0].detail.contains(&ignored), "{}", told[0].detail);
+        assert!(report[0].detail.contains(&ignored), "{}", report[0].detail);
     }
     // A false end marker does not hide the footer.
     fs::write(&desk.pack, &whole).unwrap();
@@ -176,10 +176,10 @@ fn short_or_truncated_frame_is_reported_as_damage() {
     let nonce: [u8; 16] = bytes[16..32].try_into().unwrap();
     let footer = pack::footer(&nonce, bytes.len() as u64, json.len() as u64, &packed);
     add_to_pack(&desk, &[packed, footer.to_vec()].concat());
-    let told = verify(&Pack::open(&desk.pack).unwrap());
+    let report = verify(&Pack::open(&desk.pack).unwrap());
     assert!(
-        !told.is_empty() && told[0].detail.contains("too short"),
-        "{told:?}"
+        !report.is_empty() && report[0].detail.contains("too short"),
+        "{report:?}"
     );
 
     let desk = small();

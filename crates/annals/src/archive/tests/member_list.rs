@@ -45,13 +45,13 @@ fn text(dir: &Path) -> String {
 /// The hashes are stored on disk.
 #[test]
 fn path_hash_is_stable() {
-    for (path, told) in [
+    for (path, written) in [
         ("", 0xdcbf_4fc0_d27e_c553),
         ("a", 0x37a7_a9fa_f743_a61d),
         ("projects", 0x7388_1b6b_0fad_1532),
         (TODOS, 0xaa40_4667_01db_fb20),
     ] {
-        assert_eq!(path_hash(Path::new(path)), told, "{path}");
+        assert_eq!(path_hash(Path::new(path)), written, "{path}");
     }
 }
 
@@ -85,18 +85,18 @@ fn member_list_names_packs_with_missing_files() {
     assert_eq!(text(&dir).lines().count(), 4);
     assert_eq!(lacking(&dir, &[TODOS], true), ["s.pack"]);
     assert_eq!(lacking(&dir, &[TODOS, AGENT], false), [""; 0]);
-    let told = text(&dir);
+    let written = text(&dir);
     desk.add(LOG, "{}\n");
     store_agent(&desk);
-    assert_eq!(text(&dir), told);
+    assert_eq!(text(&dir), written);
     // A new pack is added too.
     update_pack(&desk.pack.with_file_name("t.pack"), &desk.contents(), now()).unwrap();
     assert_eq!(text(&dir).lines().count(), 5);
     assert_eq!(lacking(&dir, &[AGENT], false), ["s.pack", "t.pack"]);
-    let told = text(&dir);
+    let written = text(&dir);
     for all in [false, true] {
         member_list::update(&dir, all).unwrap();
-        assert_eq!(text(&dir), told, "{all}");
+        assert_eq!(text(&dir), written, "{all}");
     }
 }
 

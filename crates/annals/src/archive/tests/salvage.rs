@@ -55,7 +55,10 @@ fn pack_opens_with_one_of_two_indexes() {
     let opened = salvaged(&desk, |bytes| bytes[whole - 200..].fill(0));
     assert_eq!(opened.damage, None);
     assert!(opened.pack.torn > 0);
-    assert!(!verify(&opened.pack).is_empty(), "it is told all the same");
+    assert!(
+        !verify(&opened.pack).is_empty(),
+        "it is reason all the same"
+    );
     desk.assert_pack_matches_root();
     // The next update repairs it.
     assert!(!desk.store().unchanged);
@@ -145,8 +148,8 @@ fn restore_salvaged_refuses_when_all_is_lost() {
     assert!(plan.is_lost());
     assert_eq!((plan.bytes(), plan.damaged().count()), (0, 2));
     let refused = opened.pack.restore_salvaged(Some(&there)).unwrap_err();
-    let told = "none of its files can be read";
-    assert!(refused.to_string().contains(told), "{refused}");
+    let reason = "none of its files can be read";
+    assert!(refused.to_string().contains(reason), "{refused}");
     assert!(!there.join(LOG).exists() && !there.join(TODOS).exists());
 }
 

@@ -116,14 +116,17 @@ fn write_error_reports_a_full_disk() {
         io::ErrorKind::QuotaExceeded,
         io::ErrorKind::FileTooLarge,
     ] {
-        let told = write_error(Path::new("s.pack"), kind.into()).to_string();
+        let error = write_error(Path::new("s.pack"), kind.into()).to_string();
         assert!(
-            told.contains("no space left to archive to s.pack"),
-            "{told}"
+            error.contains("no space left to archive to s.pack"),
+            "{error}"
         );
     }
-    let told = write_error(Path::new("s.pack"), io::ErrorKind::BrokenPipe.into());
-    assert!(matches!(told, Error::File(FileError::Io { .. })), "{told}");
+    let error = write_error(Path::new("s.pack"), io::ErrorKind::BrokenPipe.into());
+    assert!(
+        matches!(error, Error::File(FileError::Io { .. })),
+        "{error}"
+    );
 }
 
 #[test]

@@ -486,15 +486,15 @@ mod tests {
                 "{nothing:?}"
             );
         }
-        let told = "1:1: the first line must name the columns, including `model`";
+        let expected = "1:1: the first line must name the columns, including `model`";
         let faulty = |list| faults(list).join("\n");
         assert_eq!(
             faulty("model;input;output\nmine;1;2\n"),
-            format!("{told}; separate them with commas, not semicolons")
+            format!("{expected}; separate them with commas, not semicolons")
         );
         assert_eq!(
             faulty("model\tinput\noutput\n"),
-            format!("{told}; separate them with commas, not tabs")
+            format!("{expected}; separate them with commas, not tabs")
         );
     }
 

@@ -62,8 +62,8 @@ fn rows(by: &[Dimension], options: &ReportOptions<'_>) -> Vec<(String, u64, Opti
 }
 
 fn expected(rows: &[(&str, u64, Option<&str>)]) -> Vec<(String, u64, Option<String>)> {
-    let told = rows.iter();
-    told.map(|(key, output, cost)| ((*key).to_owned(), *output, cost.map(str::to_owned)))
+    let rows = rows.iter();
+    rows.map(|(key, output, cost)| ((*key).to_owned(), *output, cost.map(str::to_owned)))
         .collect()
 }
 

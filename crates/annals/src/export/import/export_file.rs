@@ -85,7 +85,7 @@ pub struct ExportContents {
     pub entries: u64,
     /// SHA-256 of the file, which identifies the export.
     pub sha256: String,
-    /// What could not be read when the export was written, so that it is missing.
+    /// Files that could not be read when the export was written; their data is missing.
     pub problems: Vec<ExportProblem>,
 }
 
@@ -111,7 +111,7 @@ impl ExportFile {
         let name = path.display().to_string();
         match file.metadata() {
             Ok(metadata) if !metadata.is_file() => ExportFile::read(file, &name),
-            _ => ExportFile::of(Source::File(file), &name),
+            _ => ExportFile::from_source(Source::File(file), &name),
         }
     }
 
@@ -120,10 +120,10 @@ impl ExportFile {
         let mut bytes = Vec::new();
         let read = from.read_to_end(&mut bytes);
         read.map_err(|error| Error::io("read", name, error))?;
-        ExportFile::of(Source::Memory(bytes), name)
+        ExportFile::from_source(Source::Memory(bytes), name)
     }
 
-    fn of(source: Source, name: &str) -> Result<Self> {
+    fn from_source(source: Source, name: &str) -> Result<Self> {
         let mut archive = ExportFile {
             source,
             name: name.to_owned(),
@@ -146,10 +146,10 @@ impl ExportFile {
         match values.next() {
             Some(Ok(first)) if first.kind.is_some() => Ok(true),
             Some(Ok(first)) if first.sessions.is_some() => Ok(false),
-            None => Err(self.bad("the file is empty")),
+            None => Err(self.invalid("the file is empty")),
             Some(Err(error)) if error.is_io() => Err(Error::io("read", &self.name, error.into())),
-            Some(Err(error)) if !error.is_data() => Err(self.bad(&describe_json_error(&error))),
-            _ => Err(self.bad("not an annals export in JSON or JSON lines")),
+            Some(Err(error)) if !error.is_data() => Err(self.invalid(&describe_json_error(&error))),
+            _ => Err(self.invalid("not an annals export in JSON or JSON lines")),
         }
     }
 
@@ -157,14 +157,14 @@ impl ExportFile {
     pub fn read_contents(&self) -> Result<ExportContents> {
         let mut contents = ExportContents::default();
         let mut problems = Vec::new();
-        let visit = |kept: ExportedSession| {
-            contents.entries += kept
+        let visit = |exported_session: ExportedSession| {
+            contents.entries += exported_session
                 .logs
                 .iter()
                 .map(|log| log.entries.len() as u64)
                 .sum::<u64>();
-            contents.began.push(kept.first_entry_time());
-            contents.sessions.push(kept.id);
+            contents.began.push(exported_session.first_entry_time());
+            contents.sessions.push(exported_session.id);
             Ok(())
         };
         self.each(visit, &mut problems)?;
@@ -223,13 +223,13 @@ impl ExportFile {
             if read == 0 {
                 break;
             }
-            let bad = |why: String| self.bad(&format!("line {number}: {why}"));
-            let text = std::str::from_utf8(&line).map_err(|_| bad("not UTF-8".to_owned()))?;
+            let invalid = |why: String| self.invalid(&format!("line {number}: {why}"));
+            let text = std::str::from_utf8(&line).map_err(|_| invalid("not UTF-8".to_owned()))?;
             let text = text.trim_start_matches('\u{feff}').trim();
             if text.is_empty() {
                 continue;
             }
-            if let Some(whole) = take_line(text, &mut session, problems).map_err(bad)? {
+            if let Some(whole) = take_line(text, &mut session, problems).map_err(invalid)? {
                 visit(whole)?;
             }
         }
@@ -254,7 +254,7 @@ impl ExportFile {
         match (failed, read) {
             (Some(error), _) => Err(error),
             (None, Err(error)) if error.is_io() => Err(Error::io("read", &self.name, error.into())),
-            (None, Err(error)) => Err(self.bad(&describe_json_error(&error))),
+            (None, Err(error)) => Err(self.invalid(&describe_json_error(&error))),
             (None, Ok(())) => Ok(()),
         }
     }
@@ -270,7 +270,7 @@ impl ExportFile {
         Ok(Box::new(BufReader::with_capacity(1 << 16, file)))
     }
 
-    fn bad(&self, why: &str) -> Error {
+    fn invalid(&self, why: &str) -> Error {
         Error::refused(format!("{}: {why}", self.name))
     }
 }
@@ -293,7 +293,7 @@ fn take_line(
         Some("session") => {
             let head: SessionHead = serde_json::from_str(text).map_err(broken)?;
             check_version(head.annals)?;
-            Ok(session.replace(kept(head)?))
+            Ok(session.replace(exported_session(head)?))
         }
         Some("agent") => {
             let head: AgentHead = serde_json::from_str(text).map_err(broken)?;
@@ -327,7 +327,7 @@ fn take_line(
     }
 }
 
-fn kept(head: SessionHead) -> Result<ExportedSession, String> {
+fn exported_session(head: SessionHead) -> Result<ExportedSession, String> {
     if head.id.is_empty() {
         return Err("a session needs `id`".to_owned());
     }
@@ -378,7 +378,7 @@ fn whole(json: &str) -> Result<ExportedSession, String> {
     }
     let broken = |error: serde_json::Error| describe_json_error(&error);
     let head: SessionHead = serde_json::from_str(json).map_err(broken)?;
-    let mut session = kept(head)?;
+    let mut session = exported_session(head)?;
     let Logs { logs } = serde_json::from_str(json).map_err(broken)?;
     for (at, log) in logs.into_iter().enumerate() {
         let head: AgentHead = serde_json::from_str(log.get()).map_err(broken)?;
@@ -459,11 +459,11 @@ impl<'de> Visitor<'de> for Sessions<'_, '_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         while let Some(session) = seq.next_element::<Box<RawValue>>()? {
-            let kept = whole(session.get()).map_err(serde::de::Error::custom)?;
-            if let Err(error) = (self.0.visit)(kept) {
-                let told = serde::de::Error::custom(&error);
+            let exported_session = whole(session.get()).map_err(serde::de::Error::custom)?;
+            if let Err(error) = (self.0.visit)(exported_session) {
+                let failure = serde::de::Error::custom(&error);
                 *self.0.failed = Some(error);
-                return Err(told);
+                return Err(failure);
             }
         }
         Ok(())

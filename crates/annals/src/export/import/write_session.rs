@@ -1,4 +1,7 @@
 //! Writes the entries of an exported session.
+//!
+//! Entries are written in batches. If the layout refuses a batch, it is halved until the refused
+//! entry is found; that entry is left out and counted.
 
 use std::collections::{HashMap, HashSet};
 

@@ -503,7 +503,7 @@ const NEGATIVES: &[(&str, &str)] = &[
     ),
     ("generic-secret", "passphrase: used for the private key"),
     ("generic-secret", "client_secret=client_secret"),
-    // What people use as placeholders.
+    // Common placeholders.
     (
         "generic-secret",
         "DB_PASSWORD=changeme\nDB_PASSWORD=example",

@@ -57,7 +57,7 @@ fn facts() -> SessionSummary {
     }
 }
 
-fn talks() -> Conversations {
+fn conversations() -> Conversations {
     let talk = |limb: usize| ConversationSummary {
         leaf: match limb {
             1 => "8c549c46-16ca-47dd-b731-f4c264becc53".to_owned(),
@@ -91,12 +91,12 @@ fn talks() -> Conversations {
 fn session_rows_round_trip() {
     let mut names = Names::default();
     let mut wanted = facts();
-    for (at_home, homes) in [
+    for (at_home, directories) in [
         (true, vec![]),
         (false, vec!["/v".into(), "/w".into()]),
         (false, vec![]),
     ] {
-        (wanted.is_folder_directory, wanted.folder_directories) = (at_home, homes);
+        (wanted.is_folder_directory, wanted.folder_directories) = (at_home, directories);
         let spelled = encode(&wanted).unwrap();
         assert_eq!(decode(&spelled, &mut names), Some(wanted.clone()));
         let without = SessionSummary {
@@ -107,10 +107,10 @@ fn session_rows_round_trip() {
         assert_eq!(decode_without_charges(&spelled, &mut names), Some(without));
         assert_eq!(decode_summaries(&spelled), Some(wanted.summaries.clone()));
     }
-    let spelled = encode_conversations(&talks(), &wanted).unwrap();
+    let spelled = encode_conversations(&conversations(), &wanted).unwrap();
     assert_eq!(
         decode_conversations(&spelled, &wanted, &mut names),
-        Some(talks())
+        Some(conversations())
     );
     // A session with most fields empty.
     let plain = SessionSummary {
@@ -131,10 +131,10 @@ fn session_rows_round_trip() {
     };
     let spelled = encode(&plain).unwrap();
     assert_eq!(decode(&spelled, &mut names), Some(plain.clone()));
-    let spelled = encode_conversations(&talks(), &plain).unwrap();
+    let spelled = encode_conversations(&conversations(), &plain).unwrap();
     assert_eq!(
         decode_conversations(&spelled, &plain, &mut names),
-        Some(talks())
+        Some(conversations())
     );
 }
 
@@ -149,7 +149,7 @@ fn damaged_session_rows_never_panic() {
         changed[at] ^= 0xff;
         decode(&changed, &mut names);
     }
-    let whole = encode_conversations(&talks(), &facts()).unwrap();
+    let whole = encode_conversations(&conversations(), &facts()).unwrap();
     for at in 0..whole.len() {
         assert_eq!(
             decode_conversations(&whole[..at], &facts(), &mut names),

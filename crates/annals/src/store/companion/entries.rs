@@ -1,4 +1,4 @@
-//! The entries of a companion, and the lines of the log that they belong to.
+//! Entries of a companion, and their binding to lines of the log.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
@@ -10,28 +10,28 @@ use annals_layouts::model::Span;
 
 use super::{Line, Sum, line_sum, parse_sum};
 
-/// The entries of a companion, by the places in the log that they belong to.
+/// Entries of a companion, by the log offset that they are for.
 #[derive(Debug, Default)]
 pub(super) struct CompanionEntries {
     /// Records that come before all lines.
     pub(super) begin: Vec<String>,
     /// Members of the line at an offset, in the order in which they were written.
     pub(super) members: BTreeMap<u64, Vec<Member>>,
-    /// The last place of members of the line with a sum.
+    /// Log offset of the last entry with a sum.
     pub(super) places: HashMap<Sum, u64>,
-    /// Records that stand in the place of the blank line at an offset, of which the last counts.
+    /// Standalone records, by the offset of their blank line; the last one counts.
     pub(super) standalone: BTreeMap<u64, Vec<StandaloneRecord>>,
-    /// Records whose blank line is gone, by the line that they come after.
+    /// Standalone records without a blank line, by the line that they follow.
     pub(super) moved: BTreeMap<u64, Vec<StandaloneRecord>>,
-    /// The companion was read from here on,
+    /// Byte offset in the companion at which reading started.
     start: u64,
-    /// and up to here.
+    /// Byte offset up to which the companion was read.
     pub(super) read: u64,
-    /// So many lines of it were read.
+    /// Number of lines read.
     lines: u64,
-    /// The place that the last entry is for.
+    /// Log offset of the last entry.
     newest: u64,
-    /// Some entry is for a place before that of the entry before it.
+    /// Whether an entry is for a smaller offset than the entry before it.
     unordered: bool,
 }
 
@@ -43,16 +43,16 @@ pub(super) struct Member {
     origin: Origin,
 }
 
-/// A record of its own.
+/// A record that is only in the companion.
 #[derive(Debug)]
 pub(super) struct StandaloneRecord {
-    /// The sum of the last line before it that is not blank.
+    /// Sum of the last non-blank line before it.
     after: Option<Sum>,
     pub(super) record: String,
     origin: Origin,
 }
 
-/// Where an entry stands in the companion, and the inode of the log that it was written for.
+/// Position of an entry in the companion, and the inode of the log that it was written for.
 #[derive(Clone, Copy, Debug)]
 struct Origin {
     span: Span,
@@ -60,21 +60,21 @@ struct Origin {
 }
 
 impl Origin {
-    /// Whether an entry for a line from the end of the log on was left by an append that was cut
-    /// off. In a log that was replaced since, the line lies elsewhere.
+    /// Returns whether an entry past the end of the log was left by an interrupted append. If the log
+    /// was replaced since, the line may be at another offset.
     fn is_leftover(&self, offset: u64, log: &FileId) -> bool {
         offset >= log.len && self.inode.is_none_or(|inode| inode == log.ino)
     }
 }
 
-/// What became of entries whose lines are not where they were.
+/// Entries whose lines are not at their offsets.
 #[derive(Debug, Default)]
 pub(super) struct BindReport {
-    /// Records whose blank line is gone, in the place that they had among the other lines.
+    /// Standalone records without a blank line, which keep their position between the other lines.
     pub(super) moved: Vec<Span>,
-    /// Entries that belong to no line.
+    /// Entries that match no line.
     pub(super) unmatched: Vec<Span>,
-    /// Entries for lines behind the end of the log.
+    /// Entries for lines past the end of the log.
     pub(super) past_end: Vec<Span>,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct BindReport {
 struct Lines {
     at: BTreeMap<u64, Sum>,
     by_sum: HashMap<Sum, BTreeSet<u64>>,
-    /// Blank lines, by the line before them that is not blank; `None` stands before all.
+    /// Blank lines, by the previous non-blank line; `None` if there is none.
     blanks: BTreeMap<Option<u64>, BTreeSet<u64>>,
 }
 
@@ -110,19 +110,19 @@ impl Lines {
         blanks.is_some_and(|blanks| blanks.contains(&offset))
     }
 
-    /// Takes a blank line out.
+    /// Removes a blank line. Returns whether there was one.
     fn take_blank(&mut self, offset: u64) -> bool {
         let before = self.line_before(offset);
         let blanks = self.blanks.get_mut(&before);
         blanks.is_some_and(|blanks| blanks.remove(&offset))
     }
 
-    /// The last line before an offset that is not blank.
+    /// Returns the last non-blank line before an offset.
     fn line_before(&self, offset: u64) -> Option<u64> {
         self.at.range(..offset).next_back().map(|(at, _)| *at)
     }
 
-    /// Whether a record of its own at an offset is behind the line that it came after.
+    /// Returns whether the line before an offset is the one that a standalone record follows.
     fn follows(&self, offset: u64, alone: &StandaloneRecord) -> bool {
         let before = self.at.range(..offset).next_back();
         alone.after.is_none() || before.map(|(_, sum)| *sum) == alone.after
@@ -130,7 +130,7 @@ impl Lines {
 }
 
 impl CompanionEntries {
-    /// No entries yet, of a companion that is read from an offset on.
+    /// Creates it without entries, for a companion that is read from an offset.
     pub(super) fn from_offset(offset: u64) -> Self {
         CompanionEntries {
             start: offset,
@@ -139,24 +139,24 @@ impl CompanionEntries {
         }
     }
 
-    /// Where in the companion the entries begin.
+    /// Returns the offset in the companion at which reading started.
     pub(super) fn start(&self) -> u64 {
         self.start
     }
 
-    /// The place in the log that the last entry is for.
+    /// Returns the log offset of the last entry.
     pub(super) fn last_place(&self) -> u64 {
         self.newest
     }
 
-    /// The first place in the log that an entry is for.
+    /// Returns the smallest log offset of an entry.
     pub(super) fn first_place(&self) -> Option<u64> {
         let members = self.members.keys().next();
         let alone = self.standalone.keys().next();
         members.into_iter().chain(alone).copied().min()
     }
 
-    /// Takes in the next lines. A damaged one is passed over; the record that it was for is there.
+    /// Adds the next lines. Skips damaged ones: their records are read without companion data.
     pub(super) fn add(&mut self, bytes: &[u8]) {
         let whole = memchr::memrchr(b'\n', bytes).map_or(0, |at| at + 1);
         let lines = bytes.get(..whole).unwrap_or_default();
@@ -211,15 +211,15 @@ impl CompanionEntries {
         lines && self.begin.is_empty()
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
         let alone = self.standalone.values().map(Vec::len);
         let members = self.members.values().map(Vec::len);
         self.begin.len() + alone.chain(members).sum::<usize>()
     }
 
-    /// Binds the entries to the lines of a log that was rewritten; of any other, they are bound as
-    /// they are. Returns the length of the log if the line of each entry was looked for, or else 0.
+    /// Binds the entries to the lines of the log, if it was rewritten. Returns the length of the log if
+    /// all entries were bound again, otherwise 0.
     pub(super) fn bind(&mut self, log: &OpenLog) -> io::Result<u64> {
         let id = log.id()?;
         if self.seem_in_place(log, &id)? {
@@ -229,16 +229,16 @@ impl CompanionEntries {
         Ok(id.len)
     }
 
-    /// Whether these entries of a companion are in the order of the log's lines and in their places. Then
-    /// all entries before them are for lines before theirs, and all after them for lines after theirs.
+    /// Returns whether these entries are in the order of the log and match its lines. Then all entries
+    /// before them are for earlier lines, and all after them for later lines.
     pub(super) fn are_in_place(&self, log: &OpenLog) -> io::Result<bool> {
         let id = log.id()?;
-        // A record of its own has no sum to compare.
+        // Standalone records have no sum to compare.
         let has_sums = self.members.range(..id.len).next().is_some();
         Ok(!self.unordered && has_sums && self.seem_in_place(log, &id)?)
     }
 
-    /// Looks for the line of each entry.
+    /// Binds each entry to its line.
     pub(super) fn bind_all(&mut self, log: &OpenLog, id: &FileId) -> io::Result<BindReport> {
         let mut lines = Lines::new(log)?;
         let rewritten = self.is_rewritten(&lines, id);
@@ -270,14 +270,14 @@ impl CompanionEntries {
         }
         for (offset, member) in displaced {
             let left = free.get_mut(&member.sum);
-            // Of equal lines each belongs to one entry at most.
+            // Each of several equal lines belongs to at most one entry.
             let nearest = left.and_then(|left| {
                 let at = nearest(left, offset)?;
                 left.take(&at)
             });
             match nearest {
                 Some(at) => found.members.entry(at).or_default().push(member),
-                // It was written again for the place where its line is.
+                // It was written again with the offset of its line.
                 None if found.has_members(lines.by_sum.get(&member.sum), &member) => {}
                 None => bound.unmatched.push(member.origin.span),
             }
@@ -287,7 +287,7 @@ impl CompanionEntries {
         let is_newest = |alone: &StandaloneRecord| newest.contains(&alone.origin.span.offset);
         let mut displaced = Vec::new();
         for (offset, entries) in standalone {
-            // The last one was written where the line is now.
+            // The last one was written for the current position of the line.
             for alone in entries.into_iter().rev().filter(is_newest) {
                 if is_behind(&alone.origin, offset) {
                     bound.past_end.push(alone.origin.span);
@@ -329,7 +329,7 @@ impl CompanionEntries {
                 }
             }
         }
-        // If nothing fits, it is the companion of another log.
+        // If nothing matches, the companion belongs to another log.
         if found.is_empty() {
             bound
                 .unmatched
@@ -349,7 +349,7 @@ impl CompanionEntries {
         Ok(bound)
     }
 
-    /// Whether one of some lines has the same members.
+    /// Returns whether one of the lines has the same members.
     fn has_members(&self, lines: Option<&BTreeSet<u64>>, member: &Member) -> bool {
         let mut members = lines
             .into_iter()
@@ -359,8 +359,8 @@ impl CompanionEntries {
         members.any(|other| other.record == member.record)
     }
 
-    /// Whether the newest entry for a line before the end of the log is not in its place: then no entry
-    /// for a line behind the end was left by an append that was cut off.
+    /// Returns whether the newest entry for a line before the end of the log does not match. Then no
+    /// entry past the end is from an interrupted append.
     fn is_rewritten(&self, lines: &Lines, id: &FileId) -> bool {
         let members = self.members.range(..id.len).flat_map(|(offset, entries)| {
             let entries = entries.iter();
@@ -377,8 +377,8 @@ impl CompanionEntries {
         newest.is_some_and(|(_, in_place)| !in_place)
     }
 
-    /// Whether a line begins at the place of each entry, and one of the newest is the line that the
-    /// entry was made for. A log that was rewritten has its lines elsewhere.
+    /// Returns whether a line begins at the offset of each entry, and the sum of one of the newest
+    /// entries matches. A rewritten log has its lines at other offsets.
     fn seem_in_place(&self, log: &OpenLog, id: &FileId) -> io::Result<bool> {
         const ASKED: usize = 16;
         for (offset, entries) in &self.standalone {
@@ -408,8 +408,8 @@ impl CompanionEntries {
     }
 }
 
-/// The places in the companion of records of their own, of equal ones only the last: it was written
-/// again for another place in the log.
+/// Returns the companion offsets of standalone records; of equal ones only the last, which was
+/// written again for another log offset.
 fn newest_copies<'a>(records: impl Iterator<Item = &'a StandaloneRecord>) -> HashSet<u64> {
     let mut newest: HashMap<&str, u64> = HashMap::new();
     for alone in records {
@@ -419,7 +419,7 @@ fn newest_copies<'a>(records: impl Iterator<Item = &'a StandaloneRecord>) -> Has
     newest.into_values().collect()
 }
 
-/// The line of some that is nearest to where an entry was.
+/// Returns the line that is nearest to an offset.
 fn nearest(lines: &BTreeSet<u64>, offset: u64) -> Option<u64> {
     let before = lines.range(..=offset).next_back();
     let after = lines.range(offset..).next();
@@ -427,27 +427,29 @@ fn nearest(lines: &BTreeSet<u64>, offset: u64) -> Option<u64> {
     both.copied().min_by_key(|at| at.abs_diff(offset))
 }
 
-/// The line of a log at an offset, if it begins there.
+/// Returns the line that begins at an offset of a log.
 pub(super) fn line_at(log: &OpenLog, offset: u64) -> io::Result<Option<Vec<u8>>> {
     let mut scanner = Scanner::from_offset(RangeReader::from_offset(log, offset), offset, 1);
     Ok(scanner.next()?.map(|line| line.bytes.to_vec()))
 }
 
-/// Whether a line that is not blank begins at an offset of a log.
+/// Returns whether a non-blank line begins at an offset of a log.
 fn begins_line(log: &OpenLog, offset: u64) -> io::Result<bool> {
     line_start_is(log, offset, |[first, _]| !first.is_ascii_whitespace())
 }
 
-/// Whether there is a blank line at an offset of a log.
+/// Returns whether a blank line is at an offset of a log.
 fn is_blank_at(log: &OpenLog, offset: u64) -> io::Result<bool> {
     line_start_is(log, offset, |line| {
         line.strip_suffix(b"\n") == Some(BLANK_LINE)
     })
 }
 
-/// Whether a line begins at an offset, with two bytes that fit. The last one is 0 if the log has only one.
+/// Returns whether a line begins at an offset and its first two bytes satisfy `fits`. The second byte
+/// is 0 at the end of the log.
 ///
-/// One read takes both and the line end before them: a companion may have an entry for each line.
+/// Uses one read for these bytes and the line end before them, because a companion may have an entry
+/// for each line.
 fn line_start_is(
     log: &OpenLog,
     offset: u64,

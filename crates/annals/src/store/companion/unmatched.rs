@@ -11,17 +11,18 @@ use annals_layouts::model::Span;
 
 use super::CompanionEntries;
 
-/// An append writes the companion first, so entries of just now may be ahead of the log.
+/// Age of a companion after which entries past the end of the log are reported. An append writes the
+/// companion before the log.
 const STABLE_AFTER: Duration = Duration::from_secs(60);
 
-/// The entries of a companion that are not where they were made.
+/// Entries of a companion whose lines are not at their offsets.
 #[derive(Debug, Default)]
 pub(crate) struct Unmatched {
-    /// How many entries the companion has.
+    /// Number of entries in the companion.
     pub(crate) entries: usize,
-    /// The lines of those that match no line of the log: no reader of the log gets to see them.
+    /// Spans of entries that match no line of the log, so no reader sees them.
     pub(crate) unmatched: Vec<Span>,
-    /// The lines of records that are read though the log's blank line for them is gone.
+    /// Spans of standalone records that are read although the log has no blank line for them.
     pub(crate) moved: Vec<Span>,
 }
 
@@ -32,7 +33,7 @@ impl RootFile {
             return Ok(Unmatched::default());
         };
         let mut entries = CompanionEntries::default();
-        // What an append that was cut off left behind has no end, and the next one takes it away.
+        // An interrupted append leaves an unterminated line, which the next append removes.
         entries.add(&companion.read()?);
         let log = self.open()?;
         let failed = |error| Error::io("read", &self.path, error);

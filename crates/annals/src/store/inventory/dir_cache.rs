@@ -71,10 +71,10 @@ impl<'a> CachedDir<'a> {
 }
 
 /// Decodes the directories encoded by [`DirCache::encode`].
-pub(super) fn decode_all(mut told: &[u8]) -> impl Iterator<Item = CachedDir<'_>> {
+pub(super) fn decode_all(mut encoded: &[u8]) -> impl Iterator<Item = CachedDir<'_>> {
     std::iter::from_fn(move || {
-        let (folder, rest) = postcard::take_from_bytes(told).ok()?;
-        told = rest;
+        let (folder, rest) = postcard::take_from_bytes(encoded).ok()?;
+        encoded = rest;
         Some(folder)
     })
 }
@@ -94,18 +94,18 @@ impl<'a> DirCache<'a> {
     }
 
     /// Decodes a cache encoded by [`encode`](Self::encode), up to the first damaged directory.
-    pub(crate) fn decode(told: &'a [u8]) -> Self {
+    pub(crate) fn decode(encoded: &'a [u8]) -> Self {
         let mut known = Vec::new();
-        let mut left = told;
+        let mut left = encoded;
         while let Ok((folder, rest)) = postcard::take_from_bytes::<CachedDir<'a>>(left) {
-            known.push((folder, told.len() - rest.len()));
+            known.push((folder, encoded.len() - rest.len()));
             left = rest;
         }
         // The clocks of some file systems tick every two seconds.
         const TICK: i64 = 2_500_000_000;
         let now = Timestamp::now().as_nanosecond() as i64;
         DirCache {
-            stored: told,
+            stored: encoded,
             known,
             enabled: true,
             stable_before: now - TICK,
@@ -228,8 +228,8 @@ mod tests {
         let mut first = DirCache::decode(&[]);
         first.insert("a", &id(1, LONG_AGO), b"x\0y/");
         first.insert("b", &id(2, now), b"z\0");
-        let told = first.encode();
-        let mut again = DirCache::decode(&told);
+        let encoded = first.encode();
+        let mut again = DirCache::decode(&encoded);
         assert_eq!(again.names("a", &id(1, LONG_AGO)), Some(&b"x\0y/"[..]));
         assert_eq!(again.names("a", &id(1, LONG_AGO + 1)), None);
         assert_eq!(again.names("a", &id(3, LONG_AGO)), None);
@@ -241,8 +241,8 @@ mod tests {
         let mut first = DirCache::decode(&[]);
         first.insert("a", &id(1, LONG_AGO), b"x\0");
         first.insert("b", &id(2, LONG_AGO), b"");
-        let told = first.encode();
-        let mut second = DirCache::decode(&told);
+        let encoded = first.encode();
+        let mut second = DirCache::decode(&encoded);
         assert_eq!(second.names("b", &id(2, LONG_AGO)), Some(&b""[..]));
         let kept = second.encode();
         let mut third = DirCache::decode(&kept);
@@ -257,16 +257,16 @@ mod tests {
         for (path, ino) in [("a", 1), ("b", 2), ("c", 3)] {
             first.insert(path, &id(ino, LONG_AGO), b"x\0");
         }
-        let told = first.encode();
+        let encoded = first.encode();
         let again = |asked: &[(&str, u64, i64)]| {
-            let mut folders = DirCache::decode(&told);
+            let mut folders = DirCache::decode(&encoded);
             for (path, ino, time) in asked {
                 if folders.names(path, &id(*ino, *time)).is_none() {
                     folders.insert(path, &id(*ino, *time), b"new\0");
                 }
             }
-            let told = folders.encode();
-            let mut known = DirCache::decode(&told);
+            let encoded = folders.encode();
+            let mut known = DirCache::decode(&encoded);
             let count = known.known.len();
             let names = asked.iter().map(|(path, ino, time)| {
                 let names = known.names(path, &id(*ino, *time));
@@ -306,9 +306,9 @@ mod tests {
     fn truncated_cache_is_ignored() {
         let mut first = DirCache::decode(&[]);
         first.insert("a", &id(1, LONG_AGO), b"x\0");
-        let told = first.encode();
-        for end in 0..told.len() {
-            let mut cut = DirCache::decode(&told[..end]);
+        let encoded = first.encode();
+        for end in 0..encoded.len() {
+            let mut cut = DirCache::decode(&encoded[..end]);
             assert_eq!(cut.names("a", &id(1, LONG_AGO)), None, "cut at {end}");
         }
     }

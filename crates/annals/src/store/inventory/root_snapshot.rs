@@ -52,14 +52,14 @@ const NOBODY: u32 = u32::MAX;
 
 impl<'a> RootSnapshot<'a> {
     /// Decodes the result of [`encode`]; `None` if it is invalid.
-    pub(crate) fn decode(mut told: &'a [u8]) -> Option<Self> {
-        let ids = text(&mut told)?;
-        let (path, id) = (text(&mut told)?, id(&mut told)?);
+    pub(crate) fn decode(mut encoded: &'a [u8]) -> Option<Self> {
+        let ids = text(&mut encoded)?;
+        let (path, id) = (text(&mut encoded)?, id(&mut encoded)?);
         Some(RootSnapshot {
             ids,
             newest: (!path.is_empty()).then_some((path, id)),
-            count: number(&mut told)?,
-            folders: told,
+            count: number(&mut encoded)?,
+            folders: encoded,
         })
     }
 
@@ -218,20 +218,20 @@ pub(crate) fn encode(root: &Root, inventory: &Inventory, folders: &[u8]) -> Opti
     for (_, file) in inventory.others.iter().filter(|(other, _)| ours(other)) {
         found.add(root, file, NOBODY)?;
     }
-    let mut told = Vec::new();
-    put_text(&mut told, ids.join("\n").as_bytes());
+    let mut encoded = Vec::new();
+    put_text(&mut encoded, ids.join("\n").as_bytes());
     let (newest, id) = found.newest().unwrap_or_default();
-    put_text(&mut told, newest.as_bytes());
-    put_id(&mut told, &id);
+    put_text(&mut encoded, newest.as_bytes());
+    put_id(&mut encoded, &id);
     let known: Vec<dir_cache::CachedDir<'_>> = dir_cache::decode_all(folders).collect();
     let paths: HashSet<&str> = known.iter().map(|folder| folder.path).collect();
     paths.contains("").then_some(())?;
-    put(&mut told, known.len() as u64);
+    put(&mut encoded, known.len() as u64);
     for folder in &known {
         let mut files = found.0.remove(folder.path).unwrap_or_default();
-        put_text(&mut told, folder.path.as_bytes());
-        put_id(&mut told, &folder.id());
-        put(&mut told, files.len() as u64);
+        put_text(&mut encoded, folder.path.as_bytes());
+        put_id(&mut encoded, &folder.id());
+        put(&mut encoded, files.len() as u64);
         for (name, is_dir) in folder.names() {
             let name = str::from_utf8(name).ok()?;
             let within = match folder.path {
@@ -245,7 +245,7 @@ pub(crate) fn encode(root: &Root, inventory: &Inventory, folders: &[u8]) -> Opti
                 }
                 (false, None) => root.layout.classify(Path::new(&within)).is_none(),
                 (false, Some((session, id))) => {
-                    put_file(&mut told, session, id, name)?;
+                    put_file(&mut encoded, session, id, name)?;
                     id.dev == folder.dev
                 }
             };
@@ -253,7 +253,7 @@ pub(crate) fn encode(root: &Root, inventory: &Inventory, folders: &[u8]) -> Opti
         }
         files.is_empty().then_some(())?;
     }
-    found.0.is_empty().then_some(told)
+    found.0.is_empty().then_some(encoded)
 }
 
 /// The files of a root by directory and name.
@@ -299,87 +299,87 @@ fn join(path: &mut Vec<u8>, dir: &str, name: &[u8]) {
     path.extend_from_slice(name);
 }
 
-fn put(told: &mut Vec<u8>, number: u64) {
-    told.extend_from_slice(&number.to_le_bytes());
+fn put(encoded: &mut Vec<u8>, number: u64) {
+    encoded.extend_from_slice(&number.to_le_bytes());
 }
 
-fn put_id(told: &mut Vec<u8>, id: &FileId) {
-    put(told, id.dev);
-    put_state(told, id);
+fn put_id(encoded: &mut Vec<u8>, id: &FileId) {
+    put(encoded, id.dev);
+    put_state(encoded, id);
 }
 
 /// Encodes the identity of a file without its device, which is that of its directory.
-fn put_state(told: &mut Vec<u8>, id: &FileId) {
+fn put_state(encoded: &mut Vec<u8>, id: &FileId) {
     let times = [id.mtime_ns as u64, id.ctime_ns as u64];
     let numbers = [id.ino, id.len].into_iter().chain(times);
-    numbers.for_each(|number| put(told, number));
+    numbers.for_each(|number| put(encoded, number));
 }
 
 /// Encodes a file compactly: there are many, and all of them are read.
-fn put_file(told: &mut Vec<u8>, session: u32, id: &FileId, name: &str) -> Option<()> {
-    told.extend_from_slice(&session.to_le_bytes());
-    told.extend_from_slice(&u16::try_from(name.len()).ok()?.to_le_bytes());
-    put_state(told, id);
-    told.extend_from_slice(name.as_bytes());
+fn put_file(encoded: &mut Vec<u8>, session: u32, id: &FileId, name: &str) -> Option<()> {
+    encoded.extend_from_slice(&session.to_le_bytes());
+    encoded.extend_from_slice(&u16::try_from(name.len()).ok()?.to_le_bytes());
+    put_state(encoded, id);
+    encoded.extend_from_slice(name.as_bytes());
     Some(())
 }
 
-fn put_text(told: &mut Vec<u8>, text: &[u8]) {
-    put(told, text.len() as u64);
-    told.extend_from_slice(text);
+fn put_text(encoded: &mut Vec<u8>, text: &[u8]) {
+    put(encoded, text.len() as u64);
+    encoded.extend_from_slice(text);
 }
 
-fn take<const N: usize>(told: &mut &[u8]) -> Option<[u8; N]> {
-    let (taken, rest) = told.split_first_chunk()?;
-    *told = rest;
+fn take<const N: usize>(encoded: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, rest) = encoded.split_first_chunk()?;
+    *encoded = rest;
     Some(*taken)
 }
 
-fn split<'a>(told: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
-    let (taken, rest) = told.split_at_checked(len)?;
-    *told = rest;
+fn split<'a>(encoded: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
+    let (taken, rest) = encoded.split_at_checked(len)?;
+    *encoded = rest;
     Some(taken)
 }
 
-fn number(told: &mut &[u8]) -> Option<u64> {
-    take(told).map(u64::from_le_bytes)
+fn number(encoded: &mut &[u8]) -> Option<u64> {
+    take(encoded).map(u64::from_le_bytes)
 }
 
-fn text<'a>(told: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let len = usize::try_from(number(told)?).ok()?;
-    split(told, len)
+fn text<'a>(encoded: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let len = usize::try_from(number(encoded)?).ok()?;
+    split(encoded, len)
 }
 
-fn id(told: &mut &[u8]) -> Option<FileId> {
-    let dev = number(told)?;
-    state(told, dev)
+fn id(encoded: &mut &[u8]) -> Option<FileId> {
+    let dev = number(encoded)?;
+    state(encoded, dev)
 }
 
-fn state(told: &mut &[u8], dev: u64) -> Option<FileId> {
+fn state(encoded: &mut &[u8], dev: u64) -> Option<FileId> {
     Some(FileId {
         dev,
-        ino: number(told)?,
-        len: number(told)?,
-        mtime_ns: number(told)? as i64,
-        ctime_ns: number(told)? as i64,
+        ino: number(encoded)?,
+        len: number(encoded)?,
+        mtime_ns: number(encoded)? as i64,
+        ctime_ns: number(encoded)? as i64,
     })
 }
 
-fn dir<'a>(told: &mut &'a [u8]) -> Option<Dir<'a>> {
+fn dir<'a>(encoded: &mut &'a [u8]) -> Option<Dir<'a>> {
     Some(Dir {
-        path: str::from_utf8(text(told)?).ok()?,
-        id: id(told)?,
-        files: usize::try_from(number(told)?).ok()?,
+        path: str::from_utf8(text(encoded)?).ok()?,
+        id: id(encoded)?,
+        files: usize::try_from(number(encoded)?).ok()?,
     })
 }
 
-fn file<'a>(told: &mut &'a [u8], dev: u64) -> Option<File<'a>> {
-    let session = take(told).map(u32::from_le_bytes)? as usize;
-    let len = take(told).map(u16::from_le_bytes)?;
+fn file<'a>(encoded: &mut &'a [u8], dev: u64) -> Option<File<'a>> {
+    let session = take(encoded).map(u32::from_le_bytes)? as usize;
+    let len = take(encoded).map(u16::from_le_bytes)?;
     Some(File {
         session,
-        id: state(told, dev)?,
-        name: split(told, len.into())?,
+        id: state(encoded, dev)?,
+        name: split(encoded, len.into())?,
     })
 }
 
@@ -442,8 +442,8 @@ mod tests {
         encode(root, &inventory, &folders.encode())
     }
 
-    fn is_still(root: &Root, told: &[u8]) -> bool {
-        RootSnapshot::decode(told).unwrap().is_unchanged(root)
+    fn is_still(root: &Root, encoded: &[u8]) -> bool {
+        RootSnapshot::decode(encoded).unwrap().is_unchanged(root)
     }
 
     #[test]
@@ -499,10 +499,10 @@ mod tests {
         for (what, change) in changes {
             let dir = tree();
             let root = Root::claude_code(dir.path());
-            let told = spelled(&root).unwrap();
-            assert!(is_still(&root, &told), "{what}");
+            let encoded = spelled(&root).unwrap();
+            assert!(is_still(&root, &encoded), "{what}");
             change(dir.path());
-            assert!(!is_still(&root, &told), "{what}");
+            assert!(!is_still(&root, &encoded), "{what}");
             let _ = fs::rename(dir.path().with_extension("gone"), dir.path());
         }
     }
@@ -511,13 +511,13 @@ mod tests {
     fn unrelated_file_change_keeps_snapshot_valid() {
         let dir = tree();
         let root = Root::claude_code(dir.path());
-        let told = spelled(&root).unwrap();
+        let encoded = spelled(&root).unwrap();
         fs::write(
             dir.path().join("projects/-w/readme.txt"),
             "longer than it was",
         )
         .unwrap();
-        assert!(is_still(&root, &told));
+        assert!(is_still(&root, &encoded));
     }
 
     #[test]
@@ -572,15 +572,15 @@ mod tests {
         let mut extra = files[0].clone();
         extra.path.set_file_name("9.jsonl");
         more.push(extra);
-        assert_eq!(encode_files(&more, &names), None, "a name was not told");
+        assert_eq!(encode_files(&more, &names), None, "a name was not encoded");
     }
 
     #[test]
     fn sessions_are_found_by_their_files() {
         let dir = tree();
         let root = Root::claude_code(dir.path());
-        let told = spelled(&root).unwrap();
-        let still = RootSnapshot::decode(&told).unwrap();
+        let encoded = spelled(&root).unwrap();
+        let still = RootSnapshot::decode(&encoded).unwrap();
         assert_eq!(still.ids().collect::<Vec<_>>(), IDS);
         let agent = format!("projects/-w/{}/subagents/agent-3.jsonl", IDS[0]);
         let owners = still.owners(&HashSet::from([agent.as_bytes()])).unwrap();
@@ -612,9 +612,9 @@ mod tests {
     fn truncated_snapshot_is_never_unchanged() {
         let dir = tree();
         let root = Root::claude_code(dir.path());
-        let told = spelled(&root).unwrap();
-        for end in 0..told.len() {
-            let still = RootSnapshot::decode(&told[..end]);
+        let encoded = spelled(&root).unwrap();
+        for end in 0..encoded.len() {
+            let still = RootSnapshot::decode(&encoded[..end]);
             assert!(
                 !still.is_some_and(|still| still.is_unchanged(&root)),
                 "{end}"
@@ -626,9 +626,9 @@ mod tests {
     fn changed_mode_invalidates_snapshot() {
         let dir = tree();
         let root = Root::claude_code(dir.path());
-        let told = spelled(&root).unwrap();
+        let encoded = spelled(&root).unwrap();
         let log = dir.path().join(format!("projects/-w/{}.jsonl", IDS[1]));
         fs::set_permissions(log, fs::Permissions::from_mode(0o600)).unwrap();
-        assert!(!is_still(&root, &told));
+        assert!(!is_still(&root, &encoded));
     }
 }

@@ -1,4 +1,4 @@
-//! Whose locks are waited for before anything goes.
+//! Removal waits for the locks of other processes.
 
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
@@ -42,9 +42,9 @@ fn session_with_many_agents() -> (TempDir, Store, SessionFiles) {
     (dir, store, files)
 }
 
-/// Has the lock of a file or directory for a moment from now on; tells whether `path` outlived it.
+/// Locks a file or directory for 200 ms. The thread returns whether `path` exists at the end.
 fn hold(locked: &Path, path: &Path) -> thread::JoinHandle<bool> {
-    let (tell, told) = mpsc::channel();
+    let (tell, ready) = mpsc::channel();
     let (locked, path) = (locked.to_owned(), path.to_owned());
     let holder = thread::spawn(move || {
         let file = File::open(locked).unwrap();
@@ -53,15 +53,15 @@ fn hold(locked: &Path, path: &Path) -> thread::JoinHandle<bool> {
         thread::sleep(Duration::from_millis(200));
         path.exists()
     });
-    told.recv().unwrap();
+    ready.recv().unwrap();
     holder
 }
 
 /// The content of a session's files, by their paths within its root.
 type Contents = Vec<(PathBuf, Vec<u8>)>;
 
-/// Copies in memory, and what happens when it is asked whether they are there: the first time before
-/// anything is removed, the second time when everything is.
+/// Copies in memory, with a result for each check that they exist: the first check is before the
+/// removal, the second after it.
 struct InMemory<'a> {
     files: &'a SessionFiles,
     contents: Contents,
@@ -87,7 +87,7 @@ impl<'a> InMemory<'a> {
         }
     }
 
-    /// Every file is where it was, as it was.
+    /// Checks that every file is unchanged.
     fn assert_all_present(&self) {
         for (within, content) in &self.contents {
             let now = fs::read(self.files.root.path.join(within)).unwrap();
@@ -182,7 +182,7 @@ fn list_row_changed_during_removal_is_saved() {
     assert!(rows.iter().any(|row| row.contains("starred")), "{rows:?}");
 }
 
-/// Copies that are asked for, and are never needed.
+/// Copies that are checked but never restored.
 struct Asked<F>(F);
 
 impl<F: Fn(&Path) -> Result<FileId>> FileCopies for Asked<F> {
@@ -203,12 +203,13 @@ impl<F: Fn(&Path) -> Result<FileId>> FileCopies for Asked<F> {
     }
 }
 
-/// Removes a session while another process holds a lock; tells whether `path` outlived that.
+/// Removes a session while another process holds a lock. Returns whether `path` existed until the
+/// lock was released.
 fn remove_while_locked(files: &SessionFiles, locked: &Path, path: &Path) -> bool {
     let group = [files];
     let holdings = FileSet::to_remove(&group).unwrap();
     let holder = std::cell::RefCell::new(None);
-    // All are asked for once the first logs are locked.
+    // All copies are checked once the first logs are locked.
     let safe = |within: &Path| {
         let mut holder = holder.borrow_mut();
         holder.get_or_insert_with(|| hold(locked, path));
@@ -230,7 +231,7 @@ fn logs_beyond_the_lock_limit_are_locked_one_by_one() {
     assert_eq!(volumes.len(), trash::MAX_LOCKED_LOGS + 2);
     let first = volumes[trash::MAX_LOCKED_LOGS].path.clone();
     assert!(remove_while_locked(&files, &first, &first));
-    // And the folders that they lay in go with them.
+    // Their folders are removed too.
     let projects = files.root.path.join("projects");
     assert_eq!(fs::read_dir(projects).unwrap().count(), 0);
 }
@@ -262,7 +263,7 @@ fn log_beyond_the_lock_limit_is_locked_until_it_is_removed() {
     assert!(!log.exists());
 }
 
-/// What waits under the name of a removed file is the only copy of it.
+/// A file with the name of a removal may be the only copy.
 #[test]
 fn file_that_another_process_is_removing_stops_a_removal() {
     let (_dir, _store, files) = session_with_many_agents();
@@ -315,7 +316,7 @@ fn file_moved_before_removal_is_an_error() {
 #[test]
 fn documents_are_removed_under_their_directory_lock() {
     let (_dir, _store, files) = session_with_many_agents();
-    // The first that is no log.
+    // The first file that is not a log.
     let first = files.attachments[0].path.clone();
     assert!(remove_while_locked(&files, first.parent().unwrap(), &first));
 }
@@ -361,7 +362,7 @@ fn remove_ignores_a_lock_on_the_document_itself() {
     let (_dir, _store, files) = session_with_many_agents();
     let group = [&files];
     let holdings = FileSet::to_remove(&group).unwrap();
-    // The first behind the logs.
+    // The first file after the logs.
     let (within, is_log) = &holdings.files[holdings.volumes];
     assert!(!is_log);
     let document = File::open(files.root.path.join(within)).unwrap();

@@ -14,8 +14,8 @@ pub(super) fn by_exact_name<'a>(inventory: &'a Inventory, name: &str) -> Vec<&'a
     let lower = name.to_lowercase();
     best(
         &found,
-        |told| told == name,
-        |told| told.to_lowercase() == lower,
+        |title| title == name,
+        |title| title.to_lowercase() == lower,
     )
 }
 
@@ -32,8 +32,8 @@ pub(super) fn by_name_prefix<'a>(inventory: &'a Inventory, name: &str) -> Vec<&'
     let lower = name.to_lowercase();
     best(
         &found,
-        |told| told.starts_with(name),
-        |told| told.to_lowercase().starts_with(&lower),
+        |title| title.starts_with(name),
+        |title| title.to_lowercase().starts_with(&lower),
     )
 }
 

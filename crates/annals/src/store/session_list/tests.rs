@@ -77,10 +77,10 @@ fn damaged_list_without_logs_is_stale() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("sessions/w-app/a-main");
     fs::create_dir_all(&folder).unwrap();
-    let register = folder.join("conversations.json");
-    fs::write(&register, "{\"conversations\":[").unwrap();
+    let session_list = folder.join("conversations.json");
+    fs::write(&session_list, "{\"conversations\":[").unwrap();
     let store = Store::new(vec![Root::new("chorus", dir.path()).unwrap()]);
     let stale = store.stale_session_lists(&store.inventory());
     let paths: Vec<PathBuf> = stale.into_iter().map(|it| it.unwrap().path).collect();
-    assert_eq!(paths, [register]);
+    assert_eq!(paths, [session_list]);
 }

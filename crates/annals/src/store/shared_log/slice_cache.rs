@@ -1,4 +1,6 @@
 //! Cache of the slices of shared logs. A log that has only grown is read from its previous end.
+//!
+//! A log that its program replaced with a copy is read once from the start.
 
 use std::collections::HashMap;
 

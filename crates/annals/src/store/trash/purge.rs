@@ -3,6 +3,8 @@
 //! A folder is first renamed, durably, to mark it for removal; from then on no session is found in
 //! it. An interrupted purge leaves either the complete folder under its old name, or a marked one
 //! that the next purge removes in any case.
+//!
+//! `finish_deletions` completes deletions that were interrupted after the last file was moved.
 
 use std::fs;
 use std::io;

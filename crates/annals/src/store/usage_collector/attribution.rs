@@ -75,10 +75,10 @@ struct AttributedSession {
 
 impl<'a> Attribution<'a> {
     /// Creates an attribution for up to `most` logs.
-    pub(super) fn new(root: &'a Root, registers: SessionLists, most: usize) -> Self {
+    pub(super) fn new(root: &'a Root, session_lists: SessionLists, most: usize) -> Self {
         Attribution {
             root,
-            session_lists: registers,
+            session_lists,
             known: HashMap::with_capacity(most),
             sessions: Vec::new(),
             last: None,
@@ -119,22 +119,22 @@ impl<'a> Attribution<'a> {
         &mut self,
         number: usize,
         file: &RootFile,
-        told: &impl StoredUsage,
+        stored: &impl StoredUsage,
         entries: &mut LedgerEntries,
     ) -> Option<()> {
-        let session = owning_session(file, told.first()).filter(|_| !told.is_empty());
+        let session = owning_session(file, stored.first()).filter(|_| !stored.is_empty());
         if let Some(session) = session {
             let aside = is_aside(file, &session);
             let (at, account) = self.account(&session, file, aside, entries);
             let before = entries.charges.len();
-            let added = told.charges(account, &session, &mut entries.charges);
+            let added = stored.charges(account, &session, &mut entries.charges);
             if added.is_none() {
                 entries.charges.truncate(before);
                 return None;
             }
-            self.add_directories(at, (aside, number), &told.directories());
+            self.add_directories(at, (aside, number), &stored.directories());
         }
-        entries.uncounted += told.uncounted();
+        entries.uncounted += stored.uncounted();
         Some(())
     }
 
@@ -260,9 +260,9 @@ impl<'a> Attribution<'a> {
             let directories: Vec<&str> = named.map(|(_, path)| &**path).collect();
             let folder = payer.folder.as_deref();
             let about = self.session_lists.rows(folder, &account.session);
-            let told = about.iter().find_map(|about| about.cwd.clone());
+            let listed = about.iter().find_map(|about| about.cwd.clone());
             (account.project, account.other_directories) =
-                info::infer_project(self.root, folder, &directories, told);
+                info::infer_project(self.root, folder, &directories, listed);
             // The first row takes precedence, so it is collected last.
             let attributes = about
                 .iter()
@@ -279,7 +279,7 @@ impl<'a> Attribution<'a> {
     /// Infers the project of sessions without a directory from others in their folder, if
     /// unambiguous.
     fn infer_projects(&self, accounts: &mut [Account]) {
-        let mut homes: HashMap<&str, BTreeSet<String>> = HashMap::new();
+        let mut directories: HashMap<&str, BTreeSet<String>> = HashMap::new();
         for payer in &self.sessions {
             let project = accounts.get(payer.account).map(|account| &account.project);
             let Some(project) = project.filter(|project| !project.guessed) else {
@@ -289,7 +289,7 @@ impl<'a> Attribution<'a> {
                 continue;
             };
             if self.root.layout.folder(&project.path).as_deref() == Some(folder) {
-                homes
+                directories
                     .entry(folder)
                     .or_default()
                     .insert(project.path.clone());
@@ -297,12 +297,12 @@ impl<'a> Attribution<'a> {
         }
         for payer in &self.sessions {
             let folder = payer.folder.as_deref();
-            let homes = folder.and_then(|folder| homes.get(folder));
-            let home = homes.filter(|homes| homes.len() == 1);
-            let home = home.and_then(|homes| homes.first());
+            let directories = folder.and_then(|folder| directories.get(folder));
+            let directory = directories.filter(|directories| directories.len() == 1);
+            let directory = directory.and_then(|directories| directories.first());
             if let Some(account) = accounts.get_mut(payer.account)
                 && account.project.guessed
-                && let Some(path) = home
+                && let Some(path) = directory
             {
                 account.project = Project {
                     path: path.clone(),

@@ -1,4 +1,10 @@
 //! Selects files and directories to check, where checking all of them would take too long.
+//!
+//! `Index::recent`, for the status line, reads the logs of the session itself and those with recent
+//! usage. It checks all logs if a directory in which new logs would appear has changed, or if the
+//! last check of all logs is more than five minutes old. Until then it may miss two things: usage
+//! that another program adds to a log that was inactive for days, and logs in a directory that had
+//! none.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

@@ -3,6 +3,8 @@
 //! The layout's writer is bypassed, so this checks what the writer would ensure: readers can decode
 //! the record, it belongs to this session, its id is new, and the agent program will continue from
 //! it.
+//!
+//! `Writer::check_record` checks the members that the layout's program requires.
 
 use crate::error::{Error, Result};
 use annals_jsonl as jsonl;
@@ -159,7 +161,7 @@ impl SessionWriter {
                 }));
             }
             Body::Resume { leaf } => {
-                if !chain.knows(&self.root, tail, leaf)? {
+                if !chain.contains_id(&self.root, tail, leaf)? {
                     return Err(not_found(leaf));
                 }
                 chain.resumes = Some(leaf.clone());
@@ -184,7 +186,7 @@ impl SessionWriter {
             return Ok(());
         }
         if let Some(parent) = &entry.parent
-            && !chain.knows(&self.root, tail, parent)?
+            && !chain.contains_id(&self.root, tail, parent)?
         {
             return Err(not_found(parent));
         }
@@ -225,7 +227,12 @@ struct Chain {
 }
 
 impl Chain {
-    fn knows(&self, root: &super::Root, tail: &mut AppendPoint, id: &EntryId) -> Result<bool> {
+    fn contains_id(
+        &self,
+        root: &super::Root,
+        tail: &mut AppendPoint,
+        id: &EntryId,
+    ) -> Result<bool> {
         let leaf = self.leaf.as_ref() == Some(id);
         Ok(leaf || self.fresh.contains(id) || tail.find_id(root, id)? == Some(true))
     }
@@ -233,9 +240,9 @@ impl Chain {
     /// Checks that the agent program would resume at the new leaf. It resumes at the end of the
     /// chain, or at the leaf that a record names.
     fn check(&self, tail: &AppendPoint) -> Result<()> {
-        let told = self.resumes.is_some() && self.resumes == self.leaf;
+        let names_leaf = self.resumes.is_some() && self.resumes == self.leaf;
         // A sub-agent's log is never resumed.
-        if !self.moved || told || tail.state.agent.is_some() {
+        if !self.moved || names_leaf || tail.state.agent.is_some() {
             return Ok(());
         }
         match self.branched {

@@ -26,16 +26,16 @@ fn open_or_create_reports_why_it_failed() {
     let root = Root::new("claude-code", dir.path()).unwrap();
     let file = dir.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let told = open_or_create(&root, &file.join("log.jsonl"), WriteOptions::default());
+    let result = open_or_create(&root, &file.join("log.jsonl"), WriteOptions::default());
     assert!(
         matches!(
-            &told,
+            &result,
             Err(Error::File(FileError::Io {
                 action: "create",
                 ..
             }))
         ),
-        "{told:?}"
+        "{result:?}"
     );
     open_or_create(&root, &file, WriteOptions::default()).unwrap();
     open_or_create(&root, &dir.path().join("new"), WriteOptions::default()).unwrap();

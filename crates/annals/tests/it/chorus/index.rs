@@ -277,15 +277,18 @@ fn session_list_is_decoded_to_rows() {
 
 #[test]
 fn session_list_of_a_log_is_the_one_in_its_folder() {
-    let register = |path: &str| {
+    let session_list = |path: &str| {
         Chorus
             .session_list(&artifact(path))
             .map(|found| Chorus.path_for(&found))
     };
     let index = Some(PathBuf::from("sessions/w/a/conversations.json"));
-    assert_eq!(register(LOG), index);
-    assert_eq!(register("sessions/w/a/c1--agent-x-messages.jsonl"), index);
-    assert_eq!(register("sessions/w/a/c1-notes.jsonl"), None);
+    assert_eq!(session_list(LOG), index);
+    assert_eq!(
+        session_list("sessions/w/a/c1--agent-x-messages.jsonl"),
+        index
+    );
+    assert_eq!(session_list("sessions/w/a/c1-notes.jsonl"), None);
     // The configuration is not a session list.
     let config = Chorus.update_session_list(&artifact("config.json"), None, &[row("c1", 1)], true);
     assert_eq!(config.unwrap(), ListUpdate::Unchanged);

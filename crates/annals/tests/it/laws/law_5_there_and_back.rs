@@ -156,10 +156,10 @@ fn converted_session_title_is_not_that_of_its_sub_agent() {
     let dir = tempfile::tempdir().unwrap();
     let there = Root::new("chorus", dir.path().join("there")).unwrap();
     convert(&case.root(), there.clone());
-    let register = there
+    let session_list = there
         .path
         .join("sessions/ws-37a635997607/annals/conversations.json");
-    let first = fs::read_to_string(&register).unwrap();
+    let first = fs::read_to_string(&session_list).unwrap();
     let title = case.sessions().remove(0);
     let title = Session::read(title).unwrap().title().unwrap().text;
     assert!(
@@ -167,9 +167,9 @@ fn converted_session_title_is_not_that_of_its_sub_agent() {
         "{first}"
     );
     // Rebuilding only the session list gives the same bytes.
-    fs::remove_file(&register).unwrap();
+    fs::remove_file(&session_list).unwrap();
     convert(&case.root(), there);
-    assert_eq!(fs::read_to_string(&register).unwrap(), first);
+    assert_eq!(fs::read_to_string(&session_list).unwrap(), first);
 }
 
 #[test]

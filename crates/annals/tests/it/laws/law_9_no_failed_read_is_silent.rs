@@ -130,12 +130,12 @@ fn index_reports_an_unreadable_sub_agent_each_time() {
     {
         let copy = case.copy();
         let agent = copy.sessions()[0].agents[0].path.clone();
-        let mut catalogue = Index::open(&copy.state()).unwrap();
+        let mut index = Index::open(&copy.state()).unwrap();
         for _ in 0..2 {
             let store = copy.store();
             let inventory = store.inventory();
             let said = unreadable(&agent, || {
-                errors(catalogue.sessions(&store, &inventory, &|_, _| {}))
+                errors(index.sessions(&store, &inventory, &|_, _| {}))
             });
             assert!(names(&told(&store, said), &agent), "{}", case.name);
         }

@@ -102,7 +102,7 @@ fn walk_reports_unfollowed_links_that_hide_files() {
     }
     let (names, troubles) = found(root.path());
     assert_eq!(names, [format!("projects/-w/{log}")]);
-    let mut told: Vec<(PathBuf, PathBuf)> = troubles
+    let mut reported: Vec<(PathBuf, PathBuf)> = troubles
         .into_iter()
         .map(|trouble| match trouble {
             Error::Link { path, target } => (path, target),
@@ -110,9 +110,9 @@ fn walk_reports_unfollowed_links_that_hide_files() {
         })
         .collect();
     let mut missed = missed.map(|(link, target)| (root.path().join(link), target));
-    told.sort();
+    reported.sort();
     missed.sort();
-    assert_eq!(told, missed);
+    assert_eq!(reported, missed);
 }
 
 /// A session may be missing without it.
@@ -150,7 +150,7 @@ fn files_that_a_removal_renamed_are_reported_and_not_found() {
     let mut wanted: Vec<PathBuf> = missed.iter().map(|it| root.path().join(it)).collect();
     wanted.sort();
     assert_eq!(paths(troubles), wanted);
-    // Who wants logs only misses logs only, and what may be one.
+    // A walk for logs reports only errors of logs and of files that may be logs.
     let mut troubles = Vec::new();
     let kinds = |kind: ArtifactKind| kind.is_conversation();
     let claude = Root::claude_code(root.path());
@@ -197,14 +197,14 @@ fn a_pipe_or_a_socket_in_the_place_of_a_file_is_reported() {
     std::os::unix::net::UnixListener::bind(root.path().join("tasks")).unwrap();
     let (names, troubles) = found(root.path());
     assert_eq!(names, [log]);
-    let mut told: Vec<PathBuf> = troubles
+    let mut reported: Vec<PathBuf> = troubles
         .into_iter()
         .map(|trouble| match trouble {
             Error::NotRegular { path } => path,
             other => panic!("{other}"),
         })
         .collect();
-    told.sort();
+    reported.sort();
     let missed = [
         "history.jsonl",
         other.as_str(),
@@ -212,7 +212,7 @@ fn a_pipe_or_a_socket_in_the_place_of_a_file_is_reported() {
         "tasks",
         "todos",
     ];
-    assert_eq!(told, missed.map(|path| root.path().join(path)));
+    assert_eq!(reported, missed.map(|path| root.path().join(path)));
 }
 
 #[test]
@@ -257,8 +257,8 @@ fn open_beneath_refuses_links() {
 }
 
 /// Returns the paths found with a cache, and the updated cache.
-fn known(root: &Path, told: &[u8]) -> (Vec<String>, Vec<u8>) {
-    let mut folders = DirCache::decode(told).without_age_limit();
+fn known(root: &Path, encoded: &[u8]) -> (Vec<String>, Vec<u8>) {
+    let mut folders = DirCache::decode(encoded).without_age_limit();
     let mut troubles = Vec::new();
     let layout = Root::claude_code(root);
     let (from, all) = (Path::new(""), |_| true);
@@ -285,21 +285,24 @@ fn walk_reuses_unchanged_directory_listing() {
         root.path(),
         &format!("projects/-w/{}/subagents/agent-1.jsonl", IDS[0]),
     );
-    let (names, told) = known(root.path(), &[]);
+    let (names, encoded) = known(root.path(), &[]);
     assert_eq!(names.len(), 2);
-    assert_eq!(known(root.path(), &told), (names.clone(), told.clone()));
+    assert_eq!(
+        known(root.path(), &encoded),
+        (names.clone(), encoded.clone())
+    );
     // The cache of another root is ignored.
     let elsewhere = tempfile::tempdir().unwrap();
     put(elsewhere.path(), &other);
     let (_, others) = known(elsewhere.path(), &[]);
     assert_eq!(known(root.path(), &others).0, names);
     // A cached listing is not verified: a name removed from it hides the file.
-    let short = told.len() - "agent-1.jsonl\0".len();
-    let (told, last) = told.split_at(short);
+    let short = encoded.len() - "agent-1.jsonl\0".len();
+    let (encoded, last) = encoded.split_at(short);
     assert_eq!(last, b"agent-1.jsonl\0");
-    let mut told = told.to_vec();
-    *told.last_mut().unwrap() = 0;
-    assert_eq!(known(root.path(), &told).0, [one]);
+    let mut encoded = encoded.to_vec();
+    *encoded.last_mut().unwrap() = 0;
+    assert_eq!(known(root.path(), &encoded).0, [one]);
 }
 
 #[test]
@@ -308,13 +311,13 @@ fn walk_notices_every_change_to_a_cached_directory() {
     let path = |name: &str| root.path().join(name);
     let [one, other] = IDS.map(|id| format!("projects/-w/{id}.jsonl"));
     put(root.path(), &one);
-    let mut told = known(root.path(), &[]).1;
+    let mut encoded = known(root.path(), &[]).1;
     let mut after = |change: &dyn Fn()| {
         // The clocks of file systems are coarse.
         std::thread::sleep(std::time::Duration::from_millis(30));
         change();
-        let (names, now) = known(root.path(), &told);
-        told = now;
+        let (names, now) = known(root.path(), &encoded);
+        encoded = now;
         assert_eq!(names, found(root.path()).0);
         names
     };

@@ -30,8 +30,8 @@ impl SessionEncoder<'_> {
 
     /// Converts a title that is only in a session list.
     pub(super) fn titles(&mut self) -> Result<()> {
-        let told = self.session.listed_title();
-        let Some(text) = told else { return Ok(()) };
+        let listed = self.session.listed_title();
+        let Some(text) = listed else { return Ok(()) };
         let title = Body::Title {
             text,
             source: TitleSource::Custom,
