@@ -165,6 +165,14 @@ pub(super) fn is_short_password(text: &str, before: &str) -> bool {
     (5..=11).contains(&text.len()) && is_numbered_password(text, before)
 }
 
+/// Returns whether the text is a password of letters and digits, where a sentence may follow.
+pub(super) fn is_password_in_text(text: &str, before: &str) -> bool {
+    let text = text.trim_end_matches(['.', '!', '?']);
+    let name = text.trim_end_matches(|c: char| c.is_ascii_digit());
+    let describes = describes_password(&name.to_ascii_lowercase());
+    text.len() >= 5 && !describes && is_numbered_password(text, before)
+}
+
 /// Returns whether the text is a password of letters and digits, and not a name with a number.
 fn is_numbered_password(text: &str, before: &str) -> bool {
     #[rustfmt::skip]

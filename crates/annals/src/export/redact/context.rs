@@ -3,8 +3,8 @@
 use super::check::{
     is_assigned, is_assigned_in_text, is_assigned_password, is_literal, is_mixed_case_password,
     is_named_password, is_option_value, is_pair_in_base64, is_passphrase, is_password,
-    is_password_word, is_quoted_password, is_short_password, is_told, is_url_password,
-    looks_generated, looks_random,
+    is_password_in_text, is_password_word, is_quoted_password, is_short_password, is_told,
+    is_url_password, looks_generated, looks_random,
 };
 use super::rules::{Rule, checked, shape};
 
@@ -186,6 +186,9 @@ pub(super) static CONTEXT: &[Rule] = &[
         concat!(password!(), r#"["'`\]]{0,2}[ \t]*(?:=>|:=|==?|:)[ \t]*["'`]([^ \t\r\n"'`\\:/]{5,11})["'`]"#)),
     checked("generic-secret", 0, PASSWORD_HINTS, is_short_password,
         concat!(password!(), r##"[ \t]{0,2}(?:=[ \t]{0,2}|:[ \t]{1,4})([^ \t\r\n"'`\\#(){}\[\];,<>$:/]{5,11})[ \t]*(?:$|[\r\n])"##)),
+    // A password of letters and digits in a sentence, whatever follows it.
+    checked("generic-secret", 0, &["pass", "kennwort", "contrase", "senha", "pwd", "secret"], is_password_in_text,
+        concat!(r"\b(?:[A-Z0-9_]{0,60}|[a-z]{1,20}[_-])(?:", password!(), r"|(?i-u:pwd|secret))[ \t]{0,2}(?:=[ \t]{0,2}|:[ \t]{1,4})", r##"([^ \t\r\n"'`\\#(){}\[\];,<>$:/]{5,40})(?:[ \t;,]|$|[\r\n])"##)),
     // A variable that holds a password, in quotes: it may contain spaces.
     checked("generic-secret", 0, &["pass", "pwd"], is_quoted_password,
         r#"\b[A-Z0-9_]{0,60}(?:PASSWORD|PASSWD|PASSPHRASE|PASS|PWD)(?:=|:[ \t]{1,4})"([^"\r\n]{3,200})""#),

@@ -35,6 +35,16 @@ fn positives() -> Vec<(&'static str, String)> {
     let cut = format!("-----BEGIN {}-----\n{}", "PRIVATE KEY", random(64));
     let escaped = key.replace('\n', "\\n");
     vec![
+        (
+            "generic-secret",
+            "Log in with password: |hunter2| please".into(),
+        ),
+        (
+            "generic-secret",
+            "bob / password: |tr0ub4dor&3| on prod".into(),
+        ),
+        ("generic-secret", "PASSWORD: |Sommer2024!| bitte".into()),
+        ("generic-secret", "pwd: |hunter2|".into()),
         ("private-key", format!("see |{key}| end")),
         ("private-key", format!("see |{escaped}| end")),
         ("private-key", format!("|{cut}|")),
