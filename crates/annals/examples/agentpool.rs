@@ -44,7 +44,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(fork.messages(&MessageFilter::default())?.len(), 2);
 
     // A reset moves the project's history to the trash.
-    assert_eq!(store.reset(project, Timestamp::now()).len(), 2);
+    assert_eq!(
+        store
+            .trash()
+            .move_project_in(project, Timestamp::now())
+            .len(),
+        2
+    );
     assert!(store.inventory().sessions.is_empty());
     Ok(())
 }

@@ -43,9 +43,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     store.set_list_members(&loaded.files, &vec![("settings".to_owned(), settings)])?;
 
     // deleteConversation: moves it to the trash; undelete restores it with its row.
-    store.delete_session("conv-1")?;
+    store.trash().move_in_by_id("conv-1")?;
     assert!(store.list_folder(root, "ws-1")?.is_empty());
-    store.undelete("conv-1")?;
+    store.trash().restore("conv-1")?;
     let title = store.session("conv-1")?.title().ok_or("a title")?;
     assert_eq!(title.text, "Fix the parser");
     Ok(())

@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     run.write("[info] online")?;
 
     // Deleted sessions are moved to the trash.
-    store.delete_session(fork.as_str())?;
+    store.trash().move_in_by_id(fork.as_str())?;
     assert_eq!(store.inventory().sessions.len(), 1);
     Ok(())
 }

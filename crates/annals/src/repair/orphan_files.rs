@@ -136,7 +136,10 @@ struct MissingSessions {
 
 impl MissingSessions {
     fn new(store: &Store) -> Self {
-        let trashed = store.failures().ok(store.trash_items()).unwrap_or_default();
+        let trashed = store
+            .failures()
+            .ok(store.trash().items())
+            .unwrap_or_default();
         let each = trashed.iter().flat_map(|one| {
             let sessions = one.sessions();
             sessions.map(|id| (id.to_owned(), one.id.clone()))

@@ -31,17 +31,18 @@ impl Store {
                 .try_for_each(|old| self.ensure_not_in_use(&old.session_files))?;
         }
         let others: Vec<&SessionFiles> = others.iter().map(|old| &old.session_files).collect();
-        self.delete_if(&first.session_files, &others, now, || {
-            group
-                .iter()
-                .try_for_each(|old| self.ensure_still_expired(old))?;
-            match live {
-                true => Ok(()),
-                false => group
+        self.trash()
+            .move_in_if(&first.session_files, &others, now, || {
+                group
                     .iter()
-                    .try_for_each(|old| old.session_files.refuse_held()),
-            }
-        })
+                    .try_for_each(|old| self.ensure_still_expired(old))?;
+                match live {
+                    true => Ok(()),
+                    false => group
+                        .iter()
+                        .try_for_each(|old| old.session_files.refuse_held()),
+                }
+            })
     }
 
     /// Moves all sessions to the trash that were last active more than `days` days ago, except
@@ -67,7 +68,7 @@ impl Store {
 
     /// Removes empty directories that interrupted clean-ups left.
     pub fn finish_cleaning(&self) -> Result<()> {
-        self.finish_deletions()
+        self.trash().finish_interrupted()
     }
 
     fn ensure_still_expired(&self, old: &Expired) -> Result<()> {

@@ -117,7 +117,8 @@ impl Store {
                     return Err(changed(path));
                 }
             }
-            self.delete_leftover(root, &leftover.gone, &leftover.files, now)
+            self.trash()
+                .move_leftover_in(root, &leftover.gone, &leftover.files, now)
         };
         if !leftover.is_log {
             return work();

@@ -14,7 +14,7 @@ use annals_layouts::layout::chorus::{Config, ConfigEdit};
 use annals_layouts::model::{Artifact, ArtifactKind};
 
 use super::inventory::{Inventory, SessionFiles};
-use super::trash::TrashedConfigEntry;
+use super::trash::{Trash, TrashedConfigEntry};
 use super::{Root, Session, SessionInfo, Store, TrashItem, writer};
 
 impl Store {
@@ -109,7 +109,7 @@ impl Store {
     ) -> Result<Vec<TrashItem>> {
         let entry = edit.and_then(|edit| removed_entry(root, edit));
         let plan = |files: &&SessionFiles| {
-            let mut plan = self.plan_delete(files, now)?;
+            let mut plan = self.trash().plan(files, now)?;
             plan.config = entry.iter().cloned().collect();
             Ok(plan)
         };
@@ -125,7 +125,7 @@ impl Store {
             });
             if !left.is_empty() || (plans.is_empty() && entry.is_some()) {
                 let config = entry.iter().cloned().collect();
-                plans.push(Store::plan_delete_folder(root, &folder, left, config, now));
+                plans.push(Trash::plan_folder(root, &folder, left, config, now));
             }
         }
         Ok(plans)
@@ -145,7 +145,7 @@ impl Store {
         let mut done = Vec::new();
         let cleared = sessions.iter().try_for_each(|files| {
             let config: Vec<TrashedConfigEntry> = entry.iter().cloned().collect();
-            done.push(self.delete_with_config(files, config, now)?);
+            done.push(self.trash().move_in_with_config(files, config, now)?);
             Ok(())
         });
         let cleared = cleared.and_then(|()| {
@@ -156,8 +156,8 @@ impl Store {
                 && (!left.is_empty() || (done.is_empty() && entry.is_some()))
             {
                 let config = entry.iter().cloned().collect();
-                let plan = Store::plan_delete_folder(root, folder, left, config, now);
-                done.push(self.delete_folder(root, plan)?);
+                let plan = Trash::plan_folder(root, folder, left, config, now);
+                done.push(self.trash().move_folder_in(root, plan)?);
             }
             Ok(())
         });
@@ -170,7 +170,7 @@ impl Store {
             return Ok(done);
         };
         for trashed in done.iter().rev() {
-            self.undelete(&trashed.id)?;
+            self.trash().restore(&trashed.id)?;
         }
         Err(error)
     }

@@ -99,7 +99,9 @@ pub use session_list::StaleSessionList;
 pub(crate) use session_list::{list_of_damaged_copy, list_row_from_log, update_session_lists};
 use session_summary::SessionSummary;
 pub use shared_log::SessionSlice;
-pub use trash::{Purgeable, TrashContents, TrashItem, TrashedConfigEntry, TrashedFile, TrashedRow};
+pub use trash::{
+    Purgeable, Trash, TrashContents, TrashItem, TrashedConfigEntry, TrashedFile, TrashedRow,
+};
 pub use usage_collector::LedgerWithSession;
 use walk_cache::WalkCache;
 pub use writer::{SessionWriter, WriteOptions};

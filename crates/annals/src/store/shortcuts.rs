@@ -13,9 +13,7 @@ use annals_layouts::layout::{Layout, NewSession, Spawn};
 use annals_layouts::model::{AgentId, Entry, SessionId};
 
 use super::inventory::{Inventory, SessionFiles};
-use super::{
-    RecordRef, Root, Session, SessionInfo, SessionWriter, Store, TrashItem, WriteOptions, agent,
-};
+use super::{RecordRef, Root, Session, SessionInfo, SessionWriter, Store, WriteOptions, agent};
 
 impl Store {
     /// Opens a root of a layout given by name. `state` is the directory for annals' own state: the
@@ -47,11 +45,6 @@ impl Store {
         let mut rows: Vec<SessionInfo> = rows.filter(is_wanted).collect();
         rows.sort_by(|a, b| (b.updated, &a.id).cmp(&(a.updated, &b.id)));
         rows
-    }
-
-    /// Moves a session to the trash, given by a unique id prefix or the path of its log.
-    pub fn delete_session(&self, id: &str) -> Result<TrashItem> {
-        self.delete(&self.find_files(id)?, Timestamp::now())
     }
 
     /// Opens a session for appending, given by a unique id prefix or the path of its log.
@@ -167,45 +160,13 @@ impl Store {
             .session)
     }
 
-    /// Moves every session of one project to the trash.
-    ///
-    /// The project is the exact directory that its sessions record, not a part of a path or a
-    /// folder name. Unreadable sessions are skipped. A session that cannot be moved is an error in
-    /// the result.
-    pub fn reset(&self, project: &str, now: Timestamp) -> Vec<Result<TrashItem>> {
-        let sessions = self.project_sessions(project);
-        for_each_group(&sessions, |files, others| {
-            self.delete_group(files, others, now)
-        })
-    }
-
-    /// Returns what [`Store::reset`] would move.
-    pub fn plan_reset(&self, project: &str, now: Timestamp) -> Result<Vec<TrashItem>> {
-        let sessions = self.project_sessions(project);
-        let plans = for_each_group(&sessions, |files, others| {
-            self.plan_delete_group(files, others, now)
-        });
-        plans.into_iter().collect()
-    }
-
-    fn project_sessions(&self, project: &str) -> Vec<SessionFiles> {
-        let inventory = self.inventory_without_archive();
-        let rows = self.sessions(&inventory, &|_, _| ());
-        let sessions = inventory.sessions.into_iter().zip(rows);
-        sessions
-            .filter_map(|(files, row)| Some((files, self.failures.ok(row)?)))
-            .filter(|(_, row)| row.matches_directory(project))
-            .map(|(files, _)| files)
-            .collect()
-    }
-
     /// Finds a session of which only the end is read.
     fn files_for_tail(&self, id: &str) -> Result<SessionFiles> {
         let inventory = self.inventory_of_log(id);
         self.find_files_in(&inventory.unwrap_or_else(|| self.inventory()), id)
     }
 
-    fn find_files(&self, id: &str) -> Result<SessionFiles> {
+    pub(super) fn find_files(&self, id: &str) -> Result<SessionFiles> {
         self.find_files_in(&self.inventory(), id)
     }
 
@@ -219,20 +180,6 @@ impl Store {
             ))),
         }
     }
-}
-
-/// Applies `work` to sessions, grouped by shared logs.
-fn for_each_group<T>(
-    sessions: &[SessionFiles],
-    mut work: impl FnMut(&SessionFiles, &[&SessionFiles]) -> T,
-) -> Vec<T> {
-    let all: Vec<&SessionFiles> = sessions.iter().collect();
-    let groups = SessionFiles::group_by_shared_files(&all).into_iter();
-    let groups = groups.filter_map(|group| {
-        let (first, others) = group.split_first()?;
-        Some(work(first, others))
-    });
-    groups.collect()
 }
 
 impl SessionWriter {

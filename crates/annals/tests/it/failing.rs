@@ -69,7 +69,7 @@ fn role() {
             kept.map(|kept| assert!(kept.is_ok()))
         }
         "import" => import(&dir, 2),
-        "undelete" => store(&dir).undelete(IDS[0]).map(drop),
+        "undelete" => store(&dir).trash().restore(IDS[0]).map(drop),
         other => panic!("{other}"),
     };
     let told = outcome.map_or_else(|error| error.to_string(), |()| "fine".to_owned());
@@ -287,10 +287,13 @@ fn failed_undelete_reports_the_move_error() {
     let dir = tempfile::tempdir().unwrap();
     let store = sessions(dir.path());
     let files = store.inventory().sessions.remove(0);
-    store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+    store
+        .trash()
+        .move_in(&files, Timestamp::UNIX_EPOCH)
+        .unwrap();
     let calls = "renameat2:error=EIO";
     tells("undelete", dir.path(), calls, "cannot move");
-    store.undelete(IDS[0]).unwrap();
+    store.trash().restore(IDS[0]).unwrap();
     assert!(files.main_path().exists());
 }
 
@@ -300,7 +303,10 @@ fn a_deleted_file_that_cannot_be_looked_at_is_not_taken_for_one_that_is_back() {
         let dir = tempfile::tempdir().unwrap();
         let store = sessions(dir.path());
         let files = store.inventory().sessions.remove(0);
-        let deleted = store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+        let deleted = store
+            .trash()
+            .move_in(&files, Timestamp::UNIX_EPOCH)
+            .unwrap();
         let folder = dir.path().join("state/trash").join(&deleted.id);
         let log = files.main_path();
         let within = log.strip_prefix(dir.path().join("root")).unwrap();
@@ -312,7 +318,7 @@ fn a_deleted_file_that_cannot_be_looked_at_is_not_taken_for_one_that_is_back() {
         if told != "fine" {
             assert!(told.contains("cannot"), "{at}: {told}");
             assert!(folder.join("manifest.json").exists(), "{at}: {told}");
-            store.undelete(IDS[0]).unwrap();
+            store.trash().restore(IDS[0]).unwrap();
         }
         assert!(log.exists() && !folder.exists(), "{at}: {told}");
     }

@@ -167,7 +167,13 @@ fn archived_session_cannot_be_changed() {
     told(store.resume(id.as_str(), options).map(drop).unwrap_err());
     let inventory = store.inventory();
     let files = inventory.sessions.first().unwrap();
-    told(store.delete(files, Timestamp::now()).map(drop).unwrap_err());
+    told(
+        store
+            .trash()
+            .move_in(files, Timestamp::now())
+            .map(drop)
+            .unwrap_err(),
+    );
     assert_eq!(store.session(id.as_str()).unwrap().files.id, id);
 }
 

@@ -295,14 +295,18 @@ fn delete_and_restore_act_on_files_in_the_root() {
     desk.keep();
     fs::remove_file(desk.at(agent("one"))).unwrap();
     let files = desk.session();
-    let trashed = desk.store.delete(&files, Timestamp::now()).unwrap();
+    let trashed = desk
+        .store
+        .trash()
+        .move_in(&files, Timestamp::now())
+        .unwrap();
     assert!(
         trashed
             .files
             .iter()
             .all(|file| !file.path.ends_with("agent-one.jsonl"))
     );
-    desk.store.undelete(&trashed.id).unwrap();
+    desk.store.trash().restore(&trashed.id).unwrap();
     assert_eq!(desk.kept(), [agent("one")]);
     // The file is restored into a session that has grown since it was archived.
     let more = line(SESSION, "a2", "a1", "went on");

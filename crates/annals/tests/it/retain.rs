@@ -247,7 +247,7 @@ fn session_pinned_or_changed_after_the_plan_is_kept() {
         assert!(done.is_err(), "{}", group[0].info.id);
         assert_eq!(picture(&place.root.path), before);
     }
-    assert!(place.store.trash_items().unwrap().is_empty());
+    assert!(place.store.trash().items().unwrap().is_empty());
     place
         .store
         .clean(&plan.groups[4], true, Timestamp::UNIX_EPOCH)
@@ -317,7 +317,7 @@ fn all_files_of_a_session_are_cleaned_and_undeleted() {
             case.name
         );
         for trashed in gone.iter().rev() {
-            store.undelete(&trashed.id).unwrap();
+            store.trash().restore(&trashed.id).unwrap();
         }
         let after = (picture(&copy.root.path), modes(&copy.root.path));
         // Session lists are rewritten; their contents are compared elsewhere.
@@ -328,7 +328,7 @@ fn all_files_of_a_session_are_cleaned_and_undeleted() {
             case.name
         );
         assert_eq!(after.1, before.1, "{}", case.name);
-        assert!(store.trash_items().unwrap().is_empty());
+        assert!(store.trash().items().unwrap().is_empty());
     }
 }
 
@@ -364,7 +364,7 @@ fn empty_project_folders_are_removed_and_others_stay() {
     );
     assert!(place.root.path.join("projects").exists());
     for id in &gone {
-        place.store.undelete(id).unwrap();
+        place.store.trash().restore(id).unwrap();
     }
     assert_eq!(picture(&place.root.path), before);
 }
@@ -421,7 +421,7 @@ fn sessions_sharing_a_daily_log_are_cleaned_together() {
         .clean(&plan.groups[0], true, Timestamp::UNIX_EPOCH)
         .unwrap();
     assert_eq!(gone.sessions().collect::<Vec<_>>(), ["one", "two"]);
-    place.store.undelete(&gone.id).unwrap();
+    place.store.trash().restore(&gone.id).unwrap();
     assert_eq!(picture(&place.root.path), before);
     drop(three);
     let files = place.store.inventory().sessions;
@@ -567,7 +567,7 @@ fn companions_and_lock_files_of_logs_that_are_gone_are_cleaned_up() {
     assert!(!lock(&gone).exists() && !companion(&gone).exists() && !todos.exists());
     assert!(lock(&there).exists() && companion(&young).exists());
     for trashed in &moved {
-        place.store.undelete(&trashed.id).unwrap();
+        place.store.trash().restore(&trashed.id).unwrap();
     }
     assert_eq!(picture(&place.root.path), before);
     // The log exists again, or one of the files was changed.
@@ -641,13 +641,13 @@ fn every_layout_reaches_all_states() {
             None => assert_eq!(info.expires, None, "{name}"),
         }
         let files = place.store.inventory().sessions.remove(0);
-        let gone = place.store.delete(&files, now).unwrap();
+        let gone = place.store.trash().move_in(&files, now).unwrap();
         assert!(place.store.inventory().sessions.is_empty(), "{name}");
-        let deleted = place.store.deleted_sessions().unwrap();
+        let deleted = place.store.trash().sessions().unwrap();
         assert_eq!(deleted.len(), 1, "{name}");
         assert_eq!(deleted[0].state_at(now), SessionState::Deleted, "{name}");
         assert_eq!(deleted[0].messages, 2, "{name}");
-        place.store.undelete(&gone.id).unwrap();
+        place.store.trash().restore(&gone.id).unwrap();
         assert_eq!(state(now), SessionState::Active, "{name}");
     }
 }
@@ -674,14 +674,20 @@ fn session_with_more_files_than_the_open_limit_is_cleaned() {
         .clean(&plan.groups[0], true, Timestamp::UNIX_EPOCH)
         .unwrap();
     assert_eq!(gone.files.len(), 301);
-    place.store.undelete(&gone.id).unwrap();
+    place.store.trash().restore(&gone.id).unwrap();
     assert_eq!(picture(&place.root.path), before);
     // If one of the last files changed, none is moved.
     let files = place.store.inventory().sessions.remove(0);
     let last = &files.agents[200].path;
     fs::write(last, "{\"type\":\"user\"}\n").unwrap();
     let before = picture(&place.root.path);
-    assert!(place.store.delete(&files, Timestamp::UNIX_EPOCH).is_err());
+    assert!(
+        place
+            .store
+            .trash()
+            .move_in(&files, Timestamp::UNIX_EPOCH)
+            .is_err()
+    );
     assert_eq!(picture(&place.root.path), before);
 }
 
@@ -700,7 +706,7 @@ fn purge_removes_only_deleted_sessions() {
         place.store.clean(group, true, time(when)).unwrap();
     }
     let root = picture(&place.root.path);
-    let look = place.store.inspect_trash().unwrap();
+    let look = place.store.trash().contents().unwrap();
     assert!(look.errors.is_empty());
     let cutoff = time("2026-03-05T00:00:00Z");
     let old: Vec<_> = look
@@ -710,15 +716,19 @@ fn purge_removes_only_deleted_sessions() {
         .collect();
     assert_eq!(old.len(), 1);
     assert_eq!(old[0].files, 1);
-    place.store.purge(old[0]).unwrap();
-    assert!(place.store.purge(old[0]).is_err(), "it is gone");
-    assert_eq!(place.store.trash_items().unwrap().len(), 1);
+    place.store.trash().purge(old[0]).unwrap();
+    assert!(place.store.trash().purge(old[0]).is_err(), "it is gone");
+    assert_eq!(place.store.trash().items().unwrap().len(), 1);
     assert_eq!(picture(&place.root.path), root);
     // An item that was restored and deleted again is not the one inspected before.
-    let look = place.store.inspect_trash().unwrap();
-    let again = place.store.undelete(&look.purgeable[0].name).unwrap();
+    let look = place.store.trash().contents().unwrap();
+    let again = place
+        .store
+        .trash()
+        .restore(&look.purgeable[0].name)
+        .unwrap();
     assert!(matches!(
-        place.store.purge(&look.purgeable[0]),
+        place.store.trash().purge(&look.purgeable[0]),
         Err(Error::File(FileError::Changed { .. }))
     ));
     assert_eq!(again.files.len(), 1);
@@ -739,14 +749,14 @@ fn interrupted_purge_is_finished_by_the_next() {
     fs::rename(trash.join(&gone.id), &condemned).unwrap();
     fs::remove_file(condemned.join("manifest.json")).unwrap();
     assert!(
-        place.store.trash_items().unwrap().is_empty(),
+        place.store.trash().items().unwrap().is_empty(),
         "it cannot come back in part"
     );
-    assert!(place.store.deleted_sessions().unwrap().is_empty());
-    let look = place.store.inspect_trash().unwrap();
+    assert!(place.store.trash().sessions().unwrap().is_empty());
+    let look = place.store.trash().contents().unwrap();
     assert_eq!(look.purgeable.len(), 1);
     assert!(look.purgeable[0].is_older_than(Timestamp::MIN));
-    place.store.purge(&look.purgeable[0]).unwrap();
+    place.store.trash().purge(&look.purgeable[0]).unwrap();
     assert!(picture(&trash).is_empty());
 }
 
@@ -764,22 +774,27 @@ fn trash_manifest_of_a_newer_version_is_left_alone() {
     let text = fs::read_to_string(&manifest).unwrap();
     fs::write(&manifest, text.replace("\"version\": 1", "\"version\": 2")).unwrap();
     let before = picture(&trash);
-    let error = place.store.undelete(&gone.session).unwrap_err().to_string();
+    let error = place
+        .store
+        .trash()
+        .restore(&gone.session)
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("manifest.json has version 2") && error.contains("version 1"),
         "{error}"
     );
-    let look = place.store.inspect_trash().unwrap();
+    let look = place.store.trash().contents().unwrap();
     assert_eq!((look.purgeable.len(), look.errors.len()), (0, 1));
     // An empty or missing manifest is reported too.
     fs::write(&manifest, "").unwrap();
-    assert_eq!(place.store.inspect_trash().unwrap().errors.len(), 1);
+    assert_eq!(place.store.trash().contents().unwrap().errors.len(), 1);
     fs::remove_file(&manifest).unwrap();
-    assert_eq!(place.store.inspect_trash().unwrap().errors.len(), 1);
+    assert_eq!(place.store.trash().contents().unwrap().errors.len(), 1);
     // The first manifests had no version.
     fs::write(&manifest, text.replace("\"version\": 1,", "")).unwrap();
     assert_eq!(picture(&trash).len(), before.len());
-    place.store.undelete(&gone.session).unwrap();
+    place.store.trash().restore(&gone.session).unwrap();
 }
 
 #[test]
@@ -867,6 +882,6 @@ fn interrupted_clean_is_finished_by_the_next() {
         .clean(&plan.groups[0], true, time("2026-03-01T10:00:05Z"))
         .unwrap();
     assert!(place.store.inventory().sessions.is_empty());
-    place.store.undelete(&first.session).unwrap();
+    place.store.trash().restore(&first.session).unwrap();
     assert_eq!(picture(&place.root.path), before);
 }

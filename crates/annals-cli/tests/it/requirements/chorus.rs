@@ -323,7 +323,7 @@ fn a_conversation_without_messages_is_deleted_and_comes_back() {
         .append(Draft::user("hello"))
         .unwrap();
     let now = jiff::Timestamp::UNIX_EPOCH;
-    assert!(store.delete(&files, now).is_err());
+    assert!(store.trash().move_in(&files, now).is_err());
     assert_eq!(log(&stage, "conv-2").len(), 1);
 }
 

@@ -130,8 +130,19 @@ fn a_project_is_found_by_its_path_though_no_record_has_a_cwd() {
     assert_eq!(row["project"], "-home-user-myproject");
     let state = tempfile::tempdir().unwrap();
     let store = Store::new(vec![Root::claude_code(&stage.root)]).with_state(state.path());
-    assert!(store.reset("/home/user", Timestamp::now()).is_empty());
-    assert_eq!(store.reset(PROJECT, Timestamp::now()).len(), 1);
+    assert!(
+        store
+            .trash()
+            .move_project_in("/home/user", Timestamp::now())
+            .is_empty()
+    );
+    assert_eq!(
+        store
+            .trash()
+            .move_project_in(PROJECT, Timestamp::now())
+            .len(),
+        1
+    );
     assert!(store.inventory().sessions.is_empty());
     // If a record has a `cwd`, only that counts; folders are created as needed.
     let (_dir, store) = fresh();
@@ -198,7 +209,10 @@ fn sessions_and_delete_mean_the_same_sessions_by_a_project() {
             .collect();
         planned.sort_unstable();
         assert_eq!(planned, wanted, "{project}");
-        let reset = store.plan_reset(project, Timestamp::now()).unwrap();
+        let reset = store
+            .trash()
+            .plan_project(project, Timestamp::now())
+            .unwrap();
         let mut reset: Vec<&str> = reset.iter().map(|it| it.session.as_str()).collect();
         reset.sort_unstable();
         assert_eq!(reset, wanted, "{project}");

@@ -226,14 +226,14 @@ fn deleted_session_is_unlisted_and_relisted_by_undelete() {
     let store = copy.store();
     let before = picture(&copy.root.path);
     let only = copy.files("794a5c36");
-    let trashed = store.delete(&only, now()).unwrap();
+    let trashed = store.trash().move_in(&only, now()).unwrap();
     // It was the last session of its folder: the list and the folder are removed with it.
     assert!(!copy.root.path.join("sessions/w-app/a-review").exists());
-    store.undelete(&trashed.id).unwrap();
+    store.trash().restore(&trashed.id).unwrap();
     assert_eq!(picture(&copy.root.path), before);
     let first = copy.files("2a489c69");
     let old = row(&copy.root.path, FOLDER, first.id.as_str());
-    let trashed = store.delete(&first, now()).unwrap();
+    let trashed = store.trash().move_in(&first, now()).unwrap();
     assert_eq!(
         index(&copy.root.path, FOLDER)["conversations"]
             .as_array()
@@ -241,7 +241,7 @@ fn deleted_session_is_unlisted_and_relisted_by_undelete() {
             .len(),
         1
     );
-    store.undelete(&trashed.id).unwrap();
+    store.trash().restore(&trashed.id).unwrap();
     assert_eq!(row(&copy.root.path, FOLDER, first.id.as_str()), old);
 }
 
@@ -251,7 +251,7 @@ fn session_list_with_rows_without_logs_is_kept() {
     for name in ["chorus-only-errors", "chorus-index-odd"] {
         let copy = case(name).copy();
         let files = copy.sessions().remove(0);
-        copy.store().delete(&files, now()).unwrap();
+        copy.store().trash().move_in(&files, now()).unwrap();
         assert!(
             copy.root
                 .path
@@ -386,7 +386,7 @@ fn failed_workspace_removal_keeps_its_sessions() {
     let refused = store.clear(&copy.root, &sessions, Some(&unknown), now());
     assert!(refused.is_err());
     assert_eq!(copy.sessions().len(), 3);
-    assert!(store.trash_items().unwrap().is_empty());
+    assert!(store.trash().items().unwrap().is_empty());
     let after = picture(&copy.root.path);
     let names = |picture: &std::collections::BTreeMap<PathBuf, String>| -> Vec<PathBuf> {
         picture.keys().cloned().collect()

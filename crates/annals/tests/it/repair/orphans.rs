@@ -51,7 +51,10 @@ fn stray_of_a_deleted_session_suggests_undo() {
     let place = Place::with(&file_of(&chain()));
     let store = place.store();
     let files = store.inventory().sessions.remove(0);
-    let trashed = store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+    let trashed = store
+        .trash()
+        .move_in(&files, Timestamp::UNIX_EPOCH)
+        .unwrap();
     let todos = place.dir.path().join("root/todos");
     put(&todos.join(format!("{SESSION}-agent-{SESSION}.json")), "[]");
     let found = strays(&store);

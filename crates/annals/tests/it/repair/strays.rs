@@ -69,7 +69,8 @@ fn every_kind_of_file_without_its_session_is_a_stray() {
     put(format!("{beside}.jsonl"), &line);
     let inventory = store.inventory_without_archive();
     let deleted = store
-        .delete(&inventory.sessions[0], Timestamp::now())
+        .trash()
+        .move_in(&inventory.sessions[0], Timestamp::now())
         .unwrap();
     put(format!("tasks/{SESSION}/2.json"), "{}");
     let found = strays(&store);
