@@ -215,7 +215,7 @@ impl Context {
         // The configuration holds the projects of the sessions.
         let roots = self.store.roots().iter();
         let roots = roots.filter(|root| root.layout.name() == Chorus.name());
-        troubles.extend(roots.filter_map(|root| self.store.config(root).err()));
+        troubles.extend(roots.filter_map(|root| self.store.chorus().config(root).err()));
         troubles.iter().for_each(|error| self.warn(error));
         sessions
     }
@@ -469,7 +469,7 @@ impl Context {
 
     /// Like [`Self::put_back_removed`], in roots that may not be those of the store.
     pub(crate) fn put_back_removed_in(&mut self, roots: Vec<Root>) -> Result<()> {
-        for path in Store::new(roots).put_back_removed()? {
+        for path in Store::new(roots).repairs().put_back_removed()? {
             self.print_note_once(&format!(
                 "restored {}: annals was interrupted while removing it",
                 path.display()
@@ -501,7 +501,7 @@ impl Context {
 
     /// Reads the pinned sessions, for commands that only show them; prints errors as warnings.
     pub(crate) fn pins_or_none(&self) -> Pins {
-        self.store.pins().unwrap_or_else(|error| {
+        self.store.retention().pins().unwrap_or_else(|error| {
             match error {
                 annals::Error::File(FileError::Io { .. }) => self.store.failures().report(error),
                 _ => self.print_warning(&format!("{error} (pins are not shown)")),

@@ -41,8 +41,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     // The program's own state, and the output of one run.
-    store.set_state_document(root, "status", r#"{"status":"idle"}"#)?;
-    let run = store.run_log(root, Timestamp::now(), WriteOptions::default())?;
+    store
+        .documents()
+        .set_state(root, "status", r#"{"status":"idle"}"#)?;
+    let run = store
+        .documents()
+        .run_log(root, Timestamp::now(), WriteOptions::default())?;
     run.write("[info] online")?;
 
     // Deleted sessions are moved to the trash.

@@ -174,7 +174,7 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
 
 /// Returns an error if a session is pinned.
 fn refuse_pinned(wanted: &[SessionFiles], context: &Context) -> Result<()> {
-    let pins = context.store.pins()?;
+    let pins = context.store.retention().pins()?;
     let pinned = wanted.iter().filter(|files| pins.contains_files(files));
     let pinned: Vec<&str> = pinned.map(|files| files.id.as_str()).collect();
     match pinned.as_slice() {

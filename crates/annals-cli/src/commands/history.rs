@@ -165,7 +165,8 @@ fn add_prompt(args: &AddArgs, context: &mut Context) -> Result<Outcome> {
     typed.time = Some(context.clock.now);
     let file = context
         .store
-        .record_history(&root, &typed, context.write_options())?;
+        .documents()
+        .append_prompt(&root, &typed, context.write_options())?;
     if context.json {
         context.out.json(&AddedPromptJson {
             file: &file,

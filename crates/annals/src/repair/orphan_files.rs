@@ -9,6 +9,8 @@ use crate::store::{Inventory, LogScan, Root, RootFile, Store};
 use annals_layouts::model::{ArtifactKind, Fact};
 use annals_layouts::text::pluralize;
 
+use super::Repairs;
+
 /// Files of one kind whose session is missing. They are not changed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -48,11 +50,11 @@ fn named_sessions_hint(root: &Root, file: &RootFile) -> String {
     }
 }
 
-impl Store {
+impl Repairs<'_> {
     /// Returns the files in the roots that belong to missing sessions. Files whose session is known
     /// are assigned to it, whatever their folder; these are the rest.
     pub fn orphan_files(&self, inventory: &Inventory) -> Vec<OrphanFiles> {
-        let mut found = OrphanCollector::new(self);
+        let mut found = OrphanCollector::new(self.store);
         for (root, file) in &inventory.others {
             let session = file.artifact.session.as_ref().map(ToString::to_string);
             match (file.artifact.kind, session) {

@@ -332,7 +332,7 @@ pub(super) fn refuse_damaged(root: &Root, writer: &dyn Writer) -> Result<()> {
     let damage = read_optional(&path)?.and_then(|bytes| writer.register_damage(&bytes));
     match damage {
         None => Ok(()),
-        Some(why) => Err(super::config::damaged(&path, &why)),
+        Some(why) => Err(super::chorus::damaged(&path, &why)),
     }
 }
 
@@ -907,11 +907,13 @@ impl Store {
         row.members.clone_from(members);
         update_session_list(&files.root, writer, &register, &[row])
     }
+}
 
-    /// Returns the session lists that are missing, damaged or stale.
-    pub fn stale_session_lists(&self, inventory: &Inventory) -> Vec<Result<StaleSessionList>> {
+impl StaleSessionList {
+    /// Returns the session lists of roots that are missing, damaged or stale.
+    pub(crate) fn find_all(roots: &[Root], inventory: &Inventory) -> Vec<Result<StaleSessionList>> {
         let mut found = Vec::new();
-        for root in &self.roots {
+        for root in roots {
             let Some(writer) = root.layout.writer() else {
                 continue;
             };
@@ -938,13 +940,13 @@ impl Store {
         found
     }
 
-    /// Rebuilds a session list from its logs. Saves a copy of a damaged one next to it.
-    pub fn rebuild_session_list(&self, stale: &StaleSessionList) -> Result<()> {
-        while let Some(RebuiltList { old, new, damaged }) = stale.rebuild()? {
-            writer::create_parent_dirs(&stale.root, &stale.path)?;
-            if replace_list(&stale.path, old.as_deref(), &new, damaged)? {
+    /// Rebuilds the list from its logs and writes it. Saves a copy of a damaged one next to it.
+    pub(crate) fn rebuild_in_place(&self) -> Result<()> {
+        while let Some(RebuiltList { old, new, damaged }) = self.rebuild()? {
+            writer::create_parent_dirs(&self.root, &self.path)?;
+            if replace_list(&self.path, old.as_deref(), &new, damaged)? {
                 if let Some(old) = old.filter(|_| damaged) {
-                    add_rebuilt_notice(&stale.root, &stale.path, &old);
+                    add_rebuilt_notice(&self.root, &self.path, &old);
                 }
                 break;
             }

@@ -48,8 +48,8 @@ fn role() {
         }
         "forget-repair" => {
             let store = store(&dir);
-            let kept = store.repairs().unwrap().0.remove(0);
-            store.delete_repair(&kept)
+            let kept = store.repairs().list().unwrap().0.remove(0);
+            store.repairs().delete(&kept)
         }
         "mirror" => {
             let files = store(&dir).inventory().sessions.remove(0);
@@ -276,10 +276,13 @@ fn forget_repair_reports_a_failed_removal() {
     fs::write(&log, format!("{text}{{\"torn\n{text}")).unwrap();
     let patients = RepairTarget::filter_by_path(RepairTarget::all(&store.inventory()), &log);
     let plan = RepairPlan::new(&patients[0], Timestamp::now()).unwrap();
-    let kept = store.repair(&plan, true, Timestamp::now()).unwrap();
+    let kept = store
+        .repairs()
+        .apply(&plan, true, Timestamp::now())
+        .unwrap();
     let calls = "rename,renameat,renameat2:error=EIO";
     tells("forget-repair", dir.path(), calls, "cannot remove");
-    assert!(store.quarantine().unwrap().join(kept.id).exists());
+    assert!(store.repairs().quarantine().unwrap().join(kept.id).exists());
 }
 
 #[test]

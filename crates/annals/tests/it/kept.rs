@@ -122,8 +122,11 @@ fn an_archived_session_answers_as_before() {
         let state = copy.dir.path().join("state");
         let store = Store::new(vec![copy.root.clone()]).with_state(&state);
         // Rebuild outdated session lists first, as any writer would.
-        for stale in store.stale_session_lists(&store.inventory()) {
-            store.rebuild_session_list(&stale.unwrap()).unwrap();
+        for stale in store.repairs().stale_session_lists(&store.inventory()) {
+            store
+                .repairs()
+                .rebuild_session_list(&stale.unwrap())
+                .unwrap();
         }
         let mut catalogue = Index::open(&state).unwrap();
         let before = Answers::of(&store, None);

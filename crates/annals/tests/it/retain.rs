@@ -66,7 +66,7 @@ impl Place {
         let inventory = self.store.inventory();
         let rows = self.store.sessions(&inventory, &|_, _| ());
         let rows: Vec<SessionInfo> = rows.into_iter().map(Result::unwrap).collect();
-        let pins = self.store.pins().unwrap();
+        let pins = self.store.retention().pins().unwrap();
         let now = Now {
             time: time(now),
             zone: TimeZone::UTC,
@@ -157,6 +157,7 @@ fn session_without_entry_times_ages_by_file_time() {
     // It was touched after the plan was made.
     let error = place
         .store
+        .retention()
         .clean(&plan.groups[0], false, Timestamp::UNIX_EPOCH);
     assert!(
         matches!(error, Err(Error::File(FileError::Changed { .. }))),
@@ -189,12 +190,14 @@ fn pinned_and_newest_sessions_of_each_project_are_kept() {
     let inventory = place.store.inventory();
     let pinned = place
         .store
+        .retention()
         .pin(&[&inventory.sessions[0]], time(now))
         .unwrap();
     assert_eq!(pinned.len(), 1);
     assert!(
         place
             .store
+            .retention()
             .pin(&[&inventory.sessions[0]], time(now))
             .unwrap()
             .is_empty()
@@ -214,10 +217,10 @@ fn pinned_and_newest_sessions_of_each_project_are_kept() {
     // The pin also applies through another path of the root.
     let linked = place.dir.path().join("linked");
     std::os::unix::fs::symlink(&place.root.path, &linked).unwrap();
-    let pins = place.store.pins().unwrap();
+    let pins = place.store.retention().pins().unwrap();
     assert!(pins.contains("claude-code", &linked, inventory.sessions[0].id.as_str()));
     assert!(!pins.contains("clog", &linked, inventory.sessions[0].id.as_str()));
-    assert_eq!(place.store.unpin(&pinned).unwrap(), pinned);
+    assert_eq!(place.store.retention().unpin(&pinned).unwrap(), pinned);
     assert_eq!(numbers(&place.plan("30d", now)).len(), 5);
 }
 
@@ -233,6 +236,7 @@ fn session_pinned_or_changed_after_the_plan_is_kept() {
     let inventory = place.store.inventory();
     place
         .store
+        .retention()
         .pin(&[&inventory.sessions[0]], Timestamp::UNIX_EPOCH)
         .unwrap();
     writers[1].append(Draft::user("more")).unwrap();
@@ -243,13 +247,17 @@ fn session_pinned_or_changed_after_the_plan_is_kept() {
     writers[3].set_todos(&[Todo::pending("y")]).unwrap();
     let before = picture(&place.root.path);
     for group in &plan.groups[..4] {
-        let done = place.store.clean(group, true, Timestamp::UNIX_EPOCH);
+        let done = place
+            .store
+            .retention()
+            .clean(group, true, Timestamp::UNIX_EPOCH);
         assert!(done.is_err(), "{}", group[0].info.id);
         assert_eq!(picture(&place.root.path), before);
     }
     assert!(place.store.trash().items().unwrap().is_empty());
     place
         .store
+        .retention()
         .clean(&plan.groups[4], true, Timestamp::UNIX_EPOCH)
         .unwrap();
     assert!(!writers[4].path().exists());
@@ -287,7 +295,7 @@ fn all_files_of_a_session_are_cleaned_and_undeleted() {
             time: time("2100-01-01T00:00:00Z"),
             zone: TimeZone::UTC,
         };
-        let pins = store.pins().unwrap();
+        let pins = store.retention().pins().unwrap();
         let plan = CleanupPlan::new(
             &inventory,
             rows.collect(),
@@ -299,7 +307,7 @@ fn all_files_of_a_session_are_cleaned_and_undeleted() {
         let before = (picture(&copy.root.path), modes(&copy.root.path));
         let mut gone = Vec::new();
         for group in &plan.groups {
-            match store.clean(group, true, now.time) {
+            match store.retention().clean(group, true, now.time) {
                 Ok(trashed) => gone.push(trashed),
                 // Files shared by several copies were counted with a copy that was cleaned first.
                 Err(error) => assert!(
@@ -349,6 +357,7 @@ fn empty_project_folders_are_removed_and_others_stay() {
         .map(|group| {
             place
                 .store
+                .retention()
                 .clean(group, true, Timestamp::UNIX_EPOCH)
                 .unwrap()
                 .id
@@ -377,18 +386,19 @@ fn directory_emptied_by_an_interrupted_clean_is_removed_by_the_next() {
     let plan = place.plan("30d", "2026-03-01T00:00:00Z");
     place
         .store
+        .retention()
         .clean(&plan.groups[0], true, Timestamp::UNIX_EPOCH)
         .unwrap();
     let folder = place.root.path.join("projects/-w");
     fs::create_dir(&folder).unwrap();
-    place.store.finish_cleaning().unwrap();
+    place.store.retention().finish().unwrap();
     assert!(
         folder.exists(),
         "someone may be about to begin a session in it"
     );
     let long_ago = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH);
     File::open(&folder).unwrap().set_times(long_ago).unwrap();
-    place.store.finish_cleaning().unwrap();
+    place.store.retention().finish().unwrap();
     assert!(!folder.exists() && place.root.path.join("projects").exists());
 }
 
@@ -418,6 +428,7 @@ fn sessions_sharing_a_daily_log_are_cleaned_together() {
     let before = picture(&place.root.path);
     let gone = place
         .store
+        .retention()
         .clean(&plan.groups[0], true, Timestamp::UNIX_EPOCH)
         .unwrap();
     assert_eq!(gone.sessions().collect::<Vec<_>>(), ["one", "two"]);
@@ -441,7 +452,11 @@ fn sessions_sharing_a_daily_log_are_cleaned_together() {
     assert!(plan.retained.is_empty(), "{:?}", plan.retained);
     // If one of them is retained, so is the other.
     touch(&writer.path(), "2026-01-01T10:00:00Z");
-    place.store.pin(&[two], Timestamp::UNIX_EPOCH).unwrap();
+    place
+        .store
+        .retention()
+        .pin(&[two], Timestamp::UNIX_EPOCH)
+        .unwrap();
     let mut plan = place.plan("30d", "2026-03-01T00:00:00Z");
     plan.retained.retain(|kept| kept.info.id.as_str() == "one");
     assert_eq!(ids(&plan), [["three"]]);
@@ -551,7 +566,7 @@ fn companions_and_lock_files_of_logs_that_are_gone_are_cleaned_up() {
         time: time("2026-03-01T00:00:00Z"),
         zone: TimeZone::UTC,
     };
-    let found = place.store.leftovers(&policy("30d"), &now);
+    let found = place.store.retention().leftovers(&policy("30d"), &now);
     let mut files: Vec<&Path> = found
         .iter()
         .flat_map(|it| &it.files)
@@ -562,7 +577,13 @@ fn companions_and_lock_files_of_logs_that_are_gone_are_cleaned_up() {
     let before = picture(&place.root.path);
     let moved: Vec<_> = found
         .iter()
-        .map(|leftover| place.store.clean_leftover(leftover, now.time).unwrap())
+        .map(|leftover| {
+            place
+                .store
+                .retention()
+                .clean_leftover(leftover, now.time)
+                .unwrap()
+        })
         .collect();
     assert!(!lock(&gone).exists() && !companion(&gone).exists() && !todos.exists());
     assert!(lock(&there).exists() && companion(&young).exists());
@@ -574,7 +595,7 @@ fn companions_and_lock_files_of_logs_that_are_gone_are_cleaned_up() {
     fs::write(&gone, "").unwrap();
     let is_log = |it: &&annals::retain::Leftover| it.gone.extension().is_some();
     let leftover = found.iter().find(is_log).unwrap();
-    let error = place.store.clean_leftover(leftover, now.time);
+    let error = place.store.retention().clean_leftover(leftover, now.time);
     assert!(
         matches!(error, Err(Error::File(FileError::Changed { .. }))),
         "{error:?}"
@@ -671,6 +692,7 @@ fn session_with_more_files_than_the_open_limit_is_cleaned() {
     // `threats/bombs.rs` of annals-cli does the same under `ulimit -n`, in a process of its own.
     let gone = place
         .store
+        .retention()
         .clean(&plan.groups[0], true, Timestamp::UNIX_EPOCH)
         .unwrap();
     assert_eq!(gone.files.len(), 301);
@@ -703,7 +725,11 @@ fn purge_removes_only_deleted_sessions() {
         .iter()
         .zip(["2026-03-01T00:00:00Z", "2026-03-09T00:00:00Z"])
     {
-        place.store.clean(group, true, time(when)).unwrap();
+        place
+            .store
+            .retention()
+            .clean(group, true, time(when))
+            .unwrap();
     }
     let root = picture(&place.root.path);
     let look = place.store.trash().contents().unwrap();
@@ -742,6 +768,7 @@ fn interrupted_purge_is_finished_by_the_next() {
     let plan = place.plan("30d", "2026-03-01T00:00:00Z");
     let gone = place
         .store
+        .retention()
         .clean(&plan.groups[0], true, time("2026-03-01T00:00:00Z"))
         .unwrap();
     let trash = place.dir.path().join("state/trash");
@@ -767,6 +794,7 @@ fn trash_manifest_of_a_newer_version_is_left_alone() {
     let plan = place.plan("30d", "2026-03-01T00:00:00Z");
     let gone = place
         .store
+        .retention()
         .clean(&plan.groups[0], true, time("2026-03-01T00:00:00Z"))
         .unwrap();
     let trash = place.dir.path().join("state/trash");
@@ -811,9 +839,15 @@ fn pins_of_a_newer_version_are_not_used_or_overwritten() {
         "{\"version\": 1}",
     ] {
         fs::write(&path, text).unwrap();
-        let error = place.store.pins().unwrap_err().to_string();
+        let error = place.store.retention().pins().unwrap_err().to_string();
         assert!(error.contains("pins.json"), "{error}");
-        assert!(place.store.pin(&[&files], Timestamp::UNIX_EPOCH).is_err());
+        assert!(
+            place
+                .store
+                .retention()
+                .pin(&[&files], Timestamp::UNIX_EPOCH)
+                .is_err()
+        );
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
     let plan = || {
@@ -827,6 +861,7 @@ fn pins_of_a_newer_version_are_not_used_or_overwritten() {
     assert!(
         place
             .store
+            .retention()
             .clean(&plan.groups[0], true, Timestamp::UNIX_EPOCH)
             .is_err()
     );
@@ -843,10 +878,15 @@ fn concurrent_pins_are_all_stored() {
     std::thread::scope(|scope| {
         for files in &sessions {
             let store = &place.store;
-            scope.spawn(move || store.pin(&[files], Timestamp::UNIX_EPOCH).unwrap());
+            scope.spawn(move || {
+                store
+                    .retention()
+                    .pin(&[files], Timestamp::UNIX_EPOCH)
+                    .unwrap()
+            });
         }
     });
-    assert_eq!(place.store.pins().unwrap().iter().count(), 8);
+    assert_eq!(place.store.retention().pins().unwrap().iter().count(), 8);
 }
 
 /// An interrupted deletion has two manifests with directories; undelete restores both.
@@ -862,6 +902,7 @@ fn interrupted_clean_is_finished_by_the_next() {
     let plan = place.plan("30d", "2100-01-01T00:00:00Z");
     let first = place
         .store
+        .retention()
         .clean(&plan.groups[0], true, time("2026-03-01T10:00:00Z"))
         .unwrap();
     let main = &first.files[0].path;
@@ -879,6 +920,7 @@ fn interrupted_clean_is_finished_by_the_next() {
     assert_eq!(plan.groups.len(), 1);
     place
         .store
+        .retention()
         .clean(&plan.groups[0], true, time("2026-03-01T10:00:05Z"))
         .unwrap();
     assert!(place.store.inventory().sessions.is_empty());

@@ -113,7 +113,7 @@ fn manifest_members_cannot_leave_the_root() {
                 let _ = place.store.trash().items();
                 let _ = place.store.trash().sessions();
                 let _ = place.store.trash().contents();
-                let _ = place.store.finish_cleaning();
+                let _ = place.store.retention().finish();
                 let back = place.store.trash().restore(&gone.id);
                 assert!(back.is_err(), "{bad}");
                 assert_eq!(place.outside(), before, "{bad}");
@@ -164,7 +164,7 @@ fn files_behind_links_in_the_trash_stay() {
             let before = place.outside();
             assert!(place.store.trash().restore(ID).is_err(), "{what}");
             assert_eq!(place.outside(), before, "{what}");
-            let _ = place.store.finish_cleaning();
+            let _ = place.store.retention().finish();
             let _ = place.store.trash().contents();
             // The purge may remove the link, not its target.
             let _ = place.store.trash().purge(&look.purgeable[0]);
@@ -222,7 +222,11 @@ fn all_created_files_are_private() {
     for layout in LAYOUTS {
         let place = Place::of(layout.name());
         let files = place.files();
-        place.store.pin(&[&files], Timestamp::UNIX_EPOCH).unwrap();
+        place
+            .store
+            .retention()
+            .pin(&[&files], Timestamp::UNIX_EPOCH)
+            .unwrap();
         let check = || {
             for path in picture(place.dir.path()).into_keys() {
                 let path = place.dir.path().join(path);

@@ -873,7 +873,7 @@ fn agent_id(
     context: &Context,
 ) -> Option<String> {
     let wanted = new.agent.as_ref()?;
-    let config = context.store.config(root).ok();
+    let config = context.store.chorus().config(root).ok();
     let home = config.as_ref().zip(info.attributes.get("workspace"));
     let home = home.and_then(|(config, home)| config.workspace(home).ok());
     let id = home.and_then(|home| home.agent_id(wanted).ok());

@@ -81,7 +81,7 @@ pub(super) fn run(term: Option<Term>, apply: bool, context: &mut Context) -> Res
     if apply {
         context.put_back_removed()?;
     }
-    let pins = context.store.pins()?;
+    let pins = context.store.retention().pins()?;
     let look = context.store.trash().contents()?;
     for trouble in &look.errors {
         context.warn(trouble);

@@ -80,7 +80,7 @@ fn damaged_list_without_logs_is_stale() {
     let register = folder.join("conversations.json");
     fs::write(&register, "{\"conversations\":[").unwrap();
     let store = Store::new(vec![Root::new("chorus", dir.path()).unwrap()]);
-    let stale = store.stale_session_lists(&store.inventory());
+    let stale = store.repairs().stale_session_lists(&store.inventory());
     let paths: Vec<PathBuf> = stale.into_iter().map(|it| it.unwrap().path).collect();
     assert_eq!(paths, [register]);
 }

@@ -144,7 +144,7 @@ impl Trash<'_> {
         }
         restore_list_rows(&root, trashed)?;
         for entry in &trashed.config {
-            self.store.restore_config_entry(&root, entry, trashed)?;
+            self.store.chorus().restore_entry(&root, entry, trashed)?;
         }
         fs::remove_file(folder.join(MANIFEST))
             .map_err(|error| Error::io("remove", folder, error))?;

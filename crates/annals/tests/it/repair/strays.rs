@@ -12,7 +12,9 @@ use crate::support::case;
 const SESSION: &str = "8c549c46-16ca-47dd-b731-f4c264becc53";
 
 fn strays(store: &Store) -> Vec<OrphanFiles> {
-    store.orphan_files(&store.inventory_without_archive())
+    store
+        .repairs()
+        .orphan_files(&store.inventory_without_archive())
 }
 
 #[test]

@@ -205,6 +205,6 @@ fn finish_cleaning_removes_a_leftover_session_list_row() {
     let struck = fs::read(&index).unwrap();
     assert_ne!(struck, before);
     fs::write(&index, &before).unwrap();
-    store.finish_cleaning().unwrap();
+    store.retention().finish().unwrap();
     assert_eq!(fs::read(&index).unwrap(), struck);
 }

@@ -84,6 +84,7 @@ fn session_list_held_open_is_not_rebuilt() {
     let copy = case("chorus-index-behind").copy();
     let store = copy.store();
     let stale = store
+        .repairs()
         .stale_session_lists(&store.inventory())
         .remove(0)
         .unwrap();
@@ -92,12 +93,17 @@ fn session_list_held_open_is_not_rebuilt() {
     let holder = Holder::of(&stale.path);
     held(|| stale.refuse_held(), &stale.path);
     held(
-        || store.repair_session_list(&stale, false, Timestamp::now()),
+        || {
+            store
+                .repairs()
+                .repair_session_list(&stale, false, Timestamp::now())
+        },
         &stale.path,
     );
     assert_eq!(fs::read(&stale.path).unwrap(), old);
-    assert!(store.repairs().unwrap().0.is_empty());
+    assert!(store.repairs().list().unwrap().0.is_empty());
     let kept = store
+        .repairs()
         .repair_session_list(&stale, true, Timestamp::now())
         .unwrap();
     assert!(kept.is_some());
@@ -105,6 +111,7 @@ fn session_list_held_open_is_not_rebuilt() {
     afresh(|| stale.refuse_held()).unwrap();
     fs::write(&stale.path, "{").unwrap();
     let stale = store
+        .repairs()
         .stale_session_lists(&store.inventory())
         .remove(0)
         .unwrap();
