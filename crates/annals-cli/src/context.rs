@@ -205,8 +205,8 @@ impl Context {
                 self.return_index(catalogue);
                 rows
             }
-            (None, None) => self.store.sessions(inventory, &told),
-            (None, Some(limit)) => self.store.newest_sessions(inventory, limit, &told),
+            (None, None) => self.store.sessions(inventory).read(&told),
+            (None, Some(limit)) => self.store.sessions(inventory).newest(limit, &told),
         };
         let mut troubles = Vec::new();
         let read =
@@ -237,7 +237,10 @@ impl Context {
                 self.return_index(catalogue);
                 rows
             }
-            None => self.store.conversations(inventory, wanted, price, &told),
+            None => self
+                .store
+                .sessions(inventory)
+                .conversations(wanted, price, &told),
         };
         let mut conversations = Vec::new();
         for (at, row) in wanted.iter().zip(rows) {
@@ -271,7 +274,7 @@ impl Context {
                 self.return_index(catalogue);
                 labels
             }
-            None => self.store.session_labels(inventory, wanted, &told),
+            None => self.store.sessions(inventory).labels(wanted, &told),
         };
         let labels = labels.into_iter();
         labels
@@ -351,7 +354,7 @@ impl Context {
                 self.return_index(catalogue);
                 read
             }
-            None => self.store.ledger(&told),
+            None => self.store.costs().ledger(&told),
         };
         drop(progress);
         self.warn_all(&troubles);
@@ -366,7 +369,7 @@ impl Context {
                 self.return_index(catalogue);
                 read
             }
-            None => self.store.ledger_with_session(asked.session),
+            None => self.store.costs().ledger_with_session(asked.session),
         };
         self.warn_all(&troubles);
         spent
@@ -565,7 +568,7 @@ impl Context {
     /// Returns all files of the roots, or only the session whose log is named by path `id`: enough
     /// if only the log's end is read.
     pub(crate) fn inventory_of_log_or_all(&mut self, id: &str) -> Inventory {
-        let at = self.store.inventory_of_log(id);
+        let at = Inventory::for_log(&self.store, id);
         at.unwrap_or_else(|| self.inventory())
     }
 

@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // createConversation and appendMessage. Messages may name the Claude Code session behind them.
     let new = NewSession::new(SessionId::new("conv-1")?, "/home/me/app").folder("ws-1/agent-a");
-    let conversation = store.begin_with(&new)?;
+    let conversation = store.create(root, &new, WriteOptions::default())?;
     let in_session = |draft: Draft| draft.member("sessionId", r#""e8d973c7""#);
     conversation.append(in_session(Draft::user("Why does the parser fail?")))?;
     conversation.append(in_session(Draft::reply("It has no body.")))?;
@@ -41,7 +41,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let conversation = store.resume("conv-1", WriteOptions::default())?;
     conversation.retitle("Fix the parser")?;
     let settings = r#"{"permissionMode":"plan"}"#.to_owned();
-    store.set_list_members(&loaded.files, &vec![("settings".to_owned(), settings)])?;
+    loaded
+        .files
+        .set_list_members(&vec![("settings".to_owned(), settings)])?;
 
     // deleteConversation: moves it to the trash; restore brings it back with its row.
     store.trash().move_in_by_id("conv-1")?;

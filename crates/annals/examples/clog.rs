@@ -16,7 +16,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A new thread has its own folder with both files, each with a header.
     let new = NewSession::new(SessionId::new("thread_abc123")?, "/srv");
     let new = new.title("Operator Conversation");
-    let chat = store.begin_with(&new.member("channel", r#""telegram""#))?;
+    let chat = store.create(
+        root,
+        &new.member("channel", r#""telegram""#),
+        WriteOptions::default(),
+    )?;
 
     // The caller chooses message ids; a retry with the same id is refused instead of written twice.
     chat.append(Draft::system(" is online.").with_id(EntryId::new("msg_01")))?;

@@ -198,7 +198,7 @@ fn delete_groups(
         let mut all = std::iter::once(first).chain(others);
         let free = match live {
             true => Ok(()),
-            false => all.try_for_each(|files| context.store.ensure_not_in_use(files)),
+            false => all.try_for_each(|files| files.ensure_not_in_use()),
         };
         let moved = free.and_then(|()| {
             let now = context.clock.now;

@@ -198,7 +198,7 @@ fn read_prompts(context: &mut Context) -> Vec<PromptJson> {
     let inventory = context.inventory();
     let mut rows = Vec::new();
     for (root, file) in inventory.others_of_kind(ArtifactKind::History) {
-        match context.store.entries(root, file) {
+        match root.entries(file) {
             Ok(entries) => rows.extend(entries.into_iter().filter_map(row)),
             Err(error) => context.warn(&error),
         }

@@ -323,7 +323,7 @@ pub(super) fn remove(
     let done = if how.apply {
         if !how.live {
             for files in &sessions {
-                context.store.ensure_not_in_use(files)?;
+                files.ensure_not_in_use()?;
             }
         }
         context.store.chorus().clear(root, &sessions, edit, now)?

@@ -28,7 +28,7 @@ impl Retention<'_> {
         if !live {
             group
                 .iter()
-                .try_for_each(|old| self.store.ensure_not_in_use(&old.session_files))?;
+                .try_for_each(|old| old.session_files.ensure_not_in_use())?;
         }
         let others: Vec<&SessionFiles> = others.iter().map(|old| &old.session_files).collect();
         let trash = self.store.trash();
@@ -53,7 +53,7 @@ impl Retention<'_> {
         let policy = Policy::new(term.ok_or_else(|| Error::refused("invalid number of days"))?);
         let zone = self.store.zone();
         let inventory = self.store.inventory_without_archive();
-        let rows = self.store.sessions(&inventory, &|_, _| ());
+        let rows = self.store.sessions(&inventory).read(&|_, _| ());
         let rows = rows.into_iter().flatten().collect();
         let at = Now { time: now, zone };
         let plan = CleanupPlan::new(&inventory, rows, &policy, &self.pins()?, &at, &|_| true);

@@ -15,7 +15,7 @@
 //! let now = Now { time: jiff::Timestamp::now(), zone: jiff::tz::TimeZone::UTC };
 //! let policy = Policy::new(Term::parse("30d").ok_or("no term")?);
 //! let inventory = store.inventory_without_archive();
-//! let rows = store.sessions(&inventory, &|_, _| ()).into_iter().flatten().collect();
+//! let rows = store.sessions(&inventory).read(&|_, _| ()).into_iter().flatten().collect();
 //!
 //! let plan = CleanupPlan::new(&inventory, rows, &policy, &store.retention().pins()?, &now, &|_| true);
 //! for group in &plan.groups {

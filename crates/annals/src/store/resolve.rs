@@ -169,25 +169,27 @@ impl Store {
             Some((root, file))
         })
     }
+}
 
+impl MissingLog {
     /// Returns the missing log that a text such as `/path/to/project/2025-11-16` names; `None` if
     /// the text is no such name, or the log exists.
-    pub fn missing_log(&self, text: &str, options: WriteOptions) -> Result<Option<MissingLog>> {
+    pub fn find(store: &Store, text: &str, options: WriteOptions) -> Result<Option<MissingLog>> {
         let text = absolute_name(text);
         let text = &*text;
-        if !text.starts_with('/') || Path::new(text).is_file() || self.file_named(text).is_some() {
+        if !text.starts_with('/') || Path::new(text).is_file() || store.file_named(text).is_some() {
             return Ok(None);
         }
         let Some((directory, _)) = text.rsplit_once('/') else {
             return Ok(None);
         };
-        for root in self.roots() {
+        for root in store.roots() {
             let named = root.layout.log_from_name(text);
             let Some(session) = named.and_then(|log| log.session) else {
                 continue;
             };
             let today =
-                self.current_log_session(root, &NewSession::unnamed(directory)?, options.now)?;
+                store.current_log_session(root, &NewSession::unnamed(directory)?, options.now)?;
             return Ok(Some(MissingLog {
                 root: root.clone(),
                 today: today.as_ref() == Some(&session),
@@ -196,14 +198,16 @@ impl Store {
         }
         Ok(None)
     }
+}
 
+impl Inventory {
     /// Returns an inventory of only the session whose log `text` names directly. Reads only the
     /// log's directory, so the cost does not depend on the size of the root. Does not identify
     /// sub-agents.
     ///
     /// `None` if the text is no such name, or the log does not exist.
-    pub fn inventory_of_log(&self, text: &str) -> Option<Inventory> {
-        let (root, mut file) = self.file_named(text)?;
+    pub fn for_log(store: &Store, text: &str) -> Option<Inventory> {
+        let (root, mut file) = store.file_named(text)?;
         let id = file.artifact.session.clone()?;
         file.slice = Some(SessionSlice::unread(id.clone()).into());
         let mut files = SessionFiles::new(Arc::new(root.clone()), id.clone());
@@ -214,7 +218,9 @@ impl Store {
             ..Inventory::default()
         })
     }
+}
 
+impl Store {
     fn session_at_path(
         &self,
         inventory: &Inventory,

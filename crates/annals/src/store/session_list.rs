@@ -24,10 +24,10 @@ use annals_layouts::model::{
 
 use annals_layouts::json;
 
+use super::Root;
 use super::inventory::{Inventory, RootFile, SessionFiles};
 use super::log_reader::{self, LogScan};
 use super::writer::{self, SessionWriter};
-use super::{Root, Store};
 
 /// Attribute with the session id of the underlying program.
 const SESSION_ID: &str = "session_id";
@@ -871,13 +871,13 @@ impl StaleSessionList {
     }
 }
 
-impl Store {
+impl SessionFiles {
     /// Sets members of a session's row in the session list, such as the session id of the
     /// underlying program. Values are JSON texts. [`Writer::session_members`] lists the names.
-    pub fn set_list_members(&self, files: &SessionFiles, members: &Members) -> Result<()> {
-        files.refuse_archived()?;
-        let writer = writer::layout_writer(&files.root)?;
-        let layout = files.root.layout.name();
+    pub fn set_list_members(&self, members: &Members) -> Result<()> {
+        self.refuse_archived()?;
+        let writer = writer::layout_writer(&self.root)?;
+        let layout = self.root.layout.name();
         let known = writer.session_members();
         for (name, json) in members {
             if !known.contains(&name.as_str()) {
@@ -891,7 +891,7 @@ impl Store {
             }
             writer.check_session_member(name, json)?;
         }
-        let mut logs = files
+        let mut logs = self
             .listed_logs()
             .filter(|log| !log.artifact.is_agent_log());
         let log = logs.next().map(|log| &log.artifact);
@@ -899,13 +899,13 @@ impl Store {
         else {
             return Err(Error::refused(format!(
                 "session {} is not in a session list",
-                files.id
+                self.id
             )));
         };
-        let mut row = list_row_from_log(&files.root, log)?.unwrap_or_default();
+        let mut row = list_row_from_log(&self.root, log)?.unwrap_or_default();
         row.log = Some(log.clone());
         row.members.clone_from(members);
-        update_session_list(&files.root, writer, &register, &[row])
+        update_session_list(&self.root, writer, &register, &[row])
     }
 }
 

@@ -24,21 +24,19 @@ impl Store {
 
     /// Begins a session for a working directory in the first root, with a new id.
     pub fn begin(&self, cwd: &str) -> Result<SessionWriter> {
-        self.begin_with(&NewSession::unnamed(cwd)?)
-    }
-
-    /// Begins a session in the first root.
-    pub fn begin_with(&self, new: &NewSession) -> Result<SessionWriter> {
         let Some(root) = self.roots().first() else {
             return Err(Error::refused("there is no root to begin a session in"));
         };
-        self.create(root, new, WriteOptions::default())
+        self.create(root, &NewSession::unnamed(cwd)?, WriteOptions::default())
     }
 
     /// Returns the sessions of a project, given by directory or name, or of all projects, newest
     /// first. Reports unreadable sessions to [`Store::failures`].
     pub fn list(&self, project: Option<&str>) -> Vec<SessionInfo> {
-        let rows = self.sessions(&self.inventory(), &|_, _| ()).into_iter();
+        let rows = self
+            .sessions(&self.inventory())
+            .read(&|_, _| ())
+            .into_iter();
         let rows = rows.filter_map(|row| self.failures.ok(row));
         let is_wanted =
             |row: &SessionInfo| project.is_none_or(|wanted| row.matches_project_or_earlier(wanted));
@@ -66,7 +64,7 @@ impl Store {
     /// all projects.
     pub fn latest(&self, project: Option<&str>) -> Result<SessionFiles> {
         let inventory = self.inventory();
-        let rows = self.sessions(&inventory, &|_, _| ());
+        let rows = self.sessions(&inventory).read(&|_, _| ());
         let rows = inventory.sessions.into_iter().zip(rows);
         let rows = rows.filter_map(|(files, row)| Some((self.failures.ok(row)?, files)));
         let rows = rows
@@ -106,7 +104,7 @@ impl Store {
     }
 
     fn find_record(&self, id: &str) -> Result<(Session, RecordRef)> {
-        let (files, id) = self.find_message(&self.inventory(), id)?;
+        let (files, id) = self.inventory().find_message(id)?;
         let session = Session::read(files)?;
         let spots = session.find_records(id.as_str())?;
         let first = spots.first().copied();
@@ -115,37 +113,6 @@ impl Store {
             id: id.to_string(),
         })?;
         Ok((session, first))
-    }
-
-    /// Opens a sub-agent's log for writing. Begins the sub-agent if the session has none with
-    /// exactly this id. Returns whether it began.
-    ///
-    /// A sub-agent that was begun earlier and has no entries keeps its kind, description and call
-    /// where `spawn` has none.
-    pub fn open_or_spawn_agent(
-        &self,
-        files: &SessionFiles,
-        spawn: &Spawn,
-        options: WriteOptions,
-    ) -> Result<(SessionWriter, bool)> {
-        match self.open_agent_writer(files, spawn.agent.as_str(), options) {
-            Err(Error::NotFound { .. }) => {}
-            opened => return Ok((opened?, false)),
-        }
-        let mut spawn = spawn.clone();
-        let begun = agent::purpose_from_document(files, &spawn.agent);
-        if let Some((kind, description, call)) = &begun {
-            let keep = |slot: &mut String, known: &Option<String>| {
-                if slot.is_empty() {
-                    *slot = known.clone().unwrap_or_default();
-                }
-            };
-            keep(&mut spawn.kind, kind);
-            keep(&mut spawn.description, description);
-            spawn.call = spawn.call.or_else(|| call.clone());
-        }
-        let main = self.open_writer(files, options)?;
-        Ok((main.spawn(&spawn)?, begun.is_none()))
     }
 
     /// Copies a message and all entries on the path to it into a new session.
@@ -162,7 +129,7 @@ impl Store {
 
     /// Finds a session of which only the end is read.
     fn files_for_tail(&self, id: &str) -> Result<SessionFiles> {
-        let inventory = self.inventory_of_log(id);
+        let inventory = Inventory::for_log(self, id);
         self.find_files_in(&inventory.unwrap_or_else(|| self.inventory()), id)
     }
 
@@ -186,6 +153,37 @@ impl SessionWriter {
     /// Layout of the session's root.
     pub fn layout(&self) -> &'static dyn Layout {
         self.root.layout
+    }
+
+    /// Opens a sub-agent's log for writing. Begins the sub-agent if the session has none with
+    /// exactly this id. Returns whether it began.
+    ///
+    /// A sub-agent that was begun earlier and has no entries keeps its kind, description and call
+    /// where `spawn` has none.
+    pub fn open_or_spawn_agent(
+        store: &Store,
+        files: &SessionFiles,
+        spawn: &Spawn,
+        options: WriteOptions,
+    ) -> Result<(SessionWriter, bool)> {
+        match SessionWriter::open_agent(store, files, spawn.agent.as_str(), options) {
+            Err(Error::NotFound { .. }) => {}
+            opened => return Ok((opened?, false)),
+        }
+        let mut spawn = spawn.clone();
+        let begun = agent::purpose_from_document(files, &spawn.agent);
+        if let Some((kind, description, call)) = &begun {
+            let keep = |slot: &mut String, known: &Option<String>| {
+                if slot.is_empty() {
+                    *slot = known.clone().unwrap_or_default();
+                }
+            };
+            keep(&mut spawn.kind, kind);
+            keep(&mut spawn.description, description);
+            spawn.call = spawn.call.or_else(|| call.clone());
+        }
+        let main = store.open_writer(files, options)?;
+        Ok((main.spawn(&spawn)?, begun.is_none()))
     }
 
     /// Begins a sub-agent with a new id for a tool call of this session.

@@ -28,9 +28,9 @@ impl Answers {
         let (inventory, rows, found, ledger) = match catalogue {
             None => {
                 let inventory = store.inventory();
-                let rows = store.sessions(&inventory, &quiet);
+                let rows = store.sessions(&inventory).read(&quiet);
                 let found = store.search(&inventory, &query).unwrap();
-                let ledger = store.ledger(&quiet).0;
+                let ledger = store.costs().ledger(&quiet).0;
                 (inventory, rows, found, ledger)
             }
             Some(catalogue) => {
@@ -51,7 +51,7 @@ impl Answers {
             rows: rows.collect(),
             entries: each(&inventory, |session| {
                 let logs = session.files.logs();
-                let entries = logs.map(|log| store.entries(session.root(), log).unwrap());
+                let entries = logs.map(|log| session.root().entries(log).unwrap());
                 entries.flatten().collect()
             }),
             last: each(&inventory, |session| session.last_messages(3).unwrap()),

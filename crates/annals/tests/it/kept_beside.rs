@@ -114,7 +114,7 @@ fn deleted_sub_agent_is_read_from_archive_once_and_marked() {
     desk.keep();
     assert_eq!(desk.kept(), [""; 0]);
     let quiet = |_: u64, _: u64| {};
-    let whole = charges(&desk.store.ledger(&quiet).0);
+    let whole = charges(&desk.store.costs().ledger(&quiet).0);
     let state = desk.dir.path().join("state");
     let mut catalogue = Index::open(&state).unwrap();
     let learn = |catalogue: &mut Index| -> (usize, usize, usize) {
@@ -141,7 +141,7 @@ fn deleted_sub_agent_is_read_from_archive_once_and_marked() {
         desk.store.search(&inventory, &zebras()).unwrap().hits.len(),
         2
     );
-    assert_eq!(charges(&desk.store.ledger(&quiet).0), whole);
+    assert_eq!(charges(&desk.store.costs().ledger(&quiet).0), whole);
     // A file that exists again is read from the root.
     desk.put(agent("one"), &line(SESSION, "c1", "", "zebra one"));
     assert_eq!(desk.kept(), [""; 0]);

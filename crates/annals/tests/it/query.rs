@@ -360,7 +360,8 @@ fn reset_of_a_project_leaves_others_unchanged() {
         let before = underived(case.layout, &copy.root.path);
         let inventory = store.inventory();
         let rows: Vec<SessionInfo> = store
-            .sessions(&inventory, &|_, _| {})
+            .sessions(&inventory)
+            .read(&|_, _| {})
             .into_iter()
             .map(Result::unwrap)
             .collect();

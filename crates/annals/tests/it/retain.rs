@@ -64,7 +64,7 @@ impl Place {
 
     fn plan_by(&self, policy: &Policy, now: &str) -> CleanupPlan {
         let inventory = self.store.inventory();
-        let rows = self.store.sessions(&inventory, &|_, _| ());
+        let rows = self.store.sessions(&inventory).read(&|_, _| ());
         let rows: Vec<SessionInfo> = rows.into_iter().map(Result::unwrap).collect();
         let pins = self.store.retention().pins().unwrap();
         let now = Now {
@@ -80,7 +80,7 @@ impl Place {
 
     fn info(&self) -> SessionInfo {
         let inventory = self.store.inventory();
-        let mut rows = self.store.sessions(&inventory, &|_, _| ());
+        let mut rows = self.store.sessions(&inventory).read(&|_, _| ());
         assert_eq!(rows.len(), 1);
         rows.remove(0).unwrap()
     }
@@ -115,9 +115,7 @@ fn session_age_is_that_of_its_newest_entry() {
     let begun = alive.spawn(&spawn).unwrap();
     begun.append(Draft::user("begin")).unwrap();
     let files = place.store.inventory().sessions.remove(1);
-    let agent = place
-        .store
-        .open_agent_writer(&files, "a1", at("2026-02-20T10:00:00Z"));
+    let agent = SessionWriter::open_agent(&place.store, &files, "a1", at("2026-02-20T10:00:00Z"));
     agent.unwrap().append(Draft::user("more")).unwrap();
     let young = place.session(3, "/w", "2026-02-25T10:00:00Z");
     // The file times say the opposite: one file was copied, the other restored from a backup.
@@ -290,7 +288,11 @@ fn all_files_of_a_session_are_cleaned_and_undeleted() {
         }
         let store = copy.store();
         let inventory = store.inventory();
-        let rows = store.sessions(&inventory, &|_, _| ()).into_iter().flatten();
+        let rows = store
+            .sessions(&inventory)
+            .read(&|_, _| ())
+            .into_iter()
+            .flatten();
         let now = Now {
             time: time("2100-01-01T00:00:00Z"),
             zone: TimeZone::UTC,

@@ -572,7 +572,7 @@ impl Writers {
 
     fn resolve(&mut self, text: &str, context: &mut Context) -> Result<LogKey> {
         if let Some(log) = super::missing_log(text, context)? {
-            self.begun_log = Some(context.store.begin_log(&log, context.write_options())?);
+            self.begun_log = Some(log.create(&context.store, context.write_options())?);
         }
         if let Some(files) = self.listed(|files| files.id.as_str() == text) {
             return Ok(self.add_session(files));
@@ -781,7 +781,7 @@ fn find_existing(
     } else {
         inventory.sessions.retain(exact);
     }
-    let rows = context.store.sessions(&inventory, &|_, _| {});
+    let rows = context.store.sessions(&inventory).read(&|_, _| {});
     let rows = rows.into_iter().collect::<annals::Result<Vec<_>>>()?;
     let cwd = match &new.cwd {
         None => None,

@@ -42,7 +42,7 @@ fn entries(name: &str) -> Vec<Entry> {
     let inventory = store.inventory();
     let mut sessions = inventory.sessions.iter();
     let files = sessions.find(|files| files.id.as_str() == name).unwrap();
-    store.entries(&root, files.log.as_ref().unwrap()).unwrap()
+    root.entries(files.log.as_ref().unwrap()).unwrap()
 }
 
 /// The session that has all of the document's record shapes.
@@ -152,7 +152,7 @@ fn a_project_is_found_by_its_path_though_no_record_has_a_cwd() {
     create(&store, "another session")
         .append(Draft::user("Hi"))
         .unwrap();
-    let rows = store.sessions(&store.inventory(), &|_, _| ());
+    let rows = store.sessions(&store.inventory()).read(&|_, _| ());
     for row in rows {
         let row = row.unwrap();
         assert!(row.matches_project_or_earlier(PROJECT));

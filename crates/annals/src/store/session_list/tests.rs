@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::*;
+use crate::store::Store;
 use annals_layouts::model::{EntryId, Message};
 
 /// Blocks writes to a document by a directory at the path of its temporary file.

@@ -31,7 +31,7 @@ impl Trash<'_> {
 
     fn project_sessions(&self, project: &str) -> Vec<SessionFiles> {
         let inventory = self.store.inventory_without_archive();
-        let rows = self.store.sessions(&inventory, &|_, _| ());
+        let rows = self.store.sessions(&inventory).read(&|_, _| ());
         let sessions = inventory.sessions.into_iter().zip(rows);
         sessions
             .filter_map(|(files, row)| Some((files, self.store.failures.ok(row)?)))

@@ -75,11 +75,7 @@ fn opening_and_closing_a_writer_changes_nothing() {
             }
             for agent in &files.agents {
                 let id = agent.artifact.agent.as_ref().unwrap();
-                drop(
-                    copy.store()
-                        .open_agent_writer(&files, id.as_str(), QUICK)
-                        .unwrap(),
-                );
+                drop(SessionWriter::open_agent(&copy.store(), &files, id.as_str(), QUICK).unwrap());
             }
         }
         assert_eq!(picture(&copy.root.path), before, "{}", case.name);

@@ -56,7 +56,7 @@ fn hostile_ids_change_nothing() {
             );
             let _ = store.find(&inventory, &format!("{}@{id}", files.id));
             assert!(
-                store.open_agent_writer(&files, &id, QUICK).is_err(),
+                SessionWriter::open_agent(&store, &files, &id, QUICK).is_err(),
                 "{id:?}"
             );
             assert!(store.trash().restore(&id).is_err(), "{id:?}");
@@ -217,7 +217,7 @@ fn links_lead_no_writer_outside() {
                 writer.spawn(&spawn).is_err(),
                 "the session's folder is a link"
             );
-            assert!(store.open_agent_writer(files, "a1", QUICK).is_err());
+            assert!(SessionWriter::open_agent(&store, files, "a1", QUICK).is_err());
         }
         assert_eq!(outside(dir), before, "writing {}", files.id);
         let session = Session::read(files.clone()).unwrap();

@@ -60,10 +60,10 @@ fn file_held_open_is_not_archived_or_free() {
     let log = files.main_path().to_owned();
     let index = log.with_file_name("conversations.json");
     let now = Timestamp::now();
-    store.ensure_not_in_use(&files).unwrap();
+    files.ensure_not_in_use().unwrap();
     for file in [&log, &index] {
         let holder = Holder::of(file);
-        held(|| store.ensure_not_in_use(&files), file);
+        held(|| files.ensure_not_in_use(), file);
         held(|| store.move_to_archive(&[&files], false, now), file);
         assert!(log.exists() && index.exists());
         holder.end();
@@ -75,7 +75,7 @@ fn file_held_open_is_not_archived_or_free() {
     // An archived session is not in use.
     let archived = store.inventory().sessions;
     let archived = archived.iter().find(|it| it.id == files.id).unwrap();
-    afresh(|| store.ensure_not_in_use(archived)).unwrap();
+    afresh(|| archived.ensure_not_in_use()).unwrap();
     holder.end();
 }
 
