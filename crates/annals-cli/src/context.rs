@@ -209,8 +209,8 @@ impl Context {
                 self.return_index(index);
                 rows
             }
-            (None, None) => self.store.sessions(inventory, &set_progress),
-            (None, Some(limit)) => self.store.newest_sessions(inventory, limit, &set_progress),
+            (None, None) => self.store.sessions(inventory).read(&set_progress),
+            (None, Some(limit)) => self.store.sessions(inventory).newest(limit, &set_progress),
         };
         let mut troubles = Vec::new();
         let read =
@@ -219,7 +219,7 @@ impl Context {
         // The configuration holds the projects of the sessions.
         let roots = self.store.roots().iter();
         let roots = roots.filter(|root| root.layout.name() == Chorus.name());
-        troubles.extend(roots.filter_map(|root| self.store.config(root).err()));
+        troubles.extend(roots.filter_map(|root| self.store.chorus().config(root).err()));
         troubles.iter().for_each(|error| self.warn(error));
         sessions
     }
@@ -244,7 +244,8 @@ impl Context {
             }
             None => self
                 .store
-                .conversations(inventory, wanted, price, &set_progress),
+                .sessions(inventory)
+                .conversations(wanted, price, &set_progress),
         };
         let mut conversations = Vec::new();
         for (at, row) in wanted.iter().zip(rows) {
@@ -278,7 +279,7 @@ impl Context {
                 self.return_index(index);
                 labels
             }
-            None => self.store.session_labels(inventory, wanted, &set_progress),
+            None => self.store.sessions(inventory).labels(wanted, &set_progress),
         };
         let labels = labels.into_iter();
         labels
@@ -356,7 +357,7 @@ impl Context {
                 self.return_index(index);
                 read
             }
-            None => self.store.ledger(&set_progress),
+            None => self.store.costs().ledger(&set_progress),
         };
         drop(progress);
         self.warn_all(&troubles);
@@ -371,7 +372,7 @@ impl Context {
                 self.return_index(index);
                 read
             }
-            None => self.store.ledger_with_session(asked.session),
+            None => self.store.costs().ledger_with_session(asked.session),
         };
         self.warn_all(&troubles);
         spent
@@ -474,7 +475,7 @@ impl Context {
 
     /// Like [`Self::put_back_removed`], in roots that may not be those of the store.
     pub(crate) fn put_back_removed_in(&mut self, roots: Vec<Root>) -> Result<()> {
-        for path in Store::new(roots).put_back_removed()? {
+        for path in Store::new(roots).repairs().put_back_removed()? {
             self.print_note_once(&format!(
                 "restored {}: annals was interrupted while removing it",
                 path.display()
@@ -506,7 +507,7 @@ impl Context {
 
     /// Reads the pinned sessions, for commands that only show them; prints errors as warnings.
     pub(crate) fn pins_or_none(&self) -> Pins {
-        self.store.pins().unwrap_or_else(|error| {
+        self.store.retention().pins().unwrap_or_else(|error| {
             match error {
                 annals::Error::File(FileError::Io { .. }) => self.store.failures().report(error),
                 _ => self.print_warning(&format!("{error} (pins are not shown)")),
@@ -570,7 +571,7 @@ impl Context {
     /// sub-agent `agent`: enough if only the log's end is read.
     pub(crate) fn inventory_of_log_or_all(&mut self, id: &str, agent: Option<&str>) -> Inventory {
         let at = match agent.map(annals::model::AgentId::new).transpose() {
-            Ok(agent) => self.store.inventory_of_log(id, agent.as_ref()),
+            Ok(agent) => Inventory::for_log(&self.store, id, agent.as_ref()),
             Err(_) => None,
         };
         at.unwrap_or_else(|| self.inventory())

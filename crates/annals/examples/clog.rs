@@ -16,7 +16,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A new thread has its own folder with both files, each with a header.
     let new = NewSession::new(SessionId::new("thread_abc123")?, "/srv");
     let new = new.title("Operator Conversation");
-    let chat = store.begin_with(&new.member("channel", r#""telegram""#))?;
+    let chat = store.create(
+        root,
+        &new.member("channel", r#""telegram""#),
+        WriteOptions::default(),
+    )?;
 
     // The caller chooses message ids; a retry with the same id is refused instead of written twice.
     chat.append(Draft::system(" is online.").with_id(EntryId::new("msg_01")))?;
@@ -41,12 +45,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     // The program's own state, and the output of one run.
-    store.set_state_document(root, "status", r#"{"status":"idle"}"#)?;
-    let run = store.run_log(root, Timestamp::now(), WriteOptions::default())?;
+    store
+        .documents()
+        .set_state(root, "status", r#"{"status":"idle"}"#)?;
+    let run = store
+        .documents()
+        .run_log(root, Timestamp::now(), WriteOptions::default())?;
     run.write("[info] online")?;
 
     // Deleted sessions are moved to the trash.
-    store.delete_session(fork.as_str())?;
+    store.trash().move_in_by_id(fork.as_str())?;
     assert_eq!(store.inventory().sessions.len(), 1);
     Ok(())
 }

@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     assert_eq!(info.flaws, 0);
     let later = Timestamp::now() + SignedDuration::from_hours(31 * 24);
-    let removed = store.clean_older_than(30, later)?;
+    let removed = store.retention().clean_older_than(30, later)?;
     assert!(removed.len() == 1 && removed.iter().all(Result::is_ok));
     Ok(())
 }

@@ -113,7 +113,7 @@ pub(crate) fn run(args: &AgentsArgs, context: &mut Context) -> Result<Outcome> {
         return list(context, rows, archived);
     };
     let root = single_chorus_root(context)?;
-    let before = context.store.config(&root)?;
+    let before = context.store.chorus().config(&root)?;
     let workspace = &before.workspace_id(action.workspace())?;
     let agent = |wanted: &str| match before.workspace(workspace) {
         Ok(home) => home.agent_id(wanted),
@@ -157,7 +157,7 @@ pub(crate) fn run(args: &AgentsArgs, context: &mut Context) -> Result<Outcome> {
             return remove(context, &root, "agent", &folder, known, &edit, how);
         }
     };
-    context.store.edit_config(&root, &edit)?;
+    context.store.chorus().edit(&root, &edit)?;
     let mut changed = rows(context)?;
     // Only rows of this workspace that the edit added or changed.
     let old = before.workspace(workspace)?;
@@ -181,7 +181,7 @@ fn rows(context: &mut Context) -> Result<Vec<AgentJson>> {
     let inventory = context.inventory();
     let mut rows = Vec::new();
     for root in chorus_roots(context)? {
-        for workspace in context.store.config(&root)?.workspaces {
+        for workspace in context.store.chorus().config(&root)?.workspaces {
             for agent in workspace.agents {
                 let folder = format!("{}/{}", workspace.id, agent.id);
                 rows.push(AgentJson {
@@ -189,6 +189,7 @@ fn rows(context: &mut Context) -> Result<Vec<AgentJson>> {
                     workspace: workspace.id.clone(),
                     sessions: context
                         .store
+                        .chorus()
                         .sessions_in_folder(&inventory, &root, &folder)
                         .len(),
                     agent,

@@ -190,7 +190,7 @@ pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
     };
     // The input is read first, and the new log discarded on failure: bad input creates no session.
     let content = read_content(args)?;
-    let begun = context.store.begin_log(&log, context.write_options())?;
+    let begun = log.create(&context.store, context.write_options())?;
     let done = append(args, named, Some(content), begun.is_new(), context);
     match done {
         Err(_) => begun.discard()?,
@@ -292,7 +292,7 @@ fn read_content(args: &AppendArgs) -> Result<Content> {
 /// Returns the log that a directory and a date name, if it does not exist and the date is today.
 /// For another date, the error contains the command that creates the log.
 fn missing_log(named: &str, context: &Context) -> Result<Option<MissingLog>> {
-    let missing = context.store.missing_log(named, context.write_options())?;
+    let missing = MissingLog::find(&context.store, named, context.write_options())?;
     let log = match missing {
         Some(log) if !log.today => log,
         missing => return Ok(missing),
@@ -319,7 +319,7 @@ fn open_log(
     let Some(agent) = agent else {
         return Ok((context.store.open_writer(files, options)?, false));
     };
-    match context.store.open_agent_writer(files, agent, options) {
+    match SessionWriter::open_agent(&context.store, files, agent, options) {
         Err(annals::Error::NotFound { .. }) => {}
         opened => {
             let given = [&args.kind, &args.description, &args.call];
@@ -348,7 +348,12 @@ fn open_or_spawn_agent(
     context: &Context,
 ) -> Result<(SessionWriter, bool)> {
     let spawn = spawn_from_spec(name)?;
-    Ok(context.store.open_or_spawn_agent(files, &spawn, options)?)
+    Ok(SessionWriter::open_or_spawn_agent(
+        &context.store,
+        files,
+        &spawn,
+        options,
+    )?)
 }
 
 fn spawn_from_spec(name: &message_input::AgentSpec) -> Result<Spawn> {

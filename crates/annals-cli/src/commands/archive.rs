@@ -319,7 +319,7 @@ fn without_pinned(
     if args.keep_source || args.pinned {
         return Ok(Vec::new());
     }
-    let pins = context.store.pins()?;
+    let pins = context.store.retention().pins()?;
     let pinned = wanted.iter().filter(|files| pins.contains_files(files));
     let pinned: Vec<String> = pinned.map(|files| files.id.to_string()).collect();
     match pinned.as_slice() {

@@ -154,7 +154,7 @@ fn run_check(args: &CheckArgs, context: &mut Context) -> Result<CheckResult> {
         }
     }
     if args.ids.is_empty() {
-        for found in context.store.stale_session_lists(&inventory) {
+        for found in context.store.repairs().stale_session_lists(&inventory) {
             match found {
                 Ok(stale) => merge_report(&mut reports, check::stale_session_list(&stale)),
                 // The check of the file may have reported the same error.

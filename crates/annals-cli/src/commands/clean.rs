@@ -213,10 +213,10 @@ pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
     }
     let policy = effective_policy(args, term, context)?;
     let layout = args.layout.as_deref().map(find_layout).transpose()?;
-    let pins = context.store.pins()?;
+    let pins = context.store.retention().pins()?;
     if args.apply {
         context.put_back_removed()?;
-        context.store.finish_cleaning()?;
+        context.store.retention().finish()?;
     }
     let inventory = context.inventory_without_archive();
     let rows = context.unsorted_sessions(&inventory);
@@ -242,10 +242,12 @@ pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
         .iter()
         .map(|group| match args.apply {
             false => GroupOutcome::Planned,
-            true => GroupOutcome::from_result(context.store.clean(group, args.live, now.time)),
+            true => GroupOutcome::from_result(
+                context.store.retention().clean(group, args.live, now.time),
+            ),
         })
         .collect();
-    let mut leftovers = context.store.leftovers(&policy, &now);
+    let mut leftovers = context.store.retention().leftovers(&policy, &now);
     leftovers.retain(|leftover| {
         let own = leftover.root.layout;
         let folder = project.as_ref().map(|path| own.folder(path));
@@ -257,9 +259,12 @@ pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
         .map(|leftover| {
             let done = match args.apply {
                 false => GroupOutcome::Planned,
-                true => {
-                    GroupOutcome::from_result(context.store.clean_leftover(&leftover, now.time))
-                }
+                true => GroupOutcome::from_result(
+                    context
+                        .store
+                        .retention()
+                        .clean_leftover(&leftover, now.time),
+                ),
             };
             (leftover, done)
         })

@@ -201,7 +201,7 @@ fn target_error(error: annals::Error, target: &Path) -> anyhow::Error {
 fn select_source(args: &ConvertArgs, context: &mut Context) -> Result<Option<ConvertSelection>> {
     if let Some(project) = &args.project {
         let inventory = context.inventory();
-        let rows = context.store.sessions(&inventory, &|_, _| ());
+        let rows = context.store.sessions(&inventory).read(&|_, _| ());
         let known = rows.iter().flatten().map(|row| &row.project);
         let known: Vec<_> = known.cloned().collect();
         let wanted = super::filter::spellings(project, known.iter());

@@ -132,7 +132,7 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
     let groups = SessionFiles::group_by_shared_files(&named);
     let split = groups.iter().filter_map(|group| group.split_first());
     let plans: Vec<TrashItem> = split
-        .map(|(first, others)| context.store.plan_delete_group(first, others, now))
+        .map(|(first, others)| context.store.trash().plan_group(first, others, now))
         .collect::<Result<_, _>>()?;
     let (done, failed) = if args.apply {
         delete_groups(context, &groups, args.live)
@@ -175,7 +175,7 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
 
 /// Returns an error if a session is pinned.
 fn refuse_pinned(wanted: &[SessionFiles], context: &Context) -> Result<()> {
-    let pins = context.store.pins()?;
+    let pins = context.store.retention().pins()?;
     let pinned = wanted.iter().filter(|files| pins.contains_files(files));
     let pinned: Vec<&str> = pinned.map(|files| files.id.as_str()).collect();
     match pinned.as_slice() {
@@ -199,11 +199,11 @@ fn delete_groups(
         let mut all = std::iter::once(first).chain(others);
         let free = match live {
             true => Ok(()),
-            false => all.try_for_each(|files| context.store.ensure_not_in_use(files)),
+            false => all.try_for_each(|files| files.ensure_not_in_use()),
         };
         let moved = free.and_then(|()| {
             let now = context.clock.now;
-            context.store.delete_group(first, others, now)
+            context.store.trash().move_group_in(first, others, now)
         });
         match moved {
             Ok(trashed) => done.push(trashed),
@@ -315,11 +315,11 @@ pub(super) fn project_sessions(wanted: &str, context: &mut Context) -> Result<Ve
 }
 
 fn list_trash(context: &mut Context) -> Result<Outcome> {
-    let trashed = context.store.trash_items()?;
-    for trouble in &context.store.inspect_trash()?.errors {
+    let trashed = context.store.trash().items()?;
+    for trouble in &context.store.trash().contents()?.errors {
         context.warn(trouble);
     }
-    let sessions = context.store.deleted_sessions()?;
+    let sessions = context.store.trash().sessions()?;
     let titles: HashMap<(&Path, &str), &str> = sessions
         .iter()
         .filter_map(|session| {
@@ -393,7 +393,10 @@ fn undo(id: &str, context: &mut Context) -> Result<Outcome> {
         .into());
     }
     context.put_back_removed()?;
-    let back = context.store.undelete(&context.resolve_deleted(id)?)?;
+    let back = context
+        .store
+        .trash()
+        .restore(&context.resolve_deleted(id)?)?;
     if context.json {
         let document = DeleteJson {
             applied: true,

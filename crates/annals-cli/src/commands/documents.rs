@@ -201,7 +201,7 @@ pub(crate) fn run(args: &DocumentsArgs, context: &mut Context) -> Result<Outcome
 fn set_document(name: &str, json: &str, context: &mut Context) -> Result<Outcome> {
     let json = input::text(json, "document")?;
     let root = root_with_state(context)?;
-    let file = context.store.set_state_document(&root, name, &json)?;
+    let file = context.store.documents().set_state(&root, name, &json)?;
     if context.json {
         context.out.json(&Stored { file: &file })?;
     } else {
@@ -228,6 +228,7 @@ fn append_to_run_log(
     let root = root_with_state(context)?;
     let log = context
         .store
+        .documents()
         .run_log(&root, started, context.write_options())?;
     let mut lines = 0;
     for message in messages {

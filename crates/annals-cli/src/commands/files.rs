@@ -232,6 +232,7 @@ fn save_files(files: &SessionFiles, paths: &[PathBuf], context: &mut Context) ->
         .collect();
     let saved = context
         .store
+        .documents()
         .save_files(files, &paths, context.write_options())?;
     if context.json {
         let row = |saved| {

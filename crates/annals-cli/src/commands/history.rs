@@ -165,7 +165,8 @@ fn add_prompt(args: &AddArgs, context: &mut Context) -> Result<Outcome> {
     typed.time = Some(context.clock.now);
     let file = context
         .store
-        .record_history(&root, &typed, context.write_options())?;
+        .documents()
+        .append_prompt(&root, &typed, context.write_options())?;
     if context.json {
         context.out.json(&AddedPromptJson {
             file: &file,
@@ -197,7 +198,7 @@ fn read_prompts(context: &mut Context) -> Vec<PromptJson> {
     let inventory = context.inventory();
     let mut rows = Vec::new();
     for (root, file) in inventory.others_of_kind(ArtifactKind::History) {
-        match context.store.entries(root, file) {
+        match root.entries(file) {
             Ok(entries) => rows.extend(entries.into_iter().filter_map(row)),
             Err(error) => context.warn(&error),
         }

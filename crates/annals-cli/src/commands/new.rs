@@ -125,7 +125,7 @@ pub(super) fn agent_folder(
             root.layout.name()
         );
     }
-    let config = context.store.config(root)?;
+    let config = context.store.chorus().config(root)?;
     let Some(workspace) = config.workspace_at(directory) else {
         bail!(
             "no workspace at {directory}; {} creates one, `annals chorus agents add` adds agents",

@@ -183,7 +183,7 @@ fn orphaned_notes(
         let Some(session) = session.filter(|id| is_wanted(id)) else {
             continue;
         };
-        let entries = match context.store.entries(root, file) {
+        let entries = match root.entries(file) {
             Ok(entries) => entries,
             Err(error) => {
                 context.warn(&error);

@@ -52,7 +52,7 @@ struct PinJson<'a> {
 
 pub(crate) fn run(args: &PinArgs, context: &mut Context) -> Result<Outcome> {
     if args.sessions.is_empty() {
-        let pins = context.store.pins()?;
+        let pins = context.store.retention().pins()?;
         let pins: Vec<&Pin> = pins.iter().collect();
         return list_pins(&pins, context);
     }
@@ -61,15 +61,18 @@ pub(crate) fn run(args: &PinArgs, context: &mut Context) -> Result<Outcome> {
         false => {
             let found = find_sessions(&args.sessions, &inventory, context)?;
             let found: Vec<&SessionFiles> = found.iter().collect();
-            (context.store.pin(&found, context.clock.now)?, "pinned")
+            (
+                context.store.retention().pin(&found, context.clock.now)?,
+                "pinned",
+            )
         }
         true => {
-            let pins = context.store.pins()?;
+            let pins = context.store.retention().pins()?;
             let mut meant: Vec<Pin> = Vec::new();
             for id in &args.sessions {
                 meant.push(find_pin(id, &pins, &inventory, context)?);
             }
-            (context.store.unpin(&meant)?, "unpinned")
+            (context.store.retention().unpin(&meant)?, "unpinned")
         }
     };
     if context.json {

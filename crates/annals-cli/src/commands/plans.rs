@@ -171,7 +171,7 @@ fn read_plans(context: &mut Context) -> Vec<PlanFile> {
         .collect();
     let mut plans = Vec::new();
     for (root, file) in found {
-        match context.store.entries(&root, &file) {
+        match root.entries(&file) {
             Ok(entries) => plans.extend(entries.into_iter().find_map(|entry| match entry.body {
                 Body::Note { text, .. } => Some(PlanFile {
                     file: file.clone(),

@@ -167,7 +167,7 @@ pub(crate) fn run(args: &RepairArgs, context: &mut Context) -> Result<Outcome> {
     };
     work.repairs.resize(work.plans.len(), None);
     if args.ids.is_empty() {
-        work.orphan_files = context.store.orphan_files(&inventory);
+        work.orphan_files = context.store.repairs().orphan_files(&inventory);
     }
     if args.apply {
         apply_plans(args, &patients, &mut work, context)?;
@@ -177,7 +177,7 @@ pub(crate) fn run(args: &RepairArgs, context: &mut Context) -> Result<Outcome> {
         && inventory.errors.is_empty()
         && work.has_nothing();
     if context.json {
-        let quarantine = context.store.quarantine()?;
+        let quarantine = context.store.repairs().quarantine()?;
         context.out.json(&repair_json(&work, &quarantine))?;
     } else if is_empty_home {
         print_no_live_sessions(context)?;
@@ -246,7 +246,7 @@ fn stale_session_lists(
     context: &mut Context,
 ) -> Vec<StaleSessionList> {
     let mut found = Vec::new();
-    for stale in context.store.stale_session_lists(inventory) {
+    for stale in context.store.repairs().stale_session_lists(inventory) {
         match stale {
             Ok(stale) if args.ids.is_empty() => found.push(stale),
             Ok(stale) if patients.iter().any(|one| one.is_listed_in(&stale)) => found.push(stale),
@@ -269,12 +269,12 @@ fn apply_plans(
         if plan.edits.is_empty() {
             continue;
         }
-        match context.store.repair(plan, args.live, now) {
+        match context.store.repairs().apply(plan, args.live, now) {
             Ok(kept) => *done = Some(kept),
             Err(error) => work.failed.push((plan.file.path.clone(), error)),
         }
     }
-    context.store.sweep_quarantine()?;
+    context.store.repairs().sweep()?;
     // A repaired log may differ from its session list.
     if work.repairs.iter().any(Option::is_some) {
         let inventory = context.inventory_without_archive();
@@ -283,6 +283,7 @@ fn apply_plans(
     for session_list in &work.session_lists {
         let made = context
             .store
+            .repairs()
             .repair_session_list(session_list, args.live, now);
         work.rebuilt.push(made.unwrap_or_else(|error| {
             work.failed.push((session_list.path.clone(), error));

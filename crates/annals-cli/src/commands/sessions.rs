@@ -101,7 +101,7 @@ struct SessionsJson<'a> {
 pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome> {
     let pricer = Pricer::new(context)?;
     let (mut all, inventory) = if args.state == Some(StateArg::Deleted) {
-        (context.store.deleted_sessions()?, Inventory::default())
+        (context.store.trash().sessions()?, Inventory::default())
     } else {
         let inventory = context.inventory();
         let all = match args.newest_limit() {

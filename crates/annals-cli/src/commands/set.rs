@@ -48,7 +48,7 @@ pub(crate) fn run(args: &SetArgs, context: &mut Context) -> Result<Outcome> {
         _ => args.value.as_str().into(),
     };
     let members: Members = vec![(args.key.clone(), value.to_string())];
-    context.store.set_list_members(&files, &members)?;
+    files.set_list_members(&members)?;
     if context.json {
         context.out.json(&SetJson {
             session: files.id.as_str(),

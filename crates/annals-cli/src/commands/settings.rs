@@ -43,9 +43,9 @@ pub(crate) fn run(args: &SettingsArgs, context: &mut Context) -> Result<Outcome>
             key: key.clone(),
             value: value.clone(),
         };
-        context.store.edit_config(&root, &edit)?;
+        context.store.chorus().edit(&root, &edit)?;
     }
-    let settings = context.store.config(&root)?.settings;
+    let settings = context.store.chorus().config(&root)?.settings;
     let shown = match &args.key {
         Some(key) => vec![(key.as_str(), settings.get(key)?)],
         None => Settings::KEYS

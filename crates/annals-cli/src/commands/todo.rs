@@ -266,7 +266,7 @@ fn open_writer(
     Ok(match agent {
         Some(agent) => {
             let spawn = Spawn::new(agent.clone(), "", "");
-            context.store.open_or_spawn_agent(files, &spawn, options)?.0
+            SessionWriter::open_or_spawn_agent(&context.store, files, &spawn, options)?.0
         }
         None => context.store.open_writer(files, options)?,
     })

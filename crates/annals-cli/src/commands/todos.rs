@@ -295,7 +295,7 @@ fn orphaned_lists(context: &mut Context, inventory: &Inventory) -> Vec<TodoList>
         let Some(session) = &file.artifact.session else {
             continue;
         };
-        let entries = match context.store.entries(root, file) {
+        let entries = match root.entries(file) {
             Ok(entries) => entries,
             Err(error) => {
                 context.warn(&error);

@@ -110,7 +110,7 @@ pub(crate) fn run(args: &WorkspacesArgs, context: &mut Context) -> Result<Outcom
         return list(context);
     };
     let root = single_chorus_root(context)?;
-    let before = context.store.config(&root)?;
+    let before = context.store.chorus().config(&root)?;
     let (edit, id) = match action {
         Action::Add { path, name, id } => {
             let path = input::resolve_directory(Some(path))?
@@ -151,8 +151,8 @@ pub(crate) fn run(args: &WorkspacesArgs, context: &mut Context) -> Result<Outcom
             return remove(context, &root, "workspace", &id, known, &edit, how);
         }
     };
-    context.store.edit_config(&root, &edit)?;
-    let config = context.store.config(&root)?;
+    context.store.chorus().edit(&root, &edit)?;
+    let config = context.store.chorus().config(&root)?;
     let workspace = match &id {
         Ok(id) => config.workspace(id)?,
         Err(path) => match config.workspace_at(path) {
@@ -183,7 +183,7 @@ fn list(context: &mut Context) -> Result<Outcome> {
     let mut rows = Vec::new();
     let mut archived = false;
     for root in chorus_roots(context)? {
-        let config = context.store.config(&root)?;
+        let config = context.store.chorus().config(&root)?;
         archived |= tell_archived(&root, context);
         rows.extend(workspace_rows(context, &inventory, &root, config));
     }
@@ -227,7 +227,7 @@ fn list(context: &mut Context) -> Result<Outcome> {
 /// Prints a note and returns true if the configuration of a root is only in the archive: the output
 /// is incomplete without it.
 pub(crate) fn tell_archived(root: &Root, context: &mut Context) -> bool {
-    let archived = context.store.is_config_archived(root);
+    let archived = context.store.chorus().is_archived(root);
     if archived {
         let path = root.path.display();
         context.print_note_once(&format!(
@@ -244,7 +244,13 @@ fn workspace_rows(
     root: &Root,
     config: Config,
 ) -> Vec<WorkspaceJson> {
-    let count = |id: &str| context.store.sessions_in_folder(inventory, root, id).len();
+    let count = |id: &str| {
+        context
+            .store
+            .chorus()
+            .sessions_in_folder(inventory, root, id)
+            .len()
+    };
     let mut rows: Vec<WorkspaceJson> = config
         .workspaces
         .into_iter()
@@ -304,7 +310,10 @@ pub(super) fn remove(
     how: &RemovalArgs,
 ) -> Result<Outcome> {
     let inventory = context.inventory();
-    let sessions: Vec<&SessionFiles> = context.store.sessions_in_folder(&inventory, root, id);
+    let sessions: Vec<&SessionFiles> = context
+        .store
+        .chorus()
+        .sessions_in_folder(&inventory, root, id);
     let edit = match known {
         Ok(()) => Some(edit),
         Err(annals::Error::NotFound { .. }) if !sessions.is_empty() => None,
@@ -314,12 +323,15 @@ pub(super) fn remove(
     let done = if how.apply {
         if !how.live {
             for files in &sessions {
-                context.store.ensure_not_in_use(files)?;
+                files.ensure_not_in_use()?;
             }
         }
-        context.store.clear(root, &sessions, edit, now)?
+        context.store.chorus().clear(root, &sessions, edit, now)?
     } else {
-        context.store.plan_clear(root, &sessions, edit, now)?
+        context
+            .store
+            .chorus()
+            .plan_clear(root, &sessions, edit, now)?
     };
     let files: usize = done.iter().map(|trashed| trashed.files.len()).sum();
     let bytes = done.iter().flat_map(|trashed| &trashed.files);

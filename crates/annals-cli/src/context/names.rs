@@ -215,11 +215,11 @@ impl Context {
         }
     }
 
-    /// Returns the name of a deleted session for [`Store::undelete`](annals::store::Store::undelete):
+    /// Returns the name of a deleted session for [`Trash::restore`](annals::store::Trash::restore):
     /// that of the newest deletion for `latest`, the id for a part of a title, and any other name
     /// unchanged.
     pub(crate) fn resolve_deleted(&self, name: &str) -> Result<String> {
-        let mut items = self.store.trash_items()?.into_iter();
+        let mut items = self.store.trash().items()?.into_iter();
         if items.any(|item| item.matches(name)) {
             return Ok(name.to_owned());
         }
@@ -227,7 +227,7 @@ impl Context {
             let newest = self.trash_items()?.into_iter().next();
             return Ok(newest.map_or_else(|| name.to_owned(), |item| item.id));
         }
-        let sessions = self.store.deleted_sessions()?;
+        let sessions = self.store.trash().sessions()?;
         match with_title(&sessions, name).as_slice() {
             [] => Ok(name.to_owned()),
             [only] => Ok(only.id.to_string()),
@@ -241,7 +241,7 @@ impl Context {
         let is_named = |item: &&TrashItem| splits(name).any(|(name, _)| item.matches(name));
         let mut by_id = items.iter().filter(is_named);
         let item = by_id.next().or_else(|| {
-            let sessions = self.store.deleted_sessions().ok()?;
+            let sessions = self.store.trash().sessions().ok()?;
             let mut titled = splits(name).flat_map(|(name, _)| with_title(&sessions, name));
             let id = titled.next()?.id.as_str();
             let mut items = items.iter();
@@ -255,7 +255,7 @@ impl Context {
 
     /// Returns the deleted sessions of the roots, newest first.
     fn trash_items(&self) -> annals::Result<Vec<TrashItem>> {
-        let mut items = self.store.trash_items()?;
+        let mut items = self.store.trash().items()?;
         items.retain(|item| !item.is_folder());
         Ok(items)
     }

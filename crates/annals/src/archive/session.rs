@@ -127,7 +127,7 @@ impl Store {
         if !live {
             group
                 .iter()
-                .try_for_each(|files| self.ensure_not_in_use(files))
+                .try_for_each(|files| files.ensure_not_in_use())
                 .map_err(Error::for_removal)?;
         }
         let archive = self.archive()?;

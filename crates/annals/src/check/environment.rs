@@ -20,7 +20,7 @@ const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// Checks the directories of roots; each finding is reported once per root.
 pub fn environment(store: &Store, inventory: &Inventory, now: Timestamp) -> Vec<FileReport> {
-    let keep = store.retention_days(inventory);
+    let keep = inventory.retention_days();
     let mut found = Vec::new();
     for root in store.roots() {
         let here = |files: &&SessionFiles| {

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
 use crate::store::{
-    Inventory, LogScan, Root, RootFile, Session, SessionFiles, Store, WriteOptions,
+    Inventory, LogScan, Root, RootFile, Session, SessionFiles, SessionWriter, Store, WriteOptions,
 };
 use annals_jsonl::{TailReader, open_to_read};
 use annals_layouts::Subject;
@@ -251,10 +251,12 @@ fn write_session(
     for strand in since.agents {
         let own = match &strand.spawn {
             None => None,
-            Some(spawn) => match store.open_agent_writer(files, spawn.agent.as_str(), options) {
-                Err(Error::NotFound { .. }) => Some(main.spawn(spawn)?),
-                found => Some(found?),
-            },
+            Some(spawn) => {
+                match SessionWriter::open_agent(store, files, spawn.agent.as_str(), options) {
+                    Err(Error::NotFound { .. }) => Some(main.spawn(spawn)?),
+                    found => Some(found?),
+                }
+            }
         };
         let log = own.as_ref().unwrap_or(&main);
         let mut gone = HashSet::new();

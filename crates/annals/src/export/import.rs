@@ -239,7 +239,7 @@ impl<'a> Importer<'a> {
                 if files.shares_log() {
                     return self.go_on(number, kept, &files);
                 }
-                self.store.delete(&files, Timestamp::now())?;
+                self.store.trash().move_in(&files, Timestamp::now())?;
                 self.taken.remove(&files.id);
                 true
             }

@@ -18,7 +18,7 @@ use super::sessions::{StoredRow, each_row, is_same, name};
 
 impl Index {
     /// Returns the labels of sessions, given by inventory index, each once, like
-    /// [`Store::session_labels`](crate::store::Store::session_labels). The inventory may be that of
+    /// [`Sessions::labels`](crate::store::Sessions::labels). The inventory may be that of
     /// a [`StoreSearch`](super::StoreSearch).
     pub fn session_labels(
         &mut self,

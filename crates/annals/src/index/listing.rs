@@ -18,7 +18,7 @@ use super::session_codec::{self, Names};
 use super::sessions::{NewRow, RowState, SortedSessions, StoredRow, load, write};
 
 impl Index {
-    /// Summarizes every session, like [`Store::sessions`].
+    /// Summarizes every session, like [`Sessions::read`](crate::store::Sessions::read).
     pub fn sessions(
         &mut self,
         store: &Store,
@@ -27,7 +27,7 @@ impl Index {
     ) -> Vec<Result<SessionInfo>> {
         let facts = self.gather(store, inventory, progress, &mut All::default());
         let all: Vec<&SessionFiles> = inventory.sessions.iter().collect();
-        session_summary::make_infos(&all, facts, &store.retention_days(inventory))
+        session_summary::make_infos(&all, facts, &inventory.retention_days())
     }
 
     /// Saves the rows of sessions that are new or have changed. Returns read errors.
@@ -41,7 +41,8 @@ impl Index {
         updated.into_iter().filter_map(Result::err).collect()
     }
 
-    /// Returns the conversations of some sessions, like [`Store::conversations`].
+    /// Returns the conversations of some sessions, like
+    /// [`Sessions::conversations`](crate::store::Sessions::conversations).
     pub fn conversations(
         &mut self,
         store: &Store,

@@ -60,7 +60,7 @@ impl RowCollector for Glances {
 }
 
 impl Index {
-    /// Returns the most recent sessions, like [`Store::newest_sessions`].
+    /// Returns the most recent sessions, like [`Sessions::newest`](crate::store::Sessions::newest).
     pub fn newest_sessions(
         &mut self,
         store: &Store,
@@ -125,7 +125,7 @@ impl Index {
             sessions.push(files);
             facts.push(read);
         }
-        let rows = session_summary::make_infos(&sessions, facts, &store.retention_days(inventory));
+        let rows = session_summary::make_infos(&sessions, facts, &inventory.retention_days());
         let mut rows: Vec<Option<Result<SessionInfo>>> = rows.into_iter().map(Some).collect();
         let chosen = chosen.iter().filter_map(|at| places.get(at));
         let mut found: Vec<Result<SessionInfo>> =

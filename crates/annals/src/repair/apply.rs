@@ -16,24 +16,24 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
-use crate::store::{Root, Store, is_plain_log};
+use crate::store::{Root, is_plain_log};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, AppendOptions, FileId, ReadAt as _};
 use annals_layouts::text::pluralize;
 
-use super::RepairPlan;
 use super::plan::OutputPart;
 use super::quarantine::{
     self, FileState, MANIFEST, ORIGINAL, QuarantinedFile, QuarantinedStep, REMOVED, VERSION,
 };
+use super::{RepairPlan, Repairs};
 
-impl Store {
+impl Repairs<'_> {
     /// Repairs a file. Its original is in the quarantine before anything changes.
     ///
     /// Fails with [`Changed`](annals_jsonl::Error::Changed) if the file has changed since the plan; with [`Held`](annals_jsonl::Error::Held) if
     /// another program has it open for writing; with [`Error::Live`], unless `live`, if another
     /// program is writing to it.
-    pub fn repair(&self, plan: &RepairPlan, live: bool, now: Timestamp) -> Result<QuarantinedFile> {
+    pub fn apply(&self, plan: &RepairPlan, live: bool, now: Timestamp) -> Result<QuarantinedFile> {
         if !live {
             plan.ensure_not_in_use()?;
         }
@@ -57,7 +57,7 @@ impl Store {
             // A repair that did not happen must not be undone. If the removal fails too, the next
             // sweep removes it.
             if rewritten.is_err() && is_same_file(path, &metadata) {
-                let _ = self.remove_repair_folder(&kept.id);
+                let _ = self.remove_folder(&kept.id);
             }
             rewritten.map(|()| kept)
         })
@@ -68,7 +68,7 @@ impl Store {
     ///
     /// Refuses if the file is neither the repaired file nor the original, and if another program has
     /// it open for writing.
-    pub fn undo_repair(&self, kept: &QuarantinedFile) -> Result<()> {
+    pub fn undo(&self, kept: &QuarantinedFile) -> Result<()> {
         let root = Root::new(&kept.layout, &kept.root)?;
         // The manifest is written by annals, but its path must not lead out of the root.
         let sound = match kept.lone {
@@ -116,7 +116,7 @@ impl Store {
                 copy(&source, 0..length, &original, put)
             })
         })?;
-        self.remove_repair_folder(&kept.id)
+        self.remove_folder(&kept.id)
     }
 
     fn refuse_undo(&self, kept: &QuarantinedFile, handle: &File, len: u64) -> Error {

@@ -2,9 +2,9 @@
 //!
 //! A [`RepairPlan`] describes line by line what would be done to one file; it is derived from the
 //! file's lines and the tree of its entries, and changes nothing.
-//! [`Store::repair`](crate::store::Store::repair) applies it: the original is copied to the
-//! quarantine first ([`QuarantinedFile`]), and
-//! [`Store::undo_repair`](crate::store::Store::undo_repair) restores it byte for byte.
+//! [`Repairs::apply`] applies it: the original is copied to the quarantine first
+//! ([`QuarantinedFile`]), and [`Repairs::undo`] restores it byte for byte.
+//! [`Store::repairs`] returns the handle, [`Repairs`].
 //!
 //! Repaired are: lines with no record, several records, or a record among other bytes (see
 //! [`salvage`](annals_layouts::layout::salvage)); a missing header; links to missing entries and cycles;
@@ -30,8 +30,8 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::store::{
-    Inventory, Root, RootFile, SessionFiles, StaleSessionList, each_line, ensure_not_in_use,
-    record_from_line, with_scanner,
+    Inventory, Root, RootFile, SessionFiles, StaleSessionList, Store, each_line, ensure_not_in_use,
+    put_back_removed, record_from_line, with_scanner,
 };
 use annals_jsonl::{self as jsonl, RangeReader, ReadAt as _};
 use annals_layouts::layout::Decoded;
@@ -45,6 +45,28 @@ use plan::RepairReader;
 
 /// Time for which an unfinished last line may still be in the process of being written.
 const PENDING: SignedDuration = SignedDuration::from_hours(1);
+
+/// The repairs of a store's files, and the quarantine of their originals.
+#[derive(Clone, Copy, Debug)]
+pub struct Repairs<'a> {
+    store: &'a Store,
+}
+
+impl Store {
+    /// Returns the repairs.
+    pub fn repairs(&self) -> Repairs<'_> {
+        Repairs { store: self }
+    }
+}
+
+impl Repairs<'_> {
+    /// Restores all files that a killed process was removing from the roots. Returns their paths.
+    ///
+    /// Does not check for copies elsewhere: the removal can be repeated.
+    pub fn put_back_removed(&self) -> Result<Vec<PathBuf>> {
+        put_back_removed(self.store.roots())
+    }
+}
 
 /// A file that may need repair.
 #[derive(Clone, Debug)]

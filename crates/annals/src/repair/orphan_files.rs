@@ -8,6 +8,8 @@ use crate::store::{Inventory, LogScan, Root, RootFile, Store, rows_without_log};
 use annals_layouts::model::{ArtifactKind, Fact};
 use annals_layouts::text::pluralize;
 
+use super::Repairs;
+
 /// Files of one kind whose session is missing. They are not changed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -47,11 +49,11 @@ fn named_sessions_hint(root: &Root, file: &RootFile) -> String {
     }
 }
 
-impl Store {
+impl Repairs<'_> {
     /// Returns the files in the roots that belong to missing sessions. Files whose session is known
     /// are assigned to it, whatever their folder; these are the rest.
     pub fn orphan_files(&self, inventory: &Inventory) -> Vec<OrphanFiles> {
-        let mut found = OrphanCollector::new(self);
+        let mut found = OrphanCollector::new(self.store);
         for (root, file) in &inventory.others {
             let session = file.artifact.session.as_ref().map(ToString::to_string);
             match (file.artifact.kind, session) {
@@ -135,7 +137,10 @@ struct MissingSessions {
 
 impl MissingSessions {
     fn new(store: &Store) -> Self {
-        let trashed = store.failures().ok(store.trash_items()).unwrap_or_default();
+        let trashed = store
+            .failures()
+            .ok(store.trash().items())
+            .unwrap_or_default();
         let each = trashed.iter().flat_map(|one| {
             let sessions = one.sessions();
             sessions.map(|id| (id.to_owned(), one.id.clone()))

@@ -21,11 +21,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::store::Store;
 use annals_jsonl as jsonl;
 use annals_layouts::Subject;
 use annals_layouts::json::describe_json_error;
 
+use super::Repairs;
 use super::apply::was_not_applied;
 use super::plan::RemovedBytes;
 
@@ -153,10 +153,10 @@ pub(super) fn encode_removed(all: &[RemovedBytes]) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-impl Store {
+impl Repairs<'_> {
     /// Returns the directory of the quarantine.
     pub fn quarantine(&self) -> Result<PathBuf> {
-        match self.state_dir() {
+        match self.store.state_dir() {
             Some(state) => Ok(state.join("quarantine")),
             None => Err(Error::refused(
                 "no state directory to store the originals of repaired files in",
@@ -166,7 +166,7 @@ impl Store {
 
     /// Returns the repairs in the quarantine, newest first, and errors of those that cannot be
     /// read. Omits repairs that were interrupted before they changed anything.
-    pub fn repairs(&self) -> Result<(Vec<QuarantinedFile>, Vec<Error>)> {
+    pub fn list(&self) -> Result<(Vec<QuarantinedFile>, Vec<Error>)> {
         let dir = self.quarantine()?;
         let entries = match fs::read_dir(&dir) {
             Ok(entries) => entries,
@@ -176,7 +176,7 @@ impl Store {
         let (mut found, mut troubles) = (Vec::new(), Vec::new());
         for entry in entries {
             let entry = entry.map_err(|error| Error::io("read", &dir, error))?;
-            let made = self.failures().metadata(&entry.path());
+            let made = self.store.failures().metadata(&entry.path());
             let made = made.and_then(|made| made.modified().ok());
             match read_manifest(&entry.path()) {
                 Ok(Some(kept)) => match was_not_applied(&kept) {
@@ -200,8 +200,8 @@ impl Store {
 
     /// Finds repairs by a prefix of the repair's id or the session's id, or by the file's path.
     /// Returns several only if they are of one session.
-    pub fn find_repairs(&self, wanted: &str) -> Result<Vec<QuarantinedFile>> {
-        let (all, troubles) = self.repairs()?;
+    pub fn find(&self, wanted: &str) -> Result<Vec<QuarantinedFile>> {
+        let (all, troubles) = self.list()?;
         let path = std::path::absolute(wanted).ok();
         let exact = |kept: &QuarantinedFile| {
             kept.id == wanted
@@ -239,12 +239,12 @@ impl Store {
     }
 
     /// Permanently removes the original of a repair and the removed bytes.
-    pub fn delete_repair(&self, kept: &QuarantinedFile) -> Result<()> {
-        self.remove_repair_folder(&kept.id)
+    pub fn delete(&self, kept: &QuarantinedFile) -> Result<()> {
+        self.remove_folder(&kept.id)
     }
 
     /// Removes a folder. Renames it first, so that a partly removed folder does not count.
-    pub(super) fn remove_repair_folder(&self, id: &str) -> Result<()> {
+    pub(super) fn remove_folder(&self, id: &str) -> Result<()> {
         let dir = self.quarantine()?;
         if !is_valid_id(id) {
             return Err(Error::refused(format!("`{id}` is not a valid repair id")));
@@ -263,14 +263,14 @@ impl Store {
 
     /// Removes what interrupted runs left: partly removed folders, and folders of repairs that
     /// never changed anything, once they are old enough to be abandoned.
-    pub fn sweep_quarantine(&self) -> Result<()> {
+    pub fn sweep(&self) -> Result<()> {
         let dir = self.quarantine()?;
         for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
             let (name, path) = (entry.file_name(), entry.path());
             if name.to_string_lossy().ends_with(".gone") {
                 remove_folder(&path)?;
             } else if let Some(id) = name.to_str().filter(|_| is_abandoned(&path)) {
-                self.remove_repair_folder(id)?;
+                self.remove_folder(id)?;
             }
         }
         Ok(())

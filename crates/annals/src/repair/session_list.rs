@@ -5,12 +5,13 @@ use std::os::unix::fs::MetadataExt as _;
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
+use super::Repairs;
 use super::apply::{hex, mtime_ns, repair_id};
 use super::quarantine::{
     self, FileState, MANIFEST, ORIGINAL, QuarantinedFile, QuarantinedStep, REMOVED, VERSION,
 };
 use crate::error::{Error, Result};
-use crate::store::{StaleSessionList, Store};
+use crate::store::{Inventory, StaleSessionList};
 use annals_jsonl as jsonl;
 
 /// Action of a rebuild in a manifest.
@@ -23,7 +24,18 @@ impl QuarantinedFile {
     }
 }
 
-impl Store {
+impl Repairs<'_> {
+    /// Returns the session lists that are missing, damaged or stale.
+    pub fn stale_session_lists(&self, inventory: &Inventory) -> Vec<Result<StaleSessionList>> {
+        StaleSessionList::find_all(self.store.roots(), inventory)
+    }
+
+    /// Rebuilds a session list from its logs without the quarantine. Saves a copy of a damaged one
+    /// next to it.
+    pub fn rebuild_session_list(&self, stale: &StaleSessionList) -> Result<()> {
+        stale.rebuild_in_place()
+    }
+
     /// Rebuilds an index from its logs. The original is in the quarantine before anything changes;
     /// returns `None` if there was no original, or nothing has to be done any more.
     ///
@@ -56,11 +68,11 @@ impl Store {
             match stale.apply(&rebuilt, live) {
                 Ok(true) => return Ok(Some(kept)),
                 // Another program wrote to it meanwhile: the quarantined copy is outdated.
-                Ok(false) => self.remove_repair_folder(&kept.id)?,
+                Ok(false) => self.remove_folder(&kept.id)?,
                 Err(error) => {
                     // A repair that did not happen must not be undone. If the removal fails too,
                     // the next sweep removes it.
-                    let _ = self.remove_repair_folder(&kept.id);
+                    let _ = self.remove_folder(&kept.id);
                     return Err(error);
                 }
             }

@@ -6,15 +6,15 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::store::{RootFile, SessionFiles, Store, TrashItem};
+use crate::store::{RootFile, SessionFiles, TrashItem};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::FileId;
 
 use crate::time_input::Now;
 
-use super::{CleanupPlan, Expired, Policy, Term};
+use super::{CleanupPlan, Expired, Policy, Retention, Term};
 
-impl Store {
+impl Retention<'_> {
     /// Moves a group of sessions of a plan to the trash together.
     ///
     /// Nothing is moved if any of them has changed since the plan: while the logs are locked, all
@@ -28,10 +28,11 @@ impl Store {
         if !live {
             group
                 .iter()
-                .try_for_each(|old| self.ensure_not_in_use(&old.session_files))?;
+                .try_for_each(|old| old.session_files.ensure_not_in_use())?;
         }
         let others: Vec<&SessionFiles> = others.iter().map(|old| &old.session_files).collect();
-        self.delete_if(&first.session_files, &others, now, || {
+        let trash = self.store.trash();
+        trash.move_in_if(&first.session_files, &others, now, || {
             group
                 .iter()
                 .try_for_each(|old| self.ensure_still_expired(old))?;
@@ -50,9 +51,9 @@ impl Store {
     pub fn clean_older_than(&self, days: u32, now: Timestamp) -> Result<Vec<Result<TrashItem>>> {
         let term = Term::parse(&format!("{days}d"));
         let policy = Policy::new(term.ok_or_else(|| Error::refused("invalid number of days"))?);
-        let zone = self.zone();
-        let inventory = self.inventory_without_archive();
-        let rows = self.sessions(&inventory, &|_, _| ());
+        let zone = self.store.zone();
+        let inventory = self.store.inventory_without_archive();
+        let rows = self.store.sessions(&inventory).read(&|_, _| ());
         let rows = rows.into_iter().flatten().collect();
         let at = Now { time: now, zone };
         let plan = CleanupPlan::new(&inventory, rows, &policy, &self.pins()?, &at, &|_| true);
@@ -66,8 +67,8 @@ impl Store {
     }
 
     /// Removes empty directories that interrupted clean-ups left.
-    pub fn finish_cleaning(&self) -> Result<()> {
-        self.finish_deletions()
+    pub fn finish(&self) -> Result<()> {
+        self.store.trash().finish_interrupted()
     }
 
     fn ensure_still_expired(&self, old: &Expired) -> Result<()> {
@@ -84,7 +85,7 @@ impl Store {
             }
         }
         let known: HashSet<&Path> = files.files().map(|file| file.path.as_path()).collect();
-        let below = self.files_in_own_dirs(files);
+        let below = self.store.files_in_own_dirs(files);
         let is_new = |file: &&RootFile| {
             let own = file.artifact.session.as_ref() == Some(&files.id);
             own && !known.contains(file.path.as_path())

@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::store::{Root, RootFile, Store, TrashItem};
+use crate::store::{Root, RootFile, TrashItem};
 use crate::time_input::Now;
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{FileId, lock_file};
 use annals_layouts::model::{Artifact, ArtifactKind};
 
-use super::{Policy, Rule};
+use super::{Policy, Retention, Rule};
 
 /// Files of a log or session that no longer exists.
 #[derive(Clone, Debug)]
@@ -54,10 +54,10 @@ impl Leftover {
 /// Files by missing owner, and whether that is a log.
 type Found = BTreeMap<PathBuf, (bool, Vec<(PathBuf, FileId)>)>;
 
-impl Store {
+impl Retention<'_> {
     /// Finds files of missing logs and sessions that have expired by the policy.
     pub fn leftovers(&self, policy: &Policy, now: &Now) -> Vec<Leftover> {
-        let roots = self.roots().iter();
+        let roots = self.store.roots().iter();
         let roots = roots.filter(|root| root.layout.has_lock_files());
         let mut all = Vec::new();
         for root in roots {
@@ -117,7 +117,9 @@ impl Store {
                     return Err(changed(path));
                 }
             }
-            self.delete_leftover(root, &leftover.gone, &leftover.files, now)
+            self.store
+                .trash()
+                .move_leftover_in(root, &leftover.gone, &leftover.files, now)
         };
         if !leftover.is_log {
             return work();
@@ -137,7 +139,7 @@ impl Store {
         if !root.path.is_dir() {
             return found;
         }
-        let inventory = self.inventory_of(root);
+        let inventory = self.store.inventory_of(root);
         if !inventory.is_complete() {
             return found;
         }

@@ -15,11 +15,11 @@
 //! let now = Now { time: jiff::Timestamp::now(), zone: jiff::tz::TimeZone::UTC };
 //! let policy = Policy::new(Term::parse("30d").ok_or("no term")?);
 //! let inventory = store.inventory_without_archive();
-//! let rows = store.sessions(&inventory, &|_, _| ()).into_iter().flatten().collect();
+//! let rows = store.sessions(&inventory).read(&|_, _| ()).into_iter().flatten().collect();
 //!
-//! let plan = CleanupPlan::new(&inventory, rows, &policy, &store.pins()?, &now, &|_| true);
+//! let plan = CleanupPlan::new(&inventory, rows, &policy, &store.retention().pins()?, &now, &|_| true);
 //! for group in &plan.groups {
-//!     store.clean(group, false, now.time)?;
+//!     store.retention().clean(group, false, now.time)?;
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -36,3 +36,18 @@ pub use pins::{Pin, Pins};
 pub use plan::{CleanupPlan, Expired, RetainReason, Retained};
 pub use policy::{Policy, Rule};
 pub use term::Term;
+
+use crate::store::Store;
+
+/// The retention of a store's sessions: pins, and cleaning up what has expired.
+#[derive(Clone, Copy, Debug)]
+pub struct Retention<'a> {
+    store: &'a Store,
+}
+
+impl Store {
+    /// Returns the retention of sessions.
+    pub fn retention(&self) -> Retention<'_> {
+        Retention { store: self }
+    }
+}

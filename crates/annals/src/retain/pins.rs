@@ -12,10 +12,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::store::{SessionFiles, SessionInfo, Store};
+use crate::store::{SessionFiles, SessionInfo};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, Digest};
 use annals_layouts::json::describe_json_error;
+
+use super::Retention;
 
 const FILE: &str = "pins.json";
 const VERSION: u32 = 1;
@@ -110,10 +112,10 @@ impl Pin {
     }
 }
 
-impl Store {
+impl Retention<'_> {
     /// Returns the pinned sessions.
     pub fn pins(&self) -> Result<Pins> {
-        match self.state_dir() {
+        match self.store.state_dir() {
             Some(state) => Ok(Pins::read(&state.join(FILE))?.0),
             None => Ok(Pins::default()),
         }
@@ -155,7 +157,7 @@ impl Store {
     /// what it changed; if that is empty, nothing is written.
     fn change_pins(&self, change: impl Fn(&mut Vec<Pin>) -> Vec<Pin>) -> Result<Vec<Pin>> {
         const ATTEMPTS: usize = 8;
-        let Some(state) = self.state_dir() else {
+        let Some(state) = self.store.state_dir() else {
             return Err(Error::refused("no state directory to store pins in"));
         };
         let path = state.join(FILE);

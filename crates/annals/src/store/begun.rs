@@ -17,7 +17,7 @@ use super::resolve::MissingLog;
 use super::writer::create_parent_dirs;
 use super::{Root, Store, WriteOptions};
 
-/// A log that [`Store::begin_log`] created.
+/// A log that [`MissingLog::create`] created.
 #[derive(Debug)]
 #[must_use = "call `discard` if nothing is written to the log"]
 pub struct BegunLog {
@@ -39,12 +39,12 @@ struct Made {
     dirs: Vec<PathBuf>,
 }
 
-impl Store {
-    /// Creates a log that does not exist. Another program may create it at the same time.
-    pub fn begin_log(&self, missing: &MissingLog, options: WriteOptions) -> Result<BegunLog> {
-        let root = &missing.root;
-        let Some(artifact) = root.layout.log_from_name(missing.new.id.as_str()) else {
-            let created = self.create(root, &missing.new, options);
+impl MissingLog {
+    /// Creates the log. Another program may create it at the same time.
+    pub fn create(&self, store: &Store, options: WriteOptions) -> Result<BegunLog> {
+        let root = &self.root;
+        let Some(artifact) = root.layout.log_from_name(self.new.id.as_str()) else {
+            let created = store.create(root, &self.new, options);
             return created.map(|_| BegunLog { made: None });
         };
         let log = root.locate(&artifact)?;
@@ -69,8 +69,8 @@ impl Store {
             opened => drop(opened?),
         }
         made.id = identity(&log)?;
-        let new = NewSession::unnamed(missing.new.cwd.clone())?;
-        let created = self.create(root, &new, options);
+        let new = NewSession::unnamed(self.new.cwd.clone())?;
+        let created = store.create(root, &new, options);
         let with_identity = |path: PathBuf| identity(&path).ok().map(|id| (path, id));
         made.companion = companion.and_then(with_identity);
         let begun = BegunLog { made: Some(made) };

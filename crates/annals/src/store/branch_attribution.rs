@@ -12,7 +12,7 @@ use annals_layouts::Subject;
 use annals_layouts::model::{Outline, ResponseKey, SessionId};
 use annals_layouts::tree::{Segment, Tree};
 
-use super::Store;
+use super::Costs;
 use super::inventory::{Inventory, SessionFiles};
 use super::session::Session;
 
@@ -41,7 +41,7 @@ impl BranchAttribution {
     }
 }
 
-impl Store {
+impl Costs<'_> {
     /// Returns the attribution of each session. A session that is missing or cannot be read gives
     /// an error in its place.
     pub fn branch_attributions(

@@ -10,18 +10,18 @@ use annals_jsonl::ReadAt as _;
 use annals_layouts::Subject;
 use annals_layouts::model::{ArtifactKind, EntryId, Outline};
 
+use super::Session;
 use super::inventory::{Inventory, RootFile, SessionFiles};
-use super::{Session, Store};
 
 /// Maximum number of candidates in an error.
 const CANDIDATES: usize = 50;
 
-impl Store {
+impl Inventory {
     /// Finds the session that contains a message, by the message's id or a unique prefix of it.
     ///
     /// Searches logs for the longest run of unescaped characters of the id, and reads only those
     /// that contain it. If several records have the id, the original wins over its copies in forks.
-    pub fn find_message(&self, inventory: &Inventory, id: &str) -> Result<(SessionFiles, EntryId)> {
+    pub fn find_message(&self, id: &str) -> Result<(SessionFiles, EntryId)> {
         let missing = || Error::NotFound {
             what: Subject::Message,
             id: id.chars().take(200).flat_map(char::escape_debug).collect(),
@@ -33,7 +33,7 @@ impl Store {
         let fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | ' ');
         let runs = id.split(|c| !fit(c)).max_by_key(|run| run.len());
         let finder = Finder::new(runs.unwrap_or_default());
-        let sessions = inventory.sessions.par_iter();
+        let sessions = self.sessions.par_iter();
         let found = sessions.filter(|files| files.logs().any(|file| may_hold(file, &finder)));
         let found: Vec<(SessionFiles, Vec<MatchingEntry>)> = found
             .filter_map(|files| {

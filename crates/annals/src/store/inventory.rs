@@ -425,7 +425,9 @@ impl Inventory {
             .filter(move |(_, file)| file.artifact.kind == kind)
     }
 
-    pub(super) fn retention_days(&self) -> HashMap<PathBuf, Option<u64>> {
+    /// Returns the days after which the program of each root deletes sessions, where its settings
+    /// contain it.
+    pub fn retention_days(&self) -> HashMap<PathBuf, Option<u64>> {
         self.others_of_kind(ArtifactKind::Settings)
             .filter_map(|(root, file)| {
                 let body = root

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use crate::error::Result;
 use annals_layouts::tree::one_line;
 
-use super::inventory::{Inventory, SessionFiles};
+use super::inventory::SessionFiles;
 use super::project_hints::FolderHints;
 use super::session_summary::SessionSummary;
-use super::{Store, read_each};
+use super::{Sessions, read_each};
 
 /// Title of a session, and the kinds of its sub-agents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,22 +40,21 @@ impl SessionLabel {
     }
 }
 
-impl Store {
+impl Sessions<'_> {
     /// Returns the labels of sessions, given by inventory index.
-    pub fn session_labels(
+    pub fn labels(
         &self,
-        inventory: &Inventory,
         wanted: &[usize],
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Vec<Result<SessionLabel>> {
         let wanted = wanted.iter();
         let wanted: Vec<&SessionFiles> = wanted
-            .filter_map(|&at| inventory.sessions.get(at))
+            .filter_map(|&at| self.inventory.sessions.get(at))
             .collect();
         let facts = read_each(&wanted, progress, &|session| {
             SessionSummary::from_session(&session)
         });
-        let neighbours = FolderHints::new(&inventory.sessions);
+        let neighbours = FolderHints::new(&self.inventory.sessions);
         let labels = wanted.into_iter().zip(facts);
         labels
             .map(|(files, facts)| Ok(SessionLabel::new(files, facts?, &neighbours)))

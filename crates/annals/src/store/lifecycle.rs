@@ -7,11 +7,11 @@ use crate::error::Result;
 use annals_layouts::model::{ListSubject, Outline, Project, SessionId, TitleSource, Usage};
 use annals_layouts::tree::{Title, one_line};
 
+use super::Root;
 use super::info::SessionInfo;
 use super::inventory::{Inventory, SessionLists};
 use super::session::Session;
-use super::trash::TrashItem;
-use super::{Root, Store};
+use super::trash::{Trash, TrashItem};
 
 /// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -79,12 +79,12 @@ pub(super) fn keep_duration(days: u64) -> SignedDuration {
     SignedDuration::from_hours(days.min(36_500) as i64 * 24)
 }
 
-impl Store {
+impl Trash<'_> {
     /// Lists the sessions in the trash, the newest deletion first. Root and file are the original
     /// ones.
-    pub fn deleted_sessions(&self) -> Result<Vec<SessionInfo>> {
+    pub fn sessions(&self) -> Result<Vec<SessionInfo>> {
         let mut rows = Vec::new();
-        for trashed in self.trash_items()? {
+        for trashed in self.items()? {
             for session in trashed.sessions() {
                 let row = self.read_trashed(&trashed, session);
                 rows.extend(row.or_else(|| info_from_trash_item(&trashed, session)));
@@ -95,9 +95,9 @@ impl Store {
 
     /// Reads a deleted session from the trash, which keeps paths relative to the root.
     fn read_trashed(&self, trashed: &TrashItem, session: &str) -> Option<SessionInfo> {
-        let place = self.failures.ok(self.trashed_files_dir(trashed))?;
+        let place = self.store.failures.ok(self.files_dir(trashed))?;
         let root = Root::new(&trashed.layout, place).ok()?;
-        let root = root.reporting_to(&self.failures);
+        let root = root.reporting_to(&self.store.failures);
         let mut there = Inventory::scan(std::slice::from_ref(&root)).sessions;
         there.retain(|files| files.id.as_str() == session);
         let mut files = there.into_iter().next()?;
@@ -106,7 +106,7 @@ impl Store {
         files.list_rows = lists.rows(files.folder(), &files.id);
         let file = files.main_path().strip_prefix(&root.path).ok()?;
         let file = trashed.root.join(file);
-        let info = self.failures.ok(Session::read(files))?.info(None);
+        let info = self.store.failures.ok(Session::read(files))?.info(None);
         Some(SessionInfo {
             root: trashed.root.clone(),
             file,

@@ -9,7 +9,7 @@ use annals_layouts::model::{Entry, EntryKey, Outline};
 
 use super::inventory::{Inventory, RootFile, SessionFiles};
 use super::log_reader::{self, LogScan};
-use super::{Session, Store};
+use super::{Session, Store, Target};
 
 /// A record of a session that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,10 +153,10 @@ impl Session {
     }
 }
 
-impl Store {
+impl Target {
     /// Finds the session that a line of a file belongs to (`FILE:LINE`).
     pub fn find_line(
-        &self,
+        store: &Store,
         inventory: &Inventory,
         path: &Path,
         line: u64,
@@ -187,7 +187,7 @@ impl Store {
         if let Some((_, files, file)) = best {
             return Ok((files.clone(), file.path.clone()));
         }
-        let target = self.find(inventory, &path.to_string_lossy())?;
+        let target = store.find(inventory, &path.to_string_lossy())?;
         let log = target.log.map(|log| log.path);
         Ok((target.files, log.unwrap_or_else(|| path.to_owned())))
     }

@@ -28,6 +28,29 @@ use super::call_pairing;
 use super::shared_log::{self, SliceFilter};
 use super::{Root, RootFile};
 
+impl Root {
+    /// Decodes all entries of one file, such as the prompt history, a plan, or todos without a
+    /// session.
+    pub fn entries(&self, file: &RootFile) -> Result<Vec<Entry>> {
+        if !file.artifact.kind.is_log() {
+            return read_document(self, file).map(|sink| sink.items);
+        }
+        let mut sink = Decoded::default();
+        let mut pairing = call_pairing::CallPairing::default();
+        for volume in file.volumes() {
+            let mut decoder = self.decoder(volume);
+            each_record(self, volume, |record| {
+                let before = sink.items.len();
+                decoder.decode(record, &mut sink);
+                let fresh = sink.items.iter_mut().skip(before);
+                fresh.for_each(|entry| pairing.pair_entry(entry));
+                Ok(true)
+            })?;
+        }
+        Ok(sink.items)
+    }
+}
+
 pub(super) use tail_window::{LEAF_SEARCH_BYTES, TailWindow, read_tail_window};
 
 /// Maximum size of a document, which is read whole.

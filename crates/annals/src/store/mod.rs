@@ -9,10 +9,12 @@ mod archive_overlay;
 mod begun;
 mod branch_attribution;
 mod call_pairing;
+mod chorus;
 mod companion;
-mod config;
 pub(crate) mod conversations;
+mod costs;
 mod document;
+mod documents;
 mod file_versions;
 mod find_message;
 mod fork;
@@ -26,19 +28,17 @@ mod locate;
 pub(crate) mod log_owners;
 mod log_reader;
 mod log_totals;
-mod program_state;
 mod project_hints;
-mod prompt_history;
 mod query;
 mod read_failures;
 mod remove;
 mod removed;
 mod resolve;
 mod root;
-mod save_files;
 mod session;
 mod session_cost;
 mod session_list;
+mod session_rows;
 pub(crate) mod session_summary;
 mod shared_log;
 mod shortcuts;
@@ -49,17 +49,13 @@ pub(crate) mod usage_collector;
 pub(crate) mod walk_cache;
 mod writer;
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::tz::TimeZone;
 use rayon::prelude::*;
 
-use crate::cost::{PriceFn, Tally};
 use crate::error::Result;
-use annals_layouts::layout::{Decoded, Env};
-use annals_layouts::model::Entry;
 
 pub use agent::{Agent, Call};
 pub(crate) use append_point::ensure_not_in_use;
@@ -67,7 +63,9 @@ pub use begun::BegunLog;
 pub use branch_attribution::BranchAttribution;
 pub(crate) use call_pairing::CallPairing;
 pub use call_pairing::results_under_calls;
-use conversations::Conversations;
+pub use chorus::ChorusConfig;
+pub use costs::Costs;
+pub use documents::{Documents, NewSavedVersion, RunLog};
 pub use file_versions::{SavedFile, SavedVersion};
 pub use fork::ForkedSession;
 pub(crate) use incremental_reader::{
@@ -87,22 +85,23 @@ pub(crate) use log_reader::{
     record_from_tail_line, scope, strip_line_ending, unnumbered_record, with_scanner,
 };
 pub use log_totals::Totals;
-pub use program_state::RunLog;
 pub use project_hints::FolderHints;
 pub use query::{MessageCounts, MessageFilter, Stats};
 pub use read_failures::ReadFailures;
 pub(crate) use read_failures::is_gone;
 pub(crate) use remove::{FileCopies, FileSet};
+pub(crate) use removed::put_back_removed;
 pub use resolve::{MissingLog, Target};
 pub use root::Root;
 pub(crate) use root::is_plain_log;
-pub use save_files::NewSavedVersion;
 pub use session::Session;
 pub use session_list::StaleSessionList;
 pub(crate) use session_list::{list_of_damaged_copy, list_row_from_log, update_session_lists};
-use session_summary::SessionSummary;
+pub use session_rows::Sessions;
 pub use shared_log::SessionSlice;
-pub use trash::{Purgeable, TrashContents, TrashItem, TrashedConfigEntry, TrashedFile, TrashedRow};
+pub use trash::{
+    Purgeable, Trash, TrashContents, TrashItem, TrashedConfigEntry, TrashedFile, TrashedRow,
+};
 pub use usage_collector::LedgerWithSession;
 use walk_cache::WalkCache;
 pub use writer::{SessionWriter, WriteOptions};
@@ -153,11 +152,6 @@ impl Store {
     /// Read failures that did not prevent an answer.
     pub fn failures(&self) -> &ReadFailures {
         &self.failures
-    }
-
-    /// Opens the existing default roots of all layouts.
-    pub fn discover(env: &Env) -> Self {
-        Store::new(Root::defaults(env))
     }
 
     /// Sets the state directory, which holds the trash.
@@ -225,98 +219,6 @@ impl Store {
     /// them.
     pub fn inventory_without_archive(&self) -> Inventory {
         Inventory::scan(&self.roots)
-    }
-
-    /// Reads and summarizes every session. Calls `progress` with the bytes done and the total.
-    ///
-    /// A session that cannot be read is an error in its place among the rows.
-    pub fn sessions(
-        &self,
-        inventory: &Inventory,
-        progress: &(dyn Fn(u64, u64) + Sync),
-    ) -> Vec<Result<SessionInfo>> {
-        let all: Vec<&SessionFiles> = inventory.sessions.iter().collect();
-        let facts = read_each(&all, progress, &|session| {
-            SessionSummary::from_session(&session)
-        });
-        session_summary::make_infos(&all, facts, &self.retention_days(inventory))
-    }
-
-    /// Returns the most recent sessions, newest first, followed by the errors of unreadable ones.
-    pub fn newest_sessions(
-        &self,
-        inventory: &Inventory,
-        limit: usize,
-        progress: &(dyn Fn(u64, u64) + Sync),
-    ) -> Vec<Result<SessionInfo>> {
-        let (mut rows, mut failed) = (Vec::new(), Vec::new());
-        for row in self.sessions(inventory, progress) {
-            match row {
-                Ok(row) => rows.push(Some(row)),
-                Err(error) => failed.push(Err(error)),
-            }
-        }
-        let known = rows.iter().flatten().enumerate();
-        let known = known.map(|(at, row)| (at, row.updated, &row.id));
-        let places = session_summary::newest(known, limit);
-        let found = places.into_iter().filter_map(|at| rows.get_mut(at)?.take());
-        found.map(Ok).chain(failed).collect()
-    }
-
-    /// Returns the conversations of sessions, given by inventory index, with their costs.
-    pub fn conversations(
-        &self,
-        inventory: &Inventory,
-        wanted: &[usize],
-        price: PriceFn<'_>,
-        progress: &(dyn Fn(u64, u64) + Sync),
-    ) -> Vec<Result<Vec<(ConversationInfo, Tally)>>> {
-        let wanted = wanted.iter();
-        let wanted: Vec<&SessionFiles> = wanted
-            .filter_map(|&at| inventory.sessions.get(at))
-            .collect();
-        let conversations = read_each(&wanted, progress, &|session| {
-            Conversations::from_session(&session)
-        });
-        let neighbours = FolderHints::new(&inventory.sessions);
-        let rows = wanted
-            .into_iter()
-            .zip(conversations)
-            .map(|(files, conversations)| {
-                let conversations = conversations?;
-                let sums = conversations.totals(price);
-                let open = conversations.list.iter().any(|talk| talk.untitled);
-                let summaries = open.then(|| neighbours.summaries(files, conversations.keys()));
-                let rows = conversations.into_infos(files, &summaries.unwrap_or_default(), &sums);
-                Ok(rows.into_iter().zip(sums).collect())
-            });
-        rows.collect()
-    }
-
-    /// Decodes all entries of one file, such as the prompt history, a plan, or todos without a
-    /// session.
-    pub fn entries(&self, root: &Root, file: &RootFile) -> Result<Vec<Entry>> {
-        if !file.artifact.kind.is_log() {
-            return log_reader::read_document(root, file).map(|sink| sink.items);
-        }
-        let mut sink = Decoded::default();
-        let mut pairing = CallPairing::default();
-        for volume in file.volumes() {
-            let mut decoder = root.decoder(volume);
-            log_reader::each_record(root, volume, |record| {
-                let before = sink.items.len();
-                decoder.decode(record, &mut sink);
-                let fresh = sink.items.iter_mut().skip(before);
-                fresh.for_each(|entry| pairing.pair_entry(entry));
-                Ok(true)
-            })?;
-        }
-        Ok(sink.items)
-    }
-
-    /// Days after which the program of each root deletes sessions, where its settings contain it.
-    pub fn retention_days(&self, inventory: &Inventory) -> HashMap<PathBuf, Option<u64>> {
-        inventory.retention_days()
     }
 }
 

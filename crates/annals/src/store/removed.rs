@@ -7,21 +7,17 @@ use crate::error::Result;
 use annals_jsonl as jsonl;
 use annals_jsonl::removal_name::is_removed;
 
-use super::{Root, Store};
+use super::Root;
 
-impl Store {
-    /// Restores all files that a killed process was removing from the roots. Returns their paths.
-    ///
-    /// Does not check for copies elsewhere: the removal can be repeated.
-    pub fn put_back_removed(&self) -> Result<Vec<PathBuf>> {
-        let mut back = Vec::new();
-        for root in self.roots() {
-            for path in left_in(root) {
-                back.extend(jsonl::put_back_removed(&path)?);
-            }
+/// Restores all files that a killed process was removing from the roots. Returns their paths.
+pub(crate) fn put_back_removed(roots: &[Root]) -> Result<Vec<PathBuf>> {
+    let mut back = Vec::new();
+    for root in roots {
+        for path in left_in(root) {
+            back.extend(jsonl::put_back_removed(&path)?);
         }
-        Ok(back)
     }
+    Ok(back)
 }
 
 /// Lists the files of a root with the temporary name of a file under removal. Ignores read

@@ -189,28 +189,30 @@ impl Store {
             Some((root, file))
         })
     }
+}
 
+impl MissingLog {
     /// Returns the missing log that a text such as `/path/to/project/2025-11-16` names; `None` if
     /// the text is no such name, or the log exists.
-    pub fn missing_log(&self, text: &str, options: WriteOptions) -> Result<Option<MissingLog>> {
+    pub fn find(store: &Store, text: &str, options: WriteOptions) -> Result<Option<MissingLog>> {
         let text = absolute_name(text);
         let text = &*text;
         if !text.starts_with('/')
             || Path::new(text).is_file()
-            || self.files_named(text).next().is_some()
+            || store.files_named(text).next().is_some()
         {
             return Ok(None);
         }
         let Some((directory, _)) = text.rsplit_once('/') else {
             return Ok(None);
         };
-        for root in self.roots() {
+        for root in store.roots() {
             let named = root.layout.log_from_name(text);
             let Some(session) = named.and_then(|log| log.session) else {
                 continue;
             };
             let today =
-                self.current_log_session(root, &NewSession::unnamed(directory)?, options.now)?;
+                store.current_log_session(root, &NewSession::unnamed(directory)?, options.now)?;
             return Ok(Some(MissingLog {
                 root: root.clone(),
                 today: today.as_ref() == Some(&session),
@@ -219,15 +221,17 @@ impl Store {
         }
         Ok(None)
     }
+}
 
+impl Inventory {
     /// Returns an inventory of only the sessions whose log `text` names directly: one, or one in each
     /// of several roots. Reads only the logs' directories, so the cost does not depend on the size of
     /// the roots. Of their sub-agents it has only `agent`.
     ///
     /// `None` if the text is no such name, no such log exists, or the sub-agent may be in another log.
-    pub fn inventory_of_log(&self, text: &str, agent: Option<&AgentId>) -> Option<Inventory> {
+    pub fn for_log(store: &Store, text: &str, agent: Option<&AgentId>) -> Option<Inventory> {
         let mut sessions = Vec::new();
-        for (root, mut file) in self.files_named(text) {
+        for (root, mut file) in store.files_named(text) {
             let id = file.artifact.session.clone()?;
             file.slice = Some(SessionSlice::unread(id.clone()).into());
             let mut files = SessionFiles::new(Arc::new(root.clone()), id.clone());
@@ -244,7 +248,9 @@ impl Store {
             ..Inventory::default()
         })
     }
+}
 
+impl Store {
     fn session_at_path(
         &self,
         inventory: &Inventory,

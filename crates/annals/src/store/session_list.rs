@@ -27,10 +27,10 @@ use annals_layouts::model::{
 
 use annals_layouts::json;
 
+use super::Root;
 use super::inventory::{Inventory, RootFile, SessionFiles};
 use super::log_reader::{self, LogScan};
 use super::writer::{self, SessionWriter};
-use super::{Root, Store};
 
 /// Attribute with the session id of the underlying program.
 const SESSION_ID: &str = "session_id";
@@ -335,7 +335,7 @@ pub(super) fn refuse_damaged(root: &Root, writer: &dyn Writer) -> Result<()> {
     let damage = read_optional(&path)?.and_then(|bytes| writer.config_fault(&bytes));
     match damage {
         None => Ok(()),
-        Some(why) => Err(super::config::damaged(&path, &why)),
+        Some(why) => Err(super::chorus::damaged(&path, &why)),
     }
 }
 
@@ -871,13 +871,13 @@ impl StaleSessionList {
     }
 }
 
-impl Store {
+impl SessionFiles {
     /// Sets members of a session's row in the session list, such as the session id of the
     /// underlying program. Values are JSON texts. [`Writer::session_members`] lists the names.
-    pub fn set_list_members(&self, files: &SessionFiles, members: &Members) -> Result<()> {
-        files.refuse_archived()?;
-        let writer = writer::layout_writer(&files.root)?;
-        let layout = files.root.layout.name();
+    pub fn set_list_members(&self, members: &Members) -> Result<()> {
+        self.refuse_archived()?;
+        let writer = writer::layout_writer(&self.root)?;
+        let layout = self.root.layout.name();
         let known = writer.session_members();
         for (name, json) in members {
             if !known.contains(&name.as_str()) {
@@ -891,7 +891,7 @@ impl Store {
             }
             writer.check_session_member(name, json)?;
         }
-        let mut logs = files
+        let mut logs = self
             .listed_logs()
             .filter(|log| !log.artifact.is_agent_log());
         let log = logs.next().map(|log| &log.artifact);
@@ -899,19 +899,21 @@ impl Store {
         else {
             return Err(Error::refused(format!(
                 "session {} is not in a session list",
-                files.id
+                self.id
             )));
         };
-        let mut row = list_row_from_log(&files.root, log)?.unwrap_or_default();
+        let mut row = list_row_from_log(&self.root, log)?.unwrap_or_default();
         row.log = Some(log.clone());
         row.members.clone_from(members);
-        update_session_list(&files.root, writer, &session_list, &[row])
+        update_session_list(&self.root, writer, &session_list, &[row])
     }
+}
 
-    /// Returns the session lists that are missing, damaged or stale.
-    pub fn stale_session_lists(&self, inventory: &Inventory) -> Vec<Result<StaleSessionList>> {
+impl StaleSessionList {
+    /// Returns the session lists of roots that are missing, damaged or stale.
+    pub(crate) fn find_all(roots: &[Root], inventory: &Inventory) -> Vec<Result<StaleSessionList>> {
         let mut found = Vec::new();
-        for root in &self.roots {
+        for root in roots {
             let Some(writer) = root.layout.writer() else {
                 continue;
             };
@@ -938,13 +940,13 @@ impl Store {
         found
     }
 
-    /// Rebuilds a session list from its logs. Saves a copy of a damaged one next to it.
-    pub fn rebuild_session_list(&self, stale: &StaleSessionList) -> Result<()> {
-        while let Some(RebuiltList { old, new, damaged }) = stale.rebuild()? {
-            writer::create_parent_dirs(&stale.root, &stale.path)?;
-            if replace_list(&stale.path, old.as_deref(), &new, damaged)? {
+    /// Rebuilds the list from its logs and writes it. Saves a copy of a damaged one next to it.
+    pub(crate) fn rebuild_in_place(&self) -> Result<()> {
+        while let Some(RebuiltList { old, new, damaged }) = self.rebuild()? {
+            writer::create_parent_dirs(&self.root, &self.path)?;
+            if replace_list(&self.path, old.as_deref(), &new, damaged)? {
                 if let Some(old) = old.filter(|_| damaged) {
-                    add_rebuilt_notice(&stale.root, &stale.path, &old);
+                    add_rebuilt_notice(&self.root, &self.path, &old);
                 }
                 break;
             }

@@ -15,8 +15,7 @@ use annals_layouts::model::{AgentId, Entry, SessionId};
 
 use super::inventory::{Inventory, SessionFiles};
 use super::{
-    RecordRef, Root, Session, SessionInfo, SessionWriter, Store, Target, TrashItem, WriteOptions,
-    agent,
+    RecordRef, Root, Session, SessionInfo, SessionWriter, Store, Target, WriteOptions, agent,
 };
 
 impl Store {
@@ -28,35 +27,25 @@ impl Store {
 
     /// Begins a session for a working directory in the first root, with a new id.
     pub fn begin(&self, cwd: &str) -> Result<SessionWriter> {
-        self.begin_with(&NewSession::unnamed(cwd)?)
-    }
-
-    /// Begins a session in the first root.
-    pub fn begin_with(&self, new: &NewSession) -> Result<SessionWriter> {
         let Some(root) = self.roots().first() else {
             return Err(Error::refused("there is no root to begin a session in"));
         };
-        self.create(root, new, WriteOptions::default())
+        self.create(root, &NewSession::unnamed(cwd)?, WriteOptions::default())
     }
 
     /// Returns the sessions of a project, given by directory or name, or of all projects, newest
     /// first. Reports unreadable sessions to [`Store::failures`].
     pub fn list(&self, project: Option<&str>) -> Vec<SessionInfo> {
-        let rows = self.sessions(&self.inventory(), &|_, _| ()).into_iter();
+        let rows = self
+            .sessions(&self.inventory())
+            .read(&|_, _| ())
+            .into_iter();
         let rows = rows.filter_map(|row| self.failures.ok(row));
         let is_wanted =
             |row: &SessionInfo| project.is_none_or(|wanted| row.matches_project_or_earlier(wanted));
         let mut rows: Vec<SessionInfo> = rows.filter(is_wanted).collect();
         rows.sort_by(|a, b| (b.updated, &a.id).cmp(&(a.updated, &b.id)));
         rows
-    }
-
-    /// Moves a session to the trash, given by a unique id prefix or the path of its log.
-    pub fn delete_session(&self, id: &str) -> Result<TrashItem> {
-        self.delete(
-            &self.find_files(id, Store::find_to_write)?,
-            Timestamp::now(),
-        )
     }
 
     /// Opens a session for appending, given by a unique id prefix or the path of its log.
@@ -78,7 +67,7 @@ impl Store {
     /// all projects.
     pub fn latest(&self, project: Option<&str>) -> Result<SessionFiles> {
         let inventory = self.inventory();
-        let rows = self.sessions(&inventory, &|_, _| ());
+        let rows = self.sessions(&inventory).read(&|_, _| ());
         let rows = inventory.sessions.into_iter().zip(rows);
         let rows = rows.filter_map(|(files, row)| Some((self.failures.ok(row)?, files)));
         let rows = rows
@@ -118,7 +107,7 @@ impl Store {
     }
 
     fn find_record(&self, id: &str) -> Result<(Session, RecordRef)> {
-        let (files, id) = self.find_message(&self.inventory(), id)?;
+        let (files, id) = self.inventory().find_message(id)?;
         let session = Session::read(files)?;
         let spots = session.find_records(id.as_str())?;
         let first = spots.first().copied();
@@ -127,37 +116,6 @@ impl Store {
             id: id.to_string(),
         })?;
         Ok((session, first))
-    }
-
-    /// Opens a sub-agent's log for writing. Begins the sub-agent if the session has none with
-    /// exactly this id. Returns whether it began.
-    ///
-    /// A sub-agent that was begun earlier and has no entries keeps its kind, description and call
-    /// where `spawn` has none.
-    pub fn open_or_spawn_agent(
-        &self,
-        files: &SessionFiles,
-        spawn: &Spawn,
-        options: WriteOptions,
-    ) -> Result<(SessionWriter, bool)> {
-        match self.open_agent_writer(files, spawn.agent.as_str(), options) {
-            Err(Error::NotFound { .. }) => {}
-            opened => return Ok((opened?, false)),
-        }
-        let mut spawn = spawn.clone();
-        let begun = agent::purpose_from_document(files, &spawn.agent);
-        if let Some((kind, description, call)) = &begun {
-            let keep = |slot: &mut String, known: &Option<String>| {
-                if slot.is_empty() {
-                    *slot = known.clone().unwrap_or_default();
-                }
-            };
-            keep(&mut spawn.kind, kind);
-            keep(&mut spawn.description, description);
-            spawn.call = spawn.call.or_else(|| call.clone());
-        }
-        let main = self.open_writer(files, options)?;
-        Ok((main.spawn(&spawn)?, begun.is_none()))
     }
 
     /// Copies a message and all entries on the path to it into a new session.
@@ -172,46 +130,14 @@ impl Store {
             .session)
     }
 
-    /// Moves every session of one project to the trash.
-    ///
-    /// The project is the exact directory that its sessions record, not a part of a path or a
-    /// folder name. Unreadable sessions are skipped. A session that cannot be moved is an error in
-    /// the result.
-    pub fn reset(&self, project: &str, now: Timestamp) -> Vec<Result<TrashItem>> {
-        let sessions = self.project_sessions(project);
-        for_each_group(&sessions, |files, others| {
-            self.delete_group(files, others, now)
-        })
-    }
-
-    /// Returns what [`Store::reset`] would move.
-    pub fn plan_reset(&self, project: &str, now: Timestamp) -> Result<Vec<TrashItem>> {
-        let sessions = self.project_sessions(project);
-        let plans = for_each_group(&sessions, |files, others| {
-            self.plan_delete_group(files, others, now)
-        });
-        plans.into_iter().collect()
-    }
-
-    fn project_sessions(&self, project: &str) -> Vec<SessionFiles> {
-        let inventory = self.inventory_without_archive();
-        let rows = self.sessions(&inventory, &|_, _| ());
-        let sessions = inventory.sessions.into_iter().zip(rows);
-        sessions
-            .filter_map(|(files, row)| Some((files, self.failures.ok(row)?)))
-            .filter(|(_, row)| row.matches_directory(project))
-            .map(|(files, _)| files)
-            .collect()
-    }
-
     /// Finds a session of which only the end is read.
     fn files_for_tail(&self, id: &str, find: Find) -> Result<SessionFiles> {
-        let inventory = self.inventory_of_log(id, None);
+        let inventory = Inventory::for_log(self, id, None);
         let inventory = inventory.unwrap_or_else(|| self.inventory());
         whole_session(find(self, &inventory, id)?, id)
     }
 
-    fn find_files(&self, id: &str, find: Find) -> Result<SessionFiles> {
+    pub(super) fn find_files(&self, id: &str, find: Find) -> Result<SessionFiles> {
         whole_session(find(self, &self.inventory(), id)?, id)
     }
 }
@@ -230,24 +156,41 @@ fn whole_session(target: Target, id: &str) -> Result<SessionFiles> {
     }
 }
 
-/// Applies `work` to sessions, grouped by shared logs.
-fn for_each_group<T>(
-    sessions: &[SessionFiles],
-    mut work: impl FnMut(&SessionFiles, &[&SessionFiles]) -> T,
-) -> Vec<T> {
-    let all: Vec<&SessionFiles> = sessions.iter().collect();
-    let groups = SessionFiles::group_by_shared_files(&all).into_iter();
-    let groups = groups.filter_map(|group| {
-        let (first, others) = group.split_first()?;
-        Some(work(first, others))
-    });
-    groups.collect()
-}
-
 impl SessionWriter {
     /// Layout of the session's root.
     pub fn layout(&self) -> &'static dyn Layout {
         self.root.layout
+    }
+
+    /// Opens a sub-agent's log for writing. Begins the sub-agent if the session has none with
+    /// exactly this id. Returns whether it began.
+    ///
+    /// A sub-agent that was begun earlier and has no entries keeps its kind, description and call
+    /// where `spawn` has none.
+    pub fn open_or_spawn_agent(
+        store: &Store,
+        files: &SessionFiles,
+        spawn: &Spawn,
+        options: WriteOptions,
+    ) -> Result<(SessionWriter, bool)> {
+        match SessionWriter::open_agent(store, files, spawn.agent.as_str(), options) {
+            Err(Error::NotFound { .. }) => {}
+            opened => return Ok((opened?, false)),
+        }
+        let mut spawn = spawn.clone();
+        let begun = agent::purpose_from_document(files, &spawn.agent);
+        if let Some((kind, description, call)) = &begun {
+            let keep = |slot: &mut String, known: &Option<String>| {
+                if slot.is_empty() {
+                    *slot = known.clone().unwrap_or_default();
+                }
+            };
+            keep(&mut spawn.kind, kind);
+            keep(&mut spawn.description, description);
+            spawn.call = spawn.call.or_else(|| call.clone());
+        }
+        let main = store.open_writer(files, options)?;
+        Ok((main.spawn(&spawn)?, begun.is_none()))
     }
 
     /// Begins a sub-agent with a new id for a tool call of this session.

@@ -1,4 +1,6 @@
-//! Moves deleted sessions to the trash, and restores them.
+//! The trash: moves deleted sessions to it, lists it, restores from it and empties it.
+//!
+//! [`Store::trash`] returns the handle, [`Trash`].
 //!
 //! The files of a deleted session move into one folder of the state directory, under their paths
 //! relative to the root, with a manifest of where they came from. The lock of a log is held from
@@ -11,6 +13,7 @@
 //! never followed. Only a purge (`purge.rs`) deletes files permanently.
 
 mod manifest;
+mod project;
 mod purge;
 mod restore;
 
@@ -167,14 +170,27 @@ impl TrashItem {
     }
 }
 
+/// The trash of a store, in its state directory.
+#[derive(Clone, Copy, Debug)]
+pub struct Trash<'a> {
+    pub(super) store: &'a Store,
+}
+
 impl Store {
+    /// Returns the trash.
+    pub fn trash(&self) -> Trash<'_> {
+        Trash { store: self }
+    }
+}
+
+impl Trash<'_> {
     /// Returns what deleting a session would move.
-    pub fn plan_delete(&self, files: &SessionFiles, now: Timestamp) -> Result<TrashItem> {
-        self.plan_delete_group(files, &[], now)
+    pub fn plan(&self, files: &SessionFiles, now: Timestamp) -> Result<TrashItem> {
+        self.plan_group(files, &[], now)
     }
 
     /// Returns what deleting a session together with others that share its files would move.
-    pub fn plan_delete_group(
+    pub fn plan_group(
         &self,
         files: &SessionFiles,
         others: &[&SessionFiles],
@@ -223,34 +239,42 @@ impl Store {
     /// Moves a session to the trash.
     ///
     /// Files that are in no project folder stay if another folder has a log of the same session.
-    pub fn delete(&self, files: &SessionFiles, now: Timestamp) -> Result<TrashItem> {
-        self.delete_group(files, &[], now)
+    pub fn move_in(&self, files: &SessionFiles, now: Timestamp) -> Result<TrashItem> {
+        self.move_group_in(files, &[], now)
+    }
+
+    /// Moves a session to the trash, given by a unique id prefix or the path of its log.
+    pub fn move_in_by_id(&self, id: &str) -> Result<TrashItem> {
+        self.move_in(
+            &self.store.find_files(id, Store::find_to_write)?,
+            Timestamp::now(),
+        )
     }
 
     /// Moves a session to the trash together with others that share its files: see
     /// [`SessionFiles::group_by_shared_files`]. They are restored together too.
-    pub fn delete_group(
+    pub fn move_group_in(
         &self,
         files: &SessionFiles,
         others: &[&SessionFiles],
         now: Timestamp,
     ) -> Result<TrashItem> {
-        self.delete_if(files, others, now, || Ok(()))
+        self.move_in_if(files, others, now, || Ok(()))
     }
 
     /// Moves a session to the trash together with the configuration entry that it belonged to.
-    pub(super) fn delete_with_config(
+    pub(super) fn move_in_with_config(
         &self,
         files: &SessionFiles,
         config: Vec<TrashedConfigEntry>,
         now: Timestamp,
     ) -> Result<TrashItem> {
-        self.delete_planned(files, &[], config, now, || Ok(()))
+        self.move_planned_in(files, &[], config, now, || Ok(()))
     }
 
     /// Moves the rest of a workspace's or agent's folder to the trash: files of no session, and its
     /// configuration entry.
-    pub(super) fn delete_folder(&self, root: &Root, plan: TrashItem) -> Result<TrashItem> {
+    pub(super) fn move_folder_in(&self, root: &Root, plan: TrashItem) -> Result<TrashItem> {
         for file in &plan.files {
             root.ensure_inside(&plan.root.join(&file.path))?;
         }
@@ -259,7 +283,7 @@ impl Store {
     }
 
     /// Moves files to the trash whose log or session, at `gone` in the root, no longer exists.
-    pub(crate) fn delete_leftover(
+    pub(crate) fn move_leftover_in(
         &self,
         root: &Root,
         gone: &Path,
@@ -274,12 +298,12 @@ impl Store {
             list.push((within.to_owned(), metadata.len()));
         }
         let gone = gone.to_string_lossy();
-        let plan = Store::plan_delete_folder(root, &gone, list, Vec::new(), now);
-        self.delete_folder(root, plan)
+        let plan = Trash::plan_folder(root, &gone, list, Vec::new(), now);
+        self.move_folder_in(root, plan)
     }
 
-    /// Plans a [`delete_folder`](Store::delete_folder).
-    pub(super) fn plan_delete_folder(
+    /// Plans a [`move_folder_in`](Trash::move_folder_in).
+    pub(super) fn plan_folder(
         root: &Root,
         folder: &str,
         files: Vec<(PathBuf, u64)>,
@@ -305,18 +329,18 @@ impl Store {
         }
     }
 
-    /// Like `delete_group`, if `still` succeeds once the logs are locked and known to be unchanged.
-    pub(crate) fn delete_if(
+    /// Like `move_group_in`, if `still` succeeds once the logs are locked and known to be unchanged.
+    pub(crate) fn move_in_if(
         &self,
         files: &SessionFiles,
         others: &[&SessionFiles],
         now: Timestamp,
         still: impl FnOnce() -> Result<()>,
     ) -> Result<TrashItem> {
-        self.delete_planned(files, others, Vec::new(), now, still)
+        self.move_planned_in(files, others, Vec::new(), now, still)
     }
 
-    fn delete_planned(
+    fn move_planned_in(
         &self,
         files: &SessionFiles,
         others: &[&SessionFiles],
@@ -325,7 +349,7 @@ impl Store {
         still: impl FnOnce() -> Result<()>,
     ) -> Result<TrashItem> {
         let all = || std::iter::once(&files).chain(others).copied();
-        let mut plan = self.plan_delete_group(files, others, now)?;
+        let mut plan = self.plan_group(files, others, now)?;
         plan.config = config;
         for file in &plan.files {
             files.root.ensure_inside(&plan.root.join(&file.path))?;
@@ -347,7 +371,7 @@ impl Store {
             still()?;
             self.move_to_trash(&files.root, plan, dirs, &volumes)
         })?;
-        let folder = self.trash_dir()?.join(&moved.id);
+        let folder = self.dir()?.join(&moved.id);
         match manifest::with_folder_lock(&folder, || restore::remove_list_rows(&folder)) {
             // Another process has already restored or purged it.
             Err(Error::File(FileError::Changed { path })) if path == folder => Ok(moved),
@@ -363,7 +387,7 @@ impl Store {
         dirs: Vec<TrashedDir>,
         volumes: &[&RootFile],
     ) -> Result<TrashItem> {
-        let trash = self.trash_dir()?;
+        let trash = self.dir()?;
         let first = plan.id.clone();
         let mut copy = 1;
         // Two logs of one session may be deleted within a second.
@@ -380,15 +404,15 @@ impl Store {
         let plan = manifest.trashed;
         if let Err(error) = carried {
             // All or nothing. If the undo fails too, the moved files stay in the trash.
-            self.failures.ok(self.undelete(&plan.id));
+            self.store.failures.ok(self.restore(&plan.id));
             return Err(error);
         }
         Ok(plan)
     }
 
     /// Returns the path of the trash. Fails if it is a link: the target belongs to someone else.
-    fn trash_dir(&self) -> Result<PathBuf> {
-        let Some(state) = &self.state else {
+    fn dir(&self) -> Result<PathBuf> {
+        let Some(state) = &self.store.state else {
             return Err(Error::refused("there is no state directory for the trash"));
         };
         let trash = state.join("trash");

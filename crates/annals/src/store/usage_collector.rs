@@ -31,7 +31,7 @@ use annals_layouts::model::{ArtifactKind, Flaw, FlawKind};
 
 use super::inventory::{self, RootFile, SessionLists};
 use super::walk_cache::WalkCache;
-use super::{Root, Store, archive_overlay, log_reader};
+use super::{Costs, Root, Store, archive_overlay, log_reader};
 
 pub(crate) use attribution::StoredUsage;
 use attribution::{Attribution, LedgerEntries};
@@ -520,17 +520,17 @@ fn read_lines(
     Ok((end.max(lines.offset()), None))
 }
 
-impl Store {
+impl Costs<'_> {
     /// Returns the ledger, and the charges in the logs of the session with this log.
     pub fn ledger_with_session(&self, log: Option<&Path>) -> (LedgerWithSession, Vec<Error>) {
-        let mut books = UsageCollector::find_logs(self, &mut WalkCache::disabled());
+        let mut books = UsageCollector::find_logs(self.store, &mut WalkCache::disabled());
         books.read_unread(|_| {}, &|_, _| {});
         books.ledger_with_session(log)
     }
 
     /// Returns the ledger, read without the index, and the read failures.
     pub fn ledger(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> (Ledger, Vec<Error>) {
-        let mut books = UsageCollector::find_logs(self, &mut WalkCache::disabled());
+        let mut books = UsageCollector::find_logs(self.store, &mut WalkCache::disabled());
         books.read_unread(|_| {}, progress);
         books.ledger()
     }

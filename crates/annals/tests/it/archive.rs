@@ -190,8 +190,12 @@ fn session_list_rows_are_removed_and_restored() {
     };
     assert_eq!(sorted(&session_list(&copy)), sorted(&before));
     // The trash behaves the same.
-    let trashed = copy.store().delete(&copy.sessions()[0], now()).unwrap();
-    copy.store().undelete(&trashed.id).unwrap();
+    let trashed = copy
+        .store()
+        .trash()
+        .move_in(&copy.sessions()[0], now())
+        .unwrap();
+    copy.store().trash().restore(&trashed.id).unwrap();
     assert_eq!(sorted(&session_list(&copy)), sorted(&before));
 }
 

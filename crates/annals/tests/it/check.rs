@@ -24,7 +24,7 @@ fn reports(root: &Root) -> Vec<FileReport> {
         .collect();
     // NOTES.md explains the fixture and is not part of it.
     reports.retain(|report| report.path != root.path.join("NOTES.md"));
-    let stale = store.stale_session_lists(&inventory);
+    let stale = store.repairs().stale_session_lists(&inventory);
     reports.extend(
         stale
             .into_iter()

@@ -48,8 +48,8 @@ fn role() {
         }
         "forget-repair" => {
             let store = store(&dir);
-            let kept = store.repairs().unwrap().0.remove(0);
-            store.delete_repair(&kept)
+            let kept = store.repairs().list().unwrap().0.remove(0);
+            store.repairs().delete(&kept)
         }
         "mirror" => {
             let files = store(&dir).inventory().sessions.remove(0);
@@ -69,7 +69,7 @@ fn role() {
             kept.map(|kept| assert!(kept.is_ok()))
         }
         "import" => import(&dir, 2),
-        "undelete" => store(&dir).undelete(IDS[0]).map(drop),
+        "undelete" => store(&dir).trash().restore(IDS[0]).map(drop),
         other => panic!("{other}"),
     };
     let told = outcome.map_or_else(|error| error.to_string(), |()| "fine".to_owned());
@@ -276,10 +276,13 @@ fn forget_repair_reports_a_failed_removal() {
     fs::write(&log, format!("{text}{{\"torn\n{text}")).unwrap();
     let patients = RepairTarget::filter_by_path(RepairTarget::all(&store.inventory()), &log);
     let plan = RepairPlan::new(&patients[0], Timestamp::now()).unwrap();
-    let kept = store.repair(&plan, true, Timestamp::now()).unwrap();
+    let kept = store
+        .repairs()
+        .apply(&plan, true, Timestamp::now())
+        .unwrap();
     let calls = "rename,renameat,renameat2:error=EIO";
     tells("forget-repair", dir.path(), calls, "cannot remove");
-    assert!(store.quarantine().unwrap().join(kept.id).exists());
+    assert!(store.repairs().quarantine().unwrap().join(kept.id).exists());
 }
 
 #[test]
@@ -287,10 +290,13 @@ fn failed_undelete_reports_the_move_error() {
     let dir = tempfile::tempdir().unwrap();
     let store = sessions(dir.path());
     let files = store.inventory().sessions.remove(0);
-    store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+    store
+        .trash()
+        .move_in(&files, Timestamp::UNIX_EPOCH)
+        .unwrap();
     let calls = "renameat2:error=EIO";
     tells("undelete", dir.path(), calls, "cannot move");
-    store.undelete(IDS[0]).unwrap();
+    store.trash().restore(IDS[0]).unwrap();
     assert!(files.main_path().exists());
 }
 
@@ -300,7 +306,10 @@ fn a_deleted_file_that_cannot_be_looked_at_is_not_taken_for_one_that_is_back() {
         let dir = tempfile::tempdir().unwrap();
         let store = sessions(dir.path());
         let files = store.inventory().sessions.remove(0);
-        let deleted = store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+        let deleted = store
+            .trash()
+            .move_in(&files, Timestamp::UNIX_EPOCH)
+            .unwrap();
         let folder = dir.path().join("state/trash").join(&deleted.id);
         let log = files.main_path();
         let within = log.strip_prefix(dir.path().join("root")).unwrap();
@@ -312,7 +321,7 @@ fn a_deleted_file_that_cannot_be_looked_at_is_not_taken_for_one_that_is_back() {
         if told != "fine" {
             assert!(told.contains("cannot"), "{at}: {told}");
             assert!(folder.join("manifest.json").exists(), "{at}: {told}");
-            store.undelete(IDS[0]).unwrap();
+            store.trash().restore(IDS[0]).unwrap();
         }
         assert!(log.exists() && !folder.exists(), "{at}: {told}");
     }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::support::cases;
 
 fn ledger(store: &Store) -> Ledger {
-    let (ledger, troubles) = store.ledger(&|_, _| {});
+    let (ledger, troubles) = store.costs().ledger(&|_, _| {});
     assert!(troubles.is_empty(), "{troubles:?}");
     ledger
 }
@@ -303,7 +303,7 @@ fn agree(history: &History, state: &std::path::Path) -> Result<(), TestCaseError
         let kept = picture(&kept.charges, &kept.accounts);
         prop_assert_eq!(&kept, &read, "the index (left), {}", turn);
     }
-    let rows = store.sessions(&store.inventory(), &|_, _| {});
+    let rows = store.sessions(&store.inventory()).read(&|_, _| {});
     let rows: Vec<_> = rows.into_iter().map(Result::unwrap).collect();
     let accounts: Vec<Account> = rows.iter().map(|row| row.account()).collect();
     let mut charges = Vec::new();

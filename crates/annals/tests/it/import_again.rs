@@ -152,7 +152,7 @@ fn second_run_resumes_an_interrupted_import() {
             assert_eq!(desk.messages(at), 2, "{layout} {at}");
         }
         // The incomplete session is in the trash, and no journal is left.
-        assert_eq!(desk.store.trash_items().unwrap().len(), 1, "{layout}");
+        assert_eq!(desk.store.trash().items().unwrap().len(), 1, "{layout}");
         assert_eq!(desk.journal(), None, "{layout}");
         let refused = desk.import(3).unwrap_err().to_string();
         assert!(refused.contains("already"), "{refused}");
@@ -174,7 +174,7 @@ fn other_file_in_place_of_a_started_log_is_left_unchanged() {
     let refused = desk.import(3).unwrap_err().to_string();
     assert!(refused.contains(IDS[1]), "{refused}");
     assert_eq!(fs::read(path).unwrap(), before);
-    assert!(desk.store.trash_items().unwrap().is_empty());
+    assert!(desk.store.trash().items().unwrap().is_empty());
 }
 
 /// Without its second journal line, a log belongs to the import only if it is empty.
@@ -322,7 +322,7 @@ fn shared_log_import_appends_the_missing_records() {
             assert_eq!(own(at), wanted, "{gone}");
             assert_eq!(desk.session(at).title().unwrap().text, "Looking", "{gone}");
         }
-        assert!(desk.store.trash_items().unwrap().is_empty());
+        assert!(desk.store.trash().items().unwrap().is_empty());
         assert_eq!(desk.journal(), None, "{gone}");
     }
 }

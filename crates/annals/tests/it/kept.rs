@@ -28,9 +28,9 @@ impl Answers {
         let (inventory, rows, found, ledger) = match index {
             None => {
                 let inventory = store.inventory();
-                let rows = store.sessions(&inventory, &quiet);
+                let rows = store.sessions(&inventory).read(&quiet);
                 let found = store.search(&inventory, &query).unwrap();
-                let ledger = store.ledger(&quiet).0;
+                let ledger = store.costs().ledger(&quiet).0;
                 (inventory, rows, found, ledger)
             }
             Some(index) => {
@@ -51,7 +51,7 @@ impl Answers {
             rows: rows.collect(),
             entries: each(&inventory, |session| {
                 let logs = session.files.logs();
-                let entries = logs.map(|log| store.entries(session.root(), log).unwrap());
+                let entries = logs.map(|log| session.root().entries(log).unwrap());
                 entries.flatten().collect()
             }),
             last: each(&inventory, |session| session.last_messages(3).unwrap()),
@@ -122,8 +122,11 @@ fn an_archived_session_answers_as_before() {
         let state = copy.dir.path().join("state");
         let store = Store::new(vec![copy.root.clone()]).with_state(&state);
         // Rebuild outdated session lists first, as any writer would.
-        for stale in store.stale_session_lists(&store.inventory()) {
-            store.rebuild_session_list(&stale.unwrap()).unwrap();
+        for stale in store.repairs().stale_session_lists(&store.inventory()) {
+            store
+                .repairs()
+                .rebuild_session_list(&stale.unwrap())
+                .unwrap();
         }
         let mut index = Index::open(&state).unwrap();
         let before = Answers::of(&store, None);
@@ -163,7 +166,13 @@ fn archived_session_cannot_be_changed() {
     told(store.resume(id.as_str(), options).map(drop).unwrap_err());
     let inventory = store.inventory();
     let files = inventory.sessions.first().unwrap();
-    told(store.delete(files, Timestamp::now()).map(drop).unwrap_err());
+    told(
+        store
+            .trash()
+            .move_in(files, Timestamp::now())
+            .map(drop)
+            .unwrap_err(),
+    );
     assert_eq!(store.session(id.as_str()).unwrap().files.id, id);
 }
 

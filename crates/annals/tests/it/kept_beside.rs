@@ -114,7 +114,7 @@ fn deleted_sub_agent_is_read_from_archive_once_and_marked() {
     desk.keep();
     assert_eq!(desk.kept(), [""; 0]);
     let quiet = |_: u64, _: u64| {};
-    let whole = charges(&desk.store.ledger(&quiet).0);
+    let whole = charges(&desk.store.costs().ledger(&quiet).0);
     let state = desk.dir.path().join("state");
     let mut index = Index::open(&state).unwrap();
     let learn = |index: &mut Index| -> (usize, usize, usize) {
@@ -141,7 +141,7 @@ fn deleted_sub_agent_is_read_from_archive_once_and_marked() {
         desk.store.search(&inventory, &zebras()).unwrap().hits.len(),
         2
     );
-    assert_eq!(charges(&desk.store.ledger(&quiet).0), whole);
+    assert_eq!(charges(&desk.store.costs().ledger(&quiet).0), whole);
     // A file that exists again is read from the root.
     desk.put(agent("one"), &line(SESSION, "c1", "", "zebra one"));
     assert_eq!(desk.kept(), [""; 0]);
@@ -295,14 +295,18 @@ fn delete_and_restore_act_on_files_in_the_root() {
     desk.keep();
     fs::remove_file(desk.at(agent("one"))).unwrap();
     let files = desk.session();
-    let trashed = desk.store.delete(&files, Timestamp::now()).unwrap();
+    let trashed = desk
+        .store
+        .trash()
+        .move_in(&files, Timestamp::now())
+        .unwrap();
     assert!(
         trashed
             .files
             .iter()
             .all(|file| !file.path.ends_with("agent-one.jsonl"))
     );
-    desk.store.undelete(&trashed.id).unwrap();
+    desk.store.trash().restore(&trashed.id).unwrap();
     assert_eq!(desk.kept(), [agent("one")]);
     // The file is restored into a session that has grown since it was archived.
     let more = line(SESSION, "a2", "a1", "went on");

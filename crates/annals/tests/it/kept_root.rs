@@ -100,7 +100,7 @@ fn plans_and_history_are_archived_and_restored() {
         .others_of_kind(ArtifactKind::History)
         .next()
         .unwrap();
-    assert_eq!(desk.store.entries(root, history).unwrap().len(), 2);
+    assert_eq!(root.entries(history).unwrap().len(), 2);
 
     let pack = desk.store.archive().unwrap().find(ROOT_ID).unwrap();
     let restored = pack.restore(None).unwrap();
@@ -148,7 +148,7 @@ fn session_lists_and_configuration_are_archived_and_read() {
     let store = copy.store();
     let projects = || {
         let inventory = store.inventory();
-        let rows = store.sessions(&inventory, &|_, _| ());
+        let rows = store.sessions(&inventory).read(&|_, _| ());
         let rows = rows.into_iter().map(Result::unwrap);
         let rows = rows.map(|row| (row.id.to_string(), row.project));
         rows.collect::<Vec<_>>()

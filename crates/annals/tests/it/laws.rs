@@ -10,7 +10,7 @@ use annals::model::{
     AgentId, Artifact, ArtifactKind, Body, Entry, EntryKey, Fact, Flaw, Outline, OutlineKind, Role,
     SessionId, Span,
 };
-use annals::store::{Root, Session, Store};
+use annals::store::{Root, Session, SessionWriter, Store};
 use annals::tree::{Scope, Tree};
 
 use crate::gates::Dice;

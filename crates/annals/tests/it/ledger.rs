@@ -48,7 +48,7 @@ fn same(these: &[String], those: &[String], what: &str) {
 }
 
 fn ledger(store: &Store) -> Ledger {
-    let (ledger, troubles) = store.ledger(&|_, _| {});
+    let (ledger, troubles) = store.costs().ledger(&|_, _| {});
     assert!(troubles.is_empty(), "{troubles:?}");
     ledger
 }
@@ -66,7 +66,7 @@ fn recorded(index: &mut Index, store: &Store) -> Ledger {
 fn ledger_equals_the_session_list() {
     for case in cases() {
         let store = Store::new(vec![case.root()]);
-        let rows = store.sessions(&store.inventory(), &|_, _| {});
+        let rows = store.sessions(&store.inventory()).read(&|_, _| {});
         let rows: Vec<SessionInfo> = rows.into_iter().map(Result::unwrap).collect();
         let mut charges = Vec::new();
         for (number, row) in rows.iter().enumerate() {

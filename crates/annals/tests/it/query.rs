@@ -360,13 +360,14 @@ fn reset_of_a_project_leaves_others_unchanged() {
         let before = underived(case.layout, &copy.root.path);
         let inventory = store.inventory();
         let rows: Vec<SessionInfo> = store
-            .sessions(&inventory, &|_, _| {})
+            .sessions(&inventory)
+            .read(&|_, _| {})
             .into_iter()
             .map(Result::unwrap)
             .collect();
         for project in ProjectInfo::from_sessions(rows.iter()) {
             let now = time("2026-01-01T00:00:00Z");
-            let plan = store.plan_reset(&project.path, now).unwrap();
+            let plan = store.trash().plan_project(&project.path, now).unwrap();
             if project.guessed {
                 assert!(plan.is_empty(), "a folder's name is not enough");
                 continue;
@@ -378,7 +379,7 @@ fn reset_of_a_project_leaves_others_unchanged() {
                 before,
                 "a plan changes nothing"
             );
-            let gone = store.reset(&project.path, now);
+            let gone = store.trash().move_project_in(&project.path, now);
             let gone: Vec<TrashItem> = gone.into_iter().map(Result::unwrap).collect();
             let planned: Vec<usize> = plan.iter().map(|trashed| trashed.files.len()).collect();
             assert_eq!(
@@ -410,7 +411,7 @@ fn reset_of_a_project_leaves_others_unchanged() {
                 case.name
             );
             for trashed in gone {
-                store.undelete(&trashed.id).unwrap();
+                store.trash().restore(&trashed.id).unwrap();
             }
             assert_eq!(
                 underived(case.layout, &copy.root.path),

@@ -546,7 +546,7 @@ fn plans_cover_only_files_with_findings() {
 fn session_list_of_a_log_is_distinguished_from_others() {
     let stale = crate::support::cases().into_iter().find_map(|case| {
         let store = Store::new(vec![case.root()]);
-        let mut found = store.stale_session_lists(&store.inventory());
+        let mut found = store.repairs().stale_session_lists(&store.inventory());
         Some((found.pop()?.unwrap(), case))
     });
     let (mut stale, case) = stale.unwrap();

@@ -64,9 +64,9 @@ impl Place {
 
     fn plan_by(&self, policy: &Policy, now: &str) -> CleanupPlan {
         let inventory = self.store.inventory();
-        let rows = self.store.sessions(&inventory, &|_, _| ());
+        let rows = self.store.sessions(&inventory).read(&|_, _| ());
         let rows: Vec<SessionInfo> = rows.into_iter().map(Result::unwrap).collect();
-        let pins = self.store.pins().unwrap();
+        let pins = self.store.retention().pins().unwrap();
         let now = Now {
             time: time(now),
             zone: TimeZone::UTC,
@@ -80,7 +80,7 @@ impl Place {
 
     fn info(&self) -> SessionInfo {
         let inventory = self.store.inventory();
-        let mut rows = self.store.sessions(&inventory, &|_, _| ());
+        let mut rows = self.store.sessions(&inventory).read(&|_, _| ());
         assert_eq!(rows.len(), 1);
         rows.remove(0).unwrap()
     }
@@ -115,9 +115,7 @@ fn session_age_is_that_of_its_newest_entry() {
     let begun = alive.spawn(&spawn).unwrap();
     begun.append(Draft::user("begin")).unwrap();
     let files = place.store.inventory().sessions.remove(1);
-    let agent = place
-        .store
-        .open_agent_writer(&files, "a1", at("2026-02-20T10:00:00Z"));
+    let agent = SessionWriter::open_agent(&place.store, &files, "a1", at("2026-02-20T10:00:00Z"));
     agent.unwrap().append(Draft::user("more")).unwrap();
     let young = place.session(3, "/w", "2026-02-25T10:00:00Z");
     // The file times say the opposite: one file was copied, the other restored from a backup.
@@ -157,6 +155,7 @@ fn session_without_entry_times_ages_by_file_time() {
     // It was touched after the plan was made.
     let error = place
         .store
+        .retention()
         .clean(&plan.groups[0], false, Timestamp::UNIX_EPOCH);
     assert!(
         matches!(error, Err(Error::File(FileError::Changed { .. }))),
@@ -189,12 +188,14 @@ fn pinned_and_newest_sessions_of_each_project_are_kept() {
     let inventory = place.store.inventory();
     let pinned = place
         .store
+        .retention()
         .pin(&[&inventory.sessions[0]], time(now))
         .unwrap();
     assert_eq!(pinned.len(), 1);
     assert!(
         place
             .store
+            .retention()
             .pin(&[&inventory.sessions[0]], time(now))
             .unwrap()
             .is_empty()
@@ -214,10 +215,10 @@ fn pinned_and_newest_sessions_of_each_project_are_kept() {
     // The pin also applies through another path of the root.
     let linked = place.dir.path().join("linked");
     std::os::unix::fs::symlink(&place.root.path, &linked).unwrap();
-    let pins = place.store.pins().unwrap();
+    let pins = place.store.retention().pins().unwrap();
     assert!(pins.contains("claude-code", &linked, inventory.sessions[0].id.as_str()));
     assert!(!pins.contains("clog", &linked, inventory.sessions[0].id.as_str()));
-    assert_eq!(place.store.unpin(&pinned).unwrap(), pinned);
+    assert_eq!(place.store.retention().unpin(&pinned).unwrap(), pinned);
     assert_eq!(numbers(&place.plan("30d", now)).len(), 5);
 }
 
@@ -233,6 +234,7 @@ fn session_pinned_or_changed_after_the_plan_is_kept() {
     let inventory = place.store.inventory();
     place
         .store
+        .retention()
         .pin(&[&inventory.sessions[0]], Timestamp::UNIX_EPOCH)
         .unwrap();
     writers[1].append(Draft::user("more")).unwrap();
@@ -243,13 +245,17 @@ fn session_pinned_or_changed_after_the_plan_is_kept() {
     writers[3].set_todos(&[Todo::pending("y")]).unwrap();
     let before = picture(&place.root.path);
     for group in &plan.groups[..4] {
-        let done = place.store.clean(group, true, Timestamp::UNIX_EPOCH);
+        let done = place
+            .store
+            .retention()
+            .clean(group, true, Timestamp::UNIX_EPOCH);
         assert!(done.is_err(), "{}", group[0].info.id);
         assert_eq!(picture(&place.root.path), before);
     }
-    assert!(place.store.trash_items().unwrap().is_empty());
+    assert!(place.store.trash().items().unwrap().is_empty());
     place
         .store
+        .retention()
         .clean(&plan.groups[4], true, Timestamp::UNIX_EPOCH)
         .unwrap();
     assert!(!writers[4].path().exists());
@@ -282,12 +288,16 @@ fn all_files_of_a_session_are_cleaned_and_undeleted() {
         }
         let store = copy.store();
         let inventory = store.inventory();
-        let rows = store.sessions(&inventory, &|_, _| ()).into_iter().flatten();
+        let rows = store
+            .sessions(&inventory)
+            .read(&|_, _| ())
+            .into_iter()
+            .flatten();
         let now = Now {
             time: time("2100-01-01T00:00:00Z"),
             zone: TimeZone::UTC,
         };
-        let pins = store.pins().unwrap();
+        let pins = store.retention().pins().unwrap();
         let plan = CleanupPlan::new(
             &inventory,
             rows.collect(),
@@ -299,7 +309,7 @@ fn all_files_of_a_session_are_cleaned_and_undeleted() {
         let before = (picture(&copy.root.path), modes(&copy.root.path));
         let mut gone = Vec::new();
         for group in &plan.groups {
-            match store.clean(group, true, now.time) {
+            match store.retention().clean(group, true, now.time) {
                 Ok(trashed) => gone.push(trashed),
                 // Files shared by several copies were counted with a copy that was cleaned first.
                 Err(error) => assert!(
@@ -317,7 +327,7 @@ fn all_files_of_a_session_are_cleaned_and_undeleted() {
             case.name
         );
         for trashed in gone.iter().rev() {
-            store.undelete(&trashed.id).unwrap();
+            store.trash().restore(&trashed.id).unwrap();
         }
         let after = (picture(&copy.root.path), modes(&copy.root.path));
         // Session lists are rewritten; their contents are compared elsewhere.
@@ -328,7 +338,7 @@ fn all_files_of_a_session_are_cleaned_and_undeleted() {
             case.name
         );
         assert_eq!(after.1, before.1, "{}", case.name);
-        assert!(store.trash_items().unwrap().is_empty());
+        assert!(store.trash().items().unwrap().is_empty());
     }
 }
 
@@ -349,6 +359,7 @@ fn empty_project_folders_are_removed_and_others_stay() {
         .map(|group| {
             place
                 .store
+                .retention()
                 .clean(group, true, Timestamp::UNIX_EPOCH)
                 .unwrap()
                 .id
@@ -364,7 +375,7 @@ fn empty_project_folders_are_removed_and_others_stay() {
     );
     assert!(place.root.path.join("projects").exists());
     for id in &gone {
-        place.store.undelete(id).unwrap();
+        place.store.trash().restore(id).unwrap();
     }
     assert_eq!(picture(&place.root.path), before);
 }
@@ -377,18 +388,19 @@ fn directory_emptied_by_an_interrupted_clean_is_removed_by_the_next() {
     let plan = place.plan("30d", "2026-03-01T00:00:00Z");
     place
         .store
+        .retention()
         .clean(&plan.groups[0], true, Timestamp::UNIX_EPOCH)
         .unwrap();
     let folder = place.root.path.join("projects/-w");
     fs::create_dir(&folder).unwrap();
-    place.store.finish_cleaning().unwrap();
+    place.store.retention().finish().unwrap();
     assert!(
         folder.exists(),
         "someone may be about to begin a session in it"
     );
     let long_ago = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH);
     File::open(&folder).unwrap().set_times(long_ago).unwrap();
-    place.store.finish_cleaning().unwrap();
+    place.store.retention().finish().unwrap();
     assert!(!folder.exists() && place.root.path.join("projects").exists());
 }
 
@@ -418,10 +430,11 @@ fn sessions_sharing_a_daily_log_are_cleaned_together() {
     let before = picture(&place.root.path);
     let gone = place
         .store
+        .retention()
         .clean(&plan.groups[0], true, Timestamp::UNIX_EPOCH)
         .unwrap();
     assert_eq!(gone.sessions().collect::<Vec<_>>(), ["one", "two"]);
-    place.store.undelete(&gone.id).unwrap();
+    place.store.trash().restore(&gone.id).unwrap();
     assert_eq!(picture(&place.root.path), before);
     drop(three);
     let files = place.store.inventory().sessions;
@@ -441,7 +454,11 @@ fn sessions_sharing_a_daily_log_are_cleaned_together() {
     assert!(plan.retained.is_empty(), "{:?}", plan.retained);
     // If one of them is retained, so is the other.
     touch(&writer.path(), "2026-01-01T10:00:00Z");
-    place.store.pin(&[two], Timestamp::UNIX_EPOCH).unwrap();
+    place
+        .store
+        .retention()
+        .pin(&[two], Timestamp::UNIX_EPOCH)
+        .unwrap();
     let mut plan = place.plan("30d", "2026-03-01T00:00:00Z");
     plan.retained.retain(|kept| kept.info.id.as_str() == "one");
     assert_eq!(ids(&plan), [["three"]]);
@@ -551,7 +568,7 @@ fn companions_and_lock_files_of_logs_that_are_gone_are_cleaned_up() {
         time: time("2026-03-01T00:00:00Z"),
         zone: TimeZone::UTC,
     };
-    let found = place.store.leftovers(&policy("30d"), &now);
+    let found = place.store.retention().leftovers(&policy("30d"), &now);
     let mut files: Vec<&Path> = found
         .iter()
         .flat_map(|it| &it.files)
@@ -562,19 +579,25 @@ fn companions_and_lock_files_of_logs_that_are_gone_are_cleaned_up() {
     let before = picture(&place.root.path);
     let moved: Vec<_> = found
         .iter()
-        .map(|leftover| place.store.clean_leftover(leftover, now.time).unwrap())
+        .map(|leftover| {
+            place
+                .store
+                .retention()
+                .clean_leftover(leftover, now.time)
+                .unwrap()
+        })
         .collect();
     assert!(!lock(&gone).exists() && !companion(&gone).exists() && !todos.exists());
     assert!(lock(&there).exists() && companion(&young).exists());
     for trashed in &moved {
-        place.store.undelete(&trashed.id).unwrap();
+        place.store.trash().restore(&trashed.id).unwrap();
     }
     assert_eq!(picture(&place.root.path), before);
     // The log exists again, or one of the files was changed.
     fs::write(&gone, "").unwrap();
     let is_log = |it: &&annals::retain::Leftover| it.gone.extension().is_some();
     let leftover = found.iter().find(is_log).unwrap();
-    let error = place.store.clean_leftover(leftover, now.time);
+    let error = place.store.retention().clean_leftover(leftover, now.time);
     assert!(
         matches!(error, Err(Error::File(FileError::Changed { .. }))),
         "{error:?}"
@@ -641,13 +664,13 @@ fn every_layout_reaches_all_states() {
             None => assert_eq!(info.expires, None, "{name}"),
         }
         let files = place.store.inventory().sessions.remove(0);
-        let gone = place.store.delete(&files, now).unwrap();
+        let gone = place.store.trash().move_in(&files, now).unwrap();
         assert!(place.store.inventory().sessions.is_empty(), "{name}");
-        let deleted = place.store.deleted_sessions().unwrap();
+        let deleted = place.store.trash().sessions().unwrap();
         assert_eq!(deleted.len(), 1, "{name}");
         assert_eq!(deleted[0].state_at(now), SessionState::Deleted, "{name}");
         assert_eq!(deleted[0].messages, 2, "{name}");
-        place.store.undelete(&gone.id).unwrap();
+        place.store.trash().restore(&gone.id).unwrap();
         assert_eq!(state(now), SessionState::Active, "{name}");
     }
 }
@@ -671,17 +694,24 @@ fn session_with_more_files_than_the_open_limit_is_cleaned() {
     // `threats/bombs.rs` of annals-cli does the same under `ulimit -n`, in a process of its own.
     let gone = place
         .store
+        .retention()
         .clean(&plan.groups[0], true, Timestamp::UNIX_EPOCH)
         .unwrap();
     assert_eq!(gone.files.len(), 301);
-    place.store.undelete(&gone.id).unwrap();
+    place.store.trash().restore(&gone.id).unwrap();
     assert_eq!(picture(&place.root.path), before);
     // If one of the last files changed, none is moved.
     let files = place.store.inventory().sessions.remove(0);
     let last = &files.agents[200].path;
     fs::write(last, "{\"type\":\"user\"}\n").unwrap();
     let before = picture(&place.root.path);
-    assert!(place.store.delete(&files, Timestamp::UNIX_EPOCH).is_err());
+    assert!(
+        place
+            .store
+            .trash()
+            .move_in(&files, Timestamp::UNIX_EPOCH)
+            .is_err()
+    );
     assert_eq!(picture(&place.root.path), before);
 }
 
@@ -697,10 +727,14 @@ fn purge_removes_only_deleted_sessions() {
         .iter()
         .zip(["2026-03-01T00:00:00Z", "2026-03-09T00:00:00Z"])
     {
-        place.store.clean(group, true, time(when)).unwrap();
+        place
+            .store
+            .retention()
+            .clean(group, true, time(when))
+            .unwrap();
     }
     let root = picture(&place.root.path);
-    let look = place.store.inspect_trash().unwrap();
+    let look = place.store.trash().contents().unwrap();
     assert!(look.errors.is_empty());
     let cutoff = time("2026-03-05T00:00:00Z");
     let old: Vec<_> = look
@@ -710,15 +744,19 @@ fn purge_removes_only_deleted_sessions() {
         .collect();
     assert_eq!(old.len(), 1);
     assert_eq!(old[0].files, 1);
-    place.store.purge(old[0]).unwrap();
-    assert!(place.store.purge(old[0]).is_err(), "it is gone");
-    assert_eq!(place.store.trash_items().unwrap().len(), 1);
+    place.store.trash().purge(old[0]).unwrap();
+    assert!(place.store.trash().purge(old[0]).is_err(), "it is gone");
+    assert_eq!(place.store.trash().items().unwrap().len(), 1);
     assert_eq!(picture(&place.root.path), root);
     // An item that was restored and deleted again is not the one inspected before.
-    let look = place.store.inspect_trash().unwrap();
-    let again = place.store.undelete(&look.purgeable[0].name).unwrap();
+    let look = place.store.trash().contents().unwrap();
+    let again = place
+        .store
+        .trash()
+        .restore(&look.purgeable[0].name)
+        .unwrap();
     assert!(matches!(
-        place.store.purge(&look.purgeable[0]),
+        place.store.trash().purge(&look.purgeable[0]),
         Err(Error::File(FileError::Changed { .. }))
     ));
     assert_eq!(again.files.len(), 1);
@@ -732,6 +770,7 @@ fn interrupted_purge_is_finished_by_the_next() {
     let plan = place.plan("30d", "2026-03-01T00:00:00Z");
     let gone = place
         .store
+        .retention()
         .clean(&plan.groups[0], true, time("2026-03-01T00:00:00Z"))
         .unwrap();
     let trash = place.dir.path().join("state/trash");
@@ -739,14 +778,14 @@ fn interrupted_purge_is_finished_by_the_next() {
     fs::rename(trash.join(&gone.id), &condemned).unwrap();
     fs::remove_file(condemned.join("manifest.json")).unwrap();
     assert!(
-        place.store.trash_items().unwrap().is_empty(),
+        place.store.trash().items().unwrap().is_empty(),
         "it cannot come back in part"
     );
-    assert!(place.store.deleted_sessions().unwrap().is_empty());
-    let look = place.store.inspect_trash().unwrap();
+    assert!(place.store.trash().sessions().unwrap().is_empty());
+    let look = place.store.trash().contents().unwrap();
     assert_eq!(look.purgeable.len(), 1);
     assert!(look.purgeable[0].is_older_than(Timestamp::MIN));
-    place.store.purge(&look.purgeable[0]).unwrap();
+    place.store.trash().purge(&look.purgeable[0]).unwrap();
     assert!(picture(&trash).is_empty());
 }
 
@@ -757,6 +796,7 @@ fn trash_manifest_of_a_newer_version_is_left_alone() {
     let plan = place.plan("30d", "2026-03-01T00:00:00Z");
     let gone = place
         .store
+        .retention()
         .clean(&plan.groups[0], true, time("2026-03-01T00:00:00Z"))
         .unwrap();
     let trash = place.dir.path().join("state/trash");
@@ -764,22 +804,27 @@ fn trash_manifest_of_a_newer_version_is_left_alone() {
     let text = fs::read_to_string(&manifest).unwrap();
     fs::write(&manifest, text.replace("\"version\": 1", "\"version\": 2")).unwrap();
     let before = picture(&trash);
-    let error = place.store.undelete(&gone.session).unwrap_err().to_string();
+    let error = place
+        .store
+        .trash()
+        .restore(&gone.session)
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("manifest.json has version 2") && error.contains("version 1"),
         "{error}"
     );
-    let look = place.store.inspect_trash().unwrap();
+    let look = place.store.trash().contents().unwrap();
     assert_eq!((look.purgeable.len(), look.errors.len()), (0, 1));
     // An empty or missing manifest is reported too.
     fs::write(&manifest, "").unwrap();
-    assert_eq!(place.store.inspect_trash().unwrap().errors.len(), 1);
+    assert_eq!(place.store.trash().contents().unwrap().errors.len(), 1);
     fs::remove_file(&manifest).unwrap();
-    assert_eq!(place.store.inspect_trash().unwrap().errors.len(), 1);
+    assert_eq!(place.store.trash().contents().unwrap().errors.len(), 1);
     // The first manifests had no version.
     fs::write(&manifest, text.replace("\"version\": 1,", "")).unwrap();
     assert_eq!(picture(&trash).len(), before.len());
-    place.store.undelete(&gone.session).unwrap();
+    place.store.trash().restore(&gone.session).unwrap();
 }
 
 #[test]
@@ -796,9 +841,15 @@ fn pins_of_a_newer_version_are_not_used_or_overwritten() {
         "{\"version\": 1}",
     ] {
         fs::write(&path, text).unwrap();
-        let error = place.store.pins().unwrap_err().to_string();
+        let error = place.store.retention().pins().unwrap_err().to_string();
         assert!(error.contains("pins.json"), "{error}");
-        assert!(place.store.pin(&[&files], Timestamp::UNIX_EPOCH).is_err());
+        assert!(
+            place
+                .store
+                .retention()
+                .pin(&[&files], Timestamp::UNIX_EPOCH)
+                .is_err()
+        );
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
     let plan = || {
@@ -812,6 +863,7 @@ fn pins_of_a_newer_version_are_not_used_or_overwritten() {
     assert!(
         place
             .store
+            .retention()
             .clean(&plan.groups[0], true, Timestamp::UNIX_EPOCH)
             .is_err()
     );
@@ -828,10 +880,15 @@ fn concurrent_pins_are_all_stored() {
     std::thread::scope(|scope| {
         for files in &sessions {
             let store = &place.store;
-            scope.spawn(move || store.pin(&[files], Timestamp::UNIX_EPOCH).unwrap());
+            scope.spawn(move || {
+                store
+                    .retention()
+                    .pin(&[files], Timestamp::UNIX_EPOCH)
+                    .unwrap()
+            });
         }
     });
-    assert_eq!(place.store.pins().unwrap().iter().count(), 8);
+    assert_eq!(place.store.retention().pins().unwrap().iter().count(), 8);
 }
 
 /// An interrupted deletion has two manifests with directories; undelete restores both.
@@ -847,6 +904,7 @@ fn interrupted_clean_is_finished_by_the_next() {
     let plan = place.plan("30d", "2100-01-01T00:00:00Z");
     let first = place
         .store
+        .retention()
         .clean(&plan.groups[0], true, time("2026-03-01T10:00:00Z"))
         .unwrap();
     let main = &first.files[0].path;
@@ -864,9 +922,10 @@ fn interrupted_clean_is_finished_by_the_next() {
     assert_eq!(plan.groups.len(), 1);
     place
         .store
+        .retention()
         .clean(&plan.groups[0], true, time("2026-03-01T10:00:05Z"))
         .unwrap();
     assert!(place.store.inventory().sessions.is_empty());
-    place.store.undelete(&first.session).unwrap();
+    place.store.trash().restore(&first.session).unwrap();
     assert_eq!(picture(&place.root.path), before);
 }

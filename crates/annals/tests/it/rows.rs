@@ -37,8 +37,10 @@ fn plain(store: &Store, inventory: &Inventory) -> Vec<String> {
     let price = |charge: &Charge| prices.cost(charge, PriceMode::Auto);
     let all: Vec<usize> = (0..inventory.sessions.len()).collect();
     told(
-        store.sessions(inventory, &|_, _| {}),
-        store.conversations(inventory, &all, &price, &|_, _| {}),
+        store.sessions(inventory).read(&|_, _| {}),
+        store
+            .sessions(inventory)
+            .conversations(&all, &price, &|_, _| {}),
     )
 }
 
@@ -73,7 +75,7 @@ fn same(store: &Store, state: &Path, what: &str) -> PartStatus {
 
 /// Asserts that the newest sessions are the first rows of the whole list.
 fn newest_are_the_first(index: &mut Index, store: &Store, inventory: &Inventory, what: &str) {
-    let rows = store.sessions(inventory, &|_, _| {});
+    let rows = store.sessions(inventory).read(&|_, _| {});
     let (rows, failed): (Vec<_>, Vec<_>) = rows.into_iter().partition(Result::is_ok);
     let mut rows: Vec<_> = rows.into_iter().flatten().collect();
     rows.sort_by_key(|row| (Reverse(row.updated), row.id.clone()));
@@ -83,7 +85,7 @@ fn newest_are_the_first(index: &mut Index, store: &Store, inventory: &Inventory,
         let wanted: Vec<String> = first.chain(failed.map(ToString::to_string)).collect();
         for found in [
             index.newest_sessions(store, inventory, limit, &|_, _| {}),
-            store.newest_sessions(inventory, limit, &|_, _| {}),
+            store.sessions(inventory).newest(limit, &|_, _| {}),
         ] {
             let found = found.into_iter().map(|row| match row {
                 Ok(row) => format!("{row:?}"),

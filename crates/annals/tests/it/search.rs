@@ -5,7 +5,7 @@ use std::fs;
 
 use annals::model::{Block, Body, Entry, Role};
 use annals::search::{Dialect, Filter, Hit, Order, Query, SearchResults, TextPart};
-use annals::store::{Root, Session, Store};
+use annals::store::{Root, Session, Store, Target};
 use serde_json::{Value, json};
 
 use crate::support::{case, cases};
@@ -606,7 +606,7 @@ fn every_hit_can_be_located_by_line_and_id() {
         let found = store.search(&inventory, &query.limit(usize::MAX)).unwrap();
         let mut session: Option<Session> = None;
         for hit in &found.hits {
-            let (files, path) = store.find_line(&inventory, &hit.file, hit.line).unwrap();
+            let (files, path) = Target::find_line(&store, &inventory, &hit.file, hit.line).unwrap();
             let told = format!("{} {}:{}", case.name, hit.file.display(), hit.line);
             assert_eq!(files.id, hit.session, "{told}");
             shared += usize::from(files.log.as_ref().is_some_and(|log| log.slice.is_some()));

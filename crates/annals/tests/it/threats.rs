@@ -76,7 +76,8 @@ fn manifest_members_cannot_leave_the_root() {
         fs::write(place.dir.path().join("outside/keep.jsonl"), "{}\n").unwrap();
         let gone = place
             .store
-            .delete(&place.files(), Timestamp::UNIX_EPOCH)
+            .trash()
+            .move_in(&place.files(), Timestamp::UNIX_EPOCH)
             .unwrap();
         let manifest = place.trash().join(&gone.id).join("manifest.json");
         let good: Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
@@ -109,27 +110,28 @@ fn manifest_members_cannot_leave_the_root() {
                     .unwrap()
                     .push(json!({"path": "../x", "bytes": 1}));
                 fs::write(&manifest, bad.to_string()).unwrap();
-                let _ = place.store.trash_items();
-                let _ = place.store.deleted_sessions();
-                let _ = place.store.inspect_trash();
-                let _ = place.store.finish_cleaning();
-                let back = place.store.undelete(&gone.id);
+                let _ = place.store.trash().items();
+                let _ = place.store.trash().sessions();
+                let _ = place.store.trash().contents();
+                let _ = place.store.retention().finish();
+                let back = place.store.trash().restore(&gone.id);
                 assert!(back.is_err(), "{bad}");
                 assert_eq!(place.outside(), before, "{bad}");
                 // Files that were restored anyway are deleted again.
                 fs::write(&manifest, good.to_string()).unwrap();
                 if picture(&place.trash()).len() != trash.len() {
-                    place.store.undelete(&gone.id).unwrap();
+                    place.store.trash().restore(&gone.id).unwrap();
                     let again = place
                         .store
-                        .delete(&place.files(), Timestamp::UNIX_EPOCH)
+                        .trash()
+                        .move_in(&place.files(), Timestamp::UNIX_EPOCH)
                         .unwrap();
                     assert_eq!(again.id, gone.id);
                 }
             }
         }
         fs::write(&manifest, good.to_string()).unwrap();
-        place.store.undelete(&gone.id).unwrap();
+        place.store.trash().restore(&gone.id).unwrap();
         assert_eq!(place.store.inventory().sessions.len(), 1);
     }
 }
@@ -151,26 +153,30 @@ fn files_behind_links_in_the_trash_stay() {
             let place = Place::of(layout.name());
             let gone = place
                 .store
-                .delete(&place.files(), Timestamp::UNIX_EPOCH)
+                .trash()
+                .move_in(&place.files(), Timestamp::UNIX_EPOCH)
                 .unwrap();
             let link = link(&place.trash().join(&gone.id));
             let outside = place.dir.path().join("outside");
-            let look = place.store.inspect_trash().unwrap();
+            let look = place.store.trash().contents().unwrap();
             fs::rename(&link, &outside).unwrap();
             symlink(&outside, &link).unwrap();
             let before = place.outside();
-            assert!(place.store.undelete(ID).is_err(), "{what}");
+            assert!(place.store.trash().restore(ID).is_err(), "{what}");
             assert_eq!(place.outside(), before, "{what}");
-            let _ = place.store.finish_cleaning();
-            let _ = place.store.inspect_trash();
+            let _ = place.store.retention().finish();
+            let _ = place.store.trash().contents();
             // The purge may remove the link, not its target.
-            let _ = place.store.purge(&look.purgeable[0]);
+            let _ = place.store.trash().purge(&look.purgeable[0]);
             assert_eq!(place.outside(), before, "{what}");
             // Parts of the previous session may be restored.
             let other = SessionId::new(&ID.replace('a', "b")).unwrap();
             let new = NewSession::new(other, "/home/dev/w");
             place.store.create(&place.root, &new, QUICK).unwrap();
-            let _ = place.store.delete(&place.files(), Timestamp::UNIX_EPOCH);
+            let _ = place
+                .store
+                .trash()
+                .move_in(&place.files(), Timestamp::UNIX_EPOCH);
             assert_eq!(place.outside(), before, "{what}");
         }
     }
@@ -187,14 +193,26 @@ fn log_replaced_by_a_link_is_not_deleted() {
         fs::rename(&log, &outside).unwrap();
         symlink(&outside, &log).unwrap();
         let before = place.outside();
-        assert!(place.store.delete(&files, Timestamp::UNIX_EPOCH).is_err());
+        assert!(
+            place
+                .store
+                .trash()
+                .move_in(&files, Timestamp::UNIX_EPOCH)
+                .is_err()
+        );
         assert_eq!(place.outside(), before, "{}", layout.name());
         assert!(log.is_symlink());
         // Nor is a file with another inode.
         fs::remove_file(&log).unwrap();
         fs::hard_link(&outside, &log).unwrap();
         fs::write(&outside, "changed\n").unwrap();
-        assert!(place.store.delete(&files, Timestamp::UNIX_EPOCH).is_err());
+        assert!(
+            place
+                .store
+                .trash()
+                .move_in(&files, Timestamp::UNIX_EPOCH)
+                .is_err()
+        );
         assert!(log.exists());
     }
 }
@@ -204,7 +222,11 @@ fn all_created_files_are_private() {
     for layout in LAYOUTS {
         let place = Place::of(layout.name());
         let files = place.files();
-        place.store.pin(&[&files], Timestamp::UNIX_EPOCH).unwrap();
+        place
+            .store
+            .retention()
+            .pin(&[&files], Timestamp::UNIX_EPOCH)
+            .unwrap();
         let check = || {
             for path in picture(place.dir.path()).into_keys() {
                 let path = place.dir.path().join(path);
@@ -214,9 +236,13 @@ fn all_created_files_are_private() {
             }
         };
         check();
-        let gone = place.store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+        let gone = place
+            .store
+            .trash()
+            .move_in(&files, Timestamp::UNIX_EPOCH)
+            .unwrap();
         check();
-        place.store.undelete(&gone.id).unwrap();
+        place.store.trash().restore(&gone.id).unwrap();
         check();
     }
 }
@@ -289,9 +315,10 @@ fn hostile_lines_overflow_no_layout() {
             let others: Vec<&SessionFiles> = all.iter().filter(|it| it.id != files.id).collect();
             let gone = place
                 .store
-                .delete_group(&files, &others, Timestamp::UNIX_EPOCH);
+                .trash()
+                .move_group_in(&files, &others, Timestamp::UNIX_EPOCH);
             let gone = gone.unwrap();
-            place.store.undelete(&gone.id).unwrap();
+            place.store.trash().restore(&gone.id).unwrap();
         };
         let thread = thread::Builder::new().stack_size(512 << 10).spawn(look);
         thread.unwrap().join().unwrap();

@@ -67,14 +67,15 @@ fn locked_log_is_not_deleted() {
     let path = begin(&store, "/home/dev/w").path().to_owned();
     let files = store.inventory().sessions.remove(0);
     let log = Log::open(&path, AppendOptions::default()).unwrap();
-    let refused =
-        log.with_lock(|_| Ok::<_, annals::Error>(store.delete(&files, Timestamp::UNIX_EPOCH)));
+    let refused = log.with_lock(|_| {
+        Ok::<_, annals::Error>(store.trash().move_in(&files, Timestamp::UNIX_EPOCH))
+    });
     assert!(
         matches!(refused, Ok(Err(Error::File(FileError::Busy { .. })))),
         "{refused:?}"
     );
     assert!(path.exists());
-    assert!(store.trash_items().unwrap().is_empty());
+    assert!(store.trash().items().unwrap().is_empty());
 }
 
 #[test]
@@ -91,7 +92,7 @@ fn delete_across_devices_loses_no_acknowledged_append() {
             });
             loop {
                 let files = store.inventory().sessions.remove(0);
-                match store.delete(&files, Timestamp::UNIX_EPOCH) {
+                match store.trash().move_in(&files, Timestamp::UNIX_EPOCH) {
                     Ok(_) => break,
                     Err(Error::File(FileError::Changed { .. })) => {}
                     Err(error) => panic!("{error}"),
@@ -128,13 +129,16 @@ fn delete_across_devices_preserves_mode_and_time() {
     };
     let before = picture(&store.roots()[0].path);
     let files = store.inventory().sessions.remove(0);
-    store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+    store
+        .trash()
+        .move_in(&files, Timestamp::UNIX_EPOCH)
+        .unwrap();
     let moved = files_in(state.path());
     let moved = moved
         .iter()
         .find(|path| path.ends_with(format!("{ID}.jsonl")));
     assert_eq!(look(moved.unwrap()), (0o640, time));
-    store.undelete(ID).unwrap();
+    store.trash().restore(ID).unwrap();
     assert_eq!(look(&path), (0o640, time));
     assert_eq!(picture(&store.roots()[0].path), before);
 }
@@ -148,7 +152,10 @@ fn interrupted_moves_across_devices_are_finished() {
     let path = begin(&store, "/home/dev/w").path().to_owned();
     let bytes = fs::read(&path).unwrap();
     let files = store.inventory().sessions.remove(0);
-    store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+    store
+        .trash()
+        .move_in(&files, Timestamp::UNIX_EPOCH)
+        .unwrap();
     let moved = files_in(state.path());
     let moved = moved
         .iter()
@@ -161,13 +168,16 @@ fn interrupted_moves_across_devices_are_finished() {
     }
     // A complete copy, before the original was removed.
     fs::write(&path, &bytes).unwrap();
-    store.undelete(ID).unwrap();
+    store.trash().restore(ID).unwrap();
     assert_eq!(fs::read(&path).unwrap(), bytes);
     assert_eq!(files_in(state.path()), Vec::<PathBuf>::new());
     let files = store.inventory().sessions.remove(0);
-    let plan = store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+    let plan = store
+        .trash()
+        .move_in(&files, Timestamp::UNIX_EPOCH)
+        .unwrap();
     assert_eq!(plan.files.len(), 1);
-    store.undelete(ID).unwrap();
+    store.trash().restore(ID).unwrap();
     assert!(!temp_of(&path).exists(), "the next move clears it away");
 }
 
@@ -181,12 +191,15 @@ fn single_log_is_deleted_and_undeleted() {
     fs::write(&path, "{\"type\":\"user\"}\n").unwrap();
     let target = store.find(&store.inventory(), path.to_str().unwrap());
     let files = target.unwrap().files;
-    let trashed = store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+    let trashed = store
+        .trash()
+        .move_in(&files, Timestamp::UNIX_EPOCH)
+        .unwrap();
     assert!(trashed.lone);
     assert!(own.is_dir() && !path.exists());
-    store.undelete("talk").unwrap();
+    store.trash().restore("talk").unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "{\"type\":\"user\"}\n");
-    assert!(store.trash_items().unwrap().is_empty());
+    assert!(store.trash().items().unwrap().is_empty());
 }
 
 #[test]
@@ -210,7 +223,7 @@ fn manifest_of_a_single_log_cannot_lead_elsewhere() {
         fs::write(folder.join("manifest.json"), manifest.to_string()).unwrap();
         let before = picture(dir.path());
         assert!(
-            matches!(store.undelete("x"), Err(Error::Refused(_))),
+            matches!(store.trash().restore("x"), Err(Error::Refused(_))),
             "{path}"
         );
         assert_eq!(picture(dir.path()), before);
@@ -229,14 +242,20 @@ fn files_shared_by_two_copies_stay_until_the_last_is_deleted() {
     let before = picture(&copy.root.path);
     // An old inventory of both, as a reset has it.
     let sessions = copy.sessions();
-    let gone = store.delete(&sessions[0], Timestamp::UNIX_EPOCH).unwrap();
+    let gone = store
+        .trash()
+        .move_in(&sessions[0], Timestamp::UNIX_EPOCH)
+        .unwrap();
     assert_eq!(gone.files.len(), 1);
     assert_eq!(todos().len(), 1, "the other copy's todos stay");
-    let last = store.delete(&sessions[1], Timestamp::UNIX_EPOCH).unwrap();
+    let last = store
+        .trash()
+        .move_in(&sessions[1], Timestamp::UNIX_EPOCH)
+        .unwrap();
     assert_eq!(last.files.len(), 2, "with the last copy they go");
     assert!(todos().is_empty());
-    store.undelete(&gone.id).unwrap();
-    store.undelete(&last.id).unwrap();
+    store.trash().restore(&gone.id).unwrap();
+    store.trash().restore(&last.id).unwrap();
     assert_eq!(picture(&copy.root.path), before);
 }
 
@@ -253,9 +272,14 @@ fn failed_delete_is_rolled_back() {
             // Everything after it in the list is moved before it.
             fs::remove_file(&first.path).unwrap();
             let before = picture(&copy.root.path);
-            assert!(store.delete(&files, Timestamp::UNIX_EPOCH).is_err());
+            assert!(
+                store
+                    .trash()
+                    .move_in(&files, Timestamp::UNIX_EPOCH)
+                    .is_err()
+            );
             assert_eq!(picture(&copy.root.path), before, "{}", case.name);
-            assert!(store.trash_items().unwrap().is_empty());
+            assert!(store.trash().items().unwrap().is_empty());
             failed += 1;
         }
     }
@@ -278,7 +302,9 @@ fn reset_reports_moved_and_failed_sessions() {
     symlink(&elsewhere, &link).unwrap();
     let root = Root::claude_code(dir.path().join("root")).follow_links(&[link]);
     let store = Store::new(vec![root]).with_state(dir.path().join("state"));
-    let told = store.reset("/home/dev/w", Timestamp::UNIX_EPOCH);
+    let told = store
+        .trash()
+        .move_project_in("/home/dev/w", Timestamp::UNIX_EPOCH);
     assert_eq!(told.len(), 3);
     assert_eq!(told.iter().filter(|moved| moved.is_ok()).count(), 2);
     assert!(paths[1].exists() && !paths[0].exists() && !paths[2].exists());
@@ -292,7 +318,8 @@ fn session_deleted_in_two_steps_is_undeleted_in_one() {
     let before = picture(&copy.root.path);
     let store = copy.store();
     let first = store
-        .delete(&copy.sessions()[0], "2026-03-01T10:00:00Z".parse().unwrap())
+        .trash()
+        .move_in(&copy.sessions()[0], "2026-03-01T10:00:00Z".parse().unwrap())
         .unwrap();
     // As if the process had been killed: the main log was not moved yet, and is moved by a second
     // deletion.
@@ -302,12 +329,13 @@ fn session_deleted_in_two_steps_is_undeleted_in_one() {
     fs::create_dir_all(place.parent().unwrap()).unwrap();
     fs::rename(folder.join("files").join(main), &place).unwrap();
     store
-        .delete(&copy.sessions()[0], "2026-03-01T10:00:05Z".parse().unwrap())
+        .trash()
+        .move_in(&copy.sessions()[0], "2026-03-01T10:00:05Z".parse().unwrap())
         .unwrap();
-    assert_eq!(store.trash_items().unwrap().len(), 2);
-    store.undelete(&first.session).unwrap();
+    assert_eq!(store.trash().items().unwrap().len(), 2);
+    store.trash().restore(&first.session).unwrap();
     assert_eq!(picture(&copy.root.path), before);
-    assert!(store.trash_items().unwrap().is_empty());
+    assert!(store.trash().items().unwrap().is_empty());
 }
 
 /// A process that is killed on the way to another file system leaves the file and its copy.
@@ -317,7 +345,8 @@ fn copy_left_by_a_killed_deletion_is_undeleted_with_the_rest() {
     let before = picture(&copy.root.path);
     let store = copy.store();
     let first = store
-        .delete(&copy.sessions()[0], "2026-03-01T10:00:00Z".parse().unwrap())
+        .trash()
+        .move_in(&copy.sessions()[0], "2026-03-01T10:00:00Z".parse().unwrap())
         .unwrap();
     let folder = copy.state().join("trash").join(&first.id).join("files");
     let main = &first.files[0].path;
@@ -325,17 +354,18 @@ fn copy_left_by_a_killed_deletion_is_undeleted_with_the_rest() {
     fs::create_dir_all(place.parent().unwrap()).unwrap();
     fs::copy(folder.join(main), &place).unwrap();
     store
-        .delete(&copy.sessions()[0], "2026-03-01T10:00:05Z".parse().unwrap())
+        .trash()
+        .move_in(&copy.sessions()[0], "2026-03-01T10:00:05Z".parse().unwrap())
         .unwrap();
     // Two versions of a file are two deletions.
     let content = fs::read(folder.join(main)).unwrap();
     fs::write(folder.join(main), "other").unwrap();
-    let error = store.undelete(&first.session).unwrap_err();
+    let error = store.trash().restore(&first.session).unwrap_err();
     assert!(error.to_string().contains("matches 2"), "{error}");
     fs::write(folder.join(main), &content).unwrap();
-    store.undelete(&first.session).unwrap();
+    store.trash().restore(&first.session).unwrap();
     assert_eq!(picture(&copy.root.path), before);
-    assert!(store.trash_items().unwrap().is_empty());
+    assert!(store.trash().items().unwrap().is_empty());
 }
 
 /// A process was killed while it removed a restored file from the trash.
@@ -345,7 +375,8 @@ fn undelete_finishes_what_a_killed_one_left() {
     let before = picture(&copy.root.path);
     let store = copy.store();
     let trashed = store
-        .delete(&copy.sessions()[0], Timestamp::UNIX_EPOCH)
+        .trash()
+        .move_in(&copy.sessions()[0], Timestamp::UNIX_EPOCH)
         .unwrap();
     let main = &trashed.files[0].path;
     let folder = copy.state().join("trash").join(&trashed.id).join("files");
@@ -357,9 +388,9 @@ fn undelete_finishes_what_a_killed_one_left() {
     fs::create_dir_all(place.parent().unwrap()).unwrap();
     fs::copy(folder.join(main), &place).unwrap();
     fs::rename(folder.join(main), &removed).unwrap();
-    store.undelete(&trashed.session).unwrap();
+    store.trash().restore(&trashed.session).unwrap();
     assert_eq!(picture(&copy.root.path), before);
-    assert!(store.trash_items().unwrap().is_empty());
+    assert!(store.trash().items().unwrap().is_empty());
 }
 
 #[test]
@@ -371,13 +402,17 @@ fn deletions_within_one_second_get_distinct_names() {
         .map(|_| {
             drop(begin(&store, "/home/dev/w"));
             let files = store.inventory().sessions.remove(0);
-            store.delete(&files, Timestamp::UNIX_EPOCH).unwrap().id
+            store
+                .trash()
+                .move_in(&files, Timestamp::UNIX_EPOCH)
+                .unwrap()
+                .id
         })
         .collect();
     let first = format!("19700101T000000-{ID}");
     let wanted = ["", "-2", "-3", "-4"].map(|copy| format!("{first}{copy}"));
     assert_eq!(names, wanted);
-    assert_eq!(store.trash_items().unwrap().len(), 4);
+    assert_eq!(store.trash().items().unwrap().len(), 4);
 }
 
 /// The files moved by an interrupted deletion belong to a session that still exists.
@@ -387,22 +422,23 @@ fn interrupted_delete_is_not_purged() {
     let before = picture(&copy.root.path);
     let store = copy.store();
     let trashed = store
-        .delete(&copy.sessions()[0], Timestamp::UNIX_EPOCH)
+        .trash()
+        .move_in(&copy.sessions()[0], Timestamp::UNIX_EPOCH)
         .unwrap();
-    let whole = store.inspect_trash().unwrap().purgeable.remove(0);
+    let whole = store.trash().contents().unwrap().purgeable.remove(0);
     assert_eq!(whole.unfinished, None);
     let folder = copy.state().join("trash").join(&trashed.id);
     let main = &trashed.files[0].path;
     let place = copy.root.path.join(main);
     fs::create_dir_all(place.parent().unwrap()).unwrap();
     fs::rename(folder.join("files").join(main), &place).unwrap();
-    let part = store.inspect_trash().unwrap().purgeable.remove(0);
+    let part = store.trash().contents().unwrap().purgeable.remove(0);
     assert_eq!(part.unfinished.as_deref(), Some(place.as_path()));
     // Also if it was inspected before.
     for item in [&whole, &part] {
-        let error = store.purge(item).unwrap_err().to_string();
+        let error = store.trash().purge(item).unwrap_err().to_string();
         assert!(error.contains("was interrupted"), "{error}");
     }
-    store.undelete(&trashed.id).unwrap();
+    store.trash().restore(&trashed.id).unwrap();
     assert_eq!(picture(&copy.root.path), before);
 }

@@ -17,7 +17,8 @@ fn dump(case: &Case) -> String {
     let store = Store::new(vec![case.root()]);
     let inventory = store.inventory();
     let rows: Vec<SessionInfo> = store
-        .sessions(&inventory, &|_, _| {})
+        .sessions(&inventory)
+        .read(&|_, _| {})
         .into_iter()
         .map(Result::unwrap)
         .collect();

@@ -509,7 +509,8 @@ fn read_only_directory_is_an_error_without_loss() {
         assert!(
             fresh
                 .store
-                .delete(&fresh.files(), Timestamp::now())
+                .trash()
+                .move_in(&fresh.files(), Timestamp::now())
                 .is_err()
         );
     }
@@ -562,10 +563,15 @@ fn deleted_session_is_undeleted_byte_for_byte() {
         let store = copy.store();
         let before = underived(case.layout, &copy.root.path);
         for files in copy.sessions() {
-            let planned = store.plan_delete(&files, Timestamp::UNIX_EPOCH);
+            let planned = store.trash().plan(&files, Timestamp::UNIX_EPOCH);
             if let (Some(_), Err(Error::Refused(_))) = (shared(&files), &planned) {
                 // The log is shared, and logs are never rewritten.
-                assert!(store.delete(&files, Timestamp::UNIX_EPOCH).is_err());
+                assert!(
+                    store
+                        .trash()
+                        .move_in(&files, Timestamp::UNIX_EPOCH)
+                        .is_err()
+                );
                 let now = underived(case.layout, &copy.root.path);
                 assert_eq!(now, before, "{}", case.name);
                 continue;
@@ -578,13 +584,16 @@ fn deleted_session_is_undeleted_byte_for_byte() {
             for file in files.files() {
                 *moved.entry(file.artifact.kind).or_insert(0) += 1;
             }
-            let planned = store.plan_delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+            let planned = store.trash().plan(&files, Timestamp::UNIX_EPOCH).unwrap();
             assert_eq!(
                 underived(case.layout, &copy.root.path),
                 before,
                 "a plan changes nothing"
             );
-            let trashed = store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+            let trashed = store
+                .trash()
+                .move_in(&files, Timestamp::UNIX_EPOCH)
+                .unwrap();
             assert_eq!(planned.files.len(), trashed.files.len());
             let after = underived(case.layout, &copy.root.path);
             let all = picture(&copy.root.path);
@@ -612,15 +621,15 @@ fn deleted_session_is_undeleted_byte_for_byte() {
                     .iter()
                     .all(|(path, what)| before.get(path) == Some(what))
             );
-            assert_eq!(store.trash_items().unwrap().len(), 1);
-            store.undelete(&trashed.id).unwrap();
+            assert_eq!(store.trash().items().unwrap().len(), 1);
+            store.trash().restore(&trashed.id).unwrap();
             assert_eq!(
                 underived(case.layout, &copy.root.path),
                 before,
                 "{}",
                 case.name
             );
-            assert!(store.trash_items().unwrap().is_empty());
+            assert!(store.trash().items().unwrap().is_empty());
             assert_eq!(picture(&copy.state().join("trash")), BTreeMap::new());
         }
     }
@@ -645,13 +654,13 @@ fn session_changed_since_read_is_not_deleted() {
     let fresh = fresh();
     let files = fresh.files();
     fresh.writer.append(Draft::user("wait")).unwrap();
-    let refused = fresh.store.delete(&files, Timestamp::now());
+    let refused = fresh.store.trash().move_in(&files, Timestamp::now());
     assert!(
         matches!(refused, Err(Error::File(FileError::Changed { .. }))),
         "{refused:?}"
     );
     assert_eq!(conversations(&fresh.read()), [["wait"]]);
-    assert!(fresh.store.trash_items().unwrap().is_empty());
+    assert!(fresh.store.trash().items().unwrap().is_empty());
 }
 
 #[test]
@@ -662,16 +671,22 @@ fn two_deletions_within_a_second_do_not_collide() {
     let ids: BTreeSet<String> = copy
         .sessions()
         .iter()
-        .map(|files| store.delete(files, Timestamp::UNIX_EPOCH).unwrap().id)
+        .map(|files| {
+            store
+                .trash()
+                .move_in(files, Timestamp::UNIX_EPOCH)
+                .unwrap()
+                .id
+        })
         .collect();
     assert_eq!(ids.len(), 2);
     let session = copy_session_id();
     assert!(matches!(
-        store.undelete(&session),
+        store.trash().restore(&session),
         Err(Error::Ambiguous { .. })
     ));
     for id in ids {
-        store.undelete(&id).unwrap();
+        store.trash().restore(&id).unwrap();
     }
     assert_eq!(picture(&copy.root.path), before);
 }
@@ -688,15 +703,21 @@ fn undelete_never_overwrites() {
     let store = copy.store();
     let files = copy.files("5e634e57");
     let path = files.main_path().to_owned();
-    store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+    store
+        .trash()
+        .move_in(&files, Timestamp::UNIX_EPOCH)
+        .unwrap();
     fs::write(&path, "new\n").unwrap();
-    assert!(matches!(store.undelete("5e634e57"), Err(Error::Refused(_))));
+    assert!(matches!(
+        store.trash().restore("5e634e57"),
+        Err(Error::Refused(_))
+    ));
     assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
-    let kept = store.trash_items().unwrap();
+    let kept = store.trash().items().unwrap();
     assert_eq!(kept.len(), 1, "the deleted one is still in the trash");
     // After the blocking file is removed, the rest is restored.
     fs::remove_file(&path).unwrap();
-    store.undelete("5e634e57").unwrap();
+    store.trash().restore("5e634e57").unwrap();
     assert!(fs::read(&path).unwrap().starts_with(b"{"));
 }
 

@@ -580,7 +580,7 @@ impl Writers {
 
     fn resolve(&mut self, text: &str, context: &mut Context) -> Result<LogKey> {
         if let Some(log) = super::missing_log(text, context)? {
-            self.begun_log = Some(context.store.begin_log(&log, context.write_options())?);
+            self.begun_log = Some(log.create(&context.store, context.write_options())?);
             self.warning = input::missing_directory(&log.root, Path::new(&log.new.cwd));
         }
         if let Some(files) = self.listed(|files| files.id.as_str() == text) {
@@ -786,7 +786,7 @@ fn find_existing(
         true => inventory.sessions.retain(exact),
         false => inventory.sessions.retain(|files| files.is_named(id)),
     }
-    let rows = context.store.sessions(&inventory, &|_, _| {});
+    let rows = context.store.sessions(&inventory).read(&|_, _| {});
     let rows = rows.into_iter().collect::<annals::Result<Vec<_>>>()?;
     let cwd = match &new.cwd {
         None => None,
@@ -852,7 +852,7 @@ fn agent_id(
     context: &Context,
 ) -> Option<String> {
     let wanted = new.agent.as_ref()?;
-    let config = context.store.config(root).ok();
+    let config = context.store.chorus().config(root).ok();
     let home = config.as_ref().zip(info.attributes.get("workspace"));
     let home = home.and_then(|(config, home)| config.workspace(home).ok());
     let id = home.and_then(|home| home.agent_id(wanted).ok());

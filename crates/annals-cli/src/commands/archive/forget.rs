@@ -68,7 +68,7 @@ fn refuse_pinned(args: &ArchiveArgs, plans: &[PackRemoval], context: &Context) -
     if args.pinned {
         return Ok(());
     }
-    let pins = context.store.pins()?;
+    let pins = context.store.retention().pins()?;
     for plan in plans {
         let (Some(layout), Some(root)) = (&plan.layout, &plan.root) else {
             continue;

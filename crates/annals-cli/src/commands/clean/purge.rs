@@ -81,8 +81,8 @@ pub(super) fn run(term: Option<Term>, apply: bool, context: &mut Context) -> Res
     if apply {
         context.put_back_removed()?;
     }
-    let pins = context.store.pins()?;
-    let look = context.store.inspect_trash()?;
+    let pins = context.store.retention().pins()?;
+    let look = context.store.trash().contents()?;
     for trouble in &look.errors {
         context.warn(trouble);
     }
@@ -101,7 +101,7 @@ pub(super) fn run(term: Option<Term>, apply: bool, context: &mut Context) -> Res
         .collect();
     let mut failed: Vec<(String, Error)> = Vec::new();
     if apply {
-        items.retain(|item| match context.store.purge(item) {
+        items.retain(|item| match context.store.trash().purge(item) {
             Ok(()) => true,
             Err(error) => {
                 failed.push((item.name.clone(), error));

@@ -41,7 +41,10 @@ pub(super) fn read(
     // Errors of the inventory were reported when the ledger was built.
     let inventory = context.store.inventory();
     context.warn_read_failures();
-    let read = context.store.branch_attributions(&inventory, &accounts);
+    let read = context
+        .store
+        .costs()
+        .branch_attributions(&inventory, &accounts);
     let mut payers = BranchAttributions::default();
     for ((number, _), branches) in wanted.into_iter().zip(read) {
         match branches {

@@ -31,7 +31,7 @@ struct QuarantinedJson<'a> {
 }
 
 pub(super) fn list(context: &mut Context) -> Result<Outcome> {
-    let (found, troubles) = context.store.repairs()?;
+    let (found, troubles) = context.store.repairs().list()?;
     for trouble in &troubles {
         context.warn(trouble);
     }
@@ -41,7 +41,7 @@ pub(super) fn list(context: &mut Context) -> Result<Outcome> {
         context.out.line("No originals are kept.")?;
     } else {
         print_table(&found, context)?;
-        let place = context.store.quarantine()?.display().to_string();
+        let place = context.store.repairs().quarantine()?.display().to_string();
         context.out.blank()?;
         context
             .out
@@ -59,7 +59,7 @@ pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcom
     // Newest first: each original is the result of the repair before it.
     let mut failed = None;
     for (at, kept) in found.iter().enumerate() {
-        if let Err(error) = context.store.undo_repair(kept) {
+        if let Err(error) = context.store.repairs().undo(kept) {
             failed = Some((at, error));
             break;
         }
@@ -69,7 +69,7 @@ pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcom
     }
     found.extend(undo_session_lists(&found, context)?);
     let inventory = context.inventory_without_archive();
-    for stale in context.store.stale_session_lists(&inventory) {
+    for stale in context.store.repairs().stale_session_lists(&inventory) {
         // A session list that cannot be read does not stop the others.
         let stale = match stale {
             Ok(stale) => stale,
@@ -86,7 +86,7 @@ pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcom
         }
         let healed = match stale.refuse_held() {
             Err(error) if !live => Err(error),
-            _ => context.store.rebuild_session_list(&stale),
+            _ => context.store.repairs().rebuild_session_list(&stale),
         };
         if let Err(error) = healed {
             context.warn(&error);
@@ -111,17 +111,17 @@ pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcom
 
 /// Finds repairs by id, session or path; `latest` is the newest repair.
 fn find_repairs(id: &str, context: &mut Context) -> Result<Vec<QuarantinedFile>> {
-    let missing = match context.store.find_repairs(id) {
+    let missing = match context.store.repairs().find(id) {
         Err(error @ annals::Error::NotFound { .. }) => error,
         found => return Ok(found?),
     };
     if is_latest(id) {
-        let newest = context.store.repairs()?.0.into_iter().next();
+        let newest = context.store.repairs().list()?.0.into_iter().next();
         return newest.map(|newest| vec![newest]).ok_or(missing.into());
     }
     // The id may be another name of the session: a path of another log, or a part of the title.
     match context.find_session(id) {
-        Ok(session) => Ok(context.store.find_repairs(session.id.as_str())?),
+        Ok(session) => Ok(context.store.repairs().find(session.id.as_str())?),
         Err(_) => Err(missing.into()),
     }
 }
@@ -137,7 +137,7 @@ fn undo_session_lists(
     undone: &[QuarantinedFile],
     context: &Context,
 ) -> Result<Vec<QuarantinedFile>> {
-    let (all, _) = context.store.repairs()?;
+    let (all, _) = context.store.repairs().list()?;
     let same_run = |index: &QuarantinedFile| {
         let path = index.file_path();
         let same =
@@ -146,7 +146,7 @@ fn undo_session_lists(
     };
     let mut back = Vec::new();
     for index in all.into_iter().filter(|kept| kept.is_index()) {
-        if same_run(&index) && context.store.undo_repair(&index).is_ok() {
+        if same_run(&index) && context.store.repairs().undo(&index).is_ok() {
             back.push(index);
         }
     }
@@ -173,7 +173,7 @@ pub(super) fn forget(id: &str, apply: bool, context: &mut Context) -> Result<Out
 }
 
 pub(super) fn forget_all(apply: bool, context: &mut Context) -> Result<Outcome> {
-    let (found, troubles) = context.store.repairs()?;
+    let (found, troubles) = context.store.repairs().list()?;
     for trouble in &troubles {
         context.warn(trouble);
     }
@@ -187,9 +187,9 @@ fn delete_originals(
 ) -> Result<Outcome> {
     if apply {
         for kept in found {
-            context.store.delete_repair(kept)?;
+            context.store.repairs().delete(kept)?;
         }
-        context.store.sweep_quarantine()?;
+        context.store.repairs().sweep()?;
     }
     if context.json {
         return print_json(Some(apply), found, context).map(|()| Outcome::Ok);
@@ -224,7 +224,7 @@ fn print_json(
     found: &[QuarantinedFile],
     context: &mut Context,
 ) -> Result<()> {
-    let quarantine = context.store.quarantine()?;
+    let quarantine = context.store.repairs().quarantine()?;
     let rows = found.iter().map(|kept| QuarantinedJson {
         kept,
         file: kept.file_path(),

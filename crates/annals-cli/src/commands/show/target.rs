@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use annals::jsonl::Error as FileError;
-use annals::store::{Agent, Inventory, RecordRef, Session, SessionFiles};
+use annals::store::{Agent, Inventory, RecordRef, Session, SessionFiles, Target};
 use annals::tree::Tree;
 use anyhow::{Result, bail};
 
@@ -30,7 +30,7 @@ pub(super) enum RecordName {
 impl ShowTarget {
     pub(super) fn parse(text: &str, inventory: &Inventory, context: &mut Context) -> Result<Self> {
         if let Some((path, line)) = file_and_line(text) {
-            let (files, path) = context.store.find_line(inventory, path, line)?;
+            let (files, path) = Target::find_line(&context.store, inventory, path, line)?;
             return Ok(ShowTarget {
                 files,
                 agent_log: None,
@@ -39,7 +39,7 @@ impl ShowTarget {
         }
         let target = match context.find_by_id(inventory, text, Access::Read) {
             Err(error) if is_not_found(&error) => {
-                match ShowTarget::from_message_id(text, inventory, context) {
+                match ShowTarget::from_message_id(text, inventory) {
                     Some(found) => return found,
                     None => context.find_by_title(inventory, text, error)?,
                 }
@@ -56,17 +56,13 @@ impl ShowTarget {
 
     /// Resolves a message id without a session. Returns `None` if there is no such message, so that
     /// the error is about the session.
-    fn from_message_id(
-        text: &str,
-        inventory: &Inventory,
-        context: &Context,
-    ) -> Option<Result<Self>> {
+    fn from_message_id(text: &str, inventory: &Inventory) -> Option<Result<Self>> {
         // `:LINE` is valid only after an `@`.
         let line = text.strip_prefix(':');
         if line.is_some_and(|line| line.parse::<u64>().is_ok()) {
             return None;
         }
-        match context.store.find_message(inventory, text) {
+        match inventory.find_message(text) {
             Ok((files, id)) => Some(Ok(ShowTarget {
                 files,
                 agent_log: None,

@@ -215,7 +215,7 @@ fn settings_are_set_checked_and_have_the_defaults_of_the_document() {
     let root = Root::new("chorus", stage.work().join("new/.chorus")).unwrap();
     let store = Store::new(vec![root.clone()]);
     let usual = Config::default();
-    assert_eq!(store.config(&root).unwrap(), usual);
+    assert_eq!(store.chorus().config(&root).unwrap(), usual);
     assert_eq!(usual.settings.theme, "dark");
     assert!(!usual.settings.chat_sidebar_collapsed);
     assert_eq!(usual.settings.chat_sidebar_width, 240);
@@ -224,8 +224,11 @@ fn settings_are_set_checked_and_have_the_defaults_of_the_document() {
         name: None,
         path: "/home/dev/app".to_owned(),
     };
-    store.edit_config(&root, &add).unwrap();
-    assert_eq!(store.config(&root).unwrap().workspaces[0].name, "app");
+    store.chorus().edit(&root, &add).unwrap();
+    assert_eq!(
+        store.chorus().config(&root).unwrap().workspaces[0].name,
+        "app"
+    );
 }
 
 /// Requirements: 000.10, 000.33, 000.72, 000.73, 000.74
@@ -254,11 +257,16 @@ fn conversations_are_listed_by_workspace_and_agent_newest_first() {
         assert_eq!(row[name], value, "{name}");
     }
     let store = store(&stage);
-    let rows = store.list_folder(&root(&stage), "ws-1/agent-a").unwrap();
+    let rows = store
+        .chorus()
+        .list_folder(&root(&stage), "ws-1/agent-a")
+        .unwrap();
     let listed: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
     assert_eq!(listed, ["conv-2", "conv-1"]);
     let inventory = store.inventory();
-    let all = store.sessions_in_folder(&inventory, &root(&stage), "ws-1");
+    let all = store
+        .chorus()
+        .sessions_in_folder(&inventory, &root(&stage), "ws-1");
     assert_eq!(all.len(), 2);
 }
 
@@ -323,7 +331,7 @@ fn a_conversation_without_messages_is_deleted_and_comes_back() {
         .append(Draft::user("hello"))
         .unwrap();
     let now = jiff::Timestamp::UNIX_EPOCH;
-    assert!(store.delete(&files, now).is_err());
+    assert!(store.trash().move_in(&files, now).is_err());
     assert_eq!(log(&stage, "conv-2").len(), 1);
 }
 

@@ -42,7 +42,7 @@ fn entries(name: &str) -> Vec<Entry> {
     let inventory = store.inventory();
     let mut sessions = inventory.sessions.iter();
     let files = sessions.find(|files| files.id.as_str() == name).unwrap();
-    store.entries(&root, files.log.as_ref().unwrap()).unwrap()
+    root.entries(files.log.as_ref().unwrap()).unwrap()
 }
 
 /// The session that has all of the document's record shapes.
@@ -130,8 +130,19 @@ fn a_project_is_found_by_its_path_though_no_record_has_a_cwd() {
     assert_eq!(row["project"], "-home-user-myproject");
     let state = tempfile::tempdir().unwrap();
     let store = Store::new(vec![Root::claude_code(&stage.root)]).with_state(state.path());
-    assert!(store.reset("/home/user", Timestamp::now()).is_empty());
-    assert_eq!(store.reset(PROJECT, Timestamp::now()).len(), 1);
+    assert!(
+        store
+            .trash()
+            .move_project_in("/home/user", Timestamp::now())
+            .is_empty()
+    );
+    assert_eq!(
+        store
+            .trash()
+            .move_project_in(PROJECT, Timestamp::now())
+            .len(),
+        1
+    );
     assert!(store.inventory().sessions.is_empty());
     // If a record has a `cwd`, only that counts; folders are created as needed.
     let (_dir, store) = fresh();
@@ -141,7 +152,7 @@ fn a_project_is_found_by_its_path_though_no_record_has_a_cwd() {
     create(&store, "another session")
         .append(Draft::user("Hi"))
         .unwrap();
-    let rows = store.sessions(&store.inventory(), &|_, _| ());
+    let rows = store.sessions(&store.inventory()).read(&|_, _| ());
     for row in rows {
         let row = row.unwrap();
         assert!(row.matches_project_or_earlier(PROJECT));
@@ -198,7 +209,10 @@ fn sessions_and_delete_mean_the_same_sessions_by_a_project() {
             .collect();
         planned.sort_unstable();
         assert_eq!(planned, wanted, "{project}");
-        let reset = store.plan_reset(project, Timestamp::now()).unwrap();
+        let reset = store
+            .trash()
+            .plan_project(project, Timestamp::now())
+            .unwrap();
         let mut reset: Vec<&str> = reset.iter().map(|it| it.session.as_str()).collect();
         reset.sort_unstable();
         assert_eq!(reset, wanted, "{project}");

@@ -675,13 +675,14 @@ fn state_documents_are_written_whole_and_nowhere_else() {
     // The library does the same.
     let (root, store) = library(&stage);
     store
-        .set_state_document(&root, "status", r#"{"status":"idle"}"#)
+        .documents()
+        .set_state(&root, "status", r#"{"status":"idle"}"#)
         .unwrap();
     assert_eq!(
-        store.state_document(&root, "status").unwrap().unwrap(),
+        store.documents().state(&root, "status").unwrap().unwrap(),
         "{\"status\":\"idle\"}\n"
     );
-    assert_eq!(store.state_document(&root, "other").unwrap(), None);
+    assert_eq!(store.documents().state(&root, "other").unwrap(), None);
     // A link to a file outside the root is not followed.
     let outside = stage.work().join("outside.json");
     fs::write(&outside, "mine").unwrap();
@@ -754,6 +755,7 @@ fn run_logs_are_written_under_the_time_of_their_run() {
     let (root, store) = library(&stage);
     let started = "2026-03-26T01:32:20.418Z".parse().unwrap();
     let log = store
+        .documents()
         .run_log(&root, started, WriteOptions::default())
         .unwrap();
     assert_eq!(log.run_name(), "2026-03-26T01-32-20-418Z");

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use super::*;
+use crate::store::Store;
 
 fn pin(session: &str) -> Pin {
     Pin {
@@ -14,7 +15,7 @@ fn pin(session: &str) -> Pin {
 }
 
 fn sessions(store: &Store) -> Vec<String> {
-    let pins = store.pins().unwrap();
+    let pins = store.retention().pins().unwrap();
     pins.iter().map(|pin| pin.session.clone()).collect()
 }
 
@@ -25,12 +26,12 @@ fn concurrent_first_pin_is_preserved() {
     let store = Store::new(Vec::new()).with_state(&state);
     let turns = Cell::new(0);
     let add = |name: &str| {
-        store.change_pins(|list| {
+        store.retention().change_pins(|list| {
             list.push(pin(name));
             vec![pin(name)]
         })
     };
-    let changed = store.change_pins(|list| {
+    let changed = store.retention().change_pins(|list| {
         // Between read and write of the first attempt.
         if turns.replace(turns.get() + 1) == 0 {
             add("theirs").unwrap();
@@ -56,7 +57,7 @@ fn change_pins_does_not_retry_an_io_error() {
         .collect();
     fs::create_dir(dir.path().join(format!(".annals-{tag}.tmp"))).unwrap();
     let turns = Cell::new(0);
-    let failed = store.change_pins(|list| {
+    let failed = store.retention().change_pins(|list| {
         turns.set(turns.get() + 1);
         list.push(pin("mine"));
         vec![pin("mine")]

@@ -331,7 +331,9 @@ fn delete_waits_for_log_locks() {
         holder = Some(hold(&log, &log));
         Ok(())
     };
-    let deleted = store.delete_if(&files, &[], Timestamp::UNIX_EPOCH, still);
+    let deleted = store
+        .trash()
+        .move_in_if(&files, &[], Timestamp::UNIX_EPOCH, still);
     deleted.unwrap();
     assert!(holder.unwrap().join().unwrap());
     assert!(!log.exists());
@@ -348,13 +350,15 @@ fn delete_fails_if_a_log_grew_since_the_check() {
         fs::write(&log, text).unwrap();
         Ok(())
     };
-    let refused = store.delete_if(&files, &[], Timestamp::UNIX_EPOCH, still);
+    let refused = store
+        .trash()
+        .move_in_if(&files, &[], Timestamp::UNIX_EPOCH, still);
     assert!(
         matches!(&refused, Err(Error::File(FileError::Changed { path })) if *path == log),
         "{refused:?}"
     );
     assert!(volumes.iter().all(|file| file.path.exists()));
-    assert!(store.trash_items().unwrap().is_empty());
+    assert!(store.trash().items().unwrap().is_empty());
 }
 
 #[test]

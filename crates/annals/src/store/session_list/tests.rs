@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::*;
+use crate::store::Store;
 use annals_layouts::model::{EntryId, Message};
 
 /// Blocks writes to a document by a directory at the path of its temporary file.
@@ -80,7 +81,7 @@ fn damaged_list_without_logs_is_stale() {
     let session_list = folder.join("conversations.json");
     fs::write(&session_list, "{\"conversations\":[").unwrap();
     let store = Store::new(vec![Root::new("chorus", dir.path()).unwrap()]);
-    let stale = store.stale_session_lists(&store.inventory());
+    let stale = store.repairs().stale_session_lists(&store.inventory());
     let paths: Vec<PathBuf> = stale.into_iter().map(|it| it.unwrap().path).collect();
     assert_eq!(paths, [session_list]);
 }

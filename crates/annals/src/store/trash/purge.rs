@@ -17,7 +17,7 @@ use crate::store::Store;
 use annals_jsonl as jsonl;
 use annals_jsonl::Error as FileError;
 
-use super::{TrashItem, manifest, restore};
+use super::{Trash, TrashItem, manifest, restore};
 
 /// Name prefix of folders marked for removal.
 const PURGING_PREFIX: &str = ".purging-";
@@ -57,17 +57,17 @@ pub struct TrashContents {
     pub errors: Vec<Error>,
 }
 
-impl Store {
+impl Trash<'_> {
     /// Lists everything in the trash.
-    pub fn inspect_trash(&self) -> Result<TrashContents> {
-        let trash = self.trash_dir()?;
+    pub fn contents(&self) -> Result<TrashContents> {
+        let trash = self.dir()?;
         let mut look = TrashContents::default();
         for (name, manifest) in self.manifests()? {
             let folder = trash.join(&name);
             match manifest {
                 Ok(Some(manifest)) => {
                     look.purgeable
-                        .push(measure(self, &folder, name, Some(manifest.trashed)));
+                        .push(measure(self.store, &folder, name, Some(manifest.trashed)));
                 }
                 Ok(None) => match jsonl::exists(&folder.join("files")) {
                     // A deletion that was interrupted at its start leaves a folder without files.
@@ -84,14 +84,14 @@ impl Store {
         let folders = restore::folders(&trash)?.into_iter();
         for name in folders.filter(|name| name.starts_with(PURGING_PREFIX)) {
             look.purgeable
-                .push(measure(self, &trash.join(&name), name, None));
+                .push(measure(self.store, &trash.join(&name), name, None));
         }
         Ok(look)
     }
 
     /// Removes an item from the trash permanently, if it has not changed since it was listed.
     pub fn purge(&self, item: &Purgeable) -> Result<()> {
-        let trash = self.trash_dir()?;
+        let trash = self.dir()?;
         let folder = trash.join(&item.name);
         let Some(looked) = &item.trashed else {
             if !item.name.starts_with(PURGING_PREFIX)
@@ -140,8 +140,8 @@ impl Store {
 
     /// Finishes deletions that were interrupted after their last file moved: removes empty
     /// directories and stale session list rows.
-    pub(crate) fn finish_deletions(&self) -> Result<()> {
-        let trash = self.trash_dir()?;
+    pub(crate) fn finish_interrupted(&self) -> Result<()> {
+        let trash = self.dir()?;
         for (name, manifest) in self.manifests()? {
             let folder = trash.join(&name);
             // A session list that another program changes or that cannot be written keeps stale
@@ -149,7 +149,7 @@ impl Store {
             if let Err(error @ Error::File(FileError::Io { .. })) =
                 manifest.and_then(|it| finish(it, &folder))
             {
-                self.failures.report(error);
+                self.store.failures.report(error);
             }
         }
         Ok(())
@@ -235,10 +235,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finish_deletions_removes_only_old_folders_without_manifest() {
+    fn finish_interrupted_removes_only_old_folders_without_manifest() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(Vec::new()).with_state(dir.path());
-        let trash = store.trash_dir().unwrap();
+        let trash = store.trash().dir().unwrap();
         let folder = |name: &str, manifest: Option<&str>, settled: bool| {
             let folder = trash.join(name);
             fs::create_dir_all(folder.join("files")).unwrap();
@@ -255,7 +255,7 @@ mod tests {
         let begun = folder("begun", None, false);
         let cut_off = folder("cut-off", None, true);
         let damaged = folder("damaged", Some("{"), true);
-        store.finish_deletions().unwrap();
+        store.trash().finish_interrupted().unwrap();
         let there = [&begun, &cut_off, &damaged].map(|it| it.exists());
         assert_eq!(there, [true, false, true]);
     }

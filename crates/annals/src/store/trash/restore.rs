@@ -7,27 +7,28 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::store::root::{ensure_beneath, is_plain_log};
-use crate::store::{Root, Store, session_list};
+use crate::store::{Root, session_list};
 use annals_jsonl as jsonl;
 use annals_jsonl::Error as FileError;
 use annals_layouts::Subject;
 
-use super::TrashItem;
 use super::manifest::{self, MANIFEST, Manifest};
+use super::{Trash, TrashItem};
 
-impl Store {
+impl Trash<'_> {
     /// Returns the deleted sessions, newest first. Reports unreadable ones to [`Store::failures`].
-    pub fn trash_items(&self) -> Result<Vec<TrashItem>> {
+    pub fn items(&self) -> Result<Vec<TrashItem>> {
         let found = self.manifests()?.into_iter();
-        let found = found.filter_map(|(_, manifest)| Some(self.failures.ok(manifest)??.trashed));
+        let found =
+            found.filter_map(|(_, manifest)| Some(self.store.failures.ok(manifest)??.trashed));
         Ok(found.collect())
     }
 
     /// Returns whether a deletion counts for this store.
     fn has_trashed(&self, item: &TrashItem) -> bool {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let mut roots = self.roots().iter();
-        !self.limits_trash
+        let mut roots = self.store.roots().iter();
+        !self.store.limits_trash
             || item.lone
             || roots.any(|root| {
                 root.layout.name() == item.layout
@@ -37,7 +38,7 @@ impl Store {
 
     /// Returns the folders of the trash with their manifests, newest first.
     pub(super) fn manifests(&self) -> Result<Vec<(String, Result<Option<Manifest>>)>> {
-        let trash = self.trash_dir()?;
+        let trash = self.dir()?;
         let names = folders(&trash)?.into_iter();
         let names = names.rev().filter(|name| !name.starts_with('.'));
         let read = |name: String| {
@@ -53,8 +54,8 @@ impl Store {
 
     /// Restores a deleted session to its original place. A file that exists again is left
     /// unchanged, and its copy stays in the trash.
-    pub fn undelete(&self, id: &str) -> Result<TrashItem> {
-        let mut found = self.trash_items()?;
+    pub fn restore(&self, id: &str) -> Result<TrashItem> {
+        let mut found = self.items()?;
         found.retain(|trashed| trashed.matches(id));
         if let Some(exact) = found.iter().position(|trashed| trashed.id == id) {
             found = vec![found.swap_remove(exact)];
@@ -65,7 +66,7 @@ impl Store {
                 && !rest.is_empty()
                 && let Some(part) = found.pop()
             {
-                self.undelete(&part.id)?;
+                self.restore(&part.id)?;
             }
         }
         if found.len() > 1 {
@@ -78,7 +79,7 @@ impl Store {
         let Some(trashed) = found.pop() else {
             return Err(self.why_missing(id)?);
         };
-        let folder = self.trash_dir()?.join(&trashed.id);
+        let folder = self.dir()?.join(&trashed.id);
         manifest::with_folder_lock(&folder, || self.restore_folder(&folder))
     }
 
@@ -160,7 +161,7 @@ impl Store {
         }
         restore_list_rows(&root, trashed)?;
         for entry in &trashed.config {
-            self.restore_config_entry(&root, entry, trashed)?;
+            self.store.chorus().restore_entry(&root, entry, trashed)?;
         }
         fs::remove_file(folder.join(MANIFEST))
             .map_err(|error| Error::io("remove", folder, error))?;
@@ -169,8 +170,8 @@ impl Store {
     }
 
     /// Returns the directory of a deleted session's files.
-    pub(in crate::store) fn trashed_files_dir(&self, trashed: &TrashItem) -> Result<PathBuf> {
-        Ok(self.trash_dir()?.join(&trashed.id).join("files"))
+    pub(in crate::store) fn files_dir(&self, trashed: &TrashItem) -> Result<PathBuf> {
+        Ok(self.dir()?.join(&trashed.id).join("files"))
     }
 
     /// Returns whether several items are parts of one session: no file is in two of them, unless both
@@ -198,7 +199,7 @@ impl Store {
         }
         let mut seen: HashMap<&Path, PathBuf> = HashMap::new();
         for trashed in found {
-            let folder = self.trashed_files_dir(trashed)?;
+            let folder = self.store.trash().files_dir(trashed)?;
             for file in &trashed.files {
                 let path = folder.join(&file.path);
                 if !jsonl::exists(&path)? {

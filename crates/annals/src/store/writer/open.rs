@@ -209,19 +209,23 @@ impl Store {
         };
         self.open_log_writer(files, file, options)
     }
+}
 
+impl SessionFiles {
     /// Fails with [`Error::Live`] if another program is writing to the session right now, and with
     /// [`Held`](annals_jsonl::Error::Held) if one has a file of it open for writing.
-    pub fn ensure_not_in_use(&self, files: &SessionFiles) -> Result<()> {
-        files.refuse_held()?;
-        let mut logs = files.logs();
-        logs.try_for_each(|file| append_point::ensure_not_in_use(&files.root, file))
+    pub fn ensure_not_in_use(&self) -> Result<()> {
+        self.refuse_held()?;
+        let mut logs = self.logs();
+        logs.try_for_each(|file| append_point::ensure_not_in_use(&self.root, file))
     }
+}
 
+impl SessionWriter {
     /// Opens a sub-agent's log for writing. Requires the full id: a prefix could select another
     /// sub-agent.
-    pub fn open_agent_writer(
-        &self,
+    pub fn open_agent(
+        store: &Store,
         files: &SessionFiles,
         agent: &str,
         options: WriteOptions,
@@ -232,14 +236,16 @@ impl Store {
             id.is_some_and(|id| id.as_str() == agent)
         };
         match files.agents.iter().find(is_it) {
-            Some(file) => self.open_log_writer(files, file, options),
+            Some(file) => store.open_log_writer(files, file, options),
             None => Err(Error::NotFound {
                 what: Subject::SubAgent,
                 id: agent.to_owned(),
             }),
         }
     }
+}
 
+impl Store {
     /// Opens a session that is in a session list and has no log yet. Its first message creates the
     /// log.
     fn open_unwritten(

@@ -653,10 +653,13 @@ fn a_file_that_was_being_removed_is_reported_and_put_back() {
     assert!(report.flaws[0].detail.contains(&name), "{report:?}");
     let todos = root.path.join("todos").join(name);
     let store = Store::new(vec![root.clone()]);
-    assert_eq!(store.put_back_removed().unwrap(), [todos.as_path()]);
+    assert_eq!(
+        store.repairs().put_back_removed().unwrap(),
+        [todos.as_path()]
+    );
     assert_eq!(fs::read(&todos).unwrap(), b"[]");
     assert_eq!(kinds(&root), [].into());
-    assert!(store.put_back_removed().unwrap().is_empty());
+    assert!(store.repairs().put_back_removed().unwrap().is_empty());
 }
 
 /// Nobody but the user knows which of two files has the history.
@@ -679,7 +682,7 @@ fn saved_file_is_reported_and_left_alone() {
         assert!(!report.fixable(kind), "{saved}");
         assert!(report.advice(kind).contains("rename it"), "{saved}");
         let store = Store::new(vec![root.clone()]);
-        assert!(store.put_back_removed().unwrap().is_empty());
+        assert!(store.repairs().put_back_removed().unwrap().is_empty());
         assert!(root.path.join(&saved).exists());
         fs::remove_file(root.path.join(&saved)).unwrap();
     }

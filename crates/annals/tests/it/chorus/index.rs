@@ -358,8 +358,11 @@ fn identical_damage_is_quarantined_once() {
     let path = copy.root.path.join(INDEX);
     for _ in 0..2 {
         fs::write(&path, b"{\"conversations\":[{").unwrap();
-        for stale in store.stale_session_lists(&store.inventory()) {
-            store.rebuild_session_list(&stale.unwrap()).unwrap();
+        for stale in store.repairs().stale_session_lists(&store.inventory()) {
+            store
+                .repairs()
+                .rebuild_session_list(&stale.unwrap())
+                .unwrap();
         }
         let names = fs::read_dir(path.parent().unwrap()).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -23,7 +23,7 @@ fn row(root: &Path, folder: &str, id: &str) -> serde_json::Value {
 
 fn stale(copy: &Copy) -> Vec<&'static str> {
     let store = copy.store();
-    let found = store.stale_session_lists(&store.inventory());
+    let found = store.repairs().stale_session_lists(&store.inventory());
     found
         .into_iter()
         .map(|stale| stale.unwrap().detail)
@@ -211,10 +211,13 @@ fn stale_session_lists_are_repaired_without_an_append() {
     ] {
         let copy = case(name).copy();
         let store = copy.store();
-        let found = store.stale_session_lists(&store.inventory());
+        let found = store.repairs().stale_session_lists(&store.inventory());
         assert!(!found.is_empty(), "{name}");
         for stale in found {
-            store.rebuild_session_list(&stale.unwrap()).unwrap();
+            store
+                .repairs()
+                .rebuild_session_list(&stale.unwrap())
+                .unwrap();
         }
         assert_eq!(stale(&copy), [""; 0], "{name}");
     }
@@ -226,14 +229,14 @@ fn deleted_session_is_unlisted_and_relisted_by_undelete() {
     let store = copy.store();
     let before = picture(&copy.root.path);
     let only = copy.files("794a5c36");
-    let trashed = store.delete(&only, now()).unwrap();
+    let trashed = store.trash().move_in(&only, now()).unwrap();
     // It was the last session of its folder: the list and the folder are removed with it.
     assert!(!copy.root.path.join("sessions/w-app/a-review").exists());
-    store.undelete(&trashed.id).unwrap();
+    store.trash().restore(&trashed.id).unwrap();
     assert_eq!(picture(&copy.root.path), before);
     let first = copy.files("2a489c69");
     let old = row(&copy.root.path, FOLDER, first.id.as_str());
-    let trashed = store.delete(&first, now()).unwrap();
+    let trashed = store.trash().move_in(&first, now()).unwrap();
     assert_eq!(
         index(&copy.root.path, FOLDER)["conversations"]
             .as_array()
@@ -241,7 +244,7 @@ fn deleted_session_is_unlisted_and_relisted_by_undelete() {
             .len(),
         1
     );
-    store.undelete(&trashed.id).unwrap();
+    store.trash().restore(&trashed.id).unwrap();
     assert_eq!(row(&copy.root.path, FOLDER, first.id.as_str()), old);
 }
 
@@ -251,7 +254,7 @@ fn session_list_with_rows_without_logs_is_kept() {
     for name in ["chorus-only-errors", "chorus-index-odd"] {
         let copy = case(name).copy();
         let files = copy.sessions().remove(0);
-        copy.store().delete(&files, now()).unwrap();
+        copy.store().trash().move_in(&files, now()).unwrap();
         assert!(
             copy.root
                 .path
@@ -366,16 +369,20 @@ fn failed_workspace_removal_keeps_its_sessions() {
     let store = copy.store();
     let before = picture(&copy.root.path);
     let inventory = store.inventory();
-    let sessions = store.sessions_in_folder(&inventory, &copy.root, "w-app");
+    let sessions = store
+        .chorus()
+        .sessions_in_folder(&inventory, &copy.root, "w-app");
     assert_eq!(sessions.len(), 3);
     assert_eq!(
         store
+            .chorus()
             .sessions_in_folder(&inventory, &copy.root, "w-app/a-review")
             .len(),
         1
     );
     assert_eq!(
         store
+            .chorus()
             .sessions_in_folder(&inventory, &copy.root, "w-ap")
             .len(),
         0
@@ -383,10 +390,12 @@ fn failed_workspace_removal_keeps_its_sessions() {
     let unknown = ConfigEdit::RemoveWorkspace {
         id: "w-other".to_owned(),
     };
-    let refused = store.clear(&copy.root, &sessions, Some(&unknown), now());
+    let refused = store
+        .chorus()
+        .clear(&copy.root, &sessions, Some(&unknown), now());
     assert!(refused.is_err());
     assert_eq!(copy.sessions().len(), 3);
-    assert!(store.trash_items().unwrap().is_empty());
+    assert!(store.trash().items().unwrap().is_empty());
     let after = picture(&copy.root.path);
     let names = |picture: &std::collections::BTreeMap<PathBuf, String>| -> Vec<PathBuf> {
         picture.keys().cloned().collect()
@@ -400,10 +409,18 @@ fn failed_workspace_removal_keeps_its_sessions() {
         id: "w-app".to_owned(),
     };
     let gone = store
+        .chorus()
         .clear(&copy.root, &sessions, Some(&known), now())
         .unwrap();
     assert_eq!(gone.len(), 3);
-    assert!(store.config(&copy.root).unwrap().workspaces.is_empty());
+    assert!(
+        store
+            .chorus()
+            .config(&copy.root)
+            .unwrap()
+            .workspaces
+            .is_empty()
+    );
     assert!(!copy.root.path.join("sessions/w-app").exists());
 }
 
@@ -412,16 +429,19 @@ fn only_a_chorus_root_has_a_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let other = Root::new("claude-code", dir.path()).unwrap();
     let store = Store::new(vec![other.clone()]);
-    assert!(store.config(&other).is_err());
+    assert!(store.chorus().config(&other).is_err());
     // A new configuration starts with the program's defaults.
     let root = Root::new("chorus", dir.path().join(".chorus")).unwrap();
-    assert_eq!(store.config(&root).unwrap(), Config::default());
+    assert_eq!(store.chorus().config(&root).unwrap(), Config::default());
     let edit = ConfigEdit::Set {
         key: "theme".to_owned(),
         value: "light".to_owned(),
     };
-    store.edit_config(&root, &edit).unwrap();
-    assert_eq!(store.config(&root).unwrap().settings.theme, "light");
+    store.chorus().edit(&root, &edit).unwrap();
+    assert_eq!(
+        store.chorus().config(&root).unwrap().settings.theme,
+        "light"
+    );
 }
 
 /// Writers alternate: the session list counts the messages of all of them.
@@ -465,7 +485,12 @@ fn session_list_counts_messages_of_all_writers() {
     store.open_writer(&files, quick).unwrap().close().unwrap();
     let files = store.inventory().sessions.remove(0);
     assert_eq!(files.list_rows[0].messages, Some(22));
-    assert!(store.stale_session_lists(&store.inventory()).is_empty());
+    assert!(
+        store
+            .repairs()
+            .stale_session_lists(&store.inventory())
+            .is_empty()
+    );
 }
 
 /// One message must not cost a rewrite of a list of ten thousand rows.
@@ -574,8 +599,11 @@ fn rebuilt_session_list_has_no_title_without_an_answer() {
     let index = copy.root.path.join(FOLDER).join("conversations.json");
     fs::remove_file(&index).unwrap();
     let store = copy.store();
-    for stale in store.stale_session_lists(&store.inventory()) {
-        store.rebuild_session_list(&stale.unwrap()).unwrap();
+    for stale in store.repairs().stale_session_lists(&store.inventory()) {
+        store
+            .repairs()
+            .rebuild_session_list(&stale.unwrap())
+            .unwrap();
     }
     let listed = row(&copy.root.path, FOLDER, "mine");
     assert_eq!(listed["title"], "New Conversation");
@@ -589,7 +617,7 @@ fn unreadable_session_list_error_names_the_reason() {
     fs::remove_file(&index).unwrap();
     std::os::unix::fs::symlink("conversations.json", &index).unwrap();
     let store = copy.store();
-    let told = store.stale_session_lists(&store.inventory());
+    let told = store.repairs().stale_session_lists(&store.inventory());
     let told: Vec<String> = told
         .into_iter()
         .filter_map(|stale| Some(stale.err()?.to_string()))

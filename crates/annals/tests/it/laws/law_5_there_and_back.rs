@@ -265,9 +265,7 @@ fn changes_after_conversion_survive_converting_back() {
         writer.retitle("Titled since").unwrap();
         writer.close().unwrap();
         let agent = files.agents[0].artifact.agent.clone().unwrap();
-        let of_agent = store
-            .open_agent_writer(&files, agent.as_str(), QUICK)
-            .unwrap();
+        let of_agent = SessionWriter::open_agent(&store, &files, agent.as_str(), QUICK).unwrap();
         of_agent.append(Draft::user("an agent since")).unwrap();
         of_agent.close().unwrap();
         let report = convert(&there, back.clone());

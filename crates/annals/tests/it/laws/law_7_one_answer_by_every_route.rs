@@ -10,12 +10,12 @@ fn session_list_row_equals_the_session_info() {
     for case in cases() {
         let store = Store::new(vec![case.root()]);
         let inventory = store.inventory();
-        let keep = store
-            .retention_days(&inventory)
+        let keep = inventory
+            .retention_days()
             .get(&case.path)
             .copied()
             .flatten();
-        let rows = store.sessions(&inventory, &|_, _| {});
+        let rows = store.sessions(&inventory).read(&|_, _| {});
         assert_eq!(rows.len(), inventory.sessions.len());
         for (row, files) in rows.into_iter().zip(&inventory.sessions) {
             let mut row = row.unwrap();

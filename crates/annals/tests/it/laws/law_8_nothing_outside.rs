@@ -56,10 +56,10 @@ fn hostile_ids_change_nothing() {
             );
             let _ = store.find(&inventory, &format!("{}@{id}", files.id));
             assert!(
-                store.open_agent_writer(&files, &id, QUICK).is_err(),
+                SessionWriter::open_agent(&store, &files, &id, QUICK).is_err(),
                 "{id:?}"
             );
-            assert!(store.undelete(&id).is_err(), "{id:?}");
+            assert!(store.trash().restore(&id).is_err(), "{id:?}");
             assert!(session.message(&id).is_err(), "{id:?}");
             assert!(session.ancestry(&id).is_err(), "{id:?}");
             assert!(session.find_entry(&id).is_err(), "{id:?}");
@@ -217,18 +217,18 @@ fn links_lead_no_writer_outside() {
                 writer.spawn(&spawn).is_err(),
                 "the session's folder is a link"
             );
-            assert!(store.open_agent_writer(files, "a1", QUICK).is_err());
+            assert!(SessionWriter::open_agent(&store, files, "a1", QUICK).is_err());
         }
         assert_eq!(outside(dir), before, "writing {}", files.id);
         let session = Session::read(files.clone()).unwrap();
         let to = SessionId::new(&other.replace('d', "e")).unwrap();
         let _ = store.fork(&session, &[0], to, Some("t"), jiff::Timestamp::now());
         assert_eq!(outside(dir), before, "forking {}", files.id);
-        let _ = store.delete(files, now);
+        let _ = store.trash().move_in(files, now);
         assert_eq!(outside(dir), before, "deleting {}", files.id);
     }
-    for trashed in store.trash_items().unwrap() {
-        let _ = store.undelete(&trashed.id);
+    for trashed in store.trash().items().unwrap() {
+        let _ = store.trash().restore(&trashed.id);
     }
     assert_eq!(outside(dir), before, "undeleting");
 }
@@ -246,7 +246,10 @@ fn undelete_does_not_write_outside() {
         .into_iter()
         .find(|files| files.id.as_str() == ID)
         .unwrap();
-    store.delete(&files, jiff::Timestamp::UNIX_EPOCH).unwrap();
+    store
+        .trash()
+        .move_in(&files, jiff::Timestamp::UNIX_EPOCH)
+        .unwrap();
     fs::remove_dir_all(dir.join("root/projects/-plain")).unwrap();
     symlink(
         dir.join("outside/project"),
@@ -254,12 +257,12 @@ fn undelete_does_not_write_outside() {
     )
     .unwrap();
     let before = outside(dir);
-    assert!(store.undelete(ID).is_err());
+    assert!(store.trash().restore(ID).is_err());
     assert_eq!(outside(dir), before);
-    assert_eq!(store.trash_items().unwrap().len(), 1, "it is still there");
+    assert_eq!(store.trash().items().unwrap().len(), 1, "it is still there");
     // A manipulated manifest does not lead outside either.
     let trash = dir.join("state/trash");
-    let name = store.trash_items().unwrap().remove(0).id;
+    let name = store.trash().items().unwrap().remove(0).id;
     let manifest = trash.join(&name).join("manifest.json");
     let text = fs::read_to_string(&manifest).unwrap();
     let evil = text.replace(
@@ -268,7 +271,7 @@ fn undelete_does_not_write_outside() {
     );
     assert_ne!(text, evil);
     fs::write(&manifest, evil).unwrap();
-    assert!(store.undelete(&name).is_err());
+    assert!(store.trash().restore(&name).is_err());
     assert_eq!(outside(dir), before);
 }
 

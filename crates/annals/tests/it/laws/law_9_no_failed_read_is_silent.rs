@@ -22,11 +22,15 @@ type Verb = fn(&Store, &Inventory) -> Vec<String>;
 
 const VERBS: [(&str, Verb); 5] = [
     ("sessions", |store, inventory| {
-        errors(store.sessions(inventory, &|_, _| {}))
+        errors(store.sessions(inventory).read(&|_, _| {}))
     }),
     ("conversations", |store, inventory| {
         let all: Vec<usize> = (0..inventory.sessions.len()).collect();
-        errors(store.conversations(inventory, &all, &|_| None, &|_, _| {}))
+        errors(
+            store
+                .sessions(inventory)
+                .conversations(&all, &|_| None, &|_, _| {}),
+        )
     }),
     ("search", |store, inventory| {
         let query = Query::parse("e", &Dialect::default()).unwrap();
@@ -182,7 +186,7 @@ fn unreadable_settings_are_reported() {
         .others_of_kind(ArtifactKind::Settings)
         .next()
         .expect("settings");
-    let days = unreadable(&file.path, || store.retention_days(&inventory));
+    let days = unreadable(&file.path, || inventory.retention_days());
     assert!(days.is_empty());
     assert!(names(&told(&store, Vec::new()), &file.path));
 }
@@ -223,7 +227,7 @@ fn unreadable_pack_is_reported_by_every_walk() {
             let _ = store.inventory();
             assert!(names(&told(&store, Vec::new()), &pack), "inventory");
             let store = copy.store();
-            let (_, troubles) = store.ledger(&|_, _| {});
+            let (_, troubles) = store.costs().ledger(&|_, _| {});
             let troubles = troubles.iter().map(ToString::to_string).collect();
             assert!(names(&told(&store, troubles), &pack), "ledger");
             let store = copy.store();
@@ -281,7 +285,7 @@ fn below(dir: &Path) -> Vec<(PathBuf, bool)> {
 fn walks(copy: &Copy) -> Vec<(&'static str, Vec<String>)> {
     let store = copy.store();
     let inventory = store.inventory();
-    let listed = errors(store.sessions(&inventory, &|_, _| {}));
+    let listed = errors(store.sessions(&inventory).read(&|_, _| {}));
     let mut said = vec![("sessions", told(&store, listed))];
     let store = copy.store();
     let latest = errors([store.latest(None)]);

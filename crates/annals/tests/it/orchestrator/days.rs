@@ -188,9 +188,12 @@ fn entries_without_native_form_are_read_from_the_companion() {
     // The companion file is deleted and restored with the log.
     let before = picture(&stage.dir.path().join("root"));
     let store = stage.store();
-    store.delete(&stage.files(&own), time(now)).unwrap();
+    store
+        .trash()
+        .move_in(&stage.files(&own), time(now))
+        .unwrap();
     assert!(!stage.log("2026-11-15").with_extension("annals").exists());
-    store.undelete(&own).unwrap();
+    store.trash().restore(&own).unwrap();
     let mut after = picture(&stage.dir.path().join("root"));
     after.extend(
         before
@@ -265,13 +268,16 @@ fn session_state_follows_its_life() {
     assert_eq!(state("s1", 1), SessionState::Active);
     assert_eq!(state("s1", 31), SessionState::Expired);
     let store = stage.store();
-    store.delete(&stage.files("s1"), time(now)).unwrap();
-    let deleted = store.deleted_sessions().unwrap();
+    store
+        .trash()
+        .move_in(&stage.files("s1"), time(now))
+        .unwrap();
+    let deleted = store.trash().sessions().unwrap();
     assert_eq!(deleted.len(), 1);
     assert_eq!(deleted[0].state_at(time(now)), SessionState::Deleted);
     assert_eq!(deleted[0].messages, 3);
     assert_eq!(deleted[0].file, stage.log("2026-11-15"));
-    store.undelete("s1").unwrap();
+    store.trash().restore("s1").unwrap();
     assert_eq!(state("s1", 1), SessionState::Active);
 }
 
@@ -508,11 +514,12 @@ fn session_sharing_its_file_with_sub_agents_is_deleted() {
     assert!(!files.agents.is_empty());
     let gone = copy
         .store()
-        .delete(&files, time("2026-03-05T00:00:00Z"))
+        .trash()
+        .move_in(&files, time("2026-03-05T00:00:00Z"))
         .unwrap();
     assert_eq!(gone.files.len(), 1);
     assert!(copy.sessions().is_empty());
-    copy.store().undelete("main").unwrap();
+    copy.store().trash().restore("main").unwrap();
     assert_eq!(picture(&copy.root.path), before);
 }
 
@@ -527,17 +534,17 @@ fn sessions_of_one_file_are_deleted_and_undeleted_together() {
     assert!(others.len() > 1);
     assert_eq!(SessionFiles::group_by_shared_files(&all).len(), 1);
     for some in [&[][..], &others[1..]] {
-        let refused = store.delete_group(first, some, now).unwrap_err();
+        let refused = store.trash().move_group_in(first, some, now).unwrap_err();
         assert!(
             refused.to_string().contains("contains other sessions"),
             "{refused}"
         );
         assert_eq!(picture(&copy.root.path), before);
     }
-    let gone = store.delete_group(first, others, now).unwrap();
+    let gone = store.trash().move_group_in(first, others, now).unwrap();
     assert_eq!(gone.sessions().count(), all.len());
     assert!(copy.sessions().is_empty());
-    let deleted = store.deleted_sessions().unwrap();
+    let deleted = store.trash().sessions().unwrap();
     assert_eq!(deleted.len(), all.len());
     assert!(
         deleted
@@ -545,7 +552,7 @@ fn sessions_of_one_file_are_deleted_and_undeleted_together() {
             .all(|info| info.state == SessionState::Deleted && info.messages > 0)
     );
     // Any of their ids restores all of them.
-    store.undelete(others[0].id.as_str()).unwrap();
+    store.trash().restore(others[0].id.as_str()).unwrap();
     assert_eq!(picture(&copy.root.path), before);
 }
 

@@ -42,7 +42,7 @@ fn repair_and_undo_restore_everything() {
             let times = (after.modified().unwrap(), before.modified().unwrap());
             assert_eq!(times.0, times.1, "{what}");
         };
-        let kept = store.repair(&plan, true, now()).unwrap();
+        let kept = store.repairs().apply(&plan, true, now()).unwrap();
         assert_eq!(place.bytes(), plan.edits.apply(&bytes), "{what}");
         same_times();
 
@@ -59,11 +59,11 @@ fn repair_and_undo_restore_everything() {
 
         let again = place.plan().edits;
         assert!(again.is_empty(), "{what}: a second repair finds nothing");
-        store.undo_repair(&kept).unwrap();
+        store.repairs().undo(&kept).unwrap();
         assert_eq!(place.bytes(), bytes, "{what}");
         same_times();
         assert_eq!(picture(&root), whole, "{what}");
-        assert!(store.repairs().unwrap().0.is_empty(), "{what}");
+        assert!(store.repairs().list().unwrap().0.is_empty(), "{what}");
     }
 }
 
@@ -71,7 +71,11 @@ fn repair_and_undo_restore_everything() {
 fn removed_bytes_are_listed_in_the_quarantine() {
     let place = damaged();
     let bytes = place.bytes();
-    let kept = place.store().repair(&place.plan(), true, now()).unwrap();
+    let kept = place
+        .store()
+        .repairs()
+        .apply(&place.plan(), true, now())
+        .unwrap();
     let folder = place.state().join("quarantine").join(&kept.id);
     let removed = fs::read_to_string(folder.join("removed.jsonl")).unwrap();
     let first: serde_json::Value = serde_json::from_str(removed.lines().next().unwrap()).unwrap();
@@ -88,7 +92,11 @@ fn log_changed_since_the_plan_is_not_repaired() {
     let grown = [place.bytes(), line(11, 10), b"\n".to_vec()].concat();
     fs::write(&place.log, &grown).unwrap();
     place.age();
-    let error = place.store().repair(&plan, true, now()).unwrap_err();
+    let error = place
+        .store()
+        .repairs()
+        .apply(&plan, true, now())
+        .unwrap_err();
     assert!(
         matches!(error, Error::File(FileError::Changed { .. })),
         "{error}"
@@ -100,7 +108,11 @@ fn log_changed_since_the_plan_is_not_repaired() {
     other[10] = b'x';
     fs::write(&place.log, &other).unwrap();
     place.age();
-    let error = place.store().repair(&plan, true, now()).unwrap_err();
+    let error = place
+        .store()
+        .repairs()
+        .apply(&plan, true, now())
+        .unwrap_err();
     assert!(
         matches!(error, Error::File(FileError::Changed { .. })),
         "{error}"
@@ -143,45 +155,49 @@ fn torn_tail_is_removed_after_an_hour() {
     let after = |minutes| written + jiff::SignedDuration::from_mins(minutes);
     assert!(place.plan_at(after(59)).edits.is_empty());
     let plan = place.plan_at(after(60));
-    let kept = place.store().repair(&plan, false, now()).unwrap();
+    let kept = place.store().repairs().apply(&plan, false, now()).unwrap();
     assert_eq!(place.bytes(), whole);
     assert!(place.plan_at(after(90)).edits.is_empty());
-    place.store().undo_repair(&kept).unwrap();
+    place.store().repairs().undo(&kept).unwrap();
     assert_eq!(place.bytes(), torn);
 }
 
 #[test]
 fn undo_refuses_a_log_written_after_the_repair() {
     let place = damaged();
-    let kept = place.store().repair(&place.plan(), true, now()).unwrap();
+    let kept = place
+        .store()
+        .repairs()
+        .apply(&place.plan(), true, now())
+        .unwrap();
     let mended = place.bytes();
     let grown = [mended.clone(), line(11, 10), b"\n".to_vec()].concat();
     fs::write(&place.log, &grown).unwrap();
-    let error = place.store().undo_repair(&kept).unwrap_err().to_string();
+    let error = place.store().repairs().undo(&kept).unwrap_err().to_string();
     let told = error.contains("has grown by") && error.contains("quarantine");
     assert!(told, "{error}");
     assert_eq!(place.bytes(), grown);
     fs::write(&place.log, b"something else\n").unwrap();
-    let error = place.store().undo_repair(&kept).unwrap_err().to_string();
+    let error = place.store().repairs().undo(&kept).unwrap_err().to_string();
     let told = error.contains("has changed since the repair; the original stays");
     assert!(told, "{error}");
     // Once the log has the repaired bytes again, the repair can be undone.
     fs::write(&place.log, mended).unwrap();
-    place.store().undo_repair(&kept).unwrap();
+    place.store().repairs().undo(&kept).unwrap();
 }
 
 #[test]
 fn interrupted_repair_is_finished_by_the_next() {
     let place = damaged();
     let (store, bytes) = (place.store(), place.bytes());
-    let kept = store.repair(&place.plan(), true, now()).unwrap();
+    let kept = store.repairs().apply(&place.plan(), true, now()).unwrap();
     let mended = place.bytes();
     let folder = place.state().join("quarantine").join(&kept.id);
     for stop in ["removed.jsonl", "manifest.json", "nothing"] {
         // As if the log had not been replaced yet, and a part of the folder not been written.
         fs::write(&place.log, &bytes).unwrap();
         let _ = fs::remove_file(folder.join(stop));
-        let again = store.repair(&place.plan(), true, now()).unwrap();
+        let again = store.repairs().apply(&place.plan(), true, now()).unwrap();
         assert_eq!(again.id, kept.id);
         assert_eq!(place.bytes(), mended, "{stop}");
         assert!(folder.join("manifest.json").exists());
@@ -189,11 +205,11 @@ fn interrupted_repair_is_finished_by_the_next() {
     // A wrong `original` is replaced.
     fs::write(&place.log, &bytes).unwrap();
     fs::write(folder.join("original"), b"half").unwrap();
-    store.repair(&place.plan(), true, now()).unwrap();
+    store.repairs().apply(&place.plan(), true, now()).unwrap();
     assert_eq!(fs::read(folder.join("original")).unwrap(), bytes);
     // Undoing a repair that never happened only removes the folder.
     fs::write(&place.log, &bytes).unwrap();
-    store.undo_repair(&kept).unwrap();
+    store.repairs().undo(&kept).unwrap();
     assert_eq!(place.bytes(), bytes);
     assert!(!folder.exists());
 }
@@ -201,11 +217,15 @@ fn interrupted_repair_is_finished_by_the_next() {
 #[test]
 fn damaged_original_is_not_restored() {
     let place = damaged();
-    let kept = place.store().repair(&place.plan(), true, now()).unwrap();
+    let kept = place
+        .store()
+        .repairs()
+        .apply(&place.plan(), true, now())
+        .unwrap();
     let mended = place.bytes();
     let folder = place.state().join("quarantine").join(&kept.id);
     fs::write(folder.join("original"), b"spoiled").unwrap();
-    let error = place.store().undo_repair(&kept).unwrap_err().to_string();
+    let error = place.store().repairs().undo(&kept).unwrap_err().to_string();
     assert!(
         error.contains("has changed since the repair, so it was not restored"),
         "{error}"
@@ -217,7 +237,7 @@ fn damaged_original_is_not_restored() {
 fn manifest_of_another_version_is_refused() {
     let place = damaged();
     let store = place.store();
-    let kept = store.repair(&place.plan(), true, now()).unwrap();
+    let kept = store.repairs().apply(&place.plan(), true, now()).unwrap();
     let folder = place.state().join("quarantine").join(&kept.id);
     let path = folder.join("manifest.json");
     let text = fs::read_to_string(&path).unwrap();
@@ -235,12 +255,12 @@ fn manifest_of_another_version_is_refused() {
         ("\"x\": 1", "has no version"),
     ] {
         fs::write(&path, text.replace(&own, version)).unwrap();
-        let (found, troubles) = store.repairs().unwrap();
+        let (found, troubles) = store.repairs().list().unwrap();
         assert!(found.is_empty());
         let trouble = troubles[0].to_string();
         let named = trouble.contains(told) && trouble.contains("manifest.json");
         assert!(named, "{trouble}");
-        assert!(store.find_repairs(SESSION).is_err());
+        assert!(store.repairs().find(SESSION).is_err());
     }
 }
 
@@ -248,7 +268,7 @@ fn manifest_of_another_version_is_refused() {
 fn manifest_path_cannot_leave_the_root() {
     let place = damaged();
     let store = place.store();
-    let kept = store.repair(&place.plan(), true, now()).unwrap();
+    let kept = store.repairs().apply(&place.plan(), true, now()).unwrap();
     let outside = place.dir.path().join("outside.jsonl");
     fs::write(&outside, place.bytes()).unwrap();
     let folder = place.state().join("quarantine").join(&kept.id);
@@ -258,16 +278,16 @@ fn manifest_path_cannot_leave_the_root() {
     assert!(text.contains(&own));
     for within in ["../outside.jsonl", "projects/../../outside.jsonl", "x.xml"] {
         fs::write(&path, text.replace(&own, &format!("\"{within}\""))).unwrap();
-        let found: Vec<QuarantinedFile> = store.repairs().unwrap().0;
+        let found: Vec<QuarantinedFile> = store.repairs().list().unwrap().0;
         let before = picture(place.dir.path());
-        assert!(store.undo_repair(&found[0]).is_err(), "{within}");
+        assert!(store.repairs().undo(&found[0]).is_err(), "{within}");
         assert_eq!(picture(place.dir.path()), before, "{within}");
     }
     // Nor through a link in place of the log.
     fs::remove_file(&place.log).unwrap();
     std::os::unix::fs::symlink(&outside, &place.log).unwrap();
     let before = fs::read(&outside).unwrap();
-    assert!(store.undo_repair(&kept).is_err());
+    assert!(store.repairs().undo(&kept).is_err());
     assert_eq!(fs::read(&outside).unwrap(), before);
 }
 
@@ -294,7 +314,7 @@ fn linked_log_is_not_repaired() {
     let before = picture(&outside);
     for patient in &patients {
         let plan = RepairPlan::new(patient, now()).unwrap();
-        assert!(store.repair(&plan, true, now()).is_err());
+        assert!(store.repairs().apply(&plan, true, now()).is_err());
     }
     assert_eq!(picture(&outside), before);
 }
@@ -303,15 +323,15 @@ fn linked_log_is_not_repaired() {
 fn forget_repair_deletes_the_original_and_keeps_the_log() {
     let place = damaged();
     let store = place.store();
-    store.repair(&place.plan(), true, now()).unwrap();
+    store.repairs().apply(&place.plan(), true, now()).unwrap();
     let mended = place.bytes();
-    let found = store.find_repairs("aaaaaaaa").unwrap();
+    let found = store.repairs().find("aaaaaaaa").unwrap();
     assert_eq!(found.len(), 1);
-    store.delete_repair(&found[0]).unwrap();
+    store.repairs().delete(&found[0]).unwrap();
     let quarantine = place.state().join("quarantine");
     assert_eq!(fs::read_dir(quarantine).unwrap().count(), 0);
     assert_eq!(place.bytes(), mended);
-    let error = store.find_repairs("aaaaaaaa").unwrap_err();
+    let error = store.repairs().find("aaaaaaaa").unwrap_err();
     assert!(matches!(error, Error::NotFound { .. }), "{error}");
 }
 
@@ -328,28 +348,31 @@ fn failed_repair_leaves_nothing_to_undo() {
         .collect();
     let taken = place.log.with_file_name(format!(".annals-{digest}.tmp"));
     fs::create_dir(&taken).unwrap();
-    store.repair(&place.plan(), true, now()).unwrap_err();
+    store
+        .repairs()
+        .apply(&place.plan(), true, now())
+        .unwrap_err();
     assert_eq!(place.bytes(), bytes);
-    assert!(store.repairs().unwrap().0.is_empty());
+    assert!(store.repairs().list().unwrap().0.is_empty());
     let quarantine = place.state().join("quarantine");
     assert_eq!(fs::read_dir(quarantine).unwrap().count(), 0);
     fs::remove_dir(&taken).unwrap();
-    store.repair(&place.plan(), true, now()).unwrap();
-    assert_eq!(store.repairs().unwrap().0.len(), 1);
+    store.repairs().apply(&place.plan(), true, now()).unwrap();
+    assert_eq!(store.repairs().list().unwrap().0.len(), 1);
 }
 
 #[test]
 fn repair_killed_before_any_change_is_not_listed() {
     let place = damaged();
     let (store, bytes) = (place.store(), place.bytes());
-    let kept = store.repair(&place.plan(), true, now()).unwrap();
+    let kept = store.repairs().apply(&place.plan(), true, now()).unwrap();
     let mended = place.bytes();
     fs::write(&place.log, &bytes).unwrap();
-    assert!(store.repairs().unwrap().0.is_empty());
-    assert!(store.find_repairs(&kept.id).is_err());
+    assert!(store.repairs().list().unwrap().0.is_empty());
+    assert!(store.repairs().find(&kept.id).is_err());
     let folder = place.state().join("quarantine").join(&kept.id);
     // Another process may be about to replace the log.
-    store.sweep_quarantine().unwrap();
+    store.repairs().sweep().unwrap();
     assert!(folder.exists());
     let long_ago = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
     let age = || {
@@ -361,16 +384,16 @@ fn repair_killed_before_any_change_is_not_listed() {
     // A repair that was applied stays, however old it is.
     fs::write(&place.log, &mended).unwrap();
     age();
-    store.sweep_quarantine().unwrap();
+    store.repairs().sweep().unwrap();
     assert!(folder.exists());
     fs::write(&place.log, &bytes).unwrap();
     // A folder with foreign files stays too.
     fs::write(folder.join("mine.txt"), b"mine").unwrap();
     age();
-    store.sweep_quarantine().unwrap();
+    store.repairs().sweep().unwrap();
     assert!(folder.exists());
     fs::remove_file(folder.join("mine.txt")).unwrap();
     age();
-    store.sweep_quarantine().unwrap();
+    store.repairs().sweep().unwrap();
     assert!(!folder.exists());
 }

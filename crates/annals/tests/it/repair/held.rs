@@ -8,13 +8,13 @@ fn undo_refuses_a_log_held_open() {
     let place = damaged();
     let store = place.store();
     let before = place.bytes();
-    let kept = store.repair(&place.plan(), true, now()).unwrap();
+    let kept = store.repairs().apply(&place.plan(), true, now()).unwrap();
     let mended = place.bytes();
     let holder = Holder::of(&place.log);
-    held(|| store.undo_repair(&kept), &place.log);
+    held(|| store.repairs().undo(&kept), &place.log);
     assert_eq!(place.bytes(), mended);
     holder.end();
-    store.undo_repair(&kept).unwrap();
+    store.repairs().undo(&kept).unwrap();
     assert_eq!(place.bytes(), before);
 }
 
@@ -25,11 +25,14 @@ fn repair_refuses_a_log_held_open_even_with_live() {
     let before = place.bytes();
     let plan = place.plan();
     let holder = Holder::of(&place.log);
-    held(|| store.repair(&plan, true, now()).map(drop), &place.log);
+    held(
+        || store.repairs().apply(&plan, true, now()).map(drop),
+        &place.log,
+    );
     assert_eq!(place.bytes(), before);
-    assert!(store.repairs().unwrap().0.is_empty());
+    assert!(store.repairs().list().unwrap().0.is_empty());
     holder.end();
-    store.repair(&plan, true, now()).unwrap();
+    store.repairs().apply(&plan, true, now()).unwrap();
     assert_ne!(place.bytes(), before);
 }
 
@@ -39,11 +42,11 @@ fn undo_puts_back_a_log_that_a_killed_process_was_replacing() {
     let place = damaged();
     let store = place.store();
     let before = place.bytes();
-    let kept = store.repair(&place.plan(), true, now()).unwrap();
+    let kept = store.repairs().apply(&place.plan(), true, now()).unwrap();
     let name = place.log.file_name().unwrap().to_str().unwrap();
     let removed = place.log.with_file_name(format!(".annals-{name}.removed"));
     std::fs::rename(&place.log, &removed).unwrap();
-    store.undo_repair(&kept).unwrap();
+    store.repairs().undo(&kept).unwrap();
     assert_eq!(place.bytes(), before);
     assert!(!removed.exists());
 }

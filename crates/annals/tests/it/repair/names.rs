@@ -19,7 +19,7 @@ fn repair_all(store: &Store) -> Vec<QuarantinedFile> {
     let plans = RepairPlan::all(&patients, Timestamp::MAX, &|_, _| {});
     let plans = plans.into_iter().map(Result::unwrap);
     let plans: Vec<RepairPlan> = plans.filter(|plan| !plan.edits.is_empty()).collect();
-    let repair = |plan: &RepairPlan| store.repair(plan, true, now()).unwrap();
+    let repair = |plan: &RepairPlan| store.repairs().apply(plan, true, now()).unwrap();
     plans.iter().map(repair).collect()
 }
 
@@ -36,16 +36,16 @@ fn repair_is_found_by_id_session_and_file() {
     let path = place.log.to_str().unwrap();
     for name in [&kept.id, SESSION, path, &kept.id[..8], &SESSION[..3]] {
         assert_eq!(
-            ids(&store.find_repairs(name).unwrap()),
+            ids(&store.repairs().find(name).unwrap()),
             [&kept.id],
             "{name}"
         );
     }
     for other in ["", "zzz", "/nowhere", "aaaaaaab"] {
-        let error = store.find_repairs(other).unwrap_err();
+        let error = store.repairs().find(other).unwrap_err();
         assert!(matches!(error, Error::NotFound { .. }), "{other}: {error}");
     }
-    let original = kept.original_path(&store.quarantine().unwrap());
+    let original = kept.original_path(&store.repairs().quarantine().unwrap());
     assert_eq!(
         fs::read(original).unwrap().len() as u64,
         kept.original.bytes
@@ -63,14 +63,14 @@ fn session_id_selects_several_repairs_only_in_one_root() {
     let both = repair_all(&store);
     assert_eq!(both.len(), 2);
     assert_ne!(both[0].id, both[1].id);
-    assert_eq!(store.find_repairs(SESSION).unwrap().len(), 2);
-    assert_eq!(store.find_repairs(&both[0].id).unwrap().len(), 1);
+    assert_eq!(store.repairs().find(SESSION).unwrap().len(), 2);
+    assert_eq!(store.repairs().find(&both[0].id).unwrap().len(), 1);
     // A session with the same id in another root is a different one.
     let other = damaged();
     let root = Root::new("claude-code", other.dir.path().join("root")).unwrap();
     let elsewhere = Store::new(vec![root]).with_state(place.state());
     assert_eq!(repair_all(&elsewhere).len(), 1);
-    let error = store.find_repairs(SESSION).unwrap_err();
+    let error = store.repairs().find(SESSION).unwrap_err();
     assert!(matches!(error, Error::Ambiguous { .. }), "{error}");
 }
 
@@ -84,35 +84,35 @@ fn repairs_of_a_file_without_session_are_selected_one_by_one() {
         fs::write(&history, [good, torn, good].concat()).unwrap();
         assert_eq!(repair_all(&store).len(), 1);
     }
-    let all = store.repairs().unwrap().0;
+    let all = store.repairs().list().unwrap().0;
     assert_eq!(all.len(), 2);
     assert!(all.iter().all(|kept| kept.session.is_none()));
-    let error = store.find_repairs("history").unwrap_err();
+    let error = store.repairs().find("history").unwrap_err();
     assert!(matches!(error, Error::Ambiguous { .. }), "{error}");
     let short = &all[0].id[..12];
-    assert_eq!(ids(&store.find_repairs(short).unwrap()), [&all[0].id]);
+    assert_eq!(ids(&store.repairs().find(short).unwrap()), [&all[0].id]);
 }
 
 #[test]
 fn foreign_entries_in_the_quarantine_are_skipped_or_reported() {
     let place = damaged();
     let store = place.store();
-    assert_eq!(store.repairs().unwrap().0.len(), 0);
+    assert_eq!(store.repairs().list().unwrap().0.len(), 0);
     repair_all(&store);
-    let quarantine = store.quarantine().unwrap();
+    let quarantine = store.repairs().quarantine().unwrap();
     fs::create_dir(quarantine.join("empty")).unwrap();
     fs::write(quarantine.join("file"), "mine").unwrap();
-    let (found, troubles) = store.repairs().unwrap();
+    let (found, troubles) = store.repairs().list().unwrap();
     assert_eq!((found.len(), troubles.len()), (1, 0));
     fs::create_dir_all(quarantine.join("odd/manifest.json")).unwrap();
-    let (found, troubles) = store.repairs().unwrap();
+    let (found, troubles) = store.repairs().list().unwrap();
     assert_eq!((found.len(), troubles.len()), (1, 1), "{troubles:?}");
     // A quarantine that is not a directory is an error.
     let state = place.dir.path().join("other");
     fs::create_dir(&state).unwrap();
     fs::write(state.join("quarantine"), "").unwrap();
     let store = Store::new(Vec::new()).with_state(state);
-    assert!(store.repairs().is_err());
+    assert!(store.repairs().list().is_err());
 }
 
 #[test]
@@ -120,21 +120,21 @@ fn forget_repair_removes_only_quarantine_folders() {
     let place = damaged();
     let store = place.store();
     let kept = repair_all(&store).remove(0);
-    let quarantine = store.quarantine().unwrap();
+    let quarantine = store.repairs().quarantine().unwrap();
     for id in ["", ".", "..", "../../root", ".hidden", "a/b"] {
         let mut other = kept.clone();
         other.id = id.to_owned();
-        assert!(store.delete_repair(&other).is_err(), "{id}");
+        assert!(store.repairs().delete(&other).is_err(), "{id}");
     }
     assert!(place.log.exists() && quarantine.join(&kept.id).exists());
     // The error names the blocking file.
     let gone: PathBuf = quarantine.join(format!(".{}.gone", kept.id));
     fs::write(&gone, "").unwrap();
-    let error = store.delete_repair(&kept).unwrap_err().to_string();
+    let error = store.repairs().delete(&kept).unwrap_err().to_string();
     assert!(error.contains(".gone"), "{error}");
     fs::remove_file(gone).unwrap();
-    store.delete_repair(&kept).unwrap();
-    store.delete_repair(&kept).unwrap();
+    store.repairs().delete(&kept).unwrap();
+    store.repairs().delete(&kept).unwrap();
     assert!(!quarantine.join(&kept.id).exists());
 }
 
@@ -147,7 +147,7 @@ fn removed_bytes_are_encoded_as_text_base64_or_nul_count() {
     let place = Place::with(&file_of(&lines));
     let store = place.store();
     let kept = repair_all(&store).remove(0);
-    let folder = store.quarantine().unwrap().join(&kept.id);
+    let folder = store.repairs().quarantine().unwrap().join(&kept.id);
     let removed = fs::read_to_string(folder.join("removed.jsonl")).unwrap();
     let mut ways: Vec<String> = Vec::new();
     for line in removed.lines() {
@@ -168,10 +168,13 @@ fn log_being_written_is_repaired_only_with_live() {
     fs::write(&place.log, torn).unwrap();
     let plan = place.plan();
     let before = place.bytes();
-    let refused = store.repair(&plan, false, Timestamp::now());
+    let refused = store.repairs().apply(&plan, false, Timestamp::now());
     assert!(matches!(refused, Err(Error::Live { .. })), "{refused:?}");
     assert_eq!(place.bytes(), before);
-    store.repair(&plan, true, Timestamp::now()).unwrap();
+    store
+        .repairs()
+        .apply(&plan, true, Timestamp::now())
+        .unwrap();
     assert_ne!(place.bytes(), before);
 }
 
@@ -180,21 +183,24 @@ fn undo_reports_a_replaced_file_and_repair_a_blocked_original() {
     let place = damaged();
     let store = place.store();
     let before = place.bytes();
-    let kept = store.repair(&place.plan(), true, now()).unwrap();
+    let kept = store.repairs().apply(&place.plan(), true, now()).unwrap();
     let mended = place.bytes();
     fs::write(&place.log, vec![b'x'; mended.len() + 50]).unwrap();
-    let error = store.undo_repair(&kept).unwrap_err().to_string();
+    let error = store.repairs().undo(&kept).unwrap_err().to_string();
     assert!(
         error.contains("has changed since the repair; the original stays"),
         "{error}"
     );
     fs::write(&place.log, &mended).unwrap();
-    store.undo_repair(&kept).unwrap();
+    store.repairs().undo(&kept).unwrap();
     assert_eq!(place.bytes(), before);
-    let folder = store.quarantine().unwrap().join(&kept.id);
+    let folder = store.repairs().quarantine().unwrap().join(&kept.id);
     fs::create_dir_all(folder.join("original/mine")).unwrap();
     place.age();
-    let refused = store.repair(&place.plan(), true, now()).unwrap_err();
+    let refused = store
+        .repairs()
+        .apply(&place.plan(), true, now())
+        .unwrap_err();
     let told = matches!(&refused, Error::File(FileError::Io { action: "remove", path, .. }) if path.ends_with("original"));
     assert!(told, "{refused}");
     assert_eq!(place.bytes(), before);
@@ -205,7 +211,7 @@ fn full_id_selects_only_its_repair() {
     let place = damaged();
     let store = place.store();
     let kept = repair_all(&store).remove(0);
-    let quarantine = store.quarantine().unwrap();
+    let quarantine = store.repairs().quarantine().unwrap();
     // A repair whose id starts with the id of the other.
     let (one, other) = (quarantine.join(&kept.id), format!("{}-2", kept.id));
     fs::create_dir(quarantine.join(&other)).unwrap();
@@ -217,7 +223,7 @@ fn full_id_selects_only_its_repair() {
         )
         .unwrap();
     }
-    assert_eq!(ids(&store.find_repairs(&kept.id).unwrap()), [&kept.id]);
-    assert_eq!(ids(&store.find_repairs(&other).unwrap()), [&other]);
-    assert_eq!(store.find_repairs(SESSION).unwrap().len(), 2);
+    assert_eq!(ids(&store.repairs().find(&kept.id).unwrap()), [&kept.id]);
+    assert_eq!(ids(&store.repairs().find(&other).unwrap()), [&other]);
+    assert_eq!(store.repairs().find(SESSION).unwrap().len(), 2);
 }

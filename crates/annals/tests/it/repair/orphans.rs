@@ -21,7 +21,7 @@ fn put(path: &Path, text: impl AsRef<[u8]>) {
 }
 
 fn strays(store: &Store) -> Vec<OrphanFiles> {
-    store.orphan_files(&store.inventory())
+    store.repairs().orphan_files(&store.inventory())
 }
 
 #[test]
@@ -51,7 +51,10 @@ fn stray_of_a_deleted_session_suggests_undo() {
     let place = Place::with(&file_of(&chain()));
     let store = place.store();
     let files = store.inventory().sessions.remove(0);
-    let trashed = store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+    let trashed = store
+        .trash()
+        .move_in(&files, Timestamp::UNIX_EPOCH)
+        .unwrap();
     let todos = place.dir.path().join("root/todos");
     put(&todos.join(format!("{SESSION}-agent-{SESSION}.json")), "[]");
     let found = strays(&store);
@@ -113,12 +116,14 @@ fn session_list_is_quarantined_before_rebuild() {
     let copy = case("chorus-index-behind").copy();
     let store = copy.store();
     let stale = store
+        .repairs()
         .stale_session_lists(&store.inventory())
         .remove(0)
         .unwrap();
     let old = fs::read(&stale.path).unwrap();
     fs::set_permissions(&stale.path, fs::Permissions::from_mode(0o640)).unwrap();
     let kept = store
+        .repairs()
         .repair_session_list(&stale, true, now())
         .unwrap()
         .unwrap();
@@ -126,24 +131,26 @@ fn session_list_is_quarantined_before_rebuild() {
     assert_eq!(kept.original.mode & 0o777, 0o640);
     assert_eq!(i128::from(kept.result.mtime_ns), now().as_nanosecond());
     assert_eq!(kept.original.bytes, old.len() as u64);
-    let original = kept.original_path(&store.quarantine().unwrap());
+    let original = kept.original_path(&store.repairs().quarantine().unwrap());
     assert_eq!(fs::read(original).unwrap(), old);
     let new = fs::read(&stale.path).unwrap();
     assert_ne!(new, old);
-    assert_eq!(store.find_repairs(&kept.id).unwrap().len(), 1);
+    assert_eq!(store.repairs().find(&kept.id).unwrap().len(), 1);
     // A second repair has nothing to do; a missing list is only created.
     assert!(
         store
+            .repairs()
             .repair_session_list(&stale, true, now())
             .unwrap()
             .is_none()
     );
-    store.undo_repair(&kept).unwrap();
+    store.repairs().undo(&kept).unwrap();
     assert_eq!(fs::read(&stale.path).unwrap(), old);
     assert_eq!(fs::metadata(&stale.path).unwrap().mode() & 0o777, 0o640);
     fs::remove_file(&stale.path).unwrap();
     assert!(
         store
+            .repairs()
             .repair_session_list(&stale, true, now())
             .unwrap()
             .is_none()

@@ -12,7 +12,9 @@ use crate::support::case;
 const SESSION: &str = "8c549c46-16ca-47dd-b731-f4c264becc53";
 
 fn strays(store: &Store) -> Vec<OrphanFiles> {
-    store.orphan_files(&store.inventory_without_archive())
+    store
+        .repairs()
+        .orphan_files(&store.inventory_without_archive())
 }
 
 #[test]
@@ -69,7 +71,8 @@ fn every_kind_of_file_without_its_session_is_a_stray() {
     put(format!("{beside}.jsonl"), &line);
     let inventory = store.inventory_without_archive();
     let deleted = store
-        .delete(&inventory.sessions[0], Timestamp::now())
+        .trash()
+        .move_in(&inventory.sessions[0], Timestamp::now())
         .unwrap();
     put(format!("tasks/{SESSION}/2.json"), "{}");
     let found = strays(&store);

@@ -7,7 +7,11 @@ fn pin_holds_for_its_root_under_any_path() {
     let place = Place::of("claude-code");
     place.session(1, "/home/dev/w", "2026-01-01T10:00:00Z");
     let files = place.store.inventory().sessions.remove(0);
-    place.store.pin(&[&files], Timestamp::UNIX_EPOCH).unwrap();
+    place
+        .store
+        .retention()
+        .pin(&[&files], Timestamp::UNIX_EPOCH)
+        .unwrap();
     // A session with the same id in another root is a different one.
     let other = Place::of("claude-code");
     other.session(1, "/home/dev/w", "2026-01-01T10:00:00Z");
@@ -16,15 +20,24 @@ fn pin_holds_for_its_root_under_any_path() {
     std::os::unix::fs::symlink(&place.root.path, &link).unwrap();
     let linked = Store::new(vec![Root::claude_code(&link)]);
     let linked = linked.inventory().sessions.remove(0);
-    let pins = place.store.pins().unwrap();
+    let pins = place.store.retention().pins().unwrap();
     assert!(pins.contains_files(&files) && pins.contains_files(&linked));
     assert!(!pins.contains_files(&theirs));
-    let again = place.store.pin(&[&linked], Timestamp::UNIX_EPOCH).unwrap();
+    let again = place
+        .store
+        .retention()
+        .pin(&[&linked], Timestamp::UNIX_EPOCH)
+        .unwrap();
     assert!(again.is_empty());
-    let new = place.store.pin(&[&theirs], Timestamp::UNIX_EPOCH).unwrap();
+    let new = place
+        .store
+        .retention()
+        .pin(&[&theirs], Timestamp::UNIX_EPOCH)
+        .unwrap();
     assert_eq!(new.len(), 1);
     let roots: Vec<PathBuf> = place
         .store
+        .retention()
         .pins()
         .unwrap()
         .iter()
@@ -36,14 +49,14 @@ fn pin_holds_for_its_root_under_any_path() {
 #[test]
 fn unreadable_pins_are_an_error() {
     let place = Place::of("claude-code");
-    assert_eq!(place.store.pins().unwrap().iter().count(), 0);
+    assert_eq!(place.store.retention().pins().unwrap().iter().count(), 0);
     fs::create_dir_all(place.dir.path().join("state/pins.json")).unwrap();
-    assert!(place.store.pins().is_err());
+    assert!(place.store.retention().pins().is_err());
     // If the state directory is not a directory, there are no pins.
     let file = place.dir.path().join("file");
     fs::write(&file, "").unwrap();
     let store = Store::new(Vec::new()).with_state(&file);
-    assert_eq!(store.pins().unwrap().iter().count(), 0);
+    assert_eq!(store.retention().pins().unwrap().iter().count(), 0);
 }
 
 #[test]

@@ -11,7 +11,10 @@ fn place() -> (TempDir, Store) {
 
 fn delete(store: &Store) -> annals::store::TrashItem {
     let files = store.inventory_without_archive().sessions.remove(0);
-    store.delete(&files, Timestamp::UNIX_EPOCH).unwrap()
+    store
+        .trash()
+        .move_in(&files, Timestamp::UNIX_EPOCH)
+        .unwrap()
 }
 
 #[test]
@@ -20,10 +23,10 @@ fn undelete_of_an_unknown_name_is_an_error() {
     drop(begin(&store, "/home/dev/w"));
     delete(&store);
     for other in ["", "zzz", "aaaaaaaa-1"] {
-        let error = store.undelete(other).unwrap_err();
+        let error = store.trash().restore(other).unwrap_err();
         assert!(matches!(error, Error::NotFound { .. }), "{other}: {error}");
     }
-    assert_eq!(store.undelete("aaaaaaaa-0").unwrap().session, ID);
+    assert_eq!(store.trash().restore("aaaaaaaa-0").unwrap().session, ID);
 }
 
 /// Some ids start with a time; their name is the rest.
@@ -40,7 +43,11 @@ fn undelete_accepts_session_name_or_id_prefix() {
     assert_ne!(id.name(), id.as_str());
     for name in [id.name(), &id.as_str()[..6]] {
         delete(&store);
-        assert_eq!(store.undelete(name).unwrap().session, id.as_str(), "{name}");
+        assert_eq!(
+            store.trash().restore(name).unwrap().session,
+            id.as_str(),
+            "{name}"
+        );
     }
 }
 
@@ -50,10 +57,10 @@ fn only_the_named_unreadable_manifest_is_reported() {
     drop(begin(&store, "/home/dev/w"));
     let folder = dir.path().join("state/trash").join(delete(&store).id);
     fs::write(folder.join("manifest.json"), "{").unwrap();
-    let told = store.undelete("aaaaaaaa").unwrap_err().to_string();
+    let told = store.trash().restore("aaaaaaaa").unwrap_err().to_string();
     assert!(told.contains("cannot be read"), "{told}");
     for other in ["", "zzz"] {
-        let error = store.undelete(other).unwrap_err();
+        let error = store.trash().restore(other).unwrap_err();
         assert!(matches!(error, Error::NotFound { .. }), "{other}: {error}");
     }
 }
@@ -81,19 +88,19 @@ fn undelete_does_not_merge_sessions_of_two_roots() {
         names.push(name);
     }
     let store = Store::new(Vec::new()).with_state(&state);
-    let error = store.undelete(ID).unwrap_err();
+    let error = store.trash().restore(ID).unwrap_err();
     assert!(matches!(error, Error::Ambiguous { .. }), "{error}");
 }
 
 #[test]
 fn state_path_that_is_a_file_is_an_error() {
     let (dir, store) = place();
-    assert!(store.trash_items().unwrap().is_empty());
-    let look = store.inspect_trash().unwrap();
+    assert!(store.trash().items().unwrap().is_empty());
+    let look = store.trash().contents().unwrap();
     assert!(look.purgeable.is_empty() && look.errors.is_empty());
     fs::write(dir.path().join("state"), "").unwrap();
-    assert!(store.trash_items().is_err());
-    assert!(store.inspect_trash().is_err());
+    assert!(store.trash().items().is_err());
+    assert!(store.trash().contents().is_err());
 }
 
 #[test]
@@ -101,10 +108,10 @@ fn trash_folder_without_manifest_is_reported_unless_empty() {
     let (dir, store) = place();
     let folder = dir.path().join("state/trash/20260301T100000-x");
     fs::create_dir_all(&folder).unwrap();
-    assert!(store.inspect_trash().unwrap().errors.is_empty());
+    assert!(store.trash().contents().unwrap().errors.is_empty());
     fs::create_dir(folder.join("files")).unwrap();
     let told = |store: &Store| {
-        let look = store.inspect_trash().unwrap();
+        let look = store.trash().contents().unwrap();
         assert!(look.purgeable.is_empty());
         assert_eq!(look.errors.len(), 1);
         look.errors[0].to_string()
@@ -118,7 +125,7 @@ fn trash_folder_without_manifest_is_reported_unless_empty() {
     fs::remove_dir_all(&folder).unwrap();
     symlink(&elsewhere, other.join("manifest.json")).unwrap();
     assert!(told(&store).contains("is not a file"));
-    assert!(store.undelete(ID).is_err());
+    assert!(store.trash().restore(ID).is_err());
 }
 
 #[test]
@@ -132,7 +139,7 @@ fn undelete_restores_directory_modes() {
     assert!(!project.exists());
     // Directories directly in the root stay.
     assert!(project.parent().unwrap().is_dir());
-    store.undelete(ID).unwrap();
+    store.trash().restore(ID).unwrap();
     assert_eq!(fs::metadata(&project).unwrap().mode() & 0o7777, 0o750);
 }
 
@@ -145,12 +152,12 @@ fn undelete_reports_a_file_that_exists_again() {
     let within = folder.join("files").join(&trashed.files[0].path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, "new\n").unwrap();
-    let told = store.undelete(ID).unwrap_err().to_string();
+    let told = store.trash().restore(ID).unwrap_err().to_string();
     assert!(told.contains("already exists"), "{told}");
     assert!(within.exists());
     assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
     fs::remove_file(&path).unwrap();
-    store.undelete(ID).unwrap();
+    store.trash().restore(ID).unwrap();
     assert!(path.exists() && !folder.exists());
 }
 
@@ -176,7 +183,7 @@ fn undelete_creates_no_directories_outside_the_session() {
         dirs.push(serde_json::json!({"path": path, "mode": 0o755}));
     }
     fs::write(&manifest, value.to_string()).unwrap();
-    store.undelete(ID).unwrap();
+    store.trash().restore(ID).unwrap();
     let root = &store.roots()[0].path;
     assert!(root.join(&trashed.files[0].path).exists());
     assert!(!dir.path().join("outside").exists() && !absolute.exists());
@@ -191,10 +198,13 @@ fn finish_cleaning_removes_a_leftover_session_list_row() {
     let files = store.inventory().sessions.remove(0);
     let index = files.main_path().with_file_name("conversations.json");
     let before = fs::read(&index).unwrap();
-    store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+    store
+        .trash()
+        .move_in(&files, Timestamp::UNIX_EPOCH)
+        .unwrap();
     let struck = fs::read(&index).unwrap();
     assert_ne!(struck, before);
     fs::write(&index, &before).unwrap();
-    store.finish_cleaning().unwrap();
+    store.retention().finish().unwrap();
     assert_eq!(fs::read(&index).unwrap(), struck);
 }

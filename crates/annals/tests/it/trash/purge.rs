@@ -14,8 +14,8 @@ fn deleted() -> (TempDir, Store, Purgeable) {
     drop(writer);
     let files = store.inventory().sessions.remove(0);
     let now = "2026-03-01T10:00:00Z".parse().unwrap();
-    store.delete(&files, now).unwrap();
-    let item = store.inspect_trash().unwrap().purgeable.remove(0);
+    store.trash().move_in(&files, now).unwrap();
+    let item = store.trash().contents().unwrap().purgeable.remove(0);
     (dir, store, item)
 }
 
@@ -53,7 +53,7 @@ fn trash_item_changed_since_is_not_purged() {
         let text = fs::read_to_string(&manifest).unwrap();
         assert!(text.contains(from), "{text}");
         fs::write(&manifest, text.replace(from, to)).unwrap();
-        let refused = store.purge(&item);
+        let refused = store.trash().purge(&item);
         assert!(
             matches!(refused, Err(Error::File(FileError::Changed { .. }))),
             "{refused:?}"
@@ -70,25 +70,25 @@ fn purge_without_manifest_accepts_only_purging_folders() {
     let outside = dir.path().join("outside");
     fs::create_dir(&outside).unwrap();
     item.trashed = None;
-    assert!(store.purge(&item).is_err());
+    assert!(store.trash().purge(&item).is_err());
     item.name = ".purging-x/../../../outside".to_owned();
     fs::create_dir(trash.join(".purging-x")).unwrap();
-    assert!(store.purge(&item).is_err());
+    assert!(store.trash().purge(&item).is_err());
     assert!(whole.exists() && outside.exists());
     // The rest of an interrupted purge is removed; it may already be gone.
-    let look = store.inspect_trash().unwrap();
+    let look = store.trash().contents().unwrap();
     let left: Vec<&Purgeable> = look
         .purgeable
         .iter()
         .filter(|it| it.trashed.is_none())
         .collect();
     assert_eq!(left.len(), 1);
-    store.purge(left[0]).unwrap();
+    store.trash().purge(left[0]).unwrap();
     assert!(!trash.join(".purging-x").exists());
-    store.purge(left[0]).unwrap();
+    store.trash().purge(left[0]).unwrap();
     // A failed removal is an error.
     fs::write(trash.join(".purging-x"), "").unwrap();
-    assert!(store.purge(left[0]).is_err());
+    assert!(store.trash().purge(left[0]).is_err());
 }
 
 #[test]
@@ -98,9 +98,9 @@ fn leftovers_of_earlier_purges_do_not_block_a_new_one() {
     for copy in ["", "-2", "-3"] {
         fs::create_dir(trash.join(format!(".purging-{}{copy}", item.name))).unwrap();
     }
-    store.purge(&item).unwrap();
+    store.trash().purge(&item).unwrap();
     assert!(!trash.join(&item.name).exists());
-    let look = store.inspect_trash().unwrap();
+    let look = store.trash().contents().unwrap();
     assert_eq!(look.purgeable.len(), 3);
     assert!(
         look.purgeable

@@ -47,7 +47,7 @@ fn fixture_written_line_by_line_reports_every_entry() {
                 for volume in log.volumes() {
                     let mut alone = volume.clone();
                     alone.earlier.clear();
-                    for entry in store.entries(&session.root, &alone).unwrap() {
+                    for entry in session.root.entries(&alone).unwrap() {
                         let id = entry.id.map(|id| id.to_string());
                         wanted.push((volume.path.clone(), entry.span.offset, id));
                     }

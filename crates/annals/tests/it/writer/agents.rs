@@ -22,7 +22,7 @@ fn agent_is_found_only_by_its_full_id() {
             .unwrap();
     }
     let files = fresh.files();
-    let open = |agent: &str| fresh.store.open_agent_writer(&files, agent, QUICK);
+    let open = |agent: &str| SessionWriter::open_agent(&fresh.store, &files, agent, QUICK);
     for meant in ["a1", "a12", "b1"] {
         let writer = open(meant).unwrap();
         assert_eq!(writer.agent().unwrap().as_str(), meant);

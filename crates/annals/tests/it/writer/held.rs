@@ -60,10 +60,10 @@ fn file_held_open_is_not_archived_or_free() {
     let log = files.main_path().to_owned();
     let index = log.with_file_name("conversations.json");
     let now = Timestamp::now();
-    store.ensure_not_in_use(&files).unwrap();
+    files.ensure_not_in_use().unwrap();
     for file in [&log, &index] {
         let holder = Holder::of(file);
-        held(|| store.ensure_not_in_use(&files), file);
+        held(|| files.ensure_not_in_use(), file);
         held(|| store.move_to_archive(&[&files], false, now), file);
         assert!(log.exists() && index.exists());
         holder.end();
@@ -75,7 +75,7 @@ fn file_held_open_is_not_archived_or_free() {
     // An archived session is not in use.
     let archived = store.inventory().sessions;
     let archived = archived.iter().find(|it| it.id == files.id).unwrap();
-    afresh(|| store.ensure_not_in_use(archived)).unwrap();
+    afresh(|| archived.ensure_not_in_use()).unwrap();
     holder.end();
 }
 
@@ -84,6 +84,7 @@ fn session_list_held_open_is_not_rebuilt() {
     let copy = case("chorus-index-behind").copy();
     let store = copy.store();
     let stale = store
+        .repairs()
         .stale_session_lists(&store.inventory())
         .remove(0)
         .unwrap();
@@ -92,12 +93,17 @@ fn session_list_held_open_is_not_rebuilt() {
     let holder = Holder::of(&stale.path);
     held(|| stale.refuse_held(), &stale.path);
     held(
-        || store.repair_session_list(&stale, false, Timestamp::now()),
+        || {
+            store
+                .repairs()
+                .repair_session_list(&stale, false, Timestamp::now())
+        },
         &stale.path,
     );
     assert_eq!(fs::read(&stale.path).unwrap(), old);
-    assert!(store.repairs().unwrap().0.is_empty());
+    assert!(store.repairs().list().unwrap().0.is_empty());
     let kept = store
+        .repairs()
         .repair_session_list(&stale, true, Timestamp::now())
         .unwrap();
     assert!(kept.is_some());
@@ -105,6 +111,7 @@ fn session_list_held_open_is_not_rebuilt() {
     afresh(|| stale.refuse_held()).unwrap();
     fs::write(&stale.path, "{").unwrap();
     let stale = store
+        .repairs()
         .stale_session_lists(&store.inventory())
         .remove(0)
         .unwrap();

@@ -9,9 +9,10 @@ use crate::error::{Error, Result};
 use annals_jsonl as jsonl;
 use annals_layouts::model::{Artifact, ArtifactKind, Body, Draft, EntryId, FileBackup, FileChange};
 
-use super::inventory::SessionFiles;
-use super::writer::create_parent_dirs;
-use super::{Session, Store, WriteOptions};
+use super::Documents;
+use crate::store::inventory::SessionFiles;
+use crate::store::writer::create_parent_dirs;
+use crate::store::{Session, WriteOptions};
 
 /// Size of the largest file that is saved, in bytes.
 const MAX_FILE: u64 = 64 << 20;
@@ -28,7 +29,7 @@ pub struct NewSavedVersion {
     pub stored: Option<PathBuf>,
 }
 
-impl Store {
+impl Documents<'_> {
     /// Saves the current content of files as versions that belong to the session's last message.
     ///
     /// Writes the copies first, then one record with the newest versions of these and all
@@ -54,7 +55,7 @@ impl Store {
                 root.layout.name()
             )));
         }
-        let writer = self.open_writer(files, options)?;
+        let writer = self.store.open_writer(files, options)?;
         let Some(message) = writer.leaf() else {
             return Err(Error::refused(format!(
                 "session {} has no message yet to attach a version to",

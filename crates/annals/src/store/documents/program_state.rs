@@ -14,8 +14,9 @@ use annals_jsonl::{self as jsonl, Log, MAX_LINE};
 use annals_layouts::json::describe_json_error;
 use annals_layouts::model::{Artifact, ArtifactKind};
 
-use super::writer::{create_parent_dirs, open_or_create};
-use super::{Root, Store, WriteOptions};
+use super::Documents;
+use crate::store::writer::{create_parent_dirs, open_or_create};
+use crate::store::{Root, WriteOptions};
 
 /// Largest state document that is written, in bytes.
 const MAX_STATE: usize = 16 << 20;
@@ -23,12 +24,12 @@ const MAX_STATE: usize = 16 << 20;
 /// Longest name of a state document, in bytes.
 const MAX_NAME: usize = 200;
 
-impl Store {
+impl Documents<'_> {
     /// Creates or replaces a state document of a root, and returns its path.
     ///
     /// `name` is `status`, `status.json` or `state/status.json`. `json` must be one JSON value and
     /// is written unchanged.
-    pub fn set_state_document(&self, root: &Root, name: &str, json: &str) -> Result<PathBuf> {
+    pub fn set_state(&self, root: &Root, name: &str, json: &str) -> Result<PathBuf> {
         let path = state_path(root, name)?;
         let json = json.trim();
         if json.len() > MAX_STATE {
@@ -50,7 +51,7 @@ impl Store {
     }
 
     /// Reads a state document of a root; `None` if it does not exist.
-    pub fn state_document(&self, root: &Root, name: &str) -> Result<Option<String>> {
+    pub fn state(&self, root: &Root, name: &str) -> Result<Option<String>> {
         let path = state_path(root, name)?;
         match jsonl::read_document(&path) {
             Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),

@@ -5,22 +5,23 @@ use std::path::PathBuf;
 use crate::error::{Error, Result};
 use annals_layouts::model::Draft;
 
-use super::writer::{create_parent_dirs, layout_writer, open_or_create, with_plan_context};
-use super::{Root, Store, WriteOptions};
+use super::Documents;
+use crate::store::writer::{create_parent_dirs, layout_writer, open_or_create, with_plan_context};
+use crate::store::{Root, WriteOptions};
 
-impl Store {
+impl Documents<'_> {
     /// Appends a typed prompt ([`Body::TypedPrompt`]) to the prompt history, and returns the path
     /// of the history. Fails if the layout has no prompt history.
     ///
     /// [`Body::TypedPrompt`]: annals_layouts::model::Body::TypedPrompt
-    pub fn record_history(
+    pub fn append_prompt(
         &self,
         root: &Root,
         typed: &Draft,
         options: WriteOptions,
     ) -> Result<PathBuf> {
         let writer = layout_writer(root)?;
-        let line = with_plan_context(options.now, &self.zone(), |stamp| {
+        let line = with_plan_context(options.now, &self.store.zone(), |stamp| {
             writer.prompt_history_line(typed, stamp)
         })?;
         let Some((artifact, line)) = line else {

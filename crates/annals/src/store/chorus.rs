@@ -1,5 +1,7 @@
 //! The configuration of a Chorus root: reading, editing, and removing workspaces and agents with
 //! their sessions.
+//!
+//! [`Store::chorus`] returns the handle, [`ChorusConfig`].
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,10 +16,23 @@ use annals_layouts::layout::chorus::{Config, ConfigEdit};
 use annals_layouts::model::{Artifact, ArtifactKind};
 
 use super::inventory::{Inventory, SessionFiles};
-use super::trash::TrashedConfigEntry;
+use super::trash::{Trash, TrashedConfigEntry};
 use super::{Root, Session, SessionInfo, Store, TrashItem, writer};
 
+/// The configuration of a store's Chorus roots, and the sessions of its workspaces and agents.
+#[derive(Clone, Copy, Debug)]
+pub struct ChorusConfig<'a> {
+    store: &'a Store,
+}
+
 impl Store {
+    /// Returns the configuration of Chorus roots.
+    pub fn chorus(&self) -> ChorusConfig<'_> {
+        ChorusConfig { store: self }
+    }
+}
+
+impl ChorusConfig<'_> {
     /// Reads the configuration of a root; the default one if there is none.
     pub fn config(&self, root: &Root) -> Result<Config> {
         let path = config_path(root)?;
@@ -35,29 +50,29 @@ impl Store {
     }
 
     /// Returns whether the configuration of a root exists only in the archive.
-    pub fn is_config_archived(&self, root: &Root) -> bool {
+    pub fn is_archived(&self, root: &Root) -> bool {
         let Ok(path) = config_path(root) else {
             return false;
         };
         let Ok(within) = path.strip_prefix(&root.path) else {
             return false;
         };
-        let gone = self.failures.metadata(&path).is_none();
-        let archive = self.archive().ok().filter(|_| gone);
+        let gone = self.store.failures.metadata(&path).is_none();
+        let archive = self.store.archive().ok().filter(|_| gone);
         let pack = archive.and_then(|archive| {
             let pack = Pack::open(&archive.root_pack_path(root));
-            self.failures.ok(pack)
+            self.store.failures.ok(pack)
         });
         pack.is_some_and(|pack| {
             if let Some(lost) = pack.lost_end() {
-                self.failures.report(lost);
+                self.store.failures.report(lost);
             }
             pack.member(within).is_some()
         })
     }
 
     /// Applies an edit to the configuration of a root and leaves the rest unchanged.
-    pub fn edit_config(&self, root: &Root, edit: &ConfigEdit) -> Result<()> {
+    pub fn edit(&self, root: &Root, edit: &ConfigEdit) -> Result<()> {
         let path = config_path(root)?;
         writer::create_parent_dirs(root, &path)?;
         super::document::replace_if_unchanged(&path, |old| {
@@ -86,20 +101,21 @@ impl Store {
     /// Lists the sessions of a workspace (`WORKSPACE`) or of one of its agents (`WORKSPACE/AGENT`),
     /// the newest first. Sessions that cannot be read are reported to [`Store::failures`].
     pub fn list_folder(&self, root: &Root, folder: &str) -> Result<Vec<SessionInfo>> {
-        let mut inventory = self.inventory();
+        let mut inventory = self.store.inventory();
         if !inventory.errors.is_empty() {
             return Err(inventory.errors.remove(0));
         }
         let sessions = self
             .sessions_in_folder(&inventory, root, folder)
             .into_iter();
-        let rows = sessions.filter_map(|files| self.failures.ok(Session::read(files.clone())));
+        let rows =
+            sessions.filter_map(|files| self.store.failures.ok(Session::read(files.clone())));
         let mut rows: Vec<SessionInfo> = rows.map(|session| session.info(None)).collect();
         rows.sort_by(|a, b| b.updated.cmp(&a.updated).then_with(|| a.id.cmp(&b.id)));
         Ok(rows)
     }
 
-    /// Returns the items that [`Store::clear`] would move to the trash.
+    /// Returns the items that [`ChorusConfig::clear`] would move to the trash.
     pub fn plan_clear(
         &self,
         root: &Root,
@@ -109,7 +125,7 @@ impl Store {
     ) -> Result<Vec<TrashItem>> {
         let entry = edit.and_then(|edit| removed_entry(root, edit));
         let plan = |files: &&SessionFiles| {
-            let mut plan = self.plan_delete(files, now)?;
+            let mut plan = self.store.trash().plan(files, now)?;
             plan.config = entry.iter().cloned().collect();
             Ok(plan)
         };
@@ -125,7 +141,7 @@ impl Store {
             });
             if !left.is_empty() || (plans.is_empty() && entry.is_some()) {
                 let config = entry.iter().cloned().collect();
-                plans.push(Store::plan_delete_folder(root, &folder, left, config, now));
+                plans.push(Trash::plan_folder(root, &folder, left, config, now));
             }
         }
         Ok(plans)
@@ -145,7 +161,7 @@ impl Store {
         let mut done = Vec::new();
         let cleared = sessions.iter().try_for_each(|files| {
             let config: Vec<TrashedConfigEntry> = entry.iter().cloned().collect();
-            done.push(self.delete_with_config(files, config, now)?);
+            done.push(self.store.trash().move_in_with_config(files, config, now)?);
             Ok(())
         });
         let cleared = cleared.and_then(|()| {
@@ -156,13 +172,12 @@ impl Store {
                 && (!left.is_empty() || (done.is_empty() && entry.is_some()))
             {
                 let config = entry.iter().cloned().collect();
-                let plan = Store::plan_delete_folder(root, folder, left, config, now);
-                done.push(self.delete_folder(root, plan)?);
+                let plan = Trash::plan_folder(root, folder, left, config, now);
+                done.push(self.store.trash().move_folder_in(root, plan)?);
             }
             Ok(())
         });
-        let edited =
-            cleared.and_then(|()| edit.map_or(Ok(()), |edit| self.edit_config(root, edit)));
+        let edited = cleared.and_then(|()| edit.map_or(Ok(()), |edit| self.edit(root, edit)));
         let Err(error) = edited else {
             if let Some(folder) = folder {
                 remove_folder(root, &folder);
@@ -170,16 +185,16 @@ impl Store {
             return Ok(done);
         };
         for trashed in done.iter().rev() {
-            self.undelete(&trashed.id)?;
+            self.store.trash().restore(&trashed.id)?;
         }
         Err(error)
     }
 }
 
-impl Store {
+impl ChorusConfig<'_> {
     /// Restores an entry in the configuration of a root. A workspace that exists again is kept, and
     /// the agents whose folders contain the deleted files are added to it.
-    pub(super) fn restore_config_entry(
+    pub(super) fn restore_entry(
         &self,
         root: &Root,
         entry: &TrashedConfigEntry,
@@ -205,7 +220,7 @@ impl Store {
 
     fn put_entry_back(&self, root: &Root, workspace: Option<String>, text: String) -> Result<()> {
         let edit = ConfigEdit::Restore { workspace, text };
-        match self.edit_config(root, &edit) {
+        match self.edit(root, &edit) {
             // The workspace of an agent may no longer exist.
             Err(Error::NotFound { .. }) => Ok(()),
             done => done,
