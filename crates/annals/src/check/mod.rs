@@ -54,7 +54,7 @@ pub struct FileReport {
     pub flaws: Vec<Flaw>,
     /// Kinds that `annals repair` repairs elsewhere, but not in this file.
     #[serde(skip)]
-    pub unrepairable: BTreeSet<FlawKind>,
+    pub(crate) unrepairable: BTreeSet<FlawKind>,
 }
 
 /// Serialises a path that may not be UTF-8.
@@ -274,7 +274,7 @@ fn whole_file(kind: FlawKind, detail: impl Into<String>) -> Flaw {
 }
 
 /// Returns whether files of this kind have a schema to check.
-pub fn has_schema(kind: ArtifactKind) -> bool {
+pub(crate) fn has_schema(kind: ArtifactKind) -> bool {
     kind.is_log()
         || matches!(
             kind,

@@ -33,7 +33,7 @@ pub struct BudgetUsage {
 
 impl Budget {
     /// Percentage from which users are warned.
-    pub const WARN_PERCENT: u64 = 80;
+    pub(crate) const WARN_PERCENT: u64 = 80;
 
     /// Creates a budget.
     pub fn new(unit: Unit, limit: Money) -> Self {

@@ -25,7 +25,7 @@ pub enum Unit {
 #[non_exhaustive]
 pub struct Period {
     /// Name: `2026-11-15 14:00`, `2026-11-15`, `2026-W46`, `2026-11`.
-    pub key: String,
+    pub(crate) key: String,
     /// First moment of the period.
     pub start: Timestamp,
     /// First moment after the period.
@@ -62,7 +62,7 @@ impl Period {
     }
 
     /// Returns the length of the period.
-    pub fn length(&self) -> SignedDuration {
+    pub(crate) fn length(&self) -> SignedDuration {
         self.end.duration_since(self.start)
     }
 }

@@ -78,21 +78,6 @@ impl Dimension {
         }
     }
 
-    /// Returns the dimension with this name, or its plural or adverb: `days`, `daily`.
-    pub fn by_name(name: &str) -> Option<Self> {
-        let name = match name {
-            "hourly" => "hour",
-            "daily" => "day",
-            "weekly" => "week",
-            "monthly" => "month",
-            "branches" => "branch",
-            other => other.strip_suffix('s').unwrap_or(other),
-        };
-        Self::ALL
-            .into_iter()
-            .find(|one| one.name() == name || one.member() == name)
-    }
-
     /// Returns true if the dimension is a period, so that its rows are sorted by time.
     pub fn is_time(self) -> bool {
         matches!(
@@ -103,21 +88,5 @@ impl Dimension {
                 | Dimension::Month
                 | Dimension::Block
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dimension_is_found_by_each_of_its_names() {
-        for one in Dimension::ALL {
-            assert_eq!(Dimension::by_name(one.name()), Some(one));
-            assert_eq!(Dimension::by_name(one.member()), Some(one));
-        }
-        assert_eq!(Dimension::by_name("daily"), Some(Dimension::Day));
-        assert_eq!(Dimension::by_name("sessions"), Some(Dimension::Session));
-        assert_eq!(Dimension::by_name("year"), None);
     }
 }

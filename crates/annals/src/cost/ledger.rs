@@ -45,7 +45,7 @@ pub struct ChargeSource {
     /// Model name as in the log.
     pub model: Option<Arc<str>>,
     /// Billing terms.
-    pub terms: BillingTerms,
+    pub(crate) terms: BillingTerms,
     /// Sub-agent that received the response; `None` is the main agent.
     pub agent: Option<Arc<str>>,
     /// Git branch that was checked out.
@@ -118,9 +118,9 @@ pub struct Account {
     /// Project directory.
     pub project: Project,
     /// Other directories in which it received responses.
-    pub other_directories: Vec<String>,
+    pub(crate) other_directories: Vec<String>,
     /// Other names of its project, such as that of a workspace.
-    pub aliases: Vec<String>,
+    pub(crate) aliases: Vec<String>,
     /// Time of its first response.
     pub started: Option<Timestamp>,
 }

@@ -31,7 +31,7 @@ pub struct BranchName {
     /// `SESSION@LEAF`.
     pub key: Arc<str>,
     /// Title, or the first prompt.
-    pub label: Option<Arc<str>>,
+    pub(crate) label: Option<Arc<str>>,
 }
 
 impl BranchName {
@@ -49,13 +49,13 @@ impl BranchName {
 #[non_exhaustive]
 pub struct ReportOptions<'a> {
     /// Time zone of the calendar periods.
-    pub zone: TimeZone,
+    pub(crate) zone: TimeZone,
     /// Earliest time, inclusive.
     pub since: Option<Timestamp>,
     /// Latest time, inclusive.
     pub until: Option<Timestamp>,
     /// Price function.
-    pub price: PriceFn<'a>,
+    pub(crate) price: PriceFn<'a>,
     /// Conversation function; needed only to group by branch.
     pub branch: Option<BranchFn<'a>>,
     /// Kind of a sub-agent; needed only to group by agent.
@@ -180,9 +180,9 @@ pub struct Unpriced {
     /// Model; `None` if the log names none.
     pub model: Option<Arc<str>>,
     /// Number of requests without a price.
-    pub requests: u64,
+    pub(crate) requests: u64,
     /// Tokens of those requests.
-    pub tokens: u64,
+    pub(crate) tokens: u64,
 }
 
 impl RowPart {

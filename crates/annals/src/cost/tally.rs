@@ -36,7 +36,7 @@ impl Tally {
     }
 
     /// Adds one response.
-    pub fn add(&mut self, usage: &Usage, cost: Option<Money>) {
+    pub(crate) fn add(&mut self, usage: &Usage, cost: Option<Money>) {
         if self.usage.add(usage).is_err() {
             self.overflowed += 1;
             return;

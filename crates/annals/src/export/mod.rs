@@ -76,7 +76,7 @@ impl Format {
     }
 
     /// Returns whether the format is made for people, who may share it.
-    pub fn is_human_readable(self) -> bool {
+    pub(crate) fn is_human_readable(self) -> bool {
         matches!(self, Format::Markdown | Format::Html)
     }
 }
@@ -97,11 +97,11 @@ impl fmt::Display for Format {
 #[non_exhaustive]
 pub struct ExportOptions {
     /// The format.
-    pub format: Format,
+    pub(crate) format: Format,
     /// Whether secrets are masked.
     pub redact: bool,
     /// Time zone for Markdown and HTML; JSON uses UTC.
-    pub zone: TimeZone,
+    pub(crate) zone: TimeZone,
 }
 
 impl ExportOptions {

@@ -73,7 +73,7 @@ impl Repairs<'_> {
 #[non_exhaustive]
 pub struct RepairTarget {
     /// Its root.
-    pub root: Root,
+    pub(crate) root: Root,
     /// The file alone: as a whole, even if several sessions share it.
     pub file: RootFile,
     /// Its session, if there is only one.

@@ -44,18 +44,18 @@ pub(super) const REMOVED: &str = "removed.jsonl";
 #[non_exhaustive]
 pub struct QuarantinedFile {
     /// The version of the manifest.
-    pub version: u64,
+    pub(crate) version: u64,
     /// Name of its folder in the quarantine.
     pub id: String,
     /// The layout's name.
-    pub layout: String,
+    pub(crate) layout: String,
     /// The root of the file.
-    pub root: PathBuf,
+    pub(crate) root: PathBuf,
     /// The file's path within the root.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The file is outside any tree, and `root` is its directory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub lone: bool,
+    pub(crate) lone: bool,
     /// Its session, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
@@ -76,7 +76,7 @@ pub struct FileState {
     /// Its length.
     pub bytes: u64,
     /// The SHA-256 of its bytes, in hexadecimal.
-    pub sha256: String,
+    pub(crate) sha256: String,
     /// Its mode.
     pub mode: u32,
     /// Modification time, in nanoseconds since 1970.
@@ -88,13 +88,13 @@ pub struct FileState {
 #[non_exhaustive]
 pub struct QuarantinedStep {
     /// The line of the original, from 1.
-    pub line: u64,
+    pub(crate) line: u64,
     /// Byte offset of the line in the original.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// The change.
-    pub action: String,
+    pub(crate) action: String,
     /// Reason and details, for people.
-    pub detail: String,
+    pub(crate) detail: String,
 }
 
 impl QuarantinedFile {

@@ -33,8 +33,6 @@ pub struct Leftover {
     pub bytes: u64,
     /// Modification time of the newest.
     pub last: Timestamp,
-    /// Files last modified before this time have expired.
-    pub cutoff: Timestamp,
     /// The term that applies.
     pub term: String,
     /// The rule that sets the term.
@@ -80,7 +78,6 @@ impl Retention<'_> {
                     bytes: ids.iter().map(|id| id.len).sum(),
                     files: paths,
                     last,
-                    cutoff,
                     term,
                     rule,
                     ids,

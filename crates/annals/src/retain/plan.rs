@@ -34,7 +34,7 @@ pub struct Expired {
     /// Whether `last` is the modification time of its log instead of the time of a record.
     pub from_file_time: bool,
     /// Sessions last active before this time have expired.
-    pub cutoff: Timestamp,
+    pub(crate) cutoff: Timestamp,
     /// The term that applies.
     pub term: String,
     /// The rule that sets the term.

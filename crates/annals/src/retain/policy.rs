@@ -82,7 +82,7 @@ impl Policy {
 
     /// Returns the term of a session and its rule: that of the nearest directory, else of its
     /// layout, else the default. `None` keeps the session.
-    pub fn term(&self, layout: &str, project: &str) -> Option<(&Term, Rule)> {
+    pub(crate) fn term(&self, layout: &str, project: &str) -> Option<(&Term, Rule)> {
         let project = Path::new(project);
         let around = self.projects.iter();
         let around = around.filter(|(dir, _)| project.starts_with(dir));

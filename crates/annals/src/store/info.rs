@@ -208,7 +208,7 @@ pub struct ConversationInfo {
 #[non_exhaustive]
 pub struct ProjectInfo {
     /// The layout's name.
-    pub layout: &'static str,
+    pub(crate) layout: &'static str,
     /// The root that contains it.
     pub root: PathBuf,
     /// A short name for scripts, unique within a root.

@@ -77,7 +77,7 @@ impl RootFile {
     }
 
     /// Opens it for reading.
-    pub fn open(&self) -> Result<OpenLog> {
+    pub(crate) fn open(&self) -> Result<OpenLog> {
         if let Some(kept) = &self.archived {
             return kept.open();
         }
@@ -108,7 +108,7 @@ impl RootFile {
     }
 
     /// Returns the volume with the number that an outline or a flaw has.
-    pub fn volume(&self, number: u16) -> &RootFile {
+    pub(crate) fn volume(&self, number: u16) -> &RootFile {
         self.volumes().nth(number.into()).unwrap_or(self)
     }
 
@@ -294,7 +294,7 @@ impl SessionFiles {
     }
 
     /// Returns whether it is a single log outside of a root's tree.
-    pub fn is_lone(&self) -> bool {
+    pub(crate) fn is_lone(&self) -> bool {
         let place = |file: &RootFile| {
             let relative = file.path.strip_prefix(&self.root.path).ok()?;
             self.root.layout.classify(relative)
@@ -329,7 +329,7 @@ impl SessionFiles {
 #[derive(Debug, Default)]
 pub struct Inventory {
     /// The roots that were walked.
-    pub roots: Vec<Root>,
+    pub(crate) roots: Vec<Root>,
     /// The sessions.
     pub sessions: Vec<SessionFiles>,
     /// Files that belong to no existing session.

@@ -67,26 +67,26 @@ pub struct LogScan {
     /// Flaws of single lines.
     pub flaws: Vec<Flaw>,
     /// Number of lines that are not blank.
-    pub lines: u64,
+    pub(crate) lines: u64,
     /// Number of valid lines.
-    pub valid: u64,
+    pub(crate) valid: u64,
     /// Number of bytes read.
     pub bytes: u64,
     /// Whether reading began at the start of the log.
-    pub whole: bool,
+    pub(crate) whole: bool,
     /// Counts of each volume, if all were read.
-    pub volumes: Vec<VolumeScan>,
+    pub(crate) volumes: Vec<VolumeScan>,
 }
 
 /// Counts of one volume of a log.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct VolumeScan {
+pub(crate) struct VolumeScan {
     /// Number of lines that are not blank.
-    pub lines: u64,
+    pub(crate) lines: u64,
     /// Number of valid lines.
-    pub valid: u64,
+    pub(crate) valid: u64,
     /// Number of bytes read.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Outlines all volumes of a log.
@@ -649,7 +649,7 @@ impl LogScan {
     }
 
     /// Outlines a document: one record that is the whole file.
-    pub fn read_document(root: &Root, file: &RootFile) -> Result<Self> {
+    pub(crate) fn read_document(root: &Root, file: &RootFile) -> Result<Self> {
         let sink = read_document(root, file)?;
         let lines = u64::from(file.id.len > 0);
         let damaged = |flaw: &Flaw| flaw.kind.severity() == Severity::Error;
@@ -671,14 +671,6 @@ impl LogScan {
                 bytes: file.id.len,
             }],
         })
-    }
-
-    /// Returns whether the last record is torn rather than damaged: its writer may still complete
-    /// it.
-    pub fn is_pending(&self) -> bool {
-        self.flaws
-            .iter()
-            .any(|flaw| flaw.kind == FlawKind::TornTail)
     }
 }
 

@@ -79,10 +79,11 @@ pub use lifecycle::SessionState;
 pub(crate) use lifecycle::keep_cutoff;
 pub(crate) use listed_sessions::{listed_sessions, rows_without_log};
 pub use locate::RecordRef;
-pub use log_reader::{LogScan, VolumeScan};
+pub use log_reader::LogScan;
 pub(crate) use log_reader::{
-    decode_document, each_line, each_record, link_to_previous, outline_with, record_from_line,
-    record_from_tail_line, scope, strip_line_ending, unnumbered_record, with_scanner,
+    VolumeScan, decode_document, each_line, each_record, link_to_previous, outline_with,
+    record_from_line, record_from_tail_line, scope, strip_line_ending, unnumbered_record,
+    with_scanner,
 };
 pub use log_totals::Totals;
 pub use project_hints::FolderHints;
@@ -99,9 +100,7 @@ pub use session_list::StaleSessionList;
 pub(crate) use session_list::{list_of_damaged_copy, list_row_from_log, update_session_lists};
 pub use session_rows::Sessions;
 pub use shared_log::SessionSlice;
-pub use trash::{
-    Purgeable, Trash, TrashContents, TrashItem, TrashedConfigEntry, TrashedFile, TrashedRow,
-};
+pub use trash::{Purgeable, Trash, TrashContents, TrashItem, TrashedFile, TrashedRow};
 pub use usage_collector::LedgerWithSession;
 use walk_cache::WalkCache;
 pub use writer::{SessionWriter, WriteOptions};

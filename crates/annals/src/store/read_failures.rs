@@ -36,7 +36,7 @@ struct Collected {
 impl ReadFailures {
     /// Maximum number of distinct failures: a broken disk may produce one for each of millions of
     /// paths.
-    pub const LIMIT: usize = 10_000;
+    pub(crate) const LIMIT: usize = 10_000;
 
     /// Collects a failure, unless it is a duplicate or the file no longer exists.
     pub fn report(&self, error: Error) {

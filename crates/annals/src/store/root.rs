@@ -159,7 +159,7 @@ impl Root {
 
     /// Detects the layouts of a directory: by its logs, else by the names in it, else by the
     /// project directories that it contains, else by the root that contains the directory.
-    pub fn detect(path: &Path) -> Result<Vec<Self>> {
+    pub(crate) fn detect(path: &Path) -> Result<Vec<Self>> {
         let names = names_in(path)?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let at = |path: &Path| {
@@ -316,13 +316,8 @@ impl Root {
     }
 
     /// Returns the existing default roots of all layouts, and trusted roots in the current
-    /// directory and its ancestors, without duplicates.
-    pub fn defaults(env: &Env) -> Vec<Self> {
-        Root::discover(env).0
-    }
-
-    /// Like [`defaults`](Root::defaults), and returns why roots found from the current directory
-    /// were rejected.
+    /// directory and its ancestors, without duplicates. Also returns why roots found from the
+    /// current directory were rejected.
     ///
     /// The user did not name those roots: they may be part of a cloned repository, or in a
     /// directory that others can write to. So each must be a real directory owned by the current

@@ -29,11 +29,11 @@ pub struct Session {
     /// Sub-agents.
     pub agents: Vec<Agent>,
     /// Summaries of conversations found in other files, by leaf.
-    pub external_summaries: Arc<HashMap<EntryKey, Box<str>>>,
+    pub(crate) external_summaries: Arc<HashMap<EntryKey, Box<str>>>,
     /// Directory of the folder's other sessions, if this session has none.
-    pub folder_directory: Option<String>,
+    pub(crate) folder_directory: Option<String>,
     /// Outlines of the logs that contain only notes.
-    pub note_logs: Vec<LogScan>,
+    pub(crate) note_logs: Vec<LogScan>,
     /// Facts about the session from notes and the session list.
     pub(super) external_facts: Vec<Fact>,
     /// Whether the session was read without read failures.

@@ -809,7 +809,7 @@ const DAMAGED: &str = "damaged";
 #[non_exhaustive]
 pub struct StaleSessionList {
     /// Root of the list.
-    pub root: Root,
+    pub(crate) root: Root,
     /// Path of the list.
     pub path: PathBuf,
     /// Short description of the problem.
@@ -866,7 +866,7 @@ impl StaleSessionList {
     }
 
     /// Kind of the flaw in a check.
-    pub fn flaw_kind(&self) -> FlawKind {
+    pub(crate) fn flaw_kind(&self) -> FlawKind {
         FlawKind::StaleIndex
     }
 }

@@ -66,17 +66,17 @@ pub struct TrashItem {
     pub rows: Vec<TrashedRow>,
     /// Configuration entries that were removed with it: of its workspace, of its agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub config: Vec<TrashedConfigEntry>,
+    pub(crate) config: Vec<TrashedConfigEntry>,
 }
 
 /// Configuration entry that was removed with the sessions of a workspace or an agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct TrashedConfigEntry {
+pub(crate) struct TrashedConfigEntry {
     /// Workspace of the agent; `None` if the entry is a workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workspace: Option<String>,
+    pub(crate) workspace: Option<String>,
     /// Exact text of the entry.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// Row of a log in a session list.
@@ -85,7 +85,7 @@ pub struct TrashedRow {
     /// Path of the log, relative to the root.
     pub path: PathBuf,
     /// Exact text of the row.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// A file of a deleted session.

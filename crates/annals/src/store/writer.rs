@@ -146,7 +146,7 @@ impl SessionWriter {
     }
 
     /// Draft members that only this session's layout has.
-    pub fn known_members(&self) -> &'static [&'static str] {
+    pub(crate) fn known_members(&self) -> &'static [&'static str] {
         self.root.layout.writer().map_or(&[], Writer::draft_members)
     }
 

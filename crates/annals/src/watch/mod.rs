@@ -190,15 +190,15 @@ impl Stopper {
 #[non_exhaustive]
 pub struct FollowOptions {
     /// Number of existing entries to report first.
-    pub last: usize,
+    pub(crate) last: usize,
     /// Selects which existing entries are counted and reported.
-    pub filter: Arc<dyn Fn(&Entry) -> bool + Send + Sync>,
+    pub(crate) filter: Arc<dyn Fn(&Entry) -> bool + Send + Sync>,
     /// Poll instead of using kernel watches: for file systems without notifications, such as
     /// network file systems.
     pub poll: bool,
     /// Minimum pause between two polls. Polling takes about one part in fifty of the time, so it
     /// happens less often if there are many files.
-    pub poll_every: Duration,
+    pub(crate) poll_every: Duration,
     /// Maximum number of kernel watches; other directories are polled.
     pub max_watches: usize,
 }

@@ -16,11 +16,11 @@ const BUILT_IN: &str = include_str!("../../../data/prices.csv");
 #[non_exhaustive]
 pub struct PriceError {
     /// Line, from 1.
-    pub line: usize,
+    pub(crate) line: usize,
     /// Character in the line, from 1.
-    pub column: usize,
+    pub(crate) column: usize,
     /// Description of the error.
-    pub what: String,
+    pub(crate) what: String,
 }
 
 impl fmt::Display for PriceError {

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::civil::Date;
 
-use annals_layouts::model::{BillingTerms, Money, SYNTHETIC, ServiceTier, Usage};
+use annals_layouts::model::{Money, SYNTHETIC, ServiceTier};
 
 use super::Charge;
 use list::{Rows, normalize};
@@ -110,7 +110,7 @@ impl Prices {
     ///
     /// A replacing row inherits what is not a token price: the provider, the context window, the
     /// price of searches and the surcharge for the United States.
-    pub fn with_list(mut self, text: &str, name: &str) -> Result<Self, PriceListError> {
+    pub(crate) fn with_list(mut self, text: &str, name: &str) -> Result<Self, PriceListError> {
         let faulty = |faults: Vec<PriceError>| invalid_list(name, faults);
         let rows = list::parse(text, &name.into()).map_err(faulty)?;
         self.own.push(rows);
@@ -165,12 +165,6 @@ impl Prices {
             PriceMode::Auto if charge.usage.is_zero() => recorded.or_else(by_tokens),
             PriceMode::Auto => by_tokens().or(recorded),
         }
-    }
-
-    /// Returns the cost of tokens at today's price; `None` if the model is not listed.
-    pub fn cost_today(&self, usage: &Usage, model: &str) -> Option<Money> {
-        self.tariff(&model.into())?
-            .cost(usage, BillingTerms::default(), None)
     }
 
     /// Returns the cost of several responses. Responses without a price are ignored.

@@ -204,7 +204,7 @@ impl PriceColumn {
     }
 
     /// Returns the column with this name.
-    pub fn by_name(name: &str) -> Option<Self> {
+    pub(crate) fn by_name(name: &str) -> Option<Self> {
         let name = name.trim();
         Self::ALL
             .into_iter()

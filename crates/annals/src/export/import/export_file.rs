@@ -26,17 +26,17 @@ pub struct ExportedSession {
     /// Session id.
     pub id: String,
     /// Project directory.
-    pub project: Option<String>,
+    pub(crate) project: Option<String>,
     /// Title.
-    pub title: Option<String>,
+    pub(crate) title: Option<String>,
     /// Source of the title.
-    pub title_source: Option<TitleSource>,
+    pub(crate) title_source: Option<TitleSource>,
     /// Tag.
-    pub tag: Option<String>,
+    pub(crate) tag: Option<String>,
     /// Start time.
-    pub started: Option<Timestamp>,
+    pub(crate) started: Option<Timestamp>,
     /// Todos by agent id; the session id stands for the main agent.
-    pub todos: Vec<(String, Vec<Todo>)>,
+    pub(crate) todos: Vec<(String, Vec<Todo>)>,
     /// Logs of all agents.
     pub logs: Vec<ExportedLog>,
 }
@@ -64,13 +64,13 @@ pub struct ExportedLog {
 #[non_exhaustive]
 pub struct ExportedAgent {
     /// Agent id, if it has one.
-    pub id: Option<String>,
+    pub(crate) id: Option<String>,
     /// Kind, such as `Explore`.
-    pub kind: Option<String>,
+    pub(crate) kind: Option<String>,
     /// Description of the task.
-    pub description: Option<String>,
+    pub(crate) description: Option<String>,
     /// The tool call that spawned it.
-    pub call: Option<String>,
+    pub(crate) call: Option<String>,
 }
 
 /// Summary of an export.
@@ -80,11 +80,11 @@ pub struct ExportContents {
     /// Ids of the sessions.
     pub sessions: Vec<String>,
     /// Start time of each session.
-    pub began: Vec<Option<Timestamp>>,
+    pub(crate) began: Vec<Option<Timestamp>>,
     /// Number of entries in all sessions.
-    pub entries: u64,
+    pub(crate) entries: u64,
     /// SHA-256 of the file, which identifies the export.
-    pub sha256: String,
+    pub(crate) sha256: String,
     /// Files that could not be read when the export was written; their data is missing.
     pub problems: Vec<ExportProblem>,
 }

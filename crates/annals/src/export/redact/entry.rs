@@ -9,7 +9,7 @@ use super::Redactor;
 
 impl Redactor {
     /// Masks the secrets of an entry. Its ids are kept, because links depend on them.
-    pub fn mask_entry(&mut self, entry: &mut Entry) {
+    pub(crate) fn mask_entry(&mut self, entry: &mut Entry) {
         let EntryContext {
             cwd,
             git_branch,
@@ -58,7 +58,7 @@ impl Redactor {
     }
 
     /// Masks the secrets of a list of todos.
-    pub fn mask_todos(&mut self, todos: &mut [Todo]) {
+    pub(crate) fn mask_todos(&mut self, todos: &mut [Todo]) {
         for todo in todos {
             self.mask_string(&mut todo.content);
             self.mask_options([&mut todo.active_form]);
