@@ -5,7 +5,7 @@
 
 use annals::layout::{NewSession, Spawn};
 use annals::model::{AgentId, Draft, SessionId, Todo, Usage};
-use annals::store::{MessageFilter, Store, WriteOptions};
+use annals::store::{MessageFilter, Store};
 use jiff::{Timestamp, tz::TimeZone};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -16,8 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Starts a new session. The caller chooses the id; any text is valid.
     let project = "/path/to/project";
     let new = NewSession::new(SessionId::new("my session 1")?, project);
-    let root = store.roots().first().ok_or("a root")?;
-    let session = store.create(root, &new, WriteOptions::default())?;
+    let session = store.begin_with(&new)?;
     session.append(Draft::user("Hello"))?;
     let reply = Draft::reply("Hi").model("claude-sonnet-4-5");
     let reply = session.append(reply.usage(Usage::new(10, 5)))?;
@@ -45,13 +44,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(fork.messages(&MessageFilter::default())?.len(), 2);
 
     // A reset moves the project's history to the trash.
-    assert_eq!(
-        store
-            .trash()
-            .move_project_in(project, Timestamp::now())
-            .len(),
-        2
-    );
+    let moved = store.trash().move_project_in(project, Timestamp::now());
+    assert_eq!(moved.len(), 2);
     assert!(store.inventory().sessions.is_empty());
     Ok(())
 }

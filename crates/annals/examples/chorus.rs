@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // createConversation and appendMessage. Messages may name the Claude Code session behind them.
     let new = NewSession::new(SessionId::new("conv-1")?, "/home/me/app").folder("ws-1/agent-a");
-    let conversation = store.create(root, &new, WriteOptions::default())?;
+    let conversation = store.begin_with(&new)?;
     let in_session = |draft: Draft| draft.member("sessionId", r#""e8d973c7""#);
     conversation.append(in_session(Draft::user("Why does the parser fail?")))?;
     conversation.append(in_session(Draft::reply("It has no body.")))?;
@@ -32,24 +32,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // listConversations of a workspace or of one of its agents, newest first.
     let rows = chorus.list_folder(root, "ws-1/agent-a")?;
-    let row = rows.first().ok_or("the conversation is listed")?;
-    assert_eq!((row.id.as_str(), row.messages), ("conv-1", 2));
-    assert_eq!(row.attributes["session_id"], "e8d973c7");
+    assert_eq!((rows[0].id.as_str(), rows[0].messages), ("conv-1", 2));
+    assert_eq!(rows[0].attributes["session_id"], "e8d973c7");
     assert_eq!(chorus.list_folder(root, "ws-1")?.len(), 1);
 
     // updateConversation: the title, and members of its row in conversations.json.
     let conversation = store.resume("conv-1", WriteOptions::default())?;
     conversation.retitle("Fix the parser")?;
-    let settings = r#"{"permissionMode":"plan"}"#.to_owned();
-    loaded
-        .files
-        .set_list_members(&vec![("settings".to_owned(), settings)])?;
+    let settings = r#"{"permissionMode":"plan"}"#;
+    let members = vec![("settings".into(), settings.into())];
+    loaded.files.set_list_members(&members)?;
 
     // deleteConversation: moves it to the trash; restore brings it back with its row.
     store.trash().move_in_by_id("conv-1")?;
     assert!(chorus.list_folder(root, "ws-1")?.is_empty());
     store.trash().restore("conv-1")?;
-    let title = store.session("conv-1")?.title().ok_or("a title")?;
-    assert_eq!(title.text, "Fix the parser");
+    let restored = store.session("conv-1")?;
+    assert_eq!(restored.title().ok_or("a title")?.text, "Fix the parser");
     Ok(())
 }

@@ -16,11 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A new thread has its own folder with both files, each with a header.
     let new = NewSession::new(SessionId::new("thread_abc123")?, "/srv");
     let new = new.title("Operator Conversation");
-    let chat = store.create(
-        root,
-        &new.member("channel", r#""telegram""#),
-        WriteOptions::default(),
-    )?;
+    let chat = store.begin_with(&new.member("channel", r#""telegram""#))?;
 
     // The caller chooses message ids; a retry with the same id is refused instead of written twice.
     chat.append(Draft::system(" is online.").with_id(EntryId::new("msg_01")))?;
@@ -35,8 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let resumed = store.resume(&conversation, WriteOptions::default())?;
     resumed.append(Draft::reply("None."))?;
     let session = store.session("thread_abc123")?;
-    let title = session.title().ok_or("a title")?;
-    assert_eq!(title.text, "Errors of today");
+    assert_eq!(session.title().ok_or("a title")?.text, "Errors of today");
     assert_eq!(session.notes()?.len(), 1);
     let fork = store.fork_at(&session, "msg_02")?;
     for row in store.list(None) {
@@ -45,12 +40,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     // The program's own state, and the output of one run.
-    store
-        .documents()
-        .set_state(root, "status", r#"{"status":"idle"}"#)?;
-    let run = store
-        .documents()
-        .run_log(root, Timestamp::now(), WriteOptions::default())?;
+    let documents = store.documents();
+    documents.set_state(root, "status", r#"{"status":"idle"}"#)?;
+    let run = documents.run_log(root, Timestamp::now(), WriteOptions::default())?;
     run.write("[info] online")?;
 
     // Deleted sessions are moved to the trash.

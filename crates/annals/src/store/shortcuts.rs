@@ -27,10 +27,15 @@ impl Store {
 
     /// Begins a session for a working directory in the first root, with a new id.
     pub fn begin(&self, cwd: &str) -> Result<SessionWriter> {
+        self.begin_with(&NewSession::unnamed(cwd)?)
+    }
+
+    /// Begins a session in the first root.
+    pub fn begin_with(&self, new: &NewSession) -> Result<SessionWriter> {
         let Some(root) = self.roots().first() else {
             return Err(Error::refused("there is no root to begin a session in"));
         };
-        self.create(root, &NewSession::unnamed(cwd)?, WriteOptions::default())
+        self.create(root, new, WriteOptions::default())
     }
 
     /// Returns the sessions of a project, given by directory or name, or of all projects, newest
