@@ -775,7 +775,7 @@ def gate(full, seed=1, only=None, each=None):
     rows, dice = [], random.Random(seed)
     places = [(situation, layout) for situation in SITUATIONS for layout in situation.on]
     if not full:
-        places, each = dice.sample(places, 4), each or 12
+        places, each = dice.sample(places, 8), each or 12
     with ThreadPoolExecutor(2) as pool:
         for situation, layout in places:
             if only and not any(
