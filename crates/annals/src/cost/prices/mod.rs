@@ -137,7 +137,7 @@ impl Prices {
         }
     }
 
-    /// Adds a user's list from the bytes of a file, like [`Prices::with_list`].
+    /// Adds a user's list from the bytes of a file.
     pub fn with_list_bytes(self, bytes: &[u8], name: &str) -> Result<Self, PriceListError> {
         match list::decode_utf8(bytes) {
             Ok(text) => self.with_list(text, name),
