@@ -45,13 +45,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(fork.messages(&MessageFilter::default())?.len(), 2);
 
     // A reset moves the project's history to the trash.
-    assert_eq!(
-        store
-            .trash()
-            .move_project_in(project, Timestamp::now())
-            .len(),
-        2
-    );
+    let moved = store.trash().move_project_in(project, Timestamp::now());
+    assert_eq!(moved.len(), 2);
     assert!(store.inventory().sessions.is_empty());
     Ok(())
 }

@@ -9,8 +9,7 @@ use annals::store::{MessageFilter, Store, WriteOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
-    let (root, state) = (dir.path().join(".chorus"), dir.path().join("state"));
-    let store = Store::open("chorus", root, state)?;
+    let store = Store::open("chorus", dir.path().join("root"), dir.path().join("state"))?;
     let root = store.roots().first().ok_or("a root")?;
 
     // A workspace with an agent; the configuration file is created if it is missing.
@@ -40,10 +39,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // updateConversation: the title, and members of its row in conversations.json.
     let conversation = store.resume("conv-1", WriteOptions::default())?;
     conversation.retitle("Fix the parser")?;
-    let settings = r#"{"permissionMode":"plan"}"#.to_owned();
-    loaded
-        .files
-        .set_list_members(&vec![("settings".to_owned(), settings)])?;
+    let settings = ("settings".into(), r#"{"permissionMode":"plan"}"#.into());
+    loaded.files.set_list_members(&vec![settings])?;
 
     // deleteConversation: moves it to the trash; restore brings it back with its row.
     store.trash().move_in_by_id("conv-1")?;

@@ -12,15 +12,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let store = Store::open("clog", dir.path().join("storage"), dir.path().join("state"))?;
     let root = store.roots().first().ok_or("a root")?;
+    let options = WriteOptions::default();
 
     // A new thread has its own folder with both files, each with a header.
     let new = NewSession::new(SessionId::new("thread_abc123")?, "/srv");
     let new = new.title("Operator Conversation");
-    let chat = store.create(
-        root,
-        &new.member("channel", r#""telegram""#),
-        WriteOptions::default(),
-    )?;
+    let chat = store.create(root, &new.member("channel", r#""telegram""#), options)?;
 
     // The caller chooses message ids; a retry with the same id is refused instead of written twice.
     chat.append(Draft::system(" is online.").with_id(EntryId::new("msg_01")))?;
@@ -32,11 +29,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // Resumes the conversation by its thread id or its conversationId.
     let conversation = format!("conversation-{}", chat.session());
-    let resumed = store.resume(&conversation, WriteOptions::default())?;
+    let resumed = store.resume(&conversation, options)?;
     resumed.append(Draft::reply("None."))?;
     let session = store.session("thread_abc123")?;
-    let title = session.title().ok_or("a title")?;
-    assert_eq!(title.text, "Errors of today");
+    assert_eq!(session.title().ok_or("a title")?.text, "Errors of today");
     assert_eq!(session.notes()?.len(), 1);
     let fork = store.fork_at(&session, "msg_02")?;
     for row in store.list(None) {
@@ -45,12 +41,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     // The program's own state, and the output of one run.
-    store
-        .documents()
-        .set_state(root, "status", r#"{"status":"idle"}"#)?;
-    let run = store
-        .documents()
-        .run_log(root, Timestamp::now(), WriteOptions::default())?;
+    store.documents().set_state(root, "idle", "true")?;
+    let run = store.documents().run_log(root, Timestamp::now(), options)?;
     run.write("[info] online")?;
 
     // Deleted sessions are moved to the trash.

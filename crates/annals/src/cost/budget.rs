@@ -79,7 +79,7 @@ impl BudgetUsage {
         self.tally.cost > self.budget.limit
     }
 
-    /// Returns true if the used percentage reaches [`Budget::WARN_PERCENT`].
+    /// Returns true if the used percentage reaches `Budget::WARN_PERCENT`.
     pub fn is_near_limit(&self) -> bool {
         self.percent() >= Budget::WARN_PERCENT
     }

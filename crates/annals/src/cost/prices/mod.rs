@@ -138,7 +138,7 @@ impl Prices {
         }
     }
 
-    /// Adds a user's list from the bytes of a file, like [`Prices::with_list`].
+    /// Adds a user's list from the bytes of a file, like `with_list`.
     pub fn with_list_bytes(self, bytes: &[u8], name: &str) -> Result<Self> {
         match list::decode_utf8(bytes) {
             Ok(text) => self.with_list(text, name),

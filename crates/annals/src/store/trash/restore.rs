@@ -15,7 +15,8 @@ use super::manifest::{self, MANIFEST, Manifest};
 use super::{Trash, TrashItem};
 
 impl Trash<'_> {
-    /// Returns the deleted sessions, newest first. Reports unreadable ones to [`Store::failures`].
+    /// Returns the deleted sessions, newest first. Reports unreadable ones to
+    /// [`Store::failures`](crate::store::Store::failures).
     pub fn items(&self) -> Result<Vec<TrashItem>> {
         let found = self.manifests()?.into_iter();
         let found =
