@@ -70,15 +70,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // A reset moves the sessions of one project to the trash; they can be restored.
     let other = store.begin("/home/me/other")?;
-    let trashed = store
-        .trash()
-        .move_project_in("/home/me/app", Timestamp::now());
+    let trash = store.trash();
+    let trashed = trash.move_project_in("/home/me/app", Timestamp::now());
     let trashed: Vec<TrashItem> = trashed.into_iter().collect::<annals::Result<_>>()?;
     println!("reset moved {} sessions to the trash", trashed.len());
     assert_eq!(trashed.len(), 2);
     assert!(store.session(&id).is_err());
     assert!(other.path().exists(), "other projects are not touched");
-    store.trash().restore(&id)?;
+    trash.restore(&id)?;
     assert_eq!(store.session(&id)?.messages(&any())?.len(), 9);
     Ok(())
 }

@@ -85,7 +85,7 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | [`store`] | roots and sessions on disk: finding, reading, querying, writing, the trash. Start here |
+//! | [`store`] | roots and sessions on disk: finding, reading, querying, writing, the trash. Start here: it lists the handles of a [`Store`](store::Store) |
 //! | [`model`] | the types: [`Entry`](model::Entry), [`Body`](model::Body), [`Draft`](model::Draft), [`Usage`](model::Usage), [`Flaw`](model::Flaw) … |
 //! | [`tree`] | the entries of a conversation, its branches and leaves |
 //! | [`archive`] | compressed and checksummed copies of sessions in the state directory |

@@ -2,6 +2,20 @@
 //!
 //! Layouts map files to artifacts and changes to edits; the store applies them. All access to a
 //! root goes through the store. It writes only inside roots and to its state directory.
+//!
+//! [`Store`] itself finds, reads and writes sessions. The rest is behind handles, each in the module
+//! that owns the matter:
+//!
+//! | method | handle | owns |
+//! |---|---|---|
+//! | [`Store::sessions`] | [`Sessions`] | rows of lists: sessions, conversations, titles |
+//! | [`Store::costs`] | [`Costs`] | the ledger, and costs by branch |
+//! | [`Store::trash`] | [`Trash`] | deleted sessions: moving in, listing, restoring, purging |
+//! | [`Store::chorus`] | [`ChorusConfig`] | the configuration of Chorus: workspaces and agents |
+//! | [`Store::documents`] | [`Documents`] | state documents, run logs, prompt history, saved files |
+//! | [`Store::repairs`] | [`Repairs`](crate::repair::Repairs) | repairs and their undo, the quarantine, session lists |
+//! | [`Store::retention`] | [`Retention`](crate::retain::Retention) | cleaning up, leftover files, pins |
+//! | [`Store::archive`] | [`Archive`](crate::archive::Archive) | archived copies of sessions |
 
 mod agent;
 mod append_point;
