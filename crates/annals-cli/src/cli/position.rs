@@ -82,7 +82,7 @@ impl<'c> Position<'c> {
         }
     }
 
-    /// Returns the argument that the next word belongs to, if it is no option.
+    /// Returns the argument that the next word is a value of, unless the word is an option.
     pub(crate) fn next_argument(&self) -> Option<&'c Arg> {
         if self.option.is_some() {
             return self.option;

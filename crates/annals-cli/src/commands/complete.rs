@@ -92,7 +92,7 @@ pub(crate) fn run(args: &CompleteArgs, context: &mut Context) -> Result<Outcome>
     Ok(Outcome::Ok)
 }
 
-/// Returns the roots that the words name with `--root`; `None` if there is no such option.
+/// Returns the roots given with `--root`; `None` without that option.
 fn named_roots(words: &[String]) -> Option<Vec<Root>> {
     let mut named = Vec::new();
     for (at, word) in words.iter().enumerate() {

@@ -214,7 +214,7 @@ struct CostOutput<'a> {
 }
 
 impl CostOutput<'_> {
-    /// Returns true if rows of sessions name their project, which is no key.
+    /// Returns true if rows of sessions show their project without being grouped by it.
     fn adds_project(&self) -> bool {
         self.has_sessions() && !self.report.by.contains(&Dimension::Project)
     }

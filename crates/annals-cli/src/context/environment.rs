@@ -27,7 +27,7 @@ pub(super) fn is_not_found(error: &std::io::Error) -> bool {
     matches!(error.kind(), NotFound | NotADirectory)
 }
 
-/// The user's time zone; an error with the name in `TZ` if there is no such zone.
+/// Returns the user's time zone, or an error that names an unknown zone in `TZ`.
 ///
 /// Usually the file that `/etc/localtime` links to is enough; a lookup by name would list all
 /// zones.

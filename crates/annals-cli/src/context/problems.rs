@@ -85,8 +85,8 @@ impl Context {
         }
     }
 
-    /// Reports the notices and the read failures that the store collected. A notice is no problem:
-    /// nothing failed.
+    /// Reports the notices and the read failures that the store collected. A notice does not count
+    /// as a problem.
     pub(crate) fn warn_read_failures(&mut self) {
         for notice in self.store.failures().take_notices() {
             print_notice("warning:", &notice);

@@ -24,7 +24,7 @@ const SUM_COLUMNS: [&str; 9] = [
 /// Column with the number of rows that a line sums up; 0 for a row of its own.
 const LEFT_OUT_COLUMN: &str = "left_out";
 
-/// Writes a header and a line for each row, or for each model of each row. There is no total line,
+/// Writes a header and a line for each row, or for each model of each row. The total is omitted,
 /// because a spreadsheet would add it to the sum; rows beyond --top are summed in a last line.
 pub(super) fn write(output: &CostOutput<'_>, out: &mut Out) -> io::Result<()> {
     let report = output.report;

@@ -138,8 +138,8 @@ impl Plot {
     }
 }
 
-/// Builds the chart of a report: the first dimension is the axis, the second the series; the models
-/// are the series if there is no second one.
+/// Builds the chart of a report: the first dimension is the axis, the second the series. With one
+/// dimension, the models are the series.
 fn build_chart(report: &CostReport, zone: &TimeZone) -> Chart {
     let (unit, why) = match report.total.priced() {
         None => (Unit::Tokens, " (no prices known)"),

@@ -54,8 +54,8 @@ impl ShowTarget {
         })
     }
 
-    /// Resolves a message id without a session. Returns `None` if there is no such message, so that
-    /// the error is about the session.
+    /// Resolves a message id without a session. Returns `None` if no message has this id, so
+    /// that the error is about the session.
     fn from_message_id(text: &str, inventory: &Inventory) -> Option<Result<Self>> {
         // `:LINE` is valid only after an `@`.
         let line = text.strip_prefix(':');
