@@ -4,7 +4,6 @@ mod blocks;
 mod branch;
 pub(crate) mod budget;
 mod csv;
-mod fonts;
 mod json;
 mod keys;
 mod label;

@@ -18,19 +18,19 @@ impl Chart {
         let names = self.series.iter().chain(&self.notes);
         let labels = self.bars.iter().map(|bar| &bar.label);
         let letters = names.chain(labels).flat_map(|text| text.chars());
-        letters.filter(|c| !Weight::Plain.has_char(*c)).collect()
+        letters.filter(|c| Weight::Plain.lacks(*c)).collect()
     }
 
-    /// Returns the chart with only characters that can be drawn.
-    pub(super) fn with_missing_escaped(&self) -> Chart {
+    /// Returns the chart without the characters in `missing`.
+    pub(super) fn with_escaped(&self, missing: &BTreeSet<char>) -> Chart {
         let mut chart = self.clone();
         let bars = chart.bars.iter_mut().map(|bar| &mut bar.label);
         for text in chart.series.iter_mut().chain(bars).chain(&mut chart.notes) {
-            if let Some(spelled) = escape_missing(text) {
+            if let Some(spelled) = escape_missing(text, missing) {
                 *text = spelled;
             }
         }
-        if self.missing_chars().is_empty() {
+        if missing.is_empty() {
             return chart;
         }
         let note =
@@ -41,13 +41,13 @@ impl Chart {
 }
 
 /// `⟨U+65E5 672C⟩-app`
-fn escape_missing(text: &str) -> Option<String> {
+fn escape_missing(text: &str, missing: &BTreeSet<char>) -> Option<String> {
     let text = make_visible(text);
     let mut spelled = String::new();
     let mut lacking: Vec<char> = Vec::new();
     for c in text.chars().map(Some).chain([None]) {
         match c {
-            Some(c) if !Weight::Plain.has_char(c) => lacking.push(c),
+            Some(c) if missing.contains(&c) => lacking.push(c),
             // A character of zero width belongs to the one before it.
             Some(c)
                 if !lacking.is_empty()
@@ -92,7 +92,12 @@ mod tests {
             ("a 👩\u{200d}👧 b", Some("a ⟨U+1F469 1F467⟩ b")),
             ("naïve-Ωμέγα_Жук", None),
         ] {
-            assert_eq!(escape_missing(text).as_deref(), expected, "{text}");
+            let missing = text.chars().filter(|c| Weight::Plain.lacks(*c)).collect();
+            assert_eq!(
+                escape_missing(text, &missing).as_deref(),
+                expected,
+                "{text}"
+            );
         }
     }
 }

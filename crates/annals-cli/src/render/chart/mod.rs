@@ -1,7 +1,7 @@
 //! Charts: bars over time or by name, as SVG or PNG.
 //!
 //! A [`Chart`] is plain values. [`fold`] keeps the largest of them and adds up the rest,
-//! [`columns`] and [`rows`] lay them out as one [`scene`], and [`svg`] and [`png`] draw it. This
+//! [`columns`] and [`rows`] lay them out as one [`scene`], [`svg`] writes it, and [`png`] draws that SVG. This
 //! module opens no file, reads no clock and searches no fonts: the caller passes them.
 
 mod amount;
@@ -19,16 +19,14 @@ mod svg;
 mod tests;
 mod time;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
 use jiff::civil::DateTime;
-use skrifa::ScalerFont;
+use resvg::usvg::fontdb::Database;
 
 pub(crate) use amount::Unit;
-pub(crate) use font::{can_draw, in_font_units};
 pub(crate) use time::Step;
 
 /// The content of a chart.
@@ -144,22 +142,19 @@ impl FromStr for Size {
 }
 
 impl Chart {
-    /// Draws the chart. For a PNG, `lend` is called for fonts with the characters that the embedded
-    /// one lacks.
+    /// Draws the chart. For a PNG with characters that the embedded font lacks, `load_fonts` adds the
+    /// fonts of the system.
     pub(crate) fn draw(
         &self,
         format: Format,
         size: Size,
-        lend: impl FnOnce(&BTreeSet<char>) -> Vec<ScalerFont>,
+        load_fonts: impl FnOnce(&mut Database),
     ) -> anyhow::Result<Vec<u8>> {
         match format {
             Format::Svg => Ok(svg::encode(&self.scene(size)).into_bytes()),
             Format::Png => {
-                let missing = self.missing_chars();
-                if !missing.is_empty() {
-                    font::set_fallback_fonts(lend(&missing));
-                }
-                png::encode(&self.with_missing_escaped().scene(size))
+                let fonts = png::Fonts::new(self.missing_chars(), load_fonts);
+                png::encode(&self.with_escaped(&fonts.missing).scene(size), &fonts)
             }
         }
     }

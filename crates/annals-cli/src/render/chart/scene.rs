@@ -1,4 +1,4 @@
-//! A drawing independent of the format, for [`super::svg`] and [`super::png`].
+//! A drawing: rectangles, lines and texts, for [`super::svg`].
 
 use annals::text::{LineBreaks, visible};
 
@@ -7,13 +7,6 @@ use super::font::Weight;
 /// A colour as `0xRRGGBB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Color(pub(super) u32);
-
-impl Color {
-    pub(super) fn channels(self) -> [u8; 3] {
-        let [_, r, g, b] = self.0.to_be_bytes();
-        [r, g, b]
-    }
-}
 
 /// The point of a text that is at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

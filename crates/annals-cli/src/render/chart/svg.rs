@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::font::Weight;
+use super::font::{FAMILY, Weight};
 use super::scene::{Anchor, Color, Item, Scene};
 
 /// Writes the scene as a standalone document.
@@ -18,7 +18,7 @@ fn document(scene: &Scene, out: &mut String) -> fmt::Result {
     writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {} {}\" role=\"img\" \
-         aria-labelledby=\"title desc\" font-family=\"Inter, system-ui, sans-serif\" \
+         aria-labelledby=\"title desc\" font-family=\"{FAMILY}, system-ui, sans-serif\" \
          style=\"font-variant-numeric: tabular-nums\">",
         Number(width * scene.scale),
         Number(height * scene.scale),
