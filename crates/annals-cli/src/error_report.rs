@@ -44,6 +44,17 @@ impl std::fmt::Display for StateDirError {
     }
 }
 
+/// What distinguishes the candidates of an ambiguous name, such as their titles, in their order.
+#[derive(Debug)]
+pub(crate) struct CandidateDetails(pub(crate) Vec<String>);
+
+impl std::fmt::Display for CandidateDetails {
+    /// Nothing: the report prints them beside the candidates.
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        Ok(())
+    }
+}
+
 /// An error with its causes. An error and its source often say the same: each is said once.
 pub(crate) fn error_chain_text(error: &anyhow::Error) -> String {
     let mut said = String::new();
@@ -121,6 +132,9 @@ struct ErrorReport {
     /// Candidates of an ambiguous name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     candidates: Vec<String>,
+    /// What distinguishes them, in the same order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    details: Vec<String>,
     /// The query that is invalid, if it is short enough to be shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     query: Option<String>,
@@ -146,13 +160,20 @@ impl ErrorReport {
             message: error_chain_text(error),
             kind: match error.downcast_ref::<DeletedSession>() {
                 Some(_) => "deleted",
-                None => error.downcast_ref().map_or("other", kind),
+                None => error
+                    .downcast_ref()
+                    .map_or_else(|| untyped_kind(error), kind),
             },
             hint: hint(error),
             ..ErrorReport::default()
         };
         match error.downcast_ref() {
-            Some(Error::Ambiguous { candidates, .. }) => report.candidates.clone_from(candidates),
+            Some(Error::Ambiguous { candidates, .. }) => {
+                report.candidates.clone_from(candidates);
+                if let Some(CandidateDetails(details)) = error.downcast_ref() {
+                    report.details.clone_from(details);
+                }
+            }
             Some(Error::Query { text, at, .. }) if !text.is_empty() => {
                 report.query = Some(text.clone());
                 report.at = Some(at.clone());
@@ -170,8 +191,10 @@ impl ErrorReport {
 
     fn print_text(&self) {
         stderr_line!("{} {}", paint(ERROR, "error:"), paint(PLAIN, &self.message));
-        for candidate in self.candidates.iter().take(MAX_CANDIDATES) {
-            stderr_line!("  {}", paint(PLAIN, candidate));
+        for (at, candidate) in self.candidates.iter().take(MAX_CANDIDATES).enumerate() {
+            let detail = self.details.get(at).map_or("", String::as_str);
+            let line = format!("{candidate}  {detail}");
+            stderr_line!("  {}", paint(PLAIN, line.trim_end()));
         }
         if self.candidates.len() > MAX_CANDIDATES {
             let more = self.candidates.len() - MAX_CANDIDATES;
@@ -212,6 +235,15 @@ fn is_failure(error: &Error) -> bool {
             | Error::Query { .. }
     );
     !request
+}
+
+/// The kind of an error that is not the library's: a failed read or write of the program, else a
+/// request that cannot be carried out as it was given.
+fn untyped_kind(error: &anyhow::Error) -> &'static str {
+    match error.chain().any(|cause| cause.is::<std::io::Error>()) {
+        true => "io",
+        false => "usage",
+    }
 }
 
 /// The name of an error's kind, for scripts.

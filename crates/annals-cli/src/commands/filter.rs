@@ -14,6 +14,7 @@ use jiff::Timestamp;
 
 use super::page::Page;
 use crate::context::Context;
+use crate::error_report::CandidateDetails;
 use crate::render::suggest::suggest;
 
 /// Filter of sessions.
@@ -165,16 +166,14 @@ pub(crate) fn retain_project(wanted: &str, sessions: &mut Vec<SessionInfo>) -> R
         .map(|project| project.path.as_str())
         .collect();
     if paths.len() > 1 {
-        let candidates = projects
-            .iter()
-            .map(|project| format!("{}  {}", project.id, project.path))
-            .collect();
-        return Err(annals::Error::Ambiguous {
+        let paths = projects.iter().map(|project| project.path.clone());
+        let details = CandidateDetails(paths.collect());
+        let error = annals::Error::Ambiguous {
             what: Subject::Project,
             id: wanted.to_owned(),
-            candidates,
-        }
-        .into());
+            candidates: projects.iter().map(|it| it.id.to_string()).collect(),
+        };
+        return Err(anyhow::Error::from(error).context(details));
     }
     if sessions.is_empty() {
         return Err(unknown(wanted, all.iter()));

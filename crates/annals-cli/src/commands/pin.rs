@@ -1,5 +1,7 @@
 //! `annals pin`
 
+use std::collections::BTreeSet;
+
 use annals::Error;
 use annals::Subject;
 use annals::retain::{Pin, Pins};
@@ -11,6 +13,7 @@ use serde::Serialize;
 use super::Outcome;
 use super::session_json::ShortIds;
 use crate::context::{Context, whole_session};
+use crate::error_report::CandidateDetails;
 use crate::render::size::pluralize;
 use crate::render::style::{DIM, ID, PATH, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
@@ -57,14 +60,14 @@ pub(crate) fn run(args: &PinArgs, context: &mut Context) -> Result<Outcome> {
         return list_pins(&pins, context);
     }
     let inventory = context.inventory();
-    let (changed, verb) = match args.remove {
+    let (changed, unchanged, verb) = match args.remove {
         false => {
             let found = find_sessions(&args.sessions, &inventory, context)?;
             let found: Vec<&SessionFiles> = found.iter().collect();
-            (
-                context.store.retention().pin(&found, context.clock.now)?,
-                "pinned",
-            )
+            let distinct: BTreeSet<_> = found.iter().map(|it| (&it.root.path, &it.id)).collect();
+            let pinned = context.store.retention().pin(&found, context.clock.now)?;
+            let before = distinct.len().saturating_sub(pinned.len());
+            (pinned, before, "pinned")
         }
         true => {
             let pins = context.store.retention().pins()?;
@@ -72,7 +75,7 @@ pub(crate) fn run(args: &PinArgs, context: &mut Context) -> Result<Outcome> {
             for id in &args.sessions {
                 meant.push(find_pin(id, &pins, &inventory, context)?);
             }
-            (context.store.retention().unpin(&meant)?, "unpinned")
+            (context.store.retention().unpin(&meant)?, 0, "unpinned")
         }
     };
     if context.json {
@@ -84,12 +87,12 @@ pub(crate) fn run(args: &PinArgs, context: &mut Context) -> Result<Outcome> {
         let id = paint(ID, &pin.session);
         context.out.line(format_args!("{mark} {verb} {id}"))?;
     }
-    let before = args.sessions.len().saturating_sub(changed.len());
-    if before > 0 {
-        let count = pluralize(before as u64, "session");
+    if unchanged > 0 {
+        let count = pluralize(unchanged as u64, "session");
+        let verb = if unchanged == 1 { "was" } else { "were" };
         context
             .out
-            .line(format_args!("{count} already {verb}, or named twice"))?;
+            .line(format_args!("{count} {verb} pinned before"))?;
     }
     Ok(Outcome::Ok)
 }
@@ -120,14 +123,14 @@ fn find_pin(id: &str, pins: &Pins, inventory: &Inventory, context: &mut Context)
         ([only], _) | ([], [only]) => return Ok((*only).clone()),
         ([], []) => {}
         _ => {
-            let names = fits.iter();
-            let names = names.map(|pin| format!("{}  {}", pin.session, pin.root.display()));
-            return Err(Error::Ambiguous {
+            let roots = fits.iter().map(|pin| pin.root.display().to_string());
+            let details = CandidateDetails(roots.collect());
+            let error = Error::Ambiguous {
                 what: Subject::PinnedSession,
                 id: id.to_owned(),
-                candidates: names.collect(),
-            }
-            .into());
+                candidates: fits.iter().map(|pin| pin.session.clone()).collect(),
+            };
+            return Err(anyhow::Error::from(error).context(details));
         }
     }
     // The id may be the path of a log, the name after a time, `latest`, or a part of the title.

@@ -12,6 +12,7 @@ use anyhow::{Result, bail};
 
 use super::Context;
 use crate::commands::filter::session_spellings;
+use crate::error_report::CandidateDetails;
 use crate::render::command::plain_hint;
 use crate::render::width::truncate_end;
 
@@ -125,12 +126,15 @@ impl Context {
                 what: Subject::Session,
                 id,
                 candidates,
-            }) => Err(Error::Ambiguous {
-                what: Subject::Session,
-                id,
-                candidates: self.with_titles(inventory, candidates),
+            }) => {
+                let titles = self.titles(inventory, &candidates);
+                let error = Error::Ambiguous {
+                    what: Subject::Session,
+                    id,
+                    candidates,
+                };
+                Err(anyhow::Error::from(error).context(CandidateDetails(titles)))
             }
-            .into()),
             found => Ok(found?),
         }
     }
@@ -231,7 +235,7 @@ impl Context {
         match with_title(&sessions, name).as_slice() {
             [] => Ok(name.to_owned()),
             [only] => Ok(only.id.to_string()),
-            many => Err(ambiguous_title(Subject::DeletedSession, name, many).into()),
+            many => Err(ambiguous_title(Subject::DeletedSession, name, many)),
         }
     }
 
@@ -354,7 +358,7 @@ impl Context {
             let only = match found.as_slice() {
                 [] => continue,
                 [only] => only,
-                many => return Err(ambiguous_title(Subject::Session, name, many).into()),
+                many => return Err(ambiguous_title(Subject::Session, name, many)),
             };
             let is_it = |files: &&SessionFiles| {
                 files.id == only.id
@@ -371,20 +375,17 @@ impl Context {
         Ok(None)
     }
 
-    /// Adds titles to the candidates for an ambiguous prefix, which are ids or paths of logs.
-    fn with_titles(&mut self, inventory: &Inventory, candidates: Vec<String>) -> Vec<String> {
+    /// Returns the titles of sessions, which are named by id or path.
+    fn titles(&mut self, inventory: &Inventory, names: &[String]) -> Vec<String> {
         let sessions = self.unsorted_sessions(inventory);
-        let titled = |candidate: String| {
+        let title = |name: &String| {
             let mut sessions = sessions.iter();
             let session = sessions.find(|session| {
-                session.id.as_str() == candidate || session.file.as_os_str() == candidate.as_str()
+                session.id.as_str() == name || session.file.as_os_str() == name.as_str()
             });
-            match session.and_then(shown_title) {
-                Some(title) => format!("{candidate}  {title}"),
-                None => candidate,
-            }
+            session.and_then(shown_title).unwrap_or_default()
         };
-        candidates.into_iter().map(titled).collect()
+        names.iter().map(title).collect()
     }
 }
 
@@ -453,16 +454,16 @@ fn with_title<'a>(sessions: &'a [SessionInfo], text: &str) -> Vec<&'a SessionInf
     }
 }
 
-fn ambiguous_title(what: Subject, name: &str, sessions: &[&SessionInfo]) -> Error {
-    let candidate = |session: &&SessionInfo| {
-        let title = shown_title(session).unwrap_or_default();
-        format!("{}  {title}", session.id)
-    };
-    Error::Ambiguous {
+fn ambiguous_title(what: Subject, name: &str, sessions: &[&SessionInfo]) -> anyhow::Error {
+    let titles = sessions.iter();
+    let titles = titles.map(|session| shown_title(session).unwrap_or_default());
+    let details = CandidateDetails(titles.collect());
+    let error = Error::Ambiguous {
         what,
         id: name.to_owned(),
-        candidates: sessions.iter().map(candidate).collect(),
-    }
+        candidates: sessions.iter().map(|it| it.id.to_string()).collect(),
+    };
+    anyhow::Error::from(error).context(details)
 }
 
 fn shown_title(session: &SessionInfo) -> Option<String> {

@@ -132,7 +132,7 @@ fn errors_are_documents_with_json() {
         &["cost", "--zone", "Nowhere/None", "--json"],
     ] {
         let error = json_error(&stage, args);
-        assert!(error["message"].is_string(), "{args:?}: {error}");
+        assert_eq!(error["kind"], "usage", "{args:?}: {error}");
     }
     let run = stage.annals(&["show", "--", "--json"]);
     assert!(
@@ -144,13 +144,29 @@ fn errors_are_documents_with_json() {
 #[test]
 fn ambiguous_names_have_candidates_in_json() {
     let stage = Stage::empty();
-    for end in ["1", "2"] {
-        let id = format!("00000000-0000-4000-8000-00000000000{end}");
-        stage.annals(&["new", "--id", &id, "-m", "x"]).fine();
+    let ids = ["1", "2"].map(|end| format!("00000000-0000-4000-8000-00000000000{end}"));
+    for (id, message) in ids.iter().zip(["Fix the harbor", "Paint the harbor"]) {
+        stage.annals(&["new", "--id", id, "-m", message]).fine();
     }
-    let error = json_error(&stage, &["show", "00000000", "--json"]);
-    assert_eq!(error["kind"], "ambiguous");
-    assert_eq!(error["candidates"].as_array().unwrap().len(), 2, "{error}");
+    for name in ["00000000", "the harbor"] {
+        let error = json_error(&stage, &["show", name, "--json"]);
+        assert_eq!(error["kind"], "ambiguous");
+        let listed = |key: &str| -> std::collections::BTreeSet<&str> {
+            let list = error[key].as_array().unwrap().iter();
+            list.map(|it| it.as_str().unwrap()).collect()
+        };
+        assert_eq!(
+            listed("candidates"),
+            ids.iter().map(String::as_str).collect()
+        );
+        let titles = ["Fix the harbor", "Paint the harbor"];
+        assert_eq!(listed("details"), titles.into());
+        let run = stage.annals(&["show", name]);
+        assert!(
+            run.err.contains(&format!("{}  Fix the harbor", ids[0])),
+            "{run}"
+        );
+    }
 }
 
 #[test]
