@@ -11,6 +11,7 @@ mod context;
 mod error_report;
 mod render;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::FromArgMatches as _;
@@ -22,7 +23,7 @@ fn main() -> ExitCode {
     ignore_sigxfsz();
     render::style::limit_colors(|name| std::env::var_os(name));
     let cli = cli::command()
-        .try_get_matches()
+        .try_get_matches_from(arguments(std::env::args_os().collect()))
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let Cli { global, command } =
         cli.unwrap_or_else(|error| error_report::exit_with_usage_error(error));
@@ -40,12 +41,24 @@ fn main() -> ExitCode {
         Ok((_, true)) => ExitCode::from(2),
         Ok((commands::Outcome::Ok, false)) => ExitCode::SUCCESS,
         Ok((commands::Outcome::NotFound, false)) => ExitCode::from(1),
+        Err(error) if error.is::<commands::Cancelled>() => ExitCode::from(130),
         Err(error) if render::out::is_closed_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
             error_report::print_error(error, &global, has_written);
             ExitCode::from(2)
         }
     }
+}
+
+/// Returns the arguments with `help --help` as `help help`: clap takes no options after `help`.
+fn arguments(mut words: Vec<OsString>) -> Vec<OsString> {
+    if let [_, help, option] = words.as_mut_slice()
+        && help == "help"
+        && (option == "--help" || option == "-h")
+    {
+        *option = "help".into();
+    }
+    words
 }
 
 /// Ignores SIGXFSZ, so that a write over `ulimit -f` returns EFBIG and the error is reported. By

@@ -181,9 +181,7 @@ pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
     if is_bare && choose::can_ask(context) {
         bail!("no session given; name one, and give its message with -m or on standard input");
     }
-    let Some(named) = choose::session(args.session.as_deref(), context)? else {
-        return Ok(Outcome::Ok);
-    };
+    let named = choose::session(args.session.as_deref(), context)?;
     let named = named.as_str();
     let Some(log) = missing_log(named, context)? else {
         return append(args, named, None, false, context);

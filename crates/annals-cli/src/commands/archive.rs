@@ -131,10 +131,7 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
     }
     let picks = args.sessions.is_empty() && args.project.is_none() && args.older_than.is_none();
     let mut wanted = match picks && choose::can_ask(context) {
-        true => match choose::session(None, context)? {
-            Some(picked) => named_sessions(&[picked], context)?,
-            None => return Ok(Outcome::Ok),
-        },
+        true => named_sessions(&[choose::session(None, context)?], context)?,
         false => select_sessions(args, context)?,
     };
     let pinned = without_pinned(args, &mut wanted, context)?;

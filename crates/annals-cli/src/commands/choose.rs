@@ -36,11 +36,38 @@ pub(super) fn can_ask(context: &Context) -> bool {
     context.out.is_terminal() && std::io::stdin().is_terminal() && !context.json
 }
 
-/// Returns the given name of a session, or that of the session which the user chooses; `None` if
-/// nothing was chosen.
-pub(super) fn session(given: Option<&str>, context: &mut Context) -> Result<Option<String>> {
+/// The user left a picker or a prompt without an answer.
+#[derive(Debug)]
+pub(crate) struct Cancelled;
+
+impl std::fmt::Display for Cancelled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("nothing was chosen")
+    }
+}
+
+impl std::error::Error for Cancelled {}
+
+/// Returns the given text, or the line that the user types.
+pub(super) fn text(given: Option<&str>, what: &str, context: &mut Context) -> Result<String> {
     if let Some(given) = given {
-        return Ok(Some(given.to_owned()));
+        return Ok(given.to_owned());
+    }
+    if !can_ask(context) {
+        bail!("no {what} given");
+    }
+    eprint!("{what}: ");
+    let mut line = String::new();
+    match std::io::stdin().read_line(&mut line)? {
+        0 => Err(Cancelled.into()),
+        _ => Ok(line.trim().to_owned()),
+    }
+}
+
+/// Returns the given name of a session, or that of the session which the user chooses.
+pub(super) fn session(given: Option<&str>, context: &mut Context) -> Result<String> {
+    if let Some(given) = given {
+        return Ok(given.to_owned());
     }
     require_terminal(context)?;
     let inventory = context.inventory();
@@ -52,12 +79,9 @@ pub(super) fn session(given: Option<&str>, context: &mut Context) -> Result<Opti
 }
 
 /// Like [`session`], for a session that is in the archive.
-pub(super) fn archived_session(
-    given: Option<&str>,
-    context: &mut Context,
-) -> Result<Option<String>> {
+pub(super) fn archived_session(given: Option<&str>, context: &mut Context) -> Result<String> {
     if let Some(given) = given {
-        return Ok(Some(given.to_owned()));
+        return Ok(given.to_owned());
     }
     require_terminal(context)?;
     let inventory = context.inventory();
@@ -70,9 +94,10 @@ pub(super) fn archived_session(
     pick_session(&sessions, &inventory, context)
 }
 
-fn require_terminal(context: &Context) -> Result<()> {
+fn require_terminal(context: &mut Context) -> Result<()> {
     match can_ask(context) {
         true => Ok(()),
+        false if context.inventory().sessions.is_empty() => bail!("{}", context.no_sessions_text()),
         false => bail!(
             "no session given; `annals sessions` lists them, and `latest` is the last one of this directory"
         ),
@@ -84,24 +109,23 @@ fn pick_session(
     sessions: &[SessionInfo],
     inventory: &Inventory,
     context: &mut Context,
-) -> Result<Option<String>> {
+) -> Result<String> {
     let items: Vec<Item> = sessions
         .iter()
         .map(|session| session_item(session, context))
         .collect();
     let stop = stop_flag()?;
     let choice = Picker::open(&mut context.out, &stop)?.pick("Which session?", &items)?;
-    let Choice::Picked(at) = choice else {
-        return Ok(None);
+    let session = match choice {
+        Choice::Picked(at) => sessions.get(at).ok_or(Cancelled)?,
+        Choice::Back | Choice::Quit => return Err(Cancelled.into()),
     };
-    Ok(sessions.get(at).map(|session| {
-        let same_id = inventory.sessions.iter();
-        let same_id = same_id.filter(|files| files.id == session.id);
-        match same_id.count() {
-            0 | 1 => session.id.to_string(),
-            _ => session.file.display().to_string(),
-        }
-    }))
+    let same_id = inventory.sessions.iter();
+    let same_id = same_id.filter(|files| files.id == session.id);
+    Ok(match same_id.count() {
+        0 | 1 => session.id.to_string(),
+        _ => session.file.display().to_string(),
+    })
 }
 
 fn session_item(session: &SessionInfo, context: &Context) -> Item {
@@ -123,13 +147,12 @@ fn stop_flag() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Asks for a project and a conversation of it. Returns `None` if nothing was chosen, and an empty
-/// list for everything.
-pub(super) fn project_and_conversation(context: &mut Context) -> Result<Option<Vec<String>>> {
+/// Asks for a project and a conversation of it. Returns an empty list for everything.
+pub(super) fn project_and_conversation(context: &mut Context) -> Result<Vec<String>> {
     let inventory = context.inventory();
     let offers = group_by_project(inventory.sessions);
     if offers.is_empty() {
-        return Ok(Some(Vec::new()));
+        return Ok(Vec::new());
     }
     let stop = stop_flag()?;
     let projects = project_items(&offers, context);
@@ -137,17 +160,17 @@ pub(super) fn project_and_conversation(context: &mut Context) -> Result<Option<V
     let mut picker = Picker::open(&mut context.out, &stop)?;
     loop {
         let offer = match picker.pick("Which project?", &projects)? {
-            Choice::Picked(0) => return Ok(Some(Vec::new())),
+            Choice::Picked(0) => return Ok(Vec::new()),
             Choice::Picked(at) => offers.get(at - 1),
-            Choice::Back | Choice::Quit => return Ok(None),
+            Choice::Back | Choice::Quit => return Err(Cancelled.into()),
         };
         let Some(offer) = offer else { continue };
         let (items, names) = conversation_items(offer, &clock);
         let title = format!("{}: which conversation?", offer.project.name());
         match picker.pick(&title, &items)? {
-            Choice::Picked(at) => return Ok(names.into_iter().nth(at)),
+            Choice::Picked(at) => return names.into_iter().nth(at).ok_or_else(|| Cancelled.into()),
             Choice::Back => {}
-            Choice::Quit => return Ok(None),
+            Choice::Quit => return Err(Cancelled.into()),
         }
     }
 }

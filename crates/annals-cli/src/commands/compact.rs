@@ -43,9 +43,7 @@ struct CompactJson<'a> {
 
 pub(crate) fn run(args: &CompactArgs, context: &mut Context) -> Result<Outcome> {
     let summary = input::text(&args.summary, "summary")?;
-    let Some(name) = choose::session(args.session.as_deref(), context)? else {
-        return Ok(Outcome::Ok);
-    };
+    let name = choose::session(args.session.as_deref(), context)?;
     let files = context.find_session(&name)?;
     let tokens = context_tokens(&files)?;
     let options = WriteOptions {

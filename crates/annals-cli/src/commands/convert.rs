@@ -116,9 +116,7 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
     if args.into.is_some() {
         context.try_put_back_removed_in(context.store.roots().to_vec());
     }
-    let Some(selection) = select_source(args, context)? else {
-        return Ok(Outcome::Ok);
-    };
+    let selection = select_source(args, context)?;
     if let ConvertSelection::Root(root) = &selection
         && args.into.is_some()
     {
@@ -197,8 +195,8 @@ fn target_error(error: annals::Error, target: &Path) -> anyhow::Error {
     error
 }
 
-/// Returns what to convert; `None` if the user chose nothing.
-fn select_source(args: &ConvertArgs, context: &mut Context) -> Result<Option<ConvertSelection>> {
+/// Returns what to convert.
+fn select_source(args: &ConvertArgs, context: &mut Context) -> Result<ConvertSelection> {
     if let Some(project) = &args.project {
         let inventory = context.inventory();
         let rows = context.store.sessions(&inventory).read(&|_, _| ());
@@ -222,11 +220,9 @@ fn select_source(args: &ConvertArgs, context: &mut Context) -> Result<Option<Con
                 false => error,
             });
         }
-        return Ok(Some(ConvertSelection::Sessions(sessions)));
+        return Ok(ConvertSelection::Sessions(sessions));
     }
-    let Some(what) = choose::session(args.what.as_deref(), context)? else {
-        return Ok(None);
-    };
+    let what = choose::session(args.what.as_deref(), context)?;
     let what = what.as_str();
     let named = what
         .split_once(':')
@@ -251,12 +247,12 @@ fn select_source(args: &ConvertArgs, context: &mut Context) -> Result<Option<Con
         }
         root.path = path;
         let root = context.with_followed_links(root);
-        return Ok(Some(ConvertSelection::Root(root)));
+        return Ok(ConvertSelection::Root(root));
     }
     let target = context.find(what)?;
     target.refuse_agent()?;
     let Some(message) = &target.message else {
-        return Ok(Some(ConvertSelection::Sessions(vec![target.files])));
+        return Ok(ConvertSelection::Sessions(vec![target.files]));
     };
     let session = Session::read(target.files)?;
     let (at, _) = input::entry(&session, 0, message)?;
@@ -264,10 +260,10 @@ fn select_source(args: &ConvertArgs, context: &mut Context) -> Result<Option<Con
     let Some(path) = path else {
         bail!("`{message}` is not part of a conversation");
     };
-    Ok(Some(ConvertSelection::Conversation {
+    Ok(ConvertSelection::Conversation {
         files: Box::new(session.files),
         path,
-    }))
+    })
 }
 
 fn roots_differ(root: &Root, to: &str) -> bool {

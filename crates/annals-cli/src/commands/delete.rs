@@ -110,10 +110,7 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
         return undo(id, context);
     }
     let picked = match (&args.project, args.sessions.is_empty()) {
-        (None, true) => match choose::session(None, context)? {
-            None => return Ok(Outcome::Ok),
-            picked => picked,
-        },
+        (None, true) => Some(choose::session(None, context)?),
         _ => None,
     };
     if args.apply {

@@ -129,10 +129,7 @@ pub(crate) fn run(args: &ExportArgs, context: &mut Context) -> Result<Outcome> {
     }
     let id = match &args.project {
         Some(_) => None,
-        None => match choose::session(args.id.as_deref(), context)? {
-            None => return Ok(Outcome::Ok),
-            id => id,
-        },
+        None => Some(choose::session(args.id.as_deref(), context)?),
     };
     let inventory = context.inventory();
     let choice = select(id.as_deref(), args, &inventory, context)?;

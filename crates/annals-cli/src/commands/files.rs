@@ -130,9 +130,7 @@ struct RestoredJson<'a> {
 }
 
 pub(crate) fn run(args: &FilesArgs, context: &mut Context) -> Result<Outcome> {
-    let Some(name) = choose::session(args.session.as_deref(), context)? else {
-        return Ok(Outcome::Ok);
-    };
+    let name = choose::session(args.session.as_deref(), context)?;
     if !args.save.is_empty() {
         let files = context.find_session(&name)?;
         return save_files(&files, &args.save, context);

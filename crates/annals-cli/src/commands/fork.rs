@@ -49,9 +49,7 @@ pub(crate) fn run(args: &ForkArgs, context: &mut Context) -> Result<Outcome> {
         .as_deref()
         .map(|title| input::non_empty(title, "title"))
         .transpose()?;
-    let Some(name) = choose::session(args.id.as_deref(), context)? else {
-        return Ok(Outcome::Ok);
-    };
+    let name = choose::session(args.id.as_deref(), context)?;
     let target = context.find_to_write(&name)?;
     target.refuse_agent()?;
     let writer = target.files.root.layout.writer();

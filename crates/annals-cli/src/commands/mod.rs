@@ -60,6 +60,7 @@ use clap::Subcommand;
 
 use crate::context::Context;
 
+pub(crate) use choose::Cancelled;
 pub(crate) use cost::ModeArg;
 
 /// Result of a command; failures are errors.

@@ -5,7 +5,7 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use super::{Outcome, input};
+use super::{Outcome, choose, input};
 use crate::context::Context;
 use crate::render::command::plain_hint;
 use crate::render::style::{DIM, ID, paint};
@@ -18,11 +18,11 @@ Examples:
   git log -1 | annals notes add 8c549c46 -
   annals notes 8c549c46                            lists them")]
 pub(crate) struct NoteArgs {
-    /// The session
-    session: String,
-    /// The note; `-` reads it from standard input
+    /// The session; if missing on a terminal, choose one
+    session: Option<String>,
+    /// The note; `-` reads it from standard input; if missing on a terminal, type it
     #[arg(value_name = "TEXT", allow_hyphen_values = true)]
-    text: String,
+    text: Option<String>,
     /// Author of the note [default: $USER]
     #[arg(long, value_name = "NAME")]
     author: Option<String>,
@@ -37,7 +37,9 @@ struct AddedNoteJson<'a> {
 }
 
 pub(crate) fn run(args: &NoteArgs, context: &mut Context) -> Result<Outcome> {
-    let text = match args.text.as_str() {
+    let session = choose::session(args.session.as_deref(), context)?;
+    let text = choose::text(args.text.as_deref(), "note", context)?;
+    let text = match text.as_str() {
         "-" => input::text("-", "note")?.trim_end().to_owned(),
         text => input::non_empty(text, "note")?.to_owned(),
     };
@@ -46,7 +48,7 @@ pub(crate) fn run(args: &NoteArgs, context: &mut Context) -> Result<Outcome> {
         .clone()
         .or_else(|| std::env::var("USER").ok())
         .filter(|name| !name.is_empty());
-    let files = context.find_session(&args.session)?;
+    let files = context.find_session(&session)?;
     let writer = context.open_for_annotation(&files)?;
     let entry = writer.append(Draft::new(Body::Note {
         author: author.clone(),

@@ -28,16 +28,25 @@ Examples:
   annals notes add 8c549c46 'The fix went into 1.2'
   annals notes -- add              notes on a session whose id begins with `add`")]
 pub(crate) struct NotesArgs {
-    /// Only notes of this session
-    session: Option<String>,
     #[command(flatten)]
-    page: Page,
+    list: ListArgs,
     #[command(subcommand)]
     action: Option<Action>,
 }
 
+/// The notes to list.
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// Only notes of this session
+    session: Option<String>,
+    #[command(flatten)]
+    page: Page,
+}
+
 #[derive(Debug, Subcommand)]
 enum Action {
+    /// List notes, as without an action
+    List(ListArgs),
     /// Add a note to a session, hidden from its agent
     Add(note::NoteArgs),
 }
@@ -74,12 +83,17 @@ impl Note {
 }
 
 pub(crate) fn run(args: &NotesArgs, context: &mut Context) -> Result<Outcome> {
-    if let Some(Action::Add(note)) = &args.action {
-        if args.session.is_some() || args.page.is_set() {
-            bail!("an action takes its own session: `annals notes add SESSION TEXT`");
+    match &args.action {
+        None => list(&args.list, context),
+        Some(_) if args.list.session.is_some() || args.list.page.is_set() => {
+            bail!("an action takes its own session: `annals notes add SESSION TEXT`")
         }
-        return note::run(note, context);
+        Some(Action::List(args)) => list(args, context),
+        Some(Action::Add(note)) => note::run(note, context),
     }
+}
+
+fn list(args: &ListArgs, context: &mut Context) -> Result<Outcome> {
     let inventory = context.inventory();
     let known = inventory.sessions.iter().map(|files| &files.id);
     let gone = inventory.others_of_kind(ArtifactKind::Notes);

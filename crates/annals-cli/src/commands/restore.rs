@@ -74,9 +74,7 @@ struct RestoreJson<'a> {
 pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> {
     let to = args.to.as_deref().map(std::path::absolute).transpose();
     let to = to.context("--to names no directory")?;
-    let Some(name) = choose::archived_session(args.session.as_deref(), context)? else {
-        return Ok(Outcome::Ok);
-    };
+    let name = choose::archived_session(args.session.as_deref(), context)?;
     if args.apply {
         context.put_back_removed()?;
     }

@@ -155,9 +155,7 @@ impl Selection {
 }
 
 pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
-    let Some(name) = choose::session(args.id.as_deref(), context)? else {
-        return Ok(Outcome::Ok);
-    };
+    let name = choose::session(args.id.as_deref(), context)?;
     let inventory = match args.last {
         Some(_) if args.agent.is_none() => context.inventory_of_log_or_all(&name, None),
         _ => context.inventory(),

@@ -46,9 +46,7 @@ pub(crate) fn run(args: &TagArgs, context: &mut Context) -> Result<Outcome> {
     if tag.is_some_and(|tag| tag.contains(['\n', '\r'])) {
         bail!("a tag must be a single line");
     }
-    let Some(name) = choose::session(args.session.as_deref(), context)? else {
-        return Ok(Outcome::Ok);
-    };
+    let name = choose::session(args.session.as_deref(), context)?;
     let writes = tag.is_some() || args.remove;
     let files = match writes {
         true => context.find_session(&name)?,

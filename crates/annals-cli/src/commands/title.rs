@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use super::{Outcome, input};
+use super::{Outcome, choose, input};
 use crate::context::Context;
 use crate::render::style::{ID, TITLE, paint};
 
@@ -14,13 +14,14 @@ use crate::render::style::{ID, TITLE, paint};
 The title is added to the log; the earlier ones stay in it. Claude Code shows it too.
 
 Examples:
-  annals title 8c549c46 'Release 1.2'")]
+  annals title 8c549c46 'Release 1.2'
+  annals title                            choose a session, and type its title")]
 pub(crate) struct TitleArgs {
-    /// The session
-    session: String,
-    /// The title
+    /// The session; if missing on a terminal, choose one
+    session: Option<String>,
+    /// The title; if missing on a terminal, type it
     #[arg(allow_hyphen_values = true)]
-    title: String,
+    title: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -31,8 +32,10 @@ struct TitleJson<'a> {
 }
 
 pub(crate) fn run(args: &TitleArgs, context: &mut Context) -> Result<Outcome> {
-    let title = input::non_empty(&args.title, "title")?.trim();
-    let files = context.find_session(&args.session)?;
+    let session = choose::session(args.session.as_deref(), context)?;
+    let title = choose::text(args.title.as_deref(), "title", context)?;
+    let title = input::non_empty(&title, "title")?.trim();
+    let files = context.find_session(&session)?;
     let writer = context.open_for_annotation(&files)?;
     writer.retitle(title)?;
     let session = files.id.as_str();

@@ -12,12 +12,21 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::session_json::ShortIds;
 use super::todos::{self, TodoList, TodosJson};
-use super::{Outcome, input};
+use super::{Outcome, choose, input};
 use crate::context::Context;
+
+/// An action on todos.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Action {
+    /// List todos, as without an action
+    List(todos::ListArgs),
+    #[command(flatten)]
+    Change(Change),
+}
 
 /// A change of a session's todos.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Action {
+pub(crate) enum Change {
     /// Add todos at the end
     #[command(after_help = "\
 Examples:
@@ -25,10 +34,12 @@ Examples:
   annals todos add 8c549c46 --priority high 'Fix the build'
   annals todos add 8c549c46 -- '-v prints more'    text that begins with a dash")]
     Add {
-        #[command(flatten)]
-        list: ListArgs,
-        /// Text of the todos, one per argument
-        #[arg(required = true)]
+        /// The session; if missing on a terminal, choose one
+        session: Option<String>,
+        /// Add to the list of this sub-agent, which is created if it does not exist
+        #[arg(long, value_name = "AGENT")]
+        agent: Option<String>,
+        /// Text of the todos, one per argument; if missing on a terminal, type one
         text: Vec<String>,
         /// Priority of the todos
         #[arg(long, value_name = "PRIORITY")]
@@ -87,16 +98,16 @@ pub(crate) struct ListArgs {
     agent: Option<String>,
 }
 
-impl Action {
-    /// Returns the list to change.
-    fn list(&self) -> &ListArgs {
+impl Change {
+    /// Returns the session and the sub-agent whose list changes.
+    fn target(&self) -> (Option<&str>, Option<&str>) {
         match self {
-            Action::Add { list, .. }
-            | Action::Start { list, .. }
-            | Action::Done { list, .. }
-            | Action::Remove { list, .. }
-            | Action::Clear { list }
-            | Action::Set { list, .. } => list,
+            Change::Add { session, agent, .. } => (session.as_deref(), agent.as_deref()),
+            Change::Start { list, .. }
+            | Change::Done { list, .. }
+            | Change::Remove { list, .. }
+            | Change::Clear { list }
+            | Change::Set { list, .. } => (Some(&list.session), list.agent.as_deref()),
         }
     }
 }
@@ -119,14 +130,19 @@ impl Priority {
     }
 }
 
-pub(crate) fn run(action: &Action, context: &mut Context) -> Result<Outcome> {
+pub(crate) fn run(action: &Change, context: &mut Context) -> Result<Outcome> {
     let set = match action {
-        Action::Set { source, .. } => Some(parse_todos(source)?),
+        Change::Set { source, .. } => Some(parse_todos(source)?),
         _ => None,
     };
-    let ListArgs { session, agent } = action.list();
-    let files = context.find_session(session)?;
-    let agent = find_agent(&files, agent.as_deref())?;
+    let (session, agent) = action.target();
+    let session = choose::session(session, context)?;
+    let typed = match action {
+        Change::Add { text, .. } if text.is_empty() => Some(choose::text(None, "todo", context)?),
+        _ => None,
+    };
+    let files = context.find_session(&session)?;
+    let agent = find_agent(&files, agent)?;
     if files
         .attachments
         .iter()
@@ -141,11 +157,11 @@ pub(crate) fn run(action: &Action, context: &mut Context) -> Result<Outcome> {
     let session = open_writer(context, &files, agent.as_ref())?;
     let list = session.edit_todos(|path, document, list| {
         let list = match action {
-            Action::Clear { .. } => Vec::new(),
-            Action::Set { .. } => set.clone().unwrap_or_default(),
+            Change::Clear { .. } => Vec::new(),
+            Change::Set { .. } => set.clone().unwrap_or_default(),
             action => {
                 refuse_unknown_members(path, document)?;
-                apply_action(action, list)?
+                apply_action(action, typed.as_deref(), list)?
             }
         };
         Ok::<_, anyhow::Error>(list)
@@ -197,18 +213,18 @@ fn find_agent(files: &SessionFiles, wanted: Option<&str>) -> Result<Option<Agent
 }
 
 /// Applies an action to a list.
-fn apply_action(action: &Action, mut list: Vec<Todo>) -> Result<Vec<Todo>> {
+fn apply_action(action: &Change, typed: Option<&str>, mut list: Vec<Todo>) -> Result<Vec<Todo>> {
     match action {
-        Action::Add { text, priority, .. } => {
-            for text in text {
+        Change::Add { text, priority, .. } => {
+            for text in text.iter().map(String::as_str).chain(typed) {
                 let mut todo = Todo::pending(input::non_empty(text, "todo")?.trim());
                 todo.priority = priority.map(|priority| priority.name().to_owned());
                 list.push(todo);
             }
         }
-        Action::Start { number, .. } => set_status(&mut list, number, TodoStatus::InProgress)?,
-        Action::Done { number, .. } => set_status(&mut list, number, TodoStatus::Completed)?,
-        Action::Remove { number, .. } => {
+        Change::Start { number, .. } => set_status(&mut list, number, TodoStatus::InProgress)?,
+        Change::Done { number, .. } => set_status(&mut list, number, TodoStatus::Completed)?,
+        Change::Remove { number, .. } => {
             check_numbers(&list, number)?;
             let mut at = 0;
             list.retain(|_| {
@@ -216,7 +232,7 @@ fn apply_action(action: &Action, mut list: Vec<Todo>) -> Result<Vec<Todo>> {
                 !number.contains(&at)
             });
         }
-        Action::Clear { .. } | Action::Set { .. } => {}
+        Change::Clear { .. } | Change::Set { .. } => {}
     }
     Ok(list)
 }

@@ -31,6 +31,15 @@ Examples:
   annals todos done 8c549c46 1 2   marks two as done
   annals todos -- add              todos of a session whose id begins with `add`")]
 pub(crate) struct TodosArgs {
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(subcommand)]
+    action: Option<todo::Action>,
+}
+
+/// The todos to list.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
     /// Only todos of this session
     session: Option<String>,
     /// Also completed todos, and lists whose session no longer exists
@@ -38,8 +47,6 @@ pub(crate) struct TodosArgs {
     all: bool,
     #[command(flatten)]
     page: Page,
-    #[command(subcommand)]
-    action: Option<todo::Action>,
 }
 
 /// Todos as JSON.
@@ -114,12 +121,18 @@ impl<'a> TodosJson<'a> {
 }
 
 pub(crate) fn run(args: &TodosArgs, context: &mut Context) -> Result<Outcome> {
-    if let Some(action) = &args.action {
-        if args.session.is_some() || args.all || args.page.is_set() {
-            bail!("an action takes its own session: `annals todos add SESSION TEXT`");
+    let ListArgs { session, all, page } = &args.list;
+    match &args.action {
+        None => list(&args.list, context),
+        Some(_) if session.is_some() || *all || page.is_set() => {
+            bail!("an action takes its own session: `annals todos add SESSION TEXT`")
         }
-        return todo::run(action, context);
+        Some(todo::Action::List(args)) => list(args, context),
+        Some(todo::Action::Change(change)) => todo::run(change, context),
     }
+}
+
+fn list(args: &ListArgs, context: &mut Context) -> Result<Outcome> {
     let inventory = context.inventory();
     let short = ShortIds::new(inventory.sessions.iter().map(|files| files.id.as_str()));
     let mut lists = match &args.session {

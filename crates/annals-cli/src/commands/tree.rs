@@ -70,9 +70,7 @@ struct AgentJson {
 }
 
 pub(crate) fn run(args: &TreeArgs, context: &mut Context) -> Result<Outcome> {
-    let Some(name) = choose::session(args.session.as_deref(), context)? else {
-        return Ok(Outcome::Ok);
-    };
+    let name = choose::session(args.session.as_deref(), context)?;
     let inventory = context.inventory();
     let files = whole_session(context.find_in(&inventory, &name)?, &name)?;
     let mut session = Session::read(files)?;

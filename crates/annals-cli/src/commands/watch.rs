@@ -84,10 +84,7 @@ pub(crate) fn run(args: &WatchArgs, context: &mut Context) -> Result<Outcome> {
     let named = !args.what.is_empty() || args.project.is_some();
     let what = match !named && !args.all && choose::can_ask(context) {
         false => args.what.clone(),
-        true => match choose::project_and_conversation(context)? {
-            Some(what) => what,
-            None => return Ok(Outcome::Ok),
-        },
+        true => choose::project_and_conversation(context)?,
     };
     let (selection, archived) = select(&what, args.project.as_deref(), context)?;
     if !archived.is_empty() {
