@@ -138,6 +138,7 @@ pub mod archive;
 pub mod check;
 pub mod convert;
 pub mod cost;
+pub mod draft_json;
 mod error;
 pub mod export;
 pub mod index;
@@ -146,6 +147,7 @@ pub mod retain;
 pub mod search;
 pub mod store;
 pub mod time_input;
+pub mod view;
 pub mod watch;
 
 /// Lines in files: scanning, tails, appending, locks, atomic replacement. A line is bytes.

@@ -16,11 +16,12 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::{Outcome, choose, input, message_input};
+use super::{Outcome, choose, input};
 use crate::context::Context;
 use crate::render::command::plain_hint;
 use crate::render::size::pluralize;
 use crate::render::style::{DIM, ID, paint};
+use annals::draft_json;
 
 /// Adds messages to a session.
 #[derive(Debug, Args)]
@@ -163,8 +164,8 @@ impl<'a> WrittenEntryJson<'a> {
             parent: entry.parent.as_ref().map(EntryId::as_str),
             role: match &entry.body {
                 Body::Message(message) => Some(message.role.as_str()),
-                Body::System { subtype, .. } if subtype == message_input::ERROR_ROLE => {
-                    Some(message_input::ERROR_ROLE)
+                Body::System { subtype, .. } if subtype == draft_json::ERROR_ROLE => {
+                    Some(draft_json::ERROR_ROLE)
                 }
                 _ => None,
             },
@@ -329,7 +330,7 @@ fn open_log(
             return Ok((opened?, false));
         }
     }
-    let name = message_input::AgentSpec {
+    let name = draft_json::AgentSpec {
         id: agent.to_owned(),
         kind: args.kind.clone(),
         description: args.description.clone(),
@@ -340,7 +341,7 @@ fn open_log(
 
 /// Opens a sub-agent by its exact id, or creates it.
 fn open_or_spawn_agent(
-    name: &message_input::AgentSpec,
+    name: &draft_json::AgentSpec,
     files: &SessionFiles,
     options: WriteOptions,
     context: &Context,
@@ -354,7 +355,7 @@ fn open_or_spawn_agent(
     )?)
 }
 
-fn spawn_from_spec(name: &message_input::AgentSpec) -> Result<Spawn> {
+fn spawn_from_spec(name: &draft_json::AgentSpec) -> Result<Spawn> {
     let mut spawn = Spawn::new(
         AgentId::new(&name.id)?,
         name.kind.clone().unwrap_or_default(),
@@ -439,7 +440,7 @@ fn draft_from_args(args: &AppendArgs, text: &str) -> Result<Draft> {
             let message = Message::new(Role::System, vec![Block::Text(text)]);
             return Ok(Draft::new(Body::Message(message)));
         }
-        RoleArg::Error => return Ok(message_input::error_draft(text)),
+        RoleArg::Error => return Ok(draft_json::error_draft(text)),
         RoleArg::Assistant => {}
     }
     let thinking = args.thinking.iter().map(|text| Block::Thinking {
@@ -460,7 +461,7 @@ fn read_stdin() -> Result<Content> {
             "nothing to append: give a message with -m TEXT, or messages as JSON lines on standard input (see --help)"
         );
     }
-    let drafts = message_input::parse_lines(&input::read_stdin("messages")?)?;
+    let drafts = draft_json::parse_lines(&input::read_stdin("messages")?)?;
     let (lines, drafts): (Vec<usize>, Vec<Draft>) = drafts.into_iter().unzip();
     if drafts.is_empty() {
         bail!(
@@ -513,7 +514,7 @@ fn unknown_member(layout: &dyn Layout, draft: &Draft) -> Option<String> {
         }
         _ => format!(
             "`{name}` is not supported in messages of layout {layout}; supported: {}{more}",
-            message_input::KNOWN_MEMBERS
+            draft_json::KNOWN_MEMBERS
         ),
     })
 }

@@ -12,7 +12,6 @@ use clap::Args;
 use serde::Serialize;
 
 use super::overview::print_no_live_sessions;
-use super::session_json::ShortIds;
 use super::{Outcome, choose, delete};
 use crate::context::{Access, Context, is_unknown_archived};
 use crate::render::command::hint;
@@ -20,6 +19,7 @@ use crate::render::progress::Progress;
 use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, ERROR, ID, PATH, PLAIN, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
+use annals::view::ShortIds;
 
 /// Moves or copies sessions to the archive.
 #[derive(Debug, Args)]

@@ -14,7 +14,6 @@ use annals::store::{FolderHints, Inventory, RootFile, Session, SessionFiles, Ses
 use anyhow::{Result, bail};
 use jiff::Timestamp;
 
-use crate::commands::session_json;
 use crate::context::Context;
 use crate::render::picker::{Choice, Item, Picker};
 use crate::render::size;
@@ -133,7 +132,7 @@ fn session_item(session: &SessionInfo, context: &Context) -> Item {
     let ago = session.updated.map(|time| context.clock.ago(time));
     let facts = std::iter::once(session.project.name().to_owned()).chain(ago);
     Item {
-        name: title.unwrap_or_else(|| session_json::short_id(session.id.as_str()).to_owned()),
+        name: title.unwrap_or_else(|| annals::view::short_id(session.id.as_str()).to_owned()),
         detail: facts.collect::<Vec<_>>().join(" · "),
     }
 }
@@ -269,7 +268,7 @@ fn conversation_items(
             session.apply_folder_hints(&neighbours);
         }
         let title = session.title().map(|title| title.text);
-        let title = title.unwrap_or_else(|| session_json::short_id(&id).to_owned());
+        let title = title.unwrap_or_else(|| annals::view::short_id(&id).to_owned());
         let conversations = session.conversations();
         items.push(Item {
             name: title,

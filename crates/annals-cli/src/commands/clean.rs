@@ -18,7 +18,6 @@ use serde::Serialize;
 use super::Outcome;
 use super::filter::retain_project;
 use super::overview::print_no_live_sessions;
-use super::session_json::ShortIds;
 use crate::config::{Config, TERM_EXAMPLES};
 use crate::context::Context;
 use crate::error_report::StateDirError;
@@ -26,6 +25,7 @@ use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, ID, PATH, PLAIN, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
 use crate::render::time::Clock;
+use annals::view::ShortIds;
 
 /// Moves old sessions to the trash, or empties it.
 #[derive(Debug, Args)]

@@ -14,12 +14,12 @@ use anyhow::Result;
 use clap::{Arg, Args};
 
 use super::Outcome;
-use super::session_json::ShortIds;
 use crate::cli::{self, Position};
 use crate::context::Context;
 use crate::render::style::{PLAIN, paint};
 use crate::render::text::is_hostile;
 use crate::render::width::truncate_end;
+use annals::view::ShortIds;
 
 /// Number of completions that are printed.
 const MAX_COMPLETIONS: usize = 200;

@@ -14,12 +14,12 @@ use serde::Serialize;
 use super::filter::SessionFilter;
 use super::page::Page;
 use super::pricing::{self, Pricer};
-use super::session_json::{ConversationJson, ShortIds};
 use super::{Outcome, input};
 use crate::context::Context;
 use crate::render::size;
 use crate::render::style::{DIM, ID, SUCCESS};
 use crate::render::table::{Cell, Column, Table};
+use annals::view::{ConversationJson, ShortIds};
 
 /// Lists conversations.
 #[derive(Debug, Args)]

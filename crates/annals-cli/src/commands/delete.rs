@@ -10,13 +10,13 @@ use clap::Args;
 use serde::Serialize;
 
 use super::filter::retain_project;
-use super::session_json::ShortIds;
 use super::{Outcome, choose};
 use crate::context::{Context, whole_session};
 use crate::render::command::hint;
 use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
+use annals::view::ShortIds;
 
 /// Moves sessions to the trash.
 #[derive(Debug, Args)]

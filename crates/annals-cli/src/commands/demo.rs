@@ -10,11 +10,11 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, FromArgMatches as _};
 use serde::Serialize;
 
-use super::session_json::id_prefix;
 use super::tree::TreeArgs;
 use super::{Outcome, overview, tree};
 use crate::context::Context;
 use crate::render::style::{BOLD, DIM, PATH, PLAIN, paint};
+use annals::view::id_prefix;
 use history::DemoSessions;
 
 /// Creates a sample history and shows what annals does with it.

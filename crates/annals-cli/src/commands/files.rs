@@ -12,7 +12,6 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::page::Page;
-use super::session_json::ShortIds;
 use super::{Outcome, choose};
 use crate::context::Context;
 use crate::render::command::plain_hint;
@@ -21,6 +20,7 @@ use crate::render::message::plain_text;
 use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, TIME, WARNING, paint};
 use crate::render::table::{Cell, Column, Table};
+use annals::view::ShortIds;
 
 /// Lists the files that a session changed, and restores earlier versions.
 #[derive(Debug, Args)]

@@ -12,11 +12,11 @@ use serde::Serialize;
 use super::filter::{Period, resolve_dir, warn_unknown_project};
 use super::overview::print_none;
 use super::page::Page;
-use super::session_json::ShortIds;
 use super::{Outcome, input};
 use crate::context::Context;
 use crate::render::style::{DIM, ID, PATH, TIME, paint};
 use crate::render::table::{Cell, Column, Table};
+use annals::view::ShortIds;
 
 /// Lists typed prompts, newest first.
 #[derive(Debug, Args)]

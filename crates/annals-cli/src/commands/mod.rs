@@ -16,7 +16,7 @@ mod cost;
 mod delete;
 mod demo;
 mod documents;
-mod entry_json;
+
 mod export;
 mod files;
 pub(crate) mod filter;
@@ -26,7 +26,8 @@ mod import;
 mod index;
 mod input;
 mod keep;
-mod message_input;
+
+mod fit;
 mod new;
 mod note;
 mod notes;
@@ -41,7 +42,6 @@ mod projects;
 mod repair;
 mod restore;
 mod search;
-mod session_json;
 mod sessions;
 mod set;
 mod settings;

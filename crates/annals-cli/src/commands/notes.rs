@@ -7,14 +7,15 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::fit::fit_title;
 use super::overview::print_none;
 use super::page::Page;
-use super::session_json::{ShortIds, fit_title};
 use super::{Outcome, note};
 use crate::context::Context;
 use crate::render::message::plain_text;
 use crate::render::style::{BOLD, DIM, ID, TIME, paint};
 use crate::render::width::width;
+use annals::view::ShortIds;
 
 /// Lists notes on sessions, or adds one.
 #[derive(Debug, Args)]

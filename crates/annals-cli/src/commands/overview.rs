@@ -14,9 +14,9 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::cost::{self, BudgetJson};
+use super::fit::fit_line;
 use super::pricing::{self, Pricer};
 use super::projects::ProjectCosts;
-use super::session_json::{ShortIds, fit_line};
 use crate::context::{Context, leak};
 use crate::render::severity::flaw_line;
 use crate::render::size::{self, pluralize};
@@ -24,6 +24,7 @@ use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
 use crate::render::table::{Cell, Column, Table};
 use crate::render::time::Clock;
 use crate::render::width::{push_spans, wrap};
+use annals::view::ShortIds;
 
 /// Maximum number of projects and of sessions shown.
 const MAX_SHOWN: usize = 5;

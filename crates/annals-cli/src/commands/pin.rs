@@ -11,12 +11,12 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
-use super::session_json::ShortIds;
 use crate::context::{Context, whole_session};
 use crate::error_report::CandidateDetails;
 use crate::render::size::pluralize;
 use crate::render::style::{DIM, ID, PATH, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
+use annals::view::ShortIds;
 
 /// Protects sessions from clean-up.
 #[derive(Debug, Args)]

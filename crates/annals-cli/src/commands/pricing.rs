@@ -4,7 +4,6 @@ use annals::cost::{Charge, ContextFill, PriceMode, Prices, Tally};
 use annals::model::Money;
 use anstyle::Style;
 use anyhow::Result;
-use serde::Serialize;
 
 use crate::config::Config;
 use crate::context::Context;
@@ -77,11 +76,6 @@ pub(crate) fn styled_cost_cell(tally: &Tally, style: Style, amount: fn(Money) ->
     )
 }
 
-/// Cost for JSON; `None` if there are no responses, or none has a price.
-pub(crate) fn known_cost(tally: &Tally) -> Option<Money> {
-    tally.priced().filter(|_| tally.requests > 0)
-}
-
 /// Text of a cost; `None` if there were no requests.
 pub(crate) fn text(tally: &Tally) -> Option<String> {
     (tally.requests > 0).then(|| cost_text_or_zero(tally))
@@ -109,25 +103,5 @@ pub(crate) fn filled(fill: &ContextFill) -> String {
             format!("context {tokens} of {}, {percent} %", size::compact(window))
         }
         None => format!("context {tokens}"),
-    }
-}
-
-/// Fill of a context window as JSON.
-#[derive(Serialize)]
-pub(crate) struct ContextFillJson {
-    tokens: u64,
-    window: Option<u64>,
-    share: Option<f64>,
-}
-
-impl ContextFillJson {
-    pub(crate) fn new(fill: ContextFill) -> Self {
-        // Rounded for display; the counts are exact.
-        let rounded = |share: f64| (share * 10_000.0).round() / 10_000.0;
-        ContextFillJson {
-            tokens: fill.tokens,
-            window: fill.window,
-            share: fill.share().map(rounded),
-        }
     }
 }

@@ -89,7 +89,7 @@ pub(crate) fn run(args: &ProjectsArgs, context: &mut Context) -> Result<Outcome>
             let cost = costs.get(project);
             ProjectJson {
                 project,
-                cost_usd: pricing::known_cost(&cost),
+                cost_usd: cost.known_cost(),
                 unpriced: cost.unpriced,
             }
         };

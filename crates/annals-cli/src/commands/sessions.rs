@@ -13,12 +13,12 @@ use super::Outcome;
 use super::filter::SessionFilter;
 use super::page::Page;
 use super::pricing::{self, Pricer};
-use super::session_json::{SessionJson, ShortIds};
 use crate::context::{Context, leak};
 use crate::render::severity::severity_style;
 use crate::render::size;
 use crate::render::style::{DIM, ID, WARNING};
 use crate::render::table::{Cell, Column, Table};
+use annals::view::{SessionJson, ShortIds};
 
 /// Lists sessions.
 #[derive(Debug, Args)]

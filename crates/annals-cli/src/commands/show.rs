@@ -18,13 +18,13 @@ use clap::{Args, ValueEnum};
 
 use super::filter::Period;
 use super::pricing::{self, Pricer};
-use super::session_json::short_id;
 use super::{Outcome, choose};
 use crate::context::Context;
 use crate::render::severity::flaw_line;
 use crate::render::size;
 use crate::render::style::{DIM, ID, TITLE, paint};
 use crate::render::width::width;
+use annals::view::short_id;
 
 /// Reads a session.
 #[derive(Debug, Args)]
@@ -567,7 +567,7 @@ fn print_header(shown: &ShowView<'_>, args: &ShowArgs, context: &mut Context) ->
         .title()
         .map(|title| title.text)
         .unwrap_or_else(|| "(no title)".to_owned());
-    let title = super::session_json::fit_title(&title, width(id) + 2, context);
+    let title = crate::commands::fit::fit_title(&title, width(id) + 2, context);
     context
         .out
         .line(format_args!("{}  {}", paint(ID, id), paint(TITLE, &title)))?;
@@ -575,7 +575,7 @@ fn print_header(shown: &ShowView<'_>, args: &ShowArgs, context: &mut Context) ->
     let mut facts = vec![info.project.path.clone()];
     facts.extend(info.started.map(|time| context.clock.full(time)));
     facts.push(size::pluralize(info.messages, "message"));
-    let facts = super::session_json::fit_line(&facts.join(" · "), context);
+    let facts = crate::commands::fit::fit_line(&facts.join(" · "), context);
     context.out.line(paint(DIM, &facts))?;
     let mut facts = Vec::new();
     if !info.usage.is_zero() {
@@ -585,7 +585,7 @@ fn print_header(shown: &ShowView<'_>, args: &ShowArgs, context: &mut Context) ->
     facts.extend(filled);
     facts.extend(info.models.iter().cloned());
     if !facts.is_empty() {
-        let facts = super::session_json::fit_line(&facts.join(" · "), context);
+        let facts = crate::commands::fit::fit_line(&facts.join(" · "), context);
         context.out.line(paint(DIM, &facts))?;
     }
     let conversations = session.conversations();

@@ -10,10 +10,10 @@ use annals::store::{SessionFiles, SessionWriter, WriteOptions};
 use anyhow::{Result, anyhow, bail};
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::session_json::ShortIds;
 use super::todos::{self, TodoList, TodosJson};
 use super::{Outcome, choose, input};
 use crate::context::Context;
+use annals::view::ShortIds;
 
 /// An action on todos.
 #[derive(Debug, Subcommand)]

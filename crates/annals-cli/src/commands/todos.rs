@@ -7,13 +7,14 @@ use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::fit::fit_title;
 use super::overview::print_none;
 use super::page::Page;
-use super::session_json::{ShortIds, fit_title};
 use super::{Outcome, todo};
 use crate::context::Context;
 use crate::render::style::{BOLD, DIM, ID, PLAIN, SUCCESS, WARNING, paint};
 use crate::render::width::width;
+use annals::view::ShortIds;
 
 /// Lists open todos, or changes those of a session.
 #[derive(Debug, Args)]

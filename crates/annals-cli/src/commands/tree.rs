@@ -10,8 +10,8 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
+use super::fit::{fit_line, fit_title};
 use super::pricing::{self, Pricer};
-use super::session_json::{ConversationJson, SessionJson, ShortIds, fit_line, fit_title, short_id};
 use super::show::agent_name;
 use super::{Outcome, choose};
 use crate::context::{Context, whole_session};
@@ -19,6 +19,7 @@ use crate::render::severity::flaw_line;
 use crate::render::size::{self, pluralize};
 use crate::render::style::{DIM, ID, SUCCESS, TITLE, TOOL, USER, paint};
 use crate::render::width::{truncate_end, width};
+use annals::view::{ConversationJson, SessionJson, ShortIds, short_id};
 
 /// Maximum indentation of branches; deeper ones are drawn at this depth.
 const MAX_DEPTH: usize = 16;
@@ -132,7 +133,7 @@ fn print_json(
             .iter()
             .map(|agent| (agent, session.agent_cost(agent, &price)))
             .map(|(agent, cost)| AgentJson {
-                cost_usd: pricing::known_cost(&cost),
+                cost_usd: cost.known_cost(),
                 unpriced: cost.unpriced,
                 id: agent.id.as_ref().map(ToString::to_string),
                 kind: agent.kind.clone(),

@@ -83,6 +83,11 @@ impl Tally {
         (self.requests == 0 || self.unpriced < self.requests).then_some(self.cost)
     }
 
+    /// Returns the cost for JSON; `None` if there are no responses, or none has a price.
+    pub fn known_cost(&self) -> Option<Money> {
+        self.priced().filter(|_| self.requests > 0)
+    }
+
     /// Returns the number of tokens of all kinds.
     pub fn tokens(&self) -> u64 {
         self.usage.total()

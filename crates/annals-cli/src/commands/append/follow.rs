@@ -18,9 +18,9 @@ use serde::Serialize;
 
 use super::{AppendArgs, Content, WrittenEntryJson};
 use crate::commands::Outcome;
-use crate::commands::message_input::{AgentSpec, BadDraft, Envelope, NewSessionSpec};
 use crate::context::Context;
 use crate::error_report::error_chain_text;
+use annals::draft_json::{AgentSpec, BadDraft, Envelope, NewSessionSpec};
 use writers::Writers;
 
 /// Idle time after which logs are closed.

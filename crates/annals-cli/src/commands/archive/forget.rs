@@ -7,12 +7,12 @@ use serde::Serialize;
 use super::list::pack_label;
 use super::{ArchiveArgs, Failed};
 use crate::commands::Outcome;
-use crate::commands::session_json::ShortIds;
 use crate::context::Context;
 use crate::render::command::hint;
 use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, ERROR, ID, PATH, PLAIN, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
+use annals::view::ShortIds;
 
 #[derive(Serialize)]
 struct ForgetJson<'a> {

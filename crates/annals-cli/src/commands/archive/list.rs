@@ -9,12 +9,12 @@ use serde::Serialize;
 
 use super::{print_damage, warn_unread};
 use crate::commands::Outcome;
-use crate::commands::session_json::ShortIds;
 use crate::context::Context;
 use crate::render::command::hint;
 use crate::render::size;
 use crate::render::style::{BOLD, DIM, ID, PATH, paint};
 use crate::render::table::{Cell, Column, Table};
+use annals::view::ShortIds;
 
 #[derive(Serialize)]
 struct ArchiveListJson<'a> {

@@ -9,7 +9,7 @@ use annals::store::ReadFailures;
 use serde::Serialize;
 
 use super::CheckResult;
-use crate::commands::entry_json::FlawJson;
+use annals::view::FlawJson;
 
 #[derive(Serialize)]
 pub(super) struct CheckJson<'a> {

@@ -7,13 +7,13 @@ use anyhow::Result;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::commands::session_json::ShortIds;
 use crate::commands::{Outcome, delete};
 use crate::context::Context;
 use crate::render::command::plain_hint;
 use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, ID, PATH, PLAIN, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
+use annals::view::ShortIds;
 
 #[derive(Serialize)]
 struct PurgeJson<'a> {

@@ -7,10 +7,10 @@ use jiff::civil::Date;
 
 use super::CostOutput;
 use super::label::Labels;
-use crate::commands::session_json::{ShortIds, short_message_id};
 use crate::render::style::{DIM, ID};
 use crate::render::table::{Cell, Column};
 use crate::render::time::Clock;
+use annals::view::{ShortIds, short_message_id};
 
 /// Terminal width below which keys are shortened.
 const NARROW_WIDTH: usize = 60;

@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::name::HitNames;
-use crate::commands::entry_json::EntryJson;
 use crate::context::Context;
 use crate::render::size;
+use annals::view::EntryJson;
 
 #[derive(Serialize)]
 struct SearchJson<'a> {

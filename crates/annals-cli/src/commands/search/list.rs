@@ -10,8 +10,7 @@ use anyhow::Result;
 
 use super::json::sum;
 use super::name::HitNames;
-use crate::commands::entry_json;
-use crate::commands::session_json::fit_title;
+use crate::commands::fit::fit_title;
 use crate::context::Context;
 use crate::render::style::{
     ASSISTANT, DIM, ID, MATCH, PATH, PLAIN, SYSTEM, TIME, TITLE, TOOL, USER,
@@ -193,7 +192,7 @@ fn speaker_and_text(entry: &Entry) -> (&'static str, String) {
     let Body::Message(message) = &entry.body else {
         return (
             "system",
-            entry_json::body_text(entry.body.clone()).unwrap_or_default(),
+            annals::view::body_text(entry.body.clone()).unwrap_or_default(),
         );
     };
     let said = |block: &Block| match block {

@@ -7,8 +7,8 @@ use annals::model::EntryKey;
 use annals::search::Hit;
 use annals::store::{RootFile, SessionFiles};
 
-use crate::commands::session_json::ShortIds;
 use crate::context::Context;
+use annals::view::ShortIds;
 
 /// Sessions and names of hits.
 pub(super) struct HitNames<'a> {

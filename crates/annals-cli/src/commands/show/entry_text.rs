@@ -8,8 +8,6 @@ use annals::store::Session;
 use annals::text::strip_ansi;
 
 use super::{ShowArgs, is_kind};
-use crate::commands::entry_json;
-use crate::commands::session_json;
 use crate::context::Context;
 use crate::render::style::{DIM, MATCH, WARNING, paint};
 use crate::render::{message, tool};
@@ -87,7 +85,7 @@ pub(super) fn page(
     let id = entry
         .id
         .as_ref()
-        .map(|id| session_json::short_message_id(id.as_str()).to_owned())
+        .map(|id| annals::view::short_message_id(id.as_str()).to_owned())
         .unwrap_or_default();
     let message = match entry.body {
         Body::Message(message) => message,
@@ -232,7 +230,7 @@ fn render_block(block: &Block, full: bool, width: Option<usize>) -> String {
             parts
         }
         Block::Image { media_type, data } => {
-            message::image(media_type, entry_json::decoded_len(data) as u64)
+            message::image(media_type, annals::view::decoded_len(data) as u64)
         }
         Block::Opaque { kind, json } if kind.is_empty() => tool::call("content", json, width),
         Block::Opaque { kind, json } => tool::call(kind, json, width),
@@ -263,7 +261,7 @@ fn render_non_message(
         _ => kind.to_owned(),
     };
     let listed = list_items(&body);
-    let text = listed.or_else(|| entry_json::body_text(body));
+    let text = listed.or_else(|| annals::view::body_text(body));
     // The label replaces the program's text, unless the entry was named.
     let text = text.filter(|text| *text != label && (marked || kind != "compaction"));
     // The session id is not part of the content.

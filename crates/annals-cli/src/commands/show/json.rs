@@ -12,10 +12,10 @@ use serde::ser::SerializeSeq as _;
 use serde::{Serialize, Serializer};
 
 use super::{Selection, ShowView};
-use crate::commands::entry_json::{EntryJson, FlawJson};
-use crate::commands::pricing::ContextFillJson;
-use crate::commands::session_json::{ConversationJson, SessionJson};
 use crate::context::Context;
+use annals::view::ContextFillJson;
+use annals::view::{ConversationJson, SessionJson};
+use annals::view::{EntryJson, FlawJson};
 
 #[derive(Serialize)]
 struct ShowJson<'a> {

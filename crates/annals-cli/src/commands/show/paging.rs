@@ -5,7 +5,6 @@ use annals::store::Session;
 use clap::Args;
 
 use super::Selection;
-use crate::commands::entry_json;
 use crate::render::size;
 
 /// Page of a conversation.
@@ -132,7 +131,7 @@ fn estimate_tokens(entry: Entry) -> u64 {
                 block.visit_texts(&mut |text| bytes += text.len() as u64);
             }
         }
-        body => bytes = entry_json::body_text(body).map_or(0, |text| text.len() as u64),
+        body => bytes = annals::view::body_text(body).map_or(0, |text| text.len() as u64),
     }
     bytes.div_ceil(4)
 }

@@ -6,9 +6,7 @@ use anstyle::Style;
 
 use super::WatchArgs;
 use super::totals::Total;
-use crate::commands::entry_json;
 use crate::commands::pricing;
-use crate::commands::session_json;
 use crate::context::Context;
 use crate::render::style::{BOLD, DIM, NameStyles, paint};
 use crate::render::text::safe;
@@ -229,14 +227,14 @@ fn label(project: &str, speaker: &Speaker, style: Style) -> String {
         paint(style, short_session_id(&speaker.session))
     );
     if let Some(agent) = &speaker.agent {
-        let agent = session_json::id_prefix(agent.as_str(), 8);
+        let agent = annals::view::id_prefix(agent.as_str(), 8);
         label.push_str(&format!(" {}", paint(style, &format!("⑂{agent}"))));
     }
     label
 }
 
 fn short_session_id(session: &SessionId) -> &str {
-    session_json::short_id(session.name())
+    annals::view::short_id(session.name())
 }
 
 fn color_name(speaker: &Speaker) -> String {
@@ -277,7 +275,7 @@ fn render(block: &Block, view: View, width: Option<usize>) -> String {
             parts
         }
         Block::Image { media_type, data } => {
-            message::image(media_type, entry_json::decoded_len(data) as u64)
+            message::image(media_type, annals::view::decoded_len(data) as u64)
         }
         Block::Opaque { kind, json } => tool::call(kind, json, width),
         // A kind that the library added later.

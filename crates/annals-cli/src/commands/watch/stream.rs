@@ -8,9 +8,9 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::totals::Total;
-use crate::commands::entry_json::EntryJson;
 use crate::commands::pricing;
 use crate::context::Context;
+use annals::view::EntryJson;
 
 /// An entry as in `show --json`, with its location.
 #[derive(Serialize)]
@@ -120,7 +120,7 @@ pub(super) fn print_cost(total: &Total, context: &mut Context) -> Result<()> {
         session: total.session.as_str(),
         requests: total.tally.requests,
         usage: total.tally.usage,
-        cost_usd: pricing::known_cost(&total.tally),
+        cost_usd: total.tally.known_cost(),
         unpriced: total.tally.unpriced,
     })?)
 }

@@ -868,8 +868,10 @@ fn sessions_and_messages_are_listed_counted_and_filtered() {
     assert!(!plain.out.contains("Tool Results"), "{plain}");
     let stage = Stage::empty();
     let store = Store::new(vec![Root::claude_code(&stage.root)]);
-    for name in ["b", "c", "a"] {
-        create(&store, name).append(Draft::user(name)).unwrap();
+    for (second, name) in ["b", "c", "a"].into_iter().enumerate() {
+        let time: Timestamp = format!("2026-03-02T09:00:0{second}Z").parse().unwrap();
+        let draft = Draft::user(name).with_time(time);
+        create(&store, name).append(draft).unwrap();
     }
     let rows = stage.annals(&["sessions", "--json"]).json();
     let ids: Vec<&Value> = rows["sessions"]

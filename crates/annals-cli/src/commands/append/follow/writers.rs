@@ -21,9 +21,9 @@ use super::super::{
 };
 use super::{LineResult, LineTarget};
 use crate::commands::filter::session_spellings;
-use crate::commands::message_input::{AgentSpec, NewSessionSpec};
 use crate::commands::{input, new};
 use crate::context::{Access, Context, is_latest};
+use annals::draft_json::{AgentSpec, NewSessionSpec};
 
 /// Maximum number of open logs.
 const MAX_OPEN_LOGS: usize = 64;

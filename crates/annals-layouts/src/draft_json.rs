@@ -11,8 +11,8 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
-use annals::model::{Block, Body, Draft, EntryId, Members, Message, RawBlocks, Role};
-use annals::text::{LineBreaks, visible};
+use annals_layouts::model::{Block, Body, Draft, EntryId, Members, Message, RawBlocks, Role};
+use annals_layouts::text::{LineBreaks, visible};
 use jiff::Timestamp;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -25,10 +25,10 @@ const EXPECTED_LINE: &str =
     r#"{"role": "user" or "assistant", "content": "text" or [blocks]} on one line"#;
 
 /// Role of an error entry, which has no author.
-pub(crate) const ERROR_ROLE: &str = "error";
+pub const ERROR_ROLE: &str = "error";
 
 /// Members of a message that every layout supports.
-pub(crate) const KNOWN_MEMBERS: &str = "role, content, model, usage, stop_reason (or stopReason), id, parent, timestamp, message_id, request_id";
+pub const KNOWN_MEMBERS: &str = "role, content, model, usage, stop_reason (or stopReason), id, parent, timestamp, message_id, request_id";
 
 /// Spellings of the stop reason: of the API, and of other programs.
 const STOP_REASON: [&str; 2] = ["stop_reason", "stopReason"];
@@ -46,7 +46,7 @@ const REPLY_MEMBERS: [&str; 7] = [
 
 /// An invalid line: position and reason.
 #[derive(Debug, PartialEq)]
-pub(crate) struct BadDraft {
+pub struct BadDraft {
     line: usize,
     column: usize,
     reason: String,
@@ -54,7 +54,7 @@ pub(crate) struct BadDraft {
 
 impl BadDraft {
     /// Returns the error without the line number, for callers that add it.
-    pub(crate) fn text_without_line(&self) -> String {
+    pub fn text_without_line(&self) -> String {
         let BadDraft {
             column,
             reason: why,
@@ -81,7 +81,7 @@ impl fmt::Display for BadDraft {
 impl std::error::Error for BadDraft {}
 
 /// Returns the draft of an error entry.
-pub(crate) fn error_draft(text: String) -> Draft {
+pub fn error_draft(text: String) -> Draft {
     Draft::new(Body::System {
         subtype: ERROR_ROLE.to_owned(),
         text,
@@ -89,43 +89,43 @@ pub(crate) fn error_draft(text: String) -> Draft {
 }
 
 /// A line of `append --follow`: a message and its target.
-pub(crate) struct Envelope<'a> {
+pub struct Envelope<'a> {
     /// Target session, if the line names one.
-    pub(crate) session: Option<String>,
+    pub session: Option<String>,
     /// Target sub-agent.
-    pub(crate) agent: Option<AgentSpec>,
+    pub agent: Option<AgentSpec>,
     /// Session to create.
-    pub(crate) new: Option<NewSessionSpec>,
+    pub new: Option<NewSessionSpec>,
     /// A whole record of the session's layout, instead of a message.
-    pub(crate) raw: Option<&'a RawValue>,
+    pub raw: Option<&'a RawValue>,
     /// The remaining members: the message.
-    pub(crate) message: UnreadMembers<'a>,
+    pub message: UnreadMembers<'a>,
 }
 
 /// A sub-agent, and its purpose if it must be created.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct AgentSpec {
-    pub(crate) id: String,
-    pub(crate) kind: Option<String>,
-    pub(crate) description: Option<String>,
-    pub(crate) call: Option<String>,
+pub struct AgentSpec {
+    pub id: String,
+    pub kind: Option<String>,
+    pub description: Option<String>,
+    pub call: Option<String>,
 }
 
 /// Properties of a new session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct NewSessionSpec {
-    pub(crate) id: Option<String>,
-    pub(crate) cwd: Option<String>,
-    pub(crate) title: Option<String>,
-    pub(crate) agent: Option<String>,
-    pub(crate) git_branch: Option<String>,
+pub struct NewSessionSpec {
+    pub id: Option<String>,
+    pub cwd: Option<String>,
+    pub title: Option<String>,
+    pub agent: Option<String>,
+    pub git_branch: Option<String>,
     /// Members that only the layout interprets.
-    pub(crate) members: Members,
+    pub members: Members,
 }
 
 impl<'a> Envelope<'a> {
     /// Parses a line; the message itself is parsed by [`UnreadMembers::drafts`].
-    pub(crate) fn parse(text: &'a str, number: usize) -> Result<Self, BadDraft> {
+    pub fn parse(text: &'a str, number: usize) -> Result<Self, BadDraft> {
         let line = Line { text, number };
         let mut message = UnreadMembers {
             line,
@@ -194,7 +194,7 @@ impl<'a> Envelope<'a> {
 }
 
 /// Parses every line of `text`, and returns each draft with its line. Blank lines are skipped.
-pub(crate) fn parse_lines(text: &str) -> Result<Vec<(usize, Draft)>, BadDraft> {
+pub fn parse_lines(text: &str) -> Result<Vec<(usize, Draft)>, BadDraft> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut drafts = Vec::new();
     for (at, line) in text.split('\n').enumerate() {
@@ -648,7 +648,7 @@ impl<'a> Line<'a> {
 
     fn parse_json<T: Deserialize<'a>>(self, json: &'a str, what: &str) -> Result<T, BadDraft> {
         serde_json::from_str(json).map_err(|error| {
-            let why = annals::json_error_reason(&error);
+            let why = annals_layouts::json::json_error_reason(&error);
             let why = match error.classify() {
                 serde_json::error::Category::Data => match why.split_once(" where ") {
                     Some((found, _)) => format!("expected {what}, found {found}"),
@@ -687,18 +687,18 @@ impl<'a> Line<'a> {
 }
 
 /// Members of a line that are not yet parsed.
-pub(crate) struct UnreadMembers<'a> {
+pub struct UnreadMembers<'a> {
     line: Line<'a>,
     members: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
 impl<'a> UnreadMembers<'a> {
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
     /// Parses the members as a message.
-    pub(crate) fn drafts(self) -> Result<Vec<Draft>, BadDraft> {
+    pub fn drafts(self) -> Result<Vec<Draft>, BadDraft> {
         self.line.drafts_from_members(self)
     }
 

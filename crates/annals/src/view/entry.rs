@@ -1,8 +1,8 @@
-//! Entries as JSON, in the shape that scripts may rely on.
+//! Entries and flaws as JSON.
 
 use std::collections::BTreeMap;
 
-use annals::model::{
+use annals_layouts::model::{
     Block, Body, Entry, FileBackup, Flaw, Money, SessionId, TitleSource, Todo, Usage,
 };
 use jiff::Timestamp;
@@ -10,8 +10,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 /// An entry as JSON.
-#[derive(Serialize)]
-pub(crate) struct EntryJson {
+#[derive(Debug, Serialize)]
+pub struct EntryJson {
     id: Option<String>,
     parent: Option<String>,
     time: Option<Timestamp>,
@@ -44,7 +44,7 @@ pub(crate) struct EntryJson {
 }
 
 /// Members of entries that are not messages, named as exports name them.
-#[derive(Default, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct OtherBodyJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     operation: Option<String>,
@@ -91,7 +91,7 @@ impl OtherBodyJson {
 }
 
 /// A block of a message, with the members that annals does not interpret.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct MessageBlock {
     #[serde(flatten)]
     block: BlockJson,
@@ -108,7 +108,7 @@ impl From<BlockJson> for MessageBlock {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum BlockJson {
     Text {
@@ -140,7 +140,7 @@ enum BlockJson {
 }
 
 /// JSON text that is passed on unchanged; text that is not JSON becomes a string.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum RawOrText {
     Raw(Box<RawValue>),
@@ -154,8 +154,8 @@ impl RawOrText {
 }
 
 /// A flaw as JSON.
-#[derive(Serialize)]
-pub(crate) struct FlawJson<'a> {
+#[derive(Debug, Serialize)]
+pub struct FlawJson<'a> {
     kind: &'static str,
     line: u64,
     offset: u64,
@@ -164,7 +164,8 @@ pub(crate) struct FlawJson<'a> {
 }
 
 impl<'a> FlawJson<'a> {
-    pub(crate) fn new(flaw: &'a Flaw) -> Self {
+    /// Converts a flaw.
+    pub fn new(flaw: &'a Flaw) -> Self {
         FlawJson {
             kind: flaw.kind.as_str(),
             line: flaw.span.line,
@@ -176,7 +177,8 @@ impl<'a> FlawJson<'a> {
 }
 
 impl EntryJson {
-    pub(crate) fn new(entry: Entry) -> Self {
+    /// Converts an entry.
+    pub fn new(entry: Entry) -> Self {
         let mut row = EntryJson {
             id: entry.id.map(|id| id.to_string()),
             parent: entry.parent.map(|id| id.to_string()),
@@ -236,7 +238,7 @@ impl EntryJson {
     }
 
     /// Converts an entry that is shown as part of `session`.
-    pub(crate) fn for_session(mut entry: Entry, session: &SessionId) -> Self {
+    pub fn for_session(mut entry: Entry, session: &SessionId) -> Self {
         let named = entry.session.take();
         EntryJson {
             session_id: named.filter(|named| named != session.as_str()),
@@ -245,7 +247,7 @@ impl EntryJson {
     }
 
     /// Sets the cost.
-    pub(crate) fn with_cost(self, cost: Option<Money>) -> Self {
+    pub fn with_cost(self, cost: Option<Money>) -> Self {
         EntryJson {
             cost_usd: cost,
             ..self
@@ -254,7 +256,7 @@ impl EntryJson {
 }
 
 /// Returns the text of an entry that is not a message.
-pub(crate) fn body_text(body: Body) -> Option<String> {
+pub fn body_text(body: Body) -> Option<String> {
     let text = match body {
         Body::Summary { text, .. }
         | Body::Compaction { text }
@@ -310,6 +312,6 @@ fn block_json(block: Block) -> BlockJson {
 }
 
 /// Returns the number of bytes that a base64 text encodes.
-pub(crate) fn decoded_len(base64: &str) -> usize {
+pub fn decoded_len(base64: &str) -> usize {
     base64.trim_end_matches('=').len() * 3 / 4
 }
