@@ -11,8 +11,8 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
-use annals_layouts::model::{Block, Body, Draft, EntryId, Members, Message, RawBlocks, Role};
-use annals_layouts::text::{LineBreaks, visible};
+use crate::model::{Block, Body, Draft, EntryId, Members, Message, RawBlocks, Role};
+use crate::text::{LineBreaks, visible};
 use jiff::Timestamp;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -71,10 +71,7 @@ impl fmt::Display for BadDraft {
             column,
             reason: why,
         } = self;
-        write!(
-            f,
-            "standard input, line {line}, column {column}: {why}; nothing was written"
-        )
+        write!(f, "line {line}, column {column}: {why}")
     }
 }
 
@@ -89,6 +86,7 @@ pub fn error_draft(text: String) -> Draft {
 }
 
 /// A line of `append --follow`: a message and its target.
+#[derive(Debug)]
 pub struct Envelope<'a> {
     /// Target session, if the line names one.
     pub session: Option<String>,
@@ -105,19 +103,28 @@ pub struct Envelope<'a> {
 /// A sub-agent, and its purpose if it must be created.
 #[derive(Debug, Default, PartialEq)]
 pub struct AgentSpec {
+    /// Its id.
     pub id: String,
+    /// Its type, such as `Explore`.
     pub kind: Option<String>,
+    /// Its task, in a few words.
     pub description: Option<String>,
+    /// Id of the tool call that starts it.
     pub call: Option<String>,
 }
 
 /// Properties of a new session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NewSessionSpec {
+    /// Its id; a new one if `None`.
     pub id: Option<String>,
+    /// Working directory of the agent.
     pub cwd: Option<String>,
+    /// Its title.
     pub title: Option<String>,
+    /// Name of the agent, in layouts that record one.
     pub agent: Option<String>,
+    /// The branch that is checked out.
     pub git_branch: Option<String>,
     /// Members that only the layout interprets.
     pub members: Members,
@@ -190,6 +197,18 @@ impl<'a> Envelope<'a> {
             raw,
             message,
         })
+    }
+}
+
+impl Draft {
+    /// Parses a message in the shape of the Messages API; tool results among its blocks become
+    /// drafts of their own.
+    pub fn from_json(json: &str) -> Result<Vec<Draft>, BadDraft> {
+        let line = Line {
+            text: json,
+            number: 1,
+        };
+        line.drafts()
     }
 }
 
@@ -286,7 +305,7 @@ struct ImageSource {
 }
 
 /// One line, with its number for error messages.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Line<'a> {
     text: &'a str,
     number: usize,
@@ -648,7 +667,7 @@ impl<'a> Line<'a> {
 
     fn parse_json<T: Deserialize<'a>>(self, json: &'a str, what: &str) -> Result<T, BadDraft> {
         serde_json::from_str(json).map_err(|error| {
-            let why = annals_layouts::json::json_error_reason(&error);
+            let why = crate::json::json_error_reason(&error);
             let why = match error.classify() {
                 serde_json::error::Category::Data => match why.split_once(" where ") {
                     Some((found, _)) => format!("expected {what}, found {found}"),
@@ -687,12 +706,14 @@ impl<'a> Line<'a> {
 }
 
 /// Members of a line that are not yet parsed.
+#[derive(Debug)]
 pub struct UnreadMembers<'a> {
     line: Line<'a>,
     members: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
 impl<'a> UnreadMembers<'a> {
+    /// Returns whether there are none, so the line has no message.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }

@@ -2,7 +2,8 @@
 //!
 //! [`model`] has the types that all crates exchange, [`layout`] maps paths to artifacts, bytes to
 //! entries and changes to edits, [`tree`] derives branches and conversations from outlines. [`json`]
-//! reads records leniently and edits members in place; [`text`] makes text safe to show. Nothing
+//! reads records leniently and edits members in place; [`text`] makes text safe to show, and
+//! [`draft_json`] parses messages to be written. Nothing
 //! here opens a file, asks the clock or reads the environment.
 #![deny(
     clippy::unwrap_used,
@@ -14,6 +15,7 @@
     clippy::disallowed_methods
 )]
 
+pub mod draft_json;
 mod error;
 pub mod json;
 pub mod layout;

@@ -138,7 +138,6 @@ pub mod archive;
 pub mod check;
 pub mod convert;
 pub mod cost;
-pub mod draft_json;
 mod error;
 pub mod export;
 pub mod index;
@@ -161,7 +160,7 @@ pub mod jsonl {
 }
 
 pub use annals_layouts::json::{describe_json_error, json_error_reason};
-pub use annals_layouts::{Error as LayoutError, Subject, layout, model, text, tree};
+pub use annals_layouts::{Error as LayoutError, Subject, draft_json, layout, model, text, tree};
 pub use error::{Error, IndexProblem, Result};
 
 /// Compiles the examples of the README.

@@ -12,7 +12,7 @@ use annals::layout::{Layout, Spawn};
 use annals::model::{AgentId, Block, Body, Draft, Entry, EntryId, EntryKey, Message, Role};
 use annals::store::{MissingLog, RootFile, Session, SessionFiles, SessionWriter, WriteOptions};
 use annals::text::shell_word;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -461,7 +461,8 @@ fn read_stdin() -> Result<Content> {
             "nothing to append: give a message with -m TEXT, or messages as JSON lines on standard input (see --help)"
         );
     }
-    let drafts = draft_json::parse_lines(&input::read_stdin("messages")?)?;
+    let drafts = draft_json::parse_lines(&input::read_stdin("messages")?)
+        .map_err(|error| anyhow!("standard input, {error}; nothing was written"))?;
     let (lines, drafts): (Vec<usize>, Vec<Draft>) = drafts.into_iter().unzip();
     if drafts.is_empty() {
         bail!(

@@ -1,6 +1,6 @@
 //! Splits messages into drafts, each of which becomes one entry or several of one kind.
 
-use annals_layouts::model::{Block, Body, Draft, EntryId, Message, RawBlocks, Role};
+use crate::model::{Block, Body, Draft, EntryId, Message, RawBlocks, Role};
 use jiff::Timestamp;
 
 /// Puts each tool result of a message into a draft of its own, and the blocks between into others.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use annals_layouts::model::Usage;
+use crate::model::Usage;
 use serde_json::value::RawValue;
 
 use super::{BadDraft, Line, truncate};

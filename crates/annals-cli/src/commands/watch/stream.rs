@@ -8,7 +8,6 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::totals::Total;
-use crate::commands::pricing;
 use crate::context::Context;
 use annals::view::EntryJson;
 
