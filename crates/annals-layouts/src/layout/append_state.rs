@@ -28,6 +28,8 @@ pub struct AppendState {
     pub last_message: Option<EntryId>,
     /// Time of the newest entry; the next one must not be older.
     pub time: Option<Timestamp>,
+    /// Whether several of the last entries have that time.
+    pub is_time_shared: bool,
     /// Time of the newest note; the next one must not be older.
     pub note_time: Option<Timestamp>,
     /// Model of the last reply, for replies that name none.
@@ -73,6 +75,7 @@ impl AppendState {
             continues: None,
             last_message: None,
             time: None,
+            is_time_shared: false,
             note_time: None,
             model: None,
             cwd: None,
@@ -143,11 +146,16 @@ impl AppendState {
         self.recent_responses.drain(..surplus);
     }
 
+    fn advance_time(&mut self, time: Option<Timestamp>) {
+        if time.is_some() && time >= self.time {
+            self.is_time_shared = time == self.time;
+            self.time = time;
+        }
+    }
+
     /// Updates the state with an outline.
     pub fn apply_outline(&mut self, outline: &Outline) {
-        self.time = self
-            .time
-            .max(outline.time.filter(|_| outline.key.is_some()));
+        self.advance_time(outline.time.filter(|_| outline.key.is_some()));
         if let Some(model) = outline
             .reply
             .as_ref()
@@ -187,7 +195,7 @@ impl AppendState {
 
     /// Updates the state with an entry that continues the log.
     pub fn observe(&mut self, entry: &Entry) {
-        self.time = self.time.max(entry.time.filter(|_| in_tree(entry)));
+        self.advance_time(entry.time.filter(|_| in_tree(entry)));
         if let Body::Note { .. } = &entry.body {
             self.note_time = self.note_time.max(entry.time);
         }

@@ -70,8 +70,9 @@ impl ListUpdater {
         let own = row.filter(|_| head.agent.is_none());
         // Session lists store times in milliseconds.
         let same = |a: Timestamp, b: Timestamp| a.as_millisecond() == b.as_millisecond();
+        // If two messages have the newest time, the row may have been written between them.
         let known = own.is_some_and(|row| match (row.updated, head.time) {
-            (Some(listed), Some(newest)) => same(listed, newest),
+            (Some(listed), Some(newest)) => same(listed, newest) && !head.is_time_shared,
             (_, None) => true,
             (None, Some(_)) => false,
         });

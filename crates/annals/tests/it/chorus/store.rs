@@ -493,6 +493,40 @@ fn session_list_counts_messages_of_all_writers() {
     );
 }
 
+#[test]
+fn session_list_is_recounted_if_messages_share_the_newest_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new("chorus", dir.path().join(".chorus")).unwrap();
+    let store = Store::new(vec![root.clone()]);
+    let new = NewSession::new(SessionId::new("mine").unwrap(), "/home/dev/app");
+    let time = "2026-03-02T09:00:00Z".parse().unwrap();
+    let writer = store.create(&root, &new, QUICK).unwrap();
+    for number in 0..3 {
+        let draft = Draft::user(format!("{number}")).with_time(time);
+        writer.append(draft).unwrap();
+    }
+    writer.append(Draft::reply("done").with_time(time)).unwrap();
+    writer.close().unwrap();
+    let listed = || store.inventory().sessions.remove(0);
+    assert_eq!(listed().list_rows[0].messages, Some(4));
+    // A writer that counted one message less was the last to write the list.
+    let log = listed().log.unwrap().path;
+    let list = log.with_file_name("conversations.json");
+    let text = fs::read_to_string(&list).unwrap();
+    assert!(text.contains("\"messageCount\": 4"), "{text}");
+    fs::write(
+        &list,
+        text.replace("\"messageCount\": 4", "\"messageCount\": 3"),
+    )
+    .unwrap();
+    store
+        .open_writer(&listed(), QUICK)
+        .unwrap()
+        .close()
+        .unwrap();
+    assert_eq!(listed().list_rows[0].messages, Some(4));
+}
+
 /// One message must not cost a rewrite of a list of ten thousand rows.
 #[test]
 fn session_list_is_updated_when_the_writer_closes() {
