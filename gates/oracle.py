@@ -1,7 +1,7 @@
 """Finds lost data by comparing two snapshots of a tree, without knowledge of any layout.
 
-The bytes of every earlier file must still be the prefix of some file: at its path, in the trash, in
-quarantine or in an archive. A document that an operation replaces must be complete.
+The bytes of every earlier file must still be the prefix of some file: at its path, in the undo
+vault or in an archive. A document that an operation replaces must be complete.
 """
 
 import json

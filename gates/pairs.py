@@ -373,6 +373,9 @@ def counts(path):
 def place(path):
     """Returns the place of a file: root, trash, quarantine, archive, given."""
     parts = path.split("/")
+    if parts[:2] == ["state", "undo"] and len(parts) > 2:
+        # The id of a deletion begins with its time.
+        return "trash" if re.match(r"(\.purging-)?\d{8}T\d{6}-", parts[2]) else "quarantine"
     return parts[1] if parts[0] == "state" and len(parts) > 1 else parts[0]
 
 
@@ -855,8 +858,8 @@ os.rename(sys.argv[1] + ".new", sys.argv[1])
 """
 CONTROLS = (
     (Verb("a blind archive", python(MOVE, "{log}", "{base}/state/archive"), fills="archive"), "a vanishing archive"),
-    (Verb("a blind delete", python(MOVE, "{log}", "{base}/state/trash/log"), fills="trash"), "a foreign append"),
-    (Verb("a blind delete", python(MOVE, "{log}", "{base}/state/trash/log"), fills="trash"), "a log kept open"),
+    (Verb("a blind delete", python(MOVE, "{log}", "{base}/state/undo/20260101T000000-log"), fills="trash"), "a foreign append"),
+    (Verb("a blind delete", python(MOVE, "{log}", "{base}/state/undo/20260101T000000-log"), fills="trash"), "a log kept open"),
     (Verb("a blind rewrite", python(REWRITE, "{log}")), "append"),
     (Verb("a blind rewrite", python(REWRITE, "{log}")), "a log kept open"),
     (Verb("half a removal", python(HALF, "{log}")), "a foreign append"),

@@ -170,7 +170,7 @@ SCRIPTS = (
         prepare=(("delete", "{id}", "--apply"),),
         again=(0, 1, 2),
         goal="undone",
-        removes=("state/trash/*/manifest.json",),
+        removes=("state/undo/*/manifest.json",),
     ),
     Script(
         "convert to chorus",
@@ -410,8 +410,8 @@ SCRIPTS = (
         prepare=(("repair", "--apply"),),
         again=(0, 1, 2),
         goal="undone",
-        # The repaired file is removed, and the original is restored from quarantine.
-        removes=("root/*", "state/quarantine/*"),
+        # The repaired file is removed, and the original is restored from the vault.
+        removes=("root/*", "state/undo/*"),
         needs=("repair", "--undo"),
     ),
     Script(
@@ -421,7 +421,7 @@ SCRIPTS = (
         prepare=(("repair", "--apply"),),
         again=(0, 1, 2),
         goal="same",
-        removes=("state/quarantine/*",),
+        removes=("state/undo/*",),
         needs=("repair", "--forget"),
     ),
     Script(
@@ -450,7 +450,7 @@ SCRIPTS = (
         prepare=(("delete", "{id}", "--apply"),),
         again=(0, 1),
         goal="readable",
-        removes=("state/trash/*",),
+        removes=("state/undo/*",),
         needs=("clean", "--purge"),
     ),
     Script(

@@ -97,6 +97,7 @@
 //! | [`search`] | queries and their matches |
 //! | [`convert`] | conversion of sessions from one layout to another, and back without loss |
 //! | [`retain`] | retention of sessions: policies, pins, plans |
+//! | [`undo`] | the vault of what deletions, clean-ups and repairs took away |
 //! | [`export`] | sessions as Markdown, HTML, JSON and JSON lines, and back; secrets masked |
 //! | [`text`] | makes control and invisible characters visible |
 //! | [`time_input`] | times as people type them |
@@ -146,6 +147,7 @@ pub mod retain;
 pub mod search;
 pub mod store;
 pub mod time_input;
+pub mod undo;
 pub mod view;
 pub mod watch;
 

@@ -25,7 +25,7 @@ the agent program reads the whole history again. All other lines stay unchanged.
 derived from logs: one that is missing, damaged or out of date is rebuilt from them.
 
 Nothing is changed without --apply. The original of every repaired file is kept, with the lines removed \
-from it, in the state directory's folder `quarantine` until --forget; --undo restores it byte for \
+from it, in the state directory's folder `undo` until --forget; --undo restores it byte for \
 byte. A file that another program is writing to is not touched.
 
 Examples:

@@ -253,7 +253,7 @@ fn purge_prints_a_plan_and_cannot_be_undone() {
     );
     assert!(stage.tree() == before);
     // An earlier purge was interrupted half-way.
-    let trash = stage.root.with_file_name("state").join("trash");
+    let trash = stage.root.with_file_name("state").join("undo");
     fs::create_dir_all(trash.join(".purging-x/files")).unwrap();
     fs::write(trash.join(".purging-x/files/log.jsonl"), "{}\n").unwrap();
     settings.bind(|| {
@@ -360,13 +360,13 @@ fn clean_killed_at_any_step_is_finished_by_the_next_run() {
             let left = stage.annals(&["sessions", "--json"]);
             assert_eq!(left.code, 1, "{call} {at}: {left}");
             // A deletion in two steps has two trash folders; the session id restores both.
-            let trash = stage.root.with_file_name("state").join("trash");
+            let trash = stage.root.with_file_name("state").join("undo");
             let manifest =
                 |folder: fs::DirEntry| fs::read(folder.path().join("manifest.json")).ok();
             let next = || fs::read_dir(&trash).unwrap().flatten().find_map(manifest);
             while let Some(manifest) = next() {
                 let manifest: Value = serde_json::from_slice(&manifest).unwrap();
-                let session = manifest["session"].as_str().unwrap();
+                let session = manifest["sessions"][0].as_str().unwrap();
                 stage.annals(&["delete", "--undo", session]).fine();
             }
             let mut after = stage.tree();
@@ -397,7 +397,7 @@ fn purge_skips_an_unfinished_deletion() {
     stage
         .annals(&["clean", "--older-than", "30d", "-p", "other", "--apply"])
         .fine();
-    let trash = stage.root.with_file_name("state").join("trash");
+    let trash = stage.root.with_file_name("state").join("undo");
     let folder = fs::read_dir(&trash).unwrap().next().unwrap().unwrap();
     // As if `clean` had been killed before its last step.
     let moved = folder.path().join("files");

@@ -15,13 +15,19 @@ fn log(stage: &Stage) -> PathBuf {
         .unwrap()
 }
 
-/// The originals in the quarantine.
+/// The originals in the undo vault.
 fn originals(stage: &Stage) -> Vec<PathBuf> {
-    let quarantine = stage.root.with_file_name("state").join("quarantine");
-    let folders = fs::read_dir(quarantine).unwrap();
-    folders
-        .map(|folder| folder.unwrap().path().join("original"))
-        .collect()
+    let vault = stage.root.with_file_name("state").join("undo");
+    let is_original = |path: &PathBuf| {
+        let within = path.strip_prefix(&vault);
+        within.is_ok_and(|within| {
+            within
+                .components()
+                .nth(1)
+                .is_some_and(|it| it.as_os_str() == "files")
+        })
+    };
+    stage.tree().into_keys().filter(is_original).collect()
 }
 
 /// Masks repair ids and column widths, which depend on the temporary path.
@@ -77,9 +83,11 @@ fn repair_of_one_session_or_file_and_forget() {
     assert_eq!(done["applied"], true);
     let told = done["files"][0]["original"].as_str().unwrap();
     let original = originals(&stage).remove(0);
-    let end = original.strip_prefix(stage.root.parent().unwrap()).unwrap();
-    assert!(told.ends_with("/original") && original.exists());
-    assert_eq!(end.components().count(), 4, "state/quarantine/ID/original");
+    assert!(original.exists() && told.contains("/state/undo/"), "{told}");
+    assert!(
+        told.contains("/files/projects/-home-dev-work-glued-records/"),
+        "{told}"
+    );
     assert_snapshot!(
         "repair_forget_plan",
         stage.annals(&["repair", "--forget", "29cb07e7"])
@@ -169,9 +177,9 @@ fn failed_undo_reports_what_was_restored_first() {
 }
 
 #[test]
-fn rebuilt_session_list_is_quarantined_and_restored_by_undo() {
+fn rebuilt_session_list_is_saved_and_restored_by_undo() {
     let stage = Stage::of_layout("chorus", "chorus-damage");
-    // A missing list is rebuilt, and there is no original to quarantine.
+    // A missing list is rebuilt, and there is no original to save.
     let first = stage.annals(&["repair", "--apply", "--json"]).json();
     assert_eq!(first["indexes"][0]["detail"], "missing");
     assert!(first["indexes"][0]["repair"].is_null());
@@ -189,14 +197,17 @@ fn rebuilt_session_list_is_quarantined_and_restored_by_undo() {
     let id = done["indexes"][0]["repair"].as_str().unwrap().to_owned();
     assert_eq!(done["indexes"].as_array().unwrap().len(), 1);
     assert!(fs::read(&index).unwrap() != cut);
-    // The quarantine folder has three files, and nothing else was written.
+    // The folder in the vault has three files, and nothing else was written.
     assert_eq!(stage.tree().len(), before + 3);
-    let kept = stage
-        .root
-        .with_file_name("state")
-        .join("quarantine")
-        .join(&id);
-    assert!(fs::read(kept.join("original")).unwrap() == cut);
+    let kept = stage.root.with_file_name("state").join("undo").join(&id);
+    assert!(
+        fs::read(
+            kept.join("files")
+                .join(index.strip_prefix(&stage.root).unwrap())
+        )
+        .unwrap()
+            == cut
+    );
     stage.annals(&["repair", "--undo", &id]).fine();
     assert!(fs::read(&index).unwrap() == cut);
     assert_eq!(stage.tree().len(), before);

@@ -1,30 +1,30 @@
 //! Applies and undoes repairs.
 //!
-//! Under the log's lock: copy and sync the original, write and sync the removed bytes, write and
-//! sync the manifest, and only then put the repaired log in place of the damaged one, if that is
-//! unchanged and no other program has it open for writing. If the process is killed before that, the
-//! log is unchanged and the repair can be run again; after it, nothing is left to do. A failed repair
-//! leaves nothing in the quarantine.
+//! Under the log's lock and that of its folder in the vault: write and sync the manifest, copy and
+//! sync the original, write and sync the removed bytes, and only then put the repaired log in place
+//! of the damaged one, if that is unchanged and no other program has it open for writing. If the
+//! process is killed before that, the log is unchanged and the repair can be run again; after it,
+//! nothing is left to do. A failed repair leaves nothing in the vault.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
-use crate::store::{Root, is_plain_log};
+use crate::store::staging::system_time;
+use crate::store::{Root, ensure_beneath, is_plain_log};
+use crate::undo::{FileState, Manifest, RepairRecord, RepairStep, UndoFile, UndoVerb};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, AppendOptions, FileId, ReadAt as _};
+use annals_layouts::model::SessionId;
 use annals_layouts::text::pluralize;
 
-use super::plan::OutputPart;
-use super::quarantine::{
-    self, FileState, MANIFEST, ORIGINAL, QuarantinedFile, QuarantinedStep, REMOVED, VERSION,
-};
+use super::plan::{OutputPart, RemovedBytes};
+use super::quarantine::{QuarantinedFile, save_removed, saved_path};
 use super::{RepairPlan, Repairs};
 
 impl Repairs<'_> {
@@ -39,28 +39,51 @@ impl Repairs<'_> {
         }
         let path = &plan.file.path;
         plan.root.ensure_inside(path)?;
-        let quarantine = self.quarantine()?;
         let log = plan.root.open_log(path, AppendOptions::default())?;
         log.with_lock(|handle| {
             let metadata = handle.metadata().map_err(|e| Error::io("stat", path, e))?;
             if !FileId::from(&metadata).untouched(&plan.file.id) {
                 return Err(Error::File(FileError::Changed { path: path.clone() }));
             }
-            let kept = describe(plan, handle, &metadata, now)?;
-            let folder = quarantine.join(&kept.id);
+            let manifest = describe_log(plan, handle, &metadata, now)?;
             let modified = metadata.modified().ok();
-            let rewritten = quarantine_original(plan, &kept, handle, &folder).and_then(|()| {
+            let source = |put: &mut dyn FnMut(&[u8]) -> Result<()>| {
+                copy(handle, 0..metadata.len(), path, put)
+            };
+            let rewrite = || {
                 jsonl::rewrite(path, &plan.file.id, modified, None, |old, put| {
                     write_repaired(plan, old, put)
                 })
-            });
+            };
+            let rewritten = self.replace(&manifest, &plan.edits.removed, source, rewrite);
             // A repair that did not happen must not be undone. If the removal fails too, the next
             // sweep removes it.
             if rewritten.is_err() && is_same_file(path, &metadata) {
-                let _ = self.remove_folder(&kept.id);
+                let _ = self.discard(&manifest);
             }
-            rewritten.map(|()| kept)
+            rewritten.and_then(|()| view(manifest))
         })
+    }
+
+    /// Saves the original of a file in the vault, durably, and then runs `replace`, with the folder
+    /// locked.
+    pub(super) fn replace<T>(
+        &self,
+        manifest: &Manifest,
+        removed: &[RemovedBytes],
+        source: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>,
+        replace: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        self.vault()?.begin(manifest, |folder| {
+            save_original(manifest, folder, source)?;
+            save_removed(folder, removed)?;
+            replace()
+        })
+    }
+
+    /// Removes the folder of a repair that did not happen.
+    pub(super) fn discard(&self, manifest: &Manifest) -> Result<()> {
+        self.vault()?.remove(&manifest.id, |_, _| Ok(()))
     }
 
     /// Restores the original of a repaired file byte for byte, with its mode and time, and removes
@@ -84,7 +107,8 @@ impl Repairs<'_> {
             )));
         }
         root.ensure_inside(&path)?;
-        let original = self.quarantine()?.join(&kept.id).join(ORIGINAL);
+        let vault = self.vault()?;
+        let original = saved_path(&vault.folder(&kept.id)?, &kept.path);
         // A repair or an undo may have been killed while the log had another name.
         jsonl::put_back_file(&path)?;
         let log = root.open_log(&path, AppendOptions::default())?;
@@ -97,7 +121,9 @@ impl Repairs<'_> {
             if now != kept.result.sha256 {
                 return Err(self.refuse_undo(kept, handle, metadata.len()));
             }
-            let source = File::open(&original).map_err(|e| Error::io("open", &original, e))?;
+            ensure_beneath(vault.dir(), &original)?;
+            let source = jsonl::open_to_read(&original);
+            let source = source.map_err(|e| Error::io("open", &original, e))?;
             let length = source
                 .metadata()
                 .map_err(|e| Error::io("stat", &original, e))?
@@ -116,7 +142,7 @@ impl Repairs<'_> {
                 copy(&source, 0..length, &original, put)
             })
         })?;
-        self.remove_folder(&kept.id)
+        self.delete(kept)
     }
 
     fn refuse_undo(&self, kept: &QuarantinedFile, handle: &File, len: u64) -> Error {
@@ -147,9 +173,8 @@ fn is_same_file(path: &Path, looked: &fs::Metadata) -> bool {
     now.is_ok_and(|now| (now.dev(), now.ino()) == (looked.dev(), looked.ino()))
 }
 
-/// Returns whether the file is the original: the repair was interrupted before it changed anything,
-/// or was undone by other means.
-pub(super) fn was_not_applied(kept: &QuarantinedFile) -> Result<bool> {
+/// Returns whether the file is the original.
+pub(super) fn is_original(kept: &QuarantinedFile) -> Result<bool> {
     let path = kept.file_path();
     let same_length = |it: fs::Metadata| it.is_file() && it.len() == kept.original.bytes;
     if !jsonl::metadata_if_exists(&path)?.is_some_and(same_length) {
@@ -162,27 +187,23 @@ pub(super) fn was_not_applied(kept: &QuarantinedFile) -> Result<bool> {
     }
 }
 
-/// Describes a repair for its manifest.
-fn describe(
+/// Returns the repair that a manifest describes.
+pub(super) fn view(manifest: Manifest) -> Result<QuarantinedFile> {
+    let described = QuarantinedFile::from_manifest(manifest);
+    described.ok_or_else(|| Error::refused("the manifest describes no repair"))
+}
+
+/// Describes the repair of a log.
+fn describe_log(
     plan: &RepairPlan,
     handle: &File,
     metadata: &fs::Metadata,
     now: Timestamp,
-) -> Result<QuarantinedFile> {
+) -> Result<Manifest> {
     let path = &plan.file.path;
-    let failed = |error| Error::io("read", path, error);
-    let within = path.strip_prefix(&plan.root.path);
-    let within = within.map_err(|_| {
-        let root = plan.root.path.display();
-        Error::refused(format!("{} is outside of {root}", path.display()))
-    })?;
     let len = metadata.len();
-    let original = FileState {
-        bytes: len,
-        sha256: hash(handle, len).map_err(failed)?,
-        mode: metadata.mode() & 0o7777,
-        mtime_ns: mtime_ns(metadata),
-    };
+    let sum = hash(handle, len).map_err(|error| Error::io("read", path, error))?;
+    let original = FileState::new(len, sum, metadata);
     let mut sum = Sha256::new();
     let mut bytes = 0;
     write_repaired(plan, handle, &mut |piece| {
@@ -190,34 +211,47 @@ fn describe(
         bytes += piece.len() as u64;
         Ok(())
     })?;
-    let result = FileState {
-        bytes,
-        sha256: hex(&sum.finalize()),
-        ..original.clone()
-    };
-    let steps = plan.edits.steps.iter().map(|step| QuarantinedStep {
+    let steps = plan.edits.steps.iter().map(|step| RepairStep {
         line: step.line,
         offset: step.offset,
         action: step.action.as_str().to_owned(),
         detail: step.detail.clone(),
     });
-    Ok(QuarantinedFile {
-        version: VERSION,
-        id: repair_id(plan.session.as_ref().map(|it| it.as_str()), path, &original),
-        layout: plan.root.layout.name().to_owned(),
-        root: plan.root.path.clone(),
-        lone: plan.root.layout.classify(within).is_none(),
-        path: within.to_owned(),
-        session: plan.session.as_ref().map(ToString::to_string),
-        repaired: now,
+    let record = RepairRecord {
+        result: FileState::new(bytes, hex(&sum.finalize()), metadata),
         original,
-        result,
         steps: steps.collect(),
-    })
+    };
+    describe(&plan.root, path, plan.session.as_ref(), record, now)
+}
+
+/// Describes the repair of a file.
+pub(super) fn describe(
+    root: &Root,
+    path: &Path,
+    session: Option<&SessionId>,
+    record: RepairRecord,
+    now: Timestamp,
+) -> Result<Manifest> {
+    let within = path.strip_prefix(&root.path).map_err(|_| {
+        let root = root.path.display();
+        Error::refused(format!("{} is outside of {root}", path.display()))
+    })?;
+    let id = repair_id(session.map(SessionId::as_str), path, &record.original);
+    let mut manifest = Manifest::new(id, UndoVerb::Repair, now, root.layout.name(), &root.path);
+    manifest.lone = root.layout.classify(within).is_none();
+    manifest.sessions = session.map(ToString::to_string).into_iter().collect();
+    manifest.files = vec![UndoFile {
+        path: within.to_owned(),
+        bytes: record.original.bytes,
+        copied: true,
+    }];
+    manifest.repair = Some(record);
+    Ok(manifest)
 }
 
 /// Returns the id of a repair: a readable name, and a unique hash.
-pub(super) fn repair_id(session: Option<&str>, path: &Path, original: &FileState) -> String {
+fn repair_id(session: Option<&str>, path: &Path, original: &FileState) -> String {
     let mut sum = Sha256::new();
     sum.update(path.as_os_str().as_encoded_bytes());
     sum.update([0]);
@@ -232,43 +266,37 @@ pub(super) fn repair_id(session: Option<&str>, path: &Path, original: &FileState
         .to_owned()
 }
 
-/// Syncs the original and the removed bytes to the quarantine, then writes the manifest.
-fn quarantine_original(
-    plan: &RepairPlan,
-    kept: &QuarantinedFile,
-    handle: &File,
+/// Copies the original to the folder of its repair, durably, unless an interrupted run has done so.
+fn save_original(
+    manifest: &Manifest,
     folder: &Path,
+    source: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>,
 ) -> Result<()> {
-    jsonl::ensure_dir(folder)?;
-    let original = folder.join(ORIGINAL);
-    let same = match File::open(&original) {
-        // Left by an interrupted run.
-        Ok(there) => hash(&there, u64::MAX).is_ok_and(|hash| hash == kept.original.sha256),
-        Err(_) => false,
+    let Some((file, record)) = manifest.repaired() else {
+        return Err(Error::refused("the manifest describes no repair"));
     };
-    if !same {
-        match fs::remove_file(&original) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(Error::io("remove", &original, error));
-            }
-            _ => {}
-        }
-        jsonl::create_with(&original, |put| {
-            copy(handle, 0..kept.original.bytes, &plan.file.path, put)
-        })?;
-        let there = File::open(&original).map_err(|e| Error::io("open", &original, e))?;
-        let digest = hash(&there, u64::MAX).map_err(|e| Error::io("read", &original, e))?;
-        if digest != kept.original.sha256 {
-            return Err(Error::File(FileError::Changed {
-                path: plan.file.path.clone(),
-            }));
-        }
+    let saved = saved_path(folder, &file.path);
+    let is_whole = |saved: &Path| -> io::Result<bool> {
+        let saved = jsonl::open_to_read(saved)?;
+        Ok(hash(&saved, u64::MAX)? == record.original.sha256)
+    };
+    if is_whole(&saved).unwrap_or(false) {
+        return Ok(());
     }
-    let removed = quarantine::encode_removed(&plan.edits.removed)?;
-    quarantine::write_document(&folder.join(REMOVED), &removed)?;
-    let manifest = serde_json::to_vec_pretty(kept);
-    let manifest = manifest.map_err(|error| Error::refused(error.to_string()))?;
-    quarantine::write_document(&folder.join(MANIFEST), &manifest)
+    match fs::remove_file(&saved) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(Error::io("remove", &saved, error));
+        }
+        _ => {}
+    }
+    jsonl::ensure_dir(saved.parent().unwrap_or(folder))?;
+    jsonl::create_with(&saved, source)?;
+    match is_whole(&saved).map_err(|error| Error::io("read", &saved, error))? {
+        true => Ok(()),
+        false => Err(Error::File(FileError::Changed {
+            path: manifest.root.join(&file.path),
+        })),
+    }
 }
 
 /// Passes the repaired file to `put`.
@@ -324,19 +352,6 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-pub(super) fn mtime_ns(metadata: &fs::Metadata) -> i64 {
-    let seconds = metadata.mtime().saturating_mul(1_000_000_000);
-    seconds.saturating_add(metadata.mtime_nsec())
-}
-
-fn system_time(nanoseconds: i64) -> Option<SystemTime> {
-    let distance = Duration::from_nanos(nanoseconds.unsigned_abs());
-    match nanoseconds >= 0 {
-        true => SystemTime::UNIX_EPOCH.checked_add(distance),
-        false => SystemTime::UNIX_EPOCH.checked_sub(distance),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -374,15 +389,5 @@ mod tests {
         fs::write(&other, "").unwrap();
         fs::rename(other, &path).unwrap();
         assert!(!is_same_file(&path, &looked));
-    }
-
-    #[test]
-    fn system_time_handles_times_before_1970() {
-        let before = system_time(-1_500_000_000).unwrap();
-        let distance = SystemTime::UNIX_EPOCH.duration_since(before).unwrap();
-        assert_eq!(distance, Duration::from_millis(1_500));
-        let after = system_time(1_500_000_000).unwrap();
-        let distance = after.duration_since(SystemTime::UNIX_EPOCH).unwrap();
-        assert_eq!(distance, Duration::from_millis(1_500));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A [`RepairPlan`] describes line by line what would be done to one file; it is derived from the
 //! file's lines and the tree of its entries, and changes nothing.
-//! [`Repairs::apply`] applies it: the original is copied to the quarantine first
+//! [`Repairs::apply`] applies it: the original is copied to the [`undo`](crate::undo) vault first
 //! ([`QuarantinedFile`]), and [`Repairs::undo`] restores it byte for byte.
 //! [`Store::repairs`] returns the handle, [`Repairs`].
 //!
@@ -39,7 +39,7 @@ use annals_layouts::model::{ArtifactKind, EntryKey, Fact, Link, Outline, Session
 
 pub use orphan_files::OrphanFiles;
 pub use plan::{Action, LineEdits, RemovedBytes, Step, Unrepaired};
-pub use quarantine::{FileState, QuarantinedFile, QuarantinedStep, VERSION};
+pub use quarantine::QuarantinedFile;
 
 use plan::RepairReader;
 

@@ -1,51 +1,40 @@
-//! The quarantine: originals of repaired files, and everything that was removed from them.
+//! Originals of repaired files in the undo vault, and everything that was removed from the files.
 //!
-//! Each repair has a folder in the state directory:
-//!
-//! ```text
-//! quarantine/<id>/original        the file as it was, byte for byte
-//! quarantine/<id>/removed.jsonl   every stretch that was taken out, one per line
-//! quarantine/<id>/manifest.json   what was done; written last, so a folder without one never counted
-//! ```
-//!
-//! The id depends only on the path and the original, so a repair that was interrupted and is run
-//! again finds its own folder and continues. docs/STATE.md specifies the members.
+//! The id of a repair depends only on the path and the original, so a repair that was interrupted
+//! and is run again finds its own folder and continues. `removed.jsonl` is written after the copy of
+//! the original and before the repaired file: a folder without it belongs to a repair that changed
+//! nothing.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::undo::{FileState, Manifest, RepairStep, Vault};
 use annals_jsonl as jsonl;
+use annals_jsonl::Error as FileError;
 use annals_layouts::Subject;
-use annals_layouts::json::describe_json_error;
 
 use super::Repairs;
-use super::apply::was_not_applied;
+use super::apply::is_original;
 use super::plan::RemovedBytes;
-
-/// Version of the quarantine that this program writes and reads.
-pub const VERSION: u64 = 1;
 
 /// Age after which an incomplete repair is abandoned; no repair of one file takes this long.
 const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 
-pub(super) const MANIFEST: &str = "manifest.json";
-pub(super) const ORIGINAL: &str = "original";
-pub(super) const REMOVED: &str = "removed.jsonl";
+const REMOVED: &str = "removed.jsonl";
 
-/// A repair whose original is in the quarantine.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// A repair whose original is in the vault.
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct QuarantinedFile {
     /// The version of the manifest.
-    pub(crate) version: u64,
-    /// Name of its folder in the quarantine.
+    pub(crate) version: u32,
+    /// Name of its folder in the vault.
     pub id: String,
     /// The layout's name.
     pub(crate) layout: String,
@@ -54,10 +43,10 @@ pub struct QuarantinedFile {
     /// The file's path within the root.
     pub(crate) path: PathBuf,
     /// The file is outside any tree, and `root` is its directory.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) lone: bool,
     /// Its session, if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// When it was repaired.
     pub repaired: Timestamp,
@@ -66,53 +55,55 @@ pub struct QuarantinedFile {
     /// State of the file after the repair.
     pub result: FileState,
     /// Changes to each line.
-    pub steps: Vec<QuarantinedStep>,
-}
-
-/// State of a file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct FileState {
-    /// Its length.
-    pub bytes: u64,
-    /// The SHA-256 of its bytes, in hexadecimal.
-    pub(crate) sha256: String,
-    /// Its mode.
-    pub mode: u32,
-    /// Modification time, in nanoseconds since 1970.
-    pub mtime_ns: i64,
-}
-
-/// A change to a line.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct QuarantinedStep {
-    /// The line of the original, from 1.
-    pub(crate) line: u64,
-    /// Byte offset of the line in the original.
-    pub(crate) offset: u64,
-    /// The change.
-    pub(crate) action: String,
-    /// Reason and details, for people.
-    pub(crate) detail: String,
+    pub steps: Vec<RepairStep>,
 }
 
 impl QuarantinedFile {
+    /// Returns the repair that a manifest describes; `None` if it describes another change.
+    pub(super) fn from_manifest(manifest: Manifest) -> Option<Self> {
+        let record = manifest.repair?;
+        Some(QuarantinedFile {
+            version: manifest.version,
+            id: manifest.id,
+            layout: manifest.layout,
+            root: manifest.root,
+            path: manifest.files.into_iter().next()?.path,
+            lone: manifest.lone,
+            session: manifest.sessions.into_iter().next(),
+            repaired: manifest.time,
+            original: record.original,
+            result: record.result,
+            steps: record.steps,
+        })
+    }
+
     /// Returns the path of the repaired file.
     pub fn file_path(&self) -> PathBuf {
         self.root.join(&self.path)
     }
 
-    /// Returns the path of the original in the quarantine.
-    pub fn original_path(&self, quarantine: &Path) -> PathBuf {
-        quarantine.join(&self.id).join(ORIGINAL)
+    /// Returns the path of the original in the vault.
+    pub fn original_path(&self, vault: &Path) -> PathBuf {
+        saved_path(&vault.join(&self.id), &self.path)
+    }
+
+    /// Returns whether the repair was interrupted before it changed anything, or was undone by other
+    /// means.
+    fn was_not_applied(&self, folder: &Path) -> Result<bool> {
+        Ok(!jsonl::exists(&folder.join(REMOVED))? || is_original(self)?)
     }
 }
 
-/// The version of a manifest.
-#[derive(Deserialize)]
-struct ManifestVersion {
-    version: Option<u64>,
+/// Returns the path of an original in the folder of its repair.
+pub(super) fn saved_path(folder: &Path, within: &Path) -> PathBuf {
+    folder.join("files").join(within)
+}
+
+/// Saves the bytes that a repair takes out: from here on, the repair may change the file. The caller
+/// must hold the folder's lock.
+pub(super) fn save_removed(folder: &Path, removed: &[RemovedBytes]) -> Result<()> {
+    let path = folder.join(REMOVED);
+    Ok(jsonl::replace_locked(&path, &encode_removed(removed)?)?)
 }
 
 /// One line of `removed.jsonl`.
@@ -131,7 +122,7 @@ struct RemovedLine<'a> {
 }
 
 /// Encodes `removed.jsonl`.
-pub(super) fn encode_removed(all: &[RemovedBytes]) -> Result<Vec<u8>> {
+fn encode_removed(all: &[RemovedBytes]) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     for removed in all {
         let bytes = removed.bytes.as_slice();
@@ -154,42 +145,35 @@ pub(super) fn encode_removed(all: &[RemovedBytes]) -> Result<Vec<u8>> {
 }
 
 impl Repairs<'_> {
-    /// Returns the directory of the quarantine.
-    pub fn quarantine(&self) -> Result<PathBuf> {
-        match self.store.state_dir() {
-            Some(state) => Ok(state.join("quarantine")),
-            None => Err(Error::refused(
-                "no state directory to store the originals of repaired files in",
-            )),
-        }
+    pub(super) fn vault(&self) -> Result<Vault> {
+        Vault::open(self.store.state_dir())
     }
 
-    /// Returns the repairs in the quarantine, newest first, and errors of those that cannot be
-    /// read. Omits repairs that were interrupted before they changed anything.
+    /// Returns the directory of the vault.
+    pub fn quarantine(&self) -> Result<PathBuf> {
+        Ok(self.vault()?.dir().to_owned())
+    }
+
+    /// Returns the repairs in the vault, newest first, and errors of those that cannot be read.
+    /// Omits repairs that were interrupted before they changed anything.
     pub fn list(&self) -> Result<(Vec<QuarantinedFile>, Vec<Error>)> {
-        let dir = self.quarantine()?;
-        let entries = match fs::read_dir(&dir) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
-            Err(error) => return Err(Error::io("read", &dir, error)),
-        };
         let (mut found, mut troubles) = (Vec::new(), Vec::new());
-        for entry in entries {
-            let entry = entry.map_err(|error| Error::io("read", &dir, error))?;
-            let made = self.store.failures().metadata(&entry.path());
-            let made = made.and_then(|made| made.modified().ok());
-            match read_manifest(&entry.path()) {
-                Ok(Some(kept)) => match was_not_applied(&kept) {
-                    Ok(true) => {}
-                    Ok(false) => found.push((made, kept)),
-                    Err(error) => {
-                        troubles.push(error);
-                        found.push((made, kept));
-                    }
-                },
-                Ok(None) => {}
+        for (folder, manifest) in self.vault()?.manifests()? {
+            let kept = match manifest {
+                Ok(manifest) => manifest.and_then(QuarantinedFile::from_manifest),
+                Err(error) => {
+                    troubles.push(error);
+                    None
+                }
+            };
+            let Some(kept) = kept else { continue };
+            match kept.was_not_applied(&folder) {
+                Ok(true) => continue,
+                Ok(false) => {}
                 Err(error) => troubles.push(error),
             }
+            let made = self.store.failures().metadata(&folder);
+            found.push((made.and_then(|made| made.modified().ok()), kept));
         }
         // Of two repairs at the same time, the one with the newer folder is newer.
         found.sort_by(|(a_made, a), (b_made, b)| {
@@ -240,37 +224,48 @@ impl Repairs<'_> {
 
     /// Permanently removes the original of a repair and the removed bytes.
     pub fn delete(&self, kept: &QuarantinedFile) -> Result<()> {
-        self.remove_folder(&kept.id)
+        self.remove_if(&kept.id, |_, _| Ok(()))
     }
 
-    /// Removes a folder. Renames it first, so that a partly removed folder does not count.
-    pub(super) fn remove_folder(&self, id: &str) -> Result<()> {
-        let dir = self.quarantine()?;
-        if !is_valid_id(id) {
-            return Err(Error::refused(format!("`{id}` is not a valid repair id")));
+    /// Removes the folder of a repair, if it exists and `check` succeeds.
+    fn remove_if(
+        &self,
+        id: &str,
+        check: impl FnOnce(&Path, &QuarantinedFile) -> Result<()>,
+    ) -> Result<()> {
+        let vault = self.vault()?;
+        let place = vault.folder(id)?;
+        let removed = vault.remove(id, |folder, manifest| match QuarantinedFile::from_manifest(
+            manifest.clone(),
+        ) {
+            Some(kept) => check(folder, &kept),
+            None => Err(Error::refused(format!("`{id}` is not a repair"))),
+        });
+        match removed {
+            Err(Error::File(FileError::Changed { path })) if path == place => Ok(()),
+            removed => removed,
         }
-        let (folder, gone) = (dir.join(id), dir.join(format!(".{id}.gone")));
-        remove_folder(&gone)?;
-        match fs::rename(&folder, &gone) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(Error::io("remove", &folder, error)),
-        }
-        let synced = fs::File::open(&dir).and_then(|dir| dir.sync_all());
-        synced.map_err(|error| Error::io("sync", &dir, error))?;
-        remove_folder(&gone)
     }
 
     /// Removes what interrupted runs left: partly removed folders, and folders of repairs that
     /// never changed anything, once they are old enough to be abandoned.
     pub fn sweep(&self) -> Result<()> {
-        let dir = self.quarantine()?;
-        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
-            let (name, path) = (entry.file_name(), entry.path());
-            if name.to_string_lossy().ends_with(".gone") {
-                remove_folder(&path)?;
-            } else if let Some(id) = name.to_str().filter(|_| is_abandoned(&path)) {
-                self.remove_folder(id)?;
+        let vault = self.vault()?;
+        vault.sweep()?;
+        for (folder, manifest) in vault.manifests()? {
+            if let Ok(Some(manifest)) = manifest
+                && let Some(kept) = QuarantinedFile::from_manifest(manifest)
+                && is_abandoned(&folder, &kept)
+            {
+                // A repair that continues it holds the lock, and its folder is no longer old.
+                let still = |folder: &Path, kept: &QuarantinedFile| match is_abandoned(folder, kept)
+                {
+                    true => Ok(()),
+                    false => Err(Error::File(FileError::Changed {
+                        path: folder.to_owned(),
+                    })),
+                };
+                self.remove_if(&kept.id, still)?;
             }
         }
         Ok(())
@@ -279,84 +274,17 @@ impl Repairs<'_> {
 
 /// Returns whether a folder is of a repair that was interrupted long ago before it changed
 /// anything, and contains only files of a repair.
-fn is_abandoned(folder: &Path) -> bool {
-    let name = folder.file_name().and_then(|name| name.to_str());
-    let metadata = folder.symlink_metadata();
-    let settled = metadata.is_ok_and(|it| {
-        let age = it.modified().ok().and_then(|time| time.elapsed().ok());
-        it.is_dir() && age.is_some_and(|age| age > ABANDONED_AFTER)
-    });
+fn is_abandoned(folder: &Path, kept: &QuarantinedFile) -> bool {
+    let modified = folder.symlink_metadata().and_then(|it| it.modified());
+    let age = modified
+        .ok()
+        .and_then(|time: SystemTime| time.elapsed().ok());
     let ours = |entry: fs::DirEntry| {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        [MANIFEST, ORIGINAL, REMOVED].contains(&&*name) || name.starts_with(".annals-")
+        ["manifest.json", "files", REMOVED].contains(&&*name) || name.starts_with(".annals-")
     };
-    name.is_some_and(is_valid_id)
-        && settled
+    age.is_some_and(|age| age > ABANDONED_AFTER)
         && fs::read_dir(folder).is_ok_and(|mut entries| entries.all(|entry| entry.is_ok_and(ours)))
-        && match read_manifest(folder) {
-            Ok(Some(kept)) => was_not_applied(&kept).unwrap_or(false),
-            Ok(None) => true,
-            Err(_) => false,
-        }
-}
-
-/// Removes a folder. Symbolic links in it are removed, not followed.
-fn remove_folder(folder: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Error::io("remove", folder, error))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Returns whether `id` is a plain name that cannot lead out of the quarantine.
-pub(super) fn is_valid_id(id: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    !id.is_empty() && !id.starts_with('.') && id.bytes().all(plain)
-}
-
-/// Reads the manifest of a folder; `None` if the repair was interrupted before it changed anything.
-pub(super) fn read_manifest(folder: &Path) -> Result<Option<QuarantinedFile>> {
-    let path = folder.join(MANIFEST);
-    let id = folder.file_name().and_then(|name| name.to_str());
-    let Some(id) = id.filter(|id| is_valid_id(id)) else {
-        return Ok(None);
-    };
-    let text = match jsonl::read_document(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(None),
-        Err(error) => return Err(Error::io("read", &path, error)),
-    };
-    let damaged = |error: serde_json::Error| {
-        let fault = describe_json_error(&error);
-        Error::refused(format!("{} cannot be read: {fault}", path.display()))
-    };
-    let versioned: ManifestVersion = serde_json::from_slice(&text).map_err(damaged)?;
-    match versioned.version {
-        Some(VERSION) => {}
-        Some(version) => {
-            return Err(Error::refused(format!(
-                "{} has version {version}, but this annals reads version {VERSION}; use the annals that wrote it",
-                path.display()
-            )));
-        }
-        None => {
-            return Err(Error::refused(format!(
-                "{} has no version; this annals reads version {VERSION}",
-                path.display()
-            )));
-        }
-    }
-    let mut kept: QuarantinedFile = serde_json::from_slice(&text).map_err(damaged)?;
-    // The folder's name takes precedence: it cannot lead out of the quarantine.
-    id.clone_into(&mut kept.id);
-    Ok(Some(kept))
-}
-
-/// Writes a file in the quarantine, replacing any existing one.
-pub(super) fn write_document(path: &Path, bytes: &[u8]) -> Result<()> {
-    Ok(jsonl::replace(path, bytes, None)?)
+        && kept.was_not_applied(folder).unwrap_or(false)
 }

@@ -1,21 +1,17 @@
-//! Rebuilds stale session lists from their logs. Quarantines the original like that of a log.
-
-use std::os::unix::fs::MetadataExt as _;
+//! Rebuilds stale session lists from their logs. Saves the original like that of a log.
 
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use super::Repairs;
-use super::apply::{hex, mtime_ns, repair_id};
-use super::quarantine::{
-    self, FileState, MANIFEST, ORIGINAL, QuarantinedFile, QuarantinedStep, REMOVED, VERSION,
-};
+use super::apply::{describe, hex, view};
+use super::quarantine::QuarantinedFile;
 use crate::error::{Error, Result};
 use crate::store::{Inventory, StaleSessionList};
-use annals_jsonl as jsonl;
+use crate::undo::{FileState, Manifest, RepairRecord, RepairStep};
 
 /// Action of a rebuild in a manifest.
-pub(super) const REBUILD: &str = "rebuild";
+const REBUILD: &str = "rebuild";
 
 impl QuarantinedFile {
     /// Returns whether the file is an index, not a log.
@@ -57,22 +53,16 @@ impl Repairs<'_> {
                     false => continue,
                 }
             };
-            let kept = describe(stale, old, &rebuilt.new, now)?;
-            let folder = self.quarantine()?.join(&kept.id);
-            jsonl::ensure_dir(&folder)?;
-            quarantine::write_document(&folder.join(ORIGINAL), old)?;
-            quarantine::write_document(&folder.join(REMOVED), b"")?;
-            let manifest = serde_json::to_vec_pretty(&kept);
-            let manifest = manifest.map_err(|error| Error::refused(error.to_string()))?;
-            quarantine::write_document(&folder.join(MANIFEST), &manifest)?;
-            match stale.apply(&rebuilt, live) {
-                Ok(true) => return Ok(Some(kept)),
-                // Another program wrote to it meanwhile: the quarantined copy is outdated.
-                Ok(false) => self.remove_folder(&kept.id)?,
+            let manifest = describe_rebuild(stale, old, &rebuilt.new, now)?;
+            let source = |put: &mut dyn FnMut(&[u8]) -> Result<()>| put(old);
+            match self.replace(&manifest, &[], source, || stale.apply(&rebuilt, live)) {
+                Ok(true) => return view(manifest).map(Some),
+                // Another program wrote to it meanwhile: the saved copy is outdated.
+                Ok(false) => self.discard(&manifest)?,
                 Err(error) => {
                     // A repair that did not happen must not be undone. If the removal fails too,
                     // the next sweep removes it.
-                    let _ = self.remove_folder(&kept.id);
+                    let _ = self.discard(&manifest);
                     return Err(error);
                 }
             }
@@ -80,45 +70,31 @@ impl Repairs<'_> {
     }
 }
 
-fn describe(
+fn describe_rebuild(
     stale: &StaleSessionList,
     old: &[u8],
     new: &[u8],
     now: Timestamp,
-) -> Result<QuarantinedFile> {
-    let (path, root) = (&stale.path, &stale.root);
+) -> Result<Manifest> {
+    let path = &stale.path;
     let metadata = path.symlink_metadata();
     let metadata = metadata.map_err(|error| Error::io("stat", path, error))?;
-    let within = path.strip_prefix(&root.path).map_err(|_| {
-        let root = root.path.display();
-        Error::refused(format!("{} is outside of {root}", path.display()))
-    })?;
-    let state = |bytes: &[u8]| FileState {
-        bytes: bytes.len() as u64,
-        sha256: hex(&Sha256::digest(bytes)),
-        mode: metadata.mode() & 0o7777,
-        mtime_ns: mtime_ns(&metadata),
+    let state = |bytes: &[u8]| {
+        let sum = hex(&Sha256::digest(bytes));
+        FileState::new(bytes.len() as u64, sum, &metadata)
     };
-    let original = state(old);
-    Ok(QuarantinedFile {
-        version: VERSION,
-        id: repair_id(None, path, &original),
-        layout: root.layout.name().to_owned(),
-        root: root.path.clone(),
-        lone: false,
-        path: within.to_owned(),
-        session: None,
-        repaired: now,
-        original,
+    let record = RepairRecord {
+        original: state(old),
         result: FileState {
             mtime_ns: i64::try_from(now.as_nanosecond()).unwrap_or_default(),
             ..state(new)
         },
-        steps: vec![QuarantinedStep {
+        steps: vec![RepairStep {
             line: 1,
             offset: 0,
             action: REBUILD.to_owned(),
             detail: format!("{}; rebuilt from the logs", stale.detail),
         }],
-    })
+    };
+    describe(&stale.root, path, None, record, now)
 }

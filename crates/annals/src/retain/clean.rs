@@ -6,9 +6,8 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::store::{RootFile, SessionFiles, TrashItem};
+use crate::store::{RootFile, SessionFiles, TrashItem, ensure_untouched};
 use annals_jsonl::Error as FileError;
-use annals_jsonl::FileId;
 
 use crate::time_input::Now;
 
@@ -22,17 +21,13 @@ impl Retention<'_> {
     /// meanwhile stays. So does one that another program writes to ([`Error::Live`]) or has open
     /// for writing ([`Held`](annals_jsonl::Error::Held)), unless `live`.
     pub fn clean(&self, group: &[Expired], live: bool, now: Timestamp) -> Result<TrashItem> {
-        let Some((first, others)) = group.split_first() else {
-            return Err(Error::refused("no session to clean up"));
-        };
         if !live {
             group
                 .iter()
                 .try_for_each(|old| old.session_files.ensure_not_in_use())?;
         }
-        let others: Vec<&SessionFiles> = others.iter().map(|old| &old.session_files).collect();
-        let trash = self.store.trash();
-        trash.move_in_if(&first.session_files, &others, now, || {
+        let sessions: Vec<&SessionFiles> = group.iter().map(|old| &old.session_files).collect();
+        self.store.trash().clean_in(&sessions, now, || {
             group
                 .iter()
                 .try_for_each(|old| self.ensure_still_expired(old))?;
@@ -78,11 +73,7 @@ impl Retention<'_> {
         }
         // The same bytes have the same age, so nothing needs to be read again.
         for file in files.files().flat_map(RootFile::volumes) {
-            let now = file.path.symlink_metadata();
-            let now = now.map_err(|error| Error::io("stat", &file.path, error))?;
-            if !FileId::from(&now).untouched(&file.id) {
-                return Err(changed(&file.path));
-            }
+            ensure_untouched(&file.path, &file.id)?;
         }
         let known: HashSet<&Path> = files.files().map(|file| file.path.as_path()).collect();
         let below = self.store.files_in_own_dirs(files);
@@ -91,7 +82,9 @@ impl Retention<'_> {
             own && !known.contains(file.path.as_path())
         };
         if let Some(new) = below.iter().find(is_new) {
-            return Err(changed(&new.path));
+            return Err(Error::File(FileError::Changed {
+                path: new.path.clone(),
+            }));
         }
         match self.pins()?.contains_files(files) {
             true => Err(Error::refused(format!(
@@ -101,10 +94,4 @@ impl Retention<'_> {
             false => Ok(()),
         }
     }
-}
-
-fn changed(path: &Path) -> Error {
-    Error::File(FileError::Changed {
-        path: path.to_owned(),
-    })
 }

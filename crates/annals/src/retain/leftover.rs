@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::store::{Root, RootFile, TrashItem};
+use crate::store::{Root, RootFile, TrashItem, ensure_untouched};
 use crate::time_input::Now;
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{FileId, lock_file};
@@ -94,25 +94,16 @@ impl Retention<'_> {
     pub fn clean_leftover(&self, leftover: &Leftover, now: Timestamp) -> Result<TrashItem> {
         let root = &leftover.root;
         let log = root.path.join(&leftover.gone);
-        let changed = |path: &Path| {
-            Error::File(FileError::Changed {
-                path: path.to_owned(),
-            })
-        };
         let work = || {
             let back = match leftover.is_log {
                 true => log.symlink_metadata().is_ok(),
                 false => !self.found(root).contains_key(&leftover.gone),
             };
             if back {
-                return Err(changed(&log));
+                return Err(Error::File(FileError::Changed { path: log.clone() }));
             }
             for (path, id) in leftover.files.iter().zip(&leftover.ids) {
-                let metadata = path.symlink_metadata();
-                let metadata = metadata.map_err(|error| Error::io("stat", path, error))?;
-                if !FileId::from(&metadata).untouched(id) {
-                    return Err(changed(path));
-                }
+                ensure_untouched(path, id)?;
             }
             self.store
                 .trash()

@@ -11,12 +11,13 @@ use jiff::Timestamp;
 
 use crate::archive::Pack;
 use crate::error::{Error, Result};
+use crate::undo::{Manifest, UndoConfigEntry};
 use annals_jsonl::read_document;
 use annals_layouts::layout::chorus::{Config, ConfigEdit};
 use annals_layouts::model::{Artifact, ArtifactKind};
 
 use super::inventory::{Inventory, SessionFiles};
-use super::trash::{Trash, TrashedConfigEntry};
+use super::trash::{Deletion, plan_folder};
 use super::{Root, Session, SessionInfo, Store, TrashItem, writer};
 
 /// The configuration of a store's Chorus roots, and the sessions of its workspaces and agents.
@@ -141,7 +142,7 @@ impl ChorusConfig<'_> {
             });
             if !left.is_empty() || (plans.is_empty() && entry.is_some()) {
                 let config = entry.iter().cloned().collect();
-                plans.push(Trash::plan_folder(root, &folder, left, config, now));
+                plans.push(plan_folder(root, &folder, left, config, now).into());
             }
         }
         Ok(plans)
@@ -160,8 +161,10 @@ impl ChorusConfig<'_> {
         let folder = edit.and_then(removed_folder);
         let mut done = Vec::new();
         let cleared = sessions.iter().try_for_each(|files| {
-            let config: Vec<TrashedConfigEntry> = entry.iter().cloned().collect();
-            done.push(self.store.trash().move_in_with_config(files, config, now)?);
+            let group = [*files];
+            let mut deletion = Deletion::plan(&group, now)?;
+            deletion.manifest.config = entry.iter().cloned().collect();
+            done.push(self.store.trash().move_deletion(deletion, || Ok(()))?);
             Ok(())
         });
         let cleared = cleared.and_then(|()| {
@@ -172,7 +175,7 @@ impl ChorusConfig<'_> {
                 && (!left.is_empty() || (done.is_empty() && entry.is_some()))
             {
                 let config = entry.iter().cloned().collect();
-                let plan = Trash::plan_folder(root, folder, left, config, now);
+                let plan = plan_folder(root, folder, left, config, now);
                 done.push(self.store.trash().move_folder_in(root, plan)?);
             }
             Ok(())
@@ -197,8 +200,8 @@ impl ChorusConfig<'_> {
     pub(super) fn restore_entry(
         &self,
         root: &Root,
-        entry: &TrashedConfigEntry,
-        trashed: &TrashItem,
+        entry: &UndoConfigEntry,
+        trashed: &Manifest,
     ) -> Result<()> {
         self.put_entry_back(root, entry.workspace.clone(), entry.text.clone())?;
         if entry.workspace.is_some() {
@@ -238,7 +241,7 @@ fn removed_folder(edit: &ConfigEdit) -> Option<String> {
 }
 
 /// Returns the entry that an edit removes from the configuration, verbatim.
-fn removed_entry(root: &Root, edit: &ConfigEdit) -> Option<TrashedConfigEntry> {
+fn removed_entry(root: &Root, edit: &ConfigEdit) -> Option<UndoConfigEntry> {
     let path = config_path(root).ok()?;
     let bytes = root.failures.ok_io(&path, read_document(&path))?;
     let workspace = match edit {
@@ -246,7 +249,7 @@ fn removed_entry(root: &Root, edit: &ConfigEdit) -> Option<TrashedConfigEntry> {
         _ => None,
     };
     let text = Config::config_entry(&bytes, &removed_folder(edit)?)?;
-    Some(TrashedConfigEntry { workspace, text })
+    Some(UndoConfigEntry { workspace, text })
 }
 
 /// Returns the files in the folder of a workspace or an agent, with paths relative to the root.

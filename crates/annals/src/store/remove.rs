@@ -59,7 +59,7 @@ impl FileSet {
     }
 
     fn new(group: &[&SessionFiles], beside: Vec<RootFile>) -> Result<Self> {
-        let nothing = || Error::refused("there is no session to archive");
+        let nothing = || Error::refused("there is no session");
         let first = group.first().ok_or_else(nothing)?;
         let root = Arc::clone(&first.root);
         let volumes = trash::volumes(group.iter().copied());
@@ -84,6 +84,20 @@ impl FileSet {
             ids,
             volumes: count,
         })
+    }
+
+    /// Runs `work` with the first logs locked; see [`trash::MAX_LOCKED_LOGS`]. Fails if a file is
+    /// outside of the root.
+    pub(crate) fn with_logs_locked<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        for (within, _) in &self.files {
+            self.root.ensure_inside(&self.root.path.join(within))?;
+        }
+        let logs = self.files.iter().take(self.volumes);
+        let logs = logs.take(trash::MAX_LOCKED_LOGS).map(|(within, _)| {
+            let path = self.root.path.join(within);
+            self.root.open_log(&path, AppendOptions::default())
+        });
+        trash::with_all_locked(&logs.collect::<Result<Vec<_>>>()?, work)
     }
 
     /// Returns the total size of the files in bytes.
@@ -132,20 +146,11 @@ impl Store {
             .iter()
             .map(|(within, _)| root.path.join(within))
             .collect();
-        for path in &paths {
-            root.ensure_inside(path)?;
-        }
-        let logs = paths
-            .iter()
-            .take(holdings.volumes)
-            .take(trash::MAX_LOCKED_LOGS);
-        let logs = logs.map(|path| root.open_log(path, AppendOptions::default()));
-        let logs = logs.collect::<Result<Vec<_>>>()?;
-        trash::with_all_locked(&logs, || {
+        holdings.with_logs_locked(|| {
             let mut ids = Vec::with_capacity(paths.len());
             for (path, (within, _)) in paths.iter().zip(&holdings.files) {
                 let id = copies.verify(within)?;
-                ensure_unchanged(path, &id)?;
+                ensure_untouched(path, &id)?;
                 ids.push(id);
             }
             // As late as possible: reading all files took a while.
@@ -297,13 +302,25 @@ fn remove_from_lists(files: &SessionFiles, copies: &dyn FileCopies) -> Result<()
     Ok(())
 }
 
-fn ensure_unchanged(path: &Path, id: &FileId) -> Result<()> {
+/// Fails with [`Changed`](FileError::Changed) if the content of a file may have changed since it was
+/// listed.
+pub(super) fn ensure_unchanged(file: &RootFile) -> Result<()> {
+    ensure(&file.path, |now| *now == file.id)
+}
+
+/// Fails with [`Changed`](FileError::Changed) if a file is not the one that `id` describes, or was
+/// touched since.
+pub(crate) fn ensure_untouched(path: &Path, id: &FileId) -> Result<()> {
+    ensure(path, |now| now.untouched(id))
+}
+
+fn ensure(path: &Path, is_same: impl Fn(&FileId) -> bool) -> Result<()> {
     let now = match path.symlink_metadata() {
         Ok(now) => FileId::from(&now),
         Err(error) if error.kind() == io::ErrorKind::NotFound => FileId::default(),
         Err(error) => return Err(Error::io("stat", path, error)),
     };
-    match now.untouched(id) {
+    match is_same(&now) {
         true => Ok(()),
         false => Err(Error::File(FileError::Changed {
             path: path.to_owned(),

@@ -12,6 +12,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use rustix::io::Errno;
 
@@ -276,7 +277,7 @@ pub(crate) struct StagedFile {
     to: PathBuf,
     out: BufWriter<File>,
     mode: Option<u32>,
-    mtime: Option<std::time::SystemTime>,
+    mtime: Option<SystemTime>,
     written: u64,
 }
 
@@ -307,12 +308,16 @@ impl StagedFile {
     /// Sets the mode and the modification time of the original file.
     pub(crate) fn set_metadata(&mut self, mode: u32, mtime: i64) {
         self.mode = Some(mode);
-        let since = std::time::Duration::from_nanos(mtime.unsigned_abs());
-        let time = match mtime >= 0 {
-            true => std::time::UNIX_EPOCH.checked_add(since),
-            false => std::time::UNIX_EPOCH.checked_sub(since),
-        };
-        self.mtime = time;
+        self.mtime = system_time(mtime);
+    }
+}
+
+/// Returns a time given in nanoseconds since 1970.
+pub(crate) fn system_time(nanoseconds: i64) -> Option<SystemTime> {
+    let distance = Duration::from_nanos(nanoseconds.unsigned_abs());
+    match nanoseconds >= 0 {
+        true => SystemTime::UNIX_EPOCH.checked_add(distance),
+        false => SystemTime::UNIX_EPOCH.checked_sub(distance),
     }
 }
 
@@ -333,6 +338,16 @@ mod tests {
         assert_eq!(names(), 1, "the stage alone");
         assert!(stage.close().unwrap().is_empty());
         assert_eq!(names(), BATCH + 1);
+    }
+
+    #[test]
+    fn system_time_handles_times_before_1970() {
+        let before = system_time(-1_500_000_000).unwrap();
+        let distance = SystemTime::UNIX_EPOCH.duration_since(before).unwrap();
+        assert_eq!(distance, Duration::from_millis(1_500));
+        let after = system_time(1_500_000_000).unwrap();
+        let distance = after.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(distance, Duration::from_millis(1_500));
     }
 
     fn whole(stage: &StagingDir, within: &str) -> StagedFile {

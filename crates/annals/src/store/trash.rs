@@ -1,18 +1,15 @@
-//! The trash: moves deleted sessions to it, lists it, restores from it and empties it.
+//! The trash: moves deleted sessions to the undo vault, lists them, restores and purges them.
 //!
-//! [`Store::trash`] returns the handle, [`Trash`].
+//! [`Store::trash`] returns the handle, [`Trash`]: the view of the [`undo`](crate::undo) vault on
+//! deletions and clean-ups.
 //!
-//! The files of a deleted session move into one folder of the state directory, under their paths
-//! relative to the root, with a manifest of where they came from. The lock of a log is held from
-//! the last check until the log is removed, so that no append is acknowledged in between. The
-//! manifest is written first, a file is removed only after it is safe in the trash, and the main
-//! log is moved last. So an interrupted deletion can be repeated, which moves the rest, or undone;
-//! so can an interrupted undo. A failed deletion is undone at once.
-//!
-//! A process must hold the lock of a trash folder to change it. Symbolic links in the trash are
-//! never followed. Only a purge (`purge.rs`) deletes files permanently.
+//! The files of a deleted session move into one folder of the vault. The lock of a log is held from
+//! the last check until the log is removed, so that no append is acknowledged in between. A file is
+//! removed only after it is safe in the vault, and the main log is moved last. So an interrupted
+//! deletion can be repeated, which moves the rest, or undone; so can an interrupted undo. A failed
+//! deletion is undone at once. Only a purge (`purge.rs`) deletes files permanently.
 
-mod manifest;
+mod dirs;
 mod project;
 mod purge;
 mod restore;
@@ -22,17 +19,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::undo::{Manifest, UndoConfigEntry, UndoFile, UndoRow, UndoVerb, Vault};
 use annals_jsonl::Error as FileError;
-use annals_jsonl::{self as jsonl, AppendOptions, FileId, Log};
+use annals_jsonl::{self as jsonl, AppendOptions, Log};
 use annals_layouts::model::SessionId;
 
 use super::archive_overlay::{StoredRows, stored_rows};
 use super::inventory::{Inventory, RootFile, SessionFiles};
+use super::remove::{FileSet, ensure_unchanged};
 use super::{Root, Store, session_list};
-use manifest::{Manifest, TrashedDir};
 
 pub use purge::{Purgeable, TrashContents};
 
@@ -41,60 +39,51 @@ pub use purge::{Purgeable, TrashContents};
 pub(super) const MAX_LOCKED_LOGS: usize = 64;
 
 /// A deleted session.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct TrashItem {
-    /// Name of its folder in the trash.
+    /// Name of its folder in the vault.
     pub id: String,
     /// Id of the session, or a path with a final `/` if it is not a session.
     pub session: String,
     /// Sessions that were deleted with it, because they share log files.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<String>,
     /// Name of the layout.
     pub layout: String,
     /// Path of its root.
     pub root: PathBuf,
     /// Whether it is a log outside of any root; `root` is then the directory of the log.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub lone: bool,
     /// Time of the deletion.
     pub deleted: Timestamp,
     /// Files of the session.
-    pub files: Vec<TrashedFile>,
+    pub files: Vec<UndoFile>,
     /// Rows of its logs in the session list, as exact text.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub rows: Vec<TrashedRow>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<UndoRow>,
     /// Configuration entries that were removed with it: of its workspace, of its agent.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) config: Vec<TrashedConfigEntry>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) config: Vec<UndoConfigEntry>,
 }
 
-/// Configuration entry that was removed with the sessions of a workspace or an agent.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct TrashedConfigEntry {
-    /// Workspace of the agent; `None` if the entry is a workspace.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) workspace: Option<String>,
-    /// Exact text of the entry.
-    pub(crate) text: String,
-}
-
-/// Row of a log in a session list.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct TrashedRow {
-    /// Path of the log, relative to the root.
-    pub path: PathBuf,
-    /// Exact text of the row.
-    pub(crate) text: String,
-}
-
-/// A file of a deleted session.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct TrashedFile {
-    /// Path, relative to the root.
-    pub path: PathBuf,
-    /// Length in bytes.
-    pub bytes: u64,
+impl From<Manifest> for TrashItem {
+    fn from(manifest: Manifest) -> Self {
+        let mut sessions = manifest.sessions.into_iter();
+        TrashItem {
+            id: manifest.id,
+            session: sessions.next().unwrap_or_default(),
+            others: sessions.collect(),
+            layout: manifest.layout,
+            root: manifest.root,
+            lone: manifest.lone,
+            deleted: manifest.time,
+            files: manifest.files,
+            rows: manifest.rows,
+            config: manifest.config,
+        }
+    }
 }
 
 impl SessionFiles {
@@ -196,44 +185,8 @@ impl Trash<'_> {
         others: &[&SessionFiles],
         now: Timestamp,
     ) -> Result<TrashItem> {
-        let root = &files.root;
-        let all = || std::iter::once(&files).chain(others).copied();
-        all().try_for_each(SessionFiles::refuse_archived)?;
-        let within = |path: &Path| {
-            path.strip_prefix(&root.path)
-                .map(Path::to_owned)
-                .map_err(|_| {
-                    Error::refused(format!(
-                        "{} is not in {}",
-                        path.display(),
-                        root.path.display()
-                    ))
-                })
-        };
-        let mut beside: Vec<RootFile> = all().flat_map(own_attachments).collect();
-        // Sessions that share a log share its attachments.
-        let mut seen = HashSet::new();
-        beside.retain(|file| seen.insert(file.path.clone()));
-        refuse_shared(all())?;
-        let list = volumes(all()).into_iter().chain(&beside).map(|file| {
-            Ok(TrashedFile {
-                path: within(&file.path)?,
-                bytes: file.id.len,
-            })
-        });
-        let stamp = now.strftime("%Y%m%dT%H%M%S").to_string();
-        Ok(TrashItem {
-            id: format!("{stamp}-{}", files.id),
-            session: files.id.to_string(),
-            others: others.iter().map(|other| other.id.to_string()).collect(),
-            layout: root.layout.name().to_owned(),
-            root: root.path.clone(),
-            lone: files.is_lone(),
-            deleted: now,
-            files: list.collect::<Result<_>>()?,
-            rows: all().map(list_rows).collect::<Result<Vec<_>>>()?.concat(),
-            config: Vec::new(),
-        })
+        let group = [&[files], others].concat();
+        Ok(Deletion::plan(&group, now)?.manifest.into())
     }
 
     /// Moves a session to the trash.
@@ -259,27 +212,21 @@ impl Trash<'_> {
         others: &[&SessionFiles],
         now: Timestamp,
     ) -> Result<TrashItem> {
-        self.move_in_if(files, others, now, || Ok(()))
+        let group = [&[files], others].concat();
+        self.move_deletion(Deletion::plan(&group, now)?, || Ok(()))
     }
 
-    /// Moves a session to the trash together with the configuration entry that it belonged to.
-    pub(super) fn move_in_with_config(
+    /// Moves sessions to the trash as a clean-up, if `still` succeeds once the logs are locked and
+    /// known to be unchanged.
+    pub(crate) fn clean_in(
         &self,
-        files: &SessionFiles,
-        config: Vec<TrashedConfigEntry>,
+        group: &[&SessionFiles],
         now: Timestamp,
+        still: impl FnOnce() -> Result<()>,
     ) -> Result<TrashItem> {
-        self.move_planned_in(files, &[], config, now, || Ok(()))
-    }
-
-    /// Moves the rest of a workspace's or agent's folder to the trash: files of no session, and its
-    /// configuration entry.
-    pub(super) fn move_folder_in(&self, root: &Root, plan: TrashItem) -> Result<TrashItem> {
-        for file in &plan.files {
-            root.ensure_inside(&plan.root.join(&file.path))?;
-        }
-        let dirs = manifest::directories(&plan, std::iter::empty())?;
-        self.move_to_trash(root, plan, dirs, &[])
+        let mut deletion = Deletion::plan(group, now)?;
+        deletion.manifest.verb = UndoVerb::Clean;
+        self.move_deletion(deletion, still)
     }
 
     /// Moves files to the trash whose log or session, at `gone` in the root, no longer exists.
@@ -297,133 +244,145 @@ impl Trash<'_> {
             let within = file.strip_prefix(&root.path).unwrap_or(file);
             list.push((within.to_owned(), metadata.len()));
         }
-        let gone = gone.to_string_lossy();
-        let plan = Trash::plan_folder(root, &gone, list, Vec::new(), now);
+        let mut plan = plan_folder(root, &gone.to_string_lossy(), list, Vec::new(), now);
+        plan.verb = UndoVerb::Clean;
         self.move_folder_in(root, plan)
     }
 
-    /// Plans a [`move_folder_in`](Trash::move_folder_in).
-    pub(super) fn plan_folder(
-        root: &Root,
-        folder: &str,
-        files: Vec<(PathBuf, u64)>,
-        config: Vec<TrashedConfigEntry>,
-        now: Timestamp,
-    ) -> TrashItem {
-        let stamp = now.strftime("%Y%m%dT%H%M%S").to_string();
-        let files = files.into_iter();
-        TrashItem {
-            id: format!("{stamp}-{}", folder.replace('/', "-")),
-            // Session ids contain no slash.
-            session: format!("{folder}/"),
-            others: Vec::new(),
-            layout: root.layout.name().to_owned(),
-            root: root.path.clone(),
-            lone: false,
-            deleted: now,
-            files: files
-                .map(|(path, bytes)| TrashedFile { path, bytes })
-                .collect(),
-            rows: Vec::new(),
-            config,
-        }
-    }
-
-    /// Like `move_group_in`, if `still` succeeds once the logs are locked and known to be unchanged.
-    pub(crate) fn move_in_if(
-        &self,
-        files: &SessionFiles,
-        others: &[&SessionFiles],
-        now: Timestamp,
-        still: impl FnOnce() -> Result<()>,
-    ) -> Result<TrashItem> {
-        self.move_planned_in(files, others, Vec::new(), now, still)
-    }
-
-    fn move_planned_in(
-        &self,
-        files: &SessionFiles,
-        others: &[&SessionFiles],
-        config: Vec<TrashedConfigEntry>,
-        now: Timestamp,
-        still: impl FnOnce() -> Result<()>,
-    ) -> Result<TrashItem> {
-        let all = || std::iter::once(&files).chain(others).copied();
-        let mut plan = self.plan_group(files, others, now)?;
-        plan.config = config;
+    /// Moves the rest of a workspace's or agent's folder to the trash: files of no session, and its
+    /// configuration entry.
+    pub(super) fn move_folder_in(&self, root: &Root, mut plan: Manifest) -> Result<TrashItem> {
         for file in &plan.files {
-            files.root.ensure_inside(&plan.root.join(&file.path))?;
+            root.ensure_inside(&plan.root.join(&file.path))?;
         }
-        let volumes = volumes(all());
-        let logs = volumes
-            .iter()
-            .take(MAX_LOCKED_LOGS)
-            .map(|file| files.root.open_log(&file.path, AppendOptions::default()))
-            .collect::<Result<Vec<_>>>()?;
-        let dirs = match plan.lone {
-            true => Vec::new(),
-            false => manifest::directories(&plan, all())?,
-        };
-        let moved = with_all_locked(&logs, || {
+        plan.dirs = dirs::directories(&plan, &[])?;
+        Ok(self.move_files(root, plan, &[])?.into())
+    }
+
+    /// Moves the files of sessions, if `still` succeeds once the logs are locked and known to be
+    /// unchanged.
+    pub(super) fn move_deletion(
+        &self,
+        deletion: Deletion<'_>,
+        still: impl FnOnce() -> Result<()>,
+    ) -> Result<TrashItem> {
+        let Deletion {
+            group,
+            files,
+            mut manifest,
+        } = deletion;
+        if !manifest.lone {
+            manifest.dirs = dirs::directories(&manifest, group)?;
+        }
+        let volumes = volumes(group.iter().copied());
+        let moved = files.with_logs_locked(|| {
             // A session that was written to since it was listed is in use.
             volumes.iter().try_for_each(|file| ensure_unchanged(file))?;
-            all().try_for_each(SessionFiles::refuse_written)?;
+            let mut all = group.iter().copied();
+            all.try_for_each(SessionFiles::refuse_written)?;
             still()?;
-            self.move_to_trash(&files.root, plan, dirs, &volumes)
+            self.move_files(&files.root, manifest, &volumes)
         })?;
-        let folder = self.dir()?.join(&moved.id);
-        match manifest::with_folder_lock(&folder, || restore::remove_list_rows(&folder)) {
+        let vault = self.vault()?;
+        let folder = vault.folder(&moved.id)?;
+        match vault.with_lock(&moved.id, restore::remove_list_rows) {
             // Another process has already restored or purged it.
-            Err(Error::File(FileError::Changed { path })) if path == folder => Ok(moved),
-            struck => struck,
+            Err(Error::File(FileError::Changed { path })) if path == folder => Ok(moved.into()),
+            struck => Ok(struck?.into()),
         }
     }
 
     /// Moves the planned files, of which the first are the volumes of the logs.
-    fn move_to_trash(
+    fn move_files(
         &self,
         root: &Root,
-        mut plan: TrashItem,
-        dirs: Vec<TrashedDir>,
+        mut plan: Manifest,
         volumes: &[&RootFile],
-    ) -> Result<TrashItem> {
-        let trash = self.dir()?;
-        let first = plan.id.clone();
-        let mut copy = 1;
+    ) -> Result<Manifest> {
+        let vault = self.vault()?;
         // Two logs of one session may be deleted within a second.
-        while jsonl::exists(&trash.join(&plan.id))? {
-            copy += 1;
-            plan.id = format!("{first}-{copy}");
-        }
-        let folder = trash.join(&plan.id);
-        jsonl::ensure_dir(&folder)?;
-        let manifest = Manifest::new(plan, dirs);
-        manifest.write(&folder)?;
-        let carried =
-            manifest::with_folder_lock(&folder, || move_files(root, &manifest, &folder, volumes));
-        let plan = manifest.trashed;
-        if let Err(error) = carried {
+        plan.id = vault.unused_id(&plan.id)?;
+        let mut begun = false;
+        let moved = vault.begin(&plan, |folder| {
+            begun = true;
+            move_to(root, &plan, folder, volumes)
+        });
+        if let Err(error) = moved {
             // All or nothing. If the undo fails too, the moved files stay in the trash.
-            self.store.failures.ok(self.restore(&plan.id));
+            if begun {
+                self.store.failures.ok(self.restore(&plan.id));
+            }
             return Err(error);
         }
         Ok(plan)
     }
 
-    /// Returns the path of the trash. Fails if it is a link: the target belongs to someone else.
-    fn dir(&self) -> Result<PathBuf> {
-        let Some(state) = &self.store.state else {
-            return Err(Error::refused("there is no state directory for the trash"));
-        };
-        let trash = state.join("trash");
-        match jsonl::metadata_if_exists(&trash)? {
-            Some(metadata) if !metadata.is_dir() => Err(Error::refused(format!(
-                "{} is not a directory; the trash must be a directory and not a link",
-                trash.display()
-            ))),
-            _ => Ok(trash),
-        }
+    /// Returns the vault.
+    fn vault(&self) -> Result<Vault> {
+        Vault::open(self.store.state_dir())
     }
+}
+
+/// A planned deletion of sessions.
+pub(super) struct Deletion<'a> {
+    group: &'a [&'a SessionFiles],
+    files: FileSet,
+    pub(super) manifest: Manifest,
+}
+
+impl<'a> Deletion<'a> {
+    /// Plans the deletion of a session, or of several that share files.
+    pub(super) fn plan(group: &'a [&'a SessionFiles], now: Timestamp) -> Result<Self> {
+        let mut all = group.iter().copied();
+        all.try_for_each(SessionFiles::refuse_archived)?;
+        let files = FileSet::to_remove(group)?;
+        let sessions: Vec<String> = group.iter().map(|files| files.id.to_string()).collect();
+        let name = sessions.first().map_or("", String::as_str);
+        let mut manifest = new_manifest(&files.root, name, now);
+        let lens = files.ids.iter().map(|id| id.len);
+        manifest.files = undo_files(files.files.iter().map(|(path, _)| path.clone()).zip(lens));
+        let rows = group.iter().map(|files| list_rows(files));
+        manifest.rows = rows.collect::<Result<Vec<_>>>()?.concat();
+        manifest.lone = files.lone;
+        manifest.sessions = sessions;
+        Ok(Deletion {
+            group,
+            files,
+            manifest,
+        })
+    }
+}
+
+/// Plans a [`move_folder_in`](Trash::move_folder_in).
+pub(super) fn plan_folder(
+    root: &Root,
+    folder: &str,
+    files: Vec<(PathBuf, u64)>,
+    config: Vec<UndoConfigEntry>,
+    now: Timestamp,
+) -> Manifest {
+    Manifest {
+        // Session ids contain no slash.
+        sessions: vec![format!("{folder}/")],
+        files: undo_files(files),
+        config,
+        ..new_manifest(root, &folder.replace('/', "-"), now)
+    }
+}
+
+fn new_manifest(root: &Root, name: &str, now: Timestamp) -> Manifest {
+    let id = format!("{}-{name}", now.strftime("%Y%m%dT%H%M%S"));
+    Manifest::new(id, UndoVerb::Delete, now, root.layout.name(), &root.path)
+}
+
+fn undo_files(files: impl IntoIterator<Item = (PathBuf, u64)>) -> Vec<UndoFile> {
+    let files = files.into_iter();
+    let files = files.map(|(path, bytes)| UndoFile {
+        path,
+        bytes,
+        copied: false,
+    });
+    files.collect()
 }
 
 /// Returns the distinct files of sessions' logs, the newest volume of a main log first. Skips files
@@ -463,25 +422,7 @@ pub(super) fn refuse_shared<'a>(sessions: impl Iterator<Item = &'a SessionFiles>
     }
 }
 
-/// Fails if the content of a file may have changed since it was listed.
-fn ensure_unchanged(file: &RootFile) -> Result<()> {
-    let metadata = fs::symlink_metadata(&file.path);
-    let metadata = metadata.map_err(|error| Error::io("stat", &file.path, error))?;
-    match FileId::from(&metadata) == file.id {
-        true => Ok(()),
-        false => Err(Error::File(FileError::Changed {
-            path: file.path.clone(),
-        })),
-    }
-}
-
-fn move_files(
-    root: &Root,
-    manifest: &Manifest,
-    folder: &Path,
-    volumes: &[&RootFile],
-) -> Result<()> {
-    let plan = &manifest.trashed;
+fn move_to(root: &Root, plan: &Manifest, folder: &Path, volumes: &[&RootFile]) -> Result<()> {
     // The main log is first in the list and moves last. As long as it exists, the session is found.
     for (at, file) in plan.files.iter().enumerate().rev() {
         let to = folder.join("files").join(&file.path);
@@ -502,11 +443,11 @@ fn move_files(
         // A lock file that stays only keeps an empty directory.
         let _ = jsonl::lock_file::remove(&volume.path);
     }
-    manifest.clear_dirs(folder)
+    dirs::clear(plan, folder, |_| true)
 }
 
 /// Returns the session list rows of a session's logs.
-pub(super) fn list_rows(files: &SessionFiles) -> Result<Vec<TrashedRow>> {
+pub(super) fn list_rows(files: &SessionFiles) -> Result<Vec<UndoRow>> {
     let Some(writer) = files.root.layout.writer().filter(|_| !files.is_lone()) else {
         return Ok(Vec::new());
     };
@@ -514,7 +455,7 @@ pub(super) fn list_rows(files: &SessionFiles) -> Result<Vec<TrashedRow>> {
     for file in files.listed_logs() {
         let removed = session_list::rows_for_log(&files.root, writer, &file.artifact)?;
         let path = files.root.layout.path_for(&file.artifact);
-        rows.extend(removed.into_iter().map(|text| TrashedRow {
+        rows.extend(removed.into_iter().map(|text| UndoRow {
             path: path.clone(),
             text,
         }));

@@ -281,7 +281,7 @@ fn forget_repair_reports_a_failed_removal() {
         .apply(&plan, true, Timestamp::now())
         .unwrap();
     let calls = "rename,renameat,renameat2:error=EIO";
-    tells("forget-repair", dir.path(), calls, "cannot remove");
+    tells("forget-repair", dir.path(), calls, "cannot rename");
     assert!(store.repairs().quarantine().unwrap().join(kept.id).exists());
 }
 
@@ -310,7 +310,7 @@ fn a_deleted_file_that_cannot_be_looked_at_is_not_taken_for_one_that_is_back() {
             .trash()
             .move_in(&files, Timestamp::UNIX_EPOCH)
             .unwrap();
-        let folder = dir.path().join("state/trash").join(&deleted.id);
+        let folder = dir.path().join("state/undo").join(&deleted.id);
         let log = files.main_path();
         let within = log.strip_prefix(dir.path().join("root")).unwrap();
         let trashed = folder.join("files").join(within);

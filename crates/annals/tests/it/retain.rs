@@ -773,7 +773,7 @@ fn interrupted_purge_is_finished_by_the_next() {
         .retention()
         .clean(&plan.groups[0], true, time("2026-03-01T00:00:00Z"))
         .unwrap();
-    let trash = place.dir.path().join("state/trash");
+    let trash = place.dir.path().join("state/undo");
     let condemned = trash.join(format!(".purging-{}", gone.id));
     fs::rename(trash.join(&gone.id), &condemned).unwrap();
     fs::remove_file(condemned.join("manifest.json")).unwrap();
@@ -799,7 +799,7 @@ fn trash_manifest_of_a_newer_version_is_left_alone() {
         .retention()
         .clean(&plan.groups[0], true, time("2026-03-01T00:00:00Z"))
         .unwrap();
-    let trash = place.dir.path().join("state/trash");
+    let trash = place.dir.path().join("state/undo");
     let manifest = trash.join(&gone.id).join("manifest.json");
     let text = fs::read_to_string(&manifest).unwrap();
     fs::write(&manifest, text.replace("\"version\": 1", "\"version\": 2")).unwrap();
@@ -821,8 +821,7 @@ fn trash_manifest_of_a_newer_version_is_left_alone() {
     assert_eq!(place.store.trash().contents().unwrap().errors.len(), 1);
     fs::remove_file(&manifest).unwrap();
     assert_eq!(place.store.trash().contents().unwrap().errors.len(), 1);
-    // The first manifests had no version.
-    fs::write(&manifest, text.replace("\"version\": 1,", "")).unwrap();
+    fs::write(&manifest, text).unwrap();
     assert_eq!(picture(&trash).len(), before.len());
     place.store.trash().restore(&gone.session).unwrap();
 }
@@ -911,7 +910,7 @@ fn interrupted_clean_is_finished_by_the_next() {
     let from = place
         .dir
         .path()
-        .join("state/trash")
+        .join("state/undo")
         .join(&first.id)
         .join("files")
         .join(main);

@@ -41,7 +41,7 @@ impl Place {
     }
 
     fn trash(&self) -> PathBuf {
-        self.dir.path().join("state/trash")
+        self.dir.path().join("state/undo")
     }
 
     /// Returns everything except the root and the state.
@@ -98,8 +98,7 @@ fn manifest_members_cannot_leave_the_root() {
                 ),
                 ("rows", json!([{"path": path, "text": "{}"}])),
                 ("id", (*path).into()),
-                ("session", (*path).into()),
-                ("others", json!([path])),
+                ("sessions", json!([path, path])),
                 ("layout", (*path).into()),
             ] {
                 let mut bad = good.clone();

@@ -109,7 +109,7 @@ fn delete_across_devices_loses_no_acknowledged_append() {
             .sum();
         assert!(said >= appended, "round {round}: {said} of {appended}");
         assert!(store.inventory().sessions.is_empty());
-        fs::remove_dir_all(state.path().join("trash")).unwrap();
+        fs::remove_dir_all(state.path().join("undo")).unwrap();
     }
 }
 
@@ -213,11 +213,12 @@ fn manifest_of_a_single_log_cannot_lead_elsewhere() {
     ] {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(Vec::new()).with_state(dir.path());
-        let folder = dir.path().join("trash/x");
+        let folder = dir.path().join("undo/x");
         fs::create_dir_all(folder.join("files")).unwrap();
         let manifest = serde_json::json!({
-            "id": "x", "session": "talk", "layout": "claude-code", "lone": true,
-            "root": dir.path().join("mine"), "deleted": "2026-01-01T00:00:00Z",
+            "version": 1, "verb": "delete", "time": "2026-01-01T00:00:00Z",
+            "sessions": ["talk"], "layout": "claude-code", "lone": true,
+            "root": dir.path().join("mine"),
             "files": [{"path": path, "bytes": 1}],
         });
         fs::write(folder.join("manifest.json"), manifest.to_string()).unwrap();
@@ -323,7 +324,7 @@ fn session_deleted_in_two_steps_is_undeleted_in_one() {
         .unwrap();
     // As if the process had been killed: the main log was not moved yet, and is moved by a second
     // deletion.
-    let folder = copy.state().join("trash").join(&first.id);
+    let folder = copy.state().join("undo").join(&first.id);
     let main = &first.files[0].path;
     let place = copy.root.path.join(main);
     fs::create_dir_all(place.parent().unwrap()).unwrap();
@@ -348,7 +349,7 @@ fn copy_left_by_a_killed_deletion_is_undeleted_with_the_rest() {
         .trash()
         .move_in(&copy.sessions()[0], "2026-03-01T10:00:00Z".parse().unwrap())
         .unwrap();
-    let folder = copy.state().join("trash").join(&first.id).join("files");
+    let folder = copy.state().join("undo").join(&first.id).join("files");
     let main = &first.files[0].path;
     let place = copy.root.path.join(main);
     fs::create_dir_all(place.parent().unwrap()).unwrap();
@@ -379,7 +380,7 @@ fn undelete_finishes_what_a_killed_one_left() {
         .move_in(&copy.sessions()[0], Timestamp::UNIX_EPOCH)
         .unwrap();
     let main = &trashed.files[0].path;
-    let folder = copy.state().join("trash").join(&trashed.id).join("files");
+    let folder = copy.state().join("undo").join(&trashed.id).join("files");
     let name = main.file_name().unwrap().to_str().unwrap();
     let removed = folder
         .join(main)
@@ -427,7 +428,7 @@ fn interrupted_delete_is_not_purged() {
         .unwrap();
     let whole = store.trash().contents().unwrap().purgeable.remove(0);
     assert_eq!(whole.unfinished, None);
-    let folder = copy.state().join("trash").join(&trashed.id);
+    let folder = copy.state().join("undo").join(&trashed.id);
     let main = &trashed.files[0].path;
     let place = copy.root.path.join(main);
     fs::create_dir_all(place.parent().unwrap()).unwrap();

@@ -630,7 +630,7 @@ fn deleted_session_is_undeleted_byte_for_byte() {
                 case.name
             );
             assert!(store.trash().items().unwrap().is_empty());
-            assert_eq!(picture(&copy.state().join("trash")), BTreeMap::new());
+            assert_eq!(picture(&copy.state().join("undo")), BTreeMap::new());
         }
     }
     use annals::model::ArtifactKind as K;

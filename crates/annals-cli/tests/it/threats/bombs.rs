@@ -179,6 +179,6 @@ fn session_with_many_files_is_deleted_and_undeleted() {
         &[&["delete", ID, "--apply"], &["delete", "--undo", ID]],
     );
     assert!(stage.tree() == before);
-    let trash = stage.root.with_file_name("state").join("trash");
+    let trash = stage.root.with_file_name("state").join("undo");
     assert_eq!(fs::read_dir(trash).unwrap().count(), 0);
 }

@@ -105,14 +105,14 @@ fn paths_in_trash_manifests_reach_no_file_outside() {
     let outside = stage.work().join("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("keep.txt"), "keep").unwrap();
-    let trash = stage.root.with_file_name("state").join("trash");
+    let trash = stage.root.with_file_name("state").join("undo");
     let name = fs::read_dir(&trash).unwrap().next().unwrap().unwrap();
     let manifest = name.path().join("manifest.json");
     let good: Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
     for (member, value) in [
         ("id", "../../work/outside".into()),
         ("id", "/etc".into()),
-        ("session", "../../../x".into()),
+        ("sessions", serde_json::json!(["../../../x"])),
         ("layout", "../x".into()),
         (
             "files",
@@ -173,12 +173,12 @@ fn paths_in_trash_manifests_reach_no_file_outside() {
 
 #[test]
 fn links_in_the_state_directory_are_not_followed() {
-    for place in ["trash", "trash/FOLDER", "trash/FOLDER/files", "pins.json"] {
+    for place in ["undo", "undo/FOLDER", "undo/FOLDER/files", "pins.json"] {
         let stage = begun();
         stage.annals(&["pin", ID]).fine();
         stage.annals(&["delete", ID, "--pinned", "--apply"]).fine();
         let state = stage.root.with_file_name("state");
-        let folder = fs::read_dir(state.join("trash"))
+        let folder = fs::read_dir(state.join("undo"))
             .unwrap()
             .next()
             .unwrap()

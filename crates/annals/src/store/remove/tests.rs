@@ -333,7 +333,7 @@ fn delete_waits_for_log_locks() {
     };
     let deleted = store
         .trash()
-        .move_in_if(&files, &[], Timestamp::UNIX_EPOCH, still);
+        .clean_in(&[&files], Timestamp::UNIX_EPOCH, still);
     deleted.unwrap();
     assert!(holder.unwrap().join().unwrap());
     assert!(!log.exists());
@@ -352,7 +352,7 @@ fn delete_fails_if_a_log_grew_since_the_check() {
     };
     let refused = store
         .trash()
-        .move_in_if(&files, &[], Timestamp::UNIX_EPOCH, still);
+        .clean_in(&[&files], Timestamp::UNIX_EPOCH, still);
     assert!(
         matches!(&refused, Err(Error::File(FileError::Changed { path })) if *path == log),
         "{refused:?}"

@@ -1,55 +1,51 @@
 //! Restores deleted sessions from the trash.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::store::root::{ensure_beneath, is_plain_log};
 use crate::store::{Root, session_list};
+use crate::undo::{Manifest, UndoRow, remove_empty_tree};
 use annals_jsonl as jsonl;
 use annals_jsonl::Error as FileError;
 use annals_layouts::Subject;
 
-use super::manifest::{self, MANIFEST, Manifest};
-use super::{Trash, TrashItem};
+use super::{Trash, TrashItem, dirs};
+
+/// A folder of the vault, and its manifest if that can be read.
+type Folder = (PathBuf, Result<Option<Manifest>>);
 
 impl Trash<'_> {
     /// Returns the deleted sessions, newest first. Reports unreadable ones to [`Store::failures`](crate::store::Store::failures).
     pub fn items(&self) -> Result<Vec<TrashItem>> {
         let found = self.manifests()?.into_iter();
-        let found =
-            found.filter_map(|(_, manifest)| Some(self.store.failures.ok(manifest)??.trashed));
-        Ok(found.collect())
+        let found = found.filter_map(|(_, manifest)| self.store.failures.ok(manifest)?);
+        Ok(found.map(TrashItem::from).collect())
     }
 
     /// Returns whether a deletion counts for this store.
-    fn has_trashed(&self, item: &TrashItem) -> bool {
+    fn has_trashed(&self, item: &Manifest) -> bool {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let mut roots = self.store.roots().iter();
-        !self.store.limits_trash
-            || item.lone
-            || roots.any(|root| {
-                root.layout.name() == item.layout
-                    && (root.path == item.root || real(&root.path) == real(&item.root))
-            })
+        item.repair.is_none()
+            && (!self.store.limits_trash
+                || item.lone
+                || roots.any(|root| {
+                    root.layout.name() == item.layout
+                        && (root.path == item.root || real(&root.path) == real(&item.root))
+                }))
     }
 
-    /// Returns the folders of the trash with their manifests, newest first.
-    pub(super) fn manifests(&self) -> Result<Vec<(String, Result<Option<Manifest>>)>> {
-        let trash = self.dir()?;
-        let names = folders(&trash)?.into_iter();
-        let names = names.rev().filter(|name| !name.starts_with('.'));
-        let read = |name: String| {
-            let manifest = Manifest::read(&trash.join(&name));
-            (name, manifest)
-        };
-        let counts = |(_, manifest): &(String, Result<Option<Manifest>>)| match manifest {
-            Ok(Some(manifest)) => self.has_trashed(&manifest.trashed),
+    /// Returns the folders of deletions with their manifests, newest first.
+    pub(super) fn manifests(&self) -> Result<Vec<Folder>> {
+        let mut found = self.vault()?.manifests()?;
+        found.retain(|(_, manifest)| match manifest {
+            Ok(Some(manifest)) => self.has_trashed(manifest),
             _ => true,
-        };
-        Ok(names.map(read).filter(counts).collect())
+        });
+        Ok(found)
     }
 
     /// Restores a deleted session to its original place. A file that exists again is left
@@ -79,36 +75,41 @@ impl Trash<'_> {
         let Some(trashed) = found.pop() else {
             return Err(self.why_missing(id)?);
         };
-        let folder = self.dir()?.join(&trashed.id);
-        manifest::with_folder_lock(&folder, || self.restore_folder(&folder))
+        self.vault()?.with_lock(&trashed.id, |folder, manifest| {
+            self.restore_files(folder, &manifest)?;
+            Ok(manifest.into())
+        })
     }
 
     /// Returns why a deleted session is not found: its manifest may be unreadable.
     fn why_missing(&self, id: &str) -> Result<Error> {
-        let named = |name: &str| !id.is_empty() && name.contains(id);
-        let unreadable = self.manifests()?.into_iter();
-        let mut unreadable = unreadable.filter_map(|(name, manifest)| {
-            let error = manifest.err()?;
-            named(&name).then_some(error)
-        });
+        let named = |folder: &Path| {
+            let name = folder.file_name().and_then(|name| name.to_str());
+            !id.is_empty() && name.is_some_and(|name| name.contains(id))
+        };
+        let mut unreadable = self
+            .manifests()?
+            .into_iter()
+            .filter_map(|(folder, manifest)| {
+                let error = manifest.err()?;
+                named(&folder).then_some(error)
+            });
         Ok(unreadable.next().unwrap_or_else(|| Error::NotFound {
             what: Subject::DeletedSession,
             id: id.to_owned(),
         }))
     }
 
-    fn restore_folder(&self, folder: &Path) -> Result<TrashItem> {
-        let gone = || {
-            Error::File(FileError::Changed {
-                path: folder.to_owned(),
-            })
-        };
-        let manifest = Manifest::read(folder)?.ok_or_else(gone)?;
-        let trashed = &manifest.trashed;
+    /// Moves the files of a folder back, and restores everything else that was removed with them.
+    fn restore_files(&self, folder: &Path, trashed: &Manifest) -> Result<()> {
         let root = Root::new(&trashed.layout, &trashed.root)?;
         if !trashed.lone {
-            manifest.make_dirs(&root)?;
+            dirs::make(trashed, &root)?;
         }
+        let is_folder = trashed
+            .sessions
+            .iter()
+            .any(|session| session.ends_with('/'));
         let mut kept = Vec::new();
         for file in &trashed.files {
             // A path in the manifest must not lead out of the root, even though annals wrote it.
@@ -116,7 +117,7 @@ impl Trash<'_> {
                 true => is_plain_log(&file.path),
                 false => {
                     root.layout.classify(&file.path).is_some()
-                        || manifest.is_left_over(&root, &file.path)
+                        || (is_folder && dirs::is_left_over(&root, &file.path))
                 }
             };
             let from = folder.join("files").join(&file.path);
@@ -153,25 +154,26 @@ impl Trash<'_> {
             )));
         }
         // Without the manifest, files left in the folder cannot be found.
-        if let Some(left) = first_file(&folder.join("files"))? {
+        let files = folder.join("files");
+        remove_empty_tree(&files);
+        if jsonl::exists(&files)? {
             return Err(Error::refused(format!(
-                "{} is still in the trash, because {MANIFEST} does not list it; everything else was restored",
-                left.display()
+                "{} still has files that its manifest does not list; everything else was restored",
+                files.display()
             )));
         }
         restore_list_rows(&root, trashed)?;
         for entry in &trashed.config {
             self.store.chorus().restore_entry(&root, entry, trashed)?;
         }
-        fs::remove_file(folder.join(MANIFEST))
-            .map_err(|error| Error::io("remove", folder, error))?;
+        Manifest::remove(folder)?;
         remove_empty_tree(folder);
-        Ok(manifest.trashed)
+        Ok(())
     }
 
     /// Returns the directory of a deleted session's files.
     pub(in crate::store) fn files_dir(&self, trashed: &TrashItem) -> Result<PathBuf> {
-        Ok(self.dir()?.join(&trashed.id).join("files"))
+        Ok(self.vault()?.folder(&trashed.id)?.join("files"))
     }
 
     /// Returns whether several items are parts of one session: no file is in two of them, unless both
@@ -216,28 +218,8 @@ impl Trash<'_> {
     }
 }
 
-/// Returns the names of the trash's folders, oldest first; empty if there is no trash.
-pub(super) fn folders(trash: &Path) -> Result<Vec<String>> {
-    let dir = match fs::read_dir(trash) {
-        Ok(dir) => dir,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Error::io("read", trash, error)),
-    };
-    let failed = |error| Error::io("read", trash, error);
-    let mut names = Vec::new();
-    for entry in dir {
-        let entry = entry.map_err(failed)?;
-        // Skip links: their targets are not part of the trash.
-        if entry.file_type().map_err(failed)?.is_dir() {
-            names.extend(entry.file_name().into_string());
-        }
-    }
-    names.sort();
-    Ok(names)
-}
-
 /// Restores the session list rows of restored logs.
-fn restore_list_rows(root: &Root, trashed: &TrashItem) -> Result<()> {
+fn restore_list_rows(root: &Root, trashed: &Manifest) -> Result<()> {
     let Some(writer) = root.layout.writer().filter(|_| !trashed.lone) else {
         return Ok(());
     };
@@ -259,69 +241,40 @@ fn restore_list_rows(root: &Root, trashed: &TrashItem) -> Result<()> {
     session_list::relist(root, writer, logs.chain(unwritten))
 }
 
-/// Removes the session list rows of the logs in a trash folder, and saves them in its manifest. The
-/// caller must hold the folder's lock.
-pub(super) fn remove_list_rows(folder: &Path) -> Result<TrashItem> {
-    let gone = || {
-        Error::File(FileError::Changed {
-            path: folder.to_owned(),
-        })
+/// Removes the session list rows of the logs in a folder, and saves them in its manifest. The caller
+/// must hold the folder's lock.
+pub(super) fn remove_list_rows(folder: &Path, mut manifest: Manifest) -> Result<Manifest> {
+    let root = Root::new(&manifest.layout, &manifest.root)?;
+    let Some(writer) = root.layout.writer().filter(|_| !manifest.lone) else {
+        return Ok(manifest);
     };
-    let mut manifest = Manifest::read(folder)?.ok_or_else(gone)?;
-    let root = Root::new(&manifest.trashed.layout, &manifest.trashed.root)?;
-    let Some(writer) = root.layout.writer().filter(|_| !manifest.trashed.lone) else {
-        return Ok(manifest.trashed);
-    };
-    let files = manifest.trashed.files.iter().map(|file| &file.path);
+    let files = manifest.files.iter().map(|file| &file.path);
     // A session that had no log when it was deleted is only a row.
-    let paths = files.chain(manifest.trashed.rows.iter().map(|row| &row.path));
+    let paths = files.chain(manifest.rows.iter().map(|row| &row.path));
     let paths: BTreeSet<PathBuf> = paths.cloned().collect();
     for path in paths {
         let is_gone = !jsonl::exists(&root.path.join(&path))?;
         let log = root.layout.classify(&path).filter(|_| is_gone);
         if let Some(log) = log.filter(|log| log.kind.is_conversation()) {
             session_list::remove_from_list(&root, writer, &log, &mut |rows| {
-                manifest.save_rows(folder, &path, rows)
+                save_rows(&mut manifest, folder, &path, rows)
             })?;
         }
     }
-    Ok(manifest.trashed)
+    Ok(manifest)
 }
 
-/// Returns the first file below a directory, or anything else that is not a directory.
-fn first_file(dir: &Path) -> Result<Option<PathBuf>> {
-    let mut pending = vec![dir.to_owned()];
-    while let Some(dir) = pending.pop() {
-        let failed = |error| Error::io("read", &dir, error);
-        let entries = match fs::read_dir(&dir) {
-            Ok(entries) => entries,
-            Err(error) if jsonl::is_absence(&error) => continue,
-            Err(error) => return Err(failed(error)),
-        };
-        for entry in entries {
-            let entry = entry.map_err(failed)?;
-            match entry.file_type().map_err(failed)?.is_dir() {
-                true => pending.push(entry.path()),
-                false => return Ok(Some(entry.path())),
-            }
-        }
+/// Replaces the saved session list rows of a log.
+fn save_rows(manifest: &mut Manifest, folder: &Path, log: &Path, rows: &[String]) -> Result<()> {
+    let known = &mut manifest.rows;
+    let same = known.iter().filter(|row| row.path == log);
+    if rows.is_empty() || same.map(|row| &row.text).eq(rows) {
+        return Ok(());
     }
-    Ok(None)
-}
-
-pub(super) fn remove_empty_tree(dir: &Path) {
-    let mut pending = vec![dir.to_owned()];
-    let mut dirs = Vec::new();
-    while let Some(path) = pending.pop() {
-        let below = fs::read_dir(&path).into_iter().flatten().flatten();
-        pending.extend(
-            below
-                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-                .map(|entry| entry.path()),
-        );
-        dirs.push(path);
-    }
-    for dir in dirs.into_iter().rev() {
-        let _ = fs::remove_dir(dir);
-    }
+    known.retain(|row| row.path != log);
+    known.extend(rows.iter().map(|text| UndoRow {
+        path: log.to_owned(),
+        text: text.clone(),
+    }));
+    manifest.write_locked(folder)
 }

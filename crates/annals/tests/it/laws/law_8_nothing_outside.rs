@@ -261,7 +261,7 @@ fn undelete_does_not_write_outside() {
     assert_eq!(outside(dir), before);
     assert_eq!(store.trash().items().unwrap().len(), 1, "it is still there");
     // A manipulated manifest does not lead outside either.
-    let trash = dir.join("state/trash");
+    let trash = dir.join("state/undo");
     let name = store.trash().items().unwrap().remove(0).id;
     let manifest = trash.join(&name).join("manifest.json");
     let text = fs::read_to_string(&manifest).unwrap();

@@ -1,7 +1,6 @@
 //! Lookup of repairs by name, and quarantines with foreign files.
 
 use std::fs;
-use std::path::PathBuf;
 
 use annals::Error;
 use annals::jsonl::Error as FileError;
@@ -110,7 +109,7 @@ fn foreign_entries_in_the_quarantine_are_skipped_or_reported() {
     // A quarantine that is not a directory is an error.
     let state = place.dir.path().join("other");
     fs::create_dir(&state).unwrap();
-    fs::write(state.join("quarantine"), "").unwrap();
+    fs::write(state.join("undo"), "").unwrap();
     let store = Store::new(Vec::new()).with_state(state);
     assert!(store.repairs().list().is_err());
 }
@@ -127,12 +126,8 @@ fn forget_repair_removes_only_quarantine_folders() {
         assert!(store.repairs().delete(&other).is_err(), "{id}");
     }
     assert!(place.log.exists() && quarantine.join(&kept.id).exists());
-    // The error names the blocking file.
-    let gone: PathBuf = quarantine.join(format!(".{}.gone", kept.id));
-    fs::write(&gone, "").unwrap();
-    let error = store.repairs().delete(&kept).unwrap_err().to_string();
-    assert!(error.contains(".gone"), "{error}");
-    fs::remove_file(gone).unwrap();
+    // A leftover of an earlier removal does not block this one.
+    fs::write(quarantine.join(format!(".purging-{}", kept.id)), "").unwrap();
     store.repairs().delete(&kept).unwrap();
     store.repairs().delete(&kept).unwrap();
     assert!(!quarantine.join(&kept.id).exists());
@@ -194,14 +189,14 @@ fn undo_reports_a_replaced_file_and_repair_a_blocked_original() {
     fs::write(&place.log, &mended).unwrap();
     store.repairs().undo(&kept).unwrap();
     assert_eq!(place.bytes(), before);
-    let folder = store.repairs().quarantine().unwrap().join(&kept.id);
-    fs::create_dir_all(folder.join("original/mine")).unwrap();
+    let original = kept.original_path(&store.repairs().quarantine().unwrap());
+    fs::create_dir_all(original.join("mine")).unwrap();
     place.age();
     let refused = store
         .repairs()
         .apply(&place.plan(), true, now())
         .unwrap_err();
-    let told = matches!(&refused, Error::File(FileError::Io { action: "remove", path, .. }) if path.ends_with("original"));
+    let told = matches!(&refused, Error::File(FileError::Io { action: "remove", path, .. }) if *path == original);
     assert!(told, "{refused}");
     assert_eq!(place.bytes(), before);
 }
@@ -215,13 +210,8 @@ fn full_id_selects_only_its_repair() {
     // A repair whose id starts with the id of the other.
     let (one, other) = (quarantine.join(&kept.id), format!("{}-2", kept.id));
     fs::create_dir(quarantine.join(&other)).unwrap();
-    for entry in fs::read_dir(&one).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(
-            entry.path(),
-            quarantine.join(&other).join(entry.file_name()),
-        )
-        .unwrap();
+    for name in ["manifest.json", "removed.jsonl"] {
+        fs::copy(one.join(name), quarantine.join(&other).join(name)).unwrap();
     }
     assert_eq!(ids(&store.repairs().find(&kept.id).unwrap()), [&kept.id]);
     assert_eq!(ids(&store.repairs().find(&other).unwrap()), [&other]);

@@ -55,7 +55,7 @@ fn undelete_accepts_session_name_or_id_prefix() {
 fn only_the_named_unreadable_manifest_is_reported() {
     let (dir, store) = place();
     drop(begin(&store, "/home/dev/w"));
-    let folder = dir.path().join("state/trash").join(delete(&store).id);
+    let folder = dir.path().join("state/undo").join(delete(&store).id);
     fs::write(folder.join("manifest.json"), "{").unwrap();
     let told = store.trash().restore("aaaaaaaa").unwrap_err().to_string();
     assert!(told.contains("cannot be read"), "{told}");
@@ -81,7 +81,7 @@ fn undelete_does_not_merge_sessions_of_two_roots() {
         // The rest was never moved, or is lost.
         for part in ["todos", "projects"] {
             if part != kept {
-                let part = state.join("trash").join(&name).join("files").join(part);
+                let part = state.join("undo").join(&name).join("files").join(part);
                 fs::remove_dir_all(part).unwrap();
             }
         }
@@ -106,7 +106,7 @@ fn state_path_that_is_a_file_is_an_error() {
 #[test]
 fn trash_folder_without_manifest_is_reported_unless_empty() {
     let (dir, store) = place();
-    let folder = dir.path().join("state/trash/20260301T100000-x");
+    let folder = dir.path().join("state/undo/20260301T100000-x");
     fs::create_dir_all(&folder).unwrap();
     assert!(store.trash().contents().unwrap().errors.is_empty());
     fs::create_dir(folder.join("files")).unwrap();
@@ -119,7 +119,7 @@ fn trash_folder_without_manifest_is_reported_unless_empty() {
     assert!(told(&store).contains("has no manifest.json"));
     // A manifest behind a link is not trusted either.
     drop(begin(&store, "/home/dev/w"));
-    let other = dir.path().join("state/trash").join(delete(&store).id);
+    let other = dir.path().join("state/undo").join(delete(&store).id);
     let elsewhere = dir.path().join("elsewhere");
     fs::rename(other.join("manifest.json"), &elsewhere).unwrap();
     fs::remove_dir_all(&folder).unwrap();
@@ -148,7 +148,7 @@ fn undelete_reports_a_file_that_exists_again() {
     let (dir, store) = place();
     let path = begin(&store, "/home/dev/w").path();
     let trashed = delete(&store);
-    let folder = dir.path().join("state/trash").join(&trashed.id);
+    let folder = dir.path().join("state/undo").join(&trashed.id);
     let within = folder.join("files").join(&trashed.files[0].path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, "new\n").unwrap();
@@ -167,7 +167,7 @@ fn undelete_creates_no_directories_outside_the_session() {
     let (dir, store) = place();
     drop(begin(&store, "/home/dev/w"));
     let trashed = delete(&store);
-    let manifest = dir.path().join("state/trash").join(&trashed.id);
+    let manifest = dir.path().join("state/undo").join(&trashed.id);
     let manifest = manifest.join("manifest.json");
     let text = fs::read_to_string(&manifest).unwrap();
     let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -22,11 +22,7 @@ fn deleted() -> (TempDir, Store, Purgeable) {
 #[test]
 fn trash_item_is_counted_and_dated() {
     let (dir, _store, item) = deleted();
-    let folder = dir
-        .path()
-        .join("state/trash")
-        .join(&item.name)
-        .join("files");
+    let folder = dir.path().join("state/undo").join(&item.name).join("files");
     let files = files_in(&folder);
     let bytes: u64 = files
         .iter()
@@ -42,12 +38,12 @@ fn trash_item_is_counted_and_dated() {
 fn trash_item_changed_since_is_not_purged() {
     for (from, to) in [
         ("2026-03-01T10:00:00", "2026-03-01T10:00:07"),
-        (&format!("\"session\": \"{ID}\""), "\"session\": \"other\""),
+        (&format!("\"{ID}\"\n"), "\"other\"\n"),
     ] {
         let (dir, store, item) = deleted();
         let manifest = dir
             .path()
-            .join("state/trash")
+            .join("state/undo")
             .join(&item.name)
             .join("manifest.json");
         let text = fs::read_to_string(&manifest).unwrap();
@@ -65,7 +61,7 @@ fn trash_item_changed_since_is_not_purged() {
 #[test]
 fn purge_without_manifest_accepts_only_purging_folders() {
     let (dir, store, mut item) = deleted();
-    let trash = dir.path().join("state/trash");
+    let trash = dir.path().join("state/undo");
     let whole = trash.join(&item.name);
     let outside = dir.path().join("outside");
     fs::create_dir(&outside).unwrap();
@@ -94,7 +90,7 @@ fn purge_without_manifest_accepts_only_purging_folders() {
 #[test]
 fn leftovers_of_earlier_purges_do_not_block_a_new_one() {
     let (dir, store, item) = deleted();
-    let trash = dir.path().join("state/trash");
+    let trash = dir.path().join("state/undo");
     for copy in ["", "-2", "-3"] {
         fs::create_dir(trash.join(format!(".purging-{}{copy}", item.name))).unwrap();
     }
