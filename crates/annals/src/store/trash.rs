@@ -198,6 +198,7 @@ impl Trash<'_> {
     ) -> Result<TrashItem> {
         let root = &files.root;
         let all = || std::iter::once(&files).chain(others).copied();
+        all().try_for_each(SessionFiles::refuse_read_only)?;
         all().try_for_each(SessionFiles::refuse_archived)?;
         let within = |path: &Path| {
             path.strip_prefix(&root.path)
