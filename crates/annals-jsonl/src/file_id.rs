@@ -128,7 +128,8 @@ pub struct Cursor {
     pub ino: u64,
     /// The offset up to which the file was read.
     pub offset: u64,
-    /// A hash of the 4 KiB before `offset`, or of fewer bytes at the start of the file.
+    /// A hash of the 4 KiB before `offset`, or of fewer bytes at the start of the file, and of the
+    /// revision of derived bytes.
     pub guard: [u8; 16],
 }
 
@@ -176,8 +177,15 @@ fn guard(file: &impl ReadAt, offset: u64) -> io::Result<[u8; 16]> {
         .get_mut(..(offset - start) as usize)
         .unwrap_or_default();
     file.read_exact_at(held, start)?;
+    let mut hash = Sha256::new_with_prefix(held);
+    if let Some(id) = file.revision() {
+        let times = [id.mtime_ns, id.ctime_ns].map(i64::cast_unsigned);
+        for number in [id.len, times[0], times[1]] {
+            hash.update(number.to_le_bytes());
+        }
+    }
     let mut guard = [0; 16];
-    for (to, from) in guard.iter_mut().zip(Sha256::digest(held)) {
+    for (to, from) in guard.iter_mut().zip(hash.finalize()) {
         *to = from;
     }
     Ok(guard)

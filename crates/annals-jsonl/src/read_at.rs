@@ -1,4 +1,4 @@
-//! Positioned reads from a file, or from another storage such as the archive.
+//! Positioned reads from a file, from another storage such as the archive, or of derived records.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -18,9 +18,17 @@ pub trait ReadAt: std::fmt::Debug + Send + Sync {
     /// Reads some bytes at `offset`; zero at the end.
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// The number of bytes.
+    /// The number of bytes. Differs from the length in [`id`](Self::id) if the bytes are derived.
     fn size(&self) -> io::Result<u64> {
         Ok(self.id()?.len)
+    }
+
+    /// The state of the file that the bytes were derived from; `None` if they are the file's own.
+    ///
+    /// A log only grows, so its end shows whether the bytes before it are known. Derived bytes may
+    /// change anywhere, so a [`Cursor`](crate::Cursor) is valid only in the same state.
+    fn revision(&self) -> Option<FileId> {
+        None
     }
 
     /// Fills the buffer, or reads to the end; returns the number of bytes.
@@ -67,6 +75,14 @@ impl<B: ReadAt + ?Sized> ReadAt for &B {
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         (**self).read_at(into, offset)
     }
+
+    fn size(&self) -> io::Result<u64> {
+        (**self).size()
+    }
+
+    fn revision(&self) -> Option<FileId> {
+        (**self).revision()
+    }
 }
 
 /// A log open for reading.
@@ -76,6 +92,8 @@ pub enum OpenLog {
     Plain(Arc<File>),
     /// A log in another storage.
     Archived(Arc<dyn ReadAt>),
+    /// Records derived from a document or a database.
+    Derived(Arc<dyn ReadAt>),
 }
 
 impl OpenLog {
@@ -123,14 +141,28 @@ impl ReadAt for OpenLog {
     fn id(&self) -> io::Result<FileId> {
         match self {
             OpenLog::Plain(file) => file.id(),
-            OpenLog::Archived(bytes) => bytes.id(),
+            OpenLog::Archived(bytes) | OpenLog::Derived(bytes) => bytes.id(),
+        }
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        match self {
+            OpenLog::Plain(file) => file.size(),
+            OpenLog::Archived(bytes) | OpenLog::Derived(bytes) => bytes.size(),
+        }
+    }
+
+    fn revision(&self) -> Option<FileId> {
+        match self {
+            OpenLog::Plain(_) => None,
+            OpenLog::Archived(bytes) | OpenLog::Derived(bytes) => bytes.revision(),
         }
     }
 
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         match self {
             OpenLog::Plain(file) => ReadAt::read_at(&**file, into, offset),
-            OpenLog::Archived(bytes) => bytes.read_at(into, offset),
+            OpenLog::Archived(bytes) | OpenLog::Derived(bytes) => bytes.read_at(into, offset),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The meaning of a file, derived from its path.
 
-use super::{AgentId, SessionId};
+use super::{AgentId, Framing, SessionId};
 
 /// The meaning of one file of a root, derived from its path.
 ///
@@ -18,6 +18,8 @@ pub struct Artifact {
     pub agent: Option<AgentId>,
     /// The rest of the path: a version, a run, a file name.
     pub name: Option<String>,
+    /// How the file stores its records.
+    pub framing: Framing,
 }
 
 impl Artifact {
@@ -29,6 +31,7 @@ impl Artifact {
             session: None,
             agent: None,
             name: None,
+            framing: Framing::Lines,
         }
     }
 }

@@ -8,6 +8,7 @@ mod body;
 mod draft;
 mod entry;
 mod flaw;
+mod framing;
 mod id;
 mod key_map;
 mod money;
@@ -25,6 +26,7 @@ pub use body::{
 pub use draft::Draft;
 pub use entry::{BlockMembers, Entry, EntryContext, Members, RawBlocks, Span};
 pub use flaw::{Flaw, FlawCounts, FlawKind, Severity};
+pub use framing::{DocumentFormat, Framing, RowFormat};
 pub use id::ResponseResolver;
 pub use id::{AgentId, EntryId, EntryKey, ResponseKey, SessionId};
 pub use key_map::{KeyMap, KeySet};

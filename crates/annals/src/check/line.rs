@@ -114,6 +114,7 @@ pub(super) fn examine<'a>(
             .cloned()
             .collect(),
         unrepairable: left.clone(),
+        framing: volume.artifact.framing,
     });
     Ok((reports.collect(), traces))
 }

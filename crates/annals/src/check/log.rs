@@ -1,13 +1,12 @@
 //! Checks the links between the entries of one log.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 
 use jiff::SignedDuration;
 
 use crate::error::{Error, Result};
 use crate::store::{LogScan, Root, RootFile, scope, strip_line_ending};
-use annals_jsonl as jsonl;
+use annals_jsonl::{self as jsonl, OpenLog};
 use annals_layouts::layout::{Decoded, Record};
 use annals_layouts::model::{
     Body, EntryKey, Fact, Flaw, FlawKind, KeyMap, KeySet, Link, Outline, Span,
@@ -117,7 +116,7 @@ fn duplicate_ids(
 struct Records<'a> {
     root: &'a Root,
     file: &'a RootFile,
-    open: BTreeMap<u16, File>,
+    open: BTreeMap<u16, OpenLog>,
 }
 
 impl<'a> Records<'a> {
@@ -157,11 +156,11 @@ impl<'a> Records<'a> {
     }
 
     fn bytes(&mut self, outline: &Outline) -> Result<Vec<u8>> {
-        let path = &self.file.volume(outline.volume).path;
-        let failed = |error| Error::io("read", path, error);
+        let volume = self.file.volume(outline.volume);
+        let failed = |error| Error::io("read", &volume.path, error);
         let handle = match self.open.remove(&outline.volume) {
             Some(handle) => handle,
-            None => jsonl::open_to_read(path).map_err(failed)?,
+            None => volume.open()?,
         };
         let span = outline.span;
         let bytes = jsonl::read_span(&handle, span.offset, span.len).map_err(failed)?;

@@ -28,8 +28,10 @@ use serde::{Serialize, Serializer};
 
 use crate::archive::Archive;
 use crate::error::{Error, Result};
-use crate::store::{Inventory, ReadFailures, Root, RootFile, SessionFiles, StaleSessionList};
-use annals_layouts::model::{ArtifactKind, Flaw, FlawKind, Severity, Span};
+use crate::store::{
+    Inventory, ReadFailures, Root, RootFile, SessionFiles, StaleSessionList, record_source,
+};
+use annals_layouts::model::{ArtifactKind, Flaw, FlawKind, Framing, Severity, Span};
 use annals_layouts::text::pluralize;
 
 pub use environment::environment;
@@ -55,6 +57,9 @@ pub struct FileReport {
     /// Kinds that `annals repair` repairs elsewhere, but not in this file.
     #[serde(skip)]
     pub(crate) unrepairable: BTreeSet<FlawKind>,
+    /// How the file stores its records.
+    #[serde(skip)]
+    pub(crate) framing: Framing,
 }
 
 /// Serialises a path that may not be UTF-8.
@@ -73,6 +78,7 @@ impl FileReport {
             bytes: 0,
             flaws: vec![flaw],
             unrepairable: BTreeSet::new(),
+            framing: Framing::Lines,
         }
     }
 
@@ -119,7 +125,7 @@ impl FileReport {
         if !wanted {
             return None;
         }
-        let file = annals_jsonl::open_to_read(&self.path);
+        let file = record_source::open(&self.path, self.framing);
         let file = failures.ok_io(&self.path, file)?;
         // A character has at most four bytes.
         let len = flaw.span.len.min(4 * SHOWN as u64);

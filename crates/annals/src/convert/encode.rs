@@ -307,11 +307,9 @@ impl<'a> SessionEncoder<'a> {
     /// Returns the path of the origin file.
     fn origin_path(&self) -> PathBuf {
         self.target.root.layout.path_for(&Artifact {
-            kind: ArtifactKind::Origin,
             folder: self.head.log.folder.clone(),
             session: Some(self.head.session.clone()),
-            agent: None,
-            name: None,
+            ..Artifact::new(ArtifactKind::Origin)
         })
     }
 

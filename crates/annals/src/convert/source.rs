@@ -1,12 +1,11 @@
 //! Reads the lines of a source, byte for byte.
 
-use std::fs::File;
-use std::io::{Read, Seek as _, SeekFrom};
+use std::io::Read;
 use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::store::RootFile;
-use annals_jsonl::{self as jsonl, LineEnding, Scanner};
+use annals_jsonl::{self as jsonl, LineEnding, OpenLog, RangeReader, Scanner};
 use annals_layouts::layout::Record;
 use annals_layouts::model::Span;
 
@@ -21,7 +20,7 @@ pub(super) struct SourceLine<'a> {
     pub(super) number: u64,
     pub(super) end: LineEnd,
     pub(super) oversize: bool,
-    file: &'a File,
+    file: &'a OpenLog,
     path: &'a Path,
 }
 
@@ -59,16 +58,14 @@ pub(super) fn each_line(
     mut visit: impl FnMut(SourceLine<'_>) -> Result<()>,
 ) -> Result<()> {
     let path = &file.path;
-    let failed = |error| Error::io("read", path, error);
-    let handle = jsonl::open_to_read(path).map_err(failed)?;
+    let handle = file.open()?;
     let Some(share) = &file.slice else {
-        return lines(&handle, path, Scanner::new(&handle), &mut visit);
+        let whole = RangeReader::from_offset(&handle, 0);
+        return lines(&handle, path, Scanner::new(whole), &mut visit);
     };
     for stretch in share.ranges.iter() {
-        let mut reader = &handle;
         let bytes = &stretch.bytes;
-        reader.seek(SeekFrom::Start(bytes.start)).map_err(failed)?;
-        let within = reader.take(bytes.end - bytes.start);
+        let within = RangeReader::between(&handle, bytes.start, bytes.end);
         let scanner = Scanner::from_offset(within, bytes.start, stretch.line);
         lines(&handle, path, scanner, &mut visit)?;
     }
@@ -76,7 +73,7 @@ pub(super) fn each_line(
 }
 
 fn lines<R: Read>(
-    file: &File,
+    file: &OpenLog,
     path: &Path,
     mut scanner: Scanner<R>,
     visit: &mut impl FnMut(SourceLine<'_>) -> Result<()>,

@@ -101,7 +101,9 @@ impl RepairTarget {
     pub fn all(inventory: &Inventory) -> Vec<RepairTarget> {
         let mut found = RepairTarget::from_sessions(inventory.sessions.iter());
         let others = inventory.others.iter();
-        let others = others.filter(|(_, file)| is_repairable(file.artifact.kind));
+        let others = others.filter(|(root, file)| {
+            root.layout.writer().is_some() && is_repairable(file.artifact.kind)
+        });
         found.extend(others.map(|(root, file)| RepairTarget {
             root: root.clone(),
             file: single_volume(file),
@@ -116,7 +118,7 @@ impl RepairTarget {
         sessions: impl Iterator<Item = &'a SessionFiles>,
     ) -> Vec<RepairTarget> {
         let mut found: BTreeMap<PathBuf, RepairTarget> = BTreeMap::new();
-        for files in sessions {
+        for files in sessions.filter(|files| files.root.layout.writer().is_some()) {
             let volumes = files.files().flat_map(RootFile::volumes);
             let volumes = volumes.filter(|file| is_repairable(file.artifact.kind));
             let volumes: Vec<&RootFile> = volumes.collect();

@@ -109,7 +109,11 @@ impl CleanupPlan {
             })
             .collect();
         let mut plan = CleanupPlan::default();
-        for group in groups(&inventory.sessions) {
+        // Sessions of read-only layouts stay.
+        let groups = groups(&inventory.sessions).into_iter();
+        for group in
+            groups.filter(|group| group.iter().all(|files| files.refuse_read_only().is_ok()))
+        {
             let members = group.into_iter().map(|files| {
                 let key = (
                     files.root.path.clone(),

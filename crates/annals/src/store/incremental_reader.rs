@@ -5,13 +5,12 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::cost::{Charge, LogCharges};
 use crate::error::{Error, Result};
-use annals_jsonl::{FileId, RangeReader, Scanner, TailReader, open_to_read};
+use annals_jsonl::{FileId, OpenLog, RangeReader, ReadAt as _, Scanner, TailReader};
 use annals_layouts::layout::{Decoded, Decoder, Record};
 use annals_layouts::model::{
     AgentId, Artifact, ArtifactKind, Body, Entry, EntryId, EntryKey, Link, Outline, OutlineKind,
@@ -21,6 +20,7 @@ use annals_layouts::model::{
 use super::call_pairing::CallPairing;
 use super::inventory::{self, RootFile};
 use super::log_reader::{self, LogOpening};
+use super::record_source;
 use super::shared_log;
 use super::{Inventory, Root, info};
 use annals_layouts::layout::in_tree;
@@ -68,7 +68,11 @@ impl IncrementalReader {
     }
 
     /// Reads a record of the log, which is open as `handle`.
-    pub(crate) fn read(&mut self, handle: &File, record: &Record<'_>) -> Result<Vec<LocatedEntry>> {
+    pub(crate) fn read(
+        &mut self,
+        handle: &OpenLog,
+        record: &Record<'_>,
+    ) -> Result<Vec<LocatedEntry>> {
         let mut sink = Decoded::default();
         self.decoder.decode(record, &mut sink);
         let mut located = Vec::with_capacity(sink.items.len());
@@ -135,7 +139,7 @@ impl IncrementalReader {
     /// Returns the session name of an entry.
     fn session_name(
         &mut self,
-        handle: &File,
+        handle: &OpenLog,
         record: &Record<'_>,
         entry: &Entry,
     ) -> Result<SessionId> {
@@ -186,7 +190,7 @@ impl IncrementalReader {
     /// Returns the owner's last message before `offset`.
     fn last_message(
         &mut self,
-        handle: &File,
+        handle: &OpenLog,
         offset: u64,
         place: &MessageOwner,
     ) -> Result<Option<EntryId>> {
@@ -234,7 +238,7 @@ type Volume = (PathBuf, Artifact);
 fn owner_before(
     root: &Root,
     (path, artifact): &Volume,
-    handle: &File,
+    handle: &OpenLog,
     upto: u64,
     days: usize,
 ) -> Result<Option<(SessionId, Option<jiff::Timestamp>)>> {
@@ -262,11 +266,11 @@ fn owner_before(
     else {
         return Ok(own);
     };
-    let open = root.failures.ok_io(&before.0, open_to_read(&before.0));
-    let end = open.as_ref().and_then(|open| {
-        let metadata = root.failures.ok_io(&before.0, open.metadata());
-        metadata.map(|metadata| metadata.len())
-    });
+    let opened = record_source::open(&before.0, before.1.framing);
+    let open = root.failures.ok_io(&before.0, opened);
+    let end = open
+        .as_ref()
+        .and_then(|open| root.failures.ok_io(&before.0, open.size()));
     let Some((open, end)) = open.zip(end) else {
         return Ok(own);
     };
@@ -299,7 +303,7 @@ fn previous_volume(root: &Root, path: &Path) -> Option<Volume> {
 /// Passes the records before `upto` to `visit`, the last one first, until it returns `false`.
 fn each_record_backwards(
     path: &Path,
-    handle: &File,
+    handle: &OpenLog,
     upto: u64,
     mut visit: impl FnMut(&Record<'_>) -> bool,
 ) -> Result<()> {
@@ -343,7 +347,7 @@ pub(crate) fn working_directories<'a>(
 /// numbers are unknown.
 pub(crate) fn each_line_of_handle(
     path: &Path,
-    handle: &File,
+    handle: &OpenLog,
     offset: u64,
     mut visit: impl FnMut(&Record<'_>) -> Result<bool>,
 ) -> Result<()> {
@@ -353,9 +357,7 @@ pub(crate) fn each_line_of_handle(
         static SCANNER: RefCell<Option<Scanner<Slot>>> = const { RefCell::new(None) };
     }
     let failed = |error| Error::io("read", path, error);
-    let mut handle = handle.try_clone().map_err(failed)?;
-    handle.seek(SeekFrom::Start(offset)).map_err(failed)?;
-    let slot = Slot(Some(handle));
+    let slot = Slot(Some(RangeReader::from_offset(handle.clone(), offset)));
     let mut lines = match SCANNER.take() {
         None => Scanner::from_offset(slot, offset, 1),
         Some(mut lines) => {
@@ -385,11 +387,11 @@ pub(crate) fn each_line_of_handle(
     outcome
 }
 
-/// A reader whose file can be taken out.
-struct Slot(Option<File>);
+/// A reader whose log can be taken out.
+struct Slot(Option<RangeReader<OpenLog>>);
 
 impl Read for Slot {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.0.as_mut().map_or(Ok(0), |file| file.read(into))
+        self.0.as_mut().map_or(Ok(0), |log| log.read(into))
     }
 }

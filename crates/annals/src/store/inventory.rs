@@ -15,13 +15,14 @@ use crate::error::{Error, Result};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, FileId, OpenLog, RangeReader};
 use annals_layouts::model::{
-    AgentId, Artifact, ArtifactKind, Body, Fact, ListRow, ListSubject, SessionId,
+    AgentId, Artifact, ArtifactKind, Body, Fact, Framing, ListRow, ListSubject, SessionId,
 };
 
 use super::Root;
 use super::archive_overlay::{self, ArchivedFile};
 use super::companion;
 use super::log_reader;
+use super::record_source::{self, SharedSource};
 use super::shared_log::{self, SessionSlice};
 use super::thread;
 use super::walk_cache::WalkCache;
@@ -47,12 +48,16 @@ pub struct RootFile {
     pub(crate) companion: Option<Box<RootFile>>,
     /// Its location in the archive, if it is not on disk.
     pub(crate) archived: Option<Box<ArchivedFile>>,
+    /// Its open database, if its records are rows.
+    pub(crate) source: Option<SharedSource>,
 }
 
 impl RootFile {
     /// Creates a file without slice, earlier volumes or companion.
     pub(crate) fn new(path: PathBuf, artifact: Artifact, id: FileId) -> Self {
+        let is_database = matches!(artifact.framing, Framing::Rows(_));
         RootFile {
+            source: is_database.then(SharedSource::default),
             path,
             artifact,
             id,
@@ -71,17 +76,37 @@ impl RootFile {
     /// Reads all its bytes.
     pub fn read(&self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        let read = RangeReader::from_offset(self.open()?, 0).read_to_end(&mut bytes);
+        let read = RangeReader::from_offset(self.open_bytes()?, 0).read_to_end(&mut bytes);
         read.map_err(|error| Error::io("read", &self.path, error))?;
         Ok(bytes)
     }
 
-    /// Opens it for reading.
-    pub(crate) fn open(&self) -> Result<OpenLog> {
+    /// Reads all its records, one per line. They are its bytes, unless it is a document or a
+    /// database.
+    pub fn read_records(&self) -> Result<Vec<u8>> {
+        let mut lines = Vec::new();
+        let read = RangeReader::from_offset(self.open()?, 0).read_to_end(&mut lines);
+        read.map_err(|error| Error::io("read", &self.path, error))?;
+        Ok(lines)
+    }
+
+    /// Opens its bytes for reading.
+    pub(crate) fn open_bytes(&self) -> Result<OpenLog> {
         if let Some(kept) = &self.archived {
             return kept.open();
         }
         OpenLog::open(&self.path).map_err(|error| Error::io("read", &self.path, error))
+    }
+
+    /// Opens its records for reading, one per line.
+    pub(crate) fn open(&self) -> Result<OpenLog> {
+        let framing = self.artifact.framing;
+        let opened = match (&self.archived, &self.source) {
+            (Some(kept), _) => record_source::open_stored(kept.open()?, framing),
+            (None, Some(source)) => source.open(&self.path, framing),
+            (None, None) => record_source::open(&self.path, framing),
+        };
+        opened.map_err(|error| Error::io("read", &self.path, error))
     }
 
     /// Returns a reader of the open file that starts at `offset`.

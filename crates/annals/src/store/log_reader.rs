@@ -606,7 +606,7 @@ pub(crate) fn decode_document(root: &Root, artifact: &Artifact, bytes: &[u8]) ->
 
 /// Reads a document's bytes.
 pub(super) fn document_bytes(file: &RootFile) -> Result<Vec<u8>> {
-    let mut reader = RangeReader::between(file.open()?, 0, MAX_DOCUMENT + 1);
+    let mut reader = RangeReader::between(file.open_bytes()?, 0, MAX_DOCUMENT + 1);
     let mut bytes = Vec::new();
     let read = reader.read_to_end(&mut bytes);
     read.map_err(|error| Error::io("read", &file.path, error))?;

@@ -45,6 +45,7 @@ mod log_totals;
 mod project_hints;
 mod query;
 mod read_failures;
+pub(crate) mod record_source;
 mod remove;
 mod removed;
 mod resolve;

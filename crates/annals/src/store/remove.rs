@@ -47,12 +47,16 @@ pub(crate) trait FileCopies {
 impl FileSet {
     /// Returns all files of the sessions.
     pub(crate) fn from_sessions(group: &[&SessionFiles]) -> Result<Self> {
+        group.iter().try_for_each(|files| files.refuse_database())?;
         let beside = group.iter().flat_map(|files| files.attachments_on_disk());
         FileSet::new(group, beside.collect())
     }
 
     /// Returns the files to remove with the sessions. Fails if other sessions share a log.
     pub(crate) fn to_remove(group: &[&SessionFiles]) -> Result<Self> {
+        group
+            .iter()
+            .try_for_each(|files| files.refuse_read_only())?;
         trash::refuse_shared(group.iter().copied())?;
         let beside = group.iter().flat_map(|files| trash::own_attachments(files));
         FileSet::new(group, beside.collect())

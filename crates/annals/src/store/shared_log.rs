@@ -213,8 +213,8 @@ impl SessionSlices {
         before: Option<&VolumeEnd>,
         known: Option<SessionSlices>,
     ) -> crate::Result<Self> {
-        let missing = || Error::refused(format!("{} names no session", file.path.display()));
-        let own = file.artifact.session.clone().ok_or_else(missing)?;
+        // In a database, every record names its session.
+        let own = file.artifact.session.as_ref();
         let mut shares = known.unwrap_or_else(|| SessionSlices {
             sessions: Vec::new(),
             places: HashMap::new(),
@@ -249,7 +249,9 @@ impl SessionSlices {
                         continues_turn(answers, first.time, before)
                     });
                     let owner = before.filter(|_| goes_on).map(|before| &before.session);
-                    shares.switch_to(owner.unwrap_or(&own));
+                    if let Some(owner) = owner.or(own) {
+                        shares.switch_to(owner);
+                    }
                 }
                 false => {}
             }
@@ -264,8 +266,8 @@ impl SessionSlices {
             sink.flaws.clear();
             Ok(true)
         })?;
-        if shares.sessions.is_empty() {
-            shares.switch_to(&own);
+        if let Some(own) = own.filter(|_| shares.sessions.is_empty()) {
+            shares.switch_to(own);
         }
         Ok(shares)
     }

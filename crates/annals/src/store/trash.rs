@@ -334,6 +334,7 @@ impl<'a> Deletion<'a> {
     /// Plans the deletion of a session, or of several that share files.
     pub(super) fn plan(group: &'a [&'a SessionFiles], now: Timestamp) -> Result<Self> {
         let mut all = group.iter().copied();
+        all.clone().try_for_each(SessionFiles::refuse_read_only)?;
         all.try_for_each(SessionFiles::refuse_archived)?;
         let files = FileSet::to_remove(group)?;
         let sessions: Vec<String> = group.iter().map(|files| files.id.to_string()).collect();

@@ -31,7 +31,7 @@ use annals_layouts::model::{ArtifactKind, Flaw, FlawKind};
 
 use super::inventory::{self, RootFile, SessionLists};
 use super::walk_cache::WalkCache;
-use super::{Costs, Root, Store, archive_overlay, log_reader};
+use super::{Costs, Root, Store, archive_overlay, log_reader, record_source};
 
 pub(crate) use attribution::StoredUsage;
 use attribution::{Attribution, LedgerEntries};
@@ -125,6 +125,7 @@ impl<'a> UsageCollector<'a> {
         };
         let relative = path.strip_prefix(&root.path).ok();
         if let Some(artifact) = relative.and_then(|path| root.layout.classify(path)) {
+            let id = record_source::identity(&path, &artifact, id);
             let file = RootFile::new(path, artifact, id);
             self.add(number, file, Some(tab));
         }

@@ -2,10 +2,8 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, VecDeque};
-use std::fs::File;
 use std::hash::Hasher as _;
 use std::io;
-use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -13,7 +11,7 @@ use memchr::{memchr, memrchr};
 
 use crate::error::{Error, Result};
 use crate::store::{IncrementalReader, LocatedEntry, each_line_of_handle};
-use annals_jsonl::{Cursor, FileId, open_to_read};
+use annals_jsonl::{Cursor, FileId, OpenLog, ReadAt as _};
 use annals_layouts::layout::Record;
 use annals_layouts::model::{Body, Entry, EntryId, EntryKey};
 
@@ -58,6 +56,8 @@ pub(super) struct LogCursor {
     reader: Option<IncrementalReader>,
     seen_entries: SeenEntries,
     reread: Option<Reread>,
+    /// All records of a derived log were read at least once.
+    knows_all: bool,
     /// The time of the newest entry that was emitted.
     newest: Option<Timestamp>,
 }
@@ -105,6 +105,7 @@ impl LogCursor {
             reader: None,
             seen_entries: SeenEntries::default(),
             reread: None,
+            knows_all: false,
             newest: None,
         }
     }
@@ -123,7 +124,7 @@ impl LogCursor {
 
     /// Returns a cursor for a renamed log, if it contains what was read under the old name.
     pub(super) fn from_moved(log: Arc<FollowedLog>, from: &mut LogCursor) -> Option<Self> {
-        let handle = open_to_read(&log.path).ok()?;
+        let handle = log.open().ok()?;
         let mark = from.cursor.filter(|mark| mark.offset > 0)?;
         if !mark.continues_in(&handle).ok()? {
             return None;
@@ -151,12 +152,16 @@ impl LogCursor {
     pub(super) fn save_end_mark(&mut self) -> Result<()> {
         let path = self.log.path.clone();
         let failed = |error| Error::io("read", &path, error);
-        let handle = match open_to_read(&path) {
+        let handle = match self.log.open() {
             Err(error) if is_missing(&error) => return Ok(()),
             other => other.map_err(failed)?,
         };
+        if handle.revision().is_some() {
+            self.offset = handle.size().map_err(failed)?;
+            self.aligned = true;
+        }
         // Bytes appended since it was found are read in its turn.
-        if handle.metadata().map_err(failed)?.len() >= self.offset {
+        if handle.size().map_err(failed)? >= self.offset {
             self.align(&handle).map_err(failed)?;
             self.set_marks(&handle).map_err(failed)?;
         }
@@ -177,24 +182,29 @@ impl LogCursor {
         let path = self.log.path.clone();
         let failed = |error| Error::io("read", &path, error);
         let mut turn = ReadBatch::default();
-        let handle = match open_to_read(&path) {
+        let handle = match self.log.open() {
             Err(error) if is_missing(&error) => {
                 turn.missing = true;
                 return Ok(turn);
             }
             other => other.map_err(failed)?,
         };
-        let id = FileId::from(&handle.metadata().map_err(failed)?);
+        let id = handle.id().map_err(failed)?;
         if id.untouched(&self.id) && !self.more {
             return Ok(turn);
         }
-        let changed = self.reset_reason(&handle, &id).map_err(failed)?;
+        let derived = handle.revision().is_some();
+        let changed = match derived {
+            true => self.is_outdated(&handle).map_err(failed)?,
+            false => self.reset_reason(&handle, &id).map_err(failed)?,
+        };
         if let Some(why) = changed {
-            self.restart(&id);
-            turn.reset = Some(why).filter(|_| !self.gone);
+            self.restart(&id, derived);
+            // Derived records are read again after every change.
+            turn.reset = Some(why).filter(|_| !self.gone && !derived);
         }
         self.recognise(&handle, &id).map_err(failed)?;
-        if id.len < self.searched || !id.same_file(&self.id) {
+        if derived || id.len < self.searched || !id.same_file(&self.id) {
             self.searched = self.offset;
         }
         self.gone = false;
@@ -204,11 +214,22 @@ impl LogCursor {
             self.set_marks(&handle).map_err(failed)?;
         }
         self.more = turn.more;
+        self.knows_all |= derived && self.reread.is_some() && !turn.more;
         Ok(turn)
     }
 
+    /// Returns whether derived records are not those that were read. Until they are read, they count
+    /// as others.
+    fn is_outdated(&self, handle: &OpenLog) -> io::Result<Option<ResetReason>> {
+        let is_same = match &self.cursor {
+            Some(mark) => mark.continues_in(handle)?,
+            None => self.aligned,
+        };
+        Ok((!is_same).then_some(ResetReason::Rewritten))
+    }
+
     /// Returns why the file is not the one that was read, if so.
-    fn reset_reason(&mut self, handle: &File, id: &FileId) -> io::Result<Option<ResetReason>> {
+    fn reset_reason(&mut self, handle: &OpenLog, id: &FileId) -> io::Result<Option<ResetReason>> {
         let same = id.same_file(&self.id) && !self.gone;
         if id.len < self.offset {
             return Ok(Some(if same {
@@ -232,7 +253,7 @@ impl LogCursor {
     }
 
     /// Moves to the start of the log. Entries that were emitted are not emitted again.
-    fn restart(&mut self, id: &FileId) {
+    fn restart(&mut self, id: &FileId, derived: bool) {
         // Of a truncated log, only the rest is read again; a rewritten log may reappear whole, in
         // pieces.
         let cut = id.same_file(&self.id) && !self.gone && id.len > 0;
@@ -242,6 +263,13 @@ impl LogCursor {
             known: self.newest.or(untold),
             awaited: Some(if cut { id.len } else { self.offset }),
         });
+        if derived {
+            self.reread = Some(Reread {
+                until: u64::MAX,
+                known: untold.filter(|_| !self.knows_all),
+                awaited: None,
+            });
+        }
         self.offset = 0;
         self.searched = 0;
         self.aligned = true;
@@ -251,7 +279,7 @@ impl LogCursor {
 
     /// Checks whether a log that begins again is the same log. A program that rewrites a log
     /// truncates it first, so this may show only later.
-    fn recognise(&mut self, handle: &File, id: &FileId) -> io::Result<()> {
+    fn recognise(&mut self, handle: &OpenLog, id: &FileId) -> io::Result<()> {
         let Some(again) = self.reread.as_mut().filter(|_| id.len > 0) else {
             return Ok(());
         };
@@ -275,7 +303,7 @@ impl LogCursor {
     }
 
     /// Moves back to the start of the line that was incomplete when the log was found.
-    fn align(&mut self, handle: &File) -> io::Result<()> {
+    fn align(&mut self, handle: &OpenLog) -> io::Result<()> {
         if !self.aligned {
             self.offset = line_start(handle, self.offset)?;
             self.aligned = true;
@@ -283,7 +311,7 @@ impl LogCursor {
         Ok(())
     }
 
-    fn set_marks(&mut self, handle: &File) -> io::Result<()> {
+    fn set_marks(&mut self, handle: &OpenLog) -> io::Result<()> {
         self.cursor = Some(Cursor::with_id(&self.id, handle, self.offset)?);
         let reach = self.offset.min(HEAD_BYTES) as usize;
         if self.head.len() < reach {
@@ -294,7 +322,7 @@ impl LogCursor {
     }
 
     /// Returns whether there is a complete line after `offset`. Bytes are searched once.
-    fn has_line(&mut self, handle: &File) -> io::Result<bool> {
+    fn has_line(&mut self, handle: &OpenLog) -> io::Result<bool> {
         let mut block = [0; 64 << 10];
         self.searched = self.searched.max(self.offset);
         loop {
@@ -310,7 +338,7 @@ impl LogCursor {
         }
     }
 
-    fn read_lines(&mut self, handle: &File, turn: &mut ReadBatch) -> Result<()> {
+    fn read_lines(&mut self, handle: &OpenLog, turn: &mut ReadBatch) -> Result<()> {
         let LogCursor {
             log,
             reader,
@@ -346,7 +374,9 @@ impl LogCursor {
         self.offset = offset;
         self.searched = searched.max(offset);
         // Later writes show in the file's length.
-        turn.more = full && offset < self.id.len;
+        let size = handle.size();
+        turn.more =
+            full && offset < size.map_err(|error| Error::io("read", &self.log.path, error))?;
         Ok(())
     }
 }
@@ -435,7 +465,7 @@ pub(super) fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), NotFound | NotADirectory)
 }
 
-fn last_byte(handle: &File, end: u64) -> io::Result<Option<u8>> {
+fn last_byte(handle: &OpenLog, end: u64) -> io::Result<Option<u8>> {
     let Some(at) = end.checked_sub(1) else {
         return Ok(None);
     };
@@ -445,7 +475,7 @@ fn last_byte(handle: &File, end: u64) -> io::Result<Option<u8>> {
 }
 
 /// Returns the start of the line that contains `end`.
-pub(super) fn line_start(handle: &File, end: u64) -> io::Result<u64> {
+pub(super) fn line_start(handle: &OpenLog, end: u64) -> io::Result<u64> {
     let mut block = vec![0; 4 << 10];
     let mut high = end;
     while high > 0 {

@@ -43,13 +43,15 @@ mod selection;
 mod watched_dirs;
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cost::Charge;
 use crate::error::Error;
-use crate::store::{Root, working_directories};
+use crate::store::{Root, record_source, working_directories};
+use annals_jsonl::OpenLog;
 use annals_layouts::model::{AgentId, Artifact, Entry, Project, SessionId};
 
 pub use archived::last_archived;
@@ -126,6 +128,11 @@ pub struct FollowedLog {
 }
 
 impl FollowedLog {
+    /// Opens its records.
+    pub(crate) fn open(&self) -> io::Result<OpenLog> {
+        record_source::open(&self.path, self.artifact.framing)
+    }
+
     /// Returns the working directory of the log's session, from the start of the log, the session
     /// list or the root's location; else the folder's name, marked as guessed.
     pub fn project(&self) -> Project {

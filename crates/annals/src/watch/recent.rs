@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::error::{Error, Result};
 use crate::store::{LocatedEntry, record_from_tail_line};
-use annals_jsonl::{RangeReader, TailReader, open_to_read};
+use annals_jsonl::{RangeReader, ReadAt as _, TailReader};
 use annals_layouts::layout::Decoded;
 use annals_layouts::model::Entry;
 
@@ -24,10 +24,11 @@ pub(super) fn find_start(
     counts: &dyn Fn(&Entry) -> bool,
 ) -> Result<Option<u64>> {
     let failed = |error| Error::io("read", &log.path, error);
-    let handle = match open_to_read(&log.path) {
+    let handle = match log.open() {
         Err(error) if is_missing(&error) => return Ok(None),
         other => other.map_err(failed)?,
     };
+    let end = end.min(handle.size().map_err(failed)?);
     let mut lines = TailReader::new(RangeReader::between(&handle, 0, end)).map_err(failed)?;
     let mut decoder = log.root.decoder_at(&log.path, &log.artifact);
     let mut begin = None;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::store::Root;
+use crate::store::{Root, record_source};
 use annals_jsonl::FileId;
 use annals_layouts::model::Artifact;
 
@@ -267,6 +267,10 @@ impl WatchedDirs {
         let Some(at) = self.roots.get(place) else {
             return;
         };
+        // A program that writes to a database changes its write-ahead log.
+        let database = record_source::database_of_wal(within);
+        let database = database.filter(|path| at.classify(path).is_some());
+        let within = database.as_deref().unwrap_or(within);
         let path = at.root.path.join(within);
         let artifact = at.classify(within);
         let leads = at.leads_to_logs(within);
@@ -318,6 +322,7 @@ impl WatchedDirs {
         let Some(path) = self.path(place, within) else {
             return;
         };
+        let id = record_source::identity(&path, &artifact, id);
         scan_events.push(ScanEvent::Log {
             place,
             path,

@@ -55,7 +55,7 @@ fn logs(case: &Case) -> Vec<(annals::store::RootFile, Vec<u8>)> {
     let files = case.files().into_iter();
     files
         .filter(|file| file.artifact.kind.is_log())
-        .map(|file| (file.clone(), fs::read(&file.path).unwrap()))
+        .map(|file| (file.clone(), file.read_records().unwrap()))
         .collect()
 }
 

@@ -77,11 +77,10 @@ impl Writer for ClaudeCode {
             )));
         }
         Ok(Artifact {
-            kind: ArtifactKind::AgentLog,
             folder: head.log.folder.clone(),
             session: Some(head.session.clone()),
             agent: Some(agent.clone()),
-            name: None,
+            ..Artifact::new(ArtifactKind::AgentLog)
         })
     }
 
@@ -549,11 +548,10 @@ impl RecordBuilder<'_, '_> {
 
     fn agent_meta(&mut self, spawn: &Spawn) -> Result<()> {
         let file = Artifact {
-            kind: ArtifactKind::AgentMeta,
             folder: self.head.log.folder.clone(),
             session: Some(self.head.session.clone()),
             agent: Some(spawn.agent.clone()),
-            name: None,
+            ..Artifact::new(ArtifactKind::AgentMeta)
         };
         let bytes = encode(&Meta {
             kind: &spawn.kind,

@@ -59,11 +59,10 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
                 (_, agent) => agent,
             };
             Artifact {
-                kind,
-                folder: None,
                 session: Some(session),
                 agent,
                 name,
+                ..Artifact::new(kind)
             }
         }
         _ => return None,

@@ -738,11 +738,10 @@ impl RecordBuilder<'_, '_> {
     /// Returns another file of the session.
     fn attachment(&self, kind: ArtifactKind, agent: Option<AgentId>) -> Artifact {
         Artifact {
-            kind,
             folder: self.head.log.folder.clone(),
             session: Some(self.head.session.clone()),
             agent,
-            name: None,
+            ..Artifact::new(kind)
         }
     }
 

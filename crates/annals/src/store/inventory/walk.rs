@@ -21,7 +21,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, open, openat, sta
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::store::Root;
+use crate::store::{Root, record_source};
 use annals_jsonl::FileId;
 use annals_jsonl::removal_name::{RemovalName, original_path};
 use annals_layouts::model::ArtifactKind;
@@ -375,7 +375,9 @@ impl Walk<'_, '_> {
         }
         let is_file = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         let stat = stat.ok().filter(is_file)?;
-        let file = RootFile::new(joined(dir, name), artifact, FileId::from_stat(&stat));
+        let path = joined(dir, name);
+        let id = record_source::identity(&path, &artifact, FileId::from_stat(&stat));
+        let file = RootFile::new(path, artifact, id);
         Some(Step::Found(file))
     }
 

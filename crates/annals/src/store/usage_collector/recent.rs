@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use crate::store::Root;
 use crate::store::inventory::{self, RootFile};
+use crate::store::{Root, record_source};
 use annals_jsonl::FileId;
 use annals_layouts::model::{Artifact, ArtifactKind};
 
@@ -40,11 +40,8 @@ impl OwnLog {
         let mut files = Vec::new();
         let found = root.failures.metadata(&self.path);
         if let Some(found) = found.filter(std::fs::Metadata::is_file) {
-            files.push(RootFile::new(
-                self.path,
-                self.artifact,
-                FileId::from(&found),
-            ));
+            let id = record_source::identity(&self.path, &self.artifact, FileId::from(&found));
+            files.push(RootFile::new(self.path, self.artifact, id));
         }
         let found = root.failures.metadata(&directory);
         if found.is_some_and(|it| it.is_dir())

@@ -18,7 +18,7 @@ use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, Create, Log};
 use annals_layouts::Subject;
 use annals_layouts::layout::{AppendState, Change, NewSession, PlanContext, Writer};
-use annals_layouts::model::{Artifact, ArtifactKind, SessionId};
+use annals_layouts::model::{Artifact, ArtifactKind, Framing, SessionId};
 
 use super::new_id::{is_chosen, refuse_chosen};
 use super::{
@@ -212,6 +212,30 @@ impl Store {
 }
 
 impl SessionFiles {
+    /// Fails if annals reads the session's layout but does not write it: then it removes nothing
+    /// either.
+    pub fn refuse_read_only(&self) -> Result<()> {
+        layout_writer(&self.root).map(|_| ())
+    }
+
+    /// Fails if the session is in a database: it also holds other data of its program, such as
+    /// secrets, so it is not copied.
+    pub fn refuse_database(&self) -> Result<()> {
+        match self.is_in_database() {
+            false => Ok(()),
+            true => Err(Error::refused(format!(
+                "session {} is in a database of its program, which annals does not copy; `annals export` or `annals convert` copies the session",
+                self.id
+            ))),
+        }
+    }
+
+    /// Returns whether its log is part of a database.
+    pub fn is_in_database(&self) -> bool {
+        let mut logs = self.logs();
+        logs.any(|file| matches!(file.artifact.framing, Framing::Rows(_)))
+    }
+
     /// Fails with [`Error::Live`] if another program is writing to the session right now, and with
     /// [`Held`](annals_jsonl::Error::Held) if one has a file of it open for writing.
     pub fn ensure_not_in_use(&self) -> Result<()> {

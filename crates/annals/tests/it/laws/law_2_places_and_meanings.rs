@@ -154,11 +154,11 @@ fn artifact_with_hostile_parts_never_leaves_the_root() {
                         .flat_map(|s| agent().map(|a| (s.clone(), a)))
                     {
                         let artifact = Artifact {
-                            kind,
                             folder: folder.clone(),
                             session,
                             agent,
                             name: name.clone(),
+                            ..Artifact::new(kind)
                         };
                         let placed = layout.path_for(&artifact);
                         if let Some(meaning) = layout.classify(&placed) {
