@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::model::{EntryKey, Fact, Outline, TitleSource};
 use crate::text::truncate_chars;
 
 use super::{Conversation, Tree};
 
 /// Title of a conversation, and its source.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Title {
     /// The title, on one line. Ends in `…` if it was cut after 1,000 characters; [`shorten`] makes
     /// it fit a heading.

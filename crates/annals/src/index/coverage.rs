@@ -9,8 +9,8 @@ use crate::store::{Inventory, Root, RootFile};
 use annals_jsonl::OpenLog;
 
 use super::database::{number_of, within};
-use super::fingerprint::Fingerprint;
-use super::sessions::is_same;
+use super::fingerprint::files_fingerprint;
+use super::session_rows::is_same;
 use super::text_store::{self, TextMark};
 
 /// Files of one root whose text is searched.
@@ -48,8 +48,8 @@ impl<'a> RootTexts<'a> {
     }
 
     /// Fingerprint of the current state of the files.
-    pub(super) fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::from_files(&self.root.path, self.files.iter().copied())
+    pub(super) fn fingerprint(&self) -> u128 {
+        files_fingerprint(&self.root.path, self.files.iter().copied())
     }
 }
 
@@ -98,7 +98,7 @@ impl Coverage {
             return Ok(false);
         };
         if let Some((stamp, pending)) = text_store::coverage(database, root)?
-            && stamp == texts.fingerprint().to_bytes()
+            && stamp == texts.fingerprint().to_le_bytes()
         {
             self.add_whole(database, texts.root, root, &pending)?;
             return Ok(true);

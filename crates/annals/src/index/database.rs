@@ -12,12 +12,12 @@ use crate::error::{Error, IndexProblem};
 use crate::store::usage_collector::DirTimes;
 use crate::store::{Root, RootFile};
 
-use super::{root_cache, sessions, text_store, usage};
+use super::{root_cache, session_rows, text_store, usage};
 
 /// Schema version.
 ///
 /// Increment it when the tables, the encoding of rows or the output of decoders changes.
-const VERSION: i32 = 16;
+const VERSION: i32 = 1;
 
 /// File name of the database. Other versions use other files in the same directory.
 pub(super) fn name() -> String {
@@ -31,7 +31,7 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const TABLES: [&str; 5] = [
     ROOTS,
     usage::TABLES,
-    sessions::TABLES,
+    session_rows::TABLES,
     text_store::TABLES,
     root_cache::TABLES,
 ];

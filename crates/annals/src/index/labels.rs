@@ -1,11 +1,8 @@
-//! Labels of some sessions: one query reads the rows of a root.
+//! Labels of some sessions, from their rows and those of the other sessions in their folders.
 //!
-//! A session without a current row is read. Nothing is saved, because the inventory may lack
-//! sessions that still exist.
+//! A session without a current row is read. Nothing is saved.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-
-use rusqlite::Connection;
 
 use crate::error::Result;
 use crate::store::session_summary::{FolderSummary, SessionSummary};
@@ -13,182 +10,131 @@ use crate::store::{FolderHints, Inventory, Root, SessionFiles, SessionLabel, rea
 use annals_layouts::model::EntryKey;
 
 use super::Index;
-use super::session_codec::{self, Names};
-use super::sessions::{StoredRow, each_row, is_same, name};
+use super::session_rows::{self, SortedSessions, is_same};
 
 impl Index {
     /// Returns the labels of sessions, given by inventory index, each once, like
-    /// [`Sessions::labels`](crate::store::Sessions::labels). The inventory may be that of
-    /// a [`StoreSearch`](super::StoreSearch).
+    /// [`Sessions::labels`](crate::store::Sessions::labels).
     pub fn session_labels(
         &mut self,
         inventory: &Inventory,
         wanted: &[usize],
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Vec<Result<SessionLabel>> {
-        let mut rows = LabelRows::new(inventory, wanted);
-        if let Err(error) = rows.load(&self.database) {
-            self.recreate(&error);
-            rows = LabelRows::new(inventory, wanted);
-        }
-        rows.into_labels(wanted, progress)
-    }
-}
-
-/// Rows of the wanted sessions, and the summaries in the logs of their folders.
-struct LabelRows<'a> {
-    inventory: &'a Inventory,
-    wanted: HashSet<usize>,
-    roots: Vec<&'a Root>,
-    /// Sessions in the folders of the wanted ones, by root and name.
-    neighbours: HashMap<(usize, SessionName<'a>), usize>,
-    /// Sessions whose row is current.
-    current: HashSet<usize>,
-    /// Current rows of wanted sessions.
-    facts: HashMap<usize, SessionSummary>,
-    /// Summaries by root and folder, with the id of the session whose log has them.
-    summaries: HashMap<Folder, Vec<(Vec<u8>, Summaries)>>,
-}
-
-/// Root and folder.
-type Folder = (usize, Option<Vec<u8>>);
-
-/// Id and folder.
-type SessionName<'a> = (&'a [u8], Option<&'a [u8]>);
-
-type Summaries = Vec<(EntryKey, Box<str>)>;
-
-impl<'a> LabelRows<'a> {
-    fn new(inventory: &'a Inventory, wanted: &[usize]) -> Self {
-        let mut rows = LabelRows {
-            inventory,
-            wanted: wanted.iter().copied().collect(),
-            roots: Vec::new(),
-            neighbours: HashMap::new(),
-            current: HashSet::new(),
-            facts: HashMap::new(),
-            summaries: HashMap::new(),
-        };
-        let mut folders = HashSet::new();
-        for &at in wanted {
-            if let Some(files) = inventory.sessions.get(at) {
-                folders.insert(rows.folder(files));
-            }
-        }
-        for (at, files) in inventory.sessions.iter().enumerate() {
-            let mut roots = rows.roots.iter();
-            let root = roots.position(|root| is_same(root, &files.root));
-            if let Some(root) = root
-                && folders.contains(&(root, name(files).1))
-            {
-                rows.neighbours.insert((root, name(files)), at);
-            }
-        }
-        rows
-    }
-
-    fn root_number(&mut self, files: &'a SessionFiles) -> usize {
-        let mut roots = self.roots.iter();
-        let known = roots.position(|root| is_same(root, &files.root));
-        known.unwrap_or_else(|| {
-            self.roots.push(&files.root);
-            self.roots.len() - 1
-        })
-    }
-
-    fn folder(&mut self, files: &'a SessionFiles) -> (usize, Option<&'a [u8]>) {
-        (self.root_number(files), name(files).1)
-    }
-
-    fn load(&mut self, database: &Connection) -> rusqlite::Result<()> {
-        let mut names = Names::default();
-        for (number, root) in self.roots.clone().into_iter().enumerate() {
-            each_row(database, root, |row| self.add(number, row, &mut names))?;
-        }
-        Ok(())
-    }
-
-    fn add(&mut self, root: usize, row: &StoredRow<'_>, names: &mut Names) {
-        let (id, folder) = row.session();
-        let at = self.neighbours.get(&(root, (id, folder))).copied();
-        let summaries = match at {
-            // An inventory of a search has only the sessions that may match.
-            None => session_codec::decode_summaries(row.facts),
-            Some(at) => {
-                let files = self.inventory.sessions.get(at);
-                if !files.is_some_and(|files| row.is_current(files)) {
-                    return;
-                }
-                self.current.insert(at);
-                match self.wanted.contains(&at) {
-                    false => session_codec::decode_summaries(row.facts),
-                    true => {
-                        let facts = session_codec::decode_without_charges(row.facts, names);
-                        let summaries = facts.as_ref().map(|facts| facts.summaries.clone());
-                        self.facts.extend(facts.map(|facts| (at, facts)));
-                        summaries
-                    }
-                }
-            }
-        };
-        if let Some(summaries) = summaries.filter(|summaries| !summaries.is_empty()) {
-            let folder = self
-                .summaries
-                .entry((root, folder.map(<[u8]>::to_vec)))
-                .or_default();
-            folder.push((id.to_vec(), summaries));
-        }
-    }
-
-    fn into_labels(
-        mut self,
-        wanted: &[usize],
-        progress: &(dyn Fn(u64, u64) + Sync),
-    ) -> Vec<Result<SessionLabel>> {
-        let inventory = self.inventory;
         let sessions = &inventory.sessions;
-        let is_missing = |at: &&usize| !self.facts.contains_key(*at);
+        let mut summaries = self.summaries(inventory, wanted.iter().copied());
+        let is_missing = |at: &&usize| !summaries.contains_key(*at);
         let missing: Vec<usize> = wanted.iter().filter(is_missing).copied().collect();
         let files = missing.iter().filter_map(|&at| sessions.get(at));
-        let files: Vec<&SessionFiles> = files.collect();
-        let read = read_each(&files, progress, &|session| {
+        let read = read_each(&files.collect::<Vec<_>>(), progress, &|session| {
             SessionSummary::from_session(&session)
         });
         let mut read: HashMap<usize, Result<SessionSummary>> =
             missing.into_iter().zip(read).collect();
-        let unread = self.neighbours.values().copied();
-        let unread = unread.filter(|at| !self.current.contains(at));
-        let unread: BTreeSet<usize> = unread.collect();
-        let unread = FolderHints::new(unread.iter().filter_map(|&at| sessions.get(at)));
-        let folders = std::mem::take(&mut self.summaries).into_iter();
-        let folders: HashMap<(usize, Option<Vec<u8>>), FolderSummary> = folders
-            .map(|(folder, summaries)| (folder, in_order(summaries)))
-            .collect();
+        let mut folders = Folders::default();
+        for &at in wanted {
+            folders.wanted.extend(sessions.get(at).map(folder));
+        }
+        if let Err(error) = folders.load(self, inventory) {
+            self.recreate(&error);
+            folders.summaries.clear();
+            folders.unread = (0..sessions.len()).collect();
+        }
+        let unread = folders.unread.iter().filter_map(|&at| sessions.get(at));
+        let unread = FolderHints::new(unread);
         let mut labels = Vec::with_capacity(wanted.len());
         for &at in wanted {
-            let facts = self.facts.remove(&at).map(Ok).or_else(|| read.remove(&at));
-            let (Some(files), Some(facts)) = (sessions.get(at), facts) else {
+            let summary = summaries.remove(&at).map(Ok);
+            let summary = summary.or_else(|| read.remove(&at));
+            let (Some(files), Some(summary)) = (sessions.get(at), summary) else {
                 continue;
             };
-            let (root, folder) = self.folder(files);
-            let folder = folders.get(&(root, folder.map(<[u8]>::to_vec)));
-            labels.push(facts.map(|mut facts| {
-                let title = folder.and_then(|it| it.title(&files.id, &facts.untitled_keys));
+            let folder = folders.summaries.get(&folder(files));
+            labels.push(summary.map(|mut summary| {
+                let title = folder.and_then(|it| it.title(&files.id, &summary.untitled_keys));
                 if title.is_some() {
-                    facts.title = title;
-                    facts.untitled_keys.clear();
+                    summary.title = title;
+                    summary.untitled_keys.clear();
                 }
-                SessionLabel::new(files, facts, &unread)
+                SessionLabel::new(files, summary, &unread)
             }));
         }
         labels
     }
+
+    /// Returns the summaries of those sessions that have a current row, without their charges.
+    pub(super) fn summaries(
+        &mut self,
+        inventory: &Inventory,
+        wanted: impl Iterator<Item = usize>,
+    ) -> HashMap<usize, SessionSummary> {
+        let mut found = HashMap::new();
+        for at in wanted {
+            let Some(files) = inventory.sessions.get(at) else {
+                continue;
+            };
+            let load = |row: &session_rows::SessionRow<'_>| row.summary_without_charges();
+            match session_rows::load_one(&self.database, files, load) {
+                Ok(summary) => found.extend(summary.map(|summary| (at, summary))),
+                Err(error) => {
+                    self.recreate(&error);
+                    return HashMap::new();
+                }
+            }
+        }
+        found
+    }
 }
 
-/// Joins the summaries of a folder's logs in the order of their names: the last one of a leaf is
-/// used.
-fn in_order(mut summaries: Vec<(Vec<u8>, Summaries)>) -> FolderSummary {
-    summaries.sort_by(|(one, _), (other, _)| one.cmp(other));
-    let summaries = summaries.into_iter();
-    FolderSummary::new(summaries.flat_map(|(_, summaries)| summaries).collect())
+/// Root and folder of a session.
+type Folder<'a> = (&'a std::path::Path, &'static str, Option<&'a str>);
+
+fn folder(files: &SessionFiles) -> Folder<'_> {
+    (&files.root.path, files.root.layout.name(), files.folder())
+}
+
+/// What the logs of some folders say about other sessions.
+#[derive(Default)]
+struct Folders<'a> {
+    wanted: HashSet<Folder<'a>>,
+    summaries: HashMap<Folder<'a>, FolderSummary>,
+    /// Sessions of these folders without a current row.
+    unread: BTreeSet<usize>,
+}
+
+impl<'a> Folders<'a> {
+    fn load(&mut self, index: &Index, inventory: &'a Inventory) -> rusqlite::Result<()> {
+        let sessions = &inventory.sessions;
+        let mut roots: Vec<&Root> = Vec::new();
+        for (at, files) in sessions.iter().enumerate() {
+            if self.wanted.contains(&folder(files)) {
+                self.unread.insert(at);
+                if !roots.iter().any(|root| is_same(root, &files.root)) {
+                    roots.push(&files.root);
+                }
+            }
+        }
+        // The last summary of a leaf is used, in the order of the sessions.
+        let mut found: HashMap<Folder<'a>, Vec<(usize, Vec<(EntryKey, Box<str>)>)>> =
+            HashMap::new();
+        for root in roots {
+            let sorted = SortedSessions::new(root, sessions);
+            session_rows::load(&index.database, &sorted, |at, _, row| {
+                let Some(files) = sessions.get(at).filter(|files| row.is_current(files)) else {
+                    return;
+                };
+                if self.unread.remove(&at) && row.has_summaries() {
+                    let folder = found.entry(folder(files)).or_default();
+                    folder.push((at, row.summaries().collect()));
+                }
+            })?;
+        }
+        for (folder, mut summaries) in found {
+            summaries.sort_unstable_by_key(|(at, _)| *at);
+            let summaries = summaries.into_iter().flat_map(|(_, summaries)| summaries);
+            let summary = FolderSummary::new(summaries.collect());
+            self.summaries.insert(folder, summary);
+        }
+        Ok(())
+    }
 }

@@ -8,14 +8,14 @@ use crate::error::{Error, Result};
 use crate::store::conversations::Conversations;
 use crate::store::session_summary::{self, SessionSummary};
 use crate::store::{
-    ConversationInfo, Inventory, RootFile, Session, SessionFiles, SessionInfo, Store, read_each,
+    ConversationInfo, Inventory, Root, RootFile, Session, SessionFiles, SessionInfo, Store,
+    read_each,
 };
 use annals_layouts::model::EntryKey;
 
 use super::Index;
-use super::fingerprint::Fingerprint;
-use super::session_codec::{self, Names};
-use super::sessions::{NewRow, RowState, SortedSessions, StoredRow, load, write};
+use super::charge_codec::Names;
+use super::session_rows::{NewRow, SessionRow, SortedSessions, load, load_conversations, write};
 
 impl Index {
     /// Summarizes every session, like [`Sessions::read`](crate::store::Sessions::read).
@@ -57,21 +57,29 @@ impl Index {
                 *is_wanted = true;
             }
         }
-        let mut gathering = Conversing {
-            is_wanted,
-            names: Names::default(),
-        };
-        let found = self.gather(store, inventory, progress, &mut gathering);
+        let found = self.gather(store, inventory, progress, &mut Conversing { is_wanted });
+        let mut names = Names::default();
         let mut conversations: Vec<Option<Result<Conversations>>> = Vec::with_capacity(found.len());
         let mut folders: HashMap<_, HashMap<EntryKey, Box<str>>> = HashMap::new();
         for (files, found) in inventory.sessions.iter().zip(found) {
             conversations.push(match found {
                 Err(error) => Some(Err(error)),
-                Ok((summaries, conversations)) => {
+                Ok((summaries, found)) => {
                     if !summaries.is_empty() {
                         folders.entry(place(files)).or_default().extend(summaries);
                     }
-                    conversations.map(Ok)
+                    match found {
+                        Found::Unwanted => None,
+                        Found::Read(conversations) => Some(Ok(conversations)),
+                        Found::Stored => {
+                            let stored = load_conversations(&self.database, files, &mut names);
+                            let read = || {
+                                let session = Session::read(files.clone())?;
+                                Ok(Conversations::from_session(&session))
+                            };
+                            Some(stored.ok().flatten().map_or_else(read, Ok))
+                        }
+                    }
                 }
             });
         }
@@ -101,25 +109,27 @@ impl Index {
         let mut found: Vec<Option<Result<G::Told>>> = all.iter().map(|_| None).collect();
         for root in store.roots() {
             let sorted = SortedSessions::new(root, all);
-            let recalled = load(&self.database, &sorted, G::TALKS, |at, _, met| {
-                if let RowState::Same(row) = met
+            let loaded = load(&self.database, &sorted, |at, files, row| {
+                if row.is_current(files)
                     && let Some(slot) = found.get_mut(at)
                 {
                     *slot = gathering.known(at, &row).map(Ok);
                 }
             });
-            let gone = recalled.unwrap_or_else(|error| {
+            let mut gone = loaded.unwrap_or_else(|error| {
                 self.recreate(&error);
                 Vec::new()
             });
-            let unknown = |(at, _): &&(usize, &SessionFiles)| matches!(found.get(*at), Some(None));
-            let work: Vec<(usize, &SessionFiles)> = sorted.all().filter(unknown).copied().collect();
             // A session that was not found no longer exists, if the whole store could be listed.
-            let all_seen = inventory.is_complete();
+            if !inventory.is_complete() {
+                gone.clear();
+            }
+            let unknown = |(at, _): &&(usize, &SessionFiles)| matches!(found.get(*at), Some(None));
+            let work: Vec<(usize, &SessionFiles)> =
+                sorted.list.iter().filter(unknown).copied().collect();
             let mut keep = Keep {
                 index: self,
-                sorted: &sorted,
-                all_seen,
+                root,
                 failed: false,
             };
             keep.read(&work, progress, |at, reading| {
@@ -127,9 +137,7 @@ impl Index {
                     *slot = Some(reading.map(|reading| gathering.read(at, *reading)));
                 }
             });
-            if all_seen {
-                keep.write(&[], &gone);
-            }
+            keep.write(&[], &gone);
         }
         // The inventory may contain sessions of roots outside the store.
         let others = all.iter().zip(&mut found).enumerate();
@@ -146,11 +154,8 @@ pub(super) trait RowCollector {
     /// Result for one session.
     type Told;
 
-    /// Conversations are needed too.
-    const TALKS: bool = false;
-
     /// Takes the stored row of an unchanged session; `None` if it cannot be decoded (a cache miss).
-    fn known(&mut self, at: usize, row: &StoredRow<'_>) -> Option<Self::Told>;
+    fn known(&mut self, at: usize, row: &SessionRow<'_>) -> Option<Self::Told>;
 
     /// Takes a session that was read now.
     fn read(&mut self, at: usize, reading: SessionReading) -> Self::Told;
@@ -162,7 +167,7 @@ struct Updating;
 impl RowCollector for Updating {
     type Told = ();
 
-    fn known(&mut self, _: usize, _: &StoredRow<'_>) -> Option<()> {
+    fn known(&mut self, _: usize, _: &SessionRow<'_>) -> Option<()> {
         Some(())
     }
 
@@ -178,8 +183,8 @@ struct All {
 impl RowCollector for All {
     type Told = SessionSummary;
 
-    fn known(&mut self, _: usize, row: &StoredRow<'_>) -> Option<SessionSummary> {
-        session_codec::decode(row.facts, &mut self.names)
+    fn known(&mut self, _: usize, row: &SessionRow<'_>) -> Option<SessionSummary> {
+        row.summary(&mut self.names)
     }
 
     fn read(&mut self, _: usize, reading: SessionReading) -> SessionSummary {
@@ -191,7 +196,14 @@ impl RowCollector for All {
 /// them.
 struct Conversing {
     is_wanted: Vec<bool>,
-    names: Names,
+}
+
+/// Conversations of a session.
+enum Found {
+    Unwanted,
+    /// They are in a row of their own.
+    Stored,
+    Read(Conversations),
 }
 
 impl Conversing {
@@ -201,34 +213,29 @@ impl Conversing {
 }
 
 impl RowCollector for Conversing {
-    type Told = (Vec<(EntryKey, Box<str>)>, Option<Conversations>);
+    type Told = (Vec<(EntryKey, Box<str>)>, Found);
 
-    const TALKS: bool = true;
-
-    fn known(&mut self, at: usize, row: &StoredRow<'_>) -> Option<Self::Told> {
-        let facts = session_codec::decode(row.facts, &mut self.names)?;
-        let conversations = match self.is_wanted(at) {
-            true => Some(session_codec::decode_conversations(
-                row.conversations,
-                &facts,
-                &mut self.names,
-            )?),
-            false => None,
+    fn known(&mut self, at: usize, row: &SessionRow<'_>) -> Option<Self::Told> {
+        let found = match self.is_wanted(at) {
+            true => Found::Stored,
+            false => Found::Unwanted,
         };
-        Some((facts.summaries, conversations))
+        Some((row.summaries().collect(), found))
     }
 
     fn read(&mut self, at: usize, reading: SessionReading) -> Self::Told {
-        let conversations = self.is_wanted(at).then_some(reading.conversations);
-        (reading.facts.summaries, conversations)
+        let found = match self.is_wanted(at) {
+            true => Found::Read(reading.conversations),
+            false => Found::Unwanted,
+        };
+        (reading.facts.summaries, found)
     }
 }
 
 /// Reader of sessions of a root that saves what it read.
 struct Keep<'a> {
     index: &'a mut Index,
-    sorted: &'a SortedSessions<'a>,
-    all_seen: bool,
+    root: &'a Root,
     /// A row could not be saved.
     failed: bool,
 }
@@ -255,69 +262,51 @@ impl Keep<'_> {
                 Box::new(SessionReading::new(&session))
             });
             done += sessions.iter().map(|files| files.log_bytes()).sum::<u64>();
-            let fresh = sessions.iter().zip(&read).filter_map(|(files, reading)| {
-                let reading = reading.as_ref().ok()?;
-                let (facts, conversations) = reading.rows.as_ref()?;
-                is_stable(files, now).then_some(NewRow {
-                    files,
-                    stamp: reading.stamp,
-                    facts,
-                    conversations,
-                })
+            let new = sessions.iter().zip(&read).filter_map(|(files, reading)| {
+                let row = reading.as_ref().ok()?.row.as_ref()?;
+                is_stable(files, now).then_some((*files, row))
             });
-            self.write(&fresh.collect::<Vec<_>>(), &[]);
+            self.write(&new.collect::<Vec<_>>(), &[]);
             for ((at, _), reading) in portion.iter().zip(read) {
                 take(*at, reading);
             }
         }
     }
 
-    fn write(&mut self, fresh: &[NewRow<'_>], to_clean: &[usize]) {
+    fn write(&mut self, rows: &[(&SessionFiles, &NewRow)], gone: &[Vec<u8>]) {
         // If one portion cannot be saved, the next cannot either.
         if self.failed {
             return;
         }
-        let database = &mut self.index.database;
-        if let Err(error) = write(database, self.sorted, fresh, to_clean, self.all_seen) {
+        if let Err(error) = write(&mut self.index.database, self.root, rows, gone) {
             self.failed = true;
             self.index.save_failed(&error);
         }
     }
 }
 
-/// Data of a session that was read, and its encoded rows.
+/// Data of a session that was read.
 pub(super) struct SessionReading {
     pub(super) facts: SessionSummary,
     conversations: Conversations,
-    stamp: Fingerprint,
-    /// Encoded session row and conversations; `None` if they must not be stored.
-    rows: Option<(Vec<u8>, Vec<u8>)>,
+    /// Encoded rows; `None` if they must not be stored.
+    row: Option<NewRow>,
 }
 
 impl SessionReading {
-    /// Returns the encoded row, if there is one.
-    pub(super) fn row(&self) -> Option<&[u8]> {
-        self.rows.as_ref().map(|(facts, _)| facts.as_slice())
-    }
-
     fn new(session: &Session) -> Self {
         let (facts, conversations) = (
             SessionSummary::from_session(session),
             Conversations::from_session(session),
         );
-        let stamp = Fingerprint::from_session(&session.files);
-        let spelled = || {
-            Some((
-                session_codec::encode(&facts)?,
-                session_codec::encode_conversations(&conversations, &facts)?,
-            ))
-        };
         // Not stored if incomplete: a failed read may succeed later without a change of the file.
+        let row = session
+            .complete
+            .then(|| NewRow::new(&session.files, &facts, &conversations));
         SessionReading {
-            rows: session.complete.then(spelled).flatten(),
+            row: row.flatten(),
             facts,
             conversations,
-            stamp,
         }
     }
 }

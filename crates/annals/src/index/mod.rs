@@ -16,6 +16,8 @@
 //! turn. SQLite's write-ahead log makes concurrent processes safe. All stored data has a checksum;
 //! damaged data is read from the logs again.
 
+mod charge_codec;
+mod codec;
 mod coverage;
 mod database;
 mod fingerprint;
@@ -27,12 +29,9 @@ mod merge;
 mod newest;
 mod open;
 mod root_cache;
-mod row_bytes;
 mod search;
 mod segment;
-mod session_codec;
-mod sessions;
-mod sources;
+mod session_rows;
 mod status;
 mod stored;
 mod text_store;

@@ -14,8 +14,8 @@ use annals_jsonl::FileId;
 use annals_layouts::model::SessionId;
 
 use super::Index;
+use super::codec;
 use super::database::{BUSY_TIMEOUT, new_number, number_of};
-use super::fingerprint::{Fingerprint, add_checksum, verify_checksum};
 
 /// One blob per root, because it is always read as a whole.
 pub(super) const TABLES: &str = "
@@ -98,7 +98,7 @@ pub(super) fn load_blob(database: &Connection, table: &str, root: &Root) -> Opti
         .ok()?;
     let mut data = vec![0; blob.len()];
     blob.read_exact(&mut data).ok()?;
-    let whole = verify_checksum(Fingerprint::from_block(number), &data)?.len();
+    let whole = codec::unseal(&number.to_le_bytes(), &data)?.len();
     data.truncate(whole);
     Some(data)
 }
@@ -141,7 +141,7 @@ pub(super) fn save_blob(
     data: Vec<u8>,
 ) -> rusqlite::Result<()> {
     let number = new_number(database, root)?;
-    let data = add_checksum(Fingerprint::from_block(number), data);
+    let data = codec::seal(&number.to_le_bytes(), data);
     let insert = format!("INSERT OR REPLACE INTO {table} (root, data) VALUES (?1, ?2)");
     database.execute(&insert, params![number, data]).map(|_| ())
 }

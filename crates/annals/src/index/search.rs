@@ -36,14 +36,17 @@ impl Index {
     /// scanned if the query has no words. Results are the same as those of
     /// [`Store::search`](crate::store::Store::search).
     pub fn search(&mut self, inventory: &Inventory, query: &Query) -> Result<SearchResults> {
-        let hunt = SearchRun::new(inventory, query)?;
+        let mut hunt = SearchRun::new(inventory, query)?;
         self.text_outdated = true;
         let plans = self.plans(&hunt, inventory).unwrap_or_else(|error| {
             self.recreate(&error);
             None
         });
         let all = || hunt.sources.iter().map(|_| ScanPlan::ALL).collect();
-        Ok(hunt.run(plans.unwrap_or_else(all)))
+        let plans = plans.unwrap_or_else(all);
+        let sessions = hunt.sessions_to_look_up(&plans);
+        hunt.set_summaries(self.summaries(inventory, sessions.into_iter()));
+        Ok(hunt.run(plans))
     }
 
     /// Returns true if the last search found text that [`index_text`](Self::index_text) would add.

@@ -13,7 +13,7 @@ use super::Index;
 use super::coverage::RootTexts;
 use super::database::{number_of, within};
 use super::location;
-use super::sessions::{self, RowState, SortedSessions, is_same};
+use super::session_rows::{self, SortedSessions, is_same};
 use super::text_store;
 
 /// Contents of an index.
@@ -108,7 +108,7 @@ impl Index {
                 layout: root.layout.name(),
                 path: root.path.clone(),
                 files: logs.len(),
-                sessions: SortedSessions::new(root, &inventory.sessions).all().count(),
+                sessions: SortedSessions::new(root, &inventory.sessions).list.len(),
                 bytes: logs.values().map(|id| id.len).sum(),
                 parts: parts.collect::<rusqlite::Result<_>>().map_err(failed)?,
             });
@@ -176,9 +176,9 @@ fn sessions(
     inventory: &Inventory,
 ) -> rusqlite::Result<PartStatus> {
     let sorted = SortedSessions::new(root, &inventory.sessions);
-    let mut part = PartStatus::new("sessions", sorted.all().count());
-    sessions::load(database, &sorted, false, |_, files, met| {
-        part.count(matches!(met, RowState::Same(_)), files.log_bytes());
+    let mut part = PartStatus::new("sessions", sorted.list.len());
+    session_rows::load(database, &sorted, |_, files, row| {
+        part.count(row.is_current(files), files.log_bytes());
     })?;
     Ok(part)
 }

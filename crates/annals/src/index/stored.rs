@@ -9,8 +9,7 @@ use crate::store::Root;
 use annals_layouts::model::SessionId;
 
 use super::Index;
-use super::session_codec::{self, Names};
-use super::sessions::load_unchecked;
+use super::session_rows::load_unchecked;
 
 /// Session as it was when it was last indexed. It may have changed since, or no longer exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,15 +33,13 @@ impl Index {
     /// For suggestions, which must be fast and need not be complete: no root is read, and rows that
     /// cannot be decoded are omitted.
     pub fn stored_sessions(&self, roots: &[Root]) -> Vec<StoredSession> {
-        let mut names = Names::default();
         let mut sessions = Vec::new();
         for root in roots {
             // A failure leaves out sessions.
-            let _ = load_unchecked(&self.database, root, |id, row| {
-                let id = std::str::from_utf8(id).ok();
+            let _ = load_unchecked(&self.database, root, |row| {
+                let id = std::str::from_utf8(row.id).ok();
                 let id = id.and_then(|id| SessionId::new(id).ok());
-                let facts = session_codec::decode(row.facts, &mut names);
-                if let (Some(id), Some(facts)) = (id, facts) {
+                if let (Some(id), Some(facts)) = (id, row.summary_without_charges()) {
                     sessions.push(StoredSession {
                         id,
                         title: facts.title.map(|title| title.text),

@@ -21,7 +21,7 @@ use crate::search::tokenizer::{Lookup, Token};
 use annals_jsonl::{Cursor, FileId, FileIdParts};
 use annals_layouts::model::Span;
 
-use super::fingerprint::{self, Fingerprint};
+use super::codec;
 use super::segment::{Block, Blocks, Documents, get_varint, put_varint};
 
 pub(super) const TABLES: &str = "
@@ -88,19 +88,11 @@ impl TextMark {
             guard: self.cursor.guard,
             lines: self.lines,
         };
-        let bytes = postcard::to_stdvec(&spelled);
-        let bytes = bytes.map_err(|_| rusqlite::Error::InvalidQuery)?;
-        Ok(fingerprint::add_checksum(
-            Fingerprint::from_bytes(path),
-            bytes,
-        ))
+        codec::encode(path, &spelled).ok_or(rusqlite::Error::InvalidQuery)
     }
 
     fn decode(path: &[u8], bytes: &[u8]) -> rusqlite::Result<Self> {
-        let bytes = fingerprint::verify_checksum(Fingerprint::from_bytes(path), bytes)
-            .ok_or_else(damaged)?;
-        let spelled = postcard::from_bytes(bytes);
-        let spelled: Spelled = spelled.map_err(|_| damaged())?;
+        let spelled: Spelled = codec::decode(path, bytes).ok_or_else(damaged)?;
         let id = FileId::from_parts(spelled.file);
         Ok(TextMark {
             id,
@@ -124,11 +116,11 @@ pub(super) fn damaged() -> rusqlite::Error {
 
 /// Appends a checksum salted with the number of the segment; 0 for data of no segment.
 fn seal(segment: i64, bytes: Vec<u8>) -> Vec<u8> {
-    fingerprint::add_checksum(Fingerprint::from_block(segment), bytes)
+    codec::seal(&segment.to_le_bytes(), bytes)
 }
 
 fn unseal(segment: i64, bytes: &[u8]) -> rusqlite::Result<&[u8]> {
-    fingerprint::verify_checksum(Fingerprint::from_block(segment), bytes).ok_or_else(damaged)
+    codec::unseal(&segment.to_le_bytes(), bytes).ok_or_else(damaged)
 }
 
 /// Returns the marks of all files of a root, by their path within it.
@@ -223,10 +215,10 @@ pub(super) fn uncover(database: &Connection, root: i64) -> rusqlite::Result<()> 
 pub(super) fn set_coverage(
     database: &Connection,
     root: i64,
-    stamp: Fingerprint,
+    stamp: u128,
     pending: &[i64],
 ) -> rusqlite::Result<()> {
-    let mut bytes = stamp.to_bytes().to_vec();
+    let mut bytes = stamp.to_le_bytes().to_vec();
     pending
         .iter()
         .for_each(|text| put_varint(&mut bytes, *text as u64));

@@ -16,10 +16,10 @@ use crate::store::{Inventory, Root, RootSnapshot, Store, encode_root_snapshot};
 use super::Index;
 use super::coverage::{Coverage, RootTexts};
 use super::database::{BUSY_TIMEOUT, number_of, with_small_cache};
-use super::fingerprint::Fingerprint;
+use super::fingerprint::files_fingerprint;
 use super::root_cache::{load_blob, save_blob};
 use super::search::{Candidates, can_use_index, candidates, plans};
-use super::sessions::is_same;
+use super::session_rows::is_same;
 use super::text_store;
 
 /// Result of a search in a store.
@@ -100,7 +100,7 @@ impl Index {
             let state = texts.map_or_else(|| state_of_nothing(root), RootTexts::fingerprint);
             let folders = load_blob(&self.database, "folders", root).unwrap_or_default();
             if let Some(still) = encode_root_snapshot(root, inventory, &folders) {
-                let spelled = [&state.to_bytes()[..], &still].concat();
+                let spelled = [&state.to_le_bytes()[..], &still].concat();
                 if load_blob(&self.database, "still", root).as_ref() != Some(&spelled) {
                     let _ = save_blob(&self.database, "still", root, spelled);
                 }
@@ -135,8 +135,8 @@ fn none_kept(store: &Store) -> bool {
 }
 
 /// Fingerprint of a root without any text.
-fn state_of_nothing(root: &Root) -> Fingerprint {
-    Fingerprint::from_files(&root.path, std::iter::empty())
+fn state_of_nothing(root: &Root) -> u128 {
+    files_fingerprint(&root.path, std::iter::empty())
 }
 
 /// Decodes a stored snapshot: the fingerprint when all text was indexed, and the root's contents.
@@ -182,7 +182,7 @@ fn ready(
         };
         let coverage = text_store::coverage(database, number)?;
         let (state, pending) =
-            coverage.unwrap_or_else(|| (state_of_nothing(root).to_bytes(), Vec::new()));
+            coverage.unwrap_or_else(|| (state_of_nothing(root).to_le_bytes(), Vec::new()));
         let Some(data) = load_blob(database, "still", root) else {
             return Ok(None);
         };

@@ -5,6 +5,7 @@
 //! truncated, replaced or touched is read again. Logs are read in the order of the table, so that
 //! it grows at its end.
 
+use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -19,8 +20,9 @@ use crate::store::{Root, RootFile};
 use annals_jsonl::{Cursor, FileId};
 use annals_layouts::model::SessionId;
 
+use super::charge_codec::Names;
 use super::database::{grow_cache, new_number, number_of, within};
-use super::usage_codec::{self, EncodedCharges};
+use super::usage_codec::{self, EncodedUsage};
 
 pub(super) const TABLES: &str = "
     CREATE TABLE file (
@@ -66,6 +68,7 @@ pub(super) fn load(
     };
     let mut query = database.prepare(&format!("{COLUMNS} WHERE root = ?1 ORDER BY path"))?;
     let mut rows = query.query([number])?;
+    let names = RefCell::default();
     let logs = books.root_range(place);
     let mut at = logs.start;
     while let Some(row) = rows.next()? {
@@ -83,15 +86,20 @@ pub(super) fn load(
         } else if changed_only && books.file(at).is_some_and(|file| is_same(row, &file.id)) {
             books.mark_unchanged(at);
         } else {
-            remember(row, at, books)?;
+            remember(row, at, books, &names)?;
         }
     }
     Ok(())
 }
 
 /// Loads the stored charges of one log.
-fn remember(row: &Row<'_>, at: usize, books: &mut UsageCollector<'_>) -> rusqlite::Result<()> {
-    let Some((known, spelled)) = known_of(row)? else {
+fn remember(
+    row: &Row<'_>,
+    at: usize,
+    books: &mut UsageCollector<'_>,
+    names: &RefCell<Names>,
+) -> rusqlite::Result<()> {
+    let Some((known, spelled)) = known_of(row, names)? else {
         return Ok(());
     };
     let same = known.whole
@@ -169,7 +177,10 @@ impl Known {
 }
 
 /// Decodes a row; a row with a wrong checksum is ignored.
-fn known_of<'a>(row: &'a Row<'_>) -> rusqlite::Result<Option<(Known, EncodedCharges<'a>)>> {
+fn known_of<'a>(
+    row: &'a Row<'_>,
+    names: &'a RefCell<Names>,
+) -> rusqlite::Result<Option<(Known, EncodedUsage<'a>)>> {
     let id = id_of(row)?;
     let mut guard = [0; 16];
     let bytes = row.get_ref(7)?.as_blob()?;
@@ -187,11 +198,12 @@ fn known_of<'a>(row: &'a Row<'_>) -> rusqlite::Result<Option<(Known, EncodedChar
         return Ok(None);
     }
     let known = Known { id, cursor, whole };
-    Ok(EncodedCharges::decode_header(spent).map(|spelled| (known, spelled)))
+    Ok(EncodedUsage::new(spent, names).map(|spelled| (known, spelled)))
 }
 
 fn tab_of(row: &Row<'_>) -> rusqlite::Result<Option<LogUsage>> {
-    let known = known_of(row)?;
+    let names = RefCell::default();
+    let known = known_of(row, &names)?;
     Ok(known.and_then(|(known, spelled)| Some(known.with(spelled.log_charges()?))))
 }
 

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -19,6 +19,7 @@ use super::results::{self, Hit, SearchResults};
 use super::searchable_text::{self, TextPiece, text_pieces};
 use super::session_filter::SessionFilter;
 use crate::error::{Error, Result};
+use crate::store::session_summary::SessionSummary;
 use crate::store::{
     Inventory, Root, RootFile, SessionFiles, each_record, strip_line_ending, with_scanner,
 };
@@ -130,6 +131,21 @@ impl<'a> SearchRun<'a> {
             ready: AtomicUsize::new(0),
             sources,
         }
+    }
+
+    /// Returns the sessions that have something to scan, if summaries of them save reading them.
+    pub(crate) fn sessions_to_look_up(&self, plans: &[ScanPlan]) -> BTreeSet<usize> {
+        let planned = plans.iter().zip(&self.sources);
+        let planned = planned.filter(|(plan, source)| {
+            self.facts.wants_summaries()
+                && (!plan.spans.is_empty() || plan.from < source.file.id.len)
+        });
+        planned.map(|(_, source)| source.session).collect()
+    }
+
+    /// Sets the summaries of sessions that need not be read for filters.
+    pub(crate) fn set_summaries(&mut self, summaries: HashMap<usize, SessionSummary>) {
+        self.facts.set_summaries(summaries);
     }
 
     /// Scans the parts that the plans list, one plan per source.

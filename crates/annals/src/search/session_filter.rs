@@ -1,15 +1,17 @@
-//! Properties of sessions for filters; a session is read only if a query needs it.
+//! Properties of sessions for filters.
 //!
-//! Properties of a whole session (project, kinds of agents, conversations) are read only for
-//! sessions that match everything else.
+//! Properties of a whole session (project, kinds of agents, conversations) are needed only for
+//! sessions that match everything else. They come from stored summaries where the caller has them;
+//! other sessions are read.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use super::query::{Expr, Filter};
 use crate::error::Result;
+use crate::store::session_summary::{SessionSummary, WARM_UP};
 use crate::store::{FolderHints, Inventory, Session, SessionFiles, SessionInfo};
-use annals_layouts::model::{AgentId, EntryKey};
+use annals_layouts::model::{AgentId, EntryKey, Project};
 
 /// Session properties, by session number in an inventory.
 #[derive(Debug)]
@@ -19,6 +21,12 @@ pub(super) struct SessionFilter<'a> {
     sessions: Vec<OnceLock<Option<Box<SessionFacts>>>>,
     /// Conversations that the query names.
     branches: Vec<String>,
+    /// Whether the query names kinds of agents.
+    asks_agents: bool,
+    /// Whether the query asks for anything that a summary contains.
+    asks_summaries: bool,
+    /// Summaries of sessions that need not be read.
+    stored: HashMap<usize, SessionSummary>,
 }
 
 /// Properties of a session.
@@ -35,23 +43,72 @@ const MIN_LEAF_LEN: usize = 4;
 
 impl<'a> SessionFilter<'a> {
     pub(super) fn new(inventory: &'a Inventory, wanted: &Expr) -> Self {
-        let mut branches = Vec::new();
-        collect_branches(wanted, &mut branches);
+        let mut filters = Vec::new();
+        collect_filters(wanted, &mut filters);
+        let has = |is_it: fn(&Filter) -> bool| filters.iter().any(|filter| is_it(filter));
+        let branches = filters.iter().filter_map(|filter| match filter {
+            Filter::Branch(name) => Some(name.clone()),
+            _ => None,
+        });
         SessionFilter {
             inventory,
             sessions: inventory.sessions.iter().map(|_| OnceLock::new()).collect(),
-            branches,
+            branches: branches.collect(),
+            asks_agents: has(|filter| matches!(filter, Filter::Agent(_))),
+            asks_summaries: has(|filter| {
+                use Filter::{Agent, Attribute, Project};
+                matches!(filter, Project(_) | Agent(_) | Attribute(..))
+            }),
+            stored: HashMap::new(),
         }
+    }
+
+    /// Returns whether summaries of sessions save reading them. The entries of a conversation are in
+    /// no summary.
+    pub(super) fn wants_summaries(&self) -> bool {
+        self.asks_summaries && self.branches.is_empty()
+    }
+
+    /// Sets the summaries of sessions that need not be read.
+    pub(super) fn set_summaries(&mut self, stored: HashMap<usize, SessionSummary>) {
+        self.stored = stored;
     }
 
     fn session(&self, number: usize) -> Option<&SessionFacts> {
         let files = self.inventory.sessions.get(number)?;
         let fact = self.sessions.get(number)?;
         let fact = fact.get_or_init(|| {
-            let fact = files.root.failures.ok(self.read(files));
+            let stored = self.stored.get(&number);
+            let fact = stored.and_then(|summary| self.from_summary(files, summary));
+            let fact = fact.or_else(|| files.root.failures.ok(self.read(files)));
             fact.map(Box::new)
         });
         fact.as_deref()
+    }
+
+    /// Returns the properties in a summary; `None` if it lacks one that the query needs.
+    fn from_summary(&self, files: &SessionFiles, summary: &SessionSummary) -> Option<SessionFacts> {
+        let mut agents = summary.agent_kinds.iter();
+        // The summary has no other kind of a warm-up.
+        if !self.branches.is_empty() || self.asks_agents && agents.any(|(_, kind)| kind == WARM_UP)
+        {
+            return None;
+        }
+        let mut summary = summary.clone();
+        let kinds = std::mem::take(&mut summary.agent_kinds).into_iter();
+        let kinds = kinds.filter_map(|(agent, kind)| Some((AgentId::new(&agent).ok()?, kind)));
+        let kinds = kinds.collect();
+        if summary.project.guessed
+            && let Some(path) = FolderHints::new(&self.inventory.sessions).directory(files)
+        {
+            let guessed = false;
+            summary.project = Project { path, guessed };
+        }
+        Some(SessionFacts {
+            info: summary.into_info(files, None),
+            kinds,
+            paths: HashMap::new(),
+        })
     }
 
     fn read(&self, files: &SessionFiles) -> Result<SessionFacts> {
@@ -121,13 +178,13 @@ fn on_path(session: &Session, wanted: &str) -> HashSet<EntryKey> {
     keys
 }
 
-fn collect_branches(wanted: &Expr, found: &mut Vec<String>) {
+fn collect_filters<'a>(wanted: &'a Expr, found: &mut Vec<&'a Filter>) {
     match wanted {
         Expr::All(parts) | Expr::Any(parts) => {
-            parts.iter().for_each(|part| collect_branches(part, found));
+            parts.iter().for_each(|part| collect_filters(part, found));
         }
-        Expr::Not(part) => collect_branches(part, found),
-        Expr::Filter(Filter::Branch(name)) => found.push(name.clone()),
-        Expr::Filter(_) | Expr::Term(_) => {}
+        Expr::Not(part) => collect_filters(part, found),
+        Expr::Filter(filter) => found.push(filter),
+        Expr::Term(_) => {}
     }
 }

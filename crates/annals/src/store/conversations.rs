@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::cost::{Charge, ChargeSource, LogCharges, PriceFn, Tally};
 use annals_layouts::model::{EntryKey, Money, Outline, ResponseKey, TitleSource};
@@ -20,7 +21,7 @@ use super::session_cost::RequestNames;
 use super::session_summary::last_active;
 
 /// The conversations of a session's main log.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Conversations {
     /// In file order of their leaves.
     pub(crate) list: Vec<ConversationSummary>,
@@ -29,7 +30,7 @@ pub(crate) struct Conversations {
 }
 
 /// A conversation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ConversationSummary {
     /// The id of its last message.
     pub(crate) leaf: String,
@@ -39,7 +40,9 @@ pub(crate) struct ConversationSummary {
     pub(crate) untitled: bool,
     pub(crate) branch: Option<String>,
     pub(crate) messages: usize,
+    #[serde(with = "jiff::fmt::serde::timestamp::nanosecond::optional")]
     pub(crate) started: Option<Timestamp>,
+    #[serde(with = "jiff::fmt::serde::timestamp::nanosecond::optional")]
     pub(crate) updated: Option<Timestamp>,
     pub(crate) resumes: bool,
     /// Its last segment.
@@ -47,13 +50,15 @@ pub(crate) struct ConversationSummary {
 }
 
 /// A run of entries without branches.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ConversationSegment {
     /// The segment that it branches from.
     pub(crate) parent: Option<usize>,
     /// Its entries, if a summary that names one of them would be a title.
+    #[serde(with = "super::key_bytes")]
     pub(crate) keys: Vec<EntryKey>,
-    /// Its responses, each once.
+    /// Its responses, each once. The index stores them separately.
+    #[serde(skip)]
     pub(crate) charges: Vec<Charge>,
 }
 
@@ -285,13 +290,13 @@ impl PathTotals<'_> {
 
 /// Strips charges down to the fields that determine their prices.
 #[derive(Default)]
-pub(crate) struct PriceInputs {
+struct PriceInputs {
     /// The last source and its stripped copy.
     last: Option<(Arc<ChargeSource>, Arc<ChargeSource>)>,
 }
 
 impl PriceInputs {
-    pub(crate) fn strip(&mut self, mut charge: Charge) -> Charge {
+    fn strip(&mut self, mut charge: Charge) -> Charge {
         let known = self.last.take();
         let known = known.filter(|(of, _)| Arc::ptr_eq(of, &charge.source));
         let (of, left) = known.unwrap_or_else(|| {
@@ -305,17 +310,6 @@ impl PriceInputs {
         self.last = Some((of, left));
         charge
     }
-}
-
-/// Returns whether two charges have the same inputs to their prices.
-pub(crate) fn have_same_price_inputs(one: &Charge, other: &Charge) -> bool {
-    let known = |charge: &Charge| {
-        let same = (charge.response, charge.time, charge.usage);
-        (same, charge.account, charge.source.terms)
-    };
-    known(one) == known(other)
-        && one.recorded == other.recorded
-        && one.source.model == other.source.model
 }
 
 /// Returns the charges of some records, each response once.

@@ -1,7 +1,7 @@
 //! The state of a session: created, active, resumed, expired, deleted.
 
 use jiff::{SignedDuration, Timestamp};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use annals_layouts::model::{ListSubject, Outline, Project, SessionId, TitleSource, Usage};
@@ -14,7 +14,7 @@ use super::session::Session;
 use super::trash::{Trash, TrashItem};
 
 /// The state of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum SessionState {

@@ -685,9 +685,12 @@ pub(super) struct LeafSummary {
     pub(super) text: Box<str>,
 }
 
-/// Returns the key of a summary that applies to one session only.
+/// Returns the key of a summary that applies to one session only. Lists call it for every entry of an
+/// untitled session, so it does not hash.
 pub(super) fn summary_key(session: &str, leaf: EntryKey) -> EntryKey {
-    EntryKey::from_text(&format!("{session}\0{:x?}", leaf.to_bytes()))
+    let bits = |key: EntryKey| u128::from_le_bytes(key.to_bytes());
+    let session = bits(EntryKey::from_text(session));
+    EntryKey::from_bytes((session.rotate_left(1) ^ bits(leaf)).to_le_bytes())
 }
 
 /// Facts at the beginning of a log that concern other logs of its folder. The client writes

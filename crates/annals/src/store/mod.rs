@@ -35,6 +35,7 @@ mod fork;
 mod incremental_reader;
 mod info;
 mod inventory;
+mod key_bytes;
 mod label;
 mod lifecycle;
 mod listed_sessions;

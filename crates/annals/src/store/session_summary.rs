@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::cost::{Account, Charge, Ledger, LogCharges};
 use crate::error::Result;
@@ -29,7 +30,7 @@ use super::log_reader::{LeafSummary, LogOpening, summary_key};
 use super::session::Session;
 
 /// Facts from a session's own files.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SessionSummary {
     pub(crate) project: Project,
     pub(crate) other_directories: Vec<String>,
@@ -37,8 +38,10 @@ pub(crate) struct SessionSummary {
     pub(crate) tag: Option<String>,
     pub(crate) attributes: BTreeMap<String, String>,
     pub(crate) state: SessionState,
+    #[serde(with = "jiff::fmt::serde::timestamp::nanosecond::optional")]
     pub(crate) started: Option<Timestamp>,
     /// Time of the newest entry.
+    #[serde(with = "jiff::fmt::serde::timestamp::nanosecond::optional")]
     pub(crate) updated: Option<Timestamp>,
     pub(crate) entries: u64,
     pub(crate) messages: u64,
@@ -49,12 +52,16 @@ pub(crate) struct SessionSummary {
     pub(crate) agent_kinds: BTreeMap<String, String>,
     pub(crate) flaw_kinds: BTreeMap<FlawKind, usize>,
     pub(crate) models: BTreeSet<String>,
-    /// Charges of its logs; a response may have several.
+    /// Charges of its logs; a response may have several. The index stores them separately.
+    #[serde(skip)]
     pub(crate) charges: Vec<Charge>,
     pub(crate) messages_by_day: BTreeMap<jiff::civil::Date, u64>,
     /// Entry keys on the path of the resumed conversation, if the session still needs a title.
+    #[serde(with = "super::key_bytes")]
     pub(crate) untitled_keys: Vec<EntryKey>,
-    /// Summaries of other sessions' conversations, by the leaf they name.
+    /// Summaries of other sessions' conversations, by the leaf they name. The index stores them
+    /// separately.
+    #[serde(skip)]
     pub(crate) summaries: Vec<(EntryKey, Box<str>)>,
     /// Whether the project is the only directory at the log's beginning that its folder can be
     /// named after.
@@ -137,7 +144,7 @@ impl SessionSummary {
     }
 
     /// Builds the row of this session, before other sessions are considered.
-    pub(super) fn into_info(self, files: &SessionFiles, keep_days: Option<u64>) -> SessionInfo {
+    pub(crate) fn into_info(self, files: &SessionFiles, keep_days: Option<u64>) -> SessionInfo {
         let layout = files.root.layout;
         let archived = files.is_archived();
         let modified = modified(files);
@@ -472,7 +479,7 @@ fn hash_key(key: EntryKey, [one, other]: [u64; 2]) -> u64 {
 }
 
 /// Kind of a warm-up in reports.
-const WARM_UP: &str = "warm-up";
+pub(crate) const WARM_UP: &str = "warm-up";
 
 /// Returns the sub-agents without warm-ups.
 fn spawned_agents(session: &Session) -> impl Iterator<Item = &Agent> {

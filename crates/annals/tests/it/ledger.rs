@@ -266,7 +266,7 @@ fn unusable_index_is_moved_aside() {
     let history = History::new();
     history.append("a", &reply("a", "m1", 1, 10));
     history.output();
-    let path = history.state.path().join("index-16.db");
+    let path = history.state.path().join("index-1.db");
     // Damaged, truncated, empty, and not a database.
     let whole = fs::read(&path).unwrap();
     let mut holes = whole.clone();

@@ -396,7 +396,7 @@ fn damaged_index_gives_the_same_hits() {
         history.step(&Step::Say(number % 4, vec![number % WORDS.len(), 0]));
     }
     history.step(&Step::Learn);
-    let path = history.state.path().join("index-16.db");
+    let path = history.state.path().join("index-1.db");
     let whole = fs::read(&path).unwrap();
     let store = history.store();
     let inventory = store.inventory();

@@ -1,3 +1,14 @@
+use std::collections::BTreeMap;
+
+use jiff::civil::Date;
+
+use crate::store::SessionState;
+use crate::store::conversations::{ConversationSegment, ConversationSummary};
+use annals_layouts::model::{
+    FlawKind, Money, Project, ResponseKey, ServiceTier, TitleSource, Usage,
+};
+use annals_layouts::tree::Title;
+
 use super::*;
 
 fn charge(number: u64) -> Charge {
@@ -75,11 +86,7 @@ fn conversations() -> Conversations {
     let limb = |parent: Option<usize>| ConversationSegment {
         parent,
         keys: vec![EntryKey::from_text("k")],
-        charges: (3..6)
-            .chain([77])
-            .map(charge)
-            .map(|charge| PriceInputs::default().strip(charge))
-            .collect(),
+        charges: (3..6).chain([77]).map(charge).collect(),
     };
     Conversations {
         list: vec![talk(1), talk(2)],
@@ -87,36 +94,25 @@ fn conversations() -> Conversations {
     }
 }
 
-#[test]
-fn session_rows_round_trip() {
-    let mut names = Names::default();
-    let mut wanted = facts();
-    for (at_home, directories) in [
-        (true, vec![]),
-        (false, vec!["/v".into(), "/w".into()]),
-        (false, vec![]),
-    ] {
-        (wanted.is_folder_directory, wanted.folder_directories) = (at_home, directories);
-        let spelled = encode(&wanted).unwrap();
-        assert_eq!(decode(&spelled, &mut names), Some(wanted.clone()));
-        let without = SessionSummary {
-            models: Default::default(),
-            charges: vec![],
-            ..wanted.clone()
-        };
-        assert_eq!(decode_without_charges(&spelled, &mut names), Some(without));
-        assert_eq!(decode_summaries(&spelled), Some(wanted.summaries.clone()));
-    }
-    let spelled = encode_conversations(&conversations(), &wanted).unwrap();
-    assert_eq!(
-        decode_conversations(&spelled, &wanted, &mut names),
-        Some(conversations())
-    );
-    // A session with most fields empty.
-    let plain = SessionSummary {
+fn decode(row: &[u8]) -> Option<SessionSummary> {
+    SessionRow::new(b"id", row)?.summary(&mut Names::default())
+}
+
+fn encode(summary: &SessionSummary) -> Vec<u8> {
+    encode_summary(summary, 7).unwrap()
+}
+
+/// A session with most fields empty.
+fn plain() -> SessionSummary {
+    SessionSummary {
+        project: Project {
+            path: "/w".to_owned(),
+            guessed: true,
+        },
         other_directories: vec![],
         title: None,
         tag: None,
+        attributes: BTreeMap::new(),
         started: None,
         updated: None,
         agent_names: Default::default(),
@@ -127,71 +123,63 @@ fn session_rows_round_trip() {
         messages_by_day: Default::default(),
         untitled_keys: vec![],
         summaries: vec![],
+        is_folder_directory: false,
+        ..facts()
+    }
+}
+
+#[test]
+fn session_rows_round_trip() {
+    let directories = SessionSummary {
+        folder_directories: vec!["/v".into(), "/w".into()],
         ..facts()
     };
-    let spelled = encode(&plain).unwrap();
-    assert_eq!(decode(&spelled, &mut names), Some(plain.clone()));
-    let spelled = encode_conversations(&conversations(), &plain).unwrap();
-    assert_eq!(
-        decode_conversations(&spelled, &plain, &mut names),
-        Some(conversations())
-    );
+    for wanted in [facts(), plain(), directories] {
+        let row = encode(&wanted);
+        assert_eq!(decode(&row), Some(wanted.clone()));
+        let row = SessionRow::new(b"id", &row).unwrap();
+        let without = SessionSummary {
+            charges: vec![],
+            ..wanted.clone()
+        };
+        assert_eq!(row.summary_without_charges(), Some(without));
+        assert_eq!(row.summaries().collect::<Vec<_>>(), wanted.summaries);
+        assert_eq!(row.has_summaries(), !wanted.summaries.is_empty());
+        assert_eq!(row.updated(), wanted.updated);
+        assert_eq!(row.is_project_guessed(), wanted.project.guessed);
+        let mut messages = Vec::new();
+        row.messages(|message| messages.push(message)).unwrap();
+        let named = wanted.charges.iter().filter_map(|charge| charge.response);
+        assert_eq!(
+            messages,
+            named.map(|key| key.message).collect::<Vec<EntryKey>>()
+        );
+    }
+    let row = encode_conversations(&conversations(), 7).unwrap();
+    let found = decode_conversations(&row, &mut Names::default());
+    assert_eq!(found, Some((7, conversations())));
 }
 
 /// Damaged rows never cause a panic, and a truncated row is not decoded.
 #[test]
 fn damaged_session_rows_never_panic() {
-    let mut names = Names::default();
-    let whole = encode(&facts()).unwrap();
+    let whole = encode(&facts());
     for at in 0..whole.len() {
-        assert_eq!(decode(&whole[..at], &mut names), None, "cut at {at}");
+        assert_eq!(decode(&whole[..at]), None, "cut at {at}");
         let mut changed = whole.clone();
         changed[at] ^= 0xff;
-        decode(&changed, &mut names);
+        decode(&changed);
     }
-    let whole = encode_conversations(&conversations(), &facts()).unwrap();
+    let names = &mut Names::default();
+    let whole = encode_conversations(&conversations(), 7).unwrap();
     for at in 0..whole.len() {
         assert_eq!(
-            decode_conversations(&whole[..at], &facts(), &mut names),
+            decode_conversations(&whole[..at], names),
             None,
             "cut at {at}"
         );
         let mut changed = whole.clone();
         changed[at] ^= 0xff;
-        decode_conversations(&changed, &facts(), &mut names);
-    }
-}
-
-#[test]
-fn row_summary_agrees_with_full_decode() {
-    let plain = SessionSummary {
-        project: Project {
-            path: "/w".to_owned(),
-            guessed: true,
-        },
-        other_directories: Vec::new(),
-        agent_names: Default::default(),
-        agent_kinds: Default::default(),
-        flaw_kinds: Default::default(),
-        summaries: Vec::new(),
-        updated: None,
-        ..facts()
-    };
-    for facts in [facts(), plain] {
-        let spelled = encode(&facts).unwrap();
-        let mut messages = Vec::new();
-        let seen = decode_summary(&spelled, |message| messages.push(message)).unwrap();
-        assert_eq!(seen.guessed, facts.project.guessed);
-        assert_eq!(seen.updated, facts.updated);
-        assert_eq!(seen.summaries, !facts.summaries.is_empty());
-        let named = facts.charges.iter().filter_map(|charge| charge.response);
-        let named: Vec<EntryKey> = named.map(|key| key.message).collect();
-        assert_eq!(messages, named);
-        for end in 0..spelled.len() {
-            assert!(
-                decode_summary(&spelled[..end], |_| {}).is_none(),
-                "cut at {end}"
-            );
-        }
+        decode_conversations(&changed, names);
     }
 }
