@@ -127,6 +127,22 @@
 //! deletes: it moves to the trash, which only a purge empties, or removes what it has archived and
 //! verified. It never writes to a session that another program is writing, unless requested. It never
 //! prints, reads an environment variable, starts a runtime or accesses a network.
+//!
+//! # Features
+//!
+//! All are on by default. An agent that only writes and reads its own logs needs none of them.
+//!
+//! | feature | what it adds | what it costs |
+//! |---|---|---|
+//! | `index` | [`index`]: lists, costs and text are cached | SQLite, `search` |
+//! | `search` | [`search`]: queries over all sessions | regular expressions |
+//! | `databases` | sessions in an agent's SQLite database | SQLite |
+//! | `export` | [`export`]: Markdown, HTML and JSON files, masked secrets | Markdown, regular expressions |
+// The modules that use everything else are optional.
+#![cfg_attr(
+    not(all(feature = "export", feature = "index")),
+    allow(dead_code, unused_imports)
+)]
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -140,10 +156,13 @@ pub mod check;
 pub mod convert;
 pub mod cost;
 mod error;
+#[cfg(feature = "export")]
 pub mod export;
+#[cfg(feature = "index")]
 pub mod index;
 pub mod repair;
 pub mod retain;
+#[cfg(feature = "search")]
 pub mod search;
 pub mod store;
 pub mod time_input;

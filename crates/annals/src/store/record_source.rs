@@ -14,6 +14,10 @@
 //! and [`ReadAt::size`] differs from the length in the [`FileId`]. They may change anywhere when the
 //! file changes, so [`ReadAt::revision`] makes a `Cursor` valid only for the same state of the file.
 
+#[cfg(feature = "databases")]
+mod rows;
+#[cfg(not(feature = "databases"))]
+#[path = "record_source/no_rows.rs"]
 mod rows;
 
 use std::io::{self, Read as _};
