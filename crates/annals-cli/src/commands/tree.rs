@@ -42,7 +42,8 @@ pub(crate) struct TreeArgs {
 struct TreeJson<'a> {
     session: SessionJson<'a>,
     conversations: Vec<ConversationJson<'a>>,
-    limbs: Vec<SegmentJson>,
+    #[serde(rename = "limbs")]
+    segments: Vec<SegmentJson>,
     agents: Vec<AgentJson>,
 }
 
@@ -77,7 +78,7 @@ pub(crate) fn run(args: &TreeArgs, context: &mut Context) -> Result<Outcome> {
     let mut session = Session::read(files)?;
     session.apply_folder_hints(&FolderHints::new(&inventory.sessions));
     let conversations = session.conversations();
-    let limbs = session
+    let segments = session
         .tree()
         .map(|tree| tree.segments())
         .unwrap_or_default();
@@ -87,9 +88,9 @@ pub(crate) fn run(args: &TreeArgs, context: &mut Context) -> Result<Outcome> {
     let conversations: Vec<(ConversationInfo, Tally)> =
         conversations.into_iter().zip(costs).collect();
     if context.json {
-        print_json(&session, &conversations, &limbs, &pricer, context)?;
+        print_json(&session, &conversations, &segments, &pricer, context)?;
     } else {
-        let drawing = TreeRenderer::new(&session, &conversations, &limbs, &pricer, context);
+        let drawing = TreeRenderer::new(&session, &conversations, &segments, &pricer, context);
         let text = drawing.render();
         context.out.text(text)?;
     }
@@ -103,7 +104,7 @@ pub(crate) fn run(args: &TreeArgs, context: &mut Context) -> Result<Outcome> {
 fn print_json(
     session: &Session,
     conversations: &[(ConversationInfo, Tally)],
-    limbs: &[Segment],
+    segments: &[Segment],
     pricer: &Pricer,
     context: &mut Context,
 ) -> Result<()> {
@@ -117,12 +118,12 @@ fn print_json(
             .iter()
             .map(|(info, cost)| ConversationJson::new(info, None, cost))
             .collect(),
-        limbs: limbs
+        segments: segments
             .iter()
-            .map(|limb| SegmentJson {
-                parent: limb.parent,
-                entries: limb.entries.iter().filter_map(|&at| id(at)).collect(),
-                conversation: limb
+            .map(|segment| SegmentJson {
+                parent: segment.parent,
+                entries: segment.entries.iter().filter_map(|&at| id(at)).collect(),
+                conversation: segment
                     .conversation
                     .and_then(|at| conversations.get(at))
                     .map(|(conversation, _)| conversation.id.clone()),
@@ -180,13 +181,13 @@ impl<'a> TreeRenderer<'a> {
     fn new(
         session: &'a Session,
         conversations: &'a [(ConversationInfo, Tally)],
-        limbs: &'a [Segment],
+        segments: &'a [Segment],
         pricer: &'a Pricer,
         context: &'a Context,
     ) -> Self {
-        let mut children = vec![Vec::new(); limbs.len()];
-        for (at, limb) in limbs.iter().enumerate() {
-            if let Some(siblings) = limb.parent.and_then(|parent| children.get_mut(parent)) {
+        let mut children = vec![Vec::new(); segments.len()];
+        for (at, segment) in segments.iter().enumerate() {
+            if let Some(siblings) = segment.parent.and_then(|parent| children.get_mut(parent)) {
                 siblings.push(at);
             }
         }
@@ -212,7 +213,7 @@ impl<'a> TreeRenderer<'a> {
         TreeRenderer {
             session,
             conversations,
-            segments: limbs,
+            segments,
             pricer,
             children,
             agents,
@@ -288,10 +289,10 @@ impl<'a> TreeRenderer<'a> {
             .segments
             .iter()
             .enumerate()
-            .filter(|(_, limb)| limb.parent.is_none());
+            .filter(|(_, segment)| segment.parent.is_none());
         let mut roots: Vec<Branch> = roots
-            .map(|(limb, _)| Branch {
-                segment: limb,
+            .map(|(segment, _)| Branch {
+                segment: segment,
                 prefix: String::new(),
                 first_prefix: String::new(),
             })
@@ -302,7 +303,7 @@ impl<'a> TreeRenderer<'a> {
 
     /// Renders the prompts of a segment, each with its results.
     fn render_segment(&self, branch: &Branch, text: &mut String) {
-        let Some(limb) = self.segments.get(branch.segment) else {
+        let Some(segment) = self.segments.get(branch.segment) else {
             return;
         };
         let mut first = Some(branch.first_prefix.as_str());
@@ -313,7 +314,7 @@ impl<'a> TreeRenderer<'a> {
             .first()
             .map(|scan| scan.outlines.as_slice())
             .unwrap_or_default();
-        for &at in &limb.entries {
+        for &at in &segment.entries {
             let Some(outline) = outlines.get(at) else {
                 continue;
             };
@@ -328,7 +329,9 @@ impl<'a> TreeRenderer<'a> {
             }
         }
         self.render_results(&mut came, branch, &mut first, text);
-        let end = limb.conversation.and_then(|at| self.conversations.get(at));
+        let end = segment
+            .conversation
+            .and_then(|at| self.conversations.get(at));
         if let Some((conversation, cost)) = end {
             self.render_leaf(conversation, cost, &branch.prefix, text);
         }

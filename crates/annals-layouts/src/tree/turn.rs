@@ -223,31 +223,31 @@ impl Turns {
                 *end = Some(at);
             }
         }
-        let mut limbs: Vec<Segment> = Vec::new();
-        let mut limb_of: Vec<usize> = Vec::with_capacity(self.turns.len());
+        let mut segments: Vec<Segment> = Vec::new();
+        let mut segment_of: Vec<usize> = Vec::with_capacity(self.turns.len());
         for (at, turn) in self.turns.iter().enumerate() {
             let parent = turn.parent;
             let alone = parent
                 .and_then(|parent| self.turns.get(parent))
                 .is_some_and(|turn| turn.children == 1);
-            let limb = match parent.and_then(|parent| limb_of.get(parent).copied()) {
-                Some(limb) if alone => limb,
+            let segment = match parent.and_then(|parent| segment_of.get(parent).copied()) {
+                Some(segment) if alone => segment,
                 grown => {
-                    limbs.push(Segment {
+                    segments.push(Segment {
                         parent: grown,
                         entries: Vec::new(),
                         conversation: None,
                     });
-                    limbs.len() - 1
+                    segments.len() - 1
                 }
             };
-            limb_of.push(limb);
-            if let Some(limb) = limbs.get_mut(limb) {
-                limb.entries.extend(&turn.entries);
-                limb.conversation = limb.conversation.or(ends.get(at).copied().flatten());
+            segment_of.push(segment);
+            if let Some(segment) = segments.get_mut(segment) {
+                segment.entries.extend(&turn.entries);
+                segment.conversation = segment.conversation.or(ends.get(at).copied().flatten());
             }
         }
-        limbs
+        segments
     }
 
     fn begin(&mut self, parent: Option<usize>, outline: &Outline) -> usize {

@@ -578,25 +578,31 @@ fn branch_sections(session: &Session, log: usize, base: usize) -> Vec<(Section, 
     let Some((_, scan, tree)) = session.log(log) else {
         return Vec::new();
     };
-    let limbs = tree.segments();
+    let segments = tree.segments();
     let said = |at: &&usize| {
         scan.outlines
             .get(**at)
             .is_some_and(|one| is_shown(one.kind))
     };
-    let (children, roots) = child_limbs(&limbs);
-    let resumed = resumed_limbs(tree, &limbs);
+    let (children, roots) = child_segments(&segments);
+    let resumed = resumed_segments(tree, &segments);
     // Continues with the branch that would be resumed, else with the newest.
     let choose = |from: &[usize]| -> Option<usize> {
-        let found = from.iter().copied().find(|limb| resumed.contains(limb));
+        let found = from
+            .iter()
+            .copied()
+            .find(|segment| resumed.contains(segment));
         found.or_else(|| from.last().copied())
     };
     let first = choose(&roots);
-    let others = roots.iter().copied().filter(|&limb| Some(limb) != first);
+    let others = roots
+        .iter()
+        .copied()
+        .filter(|&segment| Some(segment) != first);
     let mut pending: Vec<(usize, Option<BranchPoint>)> = first
         .into_iter()
         .chain(others)
-        .map(|limb| (limb, None))
+        .map(|segment| (segment, None))
         .collect();
     let mut grown = Vec::new();
     let mut at = 0;
@@ -606,9 +612,11 @@ fn branch_sections(session: &Session, log: usize, base: usize) -> Vec<(Section, 
         let mut stretches = Vec::new();
         let mut end = None;
         let mut next = Some(start);
-        while let Some(limb) = next {
-            let Some(found) = limbs.get(limb) else { break };
-            let below = children.get(&limb).map_or(&[][..], Vec::as_slice);
+        while let Some(segment) = next {
+            let Some(found) = segments.get(segment) else {
+                break;
+            };
+            let below = children.get(&segment).map_or(&[][..], Vec::as_slice);
             next = choose(below);
             let last = found.entries.iter().rev().find(said);
             let last = last.map(|&entry| Anchor { log, entry });
@@ -645,23 +653,23 @@ fn branch_sections(session: &Session, log: usize, base: usize) -> Vec<(Section, 
 
 /// Returns the child segments of each segment and the roots, without segments that lead to no
 /// conversation.
-fn child_limbs(limbs: &[Segment]) -> (HashMap<usize, Vec<usize>>, Vec<usize>) {
+fn child_segments(segments: &[Segment]) -> (HashMap<usize, Vec<usize>>, Vec<usize>) {
     let mut alive: HashSet<usize> = HashSet::new();
     // Segments come after their parents, so this walks from the leaves up.
-    for (at, limb) in limbs.iter().enumerate().rev() {
-        if limb.conversation.is_some() || alive.contains(&at) {
+    for (at, segment) in segments.iter().enumerate().rev() {
+        if segment.conversation.is_some() || alive.contains(&at) {
             alive.insert(at);
-            alive.extend(limb.parent);
+            alive.extend(segment.parent);
         }
     }
     let mut children: HashMap<usize, Vec<usize>> = HashMap::new();
     let mut roots = Vec::new();
-    for (at, limb) in limbs
+    for (at, segment) in segments
         .iter()
         .enumerate()
         .filter(|(at, _)| alive.contains(at))
     {
-        match limb.parent {
+        match segment.parent {
             Some(parent) => children.entry(parent).or_default().push(at),
             None => roots.push(at),
         }
@@ -670,12 +678,12 @@ fn child_limbs(limbs: &[Segment]) -> (HashMap<usize, Vec<usize>>, Vec<usize>) {
 }
 
 /// Returns the segments on the path to the resumed conversation.
-fn resumed_limbs(tree: &Tree, limbs: &[Segment]) -> HashSet<usize> {
-    let is_end = |limb: &Segment| tree.resume.is_some() && limb.conversation == tree.resume;
+fn resumed_segments(tree: &Tree, segments: &[Segment]) -> HashSet<usize> {
+    let is_end = |segment: &Segment| tree.resume.is_some() && segment.conversation == tree.resume;
     let mut way = HashSet::new();
-    let mut next = limbs.iter().position(is_end);
+    let mut next = segments.iter().position(is_end);
     while let Some(at) = next.filter(|at| way.insert(*at)) {
-        next = limbs.get(at).and_then(|limb| limb.parent);
+        next = segments.get(at).and_then(|segment| segment.parent);
     }
     way
 }

@@ -42,8 +42,8 @@ pub(crate) use searchable_text::{extra_text, text_pieces};
 impl Store {
     /// Searches all sessions of an inventory.
     pub fn search(&self, inventory: &Inventory, query: &Query) -> Result<SearchResults> {
-        let hunt = SearchRun::new(inventory, query)?;
-        let plans = hunt.sources.iter().map(|_| ScanPlan::ALL).collect();
-        Ok(hunt.run(plans))
+        let run = SearchRun::new(inventory, query)?;
+        let plans = run.sources.iter().map(|_| ScanPlan::ALL).collect();
+        Ok(run.run(plans))
     }
 }

@@ -81,27 +81,27 @@ pub struct SearchResults {
 
 /// Ranks the matches, and loads the first ones.
 pub(super) fn rank_and_load(
-    hunt: &SearchRun<'_>,
+    run: &SearchRun<'_>,
     findings: Vec<MatchedEntry>,
     troubles: Vec<Error>,
 ) -> SearchResults {
     let sessions: HashSet<_> = findings
         .iter()
-        .filter_map(|finding| hunt.sources.get(finding.source))
+        .filter_map(|finding| run.sources.get(finding.source))
         .map(|source| source.session)
         .collect();
     let mut found = SearchResults {
         total: findings.len() as u64,
         sessions: sessions.len() as u64,
-        truncated: findings.len() > hunt.query.limit,
+        truncated: findings.len() > run.query.limit,
         errors: troubles,
         hits: Vec::new(),
     };
     let mut uncounted: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     let mut opened = OpenLogs::default();
-    for (score, finding) in ranked(hunt, findings) {
+    for (score, finding) in ranked(run, findings) {
         let source = finding.source;
-        match hit(hunt, &mut opened, finding, score) {
+        match hit(run, &mut opened, finding, score) {
             Ok(Some(hit)) => {
                 if hit.line == 0 {
                     let hits = uncounted.entry(source).or_default();
@@ -114,7 +114,7 @@ pub(super) fn rank_and_load(
         }
     }
     for (source, hits) in uncounted {
-        let source = hunt.sources.get(source);
+        let source = run.sources.get(source);
         let counted = source.map(|source| count_lines(source, hits, &mut found.hits));
         found.errors.extend(counted.and_then(Result::err));
     }
@@ -122,7 +122,7 @@ pub(super) fn rank_and_load(
 }
 
 /// Returns the matches within the limit, sorted, with their scores.
-fn ranked(hunt: &SearchRun<'_>, findings: Vec<MatchedEntry>) -> Vec<(f64, MatchedEntry)> {
+fn ranked(run: &SearchRun<'_>, findings: Vec<MatchedEntry>) -> Vec<(f64, MatchedEntry)> {
     let terms = findings.first().map_or(0, |finding| finding.counts.len());
     let mut having = vec![0u64; terms];
     for finding in &findings {
@@ -154,14 +154,14 @@ fn ranked(hunt: &SearchRun<'_>, findings: Vec<MatchedEntry>) -> Vec<(f64, Matche
     };
     let place = |finding: &MatchedEntry| (finding.source, finding.record.offset, finding.entry);
     let order = |(x, a): &(f64, MatchedEntry), (y, b): &(f64, MatchedEntry)| {
-        let first = match hunt.query.order {
+        let first = match run.query.order {
             Order::Relevance => y.total_cmp(x).then_with(|| newest(a, b)),
             Order::Newest => newest(a, b),
             Order::Oldest => oldest(a, b),
         };
         first.then_with(|| place(a).cmp(&place(b)))
     };
-    let limit = hunt.query.limit;
+    let limit = run.query.limit;
     if scored.len() > limit && limit > 0 {
         scored.select_nth_unstable_by(limit - 1, order);
     }
@@ -191,7 +191,7 @@ impl OpenLogs {
 }
 
 fn hit(
-    hunt: &SearchRun<'_>,
+    run: &SearchRun<'_>,
     opened: &mut OpenLogs,
     mut finding: MatchedEntry,
     score: f64,
@@ -199,7 +199,7 @@ fn hit(
     if let Some(hit) = finding.hit.take() {
         return Ok(Some(Hit { score, ..*hit }));
     }
-    let Some(source) = hunt.sources.get(finding.source) else {
+    let Some(source) = run.sources.get(finding.source) else {
         return Ok(None);
     };
     let handle = opened.open(finding.source, source)?;
@@ -227,8 +227,8 @@ fn hit(
     };
     let mut texts = Vec::new();
     text_pieces(&entry, &beside, &mut |piece| texts.push(piece));
-    let snippet = hunt.matcher.snippet(&texts);
-    let (before, after) = match hunt.query.context {
+    let snippet = run.matcher.snippet(&texts);
+    let (before, after) = match run.query.context {
         0 => (Vec::new(), Vec::new()),
         around => (
             messages_before(source, &entry, span, around)?,

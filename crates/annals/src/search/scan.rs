@@ -212,7 +212,7 @@ impl<'a> SearchRun<'a> {
         let plan = if planned { plan } else { &ScanPlan::ALL };
         let calls = ToolCalls::default();
         let mut gaze = FileScan {
-            hunt: self,
+            run: self,
             source,
             number,
             handle: &handle,
@@ -319,7 +319,7 @@ impl SearchSource<'_> {
 
 /// Scan of the records of one source.
 struct FileScan<'a> {
-    hunt: &'a SearchRun<'a>,
+    run: &'a SearchRun<'a>,
     source: &'a SearchSource<'a>,
     number: usize,
     handle: &'a OpenLog,
@@ -339,7 +339,7 @@ impl FileScan<'_> {
             _ => Vec::new(),
         };
         let here = RecordContext {
-            hunt: self.hunt,
+            run: self.run,
             source: self.source,
             handle: self.handle,
             calls: self.calls,
@@ -348,11 +348,11 @@ impl FileScan<'_> {
         for (number, entry) in self.sink.items.drain(..).enumerate() {
             let mut texts: Vec<TextPiece<'_>> = Vec::new();
             text_pieces(&entry, &beside, &mut |piece| texts.push(piece));
-            let matcher = &self.hunt.matcher;
+            let matcher = &self.run.matcher;
             let Some(counts) = matcher.match_entry(&entry, &texts, &here) else {
                 continue;
             };
-            let hit = self.hunt.prepares_hit().then(|| {
+            let hit = self.run.prepares_hit().then(|| {
                 let snippet = matcher.snippet(&texts);
                 Box::new(results::new_hit(self.source, &entry, record.span, snippet))
             });
@@ -370,7 +370,7 @@ impl FileScan<'_> {
 
 /// Context of a record in a log.
 struct RecordContext<'a> {
-    hunt: &'a SearchRun<'a>,
+    run: &'a SearchRun<'a>,
     source: &'a SearchSource<'a>,
     handle: &'a OpenLog,
     calls: &'a ToolCalls,
@@ -388,7 +388,7 @@ struct ToolCalls {
 
 impl QueryContext for RecordContext<'_> {
     fn in_project(&self, wanted: &str) -> bool {
-        self.hunt.facts.in_project(self.source.session, wanted)
+        self.run.facts.in_project(self.source.session, wanted)
     }
 
     fn in_session(&self, wanted: &str) -> bool {
@@ -404,7 +404,7 @@ impl QueryContext for RecordContext<'_> {
     }
 
     fn agent_kind(&self, agent: &AgentId) -> Option<String> {
-        self.hunt.facts.agent_kind(self.source.session, agent)
+        self.run.facts.agent_kind(self.source.session, agent)
     }
 
     fn tool_of(&self, call: &str) -> Option<String> {
@@ -420,11 +420,11 @@ impl QueryContext for RecordContext<'_> {
     }
 
     fn attribute(&self, name: &str) -> Option<String> {
-        self.hunt.facts.attribute(self.source.session, name)
+        self.run.facts.attribute(self.source.session, name)
     }
 
     fn on_conversation(&self, wanted: &str, entry: EntryKey) -> bool {
-        let facts = &self.hunt.facts;
+        let facts = &self.run.facts;
         facts.on_conversation(self.source.session, wanted, entry)
     }
 }

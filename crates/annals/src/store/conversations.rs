@@ -93,33 +93,35 @@ impl Conversations {
                 segment: 0,
             })
             .collect();
-        let open = list.iter().any(|talk| talk.untitled);
+        let open = list.iter().any(|row| row.untitled);
         let requests = RequestNames::from_outlines(&scan.outlines);
         let grown = tree.segments().into_iter().enumerate();
-        let limbs = grown.map(|(at, limb)| {
-            if let Some(talk) = limb.conversation.and_then(|talk| list.get_mut(talk)) {
-                talk.segment = at;
+        let segments = grown.map(|(at, segment)| {
+            if let Some(row) = segment.conversation.and_then(|row| list.get_mut(row)) {
+                row.segment = at;
             }
-            let outlines = || limb.entries.iter().filter_map(|&at| scan.outlines.get(at));
+            let outlines = || {
+                segment
+                    .entries
+                    .iter()
+                    .filter_map(|&at| scan.outlines.get(at))
+            };
             let keys = outlines().filter_map(|outline| outline.key);
             ConversationSegment {
-                parent: limb.parent,
+                parent: segment.parent,
                 keys: keys.filter(|_| open).collect(),
                 charges: charges(outlines(), &requests),
             }
         });
-        let limbs = limbs.collect();
-        Conversations {
-            list,
-            segments: limbs,
-        }
+        let segments = segments.collect();
+        Conversations { list, segments }
     }
 
     /// Returns the keys of the entries of untitled conversations.
     pub(crate) fn keys(&self) -> impl Iterator<Item = EntryKey> {
         self.segments
             .iter()
-            .flat_map(|limb| limb.keys.iter().copied())
+            .flat_map(|segment| segment.keys.iter().copied())
     }
 
     /// Converts the conversations into rows; `sums` has the totals of each. A conversation without
@@ -133,35 +135,35 @@ impl Conversations {
         let session = &files.id;
         // The summary nearest to the leaf wins.
         let mut found: Vec<Option<&str>> = Vec::with_capacity(self.segments.len());
-        for limb in self.segments.iter().filter(|_| !elsewhere.is_empty()) {
-            let mut keys = limb.keys.iter().rev();
+        for segment in self.segments.iter().filter(|_| !elsewhere.is_empty()) {
+            let mut keys = segment.keys.iter().rev();
             let own = keys.find_map(|key| {
                 let named = elsewhere.get(&summary_key(session.as_str(), *key));
                 named.or_else(|| elsewhere.get(key)).map(|text| &**text)
             });
-            let above = || found.get(limb.parent?).copied().flatten();
+            let above = || found.get(segment.parent?).copied().flatten();
             found.push(own.or_else(above));
         }
         let rows = self.list.into_iter().enumerate();
-        rows.map(|(at, talk)| {
-            let summary = found.get(talk.segment).copied().flatten();
-            let summary = summary.filter(|text| talk.untitled && !text.trim().is_empty());
+        rows.map(|(at, row)| {
+            let summary = found.get(row.segment).copied().flatten();
+            let summary = summary.filter(|text| row.untitled && !text.trim().is_empty());
             ConversationInfo {
-                id: format!("{session}@{}", talk.leaf),
+                id: format!("{session}@{}", row.leaf),
                 session: session.clone(),
-                title: summary.map_or(talk.title, |text| {
+                title: summary.map_or(row.title, |text| {
                     Some(Title {
                         text: one_line(text),
                         source: TitleSource::Summary,
                     })
                 }),
-                branch: talk.branch,
-                messages: talk.messages,
-                started: talk.started,
-                updated: last_active(files, talk.updated),
-                resumes: talk.resumes,
+                branch: row.branch,
+                messages: row.messages,
+                started: row.started,
+                updated: last_active(files, row.updated),
+                resumes: row.resumes,
                 usage: sums.get(at).map(|sum| sum.usage).unwrap_or_default(),
-                leaf: talk.leaf,
+                leaf: row.leaf,
             }
         })
         .collect()
@@ -178,19 +180,18 @@ impl Conversations {
         let mut totals = vec![Tally::default(); self.segments.len()];
         self.walk(|step| match step {
             Step::Enter(at) => {
-                let Some(limb) = self.segments.get(at) else {
+                let Some(segment) = self.segments.get(at) else {
                     return;
                 };
-                let above = limb.parent.and_then(|parent| totals.get(parent));
-                let sum = path.enter(above.copied().unwrap_or_default(), limb);
+                let above = segment.parent.and_then(|parent| totals.get(parent));
+                let sum = path.enter(above.copied().unwrap_or_default(), segment);
                 if let Some(total) = totals.get_mut(at) {
                     *total = sum;
                 }
             }
             Step::Leave => path.leave(),
         });
-        let sum =
-            |talk: &ConversationSummary| totals.get(talk.segment).copied().unwrap_or_default();
+        let sum = |row: &ConversationSummary| totals.get(row.segment).copied().unwrap_or_default();
         self.list.iter().map(sum).collect()
     }
 
@@ -203,7 +204,7 @@ impl Conversations {
             return spread;
         }
         let mut seen = HashSet::new();
-        for charge in self.segments.iter().flat_map(|limb| &limb.charges) {
+        for charge in self.segments.iter().flat_map(|segment| &segment.charges) {
             // A segment has each response once.
             spread.extend(charge.response.filter(|key| !seen.insert(*key)));
         }
@@ -215,8 +216,8 @@ impl Conversations {
     fn walk(&self, mut visit: impl FnMut(Step)) {
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.segments.len()];
         let mut pending = Vec::new();
-        for (at, limb) in self.segments.iter().enumerate().rev() {
-            match limb.parent.and_then(|parent| children.get_mut(parent)) {
+        for (at, segment) in self.segments.iter().enumerate().rev() {
+            match segment.parent.and_then(|parent| children.get_mut(parent)) {
                 Some(children) => children.push(at),
                 None => pending.push(Step::Enter(at)),
             }
@@ -251,9 +252,9 @@ struct PathTotals<'a> {
 type Known = (Charge, Option<Money>);
 
 impl PathTotals<'_> {
-    fn enter(&mut self, mut sum: Tally, limb: &ConversationSegment) -> Tally {
+    fn enter(&mut self, mut sum: Tally, segment: &ConversationSegment) -> Tally {
         let mut before = Vec::new();
-        for charge in &limb.charges {
+        for charge in &segment.charges {
             let key = charge.response.filter(|key| self.repeated.contains(key));
             let Some(key) = key else {
                 sum.add(&charge.usage, (self.price)(charge));
