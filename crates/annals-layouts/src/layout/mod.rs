@@ -28,6 +28,7 @@ mod fork_origin;
 mod gemini;
 mod member_type;
 mod opaque;
+mod opencode;
 mod orchestrator;
 mod record;
 mod repair;
@@ -52,6 +53,7 @@ pub use content::{
     MAX_TITLE_CHARS, UNNAMED_CALL_PREFIX, raw_blocks, title_prefix, unnamed_call_id,
 };
 pub use gemini::Gemini;
+pub use opencode::OpenCode;
 pub use orchestrator::Orchestrator;
 pub use record::Record;
 pub use repair::{PartialLinks, RepairRules};
