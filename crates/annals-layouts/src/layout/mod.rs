@@ -22,10 +22,13 @@ pub mod chorus;
 mod claude_code;
 mod clog;
 mod content;
+mod entry_outline;
 mod extension;
 mod fork_origin;
+mod gemini;
 mod member_type;
 mod opaque;
+mod opencode;
 mod orchestrator;
 mod record;
 mod repair;
@@ -49,6 +52,8 @@ pub use clog::Clog;
 pub use content::{
     MAX_TITLE_CHARS, UNNAMED_CALL_PREFIX, raw_blocks, title_prefix, unnamed_call_id,
 };
+pub use gemini::Gemini;
+pub use opencode::OpenCode;
 pub use orchestrator::Orchestrator;
 pub use record::Record;
 pub use repair::{PartialLinks, RepairRules};
@@ -61,7 +66,14 @@ pub use write::{
 pub use write::{calls_of_unknown_tools, is_model};
 
 /// All layouts. Adding one touches this line and its own module.
-pub static LAYOUTS: &[&dyn Layout] = &[&ClaudeCode, &Chorus, &Clog, &Orchestrator];
+pub static LAYOUTS: &[&dyn Layout] = &[
+    &ClaudeCode,
+    &Chorus,
+    &Clog,
+    &Orchestrator,
+    &Gemini,
+    &OpenCode,
+];
 
 /// Name of the file that records what a session or root was converted from.
 pub const ORIGIN_FILE: &str = "annals-origin.jsonl";

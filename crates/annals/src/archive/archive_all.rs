@@ -112,7 +112,9 @@ impl Store {
         let _lock = hold(&archive.dir().join("keep.lock"))?;
         let note = Note::read(&note_of(archive.dir()))?;
         let is_first = note.is_none();
-        let mut all: Vec<&SessionFiles> = inventory.sessions.iter().collect();
+        // A database is not copied.
+        let sessions = inventory.sessions.iter();
+        let mut all: Vec<&SessionFiles> = sessions.filter(|it| !it.is_in_database()).collect();
         // A session that exists only in a session list has no file to archive.
         all.retain(|files| files.files().next().is_some());
         let mut kept = ArchiveAllReport {

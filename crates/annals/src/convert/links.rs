@@ -52,13 +52,16 @@ impl<'a> Links<'a> {
         }
     }
 
-    /// Returns the outline index of an entry.
+    /// Returns the outline index of an entry: of several in one record, the one with its id.
     pub(super) fn outline_index(&self, volume: usize, entry: &Entry) -> Option<usize> {
         let wanted = (volume, entry.span.offset);
         let place = |outline: &Outline| (usize::from(outline.volume), outline.span.offset);
-        let at = self.outlines.partition_point(|one| place(one) < wanted);
-        let found = self.outlines.get(at)?;
-        (place(found) == wanted).then_some(at)
+        let first = self.outlines.partition_point(|one| place(one) < wanted);
+        let same = self.outlines.iter().skip(first);
+        let mut same = same.take_while(|one| place(one) == wanted).peekable();
+        same.peek()?;
+        let key = entry.id.as_ref().map(EntryId::key);
+        Some(first + same.position(|one| one.key == key).unwrap_or(0))
     }
 
     /// Returns whether a later entry with the same id replaces this one.

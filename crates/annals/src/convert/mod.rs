@@ -349,7 +349,10 @@ impl ConvertPlan {
         }
         let (documents, held) = self.restore_filter().partition_files(&headers);
         (self.documents, self.withheld) = (documents, held);
-        if let Some(root) = self.source.clone() {
+        // A read-only layout is never converted back, so its other files, which may hold secrets, are
+        // not needed.
+        let source = self.source.clone();
+        if let Some(root) = source.filter(|root| root.layout.writer().is_some()) {
             self.find_other_files(&root, &known)?;
         }
         self.check_target()

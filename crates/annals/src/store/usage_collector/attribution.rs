@@ -153,7 +153,8 @@ impl<'a> Attribution<'a> {
             shared_log::continues_turn(opening.continues_other_log, opening.time, before.as_ref())
         });
         let owner = before.filter(|_| goes_on).map(|before| before.session);
-        let Some(owner) = owner.or_else(|| file.artifact.session.clone()) else {
+        let owner = owner.or_else(|| owning_session(file, sheet.first.as_deref()));
+        let Some(owner) = owner else {
             return;
         };
         let named = |name: Option<Arc<str>>| {

@@ -70,11 +70,11 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 fn text(source: &RowSource) -> String {
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     RangeReader::from_offset(source, 0)
-        .read_to_string(&mut text)
+        .read_to_end(&mut bytes)
         .unwrap();
-    text
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn read(path: &Path) -> io::Result<String> {

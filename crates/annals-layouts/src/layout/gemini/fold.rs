@@ -1,0 +1,551 @@
+//! Derives lines from the files of a session: applies patches, and finds the parent of each message.
+//!
+//! A derived line:
+//!
+//! | member | meaning |
+//! |---|---|
+//! | `session` | the session's id, once the file has named it |
+//! | `metadata` | metadata of the session that the line sets |
+//! | `messages` | messages that stand first in this line |
+//! | `messages[].id` | id of the message; made from the line number if it has none |
+//! | `messages[].parent` | id of the message before it when it was added |
+//! | `messages[].message` | its last content, verbatim |
+//! | `messages[].first` | its first content, if it differs |
+//! | `messages[].results` | id for an entry with the results in `toolCalls`, if no message has them |
+//! | `messages[].spawned` | sub-agent whose work the message reports |
+//!
+//! Lines have the numbers that they have in a `.jsonl` file: a line that adds nothing becomes empty.
+//! A line that cannot be parsed is kept as it is, and the decoder reports it.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::json::{Pairs, Raw, Text, object, quote};
+use crate::layout::salvage::whole_objects;
+use crate::model::DocumentFormat;
+
+/// A log of patches.
+pub(super) static PATCHES: DocumentFormat = DocumentFormat {
+    name: "gemini-patches",
+    to_lines: |bytes| {
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+        Fold::default().lines(&lines)
+    },
+};
+
+/// One document with a list of messages.
+pub(super) static DOCUMENT: DocumentFormat = DocumentFormat {
+    name: "gemini-document",
+    to_lines: |bytes| {
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        let lines = document_lines(bytes);
+        let lines: Vec<&[u8]> = lines.iter().map(Vec::as_slice).collect();
+        Fold::default().lines(&lines)
+    },
+};
+
+/// An array of prompts.
+pub(super) static PROMPTS: DocumentFormat = DocumentFormat {
+    name: "gemini-prompts",
+    to_lines: |bytes| {
+        let mut out = Vec::new();
+        let mut done = 0;
+        for within in whole_objects(bytes) {
+            let Some(object) = bytes.get(within.clone()).filter(|_| within.start >= done) else {
+                continue;
+            };
+            push_line(&mut out, object);
+            done = within.end;
+        }
+        push_rest(&mut out, bytes.get(done..).unwrap_or_default(), b"]");
+        out
+    },
+};
+
+object! {
+    struct Patch<'a> {
+        "$set" => set: Raw<'a>,
+        "$rewindTo" => rewind: Text<'a>,
+        "id" => id: Text<'a>,
+        "type" => kind: Text<'a>,
+        "sessionId" => session: Text<'a>,
+    }
+}
+
+object! {
+    struct Message<'a> {
+        "id" => id: Text<'a>,
+        "content" => content: Raw<'a>,
+        "toolCalls" => calls: Raw<'a>,
+    }
+}
+
+object! {
+    struct Call<'a> {
+        "id" => id: Text<'a>,
+        "result" => result: Raw<'a>,
+        "agentId" => agent: Text<'a>,
+    }
+}
+
+object! {
+    struct Part<'a> { "functionResponse" => response: Answer<'a>, }
+}
+
+object! {
+    struct Answer<'a> { "id" => id: Text<'a>, }
+}
+
+/// Returns the metadata, the messages and the rest of a document as lines of a log.
+fn document_lines(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let text = String::from_utf8_lossy(bytes);
+    let line = |text: &str| {
+        let mut line = Vec::with_capacity(text.len() + 1);
+        push_line(&mut line, text.as_bytes());
+        line
+    };
+    if let Ok(Pairs(members)) = serde_json::from_str::<Pairs<'_>>(&text) {
+        let metadata = line(&metadata(&members).unwrap_or_default());
+        let messages = members.iter().filter(|(name, _)| name == "messages");
+        let messages = messages.flat_map(|(_, list)| list.list());
+        let messages = messages.filter_map(|message| message.0.map(line));
+        return std::iter::once(metadata).chain(messages).collect();
+    }
+    // The document is torn or damaged: whole messages in it are kept.
+    let mut lines = Vec::new();
+    let mut done = 0;
+    if let Some((head, _)) = text.split_once("\"messages\"") {
+        let closed = format!("{}}}", head.trim_end().trim_end_matches(','));
+        if let Ok(Pairs(members)) = serde_json::from_str::<Pairs<'_>>(&closed) {
+            lines.extend(metadata(&members).map(|metadata| line(&metadata)));
+            done = head.len();
+        }
+    }
+    let text = text.as_bytes();
+    for within in whole_objects(text) {
+        let object = text.get(within.clone()).filter(|_| within.start >= done);
+        let object = object.and_then(|object| std::str::from_utf8(object).ok());
+        let is_message = |object: &&str| {
+            let patch = serde_json::from_str::<Patch<'_>>(object);
+            patch.is_ok_and(|patch| patch.id.get().is_some() && patch.kind.get().is_some())
+        };
+        if let Some(object) = object.filter(is_message) {
+            lines.push(line(object));
+            done = within.end;
+        }
+    }
+    let mut rest = Vec::new();
+    push_rest(&mut rest, text.get(done..).unwrap_or_default(), b"]}");
+    lines.extend(Some(rest).filter(|rest| !rest.is_empty()));
+    lines
+}
+
+/// Appends the rest of a torn document as a line without an end, unless only `closing` brackets are
+/// left.
+fn push_rest(out: &mut Vec<u8>, rest: &[u8], closing: &[u8]) {
+    let is_between = |byte: &u8| byte.is_ascii_whitespace() || *byte == b',';
+    let is_closing = |byte: &u8| byte.is_ascii_whitespace() || closing.contains(byte);
+    let brackets = rest.iter().filter(|byte| closing.contains(byte));
+    if rest.iter().all(is_closing) && brackets.count() == closing.len() {
+        return;
+    }
+    let start = rest.iter().position(|byte| !is_between(byte));
+    let rest = start.and_then(|start| rest.get(start..));
+    push_line(
+        out,
+        rest.filter(|rest| !rest.iter().all(is_closing))
+            .unwrap_or(b"{"),
+    );
+    out.pop();
+}
+
+/// Appends a line, with spaces in place of line breaks.
+fn push_line(out: &mut Vec<u8>, bytes: &[u8]) {
+    let flat = |byte: &u8| match byte {
+        b'\n' | b'\r' => b' ',
+        byte => *byte,
+    };
+    out.extend(bytes.iter().map(flat));
+    out.push(b'\n');
+}
+
+/// Returns the members without the messages and the time of the last change as an object; `None` if
+/// there are no others.
+fn metadata(members: &[(std::borrow::Cow<'_, str>, Raw<'_>)]) -> Option<String> {
+    let members = members.iter().filter_map(|(name, value)| {
+        let kept = !matches!(&**name, "messages" | "lastUpdated");
+        kept.then(|| format!("{}:{}", quote(name), value.0.unwrap_or("null")))
+    });
+    let members: Vec<String> = members.collect();
+    (!members.is_empty()).then(|| format!("{{{}}}", members.join(",")))
+}
+
+/// A message, in the line where its id stands first.
+struct Slot<'a> {
+    id: String,
+    parent: Option<usize>,
+    first: &'a str,
+    last: &'a str,
+}
+
+/// What a line adds.
+enum Line<'a> {
+    Kept(&'a [u8]),
+    Derived {
+        session: Option<String>,
+        metadata: Option<String>,
+        slots: Vec<usize>,
+    },
+}
+
+/// State of a session while its lines are applied.
+#[derive(Default)]
+struct Fold<'a> {
+    session: Option<String>,
+    slots: Vec<Slot<'a>>,
+    by_id: HashMap<String, usize>,
+    /// The messages that the program would show now.
+    current: Vec<usize>,
+}
+
+impl<'a> Fold<'a> {
+    fn lines(mut self, lines: &[&'a [u8]]) -> Vec<u8> {
+        let derived: Vec<(Line<'a>, bool)> = lines
+            .iter()
+            .enumerate()
+            .map(|(number, line)| {
+                let (text, ends) = match line.strip_suffix(b"\n") {
+                    Some(text) => (text, true),
+                    None => (*line, false),
+                };
+                (self.apply(number, text), ends)
+            })
+            .collect();
+        let tools = Tools::new(&self.slots);
+        let mut out = Vec::new();
+        for (line, ends) in &derived {
+            match line {
+                Line::Kept(bytes) => push_line(&mut out, bytes),
+                Line::Derived {
+                    session,
+                    metadata,
+                    slots,
+                } => {
+                    let mut members = Vec::new();
+                    if metadata.is_some() || !slots.is_empty() {
+                        members.extend(session.as_ref().map(|id| member("session", &quote(id))));
+                        members.extend(metadata.as_ref().map(|text| member("metadata", text)));
+                    }
+                    if !slots.is_empty() {
+                        let slots = slots.iter().filter_map(|at| self.slot(*at, &tools));
+                        let slots: Vec<String> = slots.collect();
+                        members.push(member("messages", &format!("[{}]", slots.join(","))));
+                    }
+                    match members.is_empty() {
+                        true => out.push(b'\n'),
+                        false => {
+                            push_line(&mut out, format!("{{{}}}", members.join(",")).as_bytes())
+                        }
+                    }
+                }
+            }
+            if !ends && out.last() == Some(&b'\n') {
+                out.pop();
+            }
+        }
+        out
+    }
+
+    /// Applies a line.
+    fn apply(&mut self, number: usize, bytes: &'a [u8]) -> Line<'a> {
+        let text = std::str::from_utf8(bytes).ok();
+        let parsed = text.filter(|text| text.trim_start().starts_with('{'));
+        let parsed =
+            parsed.and_then(|text| Some((text, serde_json::from_str::<Patch<'_>>(text).ok()?)));
+        let Some((text, patch)) = parsed else {
+            return Line::Kept(bytes);
+        };
+        let mut slots = Vec::new();
+        let mut set = None;
+        if let Some(id) = patch.rewind.get() {
+            let at = self.by_id.get(id);
+            let at = at.and_then(|at| self.current.iter().position(|known| known == at));
+            self.current.truncate(at.unwrap_or(0));
+        } else if patch.set.is_some() {
+            let Ok(Pairs(members)) = serde_json::from_str(patch.set.0.unwrap_or_default()) else {
+                return Line::Kept(bytes);
+            };
+            set = Some(members);
+        } else if patch.kind.get().is_some() {
+            slots.extend(self.add(number, 0, text));
+        } else {
+            let Ok(Pairs(members)) = serde_json::from_str(text) else {
+                return Line::Kept(bytes);
+            };
+            set = Some(members);
+        }
+        let set: Vec<(std::borrow::Cow<'a, str>, Raw<'a>)> = set.unwrap_or_default();
+        for (name, value) in &set {
+            match (&**name, value.text()) {
+                ("sessionId", Some(id)) if !id.is_empty() => self.session = Some(id.into_owned()),
+                ("messages", _) if value.is_list() => {
+                    self.current.clear();
+                    let list = value.list();
+                    let list = list.iter().enumerate();
+                    for (at, message) in list.filter_map(|(at, raw)| Some((at, raw.0?))) {
+                        slots.extend(self.add_listed(number, at, message));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let patched = metadata(&set);
+        // A program that resumes writes the id again.
+        let known = patch.set.is_some() && patched.as_deref().is_some_and(is_only_session);
+        Line::Derived {
+            session: self.session.clone(),
+            metadata: patched.filter(|_| !known),
+            slots,
+        }
+    }
+
+    /// Adds a message, or replaces the content of a known one. Returns a new message.
+    fn add(&mut self, number: usize, at: usize, raw: &'a str) -> Option<usize> {
+        let (slot, is_new) = self.slot_of(number, at, raw);
+        if !is_new && let Some(slot) = self.slots.get_mut(slot) {
+            slot.last = raw;
+        }
+        if is_new || !self.current.contains(&slot) {
+            self.current.push(slot);
+        }
+        is_new.then_some(slot)
+    }
+
+    /// Adds a message of a list. A known one keeps its content, which the program may have stripped.
+    fn add_listed(&mut self, number: usize, at: usize, raw: &'a str) -> Option<usize> {
+        let (slot, is_new) = self.slot_of(number, at, raw);
+        self.current.push(slot);
+        is_new.then_some(slot)
+    }
+
+    /// Returns the slot of a message, and whether it is new.
+    fn slot_of(&mut self, number: usize, at: usize, raw: &'a str) -> (usize, bool) {
+        let message: Message<'_> = Raw(Some(raw)).parse();
+        let id = match message.id.non_empty() {
+            Some(id) => id.to_owned(),
+            None => format!("at-{}", (number + 1) * 10_000 + at),
+        };
+        if let Some(slot) = self.by_id.get(&id) {
+            return (*slot, false);
+        }
+        let slot = self.slots.len();
+        self.by_id.insert(id.clone(), slot);
+        self.slots.push(Slot {
+            id,
+            parent: self.current.last().copied(),
+            first: raw,
+            last: raw,
+        });
+        (slot, true)
+    }
+
+    /// Returns a message as a member of a derived line.
+    fn slot(&self, at: usize, tools: &Tools) -> Option<String> {
+        let slot = self.slots.get(at)?;
+        let mut members = vec![member("id", &quote(&slot.id))];
+        let parent = slot.parent.and_then(|parent| {
+            let id = self.slots.get(parent).map(|parent| &parent.id);
+            tools.results.get(&parent).or(id)
+        });
+        members.extend(parent.map(|parent| member("parent", &quote(parent))));
+        members.push(member("message", slot.last));
+        if slot.first != slot.last {
+            members.push(member("first", slot.first));
+        }
+        let results = tools.results.get(&at);
+        members.extend(results.map(|id| member("results", &quote(id))));
+        let spawned = answers(slot.last)
+            .into_iter()
+            .find_map(|call| tools.agents.get(&call));
+        members.extend(spawned.map(|agent| member("spawned", &quote(agent))));
+        Some(format!("{{{}}}", members.join(",")))
+    }
+}
+
+/// Tool calls of all messages.
+struct Tools {
+    /// Ids of entries with the results in `toolCalls`, by message, if no other message has them.
+    results: HashMap<usize, String>,
+    /// Sub-agents by call.
+    agents: HashMap<String, String>,
+}
+
+impl Tools {
+    fn new(slots: &[Slot<'_>]) -> Self {
+        let answered = slots.iter().flat_map(|slot| answers(slot.last));
+        let answered: HashSet<String> = answered.collect();
+        let mut tools = Tools {
+            results: HashMap::new(),
+            agents: HashMap::new(),
+        };
+        for (at, slot) in slots.iter().enumerate() {
+            let message: Message<'_> = Raw(Some(slot.last)).parse();
+            for call in message.calls.list().into_iter().map(Raw::parse::<Call<'_>>) {
+                let id = call.id.or_empty();
+                if call.result.is_list() && !answered.contains(id) {
+                    tools.results.insert(at, format!("{}-results", slot.id));
+                }
+                if let Some(agent) = call.agent.owned() {
+                    tools.agents.insert(id.to_owned(), agent);
+                }
+            }
+        }
+        tools
+    }
+}
+
+fn member(name: &str, json: &str) -> String {
+    format!("\"{name}\":{json}")
+}
+
+/// Returns whether metadata consists of the session's id.
+fn is_only_session(metadata: &str) -> bool {
+    let members = serde_json::from_str::<Pairs<'_>>(metadata);
+    members.is_ok_and(|Pairs(members)| members.iter().all(|(name, _)| name == "sessionId"))
+}
+
+/// Returns the ids of the calls that a message answers.
+fn answers(message: &str) -> Vec<String> {
+    let message: Message<'_> = Raw(Some(message)).parse();
+    let parts = message.content.list().into_iter();
+    let parts = parts.map(|part| part.parse::<Part<'_>>());
+    parts.filter_map(|part| part.response.id.owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    /// Returns the id and parent of each message, with the number of its line.
+    fn links(log: &str) -> Vec<(usize, String, Option<String>)> {
+        let lines = (PATCHES.to_lines)(log.as_bytes());
+        let lines = String::from_utf8(lines).unwrap();
+        assert_eq!(
+            lines.lines().count(),
+            log.lines().count(),
+            "line numbers stay"
+        );
+        let mut found = Vec::new();
+        for (number, line) in lines.lines().enumerate() {
+            let line: Value = serde_json::from_str(line).unwrap_or_default();
+            for message in line["messages"].as_array().into_iter().flatten() {
+                let text = |name: &str| message[name].as_str().map(str::to_owned);
+                found.push((number + 1, text("id").unwrap(), text("parent")));
+            }
+        }
+        found
+    }
+
+    fn said(id: &str) -> String {
+        format!(r#"{{"id":"{id}","type":"user","content":"{id}"}}"#)
+    }
+
+    fn check(log: &[String], expected: &[(usize, &str, Option<&str>)]) {
+        let links = links(&(log.join("\n") + "\n"));
+        let links: Vec<_> = links
+            .iter()
+            .map(|(line, id, parent)| (*line, id.as_str(), parent.as_deref()))
+            .collect();
+        assert_eq!(links, expected);
+    }
+
+    #[test]
+    fn rewind_continues_before_the_removed_message() {
+        check(
+            &[
+                said("a"),
+                said("b"),
+                said("c"),
+                r#"{"$rewindTo":"b"}"#.into(),
+                said("d"),
+            ],
+            &[
+                (1, "a", None),
+                (2, "b", Some("a")),
+                (3, "c", Some("b")),
+                (5, "d", Some("a")),
+            ],
+        );
+    }
+
+    #[test]
+    fn rewind_to_an_unknown_message_begins_anew() {
+        check(
+            &[said("a"), r#"{"$rewindTo":"x"}"#.into(), said("b")],
+            &[(1, "a", None), (3, "b", None)],
+        );
+    }
+
+    #[test]
+    fn replaced_list_continues_at_its_end_and_adds_only_new_messages() {
+        let list = format!(r#"{{"$set":{{"messages":[{},{}]}}}}"#, said("a"), said("s"));
+        check(
+            &[said("a"), said("b"), list, said("c")],
+            &[
+                (1, "a", None),
+                (2, "b", Some("a")),
+                (3, "s", Some("a")),
+                (4, "c", Some("s")),
+            ],
+        );
+    }
+
+    #[test]
+    fn message_written_again_keeps_its_place_and_the_first_tokens() {
+        let first = r#"{"id":"a","type":"gemini","content":"x","tokens":{"input":1}}"#;
+        let again = r#"{"id":"a","type":"gemini","content":"x","toolCalls":[]}"#;
+        let lines = (PATCHES.to_lines)(format!("{first}\n{again}\n{}\n", said("b")).as_bytes());
+        let lines = String::from_utf8(lines).unwrap();
+        let lines: Vec<&str> = lines.lines().collect();
+        assert_eq!(
+            lines[0],
+            format!(r#"{{"messages":[{{"id":"a","message":{again},"first":{first}}}]}}"#)
+        );
+        assert_eq!(lines[1], "");
+        assert!(lines[2].contains(r#""parent":"a""#), "{}", lines[2]);
+    }
+
+    #[test]
+    fn results_stored_with_calls_are_added_only_if_no_message_has_them() {
+        let call = r#"{"id":"g","type":"gemini","toolCalls":[{"id":"c","result":[{}]}]}"#;
+        let answer = r#"{"id":"u","type":"user","content":[{"functionResponse":{"id":"c"}}]}"#;
+        let lines = |log: String| String::from_utf8((PATCHES.to_lines)(log.as_bytes())).unwrap();
+        let alone = lines(format!("{call}\n{}\n", said("b")));
+        assert!(alone.contains(r#""results":"g-results""#), "{alone}");
+        assert!(alone.contains(r#""parent":"g-results""#), "{alone}");
+        let answered = lines(format!("{call}\n{answer}\n"));
+        assert!(!answered.contains("g-results"), "{answered}");
+    }
+
+    #[test]
+    fn any_bytes_give_lines() {
+        for format in [&PATCHES, &DOCUMENT, &PROMPTS] {
+            for bytes in [
+                &b""[..],
+                b"\n\n",
+                b"{",
+                b"[]",
+                b"]]}}",
+                b"\xff\xfe\n{}",
+                b"{\"messages\":[{\"id\":1},2,null]}",
+                b"{\"$set\":{\"messages\":{}},\"$rewindTo\":7}\n",
+                b"{\"$set\":[]}\n{\"id\":{},\"type\":\"user\"}\n",
+            ] {
+                let lines = (format.to_lines)(bytes);
+                assert!(lines.len() <= 4 * bytes.len() + 100, "{bytes:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! Decodes records made from rows.
+
+use crate::json::{Flag, Raw, Text, object};
+use crate::layout::usage_fields::{decode_count, decode_time};
+use crate::layout::{AGENT_SEPARATOR, Decoded, Decoder, Record, entry_outline};
+use crate::model::{
+    AgentId, Block, Body, Entry, EntryId, EntryKey, FlawKind, Link, Message, Money, Outline, Role,
+    SessionId, Span, TitleSource, Usage,
+};
+
+object! {
+    struct Row<'a> {
+        "type" => kind: Text<'a>,
+        "session" => session: Text<'a>,
+        "id" => id: Text<'a>,
+        "directory" => directory: Text<'a>,
+        "title" => title: Text<'a>,
+        "version" => version: Text<'a>,
+        "agent" => agent: Text<'a>,
+        "created" => created: Raw<'a>,
+        "started" => started: Raw<'a>,
+        "data" => data: Raw<'a>,
+        "parts" => parts: Raw<'a>,
+    }
+}
+
+object! {
+    struct MessageData<'a> {
+        "role" => role: Text<'a>,
+        "path" => path: Directory<'a>,
+        "modelID" => model: Text<'a>,
+        "cost" => cost: Raw<'a>,
+        "tokens" => tokens: Raw<'a>,
+        "finish" => finish: Text<'a>,
+        "error" => error: Failure<'a>,
+        "summary" => summary: Raw<'a>,
+    }
+}
+
+object! {
+    struct Directory<'a> { "cwd" => cwd: Text<'a>, }
+}
+
+object! {
+    struct Failure<'a> {
+        "name" => name: Text<'a>,
+        "data" => data: FailureData<'a>,
+    }
+}
+
+object! {
+    struct FailureData<'a> { "message" => message: Text<'a>, }
+}
+
+object! {
+    struct Tokens<'a> {
+        "input" => input: Raw<'a>,
+        "output" => output: Raw<'a>,
+        "reasoning" => reasoning: Raw<'a>,
+        "cache" => cache: CacheTokens<'a>,
+    }
+}
+
+object! {
+    struct CacheTokens<'a> {
+        "read" => read: Raw<'a>,
+        "write" => write: Raw<'a>,
+    }
+}
+
+object! {
+    struct PartRow<'a> { "data" => data: Raw<'a>, }
+}
+
+object! {
+    struct PartData<'a> {
+        "type" => kind: Text<'a>,
+        "text" => text: Text<'a>,
+        "synthetic" => synthetic: Flag,
+        "tool" => tool: Text<'a>,
+        "callID" => call: Text<'a>,
+        "state" => state: State<'a>,
+        "mime" => mime: Text<'a>,
+        "url" => url: Text<'a>,
+    }
+}
+
+object! {
+    struct State<'a> {
+        "status" => status: Text<'a>,
+        "input" => input: Raw<'a>,
+        "output" => output: Raw<'a>,
+        "error" => error: Text<'a>,
+        "metadata" => metadata: ToolMetadata<'a>,
+    }
+}
+
+object! {
+    struct ToolMetadata<'a> { "sessionId" => session: Text<'a>, }
+}
+
+/// Beginnings of titles that the program gives to sessions without one.
+const PLACEHOLDERS: [&str; 2] = ["New session - ", "Child session - "];
+
+/// Decodes records made from rows.
+#[derive(Debug)]
+pub(super) struct RowDecoder;
+
+/// A decoded entry, with what only an outline has.
+struct RowEntry {
+    entry: Entry,
+    /// Cost that the program recorded.
+    recorded: Option<Money>,
+    /// Whether it follows the entry before it.
+    follows: bool,
+}
+
+impl From<Entry> for RowEntry {
+    fn from(entry: Entry) -> Self {
+        RowEntry {
+            entry,
+            recorded: None,
+            follows: false,
+        }
+    }
+}
+
+impl Decoder for RowDecoder {
+    fn outline(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>) {
+        for found in entries(record, out) {
+            let mut outline = entry_outline::outline(&found.entry, found.recorded);
+            if found.follows {
+                outline.link = Link::Previous;
+            }
+            out.items.push(outline);
+        }
+    }
+
+    fn decode(&mut self, record: &Record<'_>, out: &mut Decoded<Entry>) {
+        let before = out.flaws.len();
+        let entries = entries(record, out).into_iter().map(|found| found.entry);
+        let entries: Vec<Entry> = entries.collect();
+        entry_outline::push_entries(record, before, entries, out);
+    }
+}
+
+fn entries<T>(record: &Record<'_>, out: &mut Decoded<T>) -> Vec<RowEntry> {
+    let mut flaws = Vec::new();
+    let entries = record.object(out, |text| {
+        let row: Row<'_> = serde_json::from_str(text)?;
+        flaws.clear();
+        let mut found = match row.kind.or_empty() {
+            "session" => session(&row, record.span),
+            _ => message(&row, record.span, &mut flaws),
+        };
+        let name = session_name(&row);
+        let agent = name.rsplit_once(AGENT_SEPARATOR);
+        let agent = agent.and_then(|(_, agent)| AgentId::new(agent).ok());
+        for RowEntry { entry, .. } in &mut found {
+            entry.session = Some(name.clone());
+            entry.agent.clone_from(&agent);
+            entry.time = decode_time(row.created);
+            // Only a fork has messages that are older than their session.
+            let started = decode_time(row.started);
+            entry.copied = started
+                .zip(entry.time)
+                .is_some_and(|(started, time)| time < started);
+        }
+        Ok(found)
+    });
+    for (kind, detail) in flaws {
+        out.add_flaw(kind, record.span, detail);
+    }
+    entries.unwrap_or_default()
+}
+
+/// Returns the name of a row's session. An id that cannot be one is replaced.
+fn session_name(row: &Row<'_>) -> String {
+    let name = row.session.or_empty();
+    match SessionId::new(name) {
+        Ok(_) => name.to_owned(),
+        Err(_) => format!("session-{}", EntryKey::from_text(name).derived_uuid()),
+    }
+}
+
+fn session(row: &Row<'_>, span: Span) -> Vec<RowEntry> {
+    let title = row.title.non_empty();
+    let title = title.filter(|title| !PLACEHOLDERS.iter().any(|it| title.starts_with(it)));
+    let is_agent = row.session.or_empty().contains(AGENT_SEPARATOR);
+    let mut entry = Entry::new(
+        span,
+        match is_agent {
+            true => Body::Agent {
+                kind: row.agent.owned(),
+                description: title.map(str::to_owned),
+                call: None,
+            },
+            false => Body::Opaque {
+                kind: Some("session".to_owned()),
+                flaw: None,
+            },
+        },
+    );
+    entry.context.cwd = row.directory.owned();
+    entry.context.version = row.version.owned();
+    let title = title.filter(|_| !is_agent).map(|title| {
+        let (text, source) = (title.to_owned(), TitleSource::Ai);
+        Entry::new(span, Body::Title { text, source })
+    });
+    let entries = std::iter::once(entry).chain(title);
+    entries.map(RowEntry::from).collect()
+}
+
+fn message(row: &Row<'_>, span: Span, flaws: &mut Vec<(FlawKind, String)>) -> Vec<RowEntry> {
+    let data: MessageData<'_> = row.data.parse();
+    let mut damaged = usize::from(!is_object(row.data));
+    let parts = row.parts.list().into_iter().map(Raw::parse::<PartRow<'_>>);
+    let parts: Vec<PartData<'_>> = parts
+        .map(|part| {
+            damaged += usize::from(!is_object(part.data));
+            part.data.parse()
+        })
+        .collect();
+    if damaged > 0 {
+        let detail = "a column of the message or of its parts is not a JSON object";
+        flaws.push((FlawKind::BadDocument, detail.to_owned()));
+    }
+    let is_compaction = |part: &PartData<'_>| part.kind.get() == Some("compaction");
+    let mut results = None;
+    let mut recorded = None;
+    let body = match data.role.or_empty() {
+        "user" if parts.iter().any(is_compaction) => Body::Compaction {
+            text: String::new(),
+        },
+        "user" => Body::Message(prompt(&parts)),
+        "assistant" => {
+            let mut message = Message::new(Role::Assistant, reply_blocks(&parts));
+            message.model = data.model.owned();
+            message.stop_reason = data.finish.owned();
+            message.compact_summary = data.summary.0 == Some("true");
+            if let Some(name) = data.error.name.get() {
+                message.api_error = true;
+                let text = data.error.data.message.get().unwrap_or(name);
+                message.blocks.push(Block::Text(text.to_owned()));
+            }
+            let mut faults = Vec::new();
+            message.usage = usage(&data, &mut faults);
+            flaws.extend(faults.into_iter().map(|fault| (FlawKind::BadUsage, fault)));
+            message.response = message.usage.map(|usage| {
+                let counts = usage.counters().map(|count| count.to_string());
+                let (created, model) = (row.created.0.unwrap_or_default(), data.model.or_empty());
+                format!("{created}-{model}-{}", counts.join("-"))
+            });
+            recorded = data.cost.0.and_then(Money::parse);
+            recorded = recorded.filter(|cost| *cost != Money::default());
+            results = tool_results(&parts);
+            Body::Message(message)
+        }
+        role => Body::Opaque {
+            kind: Some(role.to_owned()),
+            flaw: None,
+        },
+    };
+    let mut entry = Entry::new(span, body);
+    entry.id = row.id.non_empty().map(EntryId::new);
+    entry.context.cwd = data.path.cwd.owned();
+    let results = results.map(|message| {
+        let mut results = Entry::new(span, Body::Message(message));
+        results.id = entry
+            .id
+            .as_ref()
+            .map(|id| EntryId::new(&format!("{id}-results")));
+        results
+    });
+    let entries = std::iter::once(entry).chain(results);
+    let follow = |entry: Entry| RowEntry {
+        follows: entry.id.is_some() && !matches!(entry.body, Body::Opaque { .. }),
+        recorded: recorded
+            .filter(|_| matches!(&entry.body, Body::Message(it) if it.role == Role::Assistant)),
+        entry,
+    };
+    entries.map(follow).collect()
+}
+
+fn is_object(raw: Raw<'_>) -> bool {
+    raw.0.is_some_and(|raw| raw.starts_with('{'))
+}
+
+fn prompt(parts: &[PartData<'_>]) -> Message {
+    let blocks = parts.iter().filter_map(|part| match part.kind.or_empty() {
+        "text" => part.text.owned().map(Block::Text),
+        "file" => Some(Block::Image {
+            media_type: part.mime.or_empty().to_owned(),
+            data: part.url.or_empty().to_owned(),
+        }),
+        _ => None,
+    });
+    let mut message = Message::new(Role::User, blocks.collect());
+    let typed = |part: &PartData<'_>| part.kind.get() == Some("text") && !part.synthetic.0;
+    message.human = parts.iter().any(typed);
+    message.meta = !message.human;
+    message
+}
+
+fn reply_blocks(parts: &[PartData<'_>]) -> Vec<Block> {
+    let blocks = parts.iter().filter_map(|part| match part.kind.or_empty() {
+        "text" => part.text.owned().map(Block::Text),
+        "reasoning" => part.text.owned().map(|text| Block::Thinking {
+            text,
+            signature: None,
+        }),
+        "tool" => Some(Block::ToolUse {
+            id: part.call.or_empty().to_owned(),
+            name: part.tool.or_empty().to_owned(),
+            input: part.state.input.0.unwrap_or("{}").to_owned(),
+        }),
+        _ => None,
+    });
+    blocks.collect()
+}
+
+/// Returns the results of a message's calls; `None` if no call has ended.
+fn tool_results(parts: &[PartData<'_>]) -> Option<Message> {
+    let ended = |part: &&PartData<'_>| {
+        part.kind.get() == Some("tool")
+            && matches!(part.state.status.or_empty(), "completed" | "error")
+    };
+    let ended = parts.iter().filter(ended);
+    let results = ended.clone().map(|part| {
+        let is_error = part.state.status.get() == Some("error");
+        let text = match part.state.output.text() {
+            Some(text) => text.into_owned(),
+            None if is_error => part.state.error.or_empty().to_owned(),
+            None => part.state.output.0.unwrap_or_default().to_owned(),
+        };
+        Block::ToolResult {
+            call: part.call.or_empty().to_owned(),
+            output: vec![Block::Text(text)],
+            is_error,
+        }
+    });
+    let mut message = Message::new(Role::User, results.collect());
+    let mut agents = ended.filter_map(|part| part.state.metadata.session.non_empty());
+    message.spawned = agents.find_map(|id| AgentId::new(id).ok());
+    (!message.blocks.is_empty()).then_some(message)
+}
+
+/// Returns the tokens of a reply; `None` if there are none. Invalid counts are described.
+fn usage(data: &MessageData<'_>, faults: &mut Vec<String>) -> Option<Usage> {
+    let tokens: Tokens<'_> = data.tokens.parse();
+    let mut count = |name: &str, raw: Raw<'_>| match decode_count(raw) {
+        Some(count) => count.unwrap_or(0),
+        None => {
+            faults.push(format!("tokens.{name} is not a token count"));
+            0
+        }
+    };
+    let output = count("output", tokens.output) + count("reasoning", tokens.reasoning);
+    let mut usage = Usage::new(count("input", tokens.input), output);
+    usage.cache_write_5m = count("cache.write", tokens.cache.write);
+    usage.cache_read = count("cache.read", tokens.cache.read);
+    (!usage.is_zero()).then_some(usage)
+}

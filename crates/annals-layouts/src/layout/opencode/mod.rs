@@ -1,0 +1,121 @@
+//! The layout of OpenCode, read-only.
+//!
+//! ```text
+//! opencode.db (-wal, -shm)     everything, from version 1.2 on: an SQLite database in WAL mode
+//! storage/, snapshot/, log/ …  not read: file snapshots, outputs, and the store of older versions
+//! ```
+//!
+//! Tables that are read (`rows`):
+//!
+//! | table | columns |
+//! |---|---|
+//! | `session` | `id`, `parent_id` (session that a sub-agent works for), `directory`, `title`, `version`, `agent`, `time_created` |
+//! | `message` | `id`, `session_id`, `time_created`, `data` (JSON) |
+//! | `part` | `id`, `message_id`, `data` (JSON) |
+//!
+//! `message.data` of a prompt is `{role: "user", time, agent, model}`; of a reply `{role: "assistant", path
+//! {cwd}, modelID, cost, tokens {input, output, reasoning, cache {read, write}}, finish, error?,
+//! summary?}`. `input` excludes the cache, `output` excludes `reasoning`. Types of `part.data`:
+//!
+//! | type | meaning |
+//! |---|---|
+//! | `text`, `reasoning` | text of the message; `synthetic` text was added by the program |
+//! | `tool` | a call and its result: `{tool, callID, state {status, input, output, error, metadata}}` |
+//! | `compaction` | the program summarises everything before this message |
+//! | `file` | a file attached to the prompt: `{mime, url, filename}` |
+//! | `step-start`, `step-finish`, `patch`, `snapshot`, … | not shown; `step-finish` repeats the tokens of its message |
+//!
+//! Messages form one line, ordered by time. A fork copies messages with their times and tokens under
+//! new ids, so a response is identified by time, model and tokens. The tables `account`,
+//! `control_account` and `credential` hold secrets, so the database is never copied.
+
+mod decode;
+mod rows;
+
+use std::path::{Path, PathBuf};
+
+use crate::model::{Artifact, ArtifactKind, Framing};
+
+use super::opaque::OpaqueDecoder;
+use super::{Decoder, Env, Layout, Writer, path_parts};
+
+/// The layout of OpenCode.
+#[derive(Debug)]
+pub struct OpenCode;
+
+/// Name of the database.
+const DATABASE: &str = "opencode.db";
+
+impl Layout for OpenCode {
+    fn name(&self) -> &'static str {
+        "opencode"
+    }
+
+    fn roots(&self, env: &Env) -> Vec<PathBuf> {
+        let set = |name: &str| env.vars.get(name).filter(|value| !value.is_empty());
+        let named = set("OPENCODE_DB").map(PathBuf::from);
+        let named = named.filter(|path| path.is_absolute() && path.ends_with(DATABASE));
+        if let Some(directory) = named.as_deref().and_then(Path::parent) {
+            return vec![directory.to_owned()];
+        }
+        let data = set("XDG_DATA_HOME").map(PathBuf::from);
+        let data = data.or_else(|| Some(env.home.as_ref()?.join(".local/share")));
+        data.iter().map(|data| data.join("opencode")).collect()
+    }
+
+    fn matches_root(&self, names: &[&str]) -> bool {
+        names.contains(&DATABASE)
+    }
+
+    fn may_hold_files(&self, _: &Path) -> bool {
+        false
+    }
+
+    fn classify(&self, path: &Path) -> Option<Artifact> {
+        match *path_parts(path)?.as_slice() {
+            [DATABASE] => Some(Artifact {
+                framing: Framing::Rows(&rows::FORMAT),
+                ..Artifact::new(ArtifactKind::SharedLog)
+            }),
+            _ => None,
+        }
+    }
+
+    fn is_program_file(&self, path: &Path) -> bool {
+        match *path_parts(path).unwrap_or_default().as_slice() {
+            ["opencode.db-wal" | "opencode.db-shm" | "auth.json" | "mcp-auth.json"] => true,
+            [
+                "storage" | "snapshot" | "log" | "tool-output" | "repos" | "bin" | "worktree",
+                ..,
+            ] => true,
+            _ => false,
+        }
+    }
+
+    fn path_for(&self, artifact: &Artifact) -> PathBuf {
+        match artifact.kind {
+            ArtifactKind::SharedLog => DATABASE.into(),
+            // The layout has no such files.
+            _ => PathBuf::new(),
+        }
+    }
+
+    fn folder(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    fn retention_days(&self) -> Option<u64> {
+        None
+    }
+
+    fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
+        match artifact.kind {
+            kind if kind.is_conversation() => Box::new(decode::RowDecoder),
+            _ => Box::new(OpaqueDecoder),
+        }
+    }
+
+    fn writer(&self) -> Option<&dyn Writer> {
+        None
+    }
+}
