@@ -1,8 +1,8 @@
-//! Completes a session that an interrupted import wrote in part.
+//! Compares what an interrupted import wrote of a session with the whole session.
 //!
-//! In a log shared with other sessions, the part cannot be moved to the trash alone. So the whole
-//! session is written again to a scratch directory. If the existing part is a prefix of it, the
-//! rest is appended.
+//! The whole session is written again to a scratch directory. If the existing part is a prefix of it,
+//! the part belongs to the import. In a log shared with other sessions, it cannot be moved to the trash
+//! alone, so the rest is appended.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -52,14 +52,15 @@ enum Missing {
 
 impl RemainingLines {
     /// Returns the records of `whole` that `there` lacks; `None` if `there` is not a prefix of
-    /// `whole`.
+    /// `whole`. Without `documents`, only logs are compared.
     pub(super) fn new(
         whole: &SessionFiles,
         there: &SessionFiles,
         given: &HashSet<String>,
+        documents: bool,
     ) -> Result<Option<Self>> {
-        let whole = parts(whole)?;
-        let there = parts(there)?;
+        let whole = parts(whole, documents)?;
+        let there = parts(there, documents)?;
         let mut ids = Ids::new(given);
         for (path, there) in &there {
             let begins = |whole: &Part| match there.document {
@@ -111,11 +112,14 @@ impl RemainingLines {
 }
 
 /// Returns the records of a session by file path in the root. A torn line is ignored.
-fn parts(files: &SessionFiles) -> Result<BTreeMap<PathBuf, Part>> {
+fn parts(files: &SessionFiles, documents: bool) -> Result<BTreeMap<PathBuf, Part>> {
     let mut parts: BTreeMap<PathBuf, Part> = BTreeMap::new();
     let files_of_it = files.files().flat_map(RootFile::volumes);
     // The content of a companion file is part of the log's records.
-    let says = |file: &&RootFile| file.artifact.kind != ArtifactKind::Companion;
+    let says = |file: &&RootFile| match documents {
+        true => file.artifact.kind != ArtifactKind::Companion,
+        false => file.artifact.kind.is_log(),
+    };
     for file in files_of_it.filter(says) {
         let path = file.path.strip_prefix(&files.root.path);
         let path = path.unwrap_or(&file.path).to_owned();
@@ -264,7 +268,7 @@ fn is_made_up(id: &str) -> bool {
 /// Returns the error for an existing part that is not a prefix of the import.
 pub(super) fn refused_error(files: &SessionFiles, path: &Path) -> Error {
     Error::refused(format!(
-        "session {} in {} differs from the import and shares its log with other sessions; left unchanged",
+        "session {} in {} differs from the import; left unchanged",
         files.id,
         path.display()
     ))
