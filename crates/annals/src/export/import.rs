@@ -75,8 +75,8 @@ pub struct Importer<'a> {
     journal: Option<Journal>,
     /// Sessions of the root when an interrupted import resumes.
     there: Vec<SessionFiles>,
-    /// New session ids derive from it.
-    seed: String,
+    /// New ids derive from it.
+    seed: u64,
     /// The number of the next session.
     next: usize,
 }
@@ -100,7 +100,7 @@ impl<'a> Importer<'a> {
             taken: taken.collect(),
             journal: None,
             there: Vec::new(),
-            seed: Uuid::new_v4().to_string(),
+            seed: Uuid::new_v4().as_u64_pair().0,
             next: 0,
         })
     }
@@ -111,8 +111,8 @@ impl<'a> Importer<'a> {
     pub fn check(&mut self, contents: &ExportContents) -> Result<()> {
         if let Some(state) = self.store.state_dir() {
             let (sha256, fresh_ids) = (&contents.sha256, self.options.fresh_ids);
-            let journal = Journal::open(state, &self.root, sha256, fresh_ids, &self.seed)?;
-            journal.seed().clone_into(&mut self.seed);
+            let journal = Journal::open(state, &self.root, sha256, fresh_ids, self.seed)?;
+            self.seed = journal.seed();
             self.options.write.now = self.options.write.now.or(Some(journal.time()));
             if !journal.begun().is_empty() {
                 self.there = Store::new(vec![self.root.clone()]).inventory().sessions;
@@ -193,7 +193,7 @@ impl<'a> Importer<'a> {
         self.next += 1;
         let id = match self.options.fresh_ids {
             true => SessionId::new(
-                &EntryKey::from_pair(&self.seed, &number.to_string()).derived_uuid(),
+                &EntryKey::from_pair(&self.seed.to_string(), &number.to_string()).derived_uuid(),
             )?,
             false => self.fitting(&kept.id)?,
         };
@@ -257,6 +257,7 @@ impl<'a> Importer<'a> {
         }
         let write = WriteOptions {
             now: self.now(kept.first_entry_time()),
+            id_seed: Some(self.seed),
             ..self.options.write
         };
         (new, write)
@@ -299,9 +300,8 @@ impl<'a> Importer<'a> {
         let whole = Store::new(vec![root]).inventory().sessions;
         let whole = whole.into_iter().find(|it| it.id == files.id);
         let whole = whole.ok_or_else(refused)?;
-        let given = continuation::exported_ids(kept);
         let shares = files.shares_log();
-        let rest = RemainingLines::new(&whole, &there, &given, shares)?.ok_or_else(refused)?;
+        let rest = RemainingLines::new(&whole, &there, shares)?.ok_or_else(refused)?;
         if !shares {
             return Ok(None);
         }

@@ -27,8 +27,8 @@ struct Header {
     root: PathBuf,
     sha256: String,
     fresh_ids: bool,
-    /// New session ids derive from it.
-    seed: String,
+    /// New ids derive from it.
+    seed: u64,
     /// When the import began: the time of sessions that record none.
     time: Timestamp,
 }
@@ -59,7 +59,7 @@ impl Journal {
         root: &Root,
         sha256: &str,
         fresh_ids: bool,
-        seed: &str,
+        seed: u64,
     ) -> Result<Self> {
         let real = root.path.canonicalize();
         let header = Header {
@@ -69,7 +69,7 @@ impl Journal {
             root: real.unwrap_or_else(|_| root.path.clone()),
             sha256: sha256.to_owned(),
             fresh_ids,
-            seed: seed.to_owned(),
+            seed,
             time: Timestamp::now(),
         };
         let mut journal = Journal {
@@ -91,8 +91,8 @@ impl Journal {
         &self.begun
     }
 
-    pub(super) fn seed(&self) -> &str {
-        &self.header.seed
+    pub(super) fn seed(&self) -> u64 {
+        self.header.seed
     }
 
     pub(super) fn time(&self) -> Timestamp {
