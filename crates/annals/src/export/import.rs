@@ -10,19 +10,19 @@ mod journal;
 mod write_session;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::store::{MessageFilter, Root, Session, SessionFiles, Store, WriteOptions};
+use crate::store::{Root, SessionFiles, Store, WriteOptions};
 use annals_jsonl::Durability;
 use annals_layouts::layout::NewSession;
-use annals_layouts::model::{SessionId, TitleSource};
+use annals_layouts::model::{EntryKey, SessionId, TitleSource};
 
 use self::continuation::RemainingLines;
-use self::journal::{CreatedLog, Journal, SessionProgress};
+use self::journal::Journal;
 use self::write_session::write_session;
 
 pub use export_file::{ExportContents, ExportFile, ExportedAgent, ExportedLog, ExportedSession};
@@ -73,19 +73,12 @@ pub struct Importer<'a> {
     taken: HashMap<SessionId, PathBuf>,
     /// Progress of the import; `None` without a state directory.
     journal: Option<Journal>,
-    /// Sessions of an earlier run, by their number in the export.
-    left: HashMap<usize, Left>,
+    /// Sessions of the root when an interrupted import resumes.
+    there: Vec<SessionFiles>,
+    /// New ids derive from it.
+    seed: u64,
     /// The number of the next session.
     next: usize,
-}
-
-/// A session that an earlier run of the same import wrote.
-#[derive(Debug)]
-enum Left {
-    /// Complete.
-    Whole(SessionId, PathBuf),
-    /// Incomplete.
-    Part(Box<SessionFiles>),
 }
 
 impl<'a> Importer<'a> {
@@ -106,25 +99,26 @@ impl<'a> Importer<'a> {
             options,
             taken: taken.collect(),
             journal: None,
-            left: HashMap::new(),
+            there: Vec::new(),
+            seed: Uuid::new_v4().as_u64_pair().0,
             next: 0,
         })
     }
 
     /// Refuses sessions that cannot all be imported, before the first one is. Finds what an
-    /// interrupted run of the same import left: complete sessions are kept, incomplete ones are
+    /// interrupted run of the same import left: complete sessions are kept, the incomplete one is
     /// written again or completed. Without this call, the import keeps no journal.
     pub fn check(&mut self, contents: &ExportContents) -> Result<()> {
-        self.journal = match self.store.state_dir() {
-            None => None,
-            Some(state) => Some(Journal::open(
-                state,
-                &self.root,
-                &contents.sha256,
-                self.options.fresh_ids,
-            )?),
-        };
-        self.find_left(contents.sessions.len())?;
+        if let Some(state) = self.store.state_dir() {
+            let (sha256, fresh_ids) = (&contents.sha256, self.options.fresh_ids);
+            let journal = Journal::open(state, &self.root, sha256, fresh_ids, self.seed)?;
+            self.seed = journal.seed();
+            self.options.write.now = self.options.write.now.or(Some(journal.time()));
+            if !journal.begun().is_empty() {
+                self.there = Store::new(vec![self.root.clone()]).inventory().sessions;
+            }
+            self.journal = Some(journal);
+        }
         let mut seen = HashSet::new();
         let sessions = contents.sessions.iter();
         let began = contents.began.iter().copied();
@@ -135,7 +129,7 @@ impl<'a> Importer<'a> {
             let id = self.fitting(id)?;
             let new = NewSession::new(id.clone(), "/");
             let named = self.named(&new, self.now(began));
-            if !self.left.contains_key(&number) {
+            if self.left_by_earlier_run(number, &named).is_none() {
                 self.check_free(&[&id, &named])?;
             }
             if !seen.insert(named) {
@@ -147,45 +141,15 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    /// Finds the sessions that an earlier run of the same import began. A session that is missing
-    /// or not its own is treated as not begun.
-    fn find_left(&mut self, sessions: usize) -> Result<()> {
-        let Some(journal) = &self.journal else {
-            return Ok(());
-        };
-        let got = (0..sessions).filter_map(|number| Some((number, journal.progress(number)?)));
-        let got: Vec<(usize, SessionProgress)> =
-            got.map(|(number, got)| (number, got.clone())).collect();
-        if got.is_empty() {
-            return Ok(());
-        }
-        let there = Store::new(vec![self.root.clone()]).inventory().sessions;
-        let find = |id: &str, path: Option<&Path>| {
-            let mut there = there.iter();
-            let is_it = |files: &SessionFiles| path.is_none_or(|path| files.main_path() == path);
-            there.find(|files| files.id.as_str() == id && is_it(files))
-        };
-        let own = |made: &CreatedLog| match made.still_exists() {
-            true => find(&made.session, Some(&made.path)),
-            false => None,
-        };
-        for (number, got) in got {
-            let left = match &got {
-                SessionProgress::Done(made) => {
-                    own(made).map(|files| Left::Whole(files.id.clone(), made.path.clone()))
-                }
-                SessionProgress::CreatedLog(made) => {
-                    own(made).map(|files| Left::Part(Box::new(files.clone())))
-                }
-                // Interrupted before the journal recorded the log: no messages are in it yet.
-                SessionProgress::Begun(id) => match find(id, None) {
-                    Some(files) if is_silent(files)? => Some(Left::Part(Box::new(files.clone()))),
-                    _ => None,
-                },
-            };
-            self.left.extend(left.map(|left| (number, left)));
-        }
-        Ok(())
+    /// Returns a session that an earlier run of the same import began, and whether it is complete.
+    fn left_by_earlier_run(
+        &self,
+        number: usize,
+        named: &SessionId,
+    ) -> Option<(&SessionFiles, bool)> {
+        let done = *self.journal.as_ref()?.begun().get(&number)?;
+        let mut there = self.there.iter();
+        Some((there.find(|files| files.id == *named)?, done))
     }
 
     /// Ends the import and removes the journal: a second run would have nothing to resume.
@@ -227,47 +191,47 @@ impl<'a> Importer<'a> {
     pub fn session(&mut self, kept: ExportedSession) -> Result<Imported> {
         let number = self.next;
         self.next += 1;
-        let replaced = match self.left.remove(&number) {
-            None => false,
-            Some(Left::Whole(session, path)) => {
-                let mut imported = Imported::new(&kept, session, path);
-                imported.already_imported = true;
-                return Ok(imported);
-            }
-            Some(Left::Part(files)) => {
-                files.refuse_held()?;
-                if files.shares_log() {
-                    return self.go_on(number, kept, &files);
-                }
-                self.store.trash().move_in(&files, Timestamp::now())?;
-                self.taken.remove(&files.id);
-                true
-            }
-        };
         let id = match self.options.fresh_ids {
-            true => SessionId::new(&Uuid::new_v4().to_string())?,
+            true => SessionId::new(
+                &EntryKey::from_pair(&self.seed.to_string(), &number.to_string()).derived_uuid(),
+            )?,
             false => self.fitting(&kept.id)?,
         };
         let (new, write) = self.new_session(&kept, id.clone());
         let named = self.named(&new, write.now);
+        let mut replaced = false;
+        if let Some((files, done)) = self.left_by_earlier_run(number, &named) {
+            if done {
+                let mut imported = Imported::new(&kept, files.id.clone(), files.main_path().into());
+                imported.already_imported = true;
+                return Ok(imported);
+            }
+            files.refuse_held()?;
+            if let Some(imported) = self.continue_session(&kept, files, new.clone(), write)? {
+                self.record(number, true)?;
+                return Ok(imported);
+            }
+            self.store.trash().move_in(files, Timestamp::now())?;
+            let id = files.id.clone();
+            self.taken.remove(&id);
+            replaced = true;
+        }
         self.check_free(&[&id, &named])?;
-        if let Some(journal) = &mut self.journal {
-            journal.record_begin(number, named.as_str())?;
-        }
+        self.record(number, false)?;
         let writer = self.store.create(&self.root, &new, write)?;
-        if let Some(journal) = &mut self.journal {
-            journal.record_created(number, writer.session().as_str(), &writer.path())?;
-        }
         self.taken.insert(writer.session(), writer.path());
         let mut imported = Imported::new(&kept, writer.session(), writer.path());
         imported.replaced = replaced;
         write_session(&writer, kept, new.title, &mut imported)?;
         // Closing the writer updates the session list, which is part of the session.
         drop(writer);
-        if let Some(journal) = &mut self.journal {
-            journal.record_done(number)?;
-        }
+        self.record(number, true)?;
         Ok(imported)
+    }
+
+    fn record(&mut self, number: usize, done: bool) -> Result<()> {
+        let journal = self.journal.as_mut();
+        journal.map_or(Ok(()), |journal| journal.record(number, done))
     }
 
     /// Returns the parameters of a new session, with its start time.
@@ -293,55 +257,63 @@ impl<'a> Importer<'a> {
         }
         let write = WriteOptions {
             now: self.now(kept.first_entry_time()),
+            id_seed: Some(self.seed),
             ..self.options.write
         };
         (new, write)
     }
 
-    /// Appends the rest of a session to what an earlier run wrote.
-    fn go_on(
-        &mut self,
-        number: usize,
-        kept: ExportedSession,
+    /// Appends the rest of a session to what an earlier run wrote. Returns `None` if the session is
+    /// to be written again, because its log can be moved to the trash. Fails if what is there is not
+    /// a part of the session.
+    fn continue_session(
+        &self,
+        kept: &ExportedSession,
         files: &SessionFiles,
-    ) -> Result<Imported> {
+        mut new: NewSession,
+        write: WriteOptions,
+    ) -> Result<Option<Imported>> {
         let path = files.main_path();
         let refused = || continuation::refused_error(files, path);
-        let journal = self.journal.as_ref().ok_or_else(refused)?;
-        let desk = journal.scratch_dir()?;
-        let root = Root::with_layout(self.root.layout, desk.path());
-        let (new, write) = self.new_session(&kept, files.id.clone());
+        let scratch = self.journal.as_ref().ok_or_else(refused)?.scratch_dir()?;
+        let root = Root::with_layout(self.root.layout, scratch.path());
         let quick = WriteOptions {
             durability: Durability::Os,
             network: true,
             ..write
         };
+        let writer = self.root.layout.writer();
+        let list = files
+            .log
+            .as_ref()
+            .and_then(|log| writer?.session_list(&log.artifact));
+        if list.is_some() {
+            // The configuration of the root chose it.
+            new.folder = files.folder().map(str::to_owned);
+        }
         let writer = self.store.create(&root, &new, quick)?;
-        let given = continuation::exported_ids(&kept);
-        let already = Imported {
-            already_imported: true,
-            ..Imported::new(&kept, files.id.clone(), path.to_owned())
-        };
-        let mut imported = Imported::new(&kept, files.id.clone(), path.to_owned());
-        imported.continued = true;
-        write_session(&writer, kept, new.title, &mut imported)?;
+        let mut imported = Imported::new(kept, files.id.clone(), path.to_owned());
+        write_session(&writer, kept.clone(), new.title, &mut imported)?;
         drop(writer);
         // The log may have changed since, also by this import.
         let there = as_it_is(&self.root, files).ok_or_else(refused)?;
         let whole = Store::new(vec![root]).inventory().sessions;
         let whole = whole.into_iter().find(|it| it.id == files.id);
         let whole = whole.ok_or_else(refused)?;
-        let rest = RemainingLines::new(&whole, &there, &given)?.ok_or_else(refused)?;
-        let imported = match rest.is_empty() {
-            true => already,
-            false => imported,
-        };
-        rest.write(&self.root, write)?;
-        if let Some(journal) = &mut self.journal {
-            journal.record_created(number, files.id.as_str(), path)?;
-            journal.record_done(number)?;
+        let shares = files.shares_log();
+        let rest = RemainingLines::new(&whole, &there, shares)?.ok_or_else(refused)?;
+        if !shares {
+            return Ok(None);
         }
-        Ok(imported)
+        match rest.is_empty() {
+            true => {
+                imported = Imported::new(kept, files.id.clone(), path.to_owned());
+                imported.already_imported = true;
+            }
+            false => imported.continued = true,
+        }
+        rest.write(&self.root, write)?;
+        Ok(Some(imported))
     }
 }
 
@@ -374,10 +346,4 @@ impl Imported {
             continued: false,
         }
     }
-}
-
-/// Returns whether a session has no messages.
-fn is_silent(files: &SessionFiles) -> Result<bool> {
-    let session = Session::read(files.clone())?;
-    Ok(session.messages(&MessageFilter::default())?.is_empty())
 }

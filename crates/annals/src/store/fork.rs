@@ -87,7 +87,17 @@ impl Store {
                 writer_state: words.clone(),
                 ..AppendState::new(id.clone(), artifact)
             };
-            let plan = |change| writer::plan(writer, &head, &change, Some(now), &self.zone());
+            let plan = |change| {
+                let zone = self.zone();
+                writer::plan(
+                    writer,
+                    &head,
+                    &change,
+                    Some(now),
+                    &zone,
+                    &mut writer::random_id,
+                )
+            };
             let begin = plan(Change::Fork { from: from.clone() })?;
             let titled = title.map(|title| plan(retitle(title)));
             let titled = titled.transpose()?.unwrap_or_default();

@@ -15,6 +15,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
@@ -29,8 +30,8 @@ use annals_layouts::layout::{
     AppendState, Change, Edit, EditPlan, NewSession, PlanContext, Spawn, Writer,
 };
 use annals_layouts::model::{
-    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, Members, SessionId, TitleSource,
-    Todo,
+    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, EntryKey, Members, SessionId,
+    TitleSource, Todo,
 };
 
 pub(super) use self::new_id::{refuse_known_id, with_id_lock};
@@ -57,6 +58,9 @@ pub struct WriteOptions {
     pub network: bool,
     /// Time to write instead of the system's, for histories written after the fact.
     pub now: Option<Timestamp>,
+    /// Number from which new ids derive, so that the same writes to a new session have the same ids.
+    /// Without it, ids are random.
+    pub id_seed: Option<u64>,
 }
 
 /// A session open for writing. Can be shared between threads.
@@ -64,6 +68,8 @@ pub struct WriteOptions {
 pub struct SessionWriter {
     pub(super) root: Root,
     options: WriteOptions,
+    /// Number of new ids so far.
+    new_ids: AtomicU64,
     zone: TimeZone,
     /// The current volume; `None` until the first entry creates the log.
     log: Mutex<Option<Arc<Log>>>,
@@ -250,6 +256,7 @@ impl SessionWriter {
         Ok(SessionWriter {
             root: self.root.clone(),
             options: self.options,
+            new_ids: AtomicU64::new(0),
             log_totals: Mutex::default(),
             zone: self.zone.clone(),
             list_updater: ListUpdater::for_new_log(writer, &tail.state),
@@ -383,7 +390,30 @@ impl SessionWriter {
             _ => None,
         };
         let change = completed.as_ref().unwrap_or(change);
-        plan(writer, head, change, self.options.now, &self.zone)
+        let mut fresh = || self.next_id(head);
+        plan(
+            writer,
+            head,
+            change,
+            self.options.now,
+            &self.zone,
+            &mut fresh,
+        )
+    }
+
+    /// Returns a new id: see [`WriteOptions::id_seed`].
+    pub(crate) fn new_id(&self) -> String {
+        self.next_id(&self.append_point().state)
+    }
+
+    fn next_id(&self, state: &AppendState) -> String {
+        let Some(seed) = self.options.id_seed else {
+            return random_id();
+        };
+        let agent = state.agent.as_ref().map_or("", |agent| agent.as_str());
+        let log = format!("{seed} {} {agent}", state.session);
+        let number = self.new_ids.fetch_add(1, Ordering::Relaxed);
+        EntryKey::from_pair(&log, &number.to_string()).derived_uuid()
     }
 
     /// Rejects links that readers could not follow: a parent that is missing or that the agent
@@ -591,13 +621,22 @@ pub(super) fn plan(
     change: &Change,
     now: Option<Timestamp>,
     zone: &TimeZone,
+    new_id: &mut dyn FnMut() -> String,
 ) -> Result<EditPlan> {
-    with_plan_context(now, zone, |stamp| {
-        if let (None, Change::Append(drafts)) = (now, change) {
-            end_at_now(stamp, writer, head, drafts);
-        }
-        Ok(writer.plan(head, change, stamp)?)
-    })
+    let mut stamp = PlanContext {
+        now: now.unwrap_or_else(Timestamp::now),
+        limit: None,
+        zone: zone.clone(),
+        new_id,
+    };
+    if let (None, Change::Append(drafts)) = (now, change) {
+        end_at_now(&mut stamp, writer, head, drafts);
+    }
+    Ok(writer.plan(head, change, &mut stamp)?)
+}
+
+pub(super) fn random_id() -> String {
+    uuid::Uuid::new_v4().to_string()
 }
 
 /// Dates many new records so that the last one has the current time, not the first one. They are a
@@ -634,7 +673,7 @@ pub(super) fn with_plan_context<T>(
     zone: &TimeZone,
     work: impl FnOnce(&mut PlanContext<'_>) -> T,
 ) -> T {
-    let mut fresh = || uuid::Uuid::new_v4().to_string();
+    let mut fresh = random_id;
     work(&mut PlanContext {
         now: now.unwrap_or_else(Timestamp::now),
         limit: None,

@@ -101,14 +101,11 @@ impl Desk {
         Some(names.next()?.unwrap().path())
     }
 
-    /// Removes the last lines of the journal: the import was killed before it wrote them.
-    fn unsay(&self, lines: usize) {
+    /// Tears the last line of the journal: the import was killed while it wrote the line.
+    fn tear_journal(&self) {
         let path = self.journal().unwrap();
         let text = fs::read_to_string(&path).unwrap();
-        let all: Vec<&str> = text.split_inclusive('\n').collect();
-        // A torn journal line is ignored.
-        let kept = all[..all.len() - lines].concat() + "{\"n\":";
-        fs::write(path, kept).unwrap();
+        fs::write(path, &text[..text.len() - 3]).unwrap();
     }
 
     fn session(&self, at: usize) -> Session {
@@ -138,7 +135,7 @@ fn second_run_resumes_an_interrupted_import() {
         let first = desk.import(2).unwrap();
         cut(&first[1].path);
         assert!(desk.messages(1) < 2, "{layout}");
-        desk.unsay(1);
+        desk.tear_journal();
         let whole = fs::read(&first[0].path).unwrap();
         let second = desk.import(3).unwrap();
         let told: Vec<(bool, bool)> = second
@@ -160,36 +157,85 @@ fn second_run_resumes_an_interrupted_import() {
     }
 }
 
+/// Another program replaced the log of the session that was being written.
 #[test]
-fn other_file_in_place_of_a_started_log_is_left_unchanged() {
-    let desk = Desk::new("claude-code");
-    let first = desk.import(2).unwrap();
-    desk.unsay(1);
-    // Another program created this file: same name and bytes, different inode.
-    let path = &first[1].path;
-    let other = desk.dir.path().join("other");
-    fs::copy(path, &other).unwrap();
-    fs::rename(&other, path).unwrap();
-    let before = fs::read(path).unwrap();
-    let refused = desk.import(3).unwrap_err().to_string();
-    assert!(refused.contains(IDS[1]), "{refused}");
-    assert_eq!(fs::read(path).unwrap(), before);
-    assert!(desk.store.trash().items().unwrap().is_empty());
+fn log_that_is_not_a_part_of_the_import_is_left_unchanged() {
+    for layout in ["claude-code", "chorus", "clog"] {
+        let desk = Desk::new(layout);
+        let first = desk.import(2).unwrap();
+        let path = &first[1].path;
+        desk.tear_journal();
+        let whole = fs::read_to_string(path).unwrap();
+        let other = whole.replace("and more", "something else");
+        assert_ne!(other, whole);
+        fs::write(path, &other).unwrap();
+        let refused = desk.import(3).unwrap_err().to_string();
+        assert!(refused.contains("differs from the import"), "{refused}");
+        assert_eq!(fs::read_to_string(path).unwrap(), other);
+        assert!(desk.store.trash().items().unwrap().is_empty());
+        // Once it is a part again, the import continues.
+        fs::write(path, &whole[..whole.len() - 9]).unwrap();
+        assert!(desk.import(3).unwrap()[1].replaced, "{layout}");
+        assert_eq!(desk.messages(1), 2, "{layout}");
+    }
 }
 
-/// Without its second journal line, a log belongs to the import only if it is empty.
+/// The process was killed after it created the log.
 #[test]
-fn log_missing_in_the_journal_is_replaced_only_if_empty() {
+fn empty_log_of_the_interrupted_session_is_replaced() {
     let desk = Desk::new("claude-code");
     let first = desk.import(2).unwrap();
-    desk.unsay(2);
-    let before = fs::read(&first[1].path).unwrap();
-    desk.import(3).unwrap_err();
-    assert_eq!(fs::read(&first[1].path).unwrap(), before);
+    desk.tear_journal();
     fs::write(&first[1].path, "").unwrap();
     let second = desk.import(3).unwrap();
     assert!(second[1].replaced);
     assert_eq!(desk.messages(1), 2);
+}
+
+/// The process was killed before it created the log.
+#[test]
+fn interrupted_session_without_a_log_is_imported() {
+    let desk = Desk::new("claude-code");
+    let first = desk.import(2).unwrap();
+    fs::remove_file(&first[1].path).unwrap();
+    let second = desk.import(3).unwrap();
+    let told: Vec<bool> = second.iter().map(|it| it.already_imported).collect();
+    assert_eq!(told, [true, false, false]);
+    assert!(!second[1].replaced);
+}
+
+#[test]
+fn interrupted_import_with_fresh_ids_keeps_the_ids() {
+    let desk = Desk::new("claude-code");
+    let import = |most: usize| {
+        let options = ImportOptions {
+            write: QUICK,
+            fresh_ids: true,
+        };
+        let mut importer = Importer::new(&desk.store, desk.root.clone(), options).unwrap();
+        let archive = ExportFile::read(desk.exported.as_slice(), "test").unwrap();
+        importer.check(&archive.read_contents().unwrap()).unwrap();
+        let mut ids = Vec::new();
+        archive
+            .each_session(|kept| {
+                if ids.len() < most {
+                    ids.push(importer.session(kept)?.session);
+                }
+                Ok(())
+            })
+            .unwrap();
+        if most >= IDS.len() {
+            importer.finish().unwrap();
+        }
+        ids
+    };
+    let first = import(2);
+    let second = import(3);
+    assert_eq!(second[..2], first);
+    // A new import is another copy.
+    let third = import(3);
+    assert!(third.iter().all(|id| !second.contains(id)), "{third:?}");
+    assert_eq!(desk.store.inventory().sessions.len(), 6);
 }
 
 /// The logs are in different folders, so the file system does not refuse the second one.
@@ -305,7 +351,7 @@ fn shared_log_import_appends_the_missing_records() {
         let before = fs::read_to_string(path).unwrap();
         let kept = lines(&before)[..2 * each - gone].concat();
         fs::write(path, &kept).unwrap();
-        desk.unsay(1);
+        desk.tear_journal();
         let second = desk.import(3).unwrap();
         let told = (
             second[1].already_imported,
@@ -334,7 +380,7 @@ fn shared_log_import_ignores_a_partial_line() {
     let path = &first[1].path;
     let before = fs::read(path).unwrap();
     fs::write(path, &before[..before.len() - 9]).unwrap();
-    desk.unsay(1);
+    desk.tear_journal();
     let second = desk.import(3).unwrap();
     assert!(second[1].continued);
     for at in 0..3 {
@@ -350,7 +396,7 @@ fn shared_log_import_refuses_changed_records() {
     // Someone appended to it or changed it.
     let before = fs::read_to_string(path).unwrap();
     let last = *lines(&before).last().unwrap();
-    desk.unsay(1);
+    desk.tear_journal();
     let more = last.replace("and more", "something else");
     let changed = before.strip_suffix(last).unwrap().to_owned() + &more;
     for other in [before.clone() + &more, changed] {

@@ -169,6 +169,7 @@ pub(crate) const QUICK: WriteOptions = WriteOptions {
     live: false,
     network: false,
     now: None,
+    id_seed: None,
 };
 
 /// Returns the CPU time of this process: wall-clock time is unreliable on a busy machine.

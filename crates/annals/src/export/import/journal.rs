@@ -1,16 +1,15 @@
 //! Journal of an import, so that an interrupted import can be run again.
 //!
-//! An existing session is never changed, unless the journal of the same import records that it
-//! began the session. Then the session is moved to the trash and written again, or the rest is
-//! appended. A journal belongs to one export, by its digest, and one root. It is removed when the
-//! import is complete. docs/STATE.md specifies the format.
+//! It records which sessions were begun and which are complete. A journal belongs to one export, by
+//! its digest, and one root. It is removed when the import is complete. docs/STATE.md specifies the
+//! format.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -20,26 +19,6 @@ use annals_jsonl as jsonl;
 
 const VERSION: u64 = 1;
 
-/// Progress of one session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum SessionProgress {
-    /// About to be created under this id.
-    Begun(String),
-    /// The log was created.
-    CreatedLog(CreatedLog),
-    /// The session is complete.
-    Done(CreatedLog),
-}
-
-/// A session's log, with its identity at creation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct CreatedLog {
-    pub session: String,
-    pub path: PathBuf,
-    pub dev: u64,
-    pub ino: u64,
-}
-
 #[derive(Debug, Serialize, Deserialize)]
 struct Header {
     annals: String,
@@ -48,16 +27,16 @@ struct Header {
     root: PathBuf,
     sha256: String,
     fresh_ids: bool,
+    /// New ids derive from it.
+    seed: u64,
+    /// When the import began: the time of sessions that record none.
+    time: Timestamp,
 }
 
-/// A line about session `n` of the export, from 0.
+/// Session `n` of the export, from 0, is about to be created, or is complete.
 #[derive(Serialize, Deserialize)]
 struct Line {
     n: usize,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    begin: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    made: Option<CreatedLog>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     done: bool,
 }
@@ -69,40 +48,59 @@ pub(super) struct Journal {
     header: Header,
     /// Locked until dropped; `None` until a session begins.
     file: Option<File>,
-    got: HashMap<usize, SessionProgress>,
+    /// The sessions that earlier runs began, and whether they are complete.
+    begun: HashMap<usize, bool>,
 }
 
 impl Journal {
     /// Opens the journal of an import into a root. A missing one is created when a session begins.
-    pub(super) fn open(state: &Path, root: &Root, sha256: &str, fresh_ids: bool) -> Result<Self> {
-        let dir = state.join("imports");
+    pub(super) fn open(
+        state: &Path,
+        root: &Root,
+        sha256: &str,
+        fresh_ids: bool,
+        seed: u64,
+    ) -> Result<Self> {
         let real = root.path.canonicalize();
-        let real = real.unwrap_or_else(|_| root.path.clone());
         let header = Header {
             annals: "import".to_owned(),
             version: VERSION,
             layout: root.layout.name().to_owned(),
-            root: real,
+            root: real.unwrap_or_else(|_| root.path.clone()),
             sha256: sha256.to_owned(),
             fresh_ids,
+            seed,
+            time: Timestamp::now(),
         };
-        let path = dir.join(format!("{}.jsonl", name(&header)));
         let mut journal = Journal {
-            path,
+            path: state
+                .join("imports")
+                .join(format!("{}.jsonl", name(&header))),
             header,
             file: None,
-            got: HashMap::new(),
+            begun: HashMap::new(),
         };
-        match journal.path.symlink_metadata() {
-            Ok(_) => journal.take_up()?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(Error::io("stat", &journal.path, error)),
+        if jsonl::exists(&journal.path)? {
+            journal.resume()?;
         }
         Ok(journal)
     }
 
+    /// Returns the sessions that earlier runs began, and whether they are complete.
+    pub(super) fn begun(&self) -> &HashMap<usize, bool> {
+        &self.begun
+    }
+
+    pub(super) fn seed(&self) -> u64 {
+        self.header.seed
+    }
+
+    pub(super) fn time(&self) -> Timestamp {
+        self.header.time
+    }
+
     /// Locks the file and reads it.
-    fn take_up(&mut self) -> Result<()> {
+    fn resume(&mut self) -> Result<()> {
         let path = &self.path;
         let mut file = locked(path)?;
         let failed = |error| Error::io("write", path, error);
@@ -114,77 +112,38 @@ impl Journal {
         text.truncate(whole);
         file.set_len(whole as u64).map_err(failed)?;
         file.seek(io::SeekFrom::End(0)).map_err(failed)?;
-        if text.is_empty() {
-            write(&mut file, &self.header).map_err(failed)?;
-            file.sync_all().map_err(failed)?;
-            let dir = path.parent().unwrap_or(path);
-            let synced = File::open(dir).and_then(|dir| dir.sync_all());
-            synced.map_err(|error| Error::io("sync", dir, error))?;
+        match text.is_empty() {
+            true => {
+                write(&mut file, &self.header).map_err(failed)?;
+                let dir = path.parent().unwrap_or(path);
+                let synced = File::open(dir).and_then(|dir| dir.sync_all());
+                synced.map_err(|error| Error::io("sync", dir, error))?;
+            }
+            false => (self.header, self.begun) = read_lines(path, &text)?,
         }
-        self.got = read_lines(path, &text)?;
         self.file = Some(file);
         Ok(())
     }
 
-    /// Returns the progress of a session in an earlier run.
-    pub(super) fn progress(&self, number: usize) -> Option<&SessionProgress> {
-        self.got.get(&number)
-    }
-
-    /// Records, durably, that a session is about to be created.
-    pub(super) fn record_begin(&mut self, number: usize, session: &str) -> Result<()> {
-        self.put(&Line {
-            n: number,
-            begin: Some(session.to_owned()),
-            made: None,
-            done: false,
-        })
-    }
-
-    /// Records, durably, which log was created for the session.
-    pub(super) fn record_created(
-        &mut self,
-        number: usize,
-        session: &str,
-        path: &Path,
-    ) -> Result<()> {
-        let metadata = path.symlink_metadata();
-        let metadata = metadata.map_err(|error| Error::io("stat", path, error))?;
-        let made = CreatedLog {
-            session: session.to_owned(),
-            path: path.to_owned(),
-            dev: metadata.dev(),
-            ino: metadata.ino(),
-        };
-        self.put(&Line {
-            n: number,
-            begin: None,
-            made: Some(made),
-            done: false,
-        })
+    /// Records, durably, that a session is about to be created, or that it is complete.
+    pub(super) fn record(&mut self, number: usize, done: bool) -> Result<()> {
+        if self.file.is_none() {
+            jsonl::ensure_dir(self.path.parent().unwrap_or(&self.path))?;
+            self.resume()?;
+        }
+        let failed = |error| Error::io("write", &self.path, error);
+        let line = Line { n: number, done };
+        let file = self.file.as_mut();
+        file.map_or(Ok(()), |file| write(file, &line).map_err(failed))
     }
 
     /// Returns a directory for writing a session again, while the journal is locked.
     pub(super) fn scratch_dir(&self) -> Result<ScratchDir> {
-        let desk = ScratchDir(self.path.with_extension("again"));
+        let scratch = ScratchDir(self.path.with_extension("again"));
         // An interrupted run may have left files in it.
-        desk.clear()?;
-        jsonl::ensure_dir(&desk.0)?;
-        Ok(desk)
-    }
-
-    /// Records that a session is complete. The line is not synced: if it is lost, the session is
-    /// written again.
-    pub(super) fn record_done(&mut self, number: usize) -> Result<()> {
-        let failed = |error| Error::io("write", &self.path, error);
-        let line = Line {
-            n: number,
-            begin: None,
-            made: None,
-            done: true,
-        };
-        let file = self.file.as_mut();
-        file.map_or(Ok(()), |file| write(file, &line).map_err(failed))
+        scratch.clear()?;
+        jsonl::ensure_dir(&scratch.0)?;
+        Ok(scratch)
     }
 
     /// Removes the journal of a complete import.
@@ -194,19 +153,6 @@ impl Journal {
             removed.map_err(|error| Error::io("remove", &self.path, error))?;
             // Fails if the directory has another journal, as intended.
             let _ = self.path.parent().map(fs::remove_dir);
-        }
-        Ok(())
-    }
-
-    fn put(&mut self, line: &Line) -> Result<()> {
-        if self.file.is_none() {
-            jsonl::ensure_dir(self.path.parent().unwrap_or(&self.path))?;
-            self.take_up()?;
-        }
-        let failed = |error| Error::io("write", &self.path, error);
-        if let Some(file) = &mut self.file {
-            write(file, line).map_err(failed)?;
-            file.sync_all().map_err(failed)?;
         }
         Ok(())
     }
@@ -237,18 +183,12 @@ impl Drop for ScratchDir {
     }
 }
 
+/// Appends a line, durably.
 fn write(file: &mut File, line: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(line)?;
     line.push(b'\n');
-    file.write_all(&line)
-}
-
-impl CreatedLog {
-    /// Returns whether the file at the path is still the one that was created.
-    pub(super) fn still_exists(&self) -> bool {
-        let there = self.path.symlink_metadata();
-        there.is_ok_and(|there| (there.dev(), there.ino()) == (self.dev, self.ino))
-    }
+    file.write_all(&line)?;
+    file.sync_all()
 }
 
 /// Opens and locks a file.
@@ -265,43 +205,34 @@ fn locked(path: &Path) -> Result<File> {
     }
 }
 
-fn read_lines(path: &Path, text: &str) -> Result<HashMap<usize, SessionProgress>> {
+/// Returns the header and the sessions that were begun.
+fn read_lines(path: &Path, text: &str) -> Result<(Header, HashMap<usize, bool>)> {
+    #[derive(Deserialize)]
+    struct Version {
+        version: u64,
+    }
     let refused = |why: &str| {
         Error::refused(format!(
             "{} {why}; move it away to start the import over",
             path.display()
         ))
     };
-    let mut lines = text.lines();
-    let header = lines.next().map(serde_json::from_str::<Header>);
-    match header {
-        None => return Ok(HashMap::new()),
-        Some(Ok(header)) if header.version == VERSION && header.annals == "import" => {}
-        Some(Ok(header)) => {
+    let (first, lines) = text.split_once('\n').unwrap_or((text, ""));
+    match serde_json::from_str(first) {
+        Ok(Version { version: VERSION }) => {}
+        Ok(Version { version }) => {
             return Err(refused(&format!(
-                "has version {}, but this annals reads version {VERSION}",
-                header.version
+                "has version {version}, but this annals reads version {VERSION}"
             )));
         }
-        _ => return Err(refused("is not an import journal")),
+        Err(_) => return Err(refused("is not an import journal")),
     }
-    let mut got = HashMap::new();
-    for line in lines {
+    let header = serde_json::from_str(first).map_err(|_| refused("is damaged"))?;
+    let lines = lines.lines().map(|line| {
         let line: Line = serde_json::from_str(line).map_err(|_| refused("is damaged"))?;
-        let now = match (line.begin, line.made, line.done) {
-            (Some(session), None, false) => SessionProgress::Begun(session),
-            (None, Some(made), false) => SessionProgress::CreatedLog(made),
-            (None, None, true) => match got.remove(&line.n) {
-                Some(SessionProgress::CreatedLog(made) | SessionProgress::Done(made)) => {
-                    SessionProgress::Done(made)
-                }
-                _ => return Err(refused("is damaged")),
-            },
-            _ => return Err(refused("is damaged")),
-        };
-        got.insert(line.n, now);
-    }
-    Ok(got)
+        Ok((line.n, line.done))
+    });
+    Ok((header, lines.collect::<Result<_>>()?))
 }
 
 fn name(header: &Header) -> String {

@@ -6,7 +6,6 @@
 use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
-use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::store::SessionWriter;
@@ -125,7 +124,7 @@ pub(super) fn write_session(
 
 /// Creates a sub-agent's log; `None` if the layout cannot hold it.
 fn spawn(writer: &SessionWriter, agent: &ExportedAgent) -> Result<Option<SessionWriter>> {
-    let fresh = Uuid::new_v4().simple().to_string();
+    let fresh = writer.new_id().replace('-', "");
     let fresh = format!("a{}", fresh.get(..16).unwrap_or(&fresh));
     let id = AgentId::new(agent.id.as_deref().unwrap_or(&fresh))?;
     let kind = agent.kind.as_deref().unwrap_or("agent");
@@ -354,7 +353,7 @@ impl<'a> Pen<'a> {
             self.leave("root");
         }
         if let Some(writer) = self.writer.layout_writer() {
-            let (body, fresh) = (&mut draft.body, &mut || Uuid::new_v4().to_string());
+            let (body, fresh) = (&mut draft.body, &mut || self.writer.new_id());
             let given = self.reply.give_id(writer, parent.as_ref(), body, fresh);
             if said || compacts {
                 self.reply.wrote(draft.id.clone(), given);

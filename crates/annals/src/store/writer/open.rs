@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
@@ -87,6 +88,7 @@ impl Store {
         let session = SessionWriter {
             root: root.clone(),
             options,
+            new_ids: AtomicU64::new(0),
             zone: self.zone(),
             log: Mutex::new(Some(Arc::new(log))),
             log_totals: Mutex::default(),
@@ -304,6 +306,7 @@ impl Store {
         Ok(SessionWriter {
             root: Root::clone(&files.root),
             options,
+            new_ids: AtomicU64::new(0),
             zone: self.zone(),
             log: Mutex::new(None),
             list_updater: ListUpdater::for_log(writer, files, &head),
@@ -369,6 +372,7 @@ impl Store {
         let session = SessionWriter {
             root: Root::clone(&files.root),
             options,
+            new_ids: AtomicU64::new(0),
             zone: self.zone(),
             log: Mutex::new(Some(Arc::new(log))),
             append_point: Mutex::new(tail),
