@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use annals::IndexProblem;
 use annals::archive::Archive;
 use annals::cost::{Ledger, PriceFn, Prices, Tally};
-use annals::index::{Index, RecentQuery, StoreSearch, Warning};
+use annals::index::{Index, RecentQuery, Warning};
 use annals::jsonl::Error as FileError;
 use annals::layout::{Chorus, Layout as _};
 use annals::retain::Pins;
@@ -302,28 +302,6 @@ impl Context {
             self.warn(trouble);
         }
         Ok(found)
-    }
-
-    /// Searches all sessions; reports what could not be read.
-    pub(crate) fn search_all(&mut self, query: &Query) -> Result<StoreSearch> {
-        let searched = match self.open_index() {
-            Some(mut index) => {
-                let searched = index.search_all(&self.store, query)?;
-                self.has_unindexed_text = index.needs_text_update() && !index.is_read_only();
-                self.return_index(index);
-                searched
-            }
-            None => {
-                let inventory = self.store.inventory();
-                let found = self.store.search(&inventory, query)?;
-                StoreSearch::new(inventory, found)
-            }
-        };
-        self.warn_all(&searched.inventory.errors);
-        for trouble in &searched.found.errors {
-            self.warn(trouble);
-        }
-        Ok(searched)
     }
 
     /// Schedules indexing of all sessions after the output, if a search found text to index.

@@ -7,8 +7,7 @@ mod name;
 
 use std::collections::HashSet;
 
-use annals::index::StoreSearch;
-use annals::search::{Dialect, Filter, Order, Query};
+use annals::search::{Dialect, Filter, Order, Query, SearchResults};
 use annals::store::{Inventory, SessionFiles};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -132,7 +131,11 @@ Examples:
 pub(crate) fn run(args: &SearchArgs, context: &mut Context) -> Result<Outcome> {
     let query = build_query(args, context)?;
     let mut searched = match args.conditions.session.as_slice() {
-        [] => context.search_all(&query)?,
+        [] => {
+            let inventory = context.inventory();
+            let found = context.search(&inventory, &query)?;
+            Searched { inventory, found }
+        }
         wanted => search_sessions(wanted, &query, context)?,
     };
     let hits = &mut searched.found.hits;
@@ -147,7 +150,7 @@ pub(crate) fn run(args: &SearchArgs, context: &mut Context) -> Result<Outcome> {
         json::print_json(&searched, args.context > 0, context)?;
     } else if found.total > 0 {
         list::print(&searched, context)?;
-    } else if searched.ids().next().is_none() {
+    } else if searched.inventory.sessions.is_empty() {
         super::overview::print_nothing(context, false, "session")?;
     } else {
         context.out.line("Nothing found.")?;
@@ -164,15 +167,22 @@ pub(crate) fn run(args: &SearchArgs, context: &mut Context) -> Result<Outcome> {
     })
 }
 
+/// Result of a search.
+struct Searched {
+    /// All sessions.
+    inventory: Inventory,
+    found: SearchResults,
+}
+
 /// Searches the named sessions.
-fn search_sessions(wanted: &[String], query: &Query, context: &mut Context) -> Result<StoreSearch> {
+fn search_sessions(wanted: &[String], query: &Query, context: &mut Context) -> Result<Searched> {
     let mut inventory = context.inventory();
     let named = find_sessions(&inventory, wanted, context)?;
     let all = std::mem::replace(&mut inventory.sessions, named);
     let found = context.search(&inventory, query)?;
     // Short ids must be unique among all sessions.
     inventory.sessions = all;
-    Ok(StoreSearch::new(inventory, found))
+    Ok(Searched { inventory, found })
 }
 
 /// Warns about projects without a session.

@@ -27,13 +27,21 @@ fn snapshot(layout: &'static str, fixture: &str, session: &str) {
 #[test]
 fn gemini_sessions_are_shown() {
     snapshot("gemini", "patches-rewind", "dd11a24e");
-    snapshot("gemini", "made-document-tools", "5a5a5a5a-0000-4000-8000-000000000001");
+    snapshot(
+        "gemini",
+        "made-document-tools",
+        "5a5a5a5a-0000-4000-8000-000000000001",
+    );
 }
 
 #[test]
 fn opencode_sessions_are_shown() {
     snapshot("opencode", "made-sub-agent", "ses_top");
-    snapshot("opencode", "1.18-s05-compact", "ses_e1b6b0c32ffe6r3G2bPwFZToFt");
+    snapshot(
+        "opencode",
+        "1.18-s05-compact",
+        "ses_e1b6b0c32ffe6r3G2bPwFZToFt",
+    );
 }
 
 #[test]
@@ -43,7 +51,9 @@ fn default_roots_of_read_only_layouts_are_found() {
     std::fs::create_dir_all(&home).unwrap();
     std::fs::rename(&stage.root, home.join(".gemini")).unwrap();
     let mut command = stage.command();
-    command.env("GEMINI_CLI_HOME", &home).args(["sessions", "--json"]);
+    command
+        .env("GEMINI_CLI_HOME", &home)
+        .args(["sessions", "--json"]);
     let run = stage.run_of(&command.output().unwrap());
     assert_eq!(run.json()["sessions"][0]["layout"], "gemini");
     let stage = Stage::of_layout("opencode", "made-sub-agent");
@@ -51,7 +61,9 @@ fn default_roots_of_read_only_layouts_are_found() {
     std::fs::create_dir_all(&data).unwrap();
     std::fs::rename(&stage.root, data.join("opencode")).unwrap();
     let mut command = stage.command();
-    command.env("XDG_DATA_HOME", &data).args(["sessions", "--json"]);
+    command
+        .env("XDG_DATA_HOME", &data)
+        .args(["sessions", "--json"]);
     let run = stage.run_of(&command.output().unwrap());
     assert_eq!(run.json()["sessions"][0]["id"], "ses_top");
 }
@@ -102,7 +114,10 @@ fn keep_copies_a_gemini_session_and_skips_a_database() {
         assert_eq!(stage.annals(&["keep"]).code, 0, "{layout}");
         let list = stage.annals(&["archive", "--list", "--json"]).json();
         let sessions = list["packs"].as_array().map_or(0, |packs| {
-            packs.iter().filter(|pack| pack["session"].is_string()).count()
+            packs
+                .iter()
+                .filter(|pack| pack["session"].is_string())
+                .count()
         });
         assert_eq!(sessions, copied, "{layout}: {list}");
     }

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior, params};
 
 use crate::error::{Error, IndexProblem};
+use crate::store::Root;
 use crate::store::usage_collector::DirTimes;
-use crate::store::{Root, RootFile};
 
-use super::{root_cache, session_rows, text_store, usage};
+use super::{files, session_rows, text_store};
 
 /// Schema version.
 ///
@@ -28,12 +28,11 @@ pub(super) fn name() -> String {
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Schema of each part of the index.
-const TABLES: [&str; 5] = [
+const TABLES: [&str; 4] = [
     ROOTS,
-    usage::TABLES,
+    files::TABLES,
     session_rows::TABLES,
     text_store::TABLES,
-    root_cache::TABLES,
 ];
 
 const ROOTS: &str = "
@@ -49,14 +48,6 @@ const ROOTS: &str = "
 
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
-}
-
-/// Returns the path of a file relative to its root.
-pub(super) fn within<'a>(root: &Root, file: &'a RootFile) -> &'a [u8] {
-    let path = file.path.as_os_str().as_bytes();
-    let inside = path.strip_prefix(root.path.as_os_str().as_bytes());
-    let inside = inside.unwrap_or(path);
-    inside.strip_prefix(b"/").unwrap_or(inside)
 }
 
 /// Returns the number of a root, if it is in the index.

@@ -24,16 +24,6 @@ pub(super) fn fingerprint(files: &SessionFiles) -> u128 {
     xxh3_128(&buffer)
 }
 
-/// Returns the fingerprint of files of a root.
-pub(super) fn files_fingerprint<'a>(
-    root: &Path,
-    files: impl Iterator<Item = &'a RootFile>,
-) -> u128 {
-    let mut buffer = Vec::new();
-    files.for_each(|file| add_file(root, file, &mut buffer));
-    xxh3_128(&buffer)
-}
-
 fn add_file(root: &Path, file: &RootFile, buffer: &mut Vec<u8>) {
     for volume in file.volumes() {
         let path = volume.path.as_os_str().as_bytes();

@@ -12,7 +12,8 @@ use crate::store::{LedgerWithSession, Root, RootFile, Store};
 
 use super::Index;
 use super::database::{BUSY_TIMEOUT, RootScan, last_scan, save_scan, with_small_cache};
-use super::usage::{delete, load, recent, write};
+use super::files::{delete_gone, now};
+use super::usage::{load, recent, write};
 
 impl Index {
     /// Returns the ledger of a store. Reads only what was appended to logs since the last call.
@@ -48,35 +49,44 @@ impl Index {
         progress: &(dyn Fn(u64, u64) + Sync),
         changed_only: bool,
     ) -> UsageCollector<'a> {
-        let mut books = self.with_root_cache(|memory| UsageCollector::find_logs(store, memory));
+        let listed = now();
+        let mut books = UsageCollector::find_logs(store);
         let mut gone = Vec::new();
         for (number, root) in store.roots().iter().enumerate() {
             // Each row is read once, so a large page cache does not help.
-            let recalled = with_small_cache(&mut self.database, |database| {
-                load(database, root, number, &mut books, &mut gone, changed_only)
+            let loaded = with_small_cache(&mut self.database, |database| {
+                load(database, root, number, &mut books, changed_only)
             });
-            if let Err(error) = recalled {
-                gone.clear();
-                self.recreate(&error);
-                break;
+            match loaded {
+                Ok(rows) => gone.push((root, rows)),
+                Err(error) => {
+                    gone.clear();
+                    self.recreate(&error);
+                    break;
+                }
             }
         }
-        self.read_rest(&mut books, progress);
+        self.read_rest(&mut books, listed, progress);
         // A log that was not found no longer exists, if the whole store could be listed.
-        if books.errors.is_empty()
-            && let Err(error) = delete(&mut self.database, &gone)
-        {
-            self.save_failed(&error);
+        for (root, gone) in gone.iter().filter(|_| books.errors.is_empty()) {
+            if let Err(error) = delete_gone(&mut self.database, root, gone) {
+                self.save_failed(&error);
+            }
         }
         books
     }
 
     /// Reads the logs that are not in the index, and saves them.
-    fn read_rest(&mut self, books: &mut UsageCollector<'_>, progress: &(dyn Fn(u64, u64) + Sync)) {
+    fn read_rest(
+        &mut self,
+        books: &mut UsageCollector<'_>,
+        listed: i64,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) {
         let mut failure = None;
         let database = &mut self.database;
         let keep = |fresh: &[(&Root, &RootFile, &LogUsage)]| {
-            if let Err(error) = write(database, fresh) {
+            if let Err(error) = write(database, fresh, listed) {
                 failure = Some(error);
             }
         };
@@ -129,6 +139,7 @@ impl Index {
             troubles.append(&mut books.errors);
         }
         let since = asked.since.as_millisecond();
+        let listed = super::files::now();
         let mut books = UsageCollector::new(store);
         for (number, root) in store.roots().iter().enumerate() {
             let log = asked.session.and_then(|log| OwnLog::new(root, log));
@@ -153,7 +164,7 @@ impl Index {
                 books.add(number, file, None);
             }
         }
-        self.read_rest(&mut books, &|_, _| {});
+        self.read_rest(&mut books, listed, &|_, _| {});
         books.errors.append(&mut troubles);
         books.ledger_with_session(asked.session)
     }

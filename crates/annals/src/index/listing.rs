@@ -1,7 +1,6 @@
 //! Lists sessions and conversations from the index; only changed sessions are read.
 
 use std::collections::HashMap;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::cost::{PriceFn, Tally};
 use crate::error::{Error, Result};
@@ -9,12 +8,13 @@ use crate::store::conversations::Conversations;
 use crate::store::session_summary::{self, SessionSummary};
 use crate::store::{
     ConversationInfo, Inventory, Root, RootFile, Session, SessionFiles, SessionInfo, Store,
-    read_each,
+    is_stable, read_each,
 };
 use annals_layouts::model::EntryKey;
 
 use super::Index;
 use super::charge_codec::Names;
+use super::files::now;
 use super::session_rows::{NewRow, SessionRow, SortedSessions, load, load_conversations, write};
 
 impl Index {
@@ -256,7 +256,7 @@ impl Keep<'_> {
             let (portion, after) = rest.split_at(portion(rest));
             rest = after;
             let sessions: Vec<&SessionFiles> = portion.iter().map(|(_, files)| *files).collect();
-            let now = SystemTime::now();
+            let now = now();
             let set_progress = |part: u64, _| progress(done + part, total);
             let read = read_each(&sessions, &set_progress, &|session| {
                 Box::new(SessionReading::new(&session))
@@ -264,7 +264,7 @@ impl Keep<'_> {
             done += sessions.iter().map(|files| files.log_bytes()).sum::<u64>();
             let new = sessions.iter().zip(&read).filter_map(|(files, reading)| {
                 let row = reading.as_ref().ok()?.row.as_ref()?;
-                is_stable(files, now).then_some((*files, row))
+                are_stable(files, now).then_some((*files, row))
             });
             self.write(&new.collect::<Vec<_>>(), &[]);
             for ((at, _), reading) in portion.iter().zip(read) {
@@ -324,14 +324,10 @@ fn portion(work: &[(usize, &SessionFiles)]) -> usize {
     work.iter().take(SESSIONS).take_while(more).count()
 }
 
-/// Returns true if any change to the session's files from `now` on changes their times. File system
-/// clocks are coarse: two changes within one tick may have the same time.
-fn is_stable(files: &SessionFiles, now: SystemTime) -> bool {
-    const TICK: Duration = Duration::from_millis(20);
-    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let before = now.saturating_sub(TICK).as_nanos() as i64;
+/// Returns true if any change to the session's files after they were listed changes their times.
+fn are_stable(files: &SessionFiles, listed: i64) -> bool {
     let mut volumes = files.files().flat_map(RootFile::volumes);
-    volumes.all(|file| file.id.ctime_ns < before)
+    volumes.all(|file| is_stable(file.id.ctime_ns, listed))
 }
 
 fn place(files: &SessionFiles) -> (&std::ffi::OsStr, Option<&str>) {

@@ -5,11 +5,10 @@
 //! time. (A file that grew and was also changed in place, more than 4 KiB before its old end, is
 //! not detected. No agent does that.)
 //!
-//! Four parts, each updated by the commands that use it and by `annals index build`:
-//! - walks of roots (`root_cache.rs`): directory listings, owners of logs, snapshots of unchanged
-//!   roots;
+//! One table of files (`files.rs`) has the identity of each file, once. Three parts are filled from it, by
+//! the commands that use them and by `annals index build`:
 //! - usage (`usage.rs`, `ledger.rs`): the charges of each log;
-//! - sessions (`sessions.rs`, `listing.rs`): rows of sessions and conversations;
+//! - sessions (`session_rows.rs`, `listing.rs`): rows of sessions and conversations;
 //! - text (`text_store.rs`, `segment.rs`): which tokens occur in which records.
 //!
 //! Each schema version has its own file, `index-N.db`, so programs of two versions can be used in
@@ -18,8 +17,8 @@
 
 mod charge_codec;
 mod codec;
-mod coverage;
 mod database;
+mod files;
 mod fingerprint;
 mod labels;
 mod ledger;
@@ -28,15 +27,14 @@ mod location;
 mod merge;
 mod newest;
 mod open;
-mod root_cache;
 mod search;
 mod segment;
 mod session_rows;
 mod status;
 mod stored;
+mod text_files;
 mod text_store;
 mod text_update;
-mod unchanged_roots;
 mod usage;
 mod usage_codec;
 
@@ -45,4 +43,3 @@ pub use location::{IndexFile, IndexFileKind};
 pub use open::{Index, Warning};
 pub use status::{IndexStatus, PartStatus, RootStatus};
 pub use stored::StoredSession;
-pub use unchanged_roots::StoreSearch;

@@ -12,9 +12,9 @@ use crate::store::Inventory;
 use annals_layouts::model::Span;
 
 use super::Index;
-use super::coverage::{Coverage, RootTexts};
 use super::database::with_small_cache;
 use super::segment::Documents;
+use super::text_files::{IndexedTexts, RootTexts};
 use super::text_store;
 
 /// Words of up to this many bytes occur in most records.
@@ -26,8 +26,8 @@ const FEW: u32 = 512;
 /// Up to this many spans of a file are read one by one.
 const PIECES: usize = 16;
 
-/// Spans of records that may match, by text number.
-pub(super) type Candidates = HashMap<i64, Vec<Span>>;
+/// Spans of records that may match, by file id.
+type Candidates = HashMap<i64, Vec<Span>>;
 
 impl Index {
     /// Searches all sessions of an inventory.
@@ -71,7 +71,7 @@ impl Index {
 }
 
 /// Returns true if the index can narrow the search.
-pub(super) fn can_use_index(matcher: &Matcher) -> bool {
+fn can_use_index(matcher: &Matcher) -> bool {
     let narrowed = matcher.narrow(
         &mut |term| wanted(term).map(|_| ()),
         &mut |(), ()| (),
@@ -89,26 +89,17 @@ fn plan(
 ) -> rusqlite::Result<Option<Vec<ScanPlan>>> {
     // One snapshot of the database, unaffected by other processes.
     let database = database.transaction()?;
-    let mut covered = Coverage::default();
-    let mut known = true;
-    for texts in RootTexts::from_inventory(inventory) {
-        known &= covered.add(&database, &texts)?;
+    let mut texts = IndexedTexts::default();
+    *behind = false;
+    for root in RootTexts::from_inventory(inventory) {
+        *behind |= !texts.load(&database, &root)?;
     }
-    *behind = !known;
-    let Some(worth) = candidates(&database, &hunt.matcher)? else {
-        return Ok(None);
-    };
-    for text in worth.keys() {
-        covered.name(&database, *text)?;
-    }
-    Ok(Some(plans(hunt, &covered, &worth)))
+    let found = candidates(&database, &hunt.matcher)?;
+    Ok(found.map(|found| plans(hunt, &texts, &found)))
 }
 
-/// Returns the records that may match, by text number; `None` if the index cannot narrow the query.
-pub(super) fn candidates(
-    database: &Connection,
-    matcher: &Matcher,
-) -> rusqlite::Result<Option<Candidates>> {
+/// Returns the records that may match, by file id; `None` if the index cannot narrow the query.
+fn candidates(database: &Connection, matcher: &Matcher) -> rusqlite::Result<Option<Candidates>> {
     let mut worth = Candidates::new();
     for segment in text_store::segments(database)? {
         let mut failure = None;
@@ -156,9 +147,9 @@ pub(super) fn candidates(
 }
 
 /// Returns the parts to scan in each source.
-pub(super) fn plans(hunt: &SearchRun<'_>, covered: &Coverage, worth: &Candidates) -> Vec<ScanPlan> {
+fn plans(hunt: &SearchRun<'_>, texts: &IndexedTexts<'_>, worth: &Candidates) -> Vec<ScanPlan> {
     let plans = hunt.sources.iter().map(|source| {
-        let (text, from) = covered.get(&source.files.root, source.file);
+        let (text, from) = texts.get(source.file);
         let spans = text.and_then(|text| worth.get(&text));
         let spans = spans.into_iter().flatten();
         // Everything beyond `from` is scanned anyway.

@@ -10,11 +10,11 @@ use crate::store::{Inventory, Root, RootFile, Store};
 use annals_jsonl::FileId;
 
 use super::Index;
-use super::coverage::RootTexts;
-use super::database::{number_of, within};
+use super::files::{self, within};
 use super::location;
 use super::session_rows::{self, SortedSessions, is_same};
-use super::text_store;
+use super::text_files::RootTexts;
+use super::usage;
 
 /// Contents of an index.
 #[derive(Clone, Debug)]
@@ -91,7 +91,7 @@ impl PartStatus {
 type PartCheck = fn(&Connection, &Root, &Inventory) -> rusqlite::Result<PartStatus>;
 
 /// Parts of the index.
-const PARTS: [PartCheck; 3] = [usage, sessions, words];
+const PARTS: [PartCheck; 3] = [spending, sessions, words];
 
 impl Index {
     /// Compares the index with the store. Reads no file contents.
@@ -139,33 +139,24 @@ impl Index {
 }
 
 /// Status of the charges: a row for each log.
-fn usage(
+fn spending(
     database: &Connection,
     root: &Root,
     inventory: &Inventory,
 ) -> rusqlite::Result<PartStatus> {
     let mut logs = logs(root, inventory);
     let mut part = PartStatus::new("spending", logs.len());
-    let Some(number) = number_of(database, root)? else {
-        return Ok(part);
-    };
-    let mut query = database.prepare(
-        "SELECT path, dev, ino, len, mtime, ctime FROM file WHERE root = ?1 ORDER BY path",
-    )?;
-    let mut rows = query.query([number])?;
-    while let Some(row) = rows.next()? {
-        let Some(id) = logs.remove(row.get_ref(0)?.as_blob()?) else {
-            continue;
-        };
-        let known = FileId {
-            dev: row.get::<_, i64>(1)? as u64,
-            ino: row.get::<_, i64>(2)? as u64,
-            len: row.get::<_, i64>(3)? as u64,
-            mtime_ns: row.get(4)?,
-            ctime_ns: row.get(5)?,
-        };
-        part.count(known.untouched(&id), id.len);
-    }
+    files::each(database, root, "usage", |path, row| {
+        if row.data.is_some()
+            && let Some(id) = logs.remove(path)
+        {
+            let len = usage::stored_len(&row);
+            part.count(
+                len == Some(id.len) && row.state.identity().untouched(&id),
+                id.len,
+            );
+        }
+    })?;
     Ok(part)
 }
 
@@ -193,15 +184,14 @@ fn words(
     let texts = texts.iter().find(|texts| is_same(texts.root, root));
     let files = texts.map_or(&[][..], |texts| &texts.files);
     let mut part = PartStatus::new("words", files.len());
-    let Some(number) = number_of(database, root)? else {
-        return Ok(part);
-    };
-    let marks = text_store::marks(database, number)?;
-    for file in files {
-        if let Some((_, mark)) = marks.get(within(root, file)) {
-            part.count(mark.id.untouched(&file.id), file.id.len);
+    let ids = files.iter().map(|file| (within(root, file), file.id));
+    let ids: BTreeMap<&[u8], FileId> = ids.collect();
+    files::each(database, root, "NULL", |path, row| {
+        if let (Some(mark), Some(id)) = (row.state.text, ids.get(path)) {
+            let is_same = mark.len == id.len && row.state.identity().untouched(id);
+            part.count(is_same, id.len);
         }
-    }
+    })?;
     Ok(part)
 }
 

@@ -3,39 +3,23 @@
 //! It only selects candidates; the records themselves are always checked. Everything has a
 //! checksum, because a token lost to damage would be a hit missed without notice.
 //!
-//! A fingerprint of the state of all files shows with one comparison that nothing changed. It is
-//! removed in the same transaction that changes what it covers. Segments are stored in blocks of 4
-//! KB, each with the number of the next, so that a missing block is detected.
+//! Segments are stored in blocks of 4 KB, each with the number of the next, so that a missing block is
+//! detected. `text` is the id of a file in the table of files.
 //!
 //! SQLite's full-text tables were measured first: with the same distinct tokens and no positions,
 //! they wrote 25 MB of text per CPU second (without reading and tokenizing) into 0.46 of the size
 //! of the text. This format writes 84 MB with everything included into 0.05. Positions are not
 //! stored, because every hit is checked against its record.
 
-use std::collections::HashMap;
-
 use rusqlite::{Connection, OptionalExtension as _, params};
-use serde::{Deserialize, Serialize};
 
 use crate::search::tokenizer::{Lookup, Token};
-use annals_jsonl::{Cursor, FileId, FileIdParts};
 use annals_layouts::model::Span;
 
 use super::codec;
 use super::segment::{Block, Blocks, Documents, get_varint, put_varint};
 
 pub(super) const TABLES: &str = "
-    CREATE TABLE text (
-        id INTEGER PRIMARY KEY,
-        root INTEGER NOT NULL REFERENCES root,
-        path BLOB NOT NULL,
-        mark BLOB NOT NULL,
-        UNIQUE (root, path)
-    );
-    CREATE TABLE coverage (
-        root INTEGER PRIMARY KEY REFERENCES root,
-        state BLOB NOT NULL
-    );
     CREATE TABLE segment (
         id INTEGER PRIMARY KEY,
         size BLOB NOT NULL
@@ -56,58 +40,6 @@ pub(super) const TABLES: &str = "
     CREATE INDEX first_word ON word (segment, first);
 ";
 
-/// Range of a file whose text is indexed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TextMark {
-    /// Identity of the file when it was read.
-    pub(super) id: FileId,
-    /// Identity of its companion file, if it had one.
-    pub(super) companion: Option<FileId>,
-    /// End of the last complete line that was read.
-    pub(super) cursor: Cursor,
-    /// Number of lines up to there.
-    pub(super) lines: u64,
-}
-
-/// Serialized form of a mark.
-#[derive(Serialize, Deserialize)]
-struct Spelled {
-    file: FileIdParts,
-    companion: Option<FileIdParts>,
-    offset: u64,
-    guard: [u8; 16],
-    lines: u64,
-}
-
-impl TextMark {
-    fn encode(&self, path: &[u8]) -> rusqlite::Result<Vec<u8>> {
-        let spelled = Spelled {
-            file: self.id.parts(),
-            companion: self.companion.map(|id| id.parts()),
-            offset: self.cursor.offset,
-            guard: self.cursor.guard,
-            lines: self.lines,
-        };
-        codec::encode(path, &spelled).ok_or(rusqlite::Error::InvalidQuery)
-    }
-
-    fn decode(path: &[u8], bytes: &[u8]) -> rusqlite::Result<Self> {
-        let spelled: Spelled = codec::decode(path, bytes).ok_or_else(damaged)?;
-        let id = FileId::from_parts(spelled.file);
-        Ok(TextMark {
-            id,
-            companion: spelled.companion.map(FileId::from_parts),
-            cursor: Cursor {
-                dev: id.dev,
-                ino: id.ino,
-                offset: spelled.offset,
-                guard: spelled.guard,
-            },
-            lines: spelled.lines,
-        })
-    }
-}
-
 /// Error for data that fails its checksum or is inconsistent.
 pub(super) fn damaged() -> rusqlite::Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
@@ -121,109 +53,6 @@ fn seal(segment: i64, bytes: Vec<u8>) -> Vec<u8> {
 
 fn unseal(segment: i64, bytes: &[u8]) -> rusqlite::Result<&[u8]> {
     codec::unseal(&segment.to_le_bytes(), bytes).ok_or_else(damaged)
-}
-
-/// Returns the marks of all files of a root, by their path within it.
-pub(super) fn marks(
-    database: &Connection,
-    root: i64,
-) -> rusqlite::Result<HashMap<Vec<u8>, (i64, TextMark)>> {
-    let mut query = database.prepare_cached("SELECT path, id, mark FROM text WHERE root = ?1")?;
-    let mut rows = query.query([root])?;
-    let mut found = HashMap::new();
-    while let Some(row) = rows.next()? {
-        let path: Vec<u8> = row.get(0)?;
-        let mark = TextMark::decode(&path, row.get_ref(2)?.as_blob()?)?;
-        found.insert(path, (row.get(1)?, mark));
-    }
-    Ok(found)
-}
-
-/// Returns the mark of a file of a root.
-pub(super) fn mark_of(
-    database: &Connection,
-    root: i64,
-    path: &[u8],
-) -> rusqlite::Result<Option<TextMark>> {
-    let mut query =
-        database.prepare_cached("SELECT mark FROM text WHERE root = ?1 AND path = ?2")?;
-    let mut rows = query.query(params![root, path])?;
-    let row = rows.next()?;
-    row.map(|row| TextMark::decode(path, row.get_ref(0)?.as_blob()?))
-        .transpose()
-}
-
-/// Returns the mark of a text, with the number of its root and its path in the root.
-pub(super) fn mark(
-    database: &Connection,
-    text: i64,
-) -> rusqlite::Result<Option<(i64, Vec<u8>, TextMark)>> {
-    let mut query = database.prepare_cached("SELECT root, path, mark FROM text WHERE id = ?1")?;
-    let mut rows = query.query([text])?;
-    match rows.next()? {
-        None => Ok(None),
-        Some(row) => {
-            let path: Vec<u8> = row.get(1)?;
-            let mark = TextMark::decode(&path, row.get_ref(2)?.as_blob()?)?;
-            Ok(Some((row.get(0)?, path, mark)))
-        }
-    }
-}
-
-/// Saves the mark of a file and returns its text number.
-pub(super) fn set_mark(
-    database: &Connection,
-    root: i64,
-    path: &[u8],
-    mark: &TextMark,
-) -> rusqlite::Result<i64> {
-    let mut insert = database.prepare_cached(
-        "INSERT INTO text (root, path, mark) VALUES (?1, ?2, ?3)
-         ON CONFLICT (root, path) DO UPDATE SET mark = excluded.mark RETURNING id",
-    )?;
-    insert.query_row(params![root, path, mark.encode(path)?], |row| row.get(0))
-}
-
-/// Returns the fingerprint of a root when all its text was indexed, and the files whose last line
-/// was unterminated then.
-pub(super) fn coverage(
-    database: &Connection,
-    root: i64,
-) -> rusqlite::Result<Option<([u8; 16], Vec<i64>)>> {
-    let mut query = database.prepare_cached("SELECT state FROM coverage WHERE root = ?1")?;
-    let row = query
-        .query_row([root], |row| {
-            let state = unseal(0, row.get_ref(0)?.as_blob()?)?;
-            let (stamp, mut rest) = state.split_first_chunk().ok_or_else(damaged)?;
-            let mut pending = Vec::new();
-            while let Some(text) = get_varint(&mut rest) {
-                pending.push(text as i64);
-            }
-            Ok((*stamp, pending))
-        })
-        .optional()?;
-    Ok(row)
-}
-
-/// Marks a root as not fully indexed. Must be called before its text changes, so that an
-/// interruption cannot leave a false claim behind.
-pub(super) fn uncover(database: &Connection, root: i64) -> rusqlite::Result<()> {
-    let mut delete = database.prepare_cached("DELETE FROM coverage WHERE root = ?1")?;
-    delete.execute([root]).map(|_| ())
-}
-
-pub(super) fn set_coverage(
-    database: &Connection,
-    root: i64,
-    stamp: u128,
-    pending: &[i64],
-) -> rusqlite::Result<()> {
-    let mut bytes = stamp.to_le_bytes().to_vec();
-    pending
-        .iter()
-        .for_each(|text| put_varint(&mut bytes, *text as u64));
-    let mut insert = database.prepare_cached("INSERT OR REPLACE INTO coverage VALUES (?1, ?2)")?;
-    insert.execute(params![root, seal(0, bytes)]).map(|_| ())
 }
 
 /// Segment: its number and its document count.
@@ -561,13 +390,6 @@ pub(super) fn delete_documents(database: &Connection, text: i64) -> rusqlite::Re
         update.execute(params![id, spelled])?;
     }
     Ok(())
-}
-
-/// Removes a file and its documents.
-pub(super) fn delete(database: &Connection, text: i64) -> rusqlite::Result<()> {
-    delete_documents(database, text)?;
-    let mut delete = database.prepare_cached("DELETE FROM text WHERE id = ?1")?;
-    delete.execute([text]).map(|_| ())
 }
 
 #[cfg(test)]

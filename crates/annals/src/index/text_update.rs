@@ -1,7 +1,6 @@
 //! Updates the full-text index.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
@@ -20,11 +19,12 @@ use annals_layouts::layout::{Decoded, Record};
 use annals_layouts::model::Span;
 
 use super::Index;
-use super::coverage::{Coverage, RootTexts};
-use super::database::{new_number, number_of, within};
+use super::database::new_number;
+use super::files::{self, TextMark, delete_gone, now, within};
 use super::merge;
 use super::segment::TokenCollector;
-use super::text_store::{self, DocumentRange, TextMark};
+use super::text_files::{IndexedTexts, RootTexts};
+use super::text_store::{self, DocumentRange};
 
 /// Number of log bytes read before their tokens are saved.
 const PORTION: u64 = 64 << 20;
@@ -57,18 +57,21 @@ impl Index {
         stop: &(dyn Fn() -> bool + Sync),
         troubles: &mut Vec<Error>,
     ) -> rusqlite::Result<()> {
-        let roots = RootTexts::from_inventory(inventory);
+        let listed = now();
         let mut work = Vec::new();
-        let mut stale = Vec::new();
-        for texts in &roots {
-            let mut covered = Coverage::default();
-            if covered.add(&self.database, texts)? {
+        for root in RootTexts::from_inventory(inventory) {
+            let mut texts = IndexedTexts::default();
+            if texts.load(&self.database, &root)? && texts.others.is_empty() {
                 continue;
             }
-            stale.push(texts);
-            work.extend(unread(&covered, texts));
+            work.extend(unread(&texts, &root));
             if inventory.is_complete() {
-                self.forget_gone(texts)?;
+                // The inventory may have been filtered to some sessions.
+                texts.others.retain(|(path, _)| {
+                    let path = root.root.path.join(OsStr::from_bytes(path));
+                    path.symlink_metadata().is_err()
+                });
+                delete_gone(&mut self.database, root.root, &texts.others)?;
             }
         }
         let total: u64 = work.iter().map(Unread::bytes).sum();
@@ -93,64 +96,20 @@ impl Index {
                 &|so_far| progress(so_far, total),
                 stop,
             );
-            for learnt in &read {
-                // A file longer than a portion is continued in the next one.
-                let more = learnt.files.iter().filter_map(|(file, _, outcome)| {
-                    let mark = outcome.as_ref().ok().filter(|read| read.more)?.mark;
-                    Some(Unread {
-                        from: mark.cursor.offset,
-                        lines: mark.lines,
-                        before: Some(mark.cursor),
-                        ..*file
-                    })
-                });
-                work.extend(more);
-            }
-            self.keep_words(read, troubles)?;
+            // A file longer than a portion is continued in the next one.
+            work.extend(self.keep_words(read, listed, troubles)?);
         }
-        if stale.is_empty() || stop() || !troubles.is_empty() {
-            return Ok(());
-        }
-        self.keep_coverage(&stale)?;
-        let roots: Vec<Root> = stale.iter().map(|texts| texts.root.clone()).collect();
-        self.save_unchanged_roots(&roots, inventory);
         Ok(())
     }
 
-    /// Removes the text of files that no longer exist.
-    fn forget_gone(&mut self, texts: &RootTexts<'_>) -> rusqlite::Result<()> {
-        let Some(root) = number_of(&self.database, texts.root)? else {
-            return Ok(());
-        };
-        let files = texts.files.iter();
-        let there: HashSet<&[u8]> = files.map(|file| within(texts.root, file)).collect();
-        let known = text_store::marks(&self.database, root)?.into_iter();
-        // The inventory may have been filtered to some sessions.
-        let is_there = |path: &[u8]| {
-            let path = texts.root.path.join(OsStr::from_bytes(path));
-            path.symlink_metadata().is_ok()
-        };
-        let gone: Vec<i64> = known
-            .filter(|(path, _)| !there.contains(path.as_slice()) && !is_there(path))
-            .map(|(_, (text, _))| text)
-            .collect();
-        if gone.is_empty() {
-            return Ok(());
-        }
-        let behavior = TransactionBehavior::Immediate;
-        let change = self.database.transaction_with_behavior(behavior)?;
-        text_store::uncover(&change, root)?;
-        for text in gone {
-            text_store::delete(&change, text)?;
-        }
-        change.commit()
-    }
-
-    fn keep_words(
+    /// Saves the tokens of files. Returns those that are to be continued.
+    fn keep_words<'a>(
         &mut self,
-        read: Vec<IndexedText<'_>>,
+        read: Vec<ReadText<'a>>,
+        listed: i64,
         troubles: &mut Vec<Error>,
-    ) -> rusqlite::Result<()> {
+    ) -> rusqlite::Result<Vec<Unread<'a>>> {
+        let mut more = Vec::new();
         let behavior = TransactionBehavior::Immediate;
         let change = self.database.transaction_with_behavior(behavior)?;
         for learnt in read {
@@ -170,49 +129,35 @@ impl Index {
                 };
                 let root = new_number(&change, file.root)?;
                 let path = within(file.root, file.file);
-                let known = text_store::mark_of(&change, root, path)?;
+                let saved = files::save(&change, root, path, file.file, &read.cursor, listed)?;
                 // Another process may have indexed the same text meanwhile.
-                if known.map(|mark| mark.cursor) != file.before {
+                let saved = saved.filter(|saved| {
+                    let known = saved.state.text.map(|mark| (saved.id, mark.end));
+                    known == file.before
+                });
+                let Some(mut saved) = saved else {
                     stretches.push(DocumentRange::new(None, spans));
                     continue;
-                }
-                text_store::uncover(&change, root)?;
-                let text = text_store::set_mark(&change, root, path, &read.mark)?;
+                };
                 if file.from == 0 {
-                    text_store::delete_documents(&change, text)?;
+                    text_store::delete_documents(&change, saved.id)?;
                 }
-                stretches.push(DocumentRange::new(Some(text), spans));
+                let end = read.cursor.offset;
+                saved.set_text(&change, TextMark::new(file.file, read.len, end, read.lines))?;
+                stretches.push(DocumentRange::new(Some(saved.id), spans));
+                more.extend(read.more.then_some(Unread {
+                    from: end,
+                    lines: read.lines,
+                    before: Some((saved.id, end)),
+                    ..file
+                }));
             }
             let sorted = learnt.words.sorted().into_iter();
             text_store::add_segment(&change, &stretches, sorted.map(Ok))?;
         }
         merge::merge_segments(&change)?;
-        change.commit()
-    }
-
-    fn keep_coverage(&mut self, stale: &[&RootTexts<'_>]) -> rusqlite::Result<()> {
-        let behavior = TransactionBehavior::Immediate;
-        let change = self.database.transaction_with_behavior(behavior)?;
-        for texts in stale {
-            let root = new_number(&change, texts.root)?;
-            let marks = text_store::marks(&change, root)?;
-            let mut pending = Vec::new();
-            let mut known = true;
-            for file in &texts.files {
-                match marks.get(within(texts.root, file)) {
-                    Some((text, mark)) if mark.id.untouched(&file.id) => {
-                        if mark.cursor.offset < file.id.len {
-                            pending.push(*text);
-                        }
-                    }
-                    _ => known = false,
-                }
-            }
-            if known {
-                text_store::set_coverage(&change, root, texts.fingerprint(), &pending)?;
-            }
-        }
-        change.commit()
+        change.commit()?;
+        Ok(more)
     }
 }
 
@@ -231,8 +176,8 @@ struct Unread<'a> {
     from: u64,
     /// Number of lines up to `from`.
     lines: u64,
-    /// Cursor of its stored mark, whether still valid or not.
-    before: Option<Cursor>,
+    /// Id of its row and end of its indexed text, whether still valid or not.
+    before: Option<(i64, u64)>,
 }
 
 impl Unread<'_> {
@@ -242,23 +187,27 @@ impl Unread<'_> {
 }
 
 /// Returns the unindexed parts of the files of a root.
-fn unread<'a>(covered: &Coverage, texts: &RootTexts<'a>) -> Vec<Unread<'a>> {
-    let files = texts.files.iter();
-    let unread = files.map(|file| {
-        let (known, before) = covered.mark(file);
-        Unread {
-            root: texts.root,
-            file,
-            from: known.map_or(0, |mark| mark.cursor.offset),
-            lines: known.map_or(0, |mark| mark.lines),
-            before: before.map(|mark| mark.cursor),
+fn unread<'a>(texts: &IndexedTexts<'a>, root: &RootTexts<'a>) -> Vec<Unread<'a>> {
+    let files = root.files.iter();
+    let unread = files.filter_map(|file| {
+        let row = texts.row(file);
+        let valid = row.filter(|row| row.is_valid).map(|row| row.mark);
+        if valid.is_some_and(|mark| mark.len == file.id.len) {
+            return None;
         }
+        Some(Unread {
+            root: root.root,
+            file,
+            from: valid.map_or(0, |mark| mark.end),
+            lines: valid.map_or(0, |mark| mark.lines),
+            before: row.map(|row| (row.id, row.mark.end)),
+        })
     });
-    unread.filter(|unread| unread.bytes() > 0).collect()
+    unread.collect()
 }
 
 /// Tokens of several files.
-struct IndexedText<'a> {
+struct ReadText<'a> {
     words: TokenCollector,
     /// Spans of the documents of each file, complete up to the point where reading failed.
     files: Vec<(Unread<'a>, Vec<Span>, Result<ReadWords>)>,
@@ -266,7 +215,12 @@ struct IndexedText<'a> {
 
 /// Result of reading one file.
 struct ReadWords {
-    mark: TextMark,
+    /// End of the last complete line.
+    cursor: Cursor,
+    /// Number of lines up to there.
+    lines: u64,
+    /// Length of the part that was read: shorter than the file if it is longer than a portion.
+    len: u64,
     /// The file has more text than fits in a portion.
     more: bool,
 }
@@ -277,7 +231,7 @@ fn read_portion<'a>(
     done: &AtomicU64,
     progress: &(dyn Fn(u64) + Sync),
     stop: &(dyn Fn() -> bool + Sync),
-) -> Vec<IndexedText<'a>> {
+) -> Vec<ReadText<'a>> {
     let threads = match bytes < ALONE {
         true => 1,
         false => rayon::current_num_threads().max(1),
@@ -302,13 +256,13 @@ fn read_portion<'a>(
             let mut spans = Vec::new();
             let outcome = read_words(&unread, &mut words, &mut spans);
             let read = match &outcome {
-                Ok(read) => read.mark.cursor.offset.saturating_sub(unread.from),
+                Ok(read) => read.cursor.offset.saturating_sub(unread.from),
                 Err(_) => unread.bytes(),
             };
             progress(done.fetch_add(read, Ordering::Relaxed) + read);
             files.push((unread, spans, outcome));
         }
-        IndexedText { words, files }
+        ReadText { words, files }
     };
     match threads {
         1 => shares.into_iter().map(read).collect(),
@@ -375,12 +329,9 @@ fn read_words(
     }
     let cursor = Cursor::with_id(&file.id, &handle, end).map_err(failed)?;
     Ok(ReadWords {
-        mark: TextMark {
-            id: file.id,
-            companion: file.companion_id(),
-            cursor,
-            lines: count,
-        },
+        cursor,
+        lines: count,
+        len: if more { end } else { file.id.len },
         more,
     })
 }

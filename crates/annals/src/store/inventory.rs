@@ -1,7 +1,5 @@
 //! Files of the roots, grouped by session.
 
-mod dir_cache;
-mod root_snapshot;
 mod walk;
 
 use std::collections::{BTreeSet, HashMap};
@@ -21,15 +19,13 @@ use annals_layouts::model::{
 use super::Root;
 use super::archive_overlay::{self, ArchivedFile};
 use super::companion;
+use super::content_cache::{self, ContentCache, NoCache};
 use super::log_reader;
 use super::record_source::{self, SharedSource};
 use super::shared_log::{self, SessionSlice};
 use super::thread;
-use super::walk_cache::WalkCache;
 
-pub(crate) use dir_cache::DirCache;
-pub(crate) use root_snapshot::{RootSnapshot, encode as encode_root_snapshot};
-pub(super) use walk::{walk, walk_cached};
+pub(super) use walk::{walk, walk_with_dirs};
 
 /// A file of a root and its classification.
 #[derive(Clone, Debug)]
@@ -378,14 +374,14 @@ impl Inventory {
 
     /// Scans the roots, and adds archived files that are not on disk.
     pub(crate) fn scan_with_archive(roots: &[Root], archive: Option<&Archive>) -> Self {
-        Inventory::scan_with_cache(roots, archive, &mut WalkCache::disabled())
+        Inventory::scan_with_cache(roots, archive, &mut NoCache)
     }
 
-    /// Like [`Self::scan_with_archive`], with cached results of an earlier scan.
+    /// Like [`Self::scan_with_archive`], with facts from the contents of files.
     pub(super) fn scan_with_cache(
         roots: &[Root],
         archive: Option<&Archive>,
-        memory: &mut WalkCache<'_>,
+        cache: &mut dyn ContentCache,
     ) -> Self {
         let mut inventory = Inventory {
             roots: roots.to_vec(),
@@ -394,11 +390,8 @@ impl Inventory {
         for root in roots {
             let before = inventory.errors.len();
             let reports = root.failures.report_count();
-            let mut files = memory.with_dirs(root, |folders| {
-                let all = |_| true;
-                let (from, troubles) = (Path::new(""), &mut inventory.errors);
-                walk_cached(root, from, &all, troubles, folders, &mut |_, _| {})
-            });
+            let from = Path::new("");
+            let mut files = walk(root, from, &|_| true, &mut inventory.errors);
             let mut rows = archive_overlay::StoredRows::new();
             if let Some(archive) = archive {
                 let is_absent = || root.path.try_exists().is_ok_and(|there| !there);
@@ -416,30 +409,13 @@ impl Inventory {
                     inventory.errors.drain(before..walked);
                 }
             }
-            inventory.group(root, files, rows, memory, true);
+            inventory.group(root, files, rows, cache);
             inventory.incomplete |= root.failures.report_count() != reports;
             let troubles = inventory.errors.iter().skip(before);
             for trouble in troubles.filter(|it| !it.is_no_file()) {
                 root.failures.report(trouble.duplicate());
             }
         }
-        inventory
-    }
-
-    /// Groups some files of a root like a full scan does.
-    pub(crate) fn from_files(
-        root: &Root,
-        files: Vec<RootFile>,
-        memory: &mut WalkCache<'_>,
-    ) -> Self {
-        let mut inventory = Inventory::default();
-        inventory.group(
-            root,
-            files,
-            archive_overlay::StoredRows::new(),
-            memory,
-            false,
-        );
         inventory
     }
 
@@ -470,15 +446,13 @@ impl Inventory {
             .collect()
     }
 
-    /// Groups files by session. `whole` means that they are all files of the root, so a session
-    /// without a log among them has none.
+    /// Groups the files of a root by session.
     fn group(
         &mut self,
         root: &Root,
         files: Vec<RootFile>,
         rows: archive_overlay::StoredRows,
-        memory: &mut WalkCache<'_>,
-        whole: bool,
+        cache: &mut dyn ContentCache,
     ) {
         let root = Arc::new(root.clone());
         let other = |file: RootFile| (Root::clone(&root), file);
@@ -496,9 +470,7 @@ impl Inventory {
             false => files.into_iter().partition(companion::is_companion),
         };
         companion::attach_companions(&mut shared, &companions);
-        for (id, file) in
-            shared_log::split_by_session(&root, shared, &mut memory.slices, &mut self.errors)
-        {
+        for (id, file) in shared_log::split_by_session(&root, shared, cache, &mut self.errors) {
             sessions.add_log(&id, file);
         }
         for file in files {
@@ -506,7 +478,7 @@ impl Inventory {
                 (ArtifactKind::SessionLog | ArtifactKind::AgentLog, Some(id)) => {
                     sessions.add_log(&id, file);
                 }
-                (ArtifactKind::AgentLog, None) => match memory.owners.owner(&root, &file) {
+                (ArtifactKind::AgentLog, None) => match content_cache::owner(&root, &file, cache) {
                     Some(id) => {
                         let file = as_own_log(&root, file, &id);
                         sessions.add_log(&id, file);
@@ -517,18 +489,15 @@ impl Inventory {
                 (_, None) => self.others.push(other(file)),
             }
         }
-        memory.owners.finish_root(&root);
         let own = self.others.iter().skip(before);
         let mut session_lists = SessionLists::read(&root, own.map(|(_, file)| file));
         let mut sessions = sessions.sorted();
-        if whole {
-            let mut unwritten = session_lists.unwritten(&root, &sessions);
-            unwritten.extend(begun_beside(&root, &sessions, &beside));
-            if !unwritten.is_empty() {
-                sessions.extend(unwritten);
-                sort_sessions(&mut sessions);
-                mark_shared(&mut sessions);
-            }
+        let mut unwritten = session_lists.unwritten(&root, &sessions);
+        unwritten.extend(begun_beside(&root, &sessions, &beside));
+        if !unwritten.is_empty() {
+            sessions.extend(unwritten);
+            sort_sessions(&mut sessions);
+            mark_shared(&mut sessions);
         }
         for file in companions {
             if !companion::assign_companion(&mut sessions, &file) {

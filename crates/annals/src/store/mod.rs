@@ -25,6 +25,7 @@ mod branch_attribution;
 mod call_pairing;
 mod chorus;
 mod companion;
+pub(crate) mod content_cache;
 pub(crate) mod conversations;
 mod costs;
 mod document;
@@ -40,7 +41,6 @@ mod label;
 mod lifecycle;
 mod listed_sessions;
 mod locate;
-pub(crate) mod log_owners;
 mod log_reader;
 mod log_totals;
 mod project_hints;
@@ -58,11 +58,11 @@ mod session_rows;
 pub(crate) mod session_summary;
 mod shared_log;
 mod shortcuts;
+mod stable;
 pub(crate) mod staging;
 mod thread;
 mod trash;
 pub(crate) mod usage_collector;
-pub(crate) mod walk_cache;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -80,6 +80,7 @@ pub use branch_attribution::BranchAttribution;
 pub(crate) use call_pairing::CallPairing;
 pub use call_pairing::results_under_calls;
 pub use chorus::ChorusConfig;
+use content_cache::{ContentCache, NoCache};
 pub use costs::Costs;
 pub use documents::{Documents, NewSavedVersion, RunLog};
 pub use file_versions::{SavedFile, SavedVersion};
@@ -89,7 +90,6 @@ pub(crate) use incremental_reader::{
 };
 pub use info::{ConversationInfo, ProjectInfo, SessionInfo};
 pub use inventory::{Inventory, RootFile, SessionFiles};
-pub(crate) use inventory::{RootSnapshot, encode_root_snapshot};
 pub use label::SessionLabel;
 pub use lifecycle::SessionState;
 pub(crate) use lifecycle::keep_cutoff;
@@ -116,9 +116,9 @@ pub use session_list::StaleSessionList;
 pub(crate) use session_list::{list_of_damaged_copy, list_row_from_log, update_session_lists};
 pub use session_rows::Sessions;
 pub use shared_log::SessionSlice;
+pub(crate) use stable::is_stable;
 pub use trash::{Purgeable, Trash, TrashContents, TrashItem};
 pub use usage_collector::LedgerWithSession;
-use walk_cache::WalkCache;
 pub use writer::{SessionWriter, WriteOptions};
 pub(crate) use writer::{append_if_unchanged, append_shared};
 
@@ -216,12 +216,12 @@ impl Store {
 
     /// Lists all files of the roots by path only, and the archived files.
     pub fn inventory(&self) -> Inventory {
-        self.inventory_with_cache(&mut WalkCache::disabled())
+        self.inventory_with_cache(&mut NoCache)
     }
 
-    /// Like [`inventory`](Store::inventory), with cached listings.
-    pub(crate) fn inventory_with_cache(&self, memory: &mut WalkCache<'_>) -> Inventory {
-        Inventory::scan_with_cache(&self.roots, self.archive().ok().as_ref(), memory)
+    /// Like [`inventory`](Store::inventory), with stored facts from the contents of files.
+    pub(crate) fn inventory_with_cache(&self, cache: &mut dyn ContentCache) -> Inventory {
+        Inventory::scan_with_cache(&self.roots, self.archive().ok().as_ref(), cache)
     }
 
     /// Lists all files of one root, and its archived files.

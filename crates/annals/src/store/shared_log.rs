@@ -20,11 +20,11 @@ use crate::error::Error;
 use annals_layouts::layout::{AGENT_SEPARATOR, Decoded, Decoder, Record};
 use annals_layouts::model::{AgentId, Fact, Outline, OutlineKind, SessionId, Span};
 
+use super::content_cache::ContentCache;
 use super::inventory::RootFile;
 use super::{Root, log_reader};
 
 pub(super) use agents::{agent_in_log, has_agent};
-pub(crate) use slice_cache::SliceCache;
 
 /// Maximum pause within a turn that continues in the next volume.
 const SAME_TURN: Duration = Duration::from_secs(12 * 60 * 60);
@@ -166,7 +166,7 @@ fn outline_session(outline: &Outline) -> Option<SessionId> {
 pub(super) fn split_by_session(
     root: &Root,
     files: Vec<RootFile>,
-    known: &mut SliceCache<'_>,
+    cache: &mut dyn ContentCache,
     troubles: &mut Vec<Error>,
 ) -> Vec<(SessionId, RootFile)> {
     let mut found = Vec::new();
@@ -174,7 +174,8 @@ pub(super) fn split_by_session(
     for file in files {
         let folder = file.artifact.folder.clone();
         let last = before.take().filter(|(of, _)| *of == folder);
-        match known.read(root, &file, last.as_ref().map(|(_, ending)| ending)) {
+        let last = last.as_ref().map(|(_, ending)| ending);
+        match slice_cache::read(root, &file, last, cache) {
             Err(error) => troubles.push(error),
             Ok(shares) => {
                 before = shares.volume_end().map(|ending| (folder, ending));
@@ -182,7 +183,6 @@ pub(super) fn split_by_session(
             }
         }
     }
-    known.finish_root(root);
     found
 }
 

@@ -30,7 +30,6 @@ use annals_layouts::layout::{Decoded, Decoder, Needle};
 use annals_layouts::model::{ArtifactKind, Flaw, FlawKind};
 
 use super::inventory::{self, RootFile, SessionLists};
-use super::walk_cache::WalkCache;
 use super::{Costs, Root, Store, archive_overlay, log_reader, record_source};
 
 pub(crate) use attribution::StoredUsage;
@@ -132,7 +131,7 @@ impl<'a> UsageCollector<'a> {
     }
 
     /// Finds the logs, in byte order of their paths.
-    pub(crate) fn find_logs(store: &'a Store, memory: &mut WalkCache<'_>) -> Self {
+    pub(crate) fn find_logs(store: &'a Store) -> Self {
         let wanted =
             |kind: ArtifactKind| kind.is_conversation() || kind == ArtifactKind::SessionList;
         let mut found = UsageCollector::new(store);
@@ -143,10 +142,8 @@ impl<'a> UsageCollector<'a> {
             let mut note = |path: &str, id: &FileId| {
                 directories.push((path.to_owned(), id.mtime_ns));
             };
-            let mut files = memory.with_dirs(root, |folders| {
-                let (from, troubles) = (Path::new(""), &mut found.errors);
-                inventory::walk_cached(root, from, &wanted, troubles, folders, &mut note)
-            });
+            let (from, errors) = (Path::new(""), &mut found.errors);
+            let mut files = inventory::walk_with_dirs(root, from, &wanted, errors, &mut note);
             let rows = archive.as_ref().map(|archive| {
                 archive_overlay::add_archived(archive, root, &mut files, &wanted, &mut found.errors)
             });
@@ -524,14 +521,14 @@ fn read_lines(
 impl Costs<'_> {
     /// Returns the ledger, and the charges in the logs of the session with this log.
     pub fn ledger_with_session(&self, log: Option<&Path>) -> (LedgerWithSession, Vec<Error>) {
-        let mut books = UsageCollector::find_logs(self.store, &mut WalkCache::disabled());
+        let mut books = UsageCollector::find_logs(self.store);
         books.read_unread(|_| {}, &|_, _| {});
         books.ledger_with_session(log)
     }
 
     /// Returns the ledger, read without the index, and the read failures.
     pub fn ledger(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> (Ledger, Vec<Error>) {
-        let mut books = UsageCollector::find_logs(self.store, &mut WalkCache::disabled());
+        let mut books = UsageCollector::find_logs(self.store);
         books.read_unread(|_| {}, progress);
         books.ledger()
     }

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use annals::index::StoreSearch;
 use annals::search::{Hit, SearchResults};
 use anyhow::Result;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::Searched;
 use super::name::HitNames;
 use crate::context::Context;
 use crate::render::size;
@@ -111,11 +111,7 @@ fn match_ranges(hit: &Hit) -> Vec<[usize; 2]> {
 }
 
 /// Prints all hits, with the messages around them if those were asked for.
-pub(super) fn print_json(
-    searched: &StoreSearch,
-    around: bool,
-    context: &mut Context,
-) -> Result<()> {
+pub(super) fn print_json(searched: &Searched, around: bool, context: &mut Context) -> Result<()> {
     let found = &searched.found;
     let names = HitNames::new(searched);
     let titles = names.titles(context);

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use annals::index::StoreSearch;
 use annals::model::{Block, Body, Entry, Role};
 use annals::search::{Hit, TextPart};
 use anstyle::Style;
 use anyhow::Result;
 
+use super::Searched;
 use super::json::sum;
 use super::name::HitNames;
 use crate::commands::fit::fit_title;
@@ -22,7 +22,7 @@ use crate::render::width::{Span, push_spans, truncate_end, truncate_middle, widt
 const MAX_CONTEXT_LEN: usize = 160;
 
 /// Prints hits by their sessions. The session of the first hit comes first.
-pub(super) fn print(searched: &StoreSearch, context: &mut Context) -> Result<()> {
+pub(super) fn print(searched: &Searched, context: &mut Context) -> Result<()> {
     let found = &searched.found;
     let names = HitNames::new(searched);
     let titles = names.titles(context);

@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use annals::index::StoreSearch;
 use annals::model::EntryKey;
 use annals::search::Hit;
 use annals::store::{RootFile, SessionFiles};
 
+use super::Searched;
 use crate::context::Context;
 use annals::view::ShortIds;
 
 /// Sessions and names of hits.
 pub(super) struct HitNames<'a> {
-    searched: &'a StoreSearch,
+    searched: &'a Searched,
     /// Sessions by the id of a hit, as indexes into the inventory.
     sessions: HashMap<&'a str, Vec<usize>>,
     /// Short entry ids of each session's hits.
@@ -23,7 +23,7 @@ pub(super) struct HitNames<'a> {
 const MAX_ID_LEN: usize = 64;
 
 impl<'a> HitNames<'a> {
-    pub(super) fn new(searched: &'a StoreSearch) -> Self {
+    pub(super) fn new(searched: &'a Searched) -> Self {
         let hits = &searched.found.hits;
         let mut sessions: HashMap<&str, Vec<usize>> = HashMap::new();
         let mut entries: HashMap<&str, Vec<&str>> = HashMap::new();
@@ -63,7 +63,13 @@ impl<'a> HitNames<'a> {
 
     /// Returns short ids that are unique among all sessions.
     pub(super) fn short_session_ids(&self) -> ShortIds {
-        ShortIds::new(self.searched.ids())
+        ShortIds::new(
+            self.searched
+                .inventory
+                .sessions
+                .iter()
+                .map(|files| files.id.as_str()),
+        )
     }
 
     /// Returns true if the file of a hit is only in the archive.

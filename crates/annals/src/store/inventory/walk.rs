@@ -2,7 +2,7 @@
 //!
 //! Every list, search and cost report begins with this, so a file costs little more than its
 //! `stat`. Names are read into one buffer, and a name without meaning costs no allocation. Files
-//! are examined by name in the open directory, or without opening it if its listing is cached.
+//! are examined by name in the open directory.
 //!
 //! This module owns the order of the files and the rule that no file outside of the root is found.
 //! A link is followed only if the user named it ([`Root::follow_links`]). Any other link is
@@ -27,7 +27,6 @@ use annals_jsonl::removal_name::{RemovalName, original_path};
 use annals_layouts::model::ArtifactKind;
 
 use super::RootFile;
-use super::dir_cache::DirCache;
 
 /// Returns every file of a root that has a meaning, sorted by path bytes.
 ///
@@ -41,40 +40,32 @@ pub(in crate::store) fn walk(
     wanted: &dyn Fn(ArtifactKind) -> bool,
     troubles: &mut Vec<Error>,
 ) -> Vec<RootFile> {
-    let folders = &mut DirCache::disabled();
-    walk_cached(root, from, wanted, troubles, folders, &mut |_, _| {})
+    walk_with_dirs(root, from, wanted, troubles, &mut |_, _| {})
 }
 
-/// Like [`walk`], with cached directory listings. Passes the identity of each directory, taken
-/// before its names are read, to `note`.
-pub(in crate::store) fn walk_cached(
+/// Like [`walk`]. Passes the identity of each directory, taken before its names are read, to `note`.
+pub(in crate::store) fn walk_with_dirs(
     root: &Root,
     from: &Path,
     wanted: &dyn Fn(ArtifactKind) -> bool,
     troubles: &mut Vec<Error>,
-    folders: &mut DirCache<'_>,
     note: &mut dyn FnMut(&str, &FileId),
 ) -> Vec<RootFile> {
     let Some(from) = from.to_str() else {
         troubles.push(unreadable(&root.path.join(from)));
         return Vec::new();
     };
-    // Unused capacity is free; growing the vector copies the files.
-    let found = Vec::with_capacity(folders.count());
     let mut walk = Walk {
         root,
         wanted,
         errors: troubles,
-        folders,
         on_directory: note,
         visited: HashSet::new(),
         links: BTreeSet::new(),
         unfollowed: BTreeMap::new(),
         steps: vec![Step::Enter(from.to_owned())],
-        found,
+        found: Vec::new(),
         listing: DirListing::default(),
-        names: Vec::new(),
-        device: 0,
         refused: None,
     };
     let top = match open(&root.path, DIRECTORY, Mode::empty()) {
@@ -84,13 +75,6 @@ pub(in crate::store) fn walk_cached(
             return Vec::new();
         }
     };
-    if walk.folders.is_enabled() {
-        match fstat(&top).ok().filter(|_| has_reliable_mtime(&top)) {
-            // Other devices, behind links or mounts, may have another file system.
-            Some(stat) => walk.device = FileId::from_stat(&stat).dev,
-            None => walk.folders.clear(),
-        }
-    }
     let mut linked = false;
     loop {
         match walk.steps.pop() {
@@ -138,21 +122,10 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
 
-/// Flags to open a directory only for looking up names.
-#[cfg(target_os = "linux")]
-pub(super) const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-
-#[cfg(not(target_os = "linux"))]
-pub(super) const PLACE: OFlags = DIRECTORY;
-
-/// Number of names from which opening a directory is cheaper than resolving its path for each name.
-pub(super) const MANY: usize = 8;
-
-struct Walk<'a, 'b> {
+struct Walk<'a> {
     root: &'a Root,
     wanted: &'a dyn Fn(ArtifactKind) -> bool,
     errors: &'a mut Vec<Error>,
-    folders: &'a mut DirCache<'b>,
     on_directory: &'a mut dyn FnMut(&str, &FileId),
     /// Directories, by device and inode.
     visited: HashSet<(u64, u64)>,
@@ -164,16 +137,12 @@ struct Walk<'a, 'b> {
     steps: Vec<Step>,
     found: Vec<RootFile>,
     listing: DirListing,
-    /// Buffer for the encoded names of a directory.
-    names: Vec<u8>,
-    /// The device of the root; directories on others are not cached.
-    device: u64,
     /// Error of a `stat` in the current directory.
     refused: Option<Errno>,
 }
 
-/// Calls `stat` for an entry of a listing, or for its path within the root.
-type StatFn<'a> = dyn Fn(&Entry, &str, AtFlags) -> rustix::io::Result<Stat> + 'a;
+/// Calls `stat` for an entry of a listing.
+type StatFn<'a> = dyn Fn(&Entry, AtFlags) -> rustix::io::Result<Stat> + 'a;
 
 enum Step {
     /// A file that follows directories which are not entered yet.
@@ -182,26 +151,14 @@ enum Step {
     Enter(String),
 }
 
-impl Walk<'_, '_> {
+impl Walk<'_> {
     /// Visits the names in a directory.
     fn enter(&mut self, top: &OwnedFd, relative: &str, first: bool) {
         let mut listing = std::mem::take(&mut self.listing);
         match self.list(top, relative, &mut listing) {
-            Ok(Some(dir)) => self.visit_names(relative, &listing, &|entry, _, flags| {
+            Ok(dir) => self.visit_names(relative, &listing, &|entry, flags| {
                 statat(&dir, listing.c_name(entry).ok_or(Errno::INVAL)?, flags)
             }),
-            // A cached directory: names are resolved from the root, unless there are many.
-            Ok(None) => {
-                let many = (listing.entries.len() >= MANY).then_some(());
-                let dir = many.and_then(|()| self.open(top, relative, PLACE).ok());
-                self.visit_names(relative, &listing, &|entry, within, flags| match (
-                    &dir,
-                    listing.c_name(entry),
-                ) {
-                    (Some(dir), Some(name)) => statat(dir, name, flags),
-                    _ => statat(top, within, flags),
-                });
-            }
             // The directory vanished since it was listed.
             Err(Errno::NOENT) if !first => {}
             Err(error) => self.report_error(relative, error),
@@ -209,41 +166,23 @@ impl Walk<'_, '_> {
         self.listing = listing;
     }
 
-    /// Lists the names in a directory, unless it was visited before. Returns the directory if it
-    /// had to be opened.
+    /// Opens a directory and lists its names, unless it was visited before.
     fn list(
         &mut self,
         top: &OwnedFd,
         relative: &str,
         listing: &mut DirListing,
-    ) -> rustix::io::Result<Option<OwnedFd>> {
+    ) -> rustix::io::Result<OwnedFd> {
         let name = if relative.is_empty() { "." } else { relative };
         listing.clear();
-        if self.folders.is_enabled() {
-            let id = FileId::from_stat(&statat(top, name, AtFlags::SYMLINK_NOFOLLOW)?);
-            if id.dev == self.device
-                && let Some(names) = self.folders.names(relative, &id)
-            {
-                if self.visited.insert((id.dev, id.ino)) {
-                    (self.on_directory)(relative, &id);
-                    listing.load_names(names);
-                }
-                return Ok(None);
-            }
-        }
         let dir = self.open(top, name, DIRECTORY)?;
         let id = FileId::from_stat(&fstat(&dir)?);
         if self.visited.insert((id.dev, id.ino)) {
             (self.on_directory)(relative, &id);
             listing.read(&dir)?;
             listing.sort();
-            if id.dev == self.device
-                && let Some(names) = listing.encode_names(&mut self.names)
-            {
-                self.folders.insert(relative, &id, names);
-            }
         }
-        Ok(Some(dir))
+        Ok(dir)
     }
 
     /// Opens a directory of the root. Every directory that the walk reads is opened here.
@@ -288,7 +227,7 @@ impl Walk<'_, '_> {
             within.truncate(before);
             within.push_str(text);
             match self.step(&path, &within, name, entry.kind, &|flags| {
-                stat(entry, &within, flags)
+                stat(entry, flags)
             }) {
                 // No directory that is still to be entered precedes it.
                 Some(Step::Found(file)) if self.steps.len() == steps => self.found.push(file),
@@ -505,40 +444,6 @@ impl DirListing {
         self.entries.clear();
     }
 
-    /// Loads names encoded by [`encode_names`](Self::encode_names).
-    fn load_names(&mut self, names: &[u8]) {
-        self.names.extend_from_slice(names);
-        let mut start = 0;
-        for end in memchr::memchr2_iter(0, b'/', names) {
-            let kind = match names.get(end) {
-                Some(b'/') => FileType::Directory,
-                _ => FileType::RegularFile,
-            };
-            // The names are sorted already.
-            let head = 0;
-            self.entries.push(Entry {
-                head,
-                start,
-                end,
-                kind,
-            });
-            start = end + 1;
-        }
-    }
-
-    /// Encodes the sorted names, each with its end byte; `None` if there are entries other than
-    /// files and directories.
-    fn encode_names<'a>(&self, names: &'a mut Vec<u8>) -> Option<&'a [u8]> {
-        names.clear();
-        for entry in &self.entries {
-            if !matches!(entry.kind, FileType::Directory | FileType::RegularFile) {
-                return None;
-            }
-            names.extend_from_slice(self.names.get(entry.start..=entry.end)?);
-        }
-        Some(names)
-    }
-
     fn read(&mut self, dir: &OwnedFd) -> rustix::io::Result<()> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let outcome = each_name(dir, &mut buffer, |name, kind| self.add(dir, name, kind));
@@ -594,28 +499,6 @@ impl DirListing {
     fn c_name(&self, entry: &Entry) -> Option<&CStr> {
         CStr::from_bytes_with_nul(self.names.get(entry.start..=entry.end)?).ok()
     }
-}
-
-/// Returns whether the file system is known to update a directory's time when its names change.
-#[cfg(target_os = "linux")]
-pub(super) fn has_reliable_mtime(dir: &OwnedFd) -> bool {
-    // The magic numbers are 32 bits wide in a field whose width depends on the platform.
-    let kind = rustix::fs::fstatfs(dir).map(|found| found.f_type as u32);
-    matches!(
-        kind,
-        Ok(0xef53 // ext2, ext3, ext4
-            | 0x5846_5342 // xfs
-            | 0x9123_683e // btrfs
-            | 0xf2f5_2010 // f2fs
-            | 0x2fc1_2fc1 // zfs
-            | 0xca45_1a4e // bcachefs
-            | 0x0102_1994) // tmpfs
-    )
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(super) fn has_reliable_mtime(_: &OwnedFd) -> bool {
-    false
 }
 
 /// Passes every name in a directory to `tell`.

@@ -8,42 +8,21 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::store::Root;
+use crate::store::content_cache::ContentCache;
 use crate::store::inventory::RootFile;
-use annals_jsonl::{Cursor, FileId, FileIdParts};
+use crate::store::is_stable;
+use annals_jsonl::{FileId, FileIdParts};
 use annals_layouts::model::SessionId;
 
 use super::{LineRange, SessionSlices, VolumeEnd};
-
-/// Granularity of file system clocks, in nanoseconds. A file that changed within it may change
-/// again without a new timestamp.
-const TICK: i64 = 100_000_000;
-
-/// Returns the stored slices of a root.
-type StoredSlices<'a> = dyn FnMut(&Root) -> Vec<u8> + 'a;
-
-/// Caches the slices of logs, one root at a time.
-pub(crate) struct SliceCache<'a> {
-    stored: Box<StoredSlices<'a>>,
-    /// Cached slices of the current root's logs, by device and inode.
-    known: Option<HashMap<(u64, u64), CachedSlices>>,
-    /// Slices of the current root to store.
-    noted: Vec<CachedSlices>,
-    /// Whether `noted` has slices that were not cached.
-    fresh: bool,
-    /// Encoded slices to store, per root.
-    pub(crate) updates: Vec<(Root, Vec<u8>)>,
-}
 
 /// Start and end offset of a range, and the number of its first line.
 type RangeParts = (u64, u64, u64);
 
 /// Slices of a log when it was read.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct CachedSlices {
-    log: FileIdParts,
     companion: Option<FileIdParts>,
-    /// Hash of the bytes before the end.
-    guard: [u8; 16],
     /// Last session and time of the previous volume, which may own the first records.
     before: Option<(String, Option<Timestamp>)>,
     /// Sessions with their line ranges.
@@ -54,118 +33,61 @@ struct CachedSlices {
     lines: u64,
 }
 
-impl<'a> SliceCache<'a> {
-    /// Creates a cache without stored slices.
-    pub(crate) fn disabled() -> Self {
-        SliceCache::new(|_| Vec::new())
+/// Returns the slices of a log. Reads only what was appended since they were cached.
+pub(super) fn read(
+    root: &Root,
+    file: &RootFile,
+    before: Option<&VolumeEnd>,
+    cache: &mut dyn ContentCache,
+) -> crate::Result<SessionSlices> {
+    if file.is_archived() {
+        return SessionSlices::read(root, file, before, None);
     }
-
-    /// Creates a cache that gets the stored slices of a root from `recall`.
-    pub(crate) fn new(recall: impl FnMut(&Root) -> Vec<u8> + 'a) -> Self {
-        SliceCache {
-            stored: Box::new(recall),
-            known: None,
-            noted: Vec::new(),
-            fresh: false,
-            updates: Vec::new(),
-        }
+    let before_parts = before.map(|it| (it.session.as_str().to_owned(), it.time));
+    let known = cache.get(root, file);
+    let known = known.and_then(|known| postcard::from_bytes(&known.facts).ok());
+    let known = known.filter(|known: &CachedSlices| {
+        // Only the length of the log matters here.
+        let log = FileId {
+            len: known.len,
+            ..FileId::default()
+        };
+        let companion = known.companion.map(FileId::from_parts);
+        known.before == before_parts && file.is_companion_unchanged(companion.as_ref(), &log)
+    });
+    let is_whole = known.as_ref().is_some_and(|known| known.len == file.id.len);
+    let base = known.as_ref().and_then(CachedSlices::slices);
+    let now = Timestamp::now().as_nanosecond() as i64;
+    let slices = SessionSlices::read(root, file, before, base)?;
+    let companion = file.companion_id();
+    let is_stable = companion.is_none_or(|companion| is_stable(companion.ctime_ns, now));
+    if !is_whole && slices.terminated && is_stable {
+        let cached = CachedSlices::new(file, &slices, before_parts);
+        cache.put(root, file, postcard::to_stdvec(&cached).unwrap_or_default());
     }
-
-    /// Returns the slices of a log. Reads only what was appended since they were cached.
-    pub(super) fn read(
-        &mut self,
-        root: &Root,
-        file: &RootFile,
-        before: Option<&VolumeEnd>,
-    ) -> crate::Result<SessionSlices> {
-        if file.is_archived() {
-            return SessionSlices::read(root, file, before, None);
-        }
-        let known = self.known.get_or_insert_with(|| {
-            let logs = postcard::from_bytes::<Vec<CachedSlices>>(&(self.stored)(root));
-            let logs = logs.unwrap_or_default().into_iter();
-            logs.map(|log| ((log.log.0, log.log.1), log)).collect()
-        });
-        let before_parts = before.map(|it| (it.session.as_str().to_owned(), it.time));
-        let known = known.remove(&(file.id.dev, file.id.ino));
-        let known = known.filter(|known| known.before == before_parts && known.matches(file));
-        let whole = known.as_ref().is_some_and(|known| known.len == file.id.len);
-        let base = known.as_ref().and_then(CachedSlices::slices);
-        let shares = SessionSlices::read(root, file, before, base)?;
-        match CachedSlices::new(file, &shares, before_parts) {
-            Some(now) if !whole => {
-                self.noted.push(now);
-                self.fresh = true;
-            }
-            _ => self.noted.extend(known),
-        }
-        Ok(shares)
-    }
-
-    /// Finishes a root after all of its logs were read.
-    pub(super) fn finish_root(&mut self, root: &Root) {
-        self.known = None;
-        let noted = std::mem::take(&mut self.noted);
-        if std::mem::take(&mut self.fresh)
-            && let Ok(bytes) = postcard::to_stdvec(&noted)
-        {
-            self.updates.push((root.clone(), bytes));
-        }
-    }
+    Ok(slices)
 }
 
 impl CachedSlices {
-    /// Builds the cache entry of a log; `None` if the log could change without a visible
-    /// difference.
     fn new(
         file: &RootFile,
-        shares: &SessionSlices,
+        slices: &SessionSlices,
         before: Option<(String, Option<Timestamp>)>,
-    ) -> Option<Self> {
-        let ids = [Some(file.id), file.companion_id()];
-        let now = Timestamp::now().as_nanosecond() as i64;
-        let settled = |id: &FileId| id.ctime_ns < now - TICK;
-        if !shares.terminated || !ids.iter().flatten().all(settled) {
-            return None;
-        }
-        let cursor = Cursor::with_id(&file.id, &file.open().ok()?, shares.len).ok()?;
+    ) -> Self {
         let parts = |part: &LineRange| (part.bytes.start, part.bytes.end, part.line);
-        let sessions = shares.sessions.iter().map(|(session, stretches)| {
-            let stretches = stretches.iter().map(parts).collect();
-            (session.as_str().to_owned(), stretches)
+        let sessions = slices.sessions.iter().map(|(session, ranges)| {
+            let ranges = ranges.iter().map(parts).collect();
+            (session.as_str().to_owned(), ranges)
         });
-        Some(CachedSlices {
-            log: file.id.parts(),
+        CachedSlices {
             companion: file.companion_id().map(|id| id.parts()),
-            guard: cursor.guard,
             before,
             sessions: sessions.collect(),
-            current: shares.current as u64,
-            time: shares.time,
-            len: shares.len,
-            lines: shares.lines,
-        })
-    }
-
-    /// Returns whether the log is unchanged, or has only grown.
-    fn matches(&self, file: &RootFile) -> bool {
-        let log = FileId::from_parts(self.log);
-        let companion = self.companion.map(FileId::from_parts);
-        if !file.is_companion_unchanged(companion.as_ref(), &log) {
-            return false;
+            current: slices.current as u64,
+            time: slices.time,
+            len: slices.len,
+            lines: slices.lines,
         }
-        let grew = log.same_file(&file.id) && file.id.len > log.len && file.id.len >= self.len;
-        let cursor = Cursor {
-            dev: log.dev,
-            ino: log.ino,
-            offset: self.len,
-            guard: self.guard,
-        };
-        let goes_on = || {
-            let handle = file.open().ok();
-            handle.is_some_and(|handle| cursor.is_valid(&handle).unwrap_or(false))
-        };
-        log.untouched(&file.id) || (grew && goes_on())
     }
 
     fn slices(&self) -> Option<SessionSlices> {

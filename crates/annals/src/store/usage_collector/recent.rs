@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use crate::store::inventory::{self, RootFile};
-use crate::store::{Root, record_source};
+use crate::store::{Root, is_stable, record_source};
 use annals_jsonl::FileId;
 use annals_layouts::model::{Artifact, ArtifactKind};
 
@@ -100,9 +100,8 @@ impl UsageCollector<'_> {
 /// directory that changed recently may change again at the same time; it gets a time that never
 /// matches.
 fn stable_time(changed: i64) -> i64 {
-    const TICK: i64 = 100_000_000;
     let now = Timestamp::now().as_nanosecond() as i64;
-    match changed < now - TICK {
+    match is_stable(changed, now) {
         true => changed,
         false => i64::MIN,
     }

@@ -256,94 +256,6 @@ fn open_beneath_refuses_links() {
     }
 }
 
-/// Returns the paths found with a cache, and the updated cache.
-fn known(root: &Path, encoded: &[u8]) -> (Vec<String>, Vec<u8>) {
-    let mut folders = DirCache::decode(encoded).without_age_limit();
-    let mut troubles = Vec::new();
-    let layout = Root::claude_code(root);
-    let (from, all) = (Path::new(""), |_| true);
-    let files = walk_cached(
-        &layout,
-        from,
-        &all,
-        &mut troubles,
-        &mut folders,
-        &mut |_, _| {},
-    );
-    assert_eq!(troubles.len(), 0);
-    let within = |file: &RootFile| file.path.strip_prefix(root).unwrap().to_owned();
-    let names = files.iter().map(|file| within(file).display().to_string());
-    (names.collect(), folders.encode().into_owned())
-}
-
-#[test]
-fn walk_reuses_unchanged_directory_listing() {
-    let root = tempfile::tempdir().unwrap();
-    let [one, other] = IDS.map(|id| format!("projects/-w/{id}.jsonl"));
-    put(root.path(), &one);
-    put(
-        root.path(),
-        &format!("projects/-w/{}/subagents/agent-1.jsonl", IDS[0]),
-    );
-    let (names, encoded) = known(root.path(), &[]);
-    assert_eq!(names.len(), 2);
-    assert_eq!(
-        known(root.path(), &encoded),
-        (names.clone(), encoded.clone())
-    );
-    // The cache of another root is ignored.
-    let elsewhere = tempfile::tempdir().unwrap();
-    put(elsewhere.path(), &other);
-    let (_, others) = known(elsewhere.path(), &[]);
-    assert_eq!(known(root.path(), &others).0, names);
-    // A cached listing is not verified: a name removed from it hides the file.
-    let short = encoded.len() - "agent-1.jsonl\0".len();
-    let (encoded, last) = encoded.split_at(short);
-    assert_eq!(last, b"agent-1.jsonl\0");
-    let mut encoded = encoded.to_vec();
-    *encoded.last_mut().unwrap() = 0;
-    assert_eq!(known(root.path(), &encoded).0, [one]);
-}
-
-#[test]
-fn walk_notices_every_change_to_a_cached_directory() {
-    let root = tempfile::tempdir().unwrap();
-    let path = |name: &str| root.path().join(name);
-    let [one, other] = IDS.map(|id| format!("projects/-w/{id}.jsonl"));
-    put(root.path(), &one);
-    let mut encoded = known(root.path(), &[]).1;
-    let mut after = |change: &dyn Fn()| {
-        // The clocks of file systems are coarse.
-        std::thread::sleep(std::time::Duration::from_millis(30));
-        change();
-        let (names, now) = known(root.path(), &encoded);
-        encoded = now;
-        assert_eq!(names, found(root.path()).0);
-        names
-    };
-    assert_eq!(after(&|| put(root.path(), &other)).len(), 2);
-    let long = || fs::write(path(&other), "{}\n{}\n").unwrap();
-    assert_eq!(after(&long).len(), 2);
-    let remove = || fs::remove_file(path(&one)).unwrap();
-    assert_eq!(after(&remove).first(), Some(&other));
-    let rename = || fs::rename(path(&other), path(&one)).unwrap();
-    assert_eq!(after(&rename).first(), Some(&one));
-    let link = || symlink(format!("{}.jsonl", IDS[0]), path(&other)).unwrap();
-    assert_eq!(after(&link).len(), 1);
-    let moved = || fs::rename(path("projects/-w"), path("projects/-v")).unwrap();
-    assert!(
-        after(&moved)
-            .iter()
-            .all(|name| name.starts_with("projects/-v/"))
-    );
-    let deeper = format!("projects/-v/{}/subagents/agent-1.jsonl", IDS[0]);
-    assert_eq!(after(&|| put(root.path(), &deeper)).len(), 2);
-    assert_eq!(
-        after(&|| fs::remove_dir_all(path("projects")).unwrap()).len(),
-        0
-    );
-}
-
 /// Users other than root cannot `stat` files in a directory without search permission.
 #[test]
 fn walk_reports_files_it_may_not_stat() {
@@ -354,7 +266,6 @@ fn walk_reports_files_it_may_not_stat() {
         root: &layout,
         wanted: &|_| true,
         errors: &mut troubles,
-        folders: &mut DirCache::disabled(),
         on_directory: &mut |_, _| {},
         visited: HashSet::new(),
         links: BTreeSet::new(),
@@ -362,16 +273,17 @@ fn walk_reports_files_it_may_not_stat() {
         steps: Vec::new(),
         found: Vec::new(),
         listing: DirListing::default(),
-        names: Vec::new(),
-        device: 0,
         refused: None,
     };
     let mut listing = DirListing::default();
-    let names = IDS.map(|id| format!("{id}.jsonl\0")).concat();
-    listing.load_names(names.as_bytes());
-    walk.visit_names("projects/-w", &listing, &|_, _, _| Err(Errno::NOENT));
+    let dir = root.path().join("projects/-w");
+    IDS.map(|id| put(root.path(), &format!("projects/-w/{id}.jsonl")));
+    listing
+        .read(&open(&dir, DIRECTORY, Mode::empty()).unwrap())
+        .unwrap();
+    walk.visit_names("projects/-w", &listing, &|_, _| Err(Errno::NOENT));
     assert_eq!(walk.errors.len(), 0);
-    walk.visit_names("projects/-w", &listing, &|_, _, _| Err(Errno::ACCESS));
+    walk.visit_names("projects/-w", &listing, &|_, _| Err(Errno::ACCESS));
     assert_eq!(walk.errors.len(), 1);
     assert!(walk.errors[0].to_string().contains("projects/-w"));
 }
