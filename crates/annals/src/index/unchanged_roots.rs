@@ -127,11 +127,7 @@ fn none_kept(store: &Store) -> bool {
         return true;
     };
     let mut roots = store.roots().iter();
-    roots.all(|root| {
-        archive
-            .pack_paths_of_root(root)
-            .is_ok_and(|packs| packs.is_empty())
-    })
+    roots.all(|root| !archive.has_files_of(root))
 }
 
 /// Fingerprint of a root without any text.

@@ -130,6 +130,8 @@ pub struct Store {
     /// Whether deletions from other roots are left out of the trash.
     limits_trash: bool,
     failures: ReadFailures,
+    /// Manifests of archives that were read.
+    manifests: crate::archive::ManifestCache,
 }
 
 impl Store {
@@ -143,6 +145,7 @@ impl Store {
             zone: None,
             limits_trash: false,
             failures,
+            manifests: Default::default(),
         }
     }
 
@@ -160,6 +163,11 @@ impl Store {
         self.roots = roots.map(|root| root.reporting_to(failures)).collect();
         self.failures = failures.clone();
         self
+    }
+
+    /// Returns the manifests of archives that were read.
+    pub(crate) fn manifests(&self) -> &crate::archive::ManifestCache {
+        &self.manifests
     }
 
     /// Read failures that did not prevent an answer.
