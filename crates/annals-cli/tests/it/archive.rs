@@ -173,9 +173,6 @@ fn archive_verify_names_damage_and_exits_1() {
     let stage = two();
     stage.annals(&["keep"]).fine();
     flip(&archived_logs(&stage).remove(0), 30);
-    let kept = stage.annals(&["keep", "-q", "--verify-all"]);
-    assert_eq!(kept.code, 1, "{kept}");
-    assert!(kept.out.contains("found"), "{kept}");
     let run = stage.annals(&["archive", "--verify"]);
     assert_eq!(run.code, 1, "{run}");
     assert!(run.out.starts_with("damaged [DIR]/state/archive/"), "{run}");
@@ -188,6 +185,14 @@ fn archive_verify_names_damage_and_exits_1() {
     // The other session is intact.
     stage.annals(&["archive", "--verify", SECOND]).fine();
     stage.refused(&["archive", "--verify", "nobody"], "");
+    // Without the root, the damage stays.
+    let away = stage.work().join("away");
+    fs::rename(&stage.root, &away).unwrap();
+    fs::create_dir(&stage.root).unwrap();
+    let kept = stage.annals(&["keep", "-q", "--verify-all"]);
+    assert_eq!(kept.code, 1, "{kept}");
+    assert!(kept.out.contains("found"), "{kept}");
+    assert_eq!(stage.annals(&["archive", "--verify"]).code, 1);
 }
 
 #[test]

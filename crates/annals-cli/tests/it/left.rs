@@ -117,7 +117,10 @@ fn archive_list_counts_the_files_still_in_the_root() {
     fs::remove_dir_all(was.join(SESSION)).unwrap();
     source("  1 of 2 present  ");
     let shown = stage.annals(&["archive", "--list", SESSION]).fine();
-    let line = |name: &str| shown.out.lines().find(|line| line.contains(name)).unwrap();
+    let line = |name: &str| {
+        let mut lines = shown.out.lines().skip(1);
+        lines.find(|line| line.contains(name)).unwrap()
+    };
     assert!(line("agent-one.jsonl").contains(" missing "), "{shown}");
     let log = format!("{SESSION}.jsonl");
     assert!(line(&log).contains(" present "), "{shown}");

@@ -45,11 +45,6 @@ impl Archive {
             return Err(missing());
         }
         let (sessions, damaged) = self.sessions_in(roots)?;
-        let unreadable = damaged.iter().find(|it| it.is_unread || it.is_refused);
-        let unreadable = unreadable.cloned().map(Error::from);
-        for damage in damaged {
-            self.failures.report(damage.into());
-        }
         let (mut found, others): (Vec<_>, Vec<_>) =
             sessions.into_iter().partition(|it| it.matches_id(id));
         if found.iter().any(|it| it.has_session(id)) {
@@ -58,8 +53,14 @@ impl Archive {
         if found.is_empty() {
             found = others.into_iter().filter(|it| it.is_tagged(id)).collect();
         }
+        let mut damaged = damaged.into_iter();
+        let unreadable = match found.is_empty() {
+            true => damaged.by_ref().find(|it| it.is_unread || it.is_refused),
+            false => None,
+        };
+        damaged.for_each(|damage| self.failures.report(damage.into()));
         match found.is_empty() {
-            true => Err(unreadable.unwrap_or_else(missing)),
+            true => Err(unreadable.map_or_else(missing, Error::from)),
             false => Ok(found),
         }
     }
