@@ -327,7 +327,7 @@ class Scene:
         and the list of the archive. Pack bytes differ in each run even with the same content."""
         found = {}
         for path, content in self.stage.tree().items():
-            # The progress of pack verification is not part of the result.
+            # The progress of verification is not part of the result.
             if path == "state/archive/keep.json":
                 continue
             told = path.startswith("root/") or path.endswith(".json")
@@ -346,12 +346,12 @@ class Scene:
     def unpacked(self):
         """Returns every file, including those restored from the archive."""
         listed = self.stage.run(["--json", "--no-index", "archive", "--list"])
-        packs = json.loads(listed.stdout).get("archived", ()) if listed.stdout else ()
-        for number, pack in enumerate(packs):
-            self.stage.run(["restore", pack["pack"], "--to", f"{{base}}/out/{number}", "--apply"])
+        sessions = json.loads(listed.stdout).get("archived", ()) if listed.stdout else ()
+        for number, session in enumerate(sessions):
+            self.stage.run(["restore", session["pack"], "--to", f"{{base}}/out/{number}", "--apply"])
         found = self.stage.everything()
         shutil.rmtree(self.stage.base / "out", ignore_errors=True)
-        return {path: content for path, content in found.items() if not path.endswith((".pack", "/members"))}
+        return {path: content for path, content in found.items() if not path.endswith((".zst", "/manifest.jsonl"))}
 
     def spell(self, words):
         other = "claude-code" if self.layout != "claude-code" else "clog"

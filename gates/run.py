@@ -47,8 +47,8 @@ FUZZ_OPTIONS = ("-rss_limit_mb=2048", "-timeout=30", "-print_final_stats=1")
 # Larger inputs repeat what smaller ones do. They are slow where a whole session is read several
 # times or where each prefix of a damaged line is parsed.
 FUZZ_LONGEST = dict.fromkeys(("check", "mend", "prices", "search", "session"), 1024)
-# Seeds of packs are longer, and a truncated pack is not a pack.
-FUZZ_LONGEST.update(pack=8192, sealed=8192)
+# Seeds of manifests are longer, and a truncated line lists nothing.
+FUZZ_LONGEST.update(compressed=8192, manifest=8192)
 # Entropic scheduling of thousands of inputs took longer than running them, and covered less.
 FUZZ_PLAIN = ("session",)
 

@@ -102,13 +102,13 @@ import pathlib, shutil, sys
 for lost in pathlib.Path(sys.argv[1], "projects").rglob("subagents"):
     shutil.rmtree(lost)
 """
-# Corrupts a byte of every pack, after the first archived data.
+# Corrupts a byte of every archived file, after the first archived data.
 SPOIL = """
 import pathlib, sys
-for pack in pathlib.Path(sys.argv[1]).rglob("*.pack"):
-    bytes = bytearray(pack.read_bytes())
+for stored in pathlib.Path(sys.argv[1]).rglob("*.zst"):
+    bytes = bytearray(stored.read_bytes())
     bytes[len(bytes) * 3 // 5] ^= 255
-    pack.write_bytes(bytes)
+    stored.write_bytes(bytes)
 """
 
 SCRIPTS = (
@@ -361,7 +361,7 @@ SCRIPTS = (
     ),
     Script(
         "restore to a renamed folder",
-        # Restores from the packs of both folders.
+        # Restores what was archived from the folder before its rename.
         {"claude-code": FAMILY["claude-code"]},
         ("restore", "{id}", "--apply"),
         prepare=(

@@ -9,7 +9,7 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use annals::archive::{Member, Pack, RestoreOutcome};
+use annals::archive::{Archive, CompressedFile, RestoreOutcome};
 use annals::cost::{LogCharges, Prices};
 use annals::export::{
     ExportFile, ExportOptions, ExportPart, Exporter, Format, Redactor, read_entry, write_entry,
@@ -48,8 +48,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("enrol", enrol),
     ("path", path),
     ("session", session),
-    ("pack", pack),
-    ("sealed", sealed),
+    ("compressed", compressed),
+    ("manifest", manifest),
     ("salvage", salvage),
     ("mend", mend),
     ("check", check),
@@ -541,137 +541,34 @@ fn session(data: &[u8]) {
     }
 }
 
-/// A pack of the archive in any state: it opens or is refused, and what it says it holds is read
-/// within bounds.
-fn pack(data: &[u8]) {
+/// A compressed file in any state, of a length that its manifest claims: it is read within bounds, and
+/// what cannot be read is told.
+fn compressed(data: &[u8]) {
     let thread = format!("{:?}", std::thread::current().id());
     let dir = place().join(thread);
     fs::create_dir_all(&dir).unwrap();
-    let path = dir.join("input.pack");
+    let path = dir.join("input.zst");
+    let (claim, data) = data.split_at(data.len().min(2));
     fs::write(&path, data).unwrap();
-    let Ok(pack) = Pack::open(&path) else {
-        return;
+    let mut len = claim
+        .iter()
+        .fold(0, |len, byte| len << 8 | u64::from(*byte));
+    if let Ok((file, packed)) = CompressedFile::open_unlisted(&path) {
+        assert!(packed <= data.len() as u64);
+        is_within(&file, file.size().unwrap());
+        len = len.min(file.size().unwrap().saturating_add(9));
+    }
+    let id = annals::jsonl::FileId {
+        len,
+        ..Default::default()
     };
-    let damage = annals::archive::verify(&pack);
-    for member in pack.members().iter().chain(pack.earlier_versions()) {
-        let _ = (pack.file(member), pack.member(&member.path));
-    }
-    drop(damage);
-}
-
-/// A pack that is sealed whatever it says, because a checksum stops most inputs of [`pack`]: what it
-/// holds is read within bounds all the same, put back below its new root, and told when it is lost.
-///
-/// A byte of flags, an index in JSON, and what its frames hold, with a NUL before each.
-fn sealed(data: &[u8]) {
-    let Some((&flags, said)) = data.split_first() else {
-        return;
-    };
-    let has = |flag: u8| flags & flag == flag;
-    let thread = format!("{:?}", std::thread::current().id());
-    let dir = place().join(thread);
-    fs::create_dir_all(&dir).unwrap();
-    let path = dir.join("sealed.pack");
-    let mut bytes = seal(said, has(1), has(2));
-    if has(4) {
-        // The second index is torn.
-        bytes.pop();
-    }
-    if has(8) {
-        // A bit of what its footers are made with is flipped.
-        bytes[20] ^= 16;
-    }
-    fs::write(&path, &bytes).unwrap();
-    let Ok(found) = Pack::salvage(&path) else {
-        return;
-    };
-    let pack = found.pack;
-    let damaged = annals::archive::verify(&pack);
-    for member in pack.members().iter().chain(pack.earlier_versions()) {
-        is_within(&pack, member);
-        if damaged.is_empty() {
-            assert_eq!(pack.lost_ranges(member), []);
-        }
-    }
-    for number in 1..=pack.earlier_versions().len() {
-        let earlier = pack.with_earlier_version(number).unwrap();
-        assert!(
-            earlier
-                .members()
-                .contains(&pack.earlier_versions()[number - 1])
-        );
-    }
-    let to = dir.join("put-back");
-    let planned = pack.plan_salvage(Some(&to));
-    if has(16) {
-        let put = pack.restore_salvaged(Some(&to));
-        for file in put.iter().flat_map(|put| &put.files) {
-            let there = fs::symlink_metadata(to.join(&file.path));
-            let whole = file.lost.is_empty() && file.fate == RestoreOutcome::New;
-            assert!(
-                !whole || there.is_ok_and(|it| it.is_file() && it.len() == file.bytes),
-                "{file:?}"
-            );
-        }
-        assert!(put.is_err() || planned.is_ok());
-        let _ = fs::remove_dir_all(&to);
-    }
-    for file in planned.iter().flat_map(|planned| &planned.files) {
-        let down = |part| matches!(part, std::path::Component::Normal(_));
-        assert!(file.path.components().all(down), "{file:?}");
+    if let Ok(file) = CompressedFile::open(&path, data.len() as u64, id) {
+        is_within(&file, len);
     }
 }
 
-/// The bytes of a pack with such an index, as it is or with the places that its frames really have,
-/// and with the index once or twice.
-fn seal(said: &[u8], as_told: bool, once: bool) -> Vec<u8> {
-    const FRAMES: &[u8] = b"\"frames\":";
-    let nonce = [7; 16];
-    let mut pack = [&b"annals-pack\0\x01\0\0\0"[..], &nonce].concat();
-    let mut parts = said.split(|byte| *byte == 0);
-    let index = parts.next().unwrap_or_default();
-    let mut frames = Vec::new();
-    for content in parts {
-        let frame = stored(content);
-        frames.push(format!(
-            "[{},{},{}]",
-            pack.len(),
-            frame.len(),
-            content.len()
-        ));
-        pack.extend(frame);
-    }
-    let mut json = index.to_vec();
-    let mut words = json.windows(FRAMES.len());
-    if let (Some(at), false) = (words.rposition(|word| word == FRAMES), as_told) {
-        json.truncate(at + FRAMES.len());
-        json.extend(format!("[{}]}}", frames.join(",")).bytes());
-    }
-    let index = stored(&json);
-    for _ in 0..if once { 1 } else { 2 } {
-        let numbers = [pack.len(), index.len(), json.len()].map(|number| number as u64);
-        let numbers = numbers.map(u64::to_le_bytes).concat();
-        let sum = Sha256::new()
-            .chain_update(nonce)
-            .chain_update(&numbers)
-            .chain_update(&index)
-            .finalize();
-        pack.extend([&index[..], &numbers, &sum, b"annalsPK"].concat());
-    }
-    pack
-}
-
-/// Some bytes as zstd keeps what it cannot make smaller: one raw block, without a checksum.
-fn stored(content: &[u8]) -> Vec<u8> {
-    let len = content.len() as u32;
-    let head = [0x28, 0xB5, 0x2F, 0xFD, 0xA0];
-    let block = (len << 3 | 1).to_le_bytes();
-    [&head[..], &len.to_le_bytes(), &block[..3], content].concat()
-}
-
-/// A file of a pack has as many bytes as it says, or is told to be damaged, piece by piece.
-fn is_within(pack: &Pack, member: &Member) {
-    let file = pack.file(member);
+/// A compressed file has as many bytes as it says, or is told to be damaged, piece by piece.
+fn is_within(file: &CompressedFile, len: u64) {
     let mut at = 0;
     let mut buffer = [0; 61];
     let whole = loop {
@@ -681,15 +578,101 @@ fn is_within(pack: &Pack, member: &Member) {
             Err(_) => break false,
         }
     };
-    assert!(at <= member.len && (!whole || at == member.len), "{at}");
-    let lost = pack.lost_ranges(member);
-    assert_eq!(lost.is_empty(), whole, "{lost:?}");
+    assert!(at <= len && (!whole || at == len), "{at}");
+    let lost = file.lost_ranges();
+    assert!(whole || !lost.is_empty(), "{lost:?}");
     let mut end = 0;
     for stretch in lost {
         assert!(end <= stretch.start && stretch.start < stretch.end);
         end = stretch.end;
     }
-    assert!(end <= member.len);
+}
+
+/// A manifest in any state, with checksums that match or not: what it lists is read within bounds and
+/// put back below its new root.
+///
+/// A byte of flags, and the lines.
+fn manifest(data: &[u8]) {
+    let Some((&flags, said)) = data.split_first() else {
+        return;
+    };
+    let thread = format!("{:?}", std::thread::current().id());
+    let dir = place().join(thread);
+    let root = dir.join("state/archive/input");
+    let _ = fs::remove_dir_all(&dir);
+    for (path, content) in CLAUDE_CODE.iter().zip([&b"{}\n"[..], b"", b"[]"]) {
+        let path = root.join(format!("files/{path}.zst"));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, stored(content)).unwrap();
+    }
+    let note = r#"{"version":1,"layout":"claude-code","path":"/nowhere"}"#;
+    fs::write(root.join("root.json"), note).unwrap();
+    let lines = said.split(|byte| *byte == b'\n').map(|line| {
+        let json = line.strip_suffix(b"}").filter(|_| flags & 1 == 0);
+        json.map_or_else(
+            || line.to_vec(),
+            |json| {
+                let json = match json.windows(8).rposition(|word| word == b",\"sum\":\"") {
+                    Some(at) => &json[..at],
+                    None => json,
+                };
+                let sum = Sha256::digest(json);
+                let sum: String = sum
+                    .iter()
+                    .take(8)
+                    .map(|byte| format!("{byte:02x}"))
+                    .collect();
+                [json, b",\"sum\":\"", sum.as_bytes(), b"\"}"].concat()
+            },
+        )
+    });
+    let lines: Vec<Vec<u8>> = lines.collect();
+    fs::write(root.join("manifest.jsonl"), lines.join(&b'\n')).unwrap();
+    let Ok((sessions, _)) = Archive::open(&dir.join("state")).sessions() else {
+        return;
+    };
+    for session in sessions {
+        let damaged = annals::archive::verify(&session);
+        for member in session.members.iter().chain(&session.earlier) {
+            let mut parts = member.path.components();
+            assert!(
+                parts.all(|part| matches!(part, std::path::Component::Normal(_))),
+                "{member:?}"
+            );
+            assert!(session.location(member).starts_with(&root));
+            if let Ok(file) = session.file(member) {
+                assert!(!damaged.is_empty() || file.lost_ranges().is_empty());
+            }
+        }
+        for number in 1..=session.earlier.len() {
+            session.with_earlier_version(number).unwrap();
+        }
+        let to = dir.join("put-back");
+        let put = session.restore_salvaged(Some(&to));
+        for file in put.iter().flat_map(|put| &put.files) {
+            let there = fs::symlink_metadata(to.join(&file.path));
+            let whole = file.lost.is_empty() && file.fate == RestoreOutcome::New;
+            assert!(
+                !whole || there.is_ok_and(|it| it.is_file() && it.len() == file.bytes),
+                "{file:?}"
+            );
+        }
+    }
+}
+
+/// Some bytes as zstd keeps what it cannot make smaller: one raw block, with its checksum.
+fn stored(content: &[u8]) -> Vec<u8> {
+    const SUMS: [(&[u8], u32); 3] = [
+        (b"", 0x51d8_e999),
+        (b"{}\n", 0x9c11_d3ba),
+        (b"[]", 0x617f_1f56),
+    ];
+    let sum = SUMS.iter().find(|(known, _)| *known == content);
+    let len = content.len() as u32;
+    let head = [0x28, 0xB5, 0x2F, 0xFD, 0xA4];
+    let block = (len << 3 | 1).to_le_bytes();
+    let sum = sum.map_or(0, |(_, sum)| *sum).to_le_bytes();
+    [&head[..], &len.to_le_bytes(), &block[..3], content, &sum].concat()
 }
 
 /// A damaged line: its pieces follow each other and cover it, a record is what stands there without

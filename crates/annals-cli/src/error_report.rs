@@ -339,7 +339,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         Error::Ambiguous {
             what: Subject::ArchivedSession,
             ..
-        } => "give more of it, up to the tag behind the dot, its root with --root, or the path of the pack"
+        } => "give more of it, up to the tag behind the dot, its root with --root, or the path of its compressed log"
             .to_owned(),
         Error::Ambiguous {
             what: Subject::Workspace | Subject::Agent,

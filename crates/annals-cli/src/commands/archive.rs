@@ -3,9 +3,9 @@
 mod forget;
 mod list;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use annals::archive::{self, Archived, Damage, VerifyReport};
+use annals::archive::{Archived, ArchivedSession, Damage, VerifyReport};
 use annals::store::SessionFiles;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -72,7 +72,7 @@ pub(crate) struct ArchiveArgs {
     /// Verify the checksums of archived sessions: those named, or all
     #[arg(long, conflicts_with_all = ["project", "older_than", "apply", "keep_source", "live", "pinned"])]
     verify: bool,
-    /// Delete sessions from the archive permanently, by id or by path of the pack
+    /// Delete sessions from the archive permanently, by id or by path of the compressed log
     #[arg(long, requires = "sessions", conflicts_with_all = ["project", "older_than", "keep_source", "live", "list", "verify"])]
     forget: bool,
 }
@@ -158,11 +158,6 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
         progress.set(so_far, total);
     }
     drop(progress);
-    if args.apply
-        && let Err(error) = context.store.update_member_lists()
-    {
-        context.warn(&error);
-    }
     if context.json {
         context.out.json(&ArchiveJson {
             applied: args.apply,
@@ -184,27 +179,10 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
         print_archived(args, &done, context)?;
         print_pinned(&pinned, context)?;
     }
-    for aside in done.iter().filter_map(|it| it.set_aside.as_ref()) {
-        context.warn(&annals::Error::refused(format!(
-            "{}; it was set aside as {}, and the session was archived again",
-            aside.error,
-            aside.path.display()
-        )));
-    }
     for mended in &done {
         if let Some(wrong) = &mended.mended {
-            context.warn(&annals::Error::refused(format!(
-                "{}: {wrong}; all of its content was readable, and the pack was rewritten",
-                mended.pack.display()
-            )));
-        }
-    }
-    for lost in &done {
-        if let Some(why) = &lost.lost_end {
-            context.warn(&annals::Error::refused(format!(
-                "{}: {why}; the files in the root were archived again",
-                lost.pack.display()
-            )));
+            let text = format!("{}: {wrong}", mended.pack.display());
+            context.warn(&annals::Error::refused(text));
         }
     }
     let mut failed = failed.into_iter().map(|(_, error)| error);
@@ -442,52 +420,38 @@ fn print_archived(args: &ArchiveArgs, done: &[Archived], context: &mut Context) 
 
 fn verify(named: &[String], context: &mut Context) -> Result<Outcome> {
     let archive = context.store.archive()?;
-    let mut aside = archive.set_aside_in(context.only_roots())?;
-    let paths = match named {
-        [] => archive.pack_paths_in(context.only_roots())?,
+    let mut verified = VerifyReport::default();
+    let sessions = match named {
+        [] => {
+            let (sessions, damaged) = archive.sessions_in(context.only_roots())?;
+            verified.damaged = damaged;
+            sessions
+        }
         named => {
-            let mut paths = Vec::new();
+            let mut sessions: Vec<ArchivedSession> = Vec::new();
             for id in named {
-                match archive.find_in(id, context.only_roots()) {
-                    Ok(pack) => paths.push(pack.path),
-                    // The pack was set aside, which is reported below.
-                    Err(_)
-                        if aside
-                            .iter()
-                            .any(|path| archive::is_set_aside_pack_of(path, id)) => {}
-                    Err(error) => return Err(error.into()),
+                let found = archive.find_in(id, context.only_roots())?;
+                if sessions.iter().all(|known| known.path != found.path) {
+                    sessions.push(found);
                 }
             }
-            let meant = |path: &PathBuf| {
-                named
-                    .iter()
-                    .any(|id| archive::is_set_aside_pack_of(path, id))
-            };
-            aside.retain(meant);
-            paths.sort();
-            paths.dedup();
-            paths
+            sessions
         }
     };
     let progress = Progress::new("reading the archive");
-    let size = |path: &Path| path.symlink_metadata().map_or(0, |found| found.len());
-    let total = paths.iter().map(|path| size(path)).sum();
-    let mut verified = VerifyReport::default();
+    let total = sessions.iter().map(ArchivedSession::packed).sum();
     let mut done = 0;
-    for path in &paths {
-        verified.verify_pack(path);
-        done += size(path);
+    for session in &sessions {
+        verified.verify(session);
+        done += session.packed();
         progress.set(done, total);
     }
     drop(progress);
-    // `annals keep` verifies these packs until they are sound.
-    let noted = archive.record_damaged(&paths, &verified.damaged, context.clock.now);
+    // `annals keep` verifies these files until they are intact.
+    let noted = archive.record_damaged(&sessions, &verified.damaged, context.clock.now);
     if let Err(error) = noted {
         context.warn(&error);
     }
-    // Files that were set aside are no longer packs, and are not verified.
-    let aside = aside.iter().map(|path| Damage::set_aside(path));
-    verified.damaged.extend(aside);
     let ok = verified.damaged.is_empty();
     warn_unread(&verified.damaged, context);
     if context.json {
@@ -501,7 +465,7 @@ fn verify(named: &[String], context: &mut Context) -> Result<Outcome> {
         print_damage(&verified.damaged, context)?;
         let sum = format!(
             "{}, {}, {}",
-            pluralize(verified.packs as u64, "pack"),
+            pluralize(verified.packs as u64, "archived session"),
             pluralize(verified.files as u64, "file"),
             size::bytes(verified.bytes)
         );
@@ -523,7 +487,7 @@ fn verify(named: &[String], context: &mut Context) -> Result<Outcome> {
     })
 }
 
-/// Warns about packs that could not be read because of an I/O error, which is not damage.
+/// Warns about archived files that could not be read because of an I/O error, which is not damage.
 pub(super) fn warn_unread(damaged: &[Damage], context: &mut Context) {
     for damage in damaged.iter().filter(|damage| damage.is_unread) {
         let pack = damage.pack.display().to_string();
@@ -535,7 +499,7 @@ pub(super) fn warn_unread(damaged: &[Damage], context: &mut Context) {
     }
 }
 
-/// Prints one line per fault: the pack, the file, the frame, and the detail.
+/// Prints one line per fault: the compressed file, the file, the frame, and the detail.
 pub(super) fn print_damage(damaged: &[Damage], context: &mut Context) -> Result<()> {
     for damage in damaged {
         let mut place = damage.pack.display().to_string();

@@ -16,7 +16,7 @@ use crate::render::style::{ERROR, PLAIN, SUCCESS, paint};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Unchanged sessions are only looked at, not read. What is written is verified at once; \
-older packs are verified in turn, each about once in 30 days. Nothing is ever removed. \
+older ones are verified in turn, each about once in 30 days. Nothing is ever removed. \
 Exit code 1: something in the archive is damaged. 2: something could not be archived or \
 read. A damaged file in the archive is replaced by the next run if it is intact in its root. \
 docs/KEEP.md has timers for systemd, launchd and cron.
@@ -108,7 +108,7 @@ fn print_report(kept: &ArchiveAllReport, context: &mut Context) -> Result<()> {
     if kept.verified.packs > 0 {
         parts.push(format!(
             "{} verified",
-            pluralize(kept.verified.packs as u64, "older pack")
+            pluralize(kept.verified.packs as u64, "older session")
         ));
     }
     if !kept.damaged().is_empty() {

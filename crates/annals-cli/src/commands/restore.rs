@@ -1,8 +1,8 @@
 //! `annals restore`
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use annals::archive::{Pack, RestoreOutcome, RestoreSources, Restored, RestoredFile};
+use annals::archive::{ArchivedSession, RestoreOutcome, Restored, RestoredFile};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde::Serialize;
@@ -24,8 +24,8 @@ The archive is not changed. Files that a live session lost come back where its p
 them, even if the folder was renamed. Settings and other configuration are restored only with --also. \
 Without --apply nothing changes.
 
-A pack that is not in the archive, named by its path, needs --to. Only conversation data is restored \
-from it unless --also names more, as files that only you can read.
+A session of another archive, named by the path of its compressed log, needs --to. Only conversation \
+data is restored from it unless --also names more, as files that only you can read.
 
 Examples:
   annals restore 8c549c46                    what would be restored
@@ -33,12 +33,12 @@ Examples:
   annals restore 8c549c46 --to /tmp/look --apply
   annals archive --list 8c549c46             list earlier versions of its files
   annals restore 8c549c46 --earlier 2 --to /tmp/look --apply
-  annals restore 8c549c46 --salvage --apply  what is readable of a damaged pack
+  annals restore 8c549c46 --salvage --apply  what is readable of damaged files
   annals restore root --apply                files that belong to no session
   annals restore root --also settings.json --apply")]
 pub(crate) struct RestoreArgs {
-    /// The archived session: a prefix of its id, the path of its log, or that of its pack; `root` for
-    /// files that belong to no session
+    /// The archived session: a prefix of its id, the path of its log, or that of its compressed log;
+    /// `root` for files that belong to no session
     #[arg(value_name = "SESSION")]
     session: Option<String>,
     /// Restore into this root instead of its own
@@ -51,7 +51,7 @@ pub(crate) struct RestoreArgs {
     /// the one that was replaced last
     #[arg(long, value_name = "N", num_args = 0..=1)]
     earlier: Option<Option<usize>>,
-    /// Restore what is readable of a damaged pack: whole files, and parts of logs
+    /// Restore what is readable of damaged files: whole files, and parts of logs
     #[arg(long)]
     salvage: bool,
     /// Also restore this file, or all below this directory: a path within the root that is held back
@@ -66,9 +66,6 @@ struct RestoreJson<'a> {
     #[serde(flatten)]
     restored: &'a Restored,
     bytes: u64,
-    /// Damage of the archive itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    damage: Option<&'a str>,
 }
 
 pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> {
@@ -78,51 +75,54 @@ pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> 
     if args.apply {
         context.put_back_removed()?;
     }
-    let (mut found, damage) = find_sources(&name, args.salvage, context)?;
-    found.pack = found.pack.restore_also(&args.also)?;
+    let mut found = find_session(&name, context)?.restore_also(&args.also)?;
     if let Some(number) = args.earlier {
-        found.pack = with_earlier_version(&found.pack, number)?;
+        found = with_earlier_version(&found, number)?;
+    }
+    if !args.salvage {
+        for damage in found.missing_data() {
+            context.store.failures().report(damage.into());
+        }
     }
     let to = to.as_deref();
     let restored = match (args.apply, args.salvage) {
         (true, false) => found.restore(to)?,
         (false, false) => found.plan_restore(to)?,
-        (true, true) => found.pack.restore_salvaged(to)?,
-        (false, true) => found.pack.plan_salvage(to)?,
+        (true, true) => found.restore_salvaged(to)?,
+        (false, true) => found.plan_salvage(to)?,
     };
     if context.json {
         context.out.json(&RestoreJson {
             applied: args.apply,
             restored: &restored,
             bytes: restored.bytes(),
-            damage: damage.as_deref(),
         })?;
     } else {
         print_restored(args.apply, &restored, context)?;
         print_not_restored(args.apply, &restored, context)?;
-        print_damage(&found.pack.path, damage.as_deref(), &restored, context)?;
+        print_damage(&restored, context)?;
     }
-    let sound = damage.is_none() && restored.damaged().next().is_none();
+    let sound = restored.damaged().next().is_none();
     Ok(match sound && restored.conflicts().next().is_none() {
         true => Outcome::Ok,
         false => Outcome::NotFound,
     })
 }
 
-/// Finds what is archived of a session, and the damage of its pack.
-fn find_sources(
-    name: &str,
-    salvage: bool,
-    context: &mut Context,
-) -> Result<(RestoreSources, Option<String>)> {
+/// Finds what is archived of a session.
+fn find_session(name: &str, context: &mut Context) -> Result<ArchivedSession> {
     let session = context.latest_archived_id(name)?;
-    let error = match find_sources_by_id(&session, salvage, context) {
+    let find = |session: &str, context: &Context| {
+        let found = context.store.find_to_restore(session, context.only_roots());
+        found.map_err(anyhow::Error::from)
+    };
+    let error = match find(&session, context) {
         Err(error) if is_unknown_archived(&error) => error,
         found => return found,
     };
     let titled = context.archived_by_title(&session)?;
     if titled != session {
-        return find_sources_by_id(&titled, salvage, context);
+        return find(&titled, context);
     }
     Err(match context.deleted_session(name) {
         Some(deleted) => deleted.into(),
@@ -130,26 +130,13 @@ fn find_sources(
     })
 }
 
-fn find_sources_by_id(
-    session: &str,
-    salvage: bool,
-    context: &Context,
-) -> Result<(RestoreSources, Option<String>)> {
-    let roots = context.only_roots();
-    if !salvage {
-        return Ok((context.store.find_restore_sources(session, roots)?, None));
-    }
-    let found = context.store.archive()?.find_salvageable(session, roots)?;
-    Ok((RestoreSources::from(found.pack), found.damage))
-}
-
-/// Returns the pack with an earlier version of a file in place of the newest.
-fn with_earlier_version(pack: &Pack, number: Option<usize>) -> Result<Pack> {
-    let count = pack.earlier_versions().len();
+/// Returns the session with an earlier version of a file in place of the newest.
+fn with_earlier_version(found: &ArchivedSession, number: Option<usize>) -> Result<ArchivedSession> {
+    let count = found.earlier.len();
     if count == 0 {
         bail!("no earlier versions of its files are archived");
     }
-    let Some(earlier) = pack.with_earlier_version(number.unwrap_or(count)) else {
+    let Some(earlier) = found.with_earlier_version(number.unwrap_or(count)) else {
         bail!(
             "there {} archived; `annals archive --list SESSION` shows them",
             match count {
@@ -162,20 +149,7 @@ fn with_earlier_version(pack: &Pack, number: Option<usize>) -> Result<Pack> {
 }
 
 /// Prints what is damaged or lost, so that an incomplete file is not taken for a whole one.
-fn print_damage(
-    pack: &Path,
-    damage: Option<&str>,
-    restored: &Restored,
-    context: &mut Context,
-) -> Result<()> {
-    if let Some(damage) = damage {
-        let pack = pack.display().to_string();
-        context.out.line(format_args!(
-            "{} {}: {damage}; its readable content is listed above",
-            paint(ERROR, "damaged"),
-            paint(PATH, &pack)
-        ))?;
-    }
+fn print_damage(restored: &Restored, context: &mut Context) -> Result<()> {
     for file in restored.damaged() {
         if let Some(then) = file.earlier {
             let path = file.path.display().to_string();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use insta::assert_snapshot;
 
@@ -31,16 +31,18 @@ fn root(stage: &Stage) -> BTreeMap<PathBuf, Vec<u8>> {
     tree
 }
 
-fn packs(stage: &Stage) -> Vec<PathBuf> {
+/// The compressed logs in the archive.
+fn archived_logs(stage: &Stage) -> Vec<PathBuf> {
     let tree = stage.tree().into_keys();
-    tree.filter(|path| path.extension().is_some_and(|ending| ending == "pack"))
+    tree.filter(|path| path.to_str().unwrap().ends_with(".jsonl.zst"))
+        .filter(|path| path.components().any(|part| part.as_os_str() == "files"))
         .collect()
 }
 
 /// Allows commands on sessions that look live; no program writes to those of the tests.
 const LIVE: &str = "--live";
 
-/// Masks pack sizes, which depend on inodes and times, and column widths, which depend on paths.
+/// Masks compressed sizes, which depend on times, and column widths, which depend on paths.
 #[track_caller]
 fn shown(name: &str, run: &Run) {
     let mut settings = insta::Settings::clone_current();
@@ -144,7 +146,7 @@ fn archive_older_than_uses_the_last_record_time() {
     };
     let run = later(&["archive", "--older-than", "30d", "--json", "--apply"]).json();
     assert_eq!(run["sessions"].as_array().unwrap().len(), 2);
-    assert_eq!(packs(&stage).len(), 2);
+    assert_eq!(archived_logs(&stage).len(), 2);
     stage.refused(&["archive", "--apply"], "");
     stage.refused(&["archive", "--older-than", "soon"], "");
 }
@@ -170,35 +172,39 @@ fn keep_prints_one_summary_line() {
 fn archive_verify_names_damage_and_exits_1() {
     let stage = two();
     stage.annals(&["keep"]).fine();
-    let pack = packs(&stage).remove(0);
-    let mut bytes = fs::read(&pack).unwrap();
-    bytes[60] ^= 0x20;
-    fs::write(&pack, bytes).unwrap();
-    let kept = stage.annals(&["keep", "-q", "--verify-all"]);
-    assert_eq!(kept.code, 1, "{kept}");
-    assert!(kept.out.contains("found"), "{kept}");
+    flip(&archived_logs(&stage).remove(0), 30);
     let run = stage.annals(&["archive", "--verify"]);
     assert_eq!(run.code, 1, "{run}");
     assert!(run.out.starts_with("damaged [DIR]/state/archive/"), "{run}");
-    assert!(run.out.contains("(frame at 32)"), "{run}");
+    assert!(run.out.contains("(frame at 0)"), "{run}");
     let json = stage.annals(&["archive", "--verify", "--json"]);
     assert_eq!(json.code, 1, "{json}");
     let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!((&json["ok"], &json["packs"]), (&false.into(), &2.into()));
-    assert_eq!(json["damaged"][0]["frame"], 32);
-    // The other pack is intact.
+    assert_eq!(json["damaged"][0]["frame"], 0);
+    // The other session is intact.
     stage.annals(&["archive", "--verify", SECOND]).fine();
     stage.refused(&["archive", "--verify", "nobody"], "");
+    // Without the root, the damage stays.
+    let away = stage.work().join("away");
+    fs::rename(&stage.root, &away).unwrap();
+    fs::create_dir(&stage.root).unwrap();
+    let kept = stage.annals(&["keep", "-q", "--verify-all"]);
+    assert_eq!(kept.code, 1, "{kept}");
+    assert!(kept.out.contains("found"), "{kept}");
+    assert_eq!(stage.annals(&["archive", "--verify"]).code, 1);
 }
 
 #[test]
-fn pack_of_newer_version_is_reported_and_left_unchanged() {
+fn archive_of_newer_version_is_reported_and_left_unchanged() {
     let stage = two();
     stage.annals(&["keep"]).fine();
-    let pack = packs(&stage).remove(0);
-    let mut bytes = fs::read(&pack).unwrap();
-    bytes[12] = 2;
-    fs::write(&pack, &bytes).unwrap();
+    let mut tree = stage.tree().into_keys();
+    let note = tree.find(|path| path.ends_with("root.json")).unwrap();
+    let newer = fs::read_to_string(&note)
+        .unwrap()
+        .replace("\"version\":1", "\"version\":2");
+    fs::write(&note, &newer).unwrap();
     let listed = stage.annals(&["archive", "--list"]);
     assert_eq!(listed.code, 1, "{listed}");
     assert!(
@@ -210,7 +216,7 @@ fn pack_of_newer_version_is_reported_and_left_unchanged() {
     let kept = stage.annals(&["keep"]);
     assert_eq!(kept.code, 2, "{kept}");
     assert!(kept.err.contains("written by a newer annals"), "{kept}");
-    assert!(fs::read(&pack).unwrap() == bytes);
+    assert!(fs::read_to_string(&note).unwrap() == newer);
     let refused = stage.refused(&["restore", FIRST, "--apply"], "");
     assert!(refused.err.contains("version 2"), "{refused}");
 }
@@ -225,7 +231,7 @@ fn archive_skips_pinned_session_without_pinned_flag() {
     let run = stage.annals(&of_project);
     assert_eq!(run.code, 1, "{run}");
     assert!(run.out.contains("1 pinned session skipped"), "{run}");
-    assert!(packs(&stage).is_empty());
+    assert!(archived_logs(&stage).is_empty());
     stage
         .annals(&["archive", FIRST, "--apply", "--pinned", LIVE])
         .fine();
@@ -245,37 +251,31 @@ fn keep_fails_for_a_missing_root() {
     assert!(run.code == 2 && !run.out.contains('✓'), "{run}");
 }
 
-/// Flips a bit of a pack.
-fn flip(pack: &PathBuf, at: usize) {
-    let mut bytes = fs::read(pack).unwrap();
+/// Flips a bit of a compressed file.
+fn flip(stored: &PathBuf, at: usize) {
+    let mut bytes = fs::read(stored).unwrap();
     bytes[at] ^= 4;
-    fs::write(pack, bytes).unwrap();
+    fs::write(stored, bytes).unwrap();
 }
 
 #[test]
-fn restore_salvage_recovers_readable_parts_of_damaged_pack() {
+fn restore_salvage_recovers_readable_parts_of_damaged_files() {
     let stage = two();
     let before = root(&stage);
     stage.annals(&["archive", FIRST, "--apply", LIVE]).fine();
-    let pack = packs(&stage).remove(0);
-    // A damaged header: without it no index can be checked.
-    flip(&pack, 20);
+    // Without the manifest, everything is found.
+    let mut tree = stage.tree().into_keys();
+    let manifest = tree.find(|path| path.ends_with("manifest.jsonl")).unwrap();
+    let lines = fs::read(&manifest).unwrap();
+    fs::remove_file(&manifest).unwrap();
+    let run = stage.annals(&["archive", "--list"]);
+    assert!(run.code == 1 && run.out.contains("is missing"), "{run}");
     let run = stage.annals(&["restore", FIRST, "--apply"]);
-    assert_eq!(run.code, 2, "{run}");
-    assert!(run.err.contains("--salvage"), "{run}");
-    let run = stage.annals(&["restore", FIRST, "--salvage"]);
-    assert_eq!(run.code, 1, "{run}");
-    assert!(run.out.contains("a bit of its header is flipped"), "{run}");
-    assert!(root(&stage).len() < before.len());
-    let run = stage.annals(&["restore", FIRST, "--salvage", "--apply"]);
-    assert_eq!(run.code, 1, "{run}");
+    assert!(run.code == 2 && run.err.contains("is missing"), "{run}");
     assert!(root(&stage) == before);
+    fs::write(&manifest, lines).unwrap();
     // Damaged frames are lost, and reported.
-    flip(&pack, 20);
-    let index = annals::archive::Pack::open(&pack).unwrap().index;
-    for frame in &index.frames {
-        flip(&pack, frame.at as usize + frame.bytes as usize / 2);
-    }
+    flip(&archived_logs(&stage).remove(0), 30);
     let there = stage.work().join("there");
     let to = ["--to", there.to_str().unwrap()];
     let run = stage.annals(&["restore", FIRST, to[0], to[1], "--apply"]);
@@ -285,13 +285,17 @@ fn restore_salvage_recovers_readable_parts_of_damaged_pack() {
     let plan: serde_json::Value = serde_json::from_str(&run.out).unwrap();
     assert_eq!(plan["files"][0]["fate"], "lost");
     assert_eq!(plan["files"][0]["lost"][0][0], 0);
-    assert_eq!(plan["bytes"], 0);
+    assert_eq!(plan["bytes"], plan["files"][1]["bytes"]);
     let run = stage.annals(&["restore", FIRST, "--salvage", to[0], to[1]]);
     assert!(
         run.out.contains("lost projects/") && run.out.contains("all of it"),
         "{run}"
     );
     // An empty log would be taken for a session.
+    let tree = stage.tree().into_keys();
+    for path in tree.filter(|path| path.extension().is_some_and(|ending| ending == "zst")) {
+        fs::write(path, "nothing").unwrap();
+    }
     let run = stage.refused(
         &["restore", FIRST, "--salvage", to[0], to[1], "--apply"],
         "",
@@ -312,7 +316,7 @@ fn partial_salvage_exits_1_and_counts_written_bytes() {
     stage
         .annals(&["archive", FIRST, "--apply", "--keep-source"])
         .fine();
-    flip(&packs(&stage).remove(0), 32 + 30);
+    flip(&archived_logs(&stage).remove(0), 30);
     let there = stage.work().join("there");
     let to = there.to_str().unwrap();
     let args = ["restore", FIRST, "--salvage", "--to", to, "--apply"];
@@ -360,7 +364,7 @@ fn restore_with_two_roots_requires_root_option() {
             "--keep-source",
         ])
         .fine();
-    assert_eq!(packs(&stage).len(), 2);
+    assert_eq!(archived_logs(&stage).len(), 2);
     let run = stage.bare(&["restore", FIRST]);
     assert_eq!(run.code, 2, "{run}");
     assert!(run.err.contains("--root"), "{run}");
@@ -420,7 +424,7 @@ fn restore_earlier_lists_and_restores_earlier_versions() {
 }
 
 #[test]
-fn archive_forget_deletes_packs_and_respects_pins() {
+fn archive_forget_deletes_sessions_and_respects_pins() {
     let stage = two();
     stage.annals(&["archive", FIRST, "--apply", LIVE]).fine();
     stage
@@ -445,36 +449,34 @@ fn archive_forget_deletes_packs_and_respects_pins() {
         &["archive", "--forget", log.to_str().unwrap(), "--apply"],
         "",
     );
-    assert!(run.err.contains("is not a pack of this archive"), "{run}");
+    assert!(run.err.contains("is not a file of this archive"), "{run}");
     stage
         .annals(&["archive", "--forget", FIRST, "--apply"])
         .fine();
-    assert_eq!(packs(&stage).len(), 1);
+    assert_eq!(archived_logs(&stage).len(), 1);
     assert!(!stage.annals(&["sessions"]).out.contains("00000000-"));
     let run = stage
         .annals(&["archive", "--forget", SECOND, "--apply", "--pinned"])
         .fine();
     assert!(run.out.contains("annals keep"), "{run}");
-    assert!(packs(&stage).is_empty() && log.exists());
+    assert!(archived_logs(&stage).is_empty() && log.exists());
 }
 
 #[test]
-fn archive_forget_deletes_an_unreadable_pack() {
+fn archive_forget_deletes_an_unreadable_session() {
     let stage = two();
     stage
         .annals(&["archive", FIRST, "--apply", "--keep-source"])
         .fine();
-    let pack = packs(&stage).remove(0);
-    fs::write(&pack, "nothing").unwrap();
+    let log = archived_logs(&stage).remove(0);
+    fs::write(&log, "nothing").unwrap();
     let plan = stage.annals(&["archive", "--forget", FIRST]).fine();
-    assert!(
-        plan.out.contains("cannot be read") && plan.out.contains("unknown"),
-        "{plan}"
-    );
+    assert!(plan.out.contains("(damaged)"), "{plan}");
+    assert!(plan.out.contains("restores what can be read"), "{plan}");
     stage
-        .annals(&["archive", "--forget", pack.to_str().unwrap(), "--apply"])
+        .annals(&["archive", "--forget", log.to_str().unwrap(), "--apply"])
         .fine();
-    assert!(packs(&stage).is_empty());
+    assert!(archived_logs(&stage).is_empty());
 }
 
 #[test]
@@ -497,12 +499,14 @@ fn damage_found_by_verify_is_repaired_by_next_keep() {
     stage
         .annals(&["archive", FIRST, "--apply", "--keep-source"])
         .fine();
-    let pack = packs(&stage).remove(0);
-    let note = pack.parent().unwrap().with_file_name("keep.json");
-    flip(&pack, 32 + 30);
+    let log = archived_logs(&stage).remove(0);
+    let mut tree = stage.tree().into_keys();
+    let archive = tree.find(|path| path.ends_with("root.json")).unwrap();
+    let note = archive.parent().unwrap().with_file_name("keep.json");
+    flip(&log, 30);
     assert_eq!(stage.annals(&["archive", "--verify"]).code, 1);
     let noted: serde_json::Value = serde_json::from_slice(&fs::read(&note).unwrap()).unwrap();
-    let name = pack.file_name().unwrap().to_str().unwrap();
+    let name = log.file_name().unwrap().to_str().unwrap();
     assert!(noted["damaged"][0].as_str().unwrap().ends_with(name));
     // The next `keep` archives the log from the root again.
     stage.annals(&["keep"]).fine();
@@ -511,8 +515,9 @@ fn damage_found_by_verify_is_repaired_by_next_keep() {
     assert!(noted["damaged"].is_null(), "{noted}");
 }
 
-/// A session whose log was replaced, so that the archive alone has its first version.
-fn replaced() -> (Stage, Vec<u8>, PathBuf) {
+/// The first version of a replaced log stays, even if the copy of the newest is damaged.
+#[test]
+fn keep_replaces_damaged_copies_and_keeps_earlier_versions() {
     let stage = two();
     stage.annals(&["keep"]).fine();
     let log = stage.log_path(FIRST);
@@ -520,79 +525,32 @@ fn replaced() -> (Stage, Vec<u8>, PathBuf) {
     fs::write(&log, "{}\n").unwrap();
     stage.settle();
     stage.annals(&["keep"]).fine();
-    let pack = packs(&stage).remove(0);
-    (stage, first, pack)
-}
-
-#[test]
-fn keep_rewrites_a_pack_with_damaged_header() {
-    // One byte each of the magic, the version, and the nonce of the footer checksums.
-    for at in [3, 12, 20] {
-        let (stage, first, pack) = replaced();
-        let mut bytes = fs::read(&pack).unwrap();
-        bytes[at] ^= 1;
-        fs::write(&pack, bytes).unwrap();
-        let kept = stage.annals(&["keep"]);
+    for at in [0, 4, 12] {
+        flip(&archived_logs(&stage).remove(0), at);
+        let kept = stage.annals(&["keep", "--json"]);
         assert_eq!(kept.code, 1, "{at}: {kept}");
-        assert!(kept.out.contains("the pack was rewritten"), "{at}: {kept}");
-        assert_eq!(packs(&stage).len(), 2, "{at}: nothing is set aside");
-        stage.annals(&["keep", "--verify-all"]).fine();
+        let kept: serde_json::Value = serde_json::from_str(&kept.out).unwrap();
+        assert_eq!(
+            kept["verified"]["damaged"].as_array().unwrap().len(),
+            1,
+            "{kept}"
+        );
+        let archived = kept["archived"].as_array().unwrap();
+        assert_eq!(archived.len(), 1, "{at}: {kept}");
+        let mended = archived[0]["mended"].as_str().unwrap();
+        assert!(
+            mended.contains("was damaged and is archived again"),
+            "{at}: {kept}"
+        );
         stage.annals(&["archive", "--verify"]).fine();
-        let there = stage.work().join("there");
+        let there = stage.work().join(format!("there{at}"));
         let to = there.to_str().unwrap();
         stage
             .annals(&["restore", FIRST, "--earlier", "--to", to, "--apply"])
             .fine();
-        let log = stage.log_path(FIRST);
         let within = log.strip_prefix(&stage.root).unwrap();
         assert!(fs::read(there.join(within)).unwrap() == first, "{at}");
     }
-}
-
-#[test]
-fn quarantined_pack_is_reported_until_forgotten() {
-    let (stage, _, pack) = replaced();
-    // Damage to the header and to a frame cannot be repaired.
-    let newest = fs::read(stage.log_path(FIRST)).unwrap();
-    flip(&pack, 20);
-    flip(&pack, 32 + 30);
-    let kept = stage.annals(&["keep"]);
-    assert_eq!(kept.code, 1, "{kept}");
-    let all = packs(&stage);
-    let is_aside = |path: &&PathBuf| path.to_str().unwrap().contains("/.damaged-");
-    let aside = all.iter().find(is_aside).unwrap().to_str().unwrap();
-    for args in [
-        &["keep", "-q"][..],
-        &["archive", "--verify"],
-        &["archive", "--verify", FIRST],
-        &["archive", "--list"],
-    ] {
-        let run = stage.annals(args);
-        assert_eq!(run.code, 1, "{args:?}: {run}");
-        assert!(
-            run.out.contains("/.damaged-") && run.out.contains("--salvage` recovers"),
-            "{args:?}: {run}"
-        );
-        assert_eq!(run.out.matches("was set aside").count(), 1, "{run}");
-    }
-    stage.annals(&["archive", "--verify", SECOND]).fine();
-    // The pack is found by its id, with its earlier versions.
-    let there = stage.work().join("there");
-    let to = ["--to", there.to_str().unwrap()];
-    let run = stage.annals(&["restore", &FIRST[..8], "--salvage", to[0], to[1], "--json"]);
-    assert_eq!(run.code, 1, "{run}");
-    let plan: serde_json::Value = serde_json::from_str(&run.out).unwrap();
-    let name = Path::new(aside).file_name().unwrap().to_str().unwrap();
-    assert!(plan["pack"].as_str().unwrap().ends_with(name), "{run}");
-    let run = stage.annals(&["restore", FIRST, "--salvage", "--earlier", to[0], to[1]]);
-    assert_eq!(run.code, 1, "{run}");
-    let gone = stage
-        .annals(&["archive", "--forget", FIRST, "--apply", "--json"])
-        .json();
-    assert_eq!(gone["forgotten"].as_array().unwrap().len(), 2);
-    assert_eq!(packs(&stage).len(), 1);
-    stage.annals(&["archive", "--verify"]).fine();
-    assert!(fs::read(stage.log_path(FIRST)).unwrap() == newest);
 }
 
 /// An archived session never grows, so `watch` has nothing to wait for.

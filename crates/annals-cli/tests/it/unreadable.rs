@@ -11,7 +11,7 @@ fn id(number: &str) -> String {
     format!("00000000-0000-4000-8000-00000000000{number}")
 }
 
-/// Six sessions; the first five are only in the archive. The packs of the first `broken` are
+/// Six sessions; the first five are only in the archive. The copies of the first `broken` are
 /// directories, which not even root can read as files.
 fn stage(broken: usize) -> (Stage, Vec<PathBuf>) {
     let stage = Stage::empty();
@@ -26,17 +26,17 @@ fn stage(broken: usize) -> (Stage, Vec<PathBuf>) {
         let id = id(number);
         stage.annals(&["archive", &id, "--live", "--apply"]).fine();
     }
-    let packs = stage.tree().into_keys();
-    let mut packs: Vec<PathBuf> = packs
-        .filter(|path| path.extension().is_some_and(|it| it == "pack"))
+    let logs = stage.tree().into_keys();
+    let mut logs: Vec<PathBuf> = logs
+        .filter(|path| path.extension().is_some_and(|it| it == "zst"))
         .collect();
-    packs.sort();
-    packs.truncate(broken);
-    for pack in &packs {
-        fs::remove_file(pack).unwrap();
-        fs::create_dir(pack).unwrap();
+    logs.sort();
+    logs.truncate(broken);
+    for log in &logs {
+        fs::remove_file(log).unwrap();
+        fs::create_dir(log).unwrap();
     }
-    (stage, packs)
+    (stage, logs)
 }
 
 fn problems(run: &Run) -> Vec<serde_json::Value> {
@@ -81,14 +81,14 @@ fn a_pipe_in_the_place_of_a_file_is_reported() {
     }
 }
 
-fn name(pack: &std::path::Path) -> &str {
-    pack.file_name().unwrap().to_str().unwrap()
+fn name(path: &std::path::Path) -> &str {
+    path.file_name().unwrap().to_str().unwrap()
 }
 
 #[test]
-fn unreadable_pack_is_reported_by_every_command() {
-    let (stage, packs) = stage(1);
-    let pack = name(&packs[0]);
+fn unreadable_archived_log_is_reported_by_every_command() {
+    let (stage, logs) = stage(1);
+    let log = name(&logs[0]);
     let last = id("6");
     let verbs: [&[&str]; 12] = [
         &[],
@@ -108,7 +108,7 @@ fn unreadable_pack_is_reported_by_every_command() {
         for index in [&[][..], &["--no-index"]] {
             let text = stage.annals(&[index, verb].concat());
             assert_eq!(text.code, 2, "{verb:?}: {text}");
-            let lines = text.err.lines().filter(|line| line.contains(pack));
+            let lines = text.err.lines().filter(|line| line.contains(log));
             assert_eq!(lines.count(), 1, "{verb:?}: {text}");
             let json = stage.annals(&[index, &["--json"], verb].concat());
             assert_eq!(json.code, 2, "{verb:?}: {json}");
@@ -117,7 +117,7 @@ fn unreadable_pack_is_reported_by_every_command() {
                 panic!("{verb:?}: {json}");
             };
             let error = problem["error"].as_str().unwrap();
-            assert!(error.contains(pack), "{verb:?}: {json}");
+            assert!(error.contains(log), "{verb:?}: {json}");
         }
     }
 }
@@ -125,8 +125,9 @@ fn unreadable_pack_is_reported_by_every_command() {
 /// The document is for scripts. Somebody who sees only standard error needs the path too.
 #[test]
 fn failure_with_json_is_reported_on_standard_error_too() {
-    let (stage, packs) = stage(1);
-    let archive = packs[0].ancestors().nth(2).unwrap();
+    let (stage, logs) = stage(1);
+    let mut above = logs[0].ancestors();
+    let archive = above.find(|path| path.ends_with("archive")).unwrap();
     fs::remove_dir_all(archive).unwrap();
     fs::write(archive, "").unwrap();
     let run = stage.annals(&["keep", "--json"]);
@@ -147,7 +148,7 @@ fn complete_answers_report_no_problems() {
 
 #[test]
 fn json_lists_all_problems_that_the_terminal_shortens() {
-    let (stage, packs) = stage(5);
+    let (stage, logs) = stage(5);
     let text = stage.annals(&["sessions"]);
     assert_eq!(text.code, 2, "{text}");
     assert_eq!(text.err.lines().count(), 4, "{text}");
@@ -158,49 +159,40 @@ fn json_lists_all_problems_that_the_terminal_shortens() {
     );
     assert_eq!(stage.annals(&["-v", "sessions"]).err.lines().count(), 5);
     let json = stage.annals(&["sessions", "--json"]);
-    assert_eq!(problems(&json).len(), packs.len(), "{json}");
+    assert_eq!(problems(&json).len(), logs.len(), "{json}");
 }
 
-/// Files before the cut are read, and the loss is reported.
+/// Other files are read, and the loss is reported.
 #[test]
-fn a_pack_that_lost_its_end_is_reported_by_whatever_reads_it() {
+fn an_archived_log_that_lost_its_end_is_reported_by_whatever_reads_it() {
     let stage = Stage::of("2.1.325-s04-agent");
     let id = "3dfa1268-9314-4bc2-bb7b-d8c0d6c96020";
     stage.annals(&["archive", id, "--live", "--apply"]).fine();
-    let mut packs = stage.tree().into_keys();
-    let pack = packs.find(|path| name(path).starts_with(id) && name(path).ends_with(".pack"));
-    let pack = pack.unwrap();
-    // The part of the file name after the id, which is masked.
-    let tag = name(&pack).strip_prefix(id).unwrap();
-    let whole = fs::read(&pack).unwrap();
-    // A checkpoint follows the first file.
-    let mark = b"annalsPK";
-    let end = whole.windows(mark.len()).position(|at| at == mark).unwrap() + mark.len();
-    for (bytes, why) in [
-        (&whole[..end], "its end is missing"),
-        (&whole[..end + 5], "its last 5 bytes are ignored"),
-    ] {
-        fs::write(&pack, bytes).unwrap();
-        for verb in [&["sessions"][..], &["tree", id], &["restore", id]] {
-            let text = stage.annals(verb);
-            assert_eq!(text.code, 2, "{verb:?}: {text}");
-            assert!(text.err.contains(tag), "{verb:?}: {text}");
-            assert!(text.err.contains(why), "{verb:?}: {text}");
-            let json = stage.annals(&[&["--json"], verb].concat());
-            assert_eq!(
-                (json.code, problems(&json).len()),
-                (2, 1),
-                "{verb:?}: {json}"
-            );
-        }
-        for verb in [&["restore", id, "--salvage"][..], &["archive", "--list"]] {
-            let run = stage.annals(verb);
-            assert_eq!(run.code, 1, "{verb:?}: {run}");
-            assert!(run.out.contains(why), "{verb:?}: {run}");
-        }
+    let mut files = stage.tree().into_keys();
+    let log =
+        files.find(|path| name(path).starts_with("agent-") && name(path).ends_with(".jsonl.zst"));
+    let log = log.unwrap();
+    let whole = fs::read(&log).unwrap();
+    fs::write(&log, &whole[..whole.len() - 5]).unwrap();
+    for verb in [&["sessions"][..], &["tree", id], &["restore", id]] {
+        let text = stage.annals(verb);
+        assert_eq!(text.code, 2, "{verb:?}: {text}");
+        assert!(text.err.contains(name(&log)), "{verb:?}: {text}");
+        let json = stage.annals(&[&["--json"], verb].concat());
+        assert_eq!(
+            (json.code, problems(&json).len()),
+            (2, 1),
+            "{verb:?}: {json}"
+        );
     }
-    // An incomplete frame after a complete index, left by a killed writer, is not reported.
-    fs::write(&pack, [&whole[..], b"half a frame"].concat()).unwrap();
+    for verb in [&["restore", id, "--salvage"][..], &["archive", "--list"]] {
+        let run = stage.annals(verb);
+        assert_eq!(run.code, 1, "{verb:?}: {run}");
+    }
+    let listed = stage.annals(&["archive", "--list"]);
+    assert!(listed.out.contains("its end is missing"), "{listed}");
+    // An incomplete frame after the listed ones, left by a killed writer, is not reported.
+    fs::write(&log, [&whole[..], b"half a frame"].concat()).unwrap();
     for verb in [&["sessions"][..], &["tree", id], &["restore", id]] {
         let run = stage.annals(verb).fine();
         assert_eq!(run.err, "", "{verb:?}: {run}");

@@ -1,4 +1,4 @@
-//! Archives everything that changed, reads back what was written, and a share of older packs.
+//! Archives everything that changed, and reads back what was written and a share of the rest.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -9,22 +9,21 @@ use jiff::{SignedDuration, Timestamp};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::Archive;
-use super::member_list;
-use super::root_files::ROOT_ID;
-use super::session::Archived;
-use super::update;
-use super::verify::{Damage, VerifyReport};
+use super::archived_session::ArchivedSession;
+use super::checksum::Checksum;
+use super::compressed_file::CompressedFile;
+use super::manifest::{Line, Manifest, Member, file_path};
+use super::mirror::{Contents, Mirror};
+use super::root_archive::RootArchive;
+use super::session::{self, Archived};
+use super::verify::{Damage, VerifyReport, verify_written};
+use super::{Archive, root_files};
 use crate::error::{Error, Result};
-use crate::store::{Inventory, SessionFiles, Store, is_gone};
+use crate::store::{FileSet, Inventory, Root, SessionFiles, Store};
 use annals_jsonl as jsonl;
 
-/// Every pack is read back once within this time, however often `annals keep` runs.
+/// Everything is read back once within this time, however often `annals keep` runs.
 const ROUND: SignedDuration = SignedDuration::from_hours(30 * 24);
-
-/// Number of concurrent pack writers. A writer mostly waits for its sync, and file systems combine
-/// concurrent syncs.
-const WRITERS: usize = 16;
 
 /// Version of `keep.json`.
 const VERSION: u32 = 1;
@@ -32,7 +31,7 @@ const VERSION: u32 = 1;
 /// Options of [`Store::archive_all`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ArchiveAllOptions {
-    /// Read every pack back, not only those that are due.
+    /// Read everything back, not only what is due.
     pub verify_all: bool,
 }
 
@@ -44,11 +43,11 @@ pub struct ArchiveAllReport {
     pub sessions: usize,
     /// Number of unchanged sessions.
     pub unchanged: usize,
-    /// The packs that were updated.
+    /// What was archived.
     pub archived: Vec<Archived>,
     /// Bytes of files that were added.
     pub added: u64,
-    /// Result of reading older packs back.
+    /// Result of reading back what was archived before.
     pub verified: VerifyReport,
     /// Sessions that could not be archived.
     pub failed: Vec<ArchiveFailure>,
@@ -70,12 +69,12 @@ pub struct ArchiveFailure {
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
     version: u32,
-    /// Time up to which verification of packs is on schedule.
+    /// Time up to which verification is on schedule.
     verified: Timestamp,
-    /// The last pack verified, as a path within the archive.
+    /// What was verified last, as a path within the archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last: Option<PathBuf>,
-    /// Damaged packs, as paths within the archive. Every run reads them back.
+    /// Damaged compressed files, as paths within the archive. Every run reads them back.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     damaged: BTreeSet<PathBuf>,
 }
@@ -97,9 +96,21 @@ impl ArchiveAllReport {
     }
 }
 
+/// Maximum number of files, and of their bytes, that are archived while the lock is held once.
+const BATCH_FILES: usize = 1024;
+const BATCH_BYTES: u64 = 64 << 20;
+
+/// Sessions that share files, or the files of a root that belong to no session.
+struct Group<'a> {
+    /// Its name in messages.
+    name: String,
+    sessions: Vec<&'a SessionFiles>,
+    files: FileSet,
+}
+
 impl Store {
-    /// Archives all sessions that changed, and reads packs back. Only one process may do so at a
-    /// time.
+    /// Archives all sessions that changed, and reads archived sessions back. Only one process may do
+    /// so at a time.
     pub fn archive_all(
         &self,
         inventory: &Inventory,
@@ -130,39 +141,59 @@ impl Store {
             damaged: BTreeSet::new(),
         });
         let suspects = before.suspects(archive.dir());
-        // Packs that this run sets aside are reported when that happens.
-        let aside = archive.set_aside_in(None)?;
-        let aside = aside.iter().map(|path| Damage::set_aside(path));
-        kept.verified.damaged.extend(aside);
-        let mirrored = mirror_all(&archive, &all, now, &suspects, progress);
-        kept.sync_names(&mirrored);
-        kept.take(mirrored);
-        for root in self.roots() {
-            let others = self.mirror_root(root, inventory, now, &suspects);
-            let name = format!("files outside sessions of {}", root.path.display());
-            kept.take(
-                others
-                    .into_iter()
-                    .map(|made| (name.clone(), 0, made))
-                    .collect(),
-            );
-            // Without the member list, listing is slower but correct.
-            if let Err(error) = member_list::update(&archive.root_dir(root), options.verify_all) {
-                let why = "could not update the member list, so listing is slower";
-                kept.troubles.push(format!("{why}: {error}"));
+        let total = all.iter().map(|files| files.bytes()).sum();
+        let mut done = 0;
+        let mut told = |bytes: u64| {
+            done += bytes;
+            progress(done, total);
+        };
+        for ((root, lone), groups) in self.groups(inventory, &all, &mut kept) {
+            let mut keeper = RootKeeper {
+                archive: &archive,
+                root: &root,
+                lone,
+                now,
+                suspects: &suspects,
+                kept: &mut kept,
+            };
+            if let Err(error) = keeper.run(groups, &mut told) {
+                let root = root.path.display();
+                kept.troubles
+                    .push(format!("not everything in {root} was archived: {error}"));
             }
         }
-        let paths = archive.pack_paths()?;
-        let (mut due, upto) = match options.verify_all {
-            true => (paths, now),
-            false => due(archive.dir(), &paths, &before, now),
+        let (sessions, unreadable) = archive.sessions()?;
+        let is_new = |damage: &Damage| {
+            kept.verified
+                .damaged
+                .iter()
+                .all(|it| it.pack != damage.pack)
+        };
+        let unreadable: Vec<Damage> = unreadable.into_iter().filter(is_new).collect();
+        kept.verified.damaged.extend(unreadable);
+        let sizes: Vec<(&Path, u64)> = sessions.iter().map(|it| (&*it.path, it.packed())).collect();
+        let (due, upto) = match options.verify_all {
+            true => (
+                sizes.iter().map(|(path, _)| path.to_path_buf()).collect(),
+                now,
+            ),
+            false => due(archive.dir(), &sizes, &before, now),
         };
         let within = |path: &Path| Some(path.strip_prefix(archive.dir()).ok()?.to_owned());
         let last = due.last().and_then(|last| within(last));
-        let is_due: BTreeSet<PathBuf> = due.iter().cloned().collect();
-        let others = suspects.into_iter().filter(|path| !is_due.contains(path));
-        due.extend(others.filter(|path| !matches!(jsonl::exists(path), Ok(false))));
-        let verified = look_at(&due);
+        let is_due: BTreeSet<PathBuf> = due.into_iter().collect();
+        let is_wanted = |session: &&ArchivedSession| {
+            let mut files = session.all().map(|member| session.location(member));
+            is_due.contains(&session.path) || files.any(|file| suspects.contains(&file))
+        };
+        let wanted: Vec<&ArchivedSession> = match suspects.is_empty() {
+            true => sessions
+                .iter()
+                .filter(|it| is_due.contains(&it.path))
+                .collect(),
+            false => sessions.iter().filter(is_wanted).collect(),
+        };
+        let verified = read_back(&wanted);
         let damaged = verified.damaged.iter();
         let damaged: BTreeSet<PathBuf> = damaged.filter_map(|it| within(&it.pack)).collect();
         kept.verified.add(verified);
@@ -175,126 +206,201 @@ impl Store {
             };
             // Not fatal: the sessions are archived.
             if let Err(error) = note.write(&note_of(archive.dir())) {
-                let why =
-                    "could not record which packs were verified, so they will be verified again";
+                let why = "could not record what was verified, so it will be verified again";
                 kept.troubles.push(format!("{why}: {error}"));
             }
         }
         Ok(kept)
     }
 
-    /// Creates missing member lists, so that listing sessions need not open packs. Does nothing
-    /// while another process archives.
-    pub fn update_member_lists(&self) -> Result<()> {
-        let archive = self.archive()?;
-        let locked = jsonl::try_lock_path(&archive.dir().join("keep.lock"));
-        match locked.map_err(Error::from) {
-            Ok(Some(_lock)) => {
-                let mut roots = self.roots().iter();
-                roots.try_for_each(|root| member_list::update(&archive.root_dir(root), false))
+    /// Returns what is to be archived of each root.
+    fn groups<'a>(
+        &self,
+        inventory: &Inventory,
+        all: &[&'a SessionFiles],
+        kept: &mut ArchiveAllReport,
+    ) -> Vec<((Root, bool), Vec<Group<'a>>)> {
+        let mut roots: Vec<((Root, bool), Vec<Group<'a>>)> = Vec::new();
+        let mut add = |group: Group<'a>| {
+            let (root, lone) = (&group.files.root, group.files.lone);
+            let same = |(of, is_lone): &(Root, bool)| {
+                *is_lone == lone && of.path == root.path && of.layout.name() == root.layout.name()
+            };
+            match roots.iter_mut().find(|(of, _)| same(of)) {
+                Some((_, groups)) => groups.push(group),
+                None => roots.push(((Root::clone(root), lone), vec![group])),
             }
-            Ok(None) => Ok(()),
-            // There is no archive yet.
-            Err(error) if is_gone(&error) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-/// Archives sessions, grouped by shared files. Returns each group's first id, its size and its
-/// result. The names of new packs are not synced yet.
-fn mirror_all(
-    archive: &Archive,
-    all: &[&SessionFiles],
-    now: Timestamp,
-    suspects: &BTreeSet<PathBuf>,
-    progress: &(dyn Fn(u64, u64) + Sync),
-) -> Vec<(String, usize, Result<Archived>)> {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    let total = all.iter().map(|files| files.bytes()).sum();
-    let done = AtomicU64::new(0);
-    let groups = SessionFiles::group_by_shared_files(all);
-    let mirror = |group: &Vec<&SessionFiles>| {
-        let name = group
-            .first()
-            .map_or_else(String::new, |it| it.id.to_string());
-        let made = Store::copy_to_archive_unsynced(archive, group, now, suspects);
-        let bytes: u64 = group.iter().map(|files| files.bytes()).sum();
-        progress(done.fetch_add(bytes, Ordering::Relaxed) + bytes, total);
-        (name, group.len(), made)
-    };
-    // Once for all writers. If it fails, each writer reports the error.
-    let dirs: BTreeSet<PathBuf> = all.iter().map(|it| archive.root_dir(&it.root)).collect();
-    dirs.iter().for_each(|dir| _ = jsonl::ensure_dir(dir));
-    let mirror = || groups.par_iter().with_max_len(1).map(mirror).collect();
-    match rayon::ThreadPoolBuilder::new().num_threads(WRITERS).build() {
-        Ok(pool) => pool.install(mirror),
-        Err(_) => mirror(),
-    }
-}
-
-impl ArchiveAllReport {
-    /// Syncs each pack directory once. Includes those of unchanged packs: a killed run may have
-    /// created them.
-    fn sync_names(&mut self, mirrored: &[(String, usize, Result<Archived>)]) {
-        let made = mirrored
-            .iter()
-            .filter_map(|(_, _, made)| made.as_ref().ok());
-        let dirs = made.filter_map(|made| made.pack.parent());
-        let dirs: BTreeSet<&Path> = dirs.collect();
-        for dir in dirs {
-            if let Err(error) = update::sync_dir(&dir.join(ROOT_ID)) {
-                let why = "archived data may not survive a power failure";
-                self.troubles.push(format!("{why}: {error}"));
-            }
-        }
-    }
-
-    fn take(&mut self, results: Vec<(String, usize, Result<Archived>)>) {
-        for (session, count, result) in results {
-            match result {
-                Ok(archived) if archived.unchanged => self.unchanged += count,
-                Ok(archived) => {
-                    // Reported once; the new pack is intact.
-                    self.verified.damaged.extend(archived.set_aside.as_ref().map(|aside| {
-                        let (to, error) = (aside.path.display(), &aside.error);
-                        Damage {
-                            pack: archived.pack.clone(),
-                            member: None,
-                            frame: None,
-                            detail: format!("{error}; it was set aside as {to}, and the files in the root were archived again"),
-                            is_unread: false,
-                        }
-                    }));
-                    self.verified
-                        .damaged
-                        .extend(archived.mended.as_ref().map(|wrong| Damage {
-                            pack: archived.pack.clone(),
-                            member: None,
-                            frame: None,
-                            detail: format!(
-                                "{wrong}; all its files could be read, and the pack was rewritten"
-                            ),
-                            is_unread: false,
-                        }));
-                    self.verified
-                        .damaged
-                        .extend(archived.lost_end.as_ref().map(|lost| Damage {
-                            pack: archived.pack.clone(),
-                            member: None,
-                            frame: None,
-                            detail: format!("{lost}; the files in the root were archived again"),
-                            is_unread: false,
-                        }));
-                    self.added += archived.added;
-                    self.archived.push(archived);
-                }
-                Err(error) => self.failed.push(ArchiveFailure {
-                    session,
+        };
+        for sessions in SessionFiles::group_by_shared_files(all) {
+            let name = sessions
+                .first()
+                .map_or_else(String::new, |it| it.id.to_string());
+            match session::holdings(&sessions, false) {
+                Ok(files) => add(Group {
+                    name,
+                    sessions,
+                    files,
+                }),
+                Err(error) => kept.failed.push(ArchiveFailure {
+                    session: name,
                     error: error.to_string(),
                 }),
             }
         }
+        for root in self.roots() {
+            let files = root_files::to_archive(root, inventory);
+            if !files.files.is_empty() {
+                add(Group {
+                    name: format!("files outside sessions of {}", root.path.display()),
+                    sessions: Vec::new(),
+                    files,
+                });
+            }
+        }
+        roots
+    }
+}
+
+/// Archives what changed in one root.
+struct RootKeeper<'a> {
+    archive: &'a Archive,
+    root: &'a Root,
+    lone: bool,
+    now: Timestamp,
+    suspects: &'a BTreeSet<PathBuf>,
+    kept: &'a mut ArchiveAllReport,
+}
+
+impl RootKeeper<'_> {
+    fn run(&mut self, groups: Vec<Group<'_>>, told: &mut dyn FnMut(u64)) -> Result<()> {
+        let (archive, suspects) = (self.archive, self.suspects);
+        let plan = |root: &RootArchive, manifest: &mut Manifest| {
+            let plan = |group: &Group<'_>| {
+                let plan = session::planned(&group.sessions, &group.files, root, manifest);
+                let known = group.files.files.iter();
+                let known = known.filter_map(|(path, _)| manifest.files.get(path));
+                let mut known = known.map(|member| member.location(&root.dir));
+                let is_suspect = !suspects.is_empty() && known.any(|it| suspects.contains(&it));
+                Archived {
+                    unchanged: plan.unchanged && !is_suspect,
+                    ..plan
+                }
+            };
+            let plans: Vec<Archived> = groups.par_iter().map(plan).collect();
+            Ok((plans, Damage::manifest(root, manifest)))
+        };
+        let (plans, damage) = archive.with_locked(self.root, self.lone, plan)?;
+        let is_damaged = damage.is_some();
+        self.kept.verified.damaged.extend(damage);
+        let mut batch = Vec::new();
+        let (mut files, mut bytes) = (0, 0);
+        for (group, plan) in groups.into_iter().zip(plans) {
+            if plan.unchanged {
+                self.kept.unchanged += group.sessions.len();
+                told(plan.bytes);
+                continue;
+            }
+            files += plan.files;
+            bytes += plan.added;
+            batch.push((group, plan));
+            if files >= BATCH_FILES || bytes >= BATCH_BYTES {
+                self.store(std::mem::take(&mut batch), told)?;
+                (files, bytes) = (0, 0);
+            }
+        }
+        self.store(batch, told)?;
+        archive.with_locked(self.root, self.lone, |root, manifest| {
+            if is_damaged {
+                relist(root, manifest)?;
+            }
+            root.compact(manifest, false)
+        })
+    }
+
+    fn store(
+        &mut self,
+        batch: Vec<(Group<'_>, Archived)>,
+        told: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let mut wanted = Vec::with_capacity(batch.len());
+        for (group, plan) in batch {
+            match session::contents(&group.sessions, &group.files) {
+                Ok(contents) => wanted.push((group, plan, contents)),
+                Err(error) => self.kept.fail(group.name, &error),
+            }
+        }
+        let contents: Vec<Contents> = wanted.iter().map(|(.., it)| it.clone()).collect();
+        let (now, suspects) = (self.now, self.suspects);
+        let stored = self
+            .archive
+            .with_locked(self.root, self.lone, |root, manifest| {
+                let mut mirror = Mirror {
+                    archive: root,
+                    manifest,
+                    now,
+                    suspects: Some(suspects),
+                };
+                let results = mirror.store(&contents)?;
+                let manifest = &*manifest;
+                let checked = results.into_par_iter().zip(&wanted);
+                let checked = checked.map(|(result, (group, plan, _))| {
+                    let stored = result?;
+                    verify_written(root, manifest, &stored.written)?;
+                    let done = session::done(plan.clone(), &stored, manifest, &group.files.files);
+                    // Recorded damage was reported before.
+                    let mut repaired = stored.repaired.iter().map(|it| file_path(&root.dir, it));
+                    let new = repaired.find(|stored| !suspects.contains(stored));
+                    let damage = new.zip(done.mended.clone());
+                    let damage = damage.map(|(stored, detail)| Damage::new(&stored, None, detail));
+                    Ok((done, damage))
+                });
+                Ok(checked.collect::<Vec<Result<(Archived, Option<Damage>)>>>())
+            })?;
+        for ((group, plan, _), result) in wanted.into_iter().zip(stored) {
+            match result {
+                Ok((archived, _)) if archived.unchanged => {
+                    self.kept.unchanged += group.sessions.len();
+                }
+                Ok((archived, damage)) => {
+                    self.kept.verified.damaged.extend(damage);
+                    self.kept.added += archived.added;
+                    self.kept.archived.push(archived);
+                }
+                Err(error) => self.kept.fail(group.name, &error),
+            }
+            told(plan.bytes);
+        }
+        Ok(())
+    }
+}
+
+/// Appends lines for files that the manifest does not list and the root no longer has.
+fn relist(root: &RootArchive, manifest: &mut Manifest) -> Result<()> {
+    let unlisted = manifest.files.values().filter(|member| member.is_unlisted);
+    let lines = unlisted.filter_map(|member| {
+        let stored = member.location(&root.dir);
+        let content = CompressedFile::open(&stored, member.packed, member.id()).ok()?;
+        let reader = jsonl::RangeReader::from_offset(&content, 0);
+        Some(Line::File(Box::new(Member {
+            sha256: Checksum::digest_reader(reader).ok(),
+            generation: 1,
+            is_unlisted: false,
+            ..member.clone()
+        })))
+    });
+    let lines = lines.collect();
+    root.append(manifest, lines)
+}
+
+impl ArchiveAllReport {
+    fn fail(&mut self, session: String, error: &Error) {
+        self.failed.push(ArchiveFailure {
+            session,
+            error: error.to_string(),
+        });
     }
 }
 
@@ -308,25 +414,29 @@ fn hold(path: &Path) -> Result<File> {
     })
 }
 
-/// Reads packs back.
-fn look_at(paths: &[PathBuf]) -> VerifyReport {
-    let look = |path: &PathBuf| {
+/// Reads archived sessions back.
+fn read_back(sessions: &[&ArchivedSession]) -> VerifyReport {
+    let look = |session: &&ArchivedSession| {
         let mut verified = VerifyReport::default();
-        verified.verify_pack(path);
+        verified.verify(session);
         verified
     };
-    let each: Vec<VerifyReport> = paths.par_iter().with_max_len(1).map(look).collect();
+    let each: Vec<VerifyReport> = sessions.par_iter().with_max_len(1).map(look).collect();
     let mut all = VerifyReport::default();
     each.into_iter().for_each(|verified| all.add(verified));
     all
 }
 
-/// Returns the packs that are due: their share of all bytes is the share of a round that has
+/// Returns what is due to be read back: its share of all bytes is the share of a round that has
 /// passed. Also returns the time up to which verification is then on schedule, so that time not yet
 /// used counts for the next run.
-fn due(dir: &Path, paths: &[PathBuf], note: &Note, now: Timestamp) -> (Vec<PathBuf>, Timestamp) {
-    let size = |path: &PathBuf| path.symlink_metadata().map_or(0, |found| found.len());
-    let total: u64 = paths.iter().map(size).sum();
+fn due(
+    dir: &Path,
+    sizes: &[(&Path, u64)],
+    note: &Note,
+    now: Timestamp,
+) -> (Vec<PathBuf>, Timestamp) {
+    let total: u64 = sizes.iter().map(|(_, size)| size).sum();
     // A time in the future is invalid: read everything and correct it.
     let from = match note.verified > now {
         true => Timestamp::MIN,
@@ -336,17 +446,16 @@ fn due(dir: &Path, paths: &[PathBuf], note: &Note, now: Timestamp) -> (Vec<PathB
     let part = (since.as_secs_f64() / ROUND.as_secs_f64()).clamp(0.0, 1.0);
     let budget = (total as f64 * part) as u64;
     let last = note.last.as_ref().map(|last| dir.join(last));
-    let split = paths.partition_point(|path| last.as_ref().is_some_and(|last| path <= last));
-    let (before, after) = paths.split_at(split);
+    let split = sizes.partition_point(|(path, _)| last.as_ref().is_some_and(|last| path <= last));
+    let (before, after) = sizes.split_at(split);
     let (mut due, mut used) = (Vec::new(), 0);
-    for path in after.iter().chain(before) {
-        let size = size(path);
-        // A pack larger than the remaining budget is read once enough time has passed.
+    for (path, size) in after.iter().chain(before) {
+        // What is larger than the remaining budget is read once enough time has passed.
         if used + size > budget {
             break;
         }
         used += size;
-        due.push(path.clone());
+        due.push(path.to_path_buf());
     }
     let worth = ROUND.as_secs_f64() * used as f64 / total.max(1) as f64;
     let upto = from.checked_add(SignedDuration::from_secs(worth.ceil() as i64));
@@ -359,22 +468,27 @@ fn note_of(dir: &Path) -> PathBuf {
 }
 
 impl Archive {
-    /// Records which of the packs just read back are damaged. Every `annals keep` reads these back,
-    /// and archives their files again, until they are intact.
+    /// Records which of the archived sessions just read back are damaged. Every `annals keep` reads
+    /// the damaged files back, and archives them again, until they are intact.
     pub fn record_damaged(
         &self,
-        looked: &[PathBuf],
+        looked: &[ArchivedSession],
         damaged: &[Damage],
         now: Timestamp,
     ) -> Result<()> {
         let path = note_of(&self.dir);
         let within = |path: &Path| Some(path.strip_prefix(&self.dir).ok()?.to_owned());
         let note = Note::read(&path)?;
-        let looked: BTreeSet<PathBuf> = looked.iter().filter_map(|it| within(it)).collect();
+        let looked = looked.iter().flat_map(|session| {
+            let files = session.all();
+            files.filter_map(|member| within(&session.location(member)))
+        });
+        let looked: BTreeSet<PathBuf> = looked.collect();
         let known = note.as_ref().map(|note| note.damaged.clone());
         let known = known.unwrap_or_default();
         let mut all: BTreeSet<PathBuf> = known.difference(&looked).cloned().collect();
-        all.extend(damaged.iter().filter_map(|it| within(&it.pack)));
+        let damaged = damaged.iter().filter(|it| it.member.is_some());
+        all.extend(damaged.filter_map(|it| within(&it.pack)));
         if all == known {
             return Ok(());
         }
@@ -396,7 +510,7 @@ impl Archive {
     }
 }
 
-/// Returns the packs recorded as damaged.
+/// Returns the compressed files recorded as damaged.
 pub(super) fn known_damaged(archive: &Archive) -> BTreeSet<PathBuf> {
     let note = archive.failures.ok(Note::read(&note_of(archive.dir())));
     note.flatten()
@@ -404,7 +518,7 @@ pub(super) fn known_damaged(archive: &Archive) -> BTreeSet<PathBuf> {
 }
 
 impl Note {
-    /// Returns the paths of the damaged packs. Ignores paths that lead out of the archive.
+    /// Returns the paths of the damaged files. Ignores paths that lead out of the archive.
     fn suspects(&self, dir: &Path) -> BTreeSet<PathBuf> {
         let down = |part: Component<'_>| matches!(part, Component::Normal(_));
         let within = self.damaged.iter();

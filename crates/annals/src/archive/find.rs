@@ -1,33 +1,38 @@
-//! Resolves an id prefix or a path to a pack.
+//! Resolves an id prefix or a path to an archived session.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use super::pack::Pack;
-use super::pack_index::PackIndex;
+use super::Archive;
+use super::archived_session::{ArchivedSession, group};
+use super::root_archive::RootArchive;
 use super::root_files::ROOT_ID;
-use super::{Archive, is_of};
 use crate::error::{Error, Result};
 use crate::store::Root;
 use annals_jsonl as jsonl;
 use annals_layouts::Subject;
 
 impl Archive {
-    /// Finds the pack of an archived session by an id prefix, optionally with the tag of its folder
-    /// (`8c549c46.1f2e3d4c`), by the original path of its log, or by the pack's own path.
-    /// [`ROOT_ID`] finds the pack of files that belong to no session.
-    pub fn find(&self, id: &str) -> Result<Pack> {
+    /// Finds an archived session by an id prefix, optionally with the tag of its folder
+    /// (`8c549c46.1f2e3d4c`), by the original path of its log, or by the path of one of its
+    /// compressed files. [`ROOT_ID`] finds the files that belong to no session.
+    pub fn find(&self, id: &str) -> Result<ArchivedSession> {
         self.find_in(id, None)
     }
 
     /// Like [`find`](Self::find), limited to `roots`.
-    pub fn find_in(&self, id: &str, roots: Option<&[Root]>) -> Result<Pack> {
+    pub fn find_in(&self, id: &str, roots: Option<&[Root]>) -> Result<ArchivedSession> {
         only(id, self.matching(id, roots)?)
     }
 
-    /// Returns all packs that match `id`; at least one.
-    pub(super) fn matching(&self, id: &str, roots: Option<&[Root]>) -> Result<Vec<Pack>> {
+    /// Returns all archived sessions that match `id`; at least one.
+    pub(super) fn matching(
+        &self,
+        id: &str,
+        roots: Option<&[Root]>,
+    ) -> Result<Vec<ArchivedSession>> {
         if id.contains('/') {
-            return self.at(Path::new(id)).map(|pack| vec![pack]);
+            return self.at(Path::new(id)).map(|found| vec![found]);
         }
         let missing = || match id {
             ROOT_ID => nothing_of_roots(roots),
@@ -39,87 +44,79 @@ impl Archive {
         if id.is_empty() {
             return Err(missing());
         }
-        let (mut found, mut tagged) = (Vec::new(), Vec::new());
-        let mut unreadable = None;
-        for path in self.pack_paths_in(roots)? {
-            match Pack::open(&path) {
-                Ok(pack) if pack.matches_id(id) => found.push(pack),
-                Ok(pack) => tagged.extend(pack.is_tagged(id).then_some(pack)),
-                Err(error) if is_of(&path, id) => unreadable = Some(error),
-                Err(error) => self.failures.report(error),
-            }
-        }
-        if found.iter().any(|pack| pack.has_session(id)) {
-            found.retain(|pack| pack.has_session(id));
+        let (sessions, damaged) = self.sessions_in(roots)?;
+        let (mut found, others): (Vec<_>, Vec<_>) =
+            sessions.into_iter().partition(|it| it.matches_id(id));
+        if found.iter().any(|it| it.has_session(id)) {
+            found.retain(|it| it.has_session(id));
         }
         if found.is_empty() {
-            found = tagged;
+            found = others.into_iter().filter(|it| it.is_tagged(id)).collect();
         }
+        let mut damaged = damaged.into_iter();
+        let unreadable = match found.is_empty() {
+            true => damaged.by_ref().find(|it| it.is_unread || it.is_refused),
+            false => None,
+        };
+        damaged.for_each(|damage| self.failures.report(damage.into()));
         match found.is_empty() {
-            true => Err(unreadable.unwrap_or_else(missing)),
+            true => Err(unreadable.map_or_else(missing, Error::from)),
             false => Ok(found),
         }
     }
 
-    /// Finds a pack by its own path or by the path of its session's log.
-    fn at(&self, path: &Path) -> Result<Pack> {
-        match self.find_by_log(path)? {
-            Some(pack) => Ok(pack),
-            None => Pack::open(path).map(|pack| self.mark_foreign(pack)),
-        }
-    }
-
-    /// Finds the pack of the session whose log is, or was, at `path`.
-    pub(super) fn find_by_log(&self, path: &Path) -> Result<Option<Pack>> {
-        if path.extension().is_some_and(|ending| ending == "pack") {
-            return Ok(None);
-        }
+    /// Finds an archived session by the path of a compressed file, or by the path of its log.
+    fn at(&self, path: &Path) -> Result<ArchivedSession> {
         let absolute = std::path::absolute(path).map_err(|e| Error::io("find", path, e))?;
         let real = absolute.canonicalize().ok();
-        let is_it = |index: &PackIndex| {
-            let log = index.main_log().map(|main| index.root.join(&main.path));
+        let (sessions, damaged) = self.sessions()?;
+        let is_it = |it: &ArchivedSession| {
+            let log = it.main_log().map(|main| it.root.join(&main.path));
             log.is_some_and(|log| log == absolute || Some(&log) == real.as_ref())
         };
-        for pack in self.packs()? {
-            match pack {
-                Ok(pack) if is_it(&pack.index) => return Ok(Some(pack)),
-                Ok(_) => {}
-                Err(error) => self.failures.report(error),
-            }
+        if let Some(found) = sessions.into_iter().find(is_it) {
+            return Ok(found);
         }
-        Ok(None)
+        let found = stored_at(&absolute)?.ok_or_else(|| match path.exists() {
+            true => Error::refused(format!("{} is not a file of an archive", path.display())),
+            false => Error::io("find", path, std::io::ErrorKind::NotFound.into()),
+        })?;
+        damaged
+            .into_iter()
+            .for_each(|damage| self.failures.report(damage.into()));
+        Ok(self.mark_foreign(found))
     }
 }
 
-impl Pack {
-    /// Returns the folder tag in the pack's name, which distinguishes packs of the same session.
-    pub fn tag(&self) -> Option<&str> {
-        let name = self.path.file_name()?.to_str()?.strip_suffix(".pack")?;
-        let (session, tag) = name.rsplit_once('.')?;
-        let own = self.index.sessions.first()?;
-        (own.id == session).then_some(tag)
+/// Returns the archived session of a compressed file, or the files that belong to no session for the
+/// directory of a root's archive, wherever it is.
+pub(super) fn stored_at(path: &Path) -> Result<Option<ArchivedSession>> {
+    for dir in path.ancestors() {
+        let Some(archive) = RootArchive::open(dir)? else {
+            continue;
+        };
+        let manifest = archive.read()?;
+        let archive = Arc::new(archive);
+        let mut all = group(&archive, &manifest).into_iter();
+        return Ok(all.find(|it| match path == dir {
+            true => it.has_no_session(),
+            false => it.all().any(|member| it.location(member) == path),
+        }));
     }
+    Ok(None)
+}
 
-    /// Returns whether `text` is a prefix of the session's id, a dot and a prefix of the tag.
-    fn is_tagged(&self, text: &str) -> bool {
-        let text = text.strip_suffix(".pack").unwrap_or(text);
-        let parts = text.rsplit_once('.').zip(self.tag());
-        parts.is_some_and(|((id, tag), own)| {
-            !tag.is_empty() && own.starts_with(tag) && !id.is_empty() && self.matches_id(id)
-        })
-    }
-
-    /// Describes the pack in a list of candidates.
+impl ArchivedSession {
+    /// Describes it in a list of candidates.
     fn described(&self) -> String {
-        let index = &self.index;
-        let log = index.main_log().map(|main| index.root.join(&main.path));
-        let log = log.unwrap_or_else(|| index.root.clone());
+        let log = self.main_log().map(|main| self.root.join(&main.path));
+        let log = log.unwrap_or_else(|| self.root.clone());
         let there = match jsonl::exists(&log) {
             Ok(true) => "present",
             Ok(false) => "deleted",
             Err(_) => "unreadable",
         };
-        let mut name = index
+        let mut name = self
             .sessions
             .first()
             .map_or(ROOT_ID, |it| &it.id)
@@ -128,12 +125,12 @@ impl Pack {
             name = format!("{name}.{tag}");
         }
         let log = log.display();
-        format!("{name}: {log}, {there}, archived {:.0}", index.archived)
+        format!("{name}: {log}, {there}, archived {:.0}", self.archived())
     }
 }
 
-/// Returns the only pack, or an error if several match.
-pub(super) fn only(id: &str, mut found: Vec<Pack>) -> Result<Pack> {
+/// Returns the only archived session, or an error if several match.
+pub(super) fn only(id: &str, mut found: Vec<ArchivedSession>) -> Result<ArchivedSession> {
     match (found.pop(), found.is_empty()) {
         (Some(only), true) => Ok(only),
         (last, _) => {
@@ -141,7 +138,7 @@ pub(super) fn only(id: &str, mut found: Vec<Pack>) -> Result<Pack> {
             Err(Error::Ambiguous {
                 what: Subject::ArchivedSession,
                 id: id.to_owned(),
-                candidates: all.map(Pack::described).collect(),
+                candidates: all.map(ArchivedSession::described).collect(),
             })
         }
     }

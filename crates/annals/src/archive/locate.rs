@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use super::pack_index::PackIndex;
+use super::archived_session::ArchivedSession;
 use crate::store::{ReadFailures, Root, Store};
-use annals_layouts::layout;
 use annals_layouts::model::SessionId;
 
 /// Finds archived files in their roots: at their original paths, or in the folder that theirs was
@@ -13,7 +12,7 @@ use annals_layouts::model::SessionId;
 #[derive(Debug, Default)]
 pub struct FileLocator {
     failures: ReadFailures,
-    roots: HashMap<(String, PathBuf), Logs>,
+    roots: HashMap<(&'static str, PathBuf), Logs>,
 }
 
 /// Session logs by session id, device and inode, with their folders.
@@ -28,39 +27,34 @@ impl FileLocator {
         }
     }
 
-    /// Returns the receiver of read failures.
-    pub(super) fn failures(&self) -> &ReadFailures {
-        &self.failures
-    }
-
-    /// Returns the current path of each member of a pack, in order; `None` for a file that no
+    /// Returns the current path of each file of an archived session, in order; `None` for a file that no
     /// longer exists.
-    pub fn locate(&mut self, index: &PackIndex) -> Vec<Option<PathBuf>> {
-        let members = index.members.iter();
+    pub fn locate(&mut self, session: &ArchivedSession) -> Vec<Option<PathBuf>> {
+        let members = session.members.iter();
         let mut places: Vec<Option<PathBuf>> = members
-            .map(|member| self.existing(index.root.join(&member.path)))
+            .map(|member| self.existing(session.root.join(&member.path)))
             .collect();
-        let layout = layout::by_name(&index.layout).filter(|_| !index.lone);
-        let Some(layout) = layout.filter(|_| places.iter().any(Option::is_none)) else {
+        if session.lone || places.iter().all(Option::is_some) {
             return places;
-        };
-        self.read_logs(index);
-        let key = (index.layout.clone(), index.root.clone());
+        }
+        let layout = session.archive.layout;
+        self.read_logs(session);
+        let key = (session.layout, session.root.clone());
         let Some(logs) = self.roots.get(&key) else {
             return places;
         };
-        let logs = index.members.iter().filter_map(|member| {
+        let logs = session.members.iter().filter_map(|member| {
             let log = layout.classify(&member.path);
-            let log = log.filter(|_| index.is_session_log(&member.path))?;
+            let log = log.filter(|_| session.is_session_log(&member.path))?;
             let now = logs.get(&(log.session?, member.dev, member.ino))?;
             Some((log.folder?, now.clone()))
         });
         let folders: HashMap<String, Option<String>> = logs.collect();
-        for (place, member) in places.iter_mut().zip(&index.members) {
+        for (place, member) in places.iter_mut().zip(&session.members) {
             let moved = || {
                 let mut artifact = layout.classify(&member.path)?;
                 artifact.folder = folders.get(artifact.folder.as_ref()?)?.clone();
-                self.existing(index.root.join(layout.path_for(&artifact)))
+                self.existing(session.root.join(layout.path_for(&artifact)))
             };
             if place.is_none() {
                 *place = moved();
@@ -69,11 +63,11 @@ impl FileLocator {
         places
     }
 
-    fn read_logs(&mut self, index: &PackIndex) {
-        let key = (index.layout.clone(), index.root.clone());
+    fn read_logs(&mut self, session: &ArchivedSession) {
+        let key = (session.layout, session.root.clone());
         self.roots.entry(key).or_insert_with(|| {
             // A path that is no root any more has no logs.
-            let root = Root::new(&index.layout, &index.root);
+            let root = Root::new(session.layout, &session.root);
             let store = Store::new(root.into_iter().collect()).reporting_to(&self.failures);
             let sessions = store.inventory_without_archive();
             let logs = sessions.sessions.iter().flat_map(|files| {

@@ -1,33 +1,29 @@
-//! Archived sessions: compressed, checksummed, readable without unpacking the rest.
+//! Archived sessions: compressed, checksummed, readable in place and without annals.
 //!
-//! One file, a *pack*, holds a session with all its files, or several sessions that share log
-//! files. Packs are stored as `archive/<root>/<session>.pack` in the state directory and only grow:
-//! archiving a log that grew adds the new bytes. docs/STATE.md specifies the format.
+//! The archive of a root is a tree of zstd files with the paths of the root, and a manifest. A log
+//! that grew gets frames appended. docs/STATE.md specifies the format.
 //!
-//! Owns the pack format, reading and writing packs, and detecting damage. The store decides which
-//! files a session has and removes them.
+//! Owns the format, reading and writing it, and detecting damage. The store decides which files a
+//! session has and removes them.
 
 mod archive_all;
+mod archived_session;
 mod attributes;
+mod checksum;
+mod compressed_file;
 mod find;
 mod locate;
-mod member_list;
-mod open_error;
-mod pack;
-mod pack_index;
-mod pack_writer;
+mod manifest;
+mod mirror;
 mod remove;
 mod restore;
 mod restore_filter;
 mod restore_sources;
-mod resumable_sha256;
+mod root_archive;
 mod root_files;
-mod salvage;
 mod session;
-mod superseded;
 #[cfg(test)]
 mod tests;
-mod update;
 mod verify;
 
 use std::collections::HashMap;
@@ -36,36 +32,41 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sha2::{Digest as _, Sha256};
-
 pub use archive_all::{ArchiveAllOptions, ArchiveAllReport};
+pub use archived_session::ArchivedSession;
 pub use attributes::{ArchivedDir, ExtendedAttribute, Owner};
+pub use checksum::Checksum;
+pub use compressed_file::{CompressedFile, Frame};
 pub use locate::FileLocator;
-pub(crate) use member_list::{MemberList, is_attachment, path_hash};
-pub use pack::{Pack, PackedFile};
-pub use pack_index::{
-    Checksum, Frame, FrameRange, Member, PackIndex, PackedListRow, PackedSession, VERSION,
-};
-pub use remove::PackRemoval;
+pub use manifest::{Member, SessionKey};
+pub use remove::ArchiveRemoval;
 pub use restore::{RestoreOutcome, Restored, RestoredDir, RestoredFile};
-pub use restore_sources::RestoreSources;
+
+pub(crate) use root_archive::RootArchive;
+pub use root_archive::VERSION;
 pub use root_files::ROOT_ID;
 pub(crate) use root_files::is_listed_when_archived;
-pub use salvage::Salvaged;
 pub use session::Archived;
-pub(crate) use superseded::superseding_packs;
-pub use update::{PackContents, PackUpdate, SetAside, update_pack};
 pub use verify::{Damage, VerifyReport, verify};
 
 use crate::error::{Error, Result};
 use crate::store::{ReadFailures, Root};
+use annals_jsonl::FileId;
+use archived_session::group;
+use manifest::Manifest;
 
-/// The packs in a state directory.
+/// Manifests by directory, as they were last read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ManifestCache(Arc<Mutex<HashMap<PathBuf, Manifest>>>);
+
+/// The archives of roots in a state directory.
 #[derive(Clone, Debug)]
 pub struct Archive {
     dir: PathBuf,
-    /// Cache of pack directories by layout and root path.
-    dirs: Arc<Mutex<HashMap<(&'static str, PathBuf), PathBuf>>>,
+    /// Cache of directories by layout, root path, and whether the files are outside any tree.
+    dirs: Arc<Mutex<HashMap<(&'static str, PathBuf, bool), PathBuf>>>,
+    /// Manifests by directory, as they were last read.
+    manifests: ManifestCache,
     /// Receives errors of files that readers could not read and skipped.
     failures: ReadFailures,
 }
@@ -76,6 +77,7 @@ impl Archive {
         Archive {
             dir: state.join("archive"),
             dirs: Arc::default(),
+            manifests: ManifestCache::default(),
             failures: ReadFailures::default(),
         }
     }
@@ -86,96 +88,111 @@ impl Archive {
         self
     }
 
+    /// Returns the same archive, with the manifests that were read already.
+    pub(crate) fn sharing(mut self, manifests: &ManifestCache) -> Self {
+        self.manifests = manifests.clone();
+        self
+    }
+
     /// Returns the directory of the archive.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Opens every pack, ordered by name. A pack that cannot be read is an `Err` at its position.
-    pub fn packs(&self) -> Result<Vec<Result<Pack>>> {
-        let paths = self.pack_paths()?;
-        Ok(paths.iter().map(|path| Pack::open(path)).collect())
+    /// Returns everything that is archived, and the damage of manifests.
+    pub fn sessions(&self) -> Result<(Vec<ArchivedSession>, Vec<Damage>)> {
+        self.sessions_in(None)
     }
 
-    /// Returns whether `path` is a directory. Follows symbolic links.
-    fn is_dir(&self, path: &Path) -> bool {
-        let found = self.failures.target_metadata(path);
-        found.is_some_and(|found| found.is_dir())
-    }
-
-    /// Returns the paths of all packs, ordered by name.
-    pub fn pack_paths(&self) -> Result<Vec<PathBuf>> {
-        let mut paths = Vec::new();
-        for root in names(&self.dir)? {
-            if self.is_dir(&root) {
-                let packs = names(&root)?;
-                paths.extend(packs.into_iter().filter(|path| is_pack(path)));
+    /// Like [`sessions`](Self::sessions), limited to `roots`.
+    pub fn sessions_in(
+        &self,
+        roots: Option<&[Root]>,
+    ) -> Result<(Vec<ArchivedSession>, Vec<Damage>)> {
+        let (mut found, mut damaged) = (Vec::new(), Vec::new());
+        for dir in self.root_dirs(roots)? {
+            match self.sessions_at(&dir) {
+                Ok((sessions, wrong)) => {
+                    found.extend(sessions);
+                    damaged.extend(wrong);
+                }
+                Err(error) => damaged.push(Damage::unreadable(&dir, &error)),
             }
         }
-        Ok(paths)
+        found.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok((found, damaged))
     }
 
-    /// Returns the paths of the packs of `roots`, or of all roots.
-    pub fn pack_paths_in(&self, roots: Option<&[Root]>) -> Result<Vec<PathBuf>> {
+    /// Returns everything in the archive of one root, and the damage of its manifest.
+    fn sessions_at(&self, dir: &Path) -> Result<(Vec<ArchivedSession>, Option<Damage>)> {
+        let Some(root) = RootArchive::open(dir)? else {
+            return Ok((Vec::new(), None));
+        };
+        let manifest = root.read()?;
+        let damaged = Damage::manifest(&root, &manifest);
+        Ok((group(&Arc::new(root), &manifest), damaged))
+    }
+
+    /// Returns the directories of the archives of `roots`, or of all roots, ordered by name.
+    fn root_dirs(&self, roots: Option<&[Root]>) -> Result<Vec<PathBuf>> {
         let Some(roots) = roots else {
-            return self.pack_paths();
+            let mut dirs = names(&self.dir)?;
+            dirs.retain(|path| {
+                let found = self.failures.target_metadata(path);
+                found.is_some_and(|found| found.is_dir())
+            });
+            return Ok(dirs);
         };
-        let mut paths = Vec::new();
-        for root in roots {
-            paths.extend(self.pack_paths_of_root(root)?);
-        }
-        paths.sort();
-        paths.dedup();
-        Ok(paths)
+        let both = |root: &Root| [false, true].map(|lone| self.root_dir_of(root, lone));
+        let mut dirs: Vec<PathBuf> = roots.iter().flat_map(both).collect();
+        dirs.sort();
+        dirs.dedup();
+        Ok(dirs)
     }
 
-    /// Returns the paths of the packs of one root, ordered by name.
-    pub fn pack_paths_of_root(&self, root: &Root) -> Result<Vec<PathBuf>> {
-        let mut packs = names(&self.root_dir(root))?;
-        packs.retain(|path| is_pack(path));
-        Ok(packs)
-    }
-
-    /// Returns the paths of packs of `roots`, or of all roots, that could not be opened and were
-    /// set aside.
-    pub fn set_aside_in(&self, roots: Option<&[Root]>) -> Result<Vec<PathBuf>> {
-        let dirs = match roots {
-            None => names(&self.dir)?,
-            Some(roots) => roots.iter().map(|root| self.root_dir(root)).collect(),
-        };
-        let mut aside = Vec::new();
-        for dir in dirs {
-            aside.extend(names(&dir)?.into_iter().filter(|path| is_aside(path)));
-        }
-        aside.sort();
-        aside.dedup();
-        Ok(aside)
-    }
-
-    /// Returns the roots with at least one readable pack, whether they still exist or not.
+    /// Returns the roots with archived files, whether they still exist or not.
     pub fn roots(&self) -> Result<Vec<Root>> {
         let mut roots = Vec::new();
-        let dirs = names(&self.dir)?.into_iter();
-        for dir in dirs.filter(|path| self.is_dir(path)) {
-            let mut packs = names(&dir)?.into_iter().filter(|path| is_pack(path));
-            let readable = packs.find_map(|path| self.failures.ok(Pack::open(&path)));
-            let root = readable.map(|pack| Root::new(&pack.index.layout, &pack.index.root));
-            roots.extend(root.transpose()?);
+        for dir in self.root_dirs(None)? {
+            let root = self.failures.ok(RootArchive::open(&dir)).flatten();
+            let root = root.filter(|root| !root.lone);
+            roots.extend(root.map(|it| Root::with_layout(it.layout, it.root)));
         }
         Ok(roots)
     }
 
-    /// Returns the directory of the packs of a root.
+    /// Returns whether anything of a root may be archived.
+    pub(crate) fn has_files_of(&self, root: &Root) -> bool {
+        !matches!(annals_jsonl::exists(&self.root_dir(root)), Ok(false))
+    }
+
+    /// Returns the archive of a root; `None` if nothing of it is archived.
+    pub(crate) fn open_root(&self, root: &Root) -> Result<Option<RootArchive>> {
+        let opened = RootArchive::open(&self.root_dir(root))?;
+        // Another path may lead to the same root.
+        Ok(opened.map(|opened| RootArchive {
+            root: root.path.clone(),
+            ..opened
+        }))
+    }
+
+    /// Returns the directory of the archive of a root.
     pub fn root_dir(&self, root: &Root) -> PathBuf {
+        self.root_dir_of(root, false)
+    }
+
+    fn root_dir_of(&self, root: &Root, lone: bool) -> PathBuf {
         let mut dirs = self.dirs.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = (root.layout.name(), root.path.clone());
-        let dir = dirs.entry(name).or_insert_with(|| self.find_dir(root));
+        let name = (root.layout.name(), root.path.clone(), lone);
+        let dir = dirs
+            .entry(name)
+            .or_insert_with(|| self.find_dir(root, lone));
         dir.clone()
     }
 
-    fn find_dir(&self, root: &Root) -> PathBuf {
+    fn find_dir(&self, root: &Root, lone: bool) -> PathBuf {
         let layout = root.layout.name();
-        // If the root's path cannot be resolved, its packs cannot be found either.
+        // If the root's path cannot be resolved, its archive cannot be found either.
         let path = root
             .failures
             .ok_io(&root.path, root.path.canonicalize())
@@ -186,75 +203,180 @@ impl Archive {
             .chars()
             .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
         let name: String = safe.take(32).collect();
-        let tag = tag(&[layout.as_bytes(), path.as_os_str().as_encoded_bytes()]);
-        self.dir.join(format!("{layout}-{name}-{tag}"))
+        let mut parts = vec![layout.as_bytes(), path.as_os_str().as_encoded_bytes()];
+        parts.extend(lone.then_some(&b"lone"[..]));
+        self.dir.join(format!("{layout}-{name}-{}", tag(&parts)))
     }
 
-    /// Returns the path of a session's pack. Two folders of a root may each have a session with the
-    /// same id.
-    pub fn pack_path(&self, root: &Root, session: &str, folder: Option<&str>) -> PathBuf {
-        self.root_dir(root).join(pack_name(session, folder))
+    /// Runs `work` with the locked archive of a root, which is created if it does not exist.
+    fn with_locked<T>(
+        &self,
+        root: &Root,
+        lone: bool,
+        work: impl FnOnce(&RootArchive, &mut Manifest) -> Result<T>,
+    ) -> Result<T> {
+        let archive = self.archive_of(root, lone);
+        let _lock = archive.create()?;
+        let mut manifest = self.locked_manifest(&archive)?;
+        let done = work(&archive, &mut manifest);
+        self.remember(&archive, manifest);
+        done
+    }
+
+    /// Returns the archive of a root, which may not exist yet.
+    fn archive_of(&self, root: &Root, lone: bool) -> RootArchive {
+        RootArchive {
+            dir: self.root_dir_of(root, lone),
+            layout: root.layout,
+            root: root.path.clone(),
+            lone,
+        }
+    }
+
+    /// Reads a manifest, unless it is unchanged since it was last read. The caller must hold the
+    /// lock.
+    fn locked_manifest(&self, archive: &RootArchive) -> Result<Manifest> {
+        match self.known_manifest(archive)?.filter(|it| it.is_scanned) {
+            Some(known) => Ok(known),
+            None => archive.read_locked(),
+        }
+    }
+
+    /// Returns a manifest that is unchanged since it was read.
+    fn known_manifest(&self, archive: &RootArchive) -> Result<Option<Manifest>> {
+        let known = {
+            let mut known = self
+                .manifests
+                .0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            known.remove(&archive.dir)
+        };
+        let there = annals_jsonl::metadata_if_exists(&archive.dir.join(manifest::NAME))?;
+        let id = there.map(|there| annals_jsonl::FileId::from(&there));
+        let same = |known: &Manifest| known.exists && id.is_some_and(|id| id.untouched(&known.id));
+        Ok(known.filter(same))
+    }
+
+    fn remember(&self, archive: &RootArchive, manifest: Manifest) {
+        let mut known = self
+            .manifests
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        known.insert(archive.dir.clone(), manifest);
+    }
+
+    /// Returns whether a session of a root is archived.
+    pub fn has_session(&self, layout: &str, root: &Path, session: &str) -> bool {
+        let Ok(root) = Root::new(layout, root) else {
+            return false;
+        };
+        let mut dirs = [false, true]
+            .map(|lone| self.root_dir_of(&root, lone))
+            .into_iter();
+        dirs.any(|dir| {
+            let found = self.failures.ok(self.sessions_at(&dir));
+            let sessions = found.map(|(sessions, _)| sessions).unwrap_or_default();
+            sessions
+                .iter()
+                .any(|it| it.sessions.iter().any(|key| key.id == session))
+        })
+    }
+
+    /// Returns whether a file of a root that belongs to no session is archived.
+    pub(crate) fn has_file(&self, root: &Root, within: &Path) -> Result<bool> {
+        let Some(root) = self.open_root(root)? else {
+            return Ok(false);
+        };
+        let manifest = root.read_missing(&|path| path != within)?;
+        if let Some(damage) = Damage::manifest(&root, &manifest) {
+            self.failures.report(damage.into());
+        }
+        Ok(manifest.files.contains_key(within))
     }
 }
 
-/// Returns the file name of a session's pack.
-pub(crate) fn pack_name(session: &str, folder: Option<&str>) -> String {
-    let tag = tag(&[folder.unwrap_or_default().as_bytes()]);
-    // Session ids are safe as file names, and short enough.
-    format!("{session}.{tag}.pack")
+/// An archived file that is not on disk.
+#[derive(Clone, Debug)]
+pub(crate) struct ArchivedMember {
+    /// The directory of the archive of its root.
+    dir: Arc<Path>,
+    pub(crate) member: Arc<Member>,
 }
 
-/// Returns whether the pack's file name starts with `id`.
-fn is_of(path: &Path, id: &str) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| name.starts_with(id))
+/// The archived files of a root that are not on disk.
+pub(crate) struct MissingFiles {
+    pub(crate) members: Vec<ArchivedMember>,
+    /// The damage of the manifest.
+    pub(crate) damage: Option<Error>,
 }
 
-/// Prefix of the names of packs that were set aside; the time and the pack's name follow.
-const ASIDE: &str = ".damaged-";
-
-fn is_aside(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| name.starts_with(ASIDE) && name.ends_with(".pack"))
+impl Archive {
+    /// Returns the archived files of a root for which `is_there` returns false; `None` if nothing of
+    /// the root is archived.
+    pub(crate) fn missing_files(
+        &self,
+        root: &Root,
+        is_there: &dyn Fn(&Path) -> bool,
+    ) -> Result<Option<MissingFiles>> {
+        let Some(archive) = self.open_root(root)? else {
+            return Ok(None);
+        };
+        let manifest = archive.read_missing(is_there)?;
+        let damage = Damage::manifest(&archive, &manifest).map(Error::from);
+        let dir: Arc<Path> = archive.dir.into();
+        let members = manifest.files.into_values().map(|member| ArchivedMember {
+            dir: Arc::clone(&dir),
+            member: Arc::new(member),
+        });
+        Ok(Some(MissingFiles {
+            members: members.collect(),
+            damage,
+        }))
+    }
 }
 
-/// Returns whether a pack that was set aside belongs, by its name, to a session whose id starts
-/// with `id`.
-pub fn is_set_aside_pack_of(path: &Path, id: &str) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str());
-    let Some(name) = name.and_then(|name| name.strip_prefix(ASIDE)) else {
-        return false;
-    };
-    // The time is followed by a number if several packs were set aside in the same second.
-    let Some((_, name)) = name.split_once('-') else {
-        return false;
-    };
-    let counted = name.split_once('-').filter(|(count, _)| {
-        let digits = count.bytes().all(|byte| byte.is_ascii_digit());
-        digits && count.len() <= 3
-    });
-    !id.is_empty()
-        && (name.starts_with(id) || counted.is_some_and(|(_, name)| name.starts_with(id)))
+impl ArchivedMember {
+    /// Returns the identity for readers: that of the original file, or another one if the compressed
+    /// file was changed since it was written.
+    pub(crate) fn id(&self) -> Result<FileId> {
+        let path = self.member.location(&self.dir);
+        let there = path.symlink_metadata();
+        let there = there.map_err(|error| Error::io("read", &path, error))?;
+        if !there.is_file() {
+            let why = io::Error::other("it is not a regular file");
+            return Err(Error::io("read", &path, why));
+        }
+        let there = FileId::from(&there);
+        let id = self.member.id();
+        Ok(match there.ctime_ns == self.member.packed_ctime_ns {
+            true => id,
+            false => FileId {
+                ctime_ns: there.ctime_ns,
+                ..id
+            },
+        })
+    }
+
+    /// Opens it for reading.
+    pub(crate) fn open(&self) -> Result<CompressedFile> {
+        let path = self.member.location(&self.dir);
+        CompressedFile::open(&path, self.member.packed, self.member.id())
+            .map_err(|error| Error::io("read", &path, error))
+    }
 }
 
 /// Returns a short hash that makes names unique.
 fn tag(parts: &[&[u8]]) -> String {
-    let mut sum = Sha256::new();
+    let mut all = Vec::new();
     for part in parts {
-        sum.update((part.len() as u64).to_le_bytes());
-        sum.update(part);
+        all.extend((part.len() as u64).to_le_bytes());
+        all.extend_from_slice(part);
     }
-    let digits = sum.finalize();
+    let mut digits = Checksum::compute(&all).to_string();
+    digits.truncate(8);
     digits
-        .iter()
-        .take(4)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
-}
-
-fn is_pack(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| name.ends_with(".pack") && !name.starts_with('.'))
 }
 
 /// Returns the sorted paths in a directory; empty if the directory does not exist.
@@ -263,14 +385,7 @@ fn names(dir: &Path) -> Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         // If a file exists in place of the directory, there is no archive either.
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-            ) =>
-        {
-            return Ok(Vec::new());
-        }
+        Err(error) if annals_jsonl::is_absence(&error) => return Ok(Vec::new()),
         Err(error) => return Err(failed(error)),
     };
     let paths = entries.map(|entry| entry.map(|entry| entry.path()));

@@ -1,64 +1,63 @@
-//! Permanently removes packs.
+//! Permanently removes sessions from the archive.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::archived_session::{ArchivedSession, group};
 use super::locate::FileLocator;
-use super::member_list;
-use super::pack::{Pack, refused};
-use super::pack_index::{Member, PackIndex};
-use super::salvage::Salvaged;
-use super::superseded::{has_all, has_same_sessions};
-use super::{Archive, is_aside, is_of, is_pack, is_set_aside_pack_of, names};
+use super::manifest::{Line, Member};
+use super::root_archive::sync_dir;
+use super::{Archive, find};
 use crate::error::{Error, Result};
-use crate::store::{ReadFailures, Root};
+use crate::store::Root;
+use annals_jsonl as jsonl;
 use annals_jsonl::Error as FileError;
-use annals_jsonl::{self as jsonl, AppendOptions, FileId, Log};
 
-/// A pack that is removed, or would be.
+/// An archived session that is removed, or would be.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct PackRemoval {
-    /// The pack.
+pub struct ArchiveRemoval {
+    /// The compressed main log, or the directory of the root's archive for files that belong to no
+    /// session.
     pub pack: PathBuf,
-    /// Its sessions; empty if it cannot be read.
+    /// Its sessions.
     pub sessions: Vec<String>,
-    /// The layout's name, if known.
+    /// The layout's name.
     pub layout: Option<String>,
-    /// The root of its files, if known.
+    /// The root of its files.
     pub root: Option<PathBuf>,
-    /// Number of files in it.
+    /// Number of its files.
     pub files: usize,
     /// Total bytes of these files.
     pub bytes: u64,
-    /// Length of the pack.
+    /// Length of the compressed files.
     pub packed: u64,
-    /// Number of files that are neither in the root nor in a remaining pack, so this pack has the
-    /// only copy known to annals.
+    /// Number of files that are neither in the root nor stay in the archive, so this is the only
+    /// copy known to annals.
     pub only: usize,
-    /// Number of files that are no longer in the root but are in a remaining pack.
+    /// Number of files that are no longer in the root, but stay in the archive: another archived
+    /// session has them too.
     pub repeated: usize,
     /// Number of earlier versions of files that are removed with it.
     pub earlier: usize,
-    /// Damage of the pack. If `sessions` is empty, its contents are unknown; otherwise the plan
-    /// lists what `annals restore --salvage` would find.
+    /// Damage of its files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
     #[serde(skip)]
-    looked: FileId,
-    /// All packs that are removed together, including this one.
+    session: ArchivedSession,
+    /// Everything that is removed together, including this.
     #[serde(skip)]
     going: Vec<PathBuf>,
 }
 
 impl Archive {
-    /// Plans the removal of a session from the archive: its whole pack, which may hold other
-    /// sessions that share its logs, and its packs that were set aside. `id` is an id prefix or the
-    /// path of a pack. The path of a log is refused, because the log is not what is removed.
-    pub fn plan_removal(&self, id: &str, roots: Option<&[Root]>) -> Result<Vec<PackRemoval>> {
+    /// Plans the removal of a session from the archive, with other sessions that share its logs.
+    /// `id` is an id prefix or the path of a compressed file. The path of a log is refused, because
+    /// the log is not what is removed.
+    pub fn plan_removal(&self, id: &str, roots: Option<&[Root]>) -> Result<Vec<ArchiveRemoval>> {
         self.plan_removals(&[id], roots)
     }
 
@@ -68,211 +67,168 @@ impl Archive {
         &self,
         ids: &[impl AsRef<str>],
         roots: Option<&[Root]>,
-    ) -> Result<Vec<PackRemoval>> {
-        let mut paths: Vec<PathBuf> = Vec::new();
+    ) -> Result<Vec<ArchiveRemoval>> {
+        let mut sessions: Vec<ArchivedSession> = Vec::new();
         for id in ids {
-            for path in self.going(id.as_ref(), roots)? {
-                if !paths.contains(&path) {
-                    paths.push(path);
+            let found = match id.as_ref() {
+                path if path.contains('/') => self.own(Path::new(path))?,
+                id => self.find_in(id, roots)?,
+            };
+            if sessions.iter().all(|known| known.path != found.path) {
+                sessions.push(found);
+            }
+        }
+        let going: Vec<PathBuf> = sessions.iter().map(|it| it.path.clone()).collect();
+        let mut locator = FileLocator::reporting_to(&self.failures);
+        let plans = sessions.into_iter().map(|session| {
+            let damaged = session
+                .members
+                .iter()
+                .find_map(|member| damage(&session, member));
+            let plan = plan(session, &going, &mut locator)?;
+            Ok(ArchiveRemoval { damaged, ..plan })
+        });
+        plans.collect()
+    }
+
+    /// Permanently removes an archived session, if it has not changed since the plan.
+    pub fn remove_session(&self, plan: &ArchiveRemoval) -> Result<()> {
+        let archive = &*plan.session.archive;
+        let changed = || {
+            Error::File(FileError::Changed {
+                path: plan.pack.clone(),
+            })
+        };
+        let _lock = archive.lock_if_exists()?.ok_or_else(changed)?;
+        let mut manifest = archive.read_locked()?;
+        let mut now = group(&plan.session.archive, &manifest).into_iter();
+        let now = now.find(|it| it.path == plan.pack).ok_or_else(changed)?;
+        if now.members != plan.session.members || now.earlier != plan.session.earlier {
+            return Err(changed());
+        }
+        // Files that were in their root when the plan was made may have been moved to the archive
+        // since. That requires this lock too, so it cannot happen from here on.
+        let mut locator = FileLocator::reporting_to(&self.failures);
+        let again = self::plan(now, &plan.going, &mut locator)?;
+        if again.only > plan.only {
+            return Err(Error::refused(format!(
+                "{} now has the only copy of {}, unlike when the removal was planned; nothing was removed",
+                plan.pack.display(),
+                match again.only {
+                    1 => "a file".to_owned(),
+                    files => format!("{files} files"),
+                }
+            )));
+        }
+        let kept = shared(&again.session, &plan.going, &manifest);
+        let members = again.session.members.iter();
+        let (kept, gone): (Vec<&Member>, Vec<&Member>) =
+            members.partition(|member| kept.contains(&member.path));
+        // From here on nobody finds the files, even if their removal is interrupted.
+        let lines = gone.iter().map(|it| Line::Gone(it.path.clone(), None));
+        let lines = lines.chain(kept.into_iter().filter_map(|member| {
+            let mut member = member.clone();
+            let sessions = &again.session.sessions;
+            member.sessions.retain(|key| !sessions.contains(key));
+            let is_other = !member.sessions.is_empty();
+            is_other.then(|| Line::File(Box::new(member)))
+        }));
+        let lines = lines.collect();
+        archive.append(&mut manifest, lines)?;
+        // Removes the files, and their lines.
+        archive.compact(&mut manifest, true)?;
+        if manifest.files.is_empty() {
+            for path in super::names(&archive.dir)? {
+                if path.is_file() {
+                    fs::remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
                 }
             }
-        }
-        let mut whereabouts = FileLocator::reporting_to(&self.failures);
-        let plans = paths.iter();
-        plans
-            .map(|path| forgetting(path, &paths, &mut whereabouts))
-            .collect()
-    }
-
-    /// Returns the paths of the packs removed with a session.
-    fn going(&self, id: &str, roots: Option<&[Root]>) -> Result<Vec<PathBuf>> {
-        let mut aside = self.set_aside_in(roots)?;
-        aside.retain(|path| is_set_aside_pack_of(path, id));
-        let mut paths = Vec::new();
-        match self.meant(id, roots) {
-            Ok(path) => paths.push(path),
-            Err(Error::NotFound { .. }) if !aside.is_empty() => {}
-            Err(error) => return Err(error),
-        }
-        paths.extend(aside);
-        Ok(paths)
-    }
-
-    /// Resolves an id prefix or a path to a pack's path.
-    fn meant(&self, id: &str, roots: Option<&[Root]>) -> Result<PathBuf> {
-        Ok(match id.contains('/') {
-            true => self.own(Path::new(id))?,
-            false => match self.find_in(id, roots) {
-                Ok(pack) => pack.path,
-                Err(error @ Error::Ambiguous { .. }) => return Err(error),
-                Err(error) => {
-                    let mut named = self.pack_paths_in(roots)?;
-                    named.retain(|path| is_of(path, id));
-                    match (named.pop(), named.is_empty()) {
-                        (Some(only), true) => only,
-                        _ => return Err(error),
-                    }
-                }
-            },
-        })
-    }
-
-    /// Permanently removes a pack, if it has not changed since the plan.
-    pub fn remove_pack(&self, plan: &PackRemoval) -> Result<()> {
-        let path = &self.own(&plan.pack)?;
-        // List the directory first: if that fails, nothing is removed.
-        let dir = path.parent().unwrap_or(&self.dir);
-        let mut others = names(dir)?;
-        others.retain(|it| it != path && !member_list::is_roster(it));
-        let log = Log::open(path, AppendOptions::default())?;
-        log.with_lock(|file| {
-            let now = file.metadata().map_err(|e| Error::io("stat", path, e))?;
-            if FileId::from(&now) != plan.looked {
-                return Err(Error::File(FileError::Changed { path: path.clone() }));
+            // Fails if the directory is not empty, as intended.
+            if fs::remove_dir(&archive.dir).is_ok() {
+                sync_dir(&self.dir)?;
             }
-            // Files that were in their root when the plan was made may have been moved to the
-            // archive since. That requires this lock too, so it cannot happen from here on.
-            let again = forgetting(path, &plan.going, &mut FileLocator::reporting_to(&self.failures))?;
-            if again.only > plan.only {
-                return Err(Error::refused(format!(
-                    "{} now has the only copy of {}, unlike when the removal was planned; nothing was removed",
-                    path.display(),
-                    match again.only {
-                        1 => "a file".to_owned(),
-                        files => format!("{files} files"),
-                    }
-                )));
-            }
-            fs::remove_file(path).map_err(|error| Error::io("remove", path, error))
-        })?;
-        if others.is_empty() {
-            // A pack created meanwhile is found without a member list too.
-            member_list::remove(dir)?;
-        }
-        // Sync, so that a power failure does not bring the pack back: first its directory and, if
-        // that is removed too, the directory above.
-        sync(dir)?;
-        // Fails if the directory is not empty, as intended.
-        if fs::remove_dir(dir).is_ok() {
-            sync(&self.dir)?;
         }
         Ok(())
     }
 
-    /// Returns whether a session of a root is archived, judged by the names of packs.
-    pub fn has_session(&self, layout: &str, root: &Path, session: &str) -> bool {
-        let Ok(root) = Root::new(layout, root) else {
-            return false;
+    /// Finds an archived session of this archive by the path of a compressed file; refuses anything
+    /// else.
+    fn own(&self, path: &Path) -> Result<ArchivedSession> {
+        let refused =
+            || Error::refused(format!("{} is not a file of this archive", path.display()));
+        let real = |path: &Path| {
+            let real = path.canonicalize();
+            real.map_err(|error| Error::io("find", path, error))
         };
-        let packs = self
-            .failures
-            .ok(self.pack_paths_of_root(&root))
-            .unwrap_or_default();
-        packs.iter().any(|path| is_of(path, &format!("{session}.")))
-    }
-
-    /// Resolves a path to a pack of this archive; refuses anything else.
-    fn own(&self, path: &Path) -> Result<PathBuf> {
+        let is_link = jsonl::metadata_if_exists(path)?.is_some_and(|there| there.is_symlink());
         let wanted = real(path)?;
-        for dir in names(&self.dir)? {
-            for pack in names(&dir)? {
-                if !is_pack(&pack) && !is_aside(&pack) {
-                    continue;
-                }
-                let found = jsonl::metadata_if_exists(&pack)?;
-                let is_link = found.is_none_or(|found| found.is_symlink());
-                if !is_link && real(&pack)? == wanted {
-                    return Ok(pack);
-                }
-            }
+        let is_inside = jsonl::exists(&self.dir)? && wanted.starts_with(real(&self.dir)?);
+        if is_link || !is_inside {
+            return Err(refused());
         }
-        Err(refused(path, "is not a pack of this archive"))
+        let within = wanted.strip_prefix(real(&self.dir)?).unwrap_or(&wanted);
+        find::stored_at(&self.dir.join(within))?.ok_or_else(refused)
     }
 }
 
-fn real(path: &Path) -> Result<PathBuf> {
-    let real = path.canonicalize();
-    real.map_err(|error| Error::io("find", path, error))
-}
-
-/// Syncs a directory. Ignores one that another process removed.
-fn sync(dir: &Path) -> Result<()> {
-    match fs::File::open(dir).and_then(|dir| dir.sync_all()) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("sync", dir, error)),
-        _ => Ok(()),
-    }
-}
-
-/// Plans the removal of one pack, together with the packs in `going`.
-fn forgetting(
-    path: &Path,
+/// Plans the removal of an archived session, together with those in `going`.
+fn plan(
+    session: ArchivedSession,
     going: &[PathBuf],
-    whereabouts: &mut FileLocator,
-) -> Result<PackRemoval> {
-    let metadata = path.symlink_metadata();
-    let metadata = metadata.map_err(|error| Error::io("stat", path, error))?;
-    let mut plan = PackRemoval {
-        sessions: Vec::new(),
-        layout: None,
-        root: None,
-        files: 0,
-        bytes: 0,
-        packed: metadata.len(),
-        only: 0,
-        repeated: 0,
-        earlier: 0,
-        damaged: None,
-        looked: FileId::from(&metadata),
-        going: going.to_vec(),
-        pack: path.to_owned(),
-    };
-    match Pack::salvage(&plan.pack) {
-        Err(error) => plan.damaged = Some(error.to_string()),
-        Ok(Salvaged {
-            pack,
-            damage: wrong,
-        }) => {
-            plan.damaged = wrong;
-            let index = &pack.index;
-            plan.sessions = index.sessions.iter().map(|it| it.id.clone()).collect();
-            plan.layout = Some(index.layout.clone());
-            plan.root = Some(index.root.clone());
-            plan.files = index.members.len();
-            plan.bytes = index.members.iter().map(|member| member.len).sum();
-            let places = whereabouts.locate(index);
-            let gone = index.members.iter().zip(&places);
-            let gone: Vec<&Member> = gone
-                .filter_map(|(member, place)| place.is_none().then_some(member))
-                .collect();
-            if !gone.is_empty() {
-                let others = others(path, index, going, whereabouts.failures());
-                let is_in = |member: &&&Member| others.iter().any(|pack| has(pack, member));
-                plan.repeated = gone.iter().filter(is_in).count();
-            }
-            plan.only = gone.len() - plan.repeated;
-            plan.earlier = index.earlier.len();
-        }
+    locator: &mut FileLocator,
+) -> Result<ArchiveRemoval> {
+    let places = locator.locate(&session);
+    let gone = session.members.iter().zip(&places);
+    let gone = gone.filter_map(|(member, place)| place.is_none().then_some(&member.path));
+    let gone: Vec<&PathBuf> = gone.collect();
+    let mut repeated = 0;
+    if !gone.is_empty() {
+        let manifest = session.archive.read()?;
+        let kept = shared(&session, going, &manifest);
+        repeated = gone.iter().filter(|path| kept.contains(**path)).count();
     }
-    Ok(plan)
+    Ok(ArchiveRemoval {
+        pack: session.path.clone(),
+        sessions: session.sessions.iter().map(|it| it.id.clone()).collect(),
+        layout: Some(session.layout.to_owned()),
+        root: Some(session.root.clone()),
+        files: session.members.len(),
+        bytes: session.members.iter().map(|member| member.len).sum(),
+        packed: session.packed(),
+        only: gone.len() - repeated,
+        repeated,
+        earlier: session.earlier.len(),
+        damaged: None,
+        session,
+        going: going.to_vec(),
+    })
 }
 
-/// Returns the remaining packs of the same sessions: a renamed folder has one for each name.
-fn others(path: &Path, index: &PackIndex, going: &[PathBuf], failures: &ReadFailures) -> Vec<Pack> {
-    let (Some(dir), Some(session)) = (path.parent(), index.sessions.first()) else {
-        return Vec::new();
+/// Returns why a file cannot be read, as far as headers tell.
+fn damage(session: &ArchivedSession, member: &Member) -> Option<String> {
+    let content = match session.file(member) {
+        Ok(content) => content,
+        Err(error) => return Some(error.to_string()),
     };
-    // An unreadable pack does not count as a copy, and is reported.
-    let mut packs = failures.ok(names(dir)).unwrap_or_default();
-    packs.retain(|it| is_pack(it) && is_of(it, &format!("{}.", session.id)) && !going.contains(it));
-    let packs = packs.iter().filter_map(|it| failures.ok(Pack::open(it)));
-    packs
-        .filter(|it| has_same_sessions(&it.index, index))
-        .collect()
+    let lost = content.frames().iter().find(|frame| frame.is_lost)?;
+    let path = session.location(member);
+    Some(format!(
+        "{}: damaged frame at offset {}",
+        path.display(),
+        lost.at
+    ))
 }
 
-/// Returns whether a pack has all bytes of a file, under a path with the same file name.
-fn has(pack: &Pack, file: &Member) -> bool {
-    let name = file.path.file_name();
-    let mut same = pack.index.all().filter(|it| it.path.file_name() == name);
-    same.any(|it| has_all(&pack.path, it, file))
+/// Returns the files that another archived session has too, which is not removed.
+fn shared(
+    session: &ArchivedSession,
+    going: &[PathBuf],
+    manifest: &super::Manifest,
+) -> BTreeSet<PathBuf> {
+    let others = group(&session.archive, manifest).into_iter();
+    let others = others.filter(|it| it.path != session.path && !going.contains(&it.path));
+    let paths = others.flat_map(|it| it.members).map(|member| member.path);
+    paths
+        .filter(|path| session.member(path).is_some())
+        .collect()
 }

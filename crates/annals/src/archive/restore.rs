@@ -1,28 +1,29 @@
 //! Restores archived sessions byte for byte, with modes, times, owners and attributes.
 //!
-//! Everything is unpacked once, into files without names. The first of them gets its name only when
+//! Everything is decompressed once, into files without names. The first of them gets its name only when
 //! all checksums match. Existing files are never overwritten.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read as _;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::archived_session::ArchivedSession;
 use super::attributes::{self, ArchivedDir};
-use super::pack::{self, Pack};
-use super::pack_index::Member;
-use super::resumable_sha256::ResumableSha256;
-use super::salvage::MemberVersion;
-use super::update::open_source;
+use super::checksum::Checksum;
+use super::compressed_file::CompressedFile;
+use super::manifest::Member;
+use super::mirror::open_source;
 use super::verify::unpack;
 use crate::error::{Error, Result};
 use crate::store::staging::{CommitMode, StagingDir};
 use crate::store::{Root, Store};
-use annals_jsonl as jsonl;
 use annals_jsonl::Error as FileError;
+use annals_jsonl::{self as jsonl, ReadAt as _};
 
 /// Staging directory in the root, for incomplete files.
 const STAGE: &str = ".annals-restore";
@@ -37,7 +38,7 @@ pub struct Restored {
     pub layout: &'static str,
     /// The target root.
     pub root: PathBuf,
-    /// The source pack.
+    /// The compressed main log, or the directory of the root's archive.
     pub pack: PathBuf,
     /// The files.
     pub files: Vec<RestoredFile>,
@@ -74,9 +75,6 @@ pub struct RestoredFile {
     /// to be replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Timestamp>,
-    /// The source pack, if it differs from that of the session.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pack: Option<PathBuf>,
     /// Metadata that cannot be restored: owner, group, extended attributes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_restored: Vec<String>,
@@ -101,7 +99,7 @@ pub enum RestoreOutcome {
     Partial,
     /// The newest version cannot be read: an earlier version is restored.
     Earlier,
-    /// Configuration, or a file of a foreign pack that is not conversation data: restored only if
+    /// Configuration, or a file of a foreign archive that is not conversation data: restored only if
     /// named.
     Held,
     /// It cannot be restored: nothing of it can be read, or it is a document, which is useless in
@@ -161,7 +159,7 @@ impl RestoredFile {
     }
 }
 
-impl Pack {
+impl ArchivedSession {
     /// Plans a restore, to the root `to` if given.
     pub fn plan_restore(&self, to: Option<&Path>) -> Result<Restored> {
         Ok(self.plan(to, false)?.0)
@@ -177,10 +175,10 @@ impl Pack {
         &self,
         to: Option<&Path>,
         salvage: bool,
-    ) -> Result<(Restored, Vec<MemberVersion>)> {
+    ) -> Result<(Restored, Vec<MemberState>)> {
         let root = self.target(to)?;
-        let mut states = self.states(salvage, &|member| self.is_log(&root, member));
-        let fate = |state: &MemberVersion| -> Result<RestoredFile> {
+        let mut states = self.states(salvage, &root);
+        let fate = |state: &MemberState| -> Result<RestoredFile> {
             let member = &state.member;
             let path = root.path.join(&member.path);
             root.ensure_inside(&path)?;
@@ -190,7 +188,10 @@ impl Pack {
             Ok(RestoredFile {
                 path: member.path.clone(),
                 bytes: member.len,
-                fate: match (fate(&path, member, is_log)?, state.earlier) {
+                fate: match (
+                    fate(&path, member, is_log, |it| self.checksum(it))?,
+                    state.earlier,
+                ) {
                     (RestoreOutcome::New, _) if !self.may_restore(&root, &member.path) => {
                         RestoreOutcome::Held
                     }
@@ -212,7 +213,6 @@ impl Pack {
                     .map(|it| (it.start, it.end - it.start))
                     .collect(),
                 earlier: state.earlier,
-                pack: None,
                 not_restored: Vec::new(),
             })
         };
@@ -231,12 +231,12 @@ impl Pack {
             }
         }
         let back = files.iter().filter(|file| file.is_restored());
-        let dirs = missing_dirs(&root, back.map(|file| (self, file.path.as_path())))?;
+        let dirs = self.missing_dirs(&root, back.map(|file| file.path.as_path()))?;
         let dirs = dirs.into_values().map(|dir| RestoredDir {
             path: dir.path.clone(),
             not_restored: attributes::not_restorable(Some(dir.owner), &dir.attributes),
         });
-        let sessions = self.index.sessions.iter();
+        let sessions = self.sessions.iter();
         let restored = Restored {
             sessions: sessions.map(|session| session.id.clone()).collect(),
             layout: root.layout.name(),
@@ -253,7 +253,7 @@ impl Pack {
     /// archive. Not for the session's log, which the other files belong to, nor for an earlier
     /// version that the user asked for.
     fn may_differ(&self, member: &Member) -> bool {
-        let is_main = self.index.lone || self.index.is_session_log(&member.path);
+        let is_main = self.lone || self.is_session_log(&member.path);
         !is_main && member.until.is_none()
     }
 
@@ -278,7 +278,7 @@ impl Pack {
         &self,
         to: Option<&Path>,
         mut plan: Restored,
-        states: &[MemberVersion],
+        states: &[MemberState],
     ) -> Result<Restored> {
         if let Some(other) = plan.conflicts().next() {
             let path = plan.root.join(&other.path);
@@ -288,17 +288,16 @@ impl Pack {
             )));
         }
         if plan.is_lost() {
-            return Err(pack::refused(
-                &self.path,
-                "is damaged, and none of its files can be read; nothing was changed",
-            ));
+            return Err(Error::refused(format!(
+                "{} is damaged, and none of its files can be read; nothing was changed",
+                self.path.display()
+            )));
         }
         let root = self.target(to)?;
         let each = states.iter().zip(&plan.files);
         let fresh = each.filter(|(_, file)| file.is_restored());
         let fresh: Vec<Source<'_>> = fresh
             .map(|(state, file)| Source {
-                pack: &state.pack,
                 member: &state.member,
                 partly: file.fate == RestoreOutcome::Partial,
             })
@@ -314,26 +313,21 @@ impl Pack {
                 dir.not_restored = not_restored.remove(&dir.path).unwrap_or_default();
             }
         }
-        if !self.index.lone {
+        if !self.lone {
             let is_gone = |fate| matches!(fate, RestoreOutcome::Lost | RestoreOutcome::Held);
             let there = plan.files.iter().filter(|it| !is_gone(it.fate));
             let logs: Vec<PathBuf> = there.map(|it| it.path.clone()).collect();
-            let rows = self.index.rows.iter();
-            let rows: Vec<(PathBuf, String)> = rows
-                .map(|row| (row.path.clone(), row.text.clone()))
-                .collect();
-            Store::relist(&root, &logs, &rows)?;
+            Store::relist(&root, &logs, &self.rows())?;
         }
         Ok(plan)
     }
 
     /// Restores files that were just removed.
     pub(super) fn put_back(&self, root: &Root, gone: &[&Path]) -> Result<()> {
-        let members = self.members().iter();
+        let members = self.members.iter();
         let members: Vec<Source<'_>> = members
             .filter(|member| gone.contains(&member.path.as_path()))
             .map(|member| Source {
-                pack: self,
                 member,
                 partly: false,
             })
@@ -346,17 +340,13 @@ impl Pack {
     fn place(&self, root: &Root, members: &[Source<'_>]) -> Result<HashMap<PathBuf, Vec<String>>> {
         // The main log gets its name last: before that, nobody can mistake the session for
         // complete.
-        let main = self.index.main_log().map(|main| main.path.as_path());
+        let main = self.main_log().map(|main| main.path.as_path());
         let stage = StagingDir::with_name(root, STAGE, "restoring", CommitMode::AtEnd)?;
         let mut not_restored = HashMap::new();
         for source in members.iter().rev() {
-            let Source {
-                pack,
-                member,
-                partly,
-            } = *source;
+            let Source { member, partly } = *source;
             let last = Some(member.path.as_path()) == main;
-            match pack.stage(&stage, member, partly, last) {
+            match self.stage(&stage, member, partly, last) {
                 Ok(left) => _ = not_restored.insert(member.path.clone(), left),
                 Err(error) => {
                     stage.abandon();
@@ -366,8 +356,8 @@ impl Pack {
         }
         // Created immediately before the files are renamed into them.
         let sources = members.iter();
-        let sources = sources.map(|source| (source.pack, source.member.path.as_path()));
-        let dirs = missing_dirs(root, sources)?;
+        let sources = sources.map(|source| source.member.path.as_path());
+        let dirs = self.missing_dirs(root, sources)?;
         for (path, dir) in &dirs {
             root.ensure_inside(path)?;
             jsonl::ensure_dir(path)?;
@@ -420,54 +410,139 @@ impl Pack {
     /// Passes the readable parts of a log to `put`.
     fn put_sound(&self, member: &Member, mut put: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let (mut gap, mut open) = (false, false);
-        for part in &member.parts {
-            let given = self.with_part(part, |bytes| {
-                if gap && open {
-                    put(b"\n")?;
-                }
-                open = bytes.last() != Some(&b'\n');
-                put(bytes)
-            });
-            gap = given.is_err();
-            given.unwrap_or(Ok(()))?;
+        self.file(member)?.each_frame(0, |_, bytes| {
+            let Ok(bytes) = bytes else {
+                gap = true;
+                return Ok(());
+            };
+            if gap && open {
+                put(b"\n")?;
+            }
+            gap = false;
+            open = bytes.last() != Some(&b'\n');
+            put(bytes)
+        })
+    }
+
+    /// Returns the checksum of a file, from its content if its line is lost; `None` if it cannot be
+    /// read.
+    fn checksum(&self, member: &Member) -> Result<Option<Checksum>> {
+        if member.sha256.is_some() {
+            return Ok(member.sha256);
         }
-        Ok(())
+        let content = self.file(member)?;
+        let reader = jsonl::RangeReader::from_offset(&content, 0);
+        Ok(Checksum::digest_reader(reader).ok())
     }
 
     fn is_log(&self, root: &Root, member: &Member) -> bool {
         let artifact = root.layout.classify(&member.path);
-        self.index.lone || artifact.is_some_and(|artifact| artifact.kind.is_log())
+        self.lone || artifact.is_some_and(|artifact| artifact.kind.is_log())
     }
 }
 
 /// A file to create.
 #[derive(Clone, Copy)]
 struct Source<'a> {
-    pack: &'a Pack,
     member: &'a Member,
     /// Restore only what can be read.
     partly: bool,
 }
 
-/// Returns the missing directories of files, by path, if their packs have metadata of them. Outer
-/// ones first.
-fn missing_dirs<'a>(
-    root: &Root,
-    files: impl Iterator<Item = (&'a Pack, &'a Path)>,
-) -> Result<BTreeMap<PathBuf, &'a ArchivedDir>> {
-    let dirs = files.flat_map(|(pack, path)| pack.dirs_of(path));
-    let dirs: BTreeMap<PathBuf, &ArchivedDir> =
-        dirs.map(|dir| (root.path.join(&dir.path), dir)).collect();
-    let mut missing = BTreeMap::new();
-    for (path, dir) in dirs {
-        if !jsonl::exists(&path)? {
-            missing.insert(path, dir);
-        }
-    }
-    Ok(missing)
+/// A version of an archived file, and its unreadable ranges.
+#[derive(Clone, Debug)]
+pub(super) struct MemberState {
+    member: Member,
+    lost: Vec<Range<u64>>,
+    /// For an earlier version: when it was found to be replaced.
+    earlier: Option<Timestamp>,
 }
 
-fn fate(path: &Path, member: &Member, is_log: bool) -> Result<RestoreOutcome> {
+impl MemberState {
+    /// Returns how much of it is useful: the readable bytes of a log, all or nothing of a document.
+    fn worth(&self, is_log: bool) -> u64 {
+        let gone: u64 = self.lost.iter().map(|it| it.end - it.start).sum();
+        match (is_log, gone) {
+            (true, gone) => self.member.len.saturating_sub(gone),
+            (false, 0) => 1,
+            (false, _) => 0,
+        }
+    }
+}
+
+impl ArchivedSession {
+    /// Returns the versions of its files to restore: the newest or, with `salvage`, everything that
+    /// is in the newest or in an earlier version, if more of that can be read.
+    fn states(&self, salvage: bool, root: &Root) -> Vec<MemberState> {
+        let state = |member: &Member, earlier| match salvage {
+            true => self.salvaged(member, earlier),
+            false => MemberState {
+                member: member.clone(),
+                lost: Vec::new(),
+                earlier,
+            },
+        };
+        let newest = self.members.iter().map(|member| {
+            let newest = state(member, None);
+            let is_log = self.is_log(root, member);
+            let versions = self.earlier.iter().rev();
+            let versions = versions.filter(|it| it.path == member.path && !newest.lost.is_empty());
+            let versions = versions.map(|it| state(it, Some(it.until.unwrap_or(it.archived))));
+            // The newer one, where they are worth the same.
+            versions.fold(newest.clone(), |best, other| {
+                match other.worth(is_log) > best.worth(is_log) {
+                    true => other,
+                    false => best,
+                }
+            })
+        });
+        newest.collect()
+    }
+
+    /// Returns what can be read of a file, including frames that its line does not list.
+    fn salvaged(&self, member: &Member, earlier: Option<Timestamp>) -> MemberState {
+        let mut member = member.clone();
+        let unlisted = CompressedFile::open_unlisted(&self.location(&member)).ok();
+        if let Some((content, packed)) = unlisted.filter(|(_, packed)| *packed > member.packed) {
+            member.len = content.size().unwrap_or(member.len);
+            (member.packed, member.sha256) = (packed, None);
+        }
+        let lost = match self.file(&member) {
+            Ok(content) => content.lost_ranges(),
+            Err(_) => std::iter::once(0..member.len).collect(),
+        };
+        MemberState {
+            member,
+            lost,
+            earlier,
+        }
+    }
+
+    /// Returns the missing directories of files, by path, if they are archived. Outer ones first.
+    fn missing_dirs<'a>(
+        &'a self,
+        root: &Root,
+        files: impl Iterator<Item = &'a Path>,
+    ) -> Result<BTreeMap<PathBuf, &'a ArchivedDir>> {
+        let dirs = files.flat_map(|path| self.dirs_of(path));
+        let dirs: BTreeMap<PathBuf, &ArchivedDir> =
+            dirs.map(|dir| (root.path.join(&dir.path), dir)).collect();
+        let mut missing = BTreeMap::new();
+        for (path, dir) in dirs {
+            if !jsonl::exists(&path)? {
+                missing.insert(path, dir);
+            }
+        }
+        Ok(missing)
+    }
+}
+
+fn fate(
+    path: &Path,
+    member: &Member,
+    is_log: bool,
+    archived: impl Fn(&Member) -> Result<Option<Checksum>>,
+) -> Result<RestoreOutcome> {
     let Some((file, metadata)) = open_source(path)? else {
         return Ok(RestoreOutcome::New);
     };
@@ -476,9 +551,9 @@ fn fate(path: &Path, member: &Member, is_log: bool) -> Result<RestoreOutcome> {
         Ordering::Greater if is_log => RestoreOutcome::Grown,
         _ => return Ok(RestoreOutcome::Different),
     };
-    let sum = ResumableSha256::digest_reader(file.take(member.len));
+    let sum = Checksum::digest_reader(file.take(member.len));
     let sum = sum.map_err(|error| Error::io("read", path, error))?;
-    Ok(match sum == member.sha256 {
+    Ok(match archived(member)? == Some(sum) {
         true => there,
         false => RestoreOutcome::Different,
     })

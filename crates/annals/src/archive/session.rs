@@ -1,25 +1,24 @@
 //! Archives sessions: plan, copy, and removal of the archived files.
 
-use std::collections::{BTreeSet, HashMap};
-use std::fs::File;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use serde::Serialize;
-use sha2::{Digest as _, Sha256};
 
-use super::Archive;
 use super::archive_all;
-use super::open_error::PackOpenError;
-use super::pack::Pack;
-use super::pack_index::{Checksum, PackedListRow, PackedSession};
-use super::resumable_sha256::ResumableSha256;
-use super::update::{self, PackContents, PackUpdate, SetAside};
-use super::verify::{Damage, verify, verify_since};
+use super::archived_session::{ArchivedSession, group};
+use super::checksum::Checksum;
+use super::manifest::{Line, Manifest, Member, SessionKey, file_path};
+use super::mirror::{Contents, Mirror, Stored, open_source};
+use super::root_archive::RootArchive;
+use super::verify::{verify_member, verify_written};
+use super::{Archive, manifest};
 use crate::error::{Error, Result};
-use crate::store::{FileCopies, FileSet, ReadFailures, Root, SessionFiles, Store};
+use crate::store::{FileCopies, FileSet, Root, SessionFiles, Store};
 use annals_jsonl::Error as FileError;
-use annals_jsonl::{self as jsonl, AppendOptions, FileId, Log};
+use annals_jsonl::{self as jsonl, FileId};
 
 /// A group of sessions that was archived, or would be.
 #[derive(Clone, Debug, Serialize)]
@@ -32,36 +31,33 @@ pub struct Archived {
     pub layout: &'static str,
     /// Their root.
     pub root: PathBuf,
-    /// The pack.
+    /// The compressed main log, or the directory of the root's archive for files that belong to no
+    /// session.
     pub pack: PathBuf,
     /// Number of files.
     pub files: usize,
     /// Total bytes of the files.
     pub bytes: u64,
-    /// Bytes that the pack lacks, or lacked.
+    /// Bytes that the archive lacks, or lacked.
     pub added: u64,
-    /// Length of the pack; 0 if there is none yet.
+    /// Length of the compressed files; 0 if there are none yet.
     pub packed: u64,
-    /// The pack is up to date.
+    /// The archive is up to date.
     pub unchanged: bool,
     /// The files were removed from the root.
     pub removed: bool,
-    /// The previous pack, if it could not be read and was set aside.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub set_aside: Option<SetAside>,
-    /// Damage of the pack, if it was rewritten with all its contents.
+    /// Damage of the archived files, if they were archived again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mended: Option<String>,
-    /// Description of the pack's missing end, if it had lost it before the update.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lost_end: Option<String>,
 }
 
 impl Store {
     /// Opens the archive.
     pub fn archive(&self) -> Result<Archive> {
         match self.state_dir() {
-            Some(state) => Ok(Archive::open(state).reporting_to(self.failures())),
+            Some(state) => Ok(Archive::open(state)
+                .sharing(self.manifests())
+                .reporting_to(self.failures())),
             None => Err(Error::refused("no state directory to archive to")),
         }
     }
@@ -69,54 +65,38 @@ impl Store {
     /// Plans archiving a group of sessions that share files; most groups are one session. See
     /// [`SessionFiles::group_by_shared_files`].
     pub fn plan_archive(&self, group: &[&SessionFiles], removing: bool) -> Result<Archived> {
-        let archive = self.archive()?;
         let holdings = holdings(group, removing)?;
-        let path = place(&archive, group, &holdings)?;
-        let pack = open_existing(&path)?;
-        Ok(planned(group, &holdings, &path, pack.as_ref()))
+        let archive = self.archive()?;
+        let root = archive.archive_of(&holdings.root, holdings.lone);
+        archive.with_known(&root, |manifest| {
+            Ok(planned(group, &holdings, &root, manifest))
+        })
     }
 
     /// Updates the archive with a group of sessions that share files. Reads back what was written.
     ///
-    /// An unchanged session costs one `stat` per file, unless its pack is recorded as damaged: then
-    /// unreadable frames are archived again from the files.
+    /// An unchanged session costs two `stat` calls per file, unless its copy is recorded as damaged:
+    /// then it is read, and what is damaged is archived again.
     pub fn copy_to_archive(&self, group: &[&SessionFiles], now: Timestamp) -> Result<Archived> {
         let archive = self.archive()?;
-        let damaged = archive_all::known_damaged(&archive);
-        let archived = Store::copy_to_archive_unsynced(&archive, group, now, &damaged)?;
-        if !archived.unchanged {
-            update::sync_dir(&archived.pack)?;
-        }
-        Ok(archived)
-    }
-
-    /// Like [`copy_to_archive`](Self::copy_to_archive), given the damaged packs. The caller must
-    /// sync the directory to make the name of a new pack durable.
-    pub(super) fn copy_to_archive_unsynced(
-        archive: &Archive,
-        group: &[&SessionFiles],
-        now: Timestamp,
-        damaged: &BTreeSet<PathBuf>,
-    ) -> Result<Archived> {
+        let suspects = archive_all::known_damaged(&archive);
         let holdings = holdings(group, false)?;
-        let path = place(archive, group, &holdings)?;
-        let pack = open_existing(&path)?;
-        let plan = planned(group, &holdings, &path, pack.as_ref());
-        if plan.unchanged && !damaged.contains(&path) {
-            return Ok(plan);
-        }
         let contents = contents(group, &holdings)?;
-        let stored = update::update_pack_unsynced(&path, &contents, now)?;
-        refuse_damaged(&path, &verify_since(&stored.pack, stored.since))?;
-        Ok(done(plan, &stored))
+        archive.with_locked(&holdings.root, holdings.lone, |root, manifest| {
+            let plan = planned(group, &holdings, root, manifest);
+            let stored = store(root, manifest, contents, now, Some(&suspects))?;
+            verify_written(root, manifest, &stored.written)?;
+            Ok(done(plan, &stored, manifest, &holdings.files))
+        })
     }
 
     /// Archives a group of sessions that share files and removes them from their root.
     ///
     /// Everything is synced, read back from the archive and compared with the files in the root
-    /// while their logs are locked; if anything differs, nothing is removed. If a file cannot be
-    /// removed, those already removed are restored. Sessions that another program has open for
-    /// writing are not removed ([`Held`](annals_jsonl::Error::Held)), nor those that one writes to, unless `live`
+    /// while their logs are locked; if anything differs, nothing is removed. The archive stays
+    /// locked until the last file is removed. If a file cannot be removed, those already removed are
+    /// restored. Sessions that another program has open for writing are not removed
+    /// ([`Held`](annals_jsonl::Error::Held)), nor those that one writes to, unless `live`
     /// ([`Error::Live`]).
     pub fn move_to_archive(
         &self,
@@ -132,82 +112,190 @@ impl Store {
         }
         let archive = self.archive()?;
         let holdings = holdings(group, true)?;
-        let path = place(&archive, group, &holdings)?;
-        let pack = open_existing(&path)?;
-        let plan = planned(group, &holdings, &path, pack.as_ref());
-        let stored = update::update_pack(&path, &contents(group, &holdings)?, now)?;
-        if let Some(gone) = stored.missing.first() {
-            return Err(Error::File(FileError::Changed {
-                path: holdings.root.path.join(gone),
-            }));
-        }
-        let pack = &stored.pack;
-        pack.sync()?;
-        pack.drop_page_cache();
-        refuse_damaged(&path, &verify(pack))?;
-        // Other processes cannot remove or replace the pack until the files are removed or
-        // restored.
-        Log::open(&path, AppendOptions::default())?.with_lock(|file| {
-            let copies = Packed {
-                pack,
-                file,
-                root: &holdings.root,
-            };
-            Store::remove_files(group, &holdings, live, &copies)
-        })?;
-        Ok(Archived {
-            removed: true,
-            ..done(plan, &stored)
+        let contents = contents(group, &holdings)?;
+        archive.with_locked(&holdings.root, holdings.lone, |root, manifest| {
+            let plan = planned(group, &holdings, root, manifest);
+            // Copies that cannot be read are replaced, so all of them are read.
+            let stored = store(root, manifest, contents, now, None)?;
+            if let Some(gone) = stored.missing.first() {
+                return Err(Error::File(FileError::Changed {
+                    path: holdings.root.path.join(gone),
+                }));
+            }
+            let done = done(plan, &stored, manifest, &holdings.files);
+            let copies = Copies::new(root, manifest, &holdings)?;
+            copies.read_back()?;
+            Store::remove_files(group, &holdings, live, &copies)?;
+            Ok(Archived {
+                removed: true,
+                ..done
+            })
         })
     }
 }
 
-/// The copies in a pack whose lock is held.
-struct Packed<'a> {
-    pack: &'a Pack,
-    /// The pack, open for writing.
-    file: &'a File,
-    root: &'a Root,
+impl Archive {
+    /// Passes the manifest of a root's archive to `look`, without a lock.
+    fn with_known<T>(
+        &self,
+        root: &RootArchive,
+        look: impl FnOnce(&Manifest) -> Result<T>,
+    ) -> Result<T> {
+        // A newer version is refused.
+        RootArchive::open(&root.dir)?;
+        let manifest = match self.known_manifest(root)? {
+            Some(known) => known,
+            None => root.read_lines(&|_| false)?,
+        };
+        let looked = look(&manifest);
+        self.remember(root, manifest);
+        looked
+    }
 }
 
-impl FileCopies for Packed<'_> {
+/// Archives one group.
+pub(super) fn store(
+    root: &RootArchive,
+    manifest: &mut Manifest,
+    contents: Contents,
+    now: Timestamp,
+    suspects: Option<&BTreeSet<PathBuf>>,
+) -> Result<Stored> {
+    let mut mirror = Mirror {
+        archive: root,
+        manifest,
+        now,
+        suspects,
+    };
+    let mut results = mirror.store(&[contents])?;
+    results.pop().unwrap_or_else(|| Ok(Stored::default()))
+}
+
+/// The archived copies of files that are to be removed. The archive is locked.
+struct Copies<'a> {
+    root: &'a RootArchive,
+    /// Changes when session-list rows are saved.
+    manifest: Mutex<&'a mut Manifest>,
+    session: ArchivedSession,
+    /// Identities of the compressed files.
+    stored: Vec<(PathBuf, FileId)>,
+}
+
+impl<'a> Copies<'a> {
+    fn new(root: &'a RootArchive, manifest: &'a mut Manifest, files: &FileSet) -> Result<Self> {
+        let members = files.files.iter();
+        let members = members.filter_map(|(path, _)| manifest.files.get(path).cloned());
+        let members: Vec<Member> = members.collect();
+        let mut stored = Vec::with_capacity(members.len());
+        for member in &members {
+            let path = member.location(&root.dir);
+            let metadata = path.symlink_metadata();
+            let metadata = metadata.map_err(|error| Error::io("stat", &path, error))?;
+            stored.push((path, FileId::from(&metadata)));
+        }
+        let only = Manifest {
+            files: members
+                .into_iter()
+                .map(|it| (it.path.clone(), it))
+                .collect(),
+            dirs: manifest.dirs.clone(),
+            ..Manifest::default()
+        };
+        let archive = Arc::new(root.clone());
+        let mut session = group(&archive, &only).into_iter();
+        let nothing = || Error::refused("there is nothing to remove");
+        let mut first = session.next().ok_or_else(nothing)?;
+        // Files of sessions that share no log are removed together too.
+        first
+            .members
+            .extend(session.flat_map(|other| other.members));
+        Ok(Copies {
+            root,
+            session: first,
+            manifest: Mutex::new(manifest),
+            stored,
+        })
+    }
+
+    /// Syncs all copies, and reads them from disk. That they can be read does not mean that they are
+    /// durable: their writer may have been killed before the sync.
+    fn read_back(&self) -> Result<()> {
+        let mut files: Vec<PathBuf> = self.stored.iter().map(|(path, _)| path.clone()).collect();
+        files.push(self.root.dir.join(manifest::NAME));
+        self.root.sync(&files)?;
+        super::root_archive::sync_dir(self.root.dir.parent().unwrap_or(&self.root.dir))?;
+        for member in &self.session.members {
+            if let Ok(content) = self.session.file(member) {
+                content.drop_page_cache();
+            }
+            if let Some(first) = verify_member(&self.session, member).first() {
+                return Err(Error::refused(format!(
+                    "the archived data in {} cannot be read back, so nothing was removed: {}",
+                    first.pack.display(),
+                    first.detail
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FileCopies for Copies<'_> {
     fn verify(&self, within: &Path) -> Result<FileId> {
-        confirm(self.pack, &self.root.path, within)
+        confirm(&self.session, &self.root.root, within)
     }
 
     fn ensure_reachable(&self) -> Result<()> {
-        let named = jsonl::metadata_if_exists(&self.pack.path)?;
-        match named.is_some_and(|named| self.pack.is_same_file(&FileId::from(&named))) {
+        for (path, id) in &self.stored {
+            let there = jsonl::metadata_if_exists(path)?.map(|there| FileId::from(&there));
+            if there.is_none_or(|there| !there.same_file(id) || there.len < id.len) {
+                return Err(Error::File(FileError::Changed { path: path.clone() }));
+            }
+        }
+        let path = self.root.dir.join(manifest::NAME);
+        let there = jsonl::metadata_if_exists(&path)?.map(|there| FileId::from(&there));
+        let manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+        match there
+            .is_some_and(|there| there.same_file(&manifest.id) && there.len >= manifest.id.len)
+        {
             true => Ok(()),
-            false => Err(Error::File(FileError::Changed {
-                path: self.pack.path.clone(),
-            })),
+            false => Err(Error::File(FileError::Changed { path })),
         }
     }
 
     fn restore(&self, gone: &[&Path]) -> Result<()> {
-        self.pack.put_back(self.root, gone)
+        let root = Root::with_layout(self.root.layout, &self.root.root);
+        self.session.put_back(&root, gone)
     }
 
     fn save_rows(&self, log: &Path, rows: &[String]) -> Result<()> {
-        update::save_list_rows(&self.pack.path, self.file, log, rows)
+        let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = manifest.files.get(log).cloned();
+        let Some(known) = known.filter(|it| !rows.is_empty() && it.list_rows != rows) else {
+            return Ok(());
+        };
+        let line = Line::File(Box::new(Member {
+            list_rows: rows.to_vec(),
+            generation: known.generation + 1,
+            ..known
+        }));
+        self.root.append(&mut manifest, vec![line])
     }
 }
 
-/// Checks that a file in the root is byte for byte the archived one. The pack must have been read
-/// back before.
-pub(super) fn confirm(pack: &Pack, root: &Path, within: &Path) -> Result<FileId> {
+/// Checks that a file in the root is byte for byte the archived one, which must have been read back
+/// before.
+pub(super) fn confirm(session: &ArchivedSession, root: &Path, within: &Path) -> Result<FileId> {
     let path = root.join(within);
     let changed = || Error::File(FileError::Changed { path: path.clone() });
-    let member = pack.member(within).ok_or_else(changed)?;
-    let (file, metadata) = update::open_source(&path)?.ok_or_else(changed)?;
+    let member = session.member(within).ok_or_else(changed)?;
+    let (file, metadata) = open_source(&path)?.ok_or_else(changed)?;
     let id = FileId::from(&metadata);
     if !id.untouched(&member.id()) {
         return Err(changed());
     }
-    let sum =
-        ResumableSha256::digest_reader(file).map_err(|error| Error::io("read", &path, error))?;
-    match sum == member.sha256 {
+    let sum = Checksum::digest_reader(file).map_err(|error| Error::io("read", &path, error))?;
+    match member.sha256 == Some(sum) {
         true => Ok(id),
         // The file was changed, and its times set back.
         false => Err(Error::refused(format!(
@@ -217,7 +305,7 @@ pub(super) fn confirm(pack: &Pack, root: &Path, within: &Path) -> Result<FileId>
     }
 }
 
-fn holdings(group: &[&SessionFiles], removing: bool) -> Result<FileSet> {
+pub(super) fn holdings(group: &[&SessionFiles], removing: bool) -> Result<FileSet> {
     let unwritten = |files: &&&SessionFiles| files.is_unwritten();
     let empty = |files: &&&SessionFiles| removing || files.files().next().is_none();
     if let Some(files) = group.iter().filter(unwritten).find(empty) {
@@ -232,87 +320,68 @@ fn holdings(group: &[&SessionFiles], removing: bool) -> Result<FileSet> {
     }
 }
 
-/// Returns the path of the group's pack: an existing one of any of its sessions, or that of the
-/// first.
-fn place(archive: &Archive, group: &[&SessionFiles], holdings: &FileSet) -> Result<PathBuf> {
-    let mut first = None;
-    for files in group {
-        let path = archive.pack_path(&holdings.root, files.id.as_str(), files.folder());
-        if jsonl::exists(&path)? {
-            return Ok(path);
-        }
-        first.get_or_insert(path);
-    }
-    Ok(first.unwrap_or_default())
-}
-
-/// Opens the existing pack; `None` if there is none, or if it is lost and will be replaced.
-pub(super) fn open_existing(path: &Path) -> Result<Option<Pack>> {
-    match Pack::open_or_lost(path) {
-        Ok(pack) => Ok(Some(pack)),
-        Err(PackOpenError::Lost(_)) => Ok(None),
-        Err(PackOpenError::Other(Error::File(FileError::Io { source, .. })))
-            if source.kind() == std::io::ErrorKind::NotFound =>
-        {
-            Ok(None)
-        }
-        Err(PackOpenError::Other(error)) => Err(error),
-    }
-}
-
-fn planned(
+pub(super) fn planned(
     group: &[&SessionFiles],
     holdings: &FileSet,
-    path: &Path,
-    pack: Option<&Pack>,
+    root: &RootArchive,
+    manifest: &Manifest,
 ) -> Archived {
-    let failures = &holdings.root.failures;
-    let (added, unchanged) = changes(&holdings.files, &holdings.ids, pack, failures);
-    let same = |pack: &Pack| {
-        let named = named(group);
-        let mut named = named.iter();
-        pack.index.list_digest == list_digest(group)
-            && named.all(|it| pack.index.sessions.contains(it))
+    let (added, unchanged) = changes(&holdings.files, &holdings.ids, root, manifest);
+    let main = holdings.files.first().map(|(main, _)| main.as_path());
+    let known = main.and_then(|main| manifest.files.get(main));
+    let same = |known: &Member| {
+        let mut named = named(group).into_iter();
+        known.list_digest == list_digest(group) && named.all(|it| known.sessions.contains(&it))
     };
     Archived {
         sessions: group.iter().map(|files| files.id.to_string()).collect(),
         layout: holdings.root.layout.name(),
         root: holdings.root.path.clone(),
-        pack: path.to_owned(),
+        pack: match main.filter(|_| !group.is_empty()) {
+            Some(main) => file_path(&root.dir, main),
+            None => root.dir.clone(),
+        },
         files: holdings.files.len(),
         bytes: holdings.bytes(),
         added,
-        packed: pack.map_or(0, |pack| pack.bytes),
-        unchanged: unchanged && pack.is_some_and(same),
+        packed: packed(&holdings.files, manifest),
+        unchanged: unchanged && known.is_some_and(same),
         removed: false,
-        set_aside: None,
         mended: None,
-        lost_end: None,
     }
 }
 
-/// Returns the number of bytes that a pack lacks, and whether it is up to date.
+fn packed(files: &[(PathBuf, bool)], manifest: &Manifest) -> u64 {
+    let known = files
+        .iter()
+        .filter_map(|(path, _)| manifest.files.get(path));
+    known.map(|member| member.packed).sum()
+}
+
+/// Returns the number of bytes that the archive lacks, and whether it is up to date.
 pub(super) fn changes(
     files: &[(PathBuf, bool)],
     ids: &[FileId],
-    pack: Option<&Pack>,
-    failures: &ReadFailures,
+    root: &RootArchive,
+    manifest: &Manifest,
 ) -> (u64, bool) {
-    let members = pack.into_iter().flat_map(Pack::members);
-    let known: HashMap<&Path, FileId> = members
-        .map(|member| (member.path.as_path(), member.id()))
-        .collect();
-    let mut added = 0;
-    // If the writer was killed between the two copies of the index, it must be written again.
-    let is_whole = |pack: &Pack| {
-        let is_whole = failures.ok_io(&pack.path, pack.is_whole());
-        is_whole.unwrap_or(false)
-    };
-    let mut unchanged = pack.is_some_and(is_whole);
+    let (mut added, mut unchanged) = (0, true);
     for ((within, is_log), id) in files.iter().zip(ids) {
-        added += match known.get(within.as_path()) {
-            Some(known) if known.untouched(id) => continue,
-            Some(known) if *is_log && known.same_file(id) && known.len <= id.len => {
+        let known = manifest.files.get(within);
+        let is_there = |known: &Member| {
+            let there = known.location(&root.dir).symlink_metadata();
+            there.is_ok_and(|there| {
+                let there = FileId::from(&there);
+                there.len >= known.packed && there.ctime_ns == known.packed_ctime_ns
+            })
+        };
+        added += match known {
+            Some(known)
+                if known.id().untouched(id) && known.moved_to.is_none() && is_there(known) =>
+            {
+                continue;
+            }
+            Some(known) if *is_log && known.id().same_file(id) && known.len <= id.len => {
                 id.len - known.len
             }
             _ => id.len,
@@ -322,37 +391,43 @@ pub(super) fn changes(
     (added, unchanged)
 }
 
-pub(super) fn done(plan: Archived, stored: &PackUpdate) -> Archived {
+pub(super) fn done(
+    plan: Archived,
+    stored: &Stored,
+    manifest: &Manifest,
+    files: &[(PathBuf, bool)],
+) -> Archived {
+    let repaired = stored
+        .repaired
+        .first()
+        .map(|first| match stored.repaired.len() {
+            1 => format!(
+                "the copy of {} was damaged and is archived again",
+                first.display()
+            ),
+            count => format!("the copies of {count} files were damaged and are archived again"),
+        });
     Archived {
-        pack: stored.pack.path.clone(),
         added: stored.added,
-        packed: stored.pack.bytes,
-        unchanged: stored.unchanged,
-        set_aside: stored.set_aside.clone(),
-        mended: stored.repaired.clone(),
-        lost_end: stored.lost_end.clone(),
+        packed: packed(files, manifest),
+        unchanged: !stored.is_changed,
+        mended: repaired,
         ..plan
     }
 }
 
-/// Returns the contents for the pack of a group of sessions.
-fn contents(group: &[&SessionFiles], holdings: &FileSet) -> Result<PackContents> {
-    let rows = Store::list_rows(group)?.into_iter();
-    Ok(PackContents {
-        layout: holdings.root.layout.name().to_owned(),
-        root: holdings.root.path.clone(),
-        lone: holdings.lone,
+/// Returns what to archive of a group of sessions.
+pub(super) fn contents(group: &[&SessionFiles], holdings: &FileSet) -> Result<Contents> {
+    Ok(Contents {
         sessions: named(group),
         files: holdings.files.clone(),
-        rows: rows
-            .map(|(path, text)| PackedListRow { path, text })
-            .collect(),
+        rows: Store::list_rows(group)?,
         list_digest: list_digest(group),
     })
 }
 
-fn named(group: &[&SessionFiles]) -> Vec<PackedSession> {
-    let named = group.iter().map(|files| PackedSession {
+fn named(group: &[&SessionFiles]) -> Vec<SessionKey> {
+    let named = group.iter().map(|files| SessionKey {
         id: files.id.to_string(),
         folder: files.folder().map(str::to_owned),
     });
@@ -362,16 +437,5 @@ fn named(group: &[&SessionFiles]) -> Vec<PackedSession> {
 /// Returns the digest of the session-list rows of a group; `None` if there are none.
 fn list_digest(group: &[&SessionFiles]) -> Option<Checksum> {
     let about: Vec<_> = group.iter().flat_map(|files| &files.list_rows).collect();
-    (!about.is_empty()).then(|| Checksum(Sha256::digest(format!("{about:?}")).into()))
-}
-
-pub(super) fn refuse_damaged(path: &Path, damaged: &[Damage]) -> Result<()> {
-    match damaged.first() {
-        None => Ok(()),
-        Some(first) => Err(Error::refused(format!(
-            "the archived data in {} cannot be read back, so nothing was removed: {}",
-            path.display(),
-            first.detail
-        ))),
-    }
+    (!about.is_empty()).then(|| Checksum::compute(format!("{about:?}").as_bytes()))
 }

@@ -1,25 +1,28 @@
-//! Verifies packs by reading them back.
+//! Verifies archived files by reading them back.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 
-use super::pack::{Cache, Pack, describe_ignored};
-use super::pack_index::Member;
-use super::resumable_sha256::ResumableSha256;
+use super::archived_session::ArchivedSession;
+use super::checksum::Checksum;
+use super::manifest::{self, Manifest, Member};
+use super::root_archive::RootArchive;
 use crate::error::{Error, Result};
 use annals_jsonl::Error as FileError;
+use annals_layouts::text::pluralize;
 
 /// Damage in an archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Damage {
-    /// The pack.
+    /// The compressed file, or the manifest.
     pub pack: PathBuf,
-    /// The damaged file in it.
+    /// The path within the root of the damaged file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub member: Option<PathBuf>,
-    /// Offset of the unreadable frame in the pack.
+    /// Offset of the unreadable frame in the compressed file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame: Option<u64>,
     /// Description of the damage.
@@ -27,54 +30,67 @@ pub struct Damage {
     /// The read failed with an I/O error, so it is unknown whether the data is damaged.
     #[serde(skip)]
     pub is_unread: bool,
+    /// The archive cannot be read by this program.
+    #[serde(skip)]
+    pub(super) is_refused: bool,
 }
 
 impl Damage {
-    /// Reports a pack that cannot be opened.
-    pub fn unreadable_pack(path: &Path, error: &Error) -> Self {
+    pub(super) fn new(pack: &Path, member: Option<&Member>, detail: String) -> Self {
         Damage {
-            pack: path.to_owned(),
-            member: None,
+            pack: pack.to_owned(),
+            member: member.map(|member| member.path.clone()),
             frame: None,
-            detail: error.to_string(),
-            is_unread: matches!(error, Error::File(FileError::Io { .. })),
+            detail,
+            is_unread: false,
+            is_refused: false,
         }
+    }
+
+    /// Reports the archive of a root that cannot be read.
+    pub(super) fn unreadable(path: &Path, error: &Error) -> Self {
+        Damage {
+            is_unread: matches!(error, Error::File(FileError::Io { .. })),
+            is_refused: matches!(error, Error::Refused(_)),
+            ..Damage::new(path, None, error.to_string())
+        }
+    }
+
+    /// Reports a manifest that does not list all files.
+    pub(super) fn manifest(archive: &RootArchive, manifest: &Manifest) -> Option<Self> {
+        let unlisted = manifest.files.values().filter(|it| it.is_unlisted).count();
+        let wrong = manifest
+            .damage()
+            .filter(|_| manifest.exists || unlisted > 0);
+        let found = (unlisted > 0).then(|| {
+            let files = pluralize(unlisted as u64, "file");
+            format!("does not list {files} that it archived")
+        });
+        let wrong: Vec<String> = wrong.into_iter().chain(found).collect();
+        let path = archive.dir.join(manifest::NAME);
+        let detail = format!(
+            "{}; nothing is lost that is in `files`, and `annals keep` lists it again",
+            wrong.join(" and ")
+        );
+        (!wrong.is_empty()).then(|| Damage::new(&path, None, detail))
     }
 }
 
-impl Damage {
-    /// Reports the missing end of a truncated or damaged pack, with the files stored there.
-    pub fn lost_end(pack: &Pack) -> Option<Self> {
-        Some(Damage {
-            pack: pack.path.clone(),
-            member: None,
-            frame: None,
-            detail: pack.describe_lost_end()?,
-            is_unread: false,
+impl From<Damage> for Error {
+    fn from(damage: Damage) -> Self {
+        let pack = damage.pack.display().to_string();
+        Error::refused(match damage.detail.contains(&pack) {
+            true => damage.detail,
+            false => format!("{pack}: {}", damage.detail),
         })
     }
-
-    /// Reports a pack that could not be opened and was set aside for a new one.
-    pub fn set_aside(path: &Path) -> Self {
-        let shown = path.display().to_string();
-        Damage {
-            pack: path.to_owned(),
-            member: None,
-            frame: None,
-            detail: format!(
-                "could not be opened and was set aside; {} recovers what is left of it, {} removes it",
-                annals_layouts::text::quoted_command("annals restore", &shown, "--salvage"),
-                annals_layouts::text::quoted_command("annals archive --forget", &shown, "--apply")
-            ),
-            is_unread: false,
-        }
-    }
 }
 
-/// Result of reading packs back.
+/// Result of reading archived sessions back.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct VerifyReport {
-    /// Number of packs read.
+    /// Number of archived sessions read; sessions that share logs count once, and so do the files of
+    /// a root that belong to no session.
     pub packs: usize,
     /// Number of files in them.
     pub files: usize,
@@ -85,17 +101,12 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
-    /// Reads a whole pack back.
-    pub fn verify_pack(&mut self, path: &Path) {
+    /// Reads an archived session back.
+    pub fn verify(&mut self, session: &ArchivedSession) {
         self.packs += 1;
-        match Pack::open(path) {
-            Ok(pack) => {
-                self.files += pack.index.all().count();
-                self.bytes += pack.index.all().map(|member| member.len).sum::<u64>();
-                self.damaged.extend(verify(&pack));
-            }
-            Err(error) => self.damaged.push(Damage::unreadable_pack(path, &error)),
-        }
+        self.files += session.all().count();
+        self.bytes += session.all().map(|member| member.len).sum::<u64>();
+        self.damaged.extend(verify(session));
     }
 
     pub(super) fn add(&mut self, other: VerifyReport) {
@@ -106,100 +117,122 @@ impl VerifyReport {
     }
 }
 
-/// Reads all files of a pack, including earlier versions, and compares their checksums.
-pub fn verify(pack: &Pack) -> Vec<Damage> {
-    let all = pack.index.all();
-    let mut damaged: Vec<Damage> = all.flat_map(|member| verify_member(pack, member)).collect();
-    if let Some(lost) = Damage::lost_end(pack) {
-        damaged.push(lost);
-    } else if pack.torn > 0 {
-        let (torn, generation) = (describe_ignored(pack.torn), pack.index.generation);
-        damaged.push(Damage {
-            pack: pack.path.clone(),
-            member: None,
-            frame: None,
-            detail: format!(
-                "{torn}: the writer was killed, or the end is damaged; everything up to generation {generation} is intact"
-            ),
-            is_unread: false,
-        });
-    }
-    match pack.has_intact_first_index() {
-        Ok(true) => {}
-        Err(error) => {
-            let error = Error::io("read", &pack.path, error);
-            damaged.push(Damage::unreadable_pack(&pack.path, &error));
+/// Reads all files of an archived session, including earlier versions, and compares their checksums.
+pub fn verify(session: &ArchivedSession) -> Vec<Damage> {
+    let mut damaged = Vec::new();
+    for member in session.all() {
+        let found = verify_member(session, member);
+        let stored = session.location(member);
+        let there = stored.symlink_metadata().map_or(0, |there| there.len());
+        let rest = there.saturating_sub(member.packed);
+        let is_whole = found.is_empty();
+        damaged.extend(found);
+        if is_whole && rest > 0 {
+            let detail = format!(
+                "{rest} bytes at its end are not in the manifest: a writer was killed, or their line is lost; --salvage reads them"
+            );
+            damaged.push(Damage::new(&stored, Some(member), detail));
         }
-        Ok(false) => damaged.push(Damage {
-            pack: pack.path.clone(),
-            member: None,
-            frame: None,
-            detail: "one of the two copies of its index is damaged; the other is intact".to_owned(),
-            is_unread: false,
-        }),
     }
     damaged
 }
 
-fn verify_member(pack: &Pack, member: &Member) -> Vec<Damage> {
-    // The callback cannot fail.
-    unpack(pack, member, |_| Ok(())).unwrap_or_default()
+impl ArchivedSession {
+    /// Returns the files whose compressed file is missing or cut. Reads no content.
+    pub fn missing_data(&self) -> Vec<Damage> {
+        let damage = |member: &Member| {
+            let stored = self.location(member);
+            let detail = match stored.symlink_metadata() {
+                Ok(there) if there.is_file() && there.len() >= member.packed => return None,
+                Ok(there) if there.is_file() => format!(
+                    "its end is missing: it has {} of {} bytes (try `annals restore --salvage`)",
+                    there.len(),
+                    member.packed
+                ),
+                Ok(_) => "it is not a regular file".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            Some(Damage::new(&stored, Some(member), detail))
+        };
+        self.all().filter_map(damage).collect()
+    }
 }
 
-/// Unpacks a file and passes its content to `give` frame by frame, before the checksum of the whole
-/// file is verified. Returns the damage; content before and after a damaged frame is passed too.
+pub(super) fn verify_member(session: &ArchivedSession, member: &Member) -> Vec<Damage> {
+    // The callback cannot fail.
+    unpack(session, member, |_| Ok(())).unwrap_or_default()
+}
+
+/// Decompresses a file and passes its content to `give` frame by frame, before the checksum of the
+/// whole file is verified. Returns the damage; content before and after a damaged frame is passed
+/// too.
 pub(super) fn unpack(
-    pack: &Pack,
+    session: &ArchivedSession,
     member: &Member,
     mut give: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<Vec<Damage>> {
+    let stored = session.location(member);
+    let content = match session.file(member) {
+        Ok(content) => content,
+        Err(error) => {
+            let mut damage = Damage::new(&stored, Some(member), error.to_string());
+            // A missing or a wrong file is damage; other errors may pass.
+            damage.is_unread = match &error {
+                Error::File(FileError::Io { source, .. }) => !matches!(
+                    source.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::InvalidData | io::ErrorKind::Other
+                ),
+                _ => false,
+            };
+            return Ok(vec![damage]);
+        }
+    };
     let mut damaged = Vec::new();
-    let mut sum = ResumableSha256::new();
-    for part in &member.parts {
-        let given = pack.with_part(part, |bytes| {
+    let mut sum = Sha256::new();
+    content.each_frame(0, |frame, bytes| match bytes {
+        Ok(bytes) => {
             sum.update(bytes);
             give(bytes)
-        });
-        match given {
-            Ok(given) => given?,
-            Err(error) => {
-                let frame = pack.index.frames.get(part.frame as usize);
-                damaged.push(Damage {
-                    pack: pack.path.clone(),
-                    member: Some(member.path.clone()),
-                    frame: frame.map(|frame| frame.at),
-                    detail: error.to_string(),
-                    is_unread: error.kind() != io::ErrorKind::InvalidData,
-                });
-            }
         }
-    }
-    let sum = sum.sum();
-    if damaged.is_empty() && sum != member.sha256 {
-        damaged.push(Damage {
-            pack: pack.path.clone(),
-            member: Some(member.path.clone()),
-            frame: None,
-            detail: format!("its checksum is {sum}, not {}", member.sha256),
-            is_unread: false,
-        });
+        Err(error) => {
+            damaged.push(Damage {
+                frame: Some(frame.at),
+                is_unread: error.kind() != io::ErrorKind::InvalidData,
+                ..Damage::new(&stored, Some(member), error.to_string())
+            });
+            Ok(())
+        }
+    })?;
+    let sum = Checksum::from(sum);
+    if let Some(sha256) = member.sha256.filter(|sha256| *sha256 != sum)
+        && damaged.is_empty()
+    {
+        let detail = format!("its checksum is {sum}, not {sha256}");
+        damaged.push(Damage::new(&stored, Some(member), detail));
     }
     Ok(damaged)
 }
 
-/// Reads back the frames of a pack from offset `since`.
-pub(super) fn verify_since(pack: &Pack, since: u64) -> Vec<Damage> {
-    let mut cache = Cache::default();
-    let frames = pack.index.frames.iter().filter(|frame| frame.at >= since);
-    let damaged = frames.filter_map(|frame| {
-        let error = pack.try_frame(frame, &mut cache).err()?;
-        Some(Damage {
-            pack: pack.path.clone(),
-            member: None,
-            frame: Some(frame.at),
-            is_unread: error.kind() != io::ErrorKind::InvalidData,
-            detail: error.to_string(),
-        })
-    });
-    damaged.collect()
+/// Reads back the frames of files from an offset on, and refuses damaged ones.
+pub(super) fn verify_written(
+    archive: &RootArchive,
+    manifest: &Manifest,
+    written: &[(PathBuf, u64)],
+) -> Result<()> {
+    for (path, since) in written {
+        let Some(member) = manifest.files.get(path) else {
+            continue;
+        };
+        let stored = member.location(&archive.dir);
+        let failed = |error: io::Error| {
+            Error::refused(format!(
+                "the archived data in {} cannot be read back: {error}",
+                stored.display()
+            ))
+        };
+        let content = super::CompressedFile::open(&stored, member.packed, member.id());
+        let content = content.map_err(failed)?;
+        content.each_frame(*since, |_, bytes| bytes.map(drop).map_err(failed))?;
+    }
+    Ok(())
 }

@@ -2,55 +2,37 @@
 //! sessions.
 //!
 //! They are found, read and priced like all others. They keep their former paths; only their bytes
-//! come from a pack.
+//! come from the archive.
 //!
 //! If a session's log is on disk, only files that agent programs delete by themselves are taken
-//! from the archive: sub-agents, tool outputs, saved file versions, todos. The member list shows
-//! which packs contain missing files, so a session list need not open thousands of packs.
+//! from the archive: sub-agents, tool outputs, saved file versions, todos. The manifest lists all
+//! archived files of a root, so a session list opens none of them.
 //!
 //! `RootFile::open` returns bytes that are read by offset (`ReadAt`), so the same code reads files
-//! of a root and of a pack. Archived files keep the identity that they had on disk, so index rows
-//! of them stay valid.
+//! of a root and of the archive. Archived files keep the identity that they had on disk, so index
+//! rows of them stay valid, unless the compressed file changed since it was written.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use crate::archive::{self, Archive, MemberList, Pack, PackIndex};
+use crate::archive::{self, Archive, ArchivedMember, Member, MissingFiles, SessionKey};
 use crate::error::{Error, Result};
-use annals_jsonl::{FileId, OpenLog};
+use annals_jsonl::OpenLog;
 use annals_layouts::model::{AgentId, Artifact, ArtifactKind, Body, ListRow, SessionId};
 use annals_layouts::text::quoted_command;
 
 use super::inventory::{RootFile, SessionFiles};
 use super::{Root, decode_document};
 
-/// Location of a file in the archive. The pack is opened on demand, because there may be more packs
-/// than a process may have open.
+/// A file in the archive. It is opened on demand, because there may be more than a process may have
+/// open.
 #[derive(Clone, Debug)]
-pub(crate) struct ArchivedFile {
-    pack: Arc<Path>,
-    /// Its path within the root.
-    path_in_root: PathBuf,
-}
+pub(crate) struct ArchivedFile(ArchivedMember);
 
 impl ArchivedFile {
     pub(super) fn open(&self) -> Result<OpenLog> {
-        let pack = Pack::open(&self.pack)?;
-        let member = pack.member(&self.path_in_root).ok_or_else(|| {
-            let (pack, within) = (self.pack.display(), self.path_in_root.display());
-            Error::refused(format!("{pack} no longer contains {within}"))
-        })?;
-        Ok(OpenLog::Archived(Arc::new(pack.file(member))))
-    }
-}
-
-impl RootFile {
-    /// Returns the pack of an archived file and the file's path in the root.
-    pub(crate) fn archive_location(&self) -> Option<(&Path, &Path)> {
-        let kept = self.archived.as_ref()?;
-        Some((&kept.pack, &kept.path_in_root))
+        Ok(OpenLog::Archived(Arc::new(self.0.open()?)))
     }
 }
 
@@ -106,55 +88,80 @@ pub(super) fn add_archived(
     wanted: &dyn Fn(ArtifactKind) -> bool,
     troubles: &mut Vec<Error>,
 ) -> StoredRows {
-    let paths = archive.pack_paths_of_root(root).unwrap_or_else(|error| {
-        troubles.push(error);
-        Vec::new()
-    });
-    if paths.is_empty() {
-        return StoredRows::new();
-    }
-    let live = pack_names(files);
-    let is_live = |path: &PathBuf| path.file_name().is_some_and(|name| live.contains(name));
-    let gone = paths.iter().filter(|path| !is_live(path));
-    let mut packs = open_packs(gone.map(PathBuf::as_path), troubles);
-    // If two packs contain a file, the newer pack wins.
-    packs.sort_by_key(|known| std::cmp::Reverse(known.index.archived));
-    let here = paths.iter().filter(|path| is_live(path));
-    let here: Vec<&Path> = here.map(PathBuf::as_path).collect();
-    let lacking = packs_with_missing_files(root, files, &here, wanted, troubles);
-    let mut found = Vec::new();
     let mut rows = StoredRows::new();
-    if !packs.is_empty() || !lacking.is_empty() {
-        let moved = RenamedFiles::new(files);
-        let mut there: HashSet<PathBuf> = HashSet::new();
-        there.extend(files.iter().map(|file| file.path.clone()));
-        let beside = |kind| archive::is_attachment(kind) && wanted(kind);
-        for known in &lacking {
-            let gone = known.missing_files(root, &FolderRenames::new(), &mut there, &beside);
-            found.extend(gone.into_iter().filter(|file| !moved.is_present(file)));
+    if !archive.has_files_of(root) {
+        return rows;
+    }
+    let within = files.iter();
+    let within = within.filter_map(|file| file.path.strip_prefix(&root.path).ok());
+    let there: HashSet<&Path> = within.collect();
+    let missing = match archive.missing_files(root, &|path| there.contains(path)) {
+        Ok(Some(missing)) => missing,
+        Ok(None) => return rows,
+        Err(error) => {
+            troubles.push(error);
+            return rows;
         }
-        let elsewhere = replacement_packs(root, &moved, &packs, &here, troubles);
-        for (known, now) in packs.iter().zip(&elsewhere) {
-            let folders = moved.folders(root, &known.index);
-            let folders = match now {
-                Some(now) if folders.is_empty() => folder_renames(root, &known.index, now),
-                _ => folders,
-            };
-            if known.index.has_no_session() {
-                let is_listed = |kind| archive::is_listed_when_archived(kind) && wanted(kind);
-                found.extend(known.missing_files(root, &folders, &mut there, &is_listed));
-            } else if folders.is_empty() {
-                found.extend(known.missing_files(root, &folders, &mut there, wanted));
-                let saved = known.index.rows.iter();
-                let saved = saved.map(|row| (row.path.as_path(), row.text.as_str()));
-                rows.extend(stored_rows(root, saved));
-            } else {
-                // The session is listed under its new folder. Its missing files get their new
-                // paths.
-                let gone = known.missing_files(root, &folders, &mut there, &beside);
-                found.extend(gone.into_iter().filter(|file| !moved.is_present(file)));
+    };
+    let MissingFiles { members, damage } = missing;
+    troubles.extend(damage);
+    let mut found: Vec<RootFile> = Vec::new();
+    let on_disk = FilesOnDisk::new(files);
+    let renamed = on_disk.renamed_folders(root, &members);
+    for file in members {
+        let member = &file.member;
+        let Some(mut artifact) = root.layout.classify(&member.path) else {
+            continue;
+        };
+        let kind = artifact.kind;
+        let is_attachment = is_attachment(kind);
+        let mut is_of_live = false;
+        let is_wanted = match member.sessions.as_slice() {
+            [] => archive::is_listed_when_archived(kind),
+            sessions => {
+                is_of_live = sessions
+                    .iter()
+                    .any(|key| on_disk.has_log(key) || renamed.contains_key(key));
+                is_attachment || !is_of_live
             }
+        };
+        // A session whose folder was renamed is listed under its new folder.
+        let now = member.sessions.iter().find_map(|key| {
+            let in_folder = artifact.folder.is_some() && artifact.folder == key.folder;
+            renamed.get(key).filter(|_| in_folder)
+        });
+        let path = match now {
+            None => root.path.join(&member.path),
+            Some(now) => {
+                artifact.folder = now.map(str::to_owned);
+                root.path.join(root.layout.path_for(&artifact))
+            }
+        };
+        let is_there = || {
+            path.strip_prefix(&root.path)
+                .is_ok_and(|path| there.contains(path))
+        };
+        if !is_wanted || !wanted(kind) || (now.is_some() && is_there()) {
+            continue;
         }
+        if !is_of_live {
+            let saved = member.list_rows.iter();
+            let saved = saved.map(|row| (member.path.as_path(), row.as_str()));
+            rows.extend(stored_rows(root, saved));
+        }
+        let id = match file.id() {
+            Ok(id) => id,
+            Err(error) => {
+                troubles.push(error);
+                continue;
+            }
+        };
+        let mut added = RootFile::new(path, artifact, id);
+        if is_of_live && on_disk.has_agent(&added) {
+            continue;
+        }
+        added.archived = Some(Box::new(ArchivedFile(file)));
+        found.push(added);
     }
     if !found.is_empty() {
         files.append(&mut found);
@@ -164,133 +171,51 @@ pub(super) fn add_archived(
     rows
 }
 
-/// Returns the packs of sessions on disk that may contain missing files.
-fn packs_with_missing_files(
-    root: &Root,
-    files: &[RootFile],
-    packs: &[&Path],
-    wanted: &dyn Fn(ArtifactKind) -> bool,
-    troubles: &mut Vec<Error>,
-) -> Vec<KnownPack> {
-    let Some(dir) = packs.first().and_then(|pack| pack.parent()) else {
-        return Vec::new();
-    };
-    let Some(roster) = MemberList::read(dir) else {
-        return open_packs(packs.iter().copied(), troubles);
-    };
-    let beside = files.iter();
-    let beside = beside.filter(|file| archive::is_attachment(file.artifact.kind));
-    let within = beside.filter_map(|file| file.path.strip_prefix(&root.path).ok());
-    let there: HashSet<u64> = within.map(archive::path_hash).collect();
-    let logs = !wanted(ArtifactKind::ToolResult);
-    let gone: HashSet<&OsStr> = roster.packs_with_missing_files(&there, logs).collect();
-    let is_lacking = |pack: &Path| pack.file_name().is_some_and(|name| gone.contains(name));
-    let lacking = packs.iter().copied().filter(|pack| is_lacking(pack));
-    open_packs(lacking, troubles)
+/// Returns whether the agent's program may delete files of this kind while their session still
+/// exists.
+fn is_attachment(kind: ArtifactKind) -> bool {
+    matches!(
+        kind,
+        ArtifactKind::AgentLog
+            | ArtifactKind::AgentMeta
+            | ArtifactKind::ToolResult
+            | ArtifactKind::FileVersion
+            | ArtifactKind::Todos
+    )
 }
 
-/// Returns for each pack of a missing session the pack that supersedes it, if that is another one:
-/// the folder was renamed, and the session was archived under both names.
-fn replacement_packs(
-    root: &Root,
-    moved: &RenamedFiles<'_>,
-    packs: &[KnownPack],
-    here: &[&Path],
-    troubles: &mut Vec<Error>,
-) -> Vec<Option<Arc<PackIndex>>> {
-    let mut elsewhere: Vec<Option<Arc<PackIndex>>> = vec![None; packs.len()];
-    let mut named: HashMap<&str, Vec<(usize, &KnownPack)>> = HashMap::new();
-    for (at, known) in packs.iter().enumerate() {
-        if let Some(session) = known.index.sessions.first() {
-            named.entry(&session.id).or_default().push((at, known));
-        }
-    }
-    // A restored session is in the folder of its own pack. Pack names start with the session id.
-    let mut living: HashMap<&str, Vec<&Path>> = HashMap::new();
-    for &pack in here {
-        let name = pack.file_stem().and_then(OsStr::to_str);
-        let session = name.and_then(|name| name.rsplit_once('.'));
-        if let Some((session, _)) = session.filter(|(session, _)| named.contains_key(session)) {
-            living.entry(session).or_default().push(pack);
-        }
-    }
-    for (session, gone) in named {
-        let there = living.get(session).map(Vec::as_slice).unwrap_or_default();
-        if gone.len() + there.len() < 2 {
-            continue;
-        }
-        let gone = gone.into_iter();
-        let gone: Vec<(usize, &KnownPack)> = gone
-            .filter(|(_, known)| moved.folders(root, &known.index).is_empty())
-            .collect();
-        let there = open_packs(there.iter().copied(), troubles);
-        let all: Vec<&KnownPack> = gone.iter().map(|(_, it)| *it).chain(&there).collect();
-        let known: Vec<(&Path, &PackIndex)> =
-            all.iter().map(|it| (&*it.path, &*it.index)).collect();
-        let stands = archive::superseding_packs(&known);
-        for ((at, known), stands) in gone.iter().zip(stands) {
-            let other = all.get(stands).filter(|other| other.path != known.path);
-            if let Some(place) = elsewhere.get_mut(*at) {
-                *place = other.map(|other| Arc::clone(&other.index));
-            }
-        }
-    }
-    elsewhere
-}
-
-/// Maps the folders of a pack to the folders of the same sessions in another pack.
-fn folder_renames<'a>(root: &Root, was: &PackIndex, now: &'a PackIndex) -> FolderRenames<'a> {
-    let log = |path: &Path| {
-        let log = root.layout.classify(path);
-        log.filter(|it| it.kind == ArtifactKind::SessionLog)
-    };
-    let logs = was.members.iter().filter_map(|it| log(&it.path));
-    let folders = logs.filter_map(|old| {
-        let mut sessions = now.sessions.iter();
-        let now = sessions
-            .find(|it| Some(it.id.as_str()) == old.session.as_ref().map(SessionId::as_str))?;
-        Some((old.folder, now.folder.as_deref()))
-    });
-    folders.collect()
-}
-
-/// Opens packs and reads their indexes. Reports packs that cannot be read.
-fn open_packs<'a>(
-    packs: impl Iterator<Item = &'a Path>,
-    troubles: &mut Vec<Error>,
-) -> Vec<KnownPack> {
-    let mut found = Vec::new();
-    for pack in packs {
-        match Pack::open(pack) {
-            // The packs are closed again: all of them would exceed the limit of open files.
-            Ok(pack) => {
-                troubles.extend(pack.lost_end());
-                found.push(KnownPack::from_pack(&pack));
-            }
-            Err(error) => troubles.push(error),
-        }
-    }
-    found
-}
-
-/// Files on disk that may have had another path when they were archived.
-struct RenamedFiles<'a> {
+/// Files on disk, which may have had another path when they were archived.
+struct FilesOnDisk<'a> {
+    /// Sessions whose logs are on disk, with their folders.
+    sessions: HashSet<(&'a str, Option<&'a str>)>,
     /// Folders of session logs, by session and inode: these identify a log whose folder was
     /// renamed.
-    logs: HashMap<(&'a SessionId, u64, u64), Option<&'a str>>,
+    logs: HashMap<(&'a str, u64, u64), Option<&'a str>>,
     /// Sessions that the paths of sub-agent logs name, by folder and agent id: program versions
     /// differ in where they put these logs.
     agents: HashMap<(Option<&'a str>, &'a AgentId), Vec<Option<&'a SessionId>>>,
 }
 
-impl<'a> RenamedFiles<'a> {
+impl<'a> FilesOnDisk<'a> {
     fn new(files: &'a [RootFile]) -> Self {
         let logs = files.iter().filter_map(|file| match file.artifact.kind {
             ArtifactKind::SessionLog => {
-                let log = (file.artifact.session.as_ref()?, file.id.dev, file.id.ino);
+                let log = (
+                    file.artifact.session.as_ref()?.as_str(),
+                    file.id.dev,
+                    file.id.ino,
+                );
                 Some((log, file.artifact.folder.as_deref()))
             }
             _ => None,
+        });
+        let logs: HashMap<_, _> = logs.collect();
+        let sessions = files
+            .iter()
+            .filter(|it| it.artifact.kind == ArtifactKind::SessionLog);
+        let sessions = sessions.filter_map(|file| {
+            let session = file.artifact.session.as_ref()?;
+            Some((session.as_str(), file.artifact.folder.as_deref()))
         });
         let mut agents: HashMap<_, Vec<_>> = HashMap::new();
         let is_agent = |file: &&RootFile| file.artifact.kind == ArtifactKind::AgentLog;
@@ -306,15 +231,16 @@ impl<'a> RenamedFiles<'a> {
                 sessions.push(session.as_ref());
             }
         }
-        RenamedFiles {
-            logs: logs.collect(),
+        FilesOnDisk {
+            sessions: sessions.collect(),
+            logs,
             agents,
         }
     }
 
     /// Returns whether a sub-agent's log is on disk at another path in its folder. A copied session
     /// has other sub-agents with the same ids, so the session must match unless a path names none.
-    fn is_present(&self, file: &RootFile) -> bool {
+    fn has_agent(&self, file: &RootFile) -> bool {
         let is_log = file.artifact.kind == ArtifactKind::AgentLog;
         let agent = file.artifact.agent.as_ref().filter(|_| is_log);
         let folder = file.artifact.folder.as_deref();
@@ -324,21 +250,32 @@ impl<'a> RenamedFiles<'a> {
         there.is_some_and(|sessions| sessions.iter().any(same))
     }
 
-    /// Returns the folders of a pack that were renamed: its sessions are elsewhere in the root.
-    fn folders(&self, root: &Root, index: &PackIndex) -> FolderRenames<'a> {
-        let renamed = index.members.iter().filter_map(|member| {
+    /// Returns whether the log of a session is on disk.
+    fn has_log(&self, key: &SessionKey) -> bool {
+        self.sessions
+            .contains(&(key.id.as_str(), key.folder.as_deref()))
+    }
+
+    /// Returns the folders that archived sessions are in now: their logs are elsewhere in the root.
+    fn renamed_folders(
+        &self,
+        root: &Root,
+        members: &[ArchivedMember],
+    ) -> HashMap<SessionKey, Option<&'a str>> {
+        let renamed = members.iter().filter_map(|file| {
+            let member: &Member = &file.member;
+            let mut sessions = member.sessions.iter();
+            let (key, now) = sessions.find_map(|key| {
+                let now = self.logs.get(&(key.id.as_str(), member.dev, member.ino))?;
+                Some((key, *now))
+            })?;
             let artifact = root.layout.classify(&member.path)?;
             let is_log = artifact.kind == ArtifactKind::SessionLog;
-            let session = artifact.session.filter(|_| is_log)?;
-            let now = self.logs.get(&(&session, member.dev, member.ino))?;
-            Some((artifact.folder, *now))
+            is_log.then(|| (key.clone(), now))
         });
         renamed.collect()
     }
 }
-
-/// Current names of folders, by former name.
-type FolderRenames<'a> = HashMap<Option<String>, Option<&'a str>>;
 
 /// Decodes saved rows of session lists, each with the path of its log.
 pub(super) fn stored_rows<'a>(
@@ -363,72 +300,4 @@ pub(super) fn stored_rows<'a>(
         }
     }
     rows
-}
-
-/// Returns the names of the packs of sessions whose logs are on disk.
-fn pack_names(files: &[RootFile]) -> HashSet<OsString> {
-    let mut names = HashSet::with_capacity(files.len());
-    let mut tags: HashMap<Option<&str>, String> = HashMap::new();
-    let logs = files.iter().filter_map(|file| match file.artifact.kind {
-        ArtifactKind::SessionLog => Some((file.artifact.session.as_ref()?, &file.artifact)),
-        _ => None,
-    });
-    for (session, artifact) in logs {
-        let folder = artifact.folder.as_deref();
-        let tag = tags.entry(folder);
-        let tag = tag.or_insert_with(|| archive::pack_name("", folder));
-        names.insert(format!("{session}{tag}").into());
-    }
-    names
-}
-
-/// The index of a pack that is not open.
-struct KnownPack {
-    path: Arc<Path>,
-    index: Arc<PackIndex>,
-    /// Identities of its files for readers, in the order of its members.
-    ids: Vec<FileId>,
-}
-
-impl KnownPack {
-    fn from_pack(pack: &Pack) -> Self {
-        KnownPack {
-            path: pack.path.as_path().into(),
-            index: Arc::clone(&pack.index),
-            ids: pack.members().iter().map(|it| pack.file_id(it)).collect(),
-        }
-    }
-
-    /// Returns the wanted files that are not on disk, with the new names of renamed folders.
-    fn missing_files(
-        &self,
-        root: &Root,
-        folders: &FolderRenames<'_>,
-        there: &mut HashSet<PathBuf>,
-        wanted: &dyn Fn(ArtifactKind) -> bool,
-    ) -> Vec<RootFile> {
-        let mut found = Vec::new();
-        for (member, id) in self.index.members.iter().zip(&self.ids) {
-            let meaning = root.layout.classify(&member.path);
-            let Some(mut artifact) = meaning.filter(|artifact| wanted(artifact.kind)) else {
-                continue;
-            };
-            let path = match folders.get(&artifact.folder) {
-                Some(now) if artifact.folder.is_some() => {
-                    artifact.folder = now.map(str::to_owned);
-                    root.path.join(root.layout.path_for(&artifact))
-                }
-                _ => root.path.join(&member.path),
-            };
-            if there.insert(path.clone()) {
-                let mut file = RootFile::new(path, artifact, *id);
-                file.archived = Some(Box::new(ArchivedFile {
-                    pack: Arc::clone(&self.path),
-                    path_in_root: member.path.clone(),
-                }));
-                found.push(file);
-            }
-        }
-        found
-    }
 }

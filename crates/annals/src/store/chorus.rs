@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use crate::archive::Pack;
 use crate::error::{Error, Result};
 use crate::undo::{Manifest, UndoConfigEntry};
 use annals_jsonl::read_document;
@@ -60,16 +59,8 @@ impl ChorusConfig<'_> {
         };
         let gone = self.store.failures.metadata(&path).is_none();
         let archive = self.store.archive().ok().filter(|_| gone);
-        let pack = archive.and_then(|archive| {
-            let pack = Pack::open(&archive.root_pack_path(root));
-            self.store.failures.ok(pack)
-        });
-        pack.is_some_and(|pack| {
-            if let Some(lost) = pack.lost_end() {
-                self.store.failures.report(lost);
-            }
-            pack.member(within).is_some()
-        })
+        let is_archived = archive.map(|archive| archive.has_file(root, within));
+        is_archived.is_some_and(|found| self.store.failures.ok(found).unwrap_or(false))
     }
 
     /// Applies an edit to the configuration of a root and leaves the rest unchanged.

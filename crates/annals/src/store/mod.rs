@@ -132,6 +132,8 @@ pub struct Store {
     /// Whether deletions from other roots are left out of the trash.
     limits_trash: bool,
     failures: ReadFailures,
+    /// Manifests of archives that were read.
+    manifests: crate::archive::ManifestCache,
 }
 
 impl Store {
@@ -145,6 +147,7 @@ impl Store {
             zone: None,
             limits_trash: false,
             failures,
+            manifests: Default::default(),
         }
     }
 
@@ -162,6 +165,11 @@ impl Store {
         self.roots = roots.map(|root| root.reporting_to(failures)).collect();
         self.failures = failures.clone();
         self
+    }
+
+    /// Returns the manifests of archives that were read.
+    pub(crate) fn manifests(&self) -> &crate::archive::ManifestCache {
+        &self.manifests
     }
 
     /// Read failures that did not prevent an answer.

@@ -104,6 +104,21 @@ impl FileSet {
         trash::with_all_locked(&logs.collect::<Result<Vec<_>>>()?, work)
     }
 
+    /// Returns files that belong to no session.
+    pub(crate) fn outside_sessions(
+        root: &Root,
+        files: Vec<(PathBuf, bool)>,
+        ids: Vec<FileId>,
+    ) -> Self {
+        FileSet {
+            root: Arc::new(root.clone()),
+            files,
+            ids,
+            volumes: 0,
+            lone: false,
+        }
+    }
+
     /// Returns the total size of the files in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.ids.iter().map(|id| id.len).sum()

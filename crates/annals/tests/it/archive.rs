@@ -1,7 +1,5 @@
 //! Archives and restores every kind of session; refusals; interrupted operations.
 
-mod mended;
-
 use std::collections::BTreeMap;
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -9,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use annals::Error;
-use annals::archive::{Archive, ArchiveAllOptions, Pack, RestoreOutcome, verify};
+use annals::archive::{Archive, ArchiveAllOptions, ArchivedSession, RestoreOutcome, verify};
 use annals::jsonl::Error as FileError;
 use annals::jsonl::ReadAt as _;
 use annals::jsonl::{AppendOptions, Log};
@@ -17,7 +15,7 @@ use annals::model::Draft;
 use annals::store::{Root, SessionFiles, Store};
 use jiff::Timestamp;
 
-use crate::support::{Case, Copy, case, cases, fixtures, picture, underived};
+use crate::support::{Case, Copy, case, cases, picture, underived};
 
 const NOW: &str = "2026-11-15T12:00:00Z";
 
@@ -58,9 +56,20 @@ fn mark(dir: &Path) {
     }
 }
 
-fn packs(copy: &Copy) -> Vec<Pack> {
-    let packs = Archive::open(&copy.state()).packs().unwrap();
-    packs.into_iter().map(|pack| pack.unwrap()).collect()
+fn archived(copy: &Copy) -> Vec<ArchivedSession> {
+    let (sessions, damaged) = Archive::open(&copy.state()).sessions().unwrap();
+    assert_eq!(damaged, []);
+    sessions
+}
+
+/// Flips a bit in the middle of each frame of the main log.
+fn flip_frames(session: &ArchivedSession) {
+    let content = session.file(&session.members[0]).unwrap();
+    let mut bytes = fs::read(&session.path).unwrap();
+    for frame in content.frames() {
+        bytes[(frame.at + frame.bytes / 2) as usize] ^= 1;
+    }
+    fs::write(&session.path, bytes).unwrap();
 }
 
 fn keep(store: &Store) -> annals::archive::ArchiveAllReport {
@@ -98,12 +107,12 @@ fn archive_and_restore_round_trip_every_session() {
         }
         let left = store.inventory_without_archive().sessions;
         assert_eq!(left.len(), unwritten.len(), "{}", case.name);
-        for pack in packs(&copy) {
-            assert_eq!(verify(&pack), [], "{}", case.name);
-            let mode = fs::metadata(&pack.path).unwrap().mode() & 0o777;
-            let dir = fs::metadata(pack.path.parent().unwrap()).unwrap().mode() & 0o777;
+        for session in archived(&copy) {
+            assert_eq!(verify(&session), [], "{}", case.name);
+            let mode = fs::metadata(&session.path).unwrap().mode() & 0o777;
+            let dir = fs::metadata(session.path.parent().unwrap()).unwrap().mode() & 0o777;
             assert_eq!((mode, dir), (0o600, 0o700));
-            let back = pack.restore(None).unwrap();
+            let back = session.restore(None).unwrap();
             assert!(
                 back.files
                     .iter()
@@ -115,8 +124,8 @@ fn archive_and_restore_round_trip_every_session() {
         // A second restore leaves existing files unchanged and removes an interrupted staging
         // directory.
         fs::create_dir(copy.root.path.join(".annals-restore")).unwrap();
-        for pack in packs(&copy) {
-            let again = pack.restore(None).unwrap();
+        for session in archived(&copy) {
+            let again = session.restore(None).unwrap();
             assert!(
                 again
                     .files
@@ -125,7 +134,7 @@ fn archive_and_restore_round_trip_every_session() {
             );
         }
         assert_eq!(exactly(&case, &copy.root.path), before, "{}", case.name);
-        assert!(packs(&copy).is_empty() || !copy.root.path.join(".annals-restore").exists());
+        assert!(archived(&copy).is_empty() || !copy.root.path.join(".annals-restore").exists());
     }
     assert!(sessions > 100, "{sessions}");
 }
@@ -140,12 +149,12 @@ fn every_session_is_restored_to_another_directory() {
         assert!(kept.failed.is_empty(), "{}: {:?}", case.name, kept.failed);
         let there = copy.dir.path().join("there");
         let mut wanted = BTreeMap::new();
-        for pack in packs(&copy) {
+        for session in archived(&copy) {
             // Configuration is restored only if it is named.
-            let all: Vec<PathBuf> = pack.members().iter().map(|it| it.path.clone()).collect();
-            let pack = pack.restore_also(&all).unwrap();
-            pack.restore(Some(&there)).unwrap();
-            for member in pack.members() {
+            let all: Vec<PathBuf> = session.members.iter().map(|it| it.path.clone()).collect();
+            let session = session.restore_also(&all).unwrap();
+            session.restore(Some(&there)).unwrap();
+            for member in session.members {
                 wanted.insert(member.path.clone(), before[&member.path].clone());
             }
         }
@@ -178,7 +187,7 @@ fn session_list_rows_are_removed_and_restored() {
         .move_to_archive(&[listed], true, now())
         .unwrap();
     assert!(!is_listed(&listed, &session_list(&copy)));
-    packs(&copy)[0].restore(None).unwrap();
+    archived(&copy)[0].restore(None).unwrap();
     let sorted = |texts: &[String]| -> Vec<Vec<u8>> {
         // Rows may be in another order.
         let bytes = texts.iter().map(|text| {
@@ -208,8 +217,8 @@ fn session_deleted_by_its_agent_stays_in_the_archive() {
     fs::remove_dir_all(copy.root.path.join("projects")).unwrap();
     let after = keep(&store);
     assert!(after.is_noop() && after.sessions == 0);
-    assert_eq!(packs(&copy).len(), 1);
-    packs(&copy)[0].restore(None).unwrap();
+    assert_eq!(archived(&copy).len(), 1);
+    archived(&copy)[0].restore(None).unwrap();
     assert_eq!(picture(&copy.root.path), before);
 }
 
@@ -225,16 +234,13 @@ fn keep_stores_only_what_a_session_added() {
     assert_eq!(kept.archived.len(), 1);
     let (added, bytes) = (kept.added, kept.archived[0].bytes);
     assert!(added > 100 && added < bytes / 4, "{added} of {bytes}");
-    let pack = &packs(&copy)[0];
-    assert_eq!((verify(pack).len(), pack.earlier_versions().len()), (0, 0));
+    let session = &archived(&copy)[0];
+    assert_eq!((verify(session).len(), session.earlier.len()), (0, 0));
     let main = copy.sessions()[0].main_path().to_owned();
-    let mut archived = vec![0; pack.members()[0].len as usize];
-    let mut at = 0;
-    while at < archived.len() {
-        let file = pack.file(&pack.members()[0]);
-        at += file.read_at(&mut archived[at..], at as u64).unwrap();
-    }
-    assert!(archived == fs::read(main).unwrap());
+    let mut content = vec![0; session.members[0].len as usize];
+    let file = session.file(&session.members[0]).unwrap();
+    file.read_exact_at(&mut content, 0).unwrap();
+    assert!(content == fs::read(main).unwrap());
 }
 
 #[test]
@@ -274,9 +280,9 @@ fn log_changed_and_grown_is_archived_as_it_is() {
     store
         .move_to_archive(&[&copy.sessions()[0]], true, now())
         .unwrap();
-    let pack = packs(&copy).remove(0);
-    assert_eq!((verify(&pack).len(), pack.earlier_versions().len()), (0, 1));
-    pack.restore(None).unwrap();
+    let session = archived(&copy).remove(0);
+    assert_eq!((verify(&session).len(), session.earlier.len()), (0, 1));
+    session.restore(None).unwrap();
     assert_eq!(picture(&copy.root.path), before);
 }
 
@@ -285,11 +291,8 @@ fn damage_is_reported_by_every_run_until_repaired_from_the_source() {
     let copy = case("2.1.325-s07-big").copy();
     let store = copy.store();
     keep(&store);
-    let pack = packs(&copy).remove(0);
-    let frame = pack.index.frames[0];
-    let mut bytes = fs::read(&pack.path).unwrap();
-    bytes[frame.at as usize + frame.bytes as usize / 2] ^= 1;
-    fs::write(&pack.path, bytes).unwrap();
+    let session = archived(&copy).remove(0);
+    flip_frames(&session);
     let look = || {
         let options = ArchiveAllOptions { verify_all: true };
         let inventory = store.inventory_without_archive();
@@ -308,7 +311,7 @@ fn damage_is_reported_by_every_run_until_repaired_from_the_source() {
     fs::rename(&away, &copy.root.path).unwrap();
     let mended = keep(&store);
     assert!(mended.is_ok() && mended.added > 0, "{mended:?}");
-    assert_eq!(verify(&packs(&copy)[0]), []);
+    assert_eq!(verify(&archived(&copy)[0]), []);
     assert!(keep(&store).is_noop());
 }
 
@@ -340,7 +343,7 @@ fn session_with_more_files_than_the_open_limit_is_archived() {
     assert!(files.agents.len() > 200, "{}", files.agents.len());
     store.move_to_archive(&[&files], true, now()).unwrap();
     assert!(!agent.exists());
-    packs(&copy)[0].restore(None).unwrap();
+    archived(&copy)[0].restore(None).unwrap();
     assert_eq!(picture(&copy.root.path), before);
 }
 
@@ -360,7 +363,7 @@ fn interrupted_removal_is_finished_by_the_next_archive() {
     let left = copy.files(files.id.as_str());
     store.move_to_archive(&[&left], true, now()).unwrap();
     assert!(!left.main_path().exists());
-    packs(&copy)[0].restore(None).unwrap();
+    archived(&copy)[0].restore(None).unwrap();
     assert_eq!(picture(&copy.root.path), before);
 }
 
@@ -374,10 +377,10 @@ fn restore_never_overwrites_an_existing_file() {
     fs::create_dir_all(main.parent().unwrap()).unwrap();
     fs::write(&main, "{\"someone\":\"else\"}\n").unwrap();
     let before = picture(&copy.root.path);
-    let pack = &packs(&copy)[0];
-    let plan = pack.plan_restore(None).unwrap();
+    let session = &archived(&copy)[0];
+    let plan = session.plan_restore(None).unwrap();
     assert_eq!(plan.conflicts().count(), 1);
-    let refused = pack.restore(None).unwrap_err().to_string();
+    let refused = session.restore(None).unwrap_err().to_string();
     assert!(
         refused.contains("exists and differs from the archived file"),
         "{refused}"
@@ -397,7 +400,7 @@ fn restore_does_not_write_through_a_link() {
     let _ = fs::remove_dir(&folder);
     fs::create_dir_all(folder.parent().unwrap()).unwrap();
     symlink(&elsewhere, &folder).unwrap();
-    let refused = packs(&copy)[0].restore(None).unwrap_err().to_string();
+    let refused = archived(&copy)[0].restore(None).unwrap_err().to_string();
     assert!(refused.contains("symbolic link"), "{refused}");
     assert!(picture(&elsewhere).is_empty());
 }
@@ -417,57 +420,56 @@ fn linked_log_is_not_archived_or_removed() {
         .archive_all(&inventory, ArchiveAllOptions::default(), now(), &|_, _| {})
         .unwrap();
     assert_eq!(kept.troubles.len(), 1);
-    let stored = packs(&copy);
-    let paths = stored.iter().flat_map(|pack| pack.members());
+    let stored = archived(&copy);
+    let paths = stored.iter().flat_map(|session| &session.members);
     let within = main.strip_prefix(&copy.root.path).unwrap();
     assert!(paths.into_iter().all(|member| member.path != within));
     assert!(main.symlink_metadata().unwrap().is_symlink() && elsewhere.exists());
 }
 
 #[test]
-fn restore_of_a_damaged_pack_creates_nothing() {
+fn restore_of_a_damaged_session_creates_nothing() {
     let copy = case("2.1.325-s07-big").copy();
     let store = copy.store();
     store
         .move_to_archive(&[&copy.sessions()[0]], true, now())
         .unwrap();
-    let pack = packs(&copy).remove(0);
-    let sound = fs::read(&pack.path).unwrap();
+    let session = archived(&copy).remove(0);
     let new = copy.dir.path().join("new");
-    assert!(!pack.index.frames.is_empty());
-    for frame in &pack.index.frames {
+    assert!(!session.members.is_empty());
+    for member in &session.members {
+        let path = session.location(member);
+        let sound = fs::read(&path).unwrap();
         let mut bytes = sound.clone();
-        bytes[frame.at as usize + frame.bytes as usize / 2] ^= 1;
-        fs::write(&pack.path, bytes).unwrap();
-        let restored = packs(&copy)[0].restore(Some(&new.join("root")));
+        bytes[sound.len() / 2] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        let restored = archived(&copy)[0].restore(Some(&new.join("root")));
         let refused = restored.unwrap_err().to_string();
         assert!(refused.contains("nothing was changed"), "{refused}");
         assert!(!new.exists());
+        fs::write(&path, sound).unwrap();
     }
 }
 
 #[test]
-fn damaged_pack_is_named_and_not_restored() {
+fn damaged_file_is_named_and_not_restored() {
     let copy = case("2.1.325-s07-big").copy();
     let store = copy.store();
     store
         .move_to_archive(&[&copy.sessions()[0]], true, now())
         .unwrap();
-    let pack = packs(&copy).remove(0);
-    let frame = pack.index.frames[0];
-    let mut bytes = fs::read(&pack.path).unwrap();
-    bytes[frame.at as usize + frame.bytes as usize / 2] ^= 1;
-    fs::write(&pack.path, bytes).unwrap();
-    let damaged = verify(&packs(&copy)[0]);
+    let session = archived(&copy).remove(0);
+    flip_frames(&session);
+    let damaged = verify(&archived(&copy)[0]);
     assert!(!damaged.is_empty());
-    assert_eq!(damaged[0].pack, pack.path);
+    assert_eq!(damaged[0].pack, session.path);
     assert_eq!(
         damaged[0].member.as_deref(),
-        Some(pack.members()[0].path.as_path())
+        Some(session.members[0].path.as_path())
     );
-    assert_eq!(damaged[0].frame, Some(frame.at));
+    assert_eq!(damaged[0].frame, Some(0));
     let before = picture(&copy.root.path);
-    assert!(packs(&copy)[0].restore(None).is_err());
+    assert!(archived(&copy)[0].restore(None).is_err());
     assert_eq!(picture(&copy.root.path), before);
     let kept = store.archive_all(
         &store.inventory_without_archive(),
@@ -502,7 +504,7 @@ fn only_one_keep_runs_at_a_time() {
 }
 
 #[test]
-fn every_pack_is_verified_once_a_month_at_any_interval() {
+fn every_session_is_verified_once_a_month_at_any_interval() {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::claude_code(dir.path().join("root"));
     let store = Store::new(vec![root]).with_state(dir.path().join("state"));
@@ -529,34 +531,25 @@ fn every_pack_is_verified_once_a_month_at_any_interval() {
 }
 
 #[test]
-fn pack_version_1_is_read_and_version_2_refused() {
-    let dir = fixtures().join("_state");
-    let pack = Pack::open(&dir.join("archive-v1.pack")).unwrap();
-    assert_eq!(verify(&pack), []);
-    assert_eq!((pack.index.version, pack.index.generation), (1, 2));
-    assert_eq!(
-        pack.index.sessions[0].id,
-        "782793d9-8a4b-4505-92e1-eba8a36cae79"
-    );
-    let fixture = case("2.0.77-s02-tools").path;
-    for member in pack.members() {
-        let mut bytes = vec![0; member.len as usize];
-        let read = pack.file(member).read_at(&mut bytes, 0).unwrap();
-        let source = fs::read(fixture.join(&member.path)).unwrap();
-        assert!(
-            source.starts_with(&bytes[..read]),
-            "{}",
-            member.path.display()
-        );
-    }
-    let there = tempfile::tempdir().unwrap();
-    let back = pack.restore(Some(there.path())).unwrap();
-    assert_eq!(back.files.len(), pack.members().len());
-    let newer = Pack::open(&dir.join("archive-v2.pack"))
-        .unwrap_err()
-        .to_string();
-    let wanted = "archive-v2.pack has version 2, but this program reads version 1: written by a newer annals; update this one";
-    assert!(newer.ends_with(wanted), "{newer}");
+fn archive_of_a_newer_version_is_refused_and_not_changed() {
+    let copy = case("2.0.77-s02-tools").copy();
+    let store = copy.store();
+    keep(&store);
+    let archive = store.archive().unwrap();
+    let note = archive.root_dir(&copy.root).join("root.json");
+    let newer = fs::read_to_string(&note)
+        .unwrap()
+        .replace("\"version\":1", "\"version\":2");
+    fs::write(&note, &newer).unwrap();
+    let wanted = "has version 2, but this program reads version 1: written by a newer annals; update this one";
+    let refused = archive.find(copy.sessions()[0].id.as_str()).unwrap_err();
+    assert!(refused.to_string().contains(wanted), "{refused}");
+    let kept = keep(&store);
+    assert!(kept.troubles[0].contains(wanted), "{kept:?}");
+    assert_eq!(fs::read_to_string(&note).unwrap(), newer);
+    let refused = store.move_to_archive(&[&copy.sessions()[0]], true, now());
+    assert!(refused.unwrap_err().to_string().contains(wanted));
+    assert!(copy.sessions()[0].main_path().exists());
 }
 
 #[test]
@@ -571,9 +564,12 @@ fn archive_plan_counts_the_bytes_to_add() {
     assert!(!whole.unchanged && whole.added == whole.bytes && whole.packed == 0);
     let files = copy.sessions().remove(0);
     let done = store.copy_to_archive(&[&files], now()).unwrap();
-    let size = fs::metadata(&done.pack).unwrap().len();
+    let session = archived(&copy).remove(0);
+    let size = session.members.iter();
+    let size = size.map(|it| fs::metadata(session.location(it)).unwrap().len());
+    let size: u64 = size.sum();
     assert_eq!((done.added, done.packed), (whole.added, size));
-    assert_eq!(done.pack, packs(&copy)[0].path);
+    assert_eq!(done.pack, session.path);
     let archive = Archive::open(&copy.state());
     assert_eq!(archive.find(files.id.as_str()).unwrap().path, done.pack);
     let again = plan(false);
@@ -633,17 +629,14 @@ fn keep_reports_progress_and_unread_paths() {
 }
 
 #[test]
-fn pack_with_recorded_damage_is_repaired_by_the_next_mirror() {
+fn file_with_recorded_damage_is_repaired_by_the_next_mirror() {
     let copy = case("2.1.325-s07-big").copy();
     let store = copy.store();
     keep(&store);
-    let pack = packs(&copy).remove(0);
+    let session = archived(&copy).remove(0);
     let note = copy.state().join("archive/keep.json");
     let damage = || {
-        let frame = packs(&copy)[0].index.frames[0];
-        let mut bytes = fs::read(&pack.path).unwrap();
-        bytes[frame.at as usize + frame.bytes as usize / 2] ^= 1;
-        fs::write(&pack.path, bytes).unwrap();
+        flip_frames(&session);
         let nothing = Store::new(vec![]).with_state(copy.state());
         let options = ArchiveAllOptions { verify_all: true };
         let inventory = nothing.inventory_without_archive();
@@ -656,7 +649,7 @@ fn pack_with_recorded_damage_is_repaired_by_the_next_mirror() {
     damage();
     let files = copy.sessions().remove(0);
     assert!(!store.copy_to_archive(&[&files], now()).unwrap().unchanged);
-    assert_eq!(verify(&packs(&copy)[0]), []);
+    assert_eq!(verify(&archived(&copy)[0]), []);
     damage();
     assert!(keep(&store).is_ok());
     assert!(!fs::read_to_string(&note).unwrap().contains("damaged"));

@@ -44,7 +44,7 @@ fn role() {
         "forget" => {
             let archive = Archive::open(&dir.join("state"));
             let plans = archive.plan_removal(IDS[0], None);
-            plans.and_then(|mut plans| archive.remove_pack(&plans.remove(0)))
+            plans.and_then(|mut plans| archive.remove_session(&plans.remove(0)))
         }
         "forget-repair" => {
             let store = store(&dir);
@@ -58,8 +58,8 @@ fn role() {
                 .map(drop)
         }
         "restore" => {
-            let pack = store(&dir).archive().unwrap().find(IDS[0]).unwrap();
-            pack.restore(None).map(drop)
+            let found = store(&dir).archive().unwrap().find(IDS[0]).unwrap();
+            found.restore(None).map(drop)
         }
         "keep" => {
             let store = store(&dir);
@@ -153,7 +153,7 @@ fn sessions(dir: &Path) -> Store {
     store
 }
 
-/// Regression: each pack was synced twice, and the root path was resolved for each session.
+/// Regression: each session was synced twice, and the root path was resolved for each session.
 #[test]
 fn keep_syncs_each_session_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -328,50 +328,26 @@ fn a_deleted_file_that_cannot_be_looked_at_is_not_taken_for_one_that_is_back() {
 }
 
 #[test]
-fn where_the_packs_that_stay_cannot_be_listed_nothing_is_forgotten() {
-    for at in 1..8 {
+fn where_the_archive_cannot_be_read_nothing_is_forgotten() {
+    for at in 1..12 {
         let dir = tempfile::tempdir().unwrap();
         let store = sessions(dir.path());
         let first = store.inventory().sessions.remove(0);
-        let pack = store
+        let stored = store
             .copy_to_archive(&[&first], Timestamp::UNIX_EPOCH)
             .unwrap()
             .pack;
-        store.update_member_lists().unwrap();
-        let packs = pack.parent().unwrap();
+        let archive = store.archive().unwrap().root_dir(&store.roots()[0]);
         let inject = format!("openat:error=EIO:when={at}");
-        let Some(told) = told("forget", dir.path(), &inject, Some(packs)) else {
+        let Some(told) = told("forget", dir.path(), &inject, Some(&archive)) else {
             return;
         };
         match told.as_str() {
-            "fine" => assert!(!packs.exists(), "{at}"),
-            // The pack was removed, but may reappear after a power loss.
+            "fine" => assert!(!archive.exists(), "{at}"),
+            // It was removed, but may reappear after a power loss.
             told if told.contains("cannot sync") => {}
-            told => assert!(pack.exists(), "{at}: {told}"),
+            told => assert!(stored.exists(), "{at}: {told}"),
         }
-    }
-}
-
-/// Another process may remove the list with the last pack at any time.
-#[test]
-fn missing_members_list_is_ignored_and_unreadable_one_is_an_error() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = sessions(dir.path());
-    let second = store.inventory().sessions.remove(1);
-    let pack = store
-        .copy_to_archive(&[&second], Timestamp::now())
-        .unwrap()
-        .pack;
-    store.update_member_lists().unwrap();
-    let roster = pack.with_file_name("members");
-    assert!(roster.is_file());
-    let mirrored = |error: &str| {
-        let inject = format!("openat:error={error}");
-        told("mirror", dir.path(), &inject, Some(&roster))
-    };
-    if let Some(told) = mirrored("EIO") {
-        assert!(told.contains("cannot open"), "{told}");
-        assert_eq!(mirrored("ENOENT").unwrap(), "fine");
     }
 }
 

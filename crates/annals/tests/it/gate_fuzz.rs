@@ -8,13 +8,11 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
-use annals::archive::Pack;
-use annals::jsonl::ReadAt as _;
 use annals::layout::by_name;
 
 use crate::gates::Dice;
 use crate::gates::{self, Counts};
-use crate::support::cases;
+use crate::support::{cases, picture};
 
 #[path = "../../../../fuzz/src/targets.rs"]
 #[allow(
@@ -89,8 +87,14 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
             let head: Vec<u8> = lines.by_ref().take(12).flatten().copied().collect();
             vec![head, b"model,input\nx,1e-6\n".to_vec()]
         }
-        "pack" => packs(),
-        "sealed" => packs().iter().map(|pack| unsealed(pack)).collect(),
+        "compressed" => archived(".zst")
+            .into_iter()
+            .map(|it| led(0, led(9, it)))
+            .collect(),
+        "manifest" => archived("manifest.jsonl")
+            .into_iter()
+            .map(|it| led(0, it))
+            .collect(),
         "salvage" => {
             let mut found: Vec<Vec<u8>> = logs().into_iter().map(|(_, bytes)| bytes).collect();
             for log in &mut found {
@@ -191,8 +195,9 @@ fn exported(target: &str) -> Vec<Vec<u8>> {
     found
 }
 
-/// Returns archived fixtures, one of them archived twice so that it has an earlier version.
-fn packs() -> Vec<Vec<u8>> {
+/// Returns files of archives with this ending. A session of each is archived twice, so that it has an
+/// earlier version.
+fn archived(ending: &str) -> Vec<Vec<u8>> {
     let names = [
         "compaction",
         "chorus-plain",
@@ -212,40 +217,15 @@ fn packs() -> Vec<Vec<u8>> {
             let log = &sessions[0].log.as_ref().unwrap().path;
             fs::write(log, fs::read(log).unwrap().to_ascii_uppercase()).unwrap();
         }
-        for path in copy.store().archive().unwrap().pack_paths().unwrap() {
-            found.push(fs::read(path).unwrap());
+        let archive = copy.store().archive().unwrap();
+        for (path, _) in picture(archive.dir()) {
+            if path.to_str().unwrap().ends_with(ending) {
+                found.push(fs::read(archive.dir().join(path)).unwrap());
+            }
         }
     }
     assert!(found.len() >= names.len());
     found
-}
-
-/// Returns the input of the `sealed` target: the index of a pack and the contents of its frames.
-fn unsealed(pack: &[u8]) -> Vec<u8> {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("seed.pack");
-    fs::write(&path, pack).unwrap();
-    let pack = Pack::open(&path).unwrap();
-    let mut frames = vec![Vec::new(); pack.index.frames.len()];
-    for member in pack.members().iter().chain(pack.earlier_versions()) {
-        let mut content = vec![0; member.len as usize];
-        pack.file(member).read_exact_at(&mut content, 0).unwrap();
-        let mut rest = &content[..];
-        for part in &member.parts {
-            let (stretch, behind) = rest.split_at(part.len as usize);
-            let frame = &mut frames[part.frame as usize];
-            let (from, to) = (part.at as usize, part.at as usize + stretch.len());
-            frame.resize(frame.len().max(to), b' ');
-            frame[from..to].copy_from_slice(stretch);
-            rest = behind;
-        }
-    }
-    let mut seed = led(16, serde_json::to_vec(&*pack.index).unwrap());
-    for frame in frames {
-        seed.push(0);
-        seed.extend(frame);
-    }
-    seed
 }
 
 /// Damages a seed as storage, people or an attacker would.
@@ -316,10 +296,11 @@ fn attack(target: Target, seeds: &[Vec<u8>], inputs: usize, seed: u64) -> Option
 fn no_input_panics_any_target() {
     let inputs = gates::size("ANNALS_GATE_INPUTS", 600, 20_000);
     // Targets that create files get fewer inputs.
-    let inputs = |name| match ["session", "search", "pack", "sealed", "check"].contains(&name) {
-        true => inputs / 4,
-        false => inputs,
-    };
+    let inputs =
+        |name| match ["session", "search", "compressed", "manifest", "check"].contains(&name) {
+            true => inputs / 4,
+            false => inputs,
+        };
     let failed: BTreeMap<&str, String> = std::thread::scope(|scope| {
         let halves = TARGETS.chunks(TARGETS.len().div_ceil(2));
         let run = |half: &'static [(&'static str, Target)]| {

@@ -140,7 +140,7 @@ fn an_archived_session_answers_as_before() {
         same(&Answers::of(&store, None), &before, &case.name);
         let known = Answers::of(&store, Some(&mut index));
         same(&known, &before, &case.name);
-        // A new index reads the packs.
+        // A new index reads the archive.
         Index::delete(&state).unwrap();
         let mut fresh = Index::open(&state).unwrap();
         same(&Answers::of(&store, Some(&mut fresh)), &before, &case.name);
@@ -214,17 +214,14 @@ fn asked(todos: &[Todo]) -> (tempfile::TempDir, Store) {
     (dir, store)
 }
 
-/// While the log exists, missing files are read from the pack. An unreadable pack is an error,
-/// because only the pack shows what is missing.
+/// While the log exists, missing files are read from the archive. If one is missing there too, that
+/// is an error.
 #[test]
-fn missing_file_of_a_session_is_read_from_its_pack() {
+fn missing_file_of_a_session_is_read_from_the_archive() {
     let (_dir, store) = asked(&[Todo::pending("Answer")]);
     let inventory = store.inventory_without_archive();
     let group: Vec<&SessionFiles> = inventory.sessions.iter().collect();
-    let pack = store
-        .copy_to_archive(&group, Timestamp::now())
-        .unwrap()
-        .pack;
+    store.copy_to_archive(&group, Timestamp::now()).unwrap();
     let beside = group[0].files().map(|file| &file.path);
     let todos: Vec<_> = beside
         .filter(|path| **path != group[0].main_path())
@@ -239,7 +236,8 @@ fn missing_file_of_a_session_is_read_from_its_pack() {
         (kept, inventory.errors.len())
     };
     assert_eq!(told(&store.inventory()), (vec![todos[0].clone()], 0));
-    std::fs::write(pack, "damaged").unwrap();
+    let session = store.archive().unwrap().find(group[0].id.as_str()).unwrap();
+    std::fs::remove_file(session.location(&session.members[1])).unwrap();
     assert_eq!(told(&store.inventory()), (vec![], 1));
 }
 

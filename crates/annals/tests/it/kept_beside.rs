@@ -72,9 +72,10 @@ impl Desk {
         assert!(kept.unwrap().is_ok());
     }
 
-    fn roster(&self) -> PathBuf {
+    fn manifest(&self) -> PathBuf {
         let archive = self.store.archive().unwrap();
-        archive.root_dir(&self.store.roots()[0]).join("members")
+        let root = &self.store.roots()[0];
+        archive.root_dir(root).join("manifest.jsonl")
     }
 
     fn session(&self) -> SessionFiles {
@@ -174,39 +175,64 @@ fn outputs_file_versions_and_todos_are_read_from_the_archive() {
     assert_eq!(kept, wanted);
 }
 
-/// The members list is only a cache: without it, or with a damaged one, the answers are the same.
+/// A damaged manifest is reported, and no file is lost.
 #[test]
-fn damaged_members_list_changes_no_answer() {
+fn damaged_manifest_loses_no_file_and_is_reported() {
     let desk = Desk::new();
     desk.keep();
     fs::remove_file(desk.at(agent("two"))).unwrap();
-    let roster = desk.roster();
-    let text = fs::read(&roster).unwrap();
-    for at in 0..text.len() {
+    let manifest = desk.manifest();
+    let text = fs::read(&manifest).unwrap();
+    let kept = || {
+        let inventory = desk.store.inventory();
+        let sessions = inventory.sessions.iter();
+        let files = sessions.flat_map(SessionFiles::files);
+        let kept = files.filter(|file| file.is_archived());
+        let kept: Vec<_> = kept
+            .map(|file| (file.path.clone(), file.read().unwrap()))
+            .collect();
+        (kept, inventory.errors.len())
+    };
+    let (whole, errors) = kept();
+    assert_eq!((whole.len(), errors), (1, 0));
+    for at in (0..text.len()).step_by(41) {
         let mut damaged = text.clone();
         damaged[at] ^= 4;
-        fs::write(&roster, &damaged).unwrap();
-        assert_eq!(desk.kept(), [agent("two")], "byte {at}");
+        fs::write(&manifest, &damaged).unwrap();
+        let (found, errors) = kept();
+        assert!(found == whole, "byte {at}");
+        // A line about a file in the root does not matter to a listing.
+        assert!(errors <= 1, "byte {at}");
     }
-    // A torn line is ignored.
-    fs::write(&roster, [&text[..], b"8c549c46"].concat()).unwrap();
-    assert_eq!(desk.kept(), [agent("two")]);
-    fs::remove_file(&roster).unwrap();
-    assert_eq!(desk.kept(), [agent("two")]);
+    // Cut anywhere, or missing.
+    for at in (0..text.len()).step_by(97) {
+        fs::write(&manifest, &text[..at]).unwrap();
+        let is_whole_line = at == 0 || text[at - 1] == b'\n';
+        assert!(is_whole_line || kept().0 == whole, "cut at {at}");
+    }
+    fs::remove_file(&manifest).unwrap();
+    assert_eq!(kept(), (whole.clone(), 1));
+    // The next run lists everything again, and says so.
+    let options = ArchiveAllOptions::default();
+    let inventory = desk.store.inventory_without_archive();
+    let run = desk
+        .store
+        .archive_all(&inventory, options, Timestamp::now(), &|_, _| {});
+    let damaged = run.unwrap().verified.damaged;
+    assert_eq!(damaged.len(), 1, "{damaged:?}");
+    assert!(damaged[0].detail.contains("is missing"), "{damaged:?}");
+    assert_eq!(kept(), (whole, 0));
     desk.keep();
-    assert_eq!(fs::read(&roster).unwrap().len(), text.len());
-    assert_eq!(desk.kept(), [agent("two")]);
 }
 
-/// Members added to a pack are appended to the existing list.
+/// Files added to a session are listed like those archived before.
 #[test]
-fn later_sub_agent_is_added_to_the_members_list() {
+fn later_sub_agent_is_read_from_the_archive() {
     let desk = Desk::new();
     desk.keep();
     desk.put(agent("late"), &line(SESSION, "e1", "", "zebra late"));
     desk.keep();
     fs::remove_file(desk.at(agent("late"))).unwrap();
-    assert!(desk.roster().is_file());
     assert_eq!(desk.kept(), [agent("late")]);
 }
 
@@ -273,20 +299,16 @@ fn restore_leaves_todos_changed_since() {
 
 /// A pipe in its place must not block readers.
 #[test]
-fn members_list_that_is_a_pipe_is_ignored() {
+fn manifest_that_is_a_pipe_is_refused() {
     let desk = Desk::new();
     desk.keep();
     fs::remove_file(desk.at(agent("two"))).unwrap();
-    fs::remove_file(desk.roster()).unwrap();
+    fs::remove_file(desk.manifest()).unwrap();
     let made = std::process::Command::new("mkfifo")
-        .arg(desk.roster())
+        .arg(desk.manifest())
         .status();
     assert!(made.unwrap().success());
-    assert_eq!(desk.kept(), [agent("two")]);
-    desk.put(agent("late"), &line(SESSION, "e1", "", "zebra late"));
-    desk.keep();
-    assert!(desk.roster().is_file());
-    assert_eq!(desk.kept(), [agent("two")]);
+    assert_eq!(desk.store.inventory().errors.len(), 1);
 }
 
 #[test]
@@ -318,9 +340,9 @@ fn delete_and_restore_act_on_files_in_the_root() {
     assert_eq!(desk.kept(), [""; 0]);
 }
 
-/// A pack damaged since it was read is read again.
+/// A file damaged since it was read is read again.
 #[test]
-fn pack_damage_is_reported_although_the_index_is_current() {
+fn archive_damage_is_reported_although_the_index_is_current() {
     let desk = Desk::new();
     desk.keep();
     let files = desk.session();

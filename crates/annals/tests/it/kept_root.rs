@@ -102,8 +102,8 @@ fn plans_and_history_are_archived_and_restored() {
         .unwrap();
     assert_eq!(root.entries(history).unwrap().len(), 2);
 
-    let pack = desk.store.archive().unwrap().find(ROOT_ID).unwrap();
-    let restored = pack.restore(None).unwrap();
+    let found = desk.store.archive().unwrap().find(ROOT_ID).unwrap();
+    let restored = found.restore(None).unwrap();
     let fate = |name: &str| {
         let mut files = restored.files.iter();
         files.find(|file| file.path.ends_with(name)).unwrap().fate
@@ -123,14 +123,14 @@ fn plans_and_history_are_archived_and_restored() {
     assert!(desk.told().iter().all(|(_, kept)| !kept));
     // Into another directory, everything is restored.
     let elsewhere = desk.dir.path().join("elsewhere");
-    pack.restore(Some(&elsewhere)).unwrap();
+    found.restore(Some(&elsewhere)).unwrap();
     assert_eq!(
         fs::read(elsewhere.join("plans/two.md")).unwrap(),
         b"# Two\n"
     );
 }
 
-/// The pack of the root's other files is not a session, although a session may have its id.
+/// The root's other files are not a session, although a session may have their id.
 #[test]
 fn root_archive_is_not_a_session() {
     let desk = Desk::new();
@@ -169,14 +169,14 @@ fn session_lists_and_configuration_are_archived_and_read() {
     }
     assert_eq!(projects(), before);
     // The configuration is restored only if it is named.
-    let pack = archive.find(ROOT_ID).unwrap();
+    let found = archive.find(ROOT_ID).unwrap();
     assert_eq!(
-        pack.restore(None).unwrap().files[0].fate,
+        found.restore(None).unwrap().files[0].fate,
         RestoreOutcome::Held
     );
     assert!(!copy.root.path.join("config.json").exists());
-    let pack = pack.restore_also(&["config.json".into()]).unwrap();
-    let restored = pack.restore(None).unwrap();
+    let found = found.restore_also(&["config.json".into()]).unwrap();
+    let restored = found.restore(None).unwrap();
     let paths = restored.files.iter().map(|file| file.path.as_path());
     // Session lists of folders were restored with their logs.
     assert_eq!(paths.collect::<Vec<_>>(), [Path::new("config.json")]);
@@ -211,21 +211,24 @@ fn each_root_archives_its_own_files() {
 }
 
 #[test]
-fn damaged_root_pack_is_repaired_from_the_root() {
+fn damaged_file_of_a_root_is_repaired_from_the_root() {
     let desk = Desk::new();
     desk.keep();
     let archive = desk.store.archive().unwrap();
-    let pack = archive.find(ROOT_ID).unwrap();
-    let frame = pack.index.frames[0];
-    let mut bytes = fs::read(&pack.path).unwrap();
-    bytes[frame.at as usize + frame.bytes as usize / 2] ^= 1;
-    fs::write(&pack.path, bytes).unwrap();
+    let found = archive.find(ROOT_ID).unwrap();
+    let plan = found.member(Path::new("plans/one.md")).unwrap();
+    let stored = found.location(plan);
+    let mut bytes = fs::read(&stored).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&stored, bytes).unwrap();
     let damaged = annals::archive::verify(&archive.find(ROOT_ID).unwrap());
-    assert!(!damaged.is_empty());
-    let paths = [pack.path.clone()];
+    assert_eq!(damaged.len(), 1, "{damaged:?}");
     archive
-        .record_damaged(&paths, &damaged, Timestamp::now())
+        .record_damaged(&[found], &damaged, Timestamp::now())
         .unwrap();
+    let note = desk.dir.path().join("state/archive/keep.json");
+    assert!(fs::read_to_string(&note).unwrap().contains("one.md.zst"));
     desk.keep();
     assert_eq!(annals::archive::verify(&archive.find(ROOT_ID).unwrap()), []);
 }

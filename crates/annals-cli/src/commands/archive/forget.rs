@@ -1,10 +1,10 @@
-//! `annals archive --forget`: deletes packs permanently.
+//! `annals archive --forget`: deletes archived sessions permanently.
 
-use annals::archive::PackRemoval;
+use annals::archive::ArchiveRemoval;
 use anyhow::{Result, bail};
 use serde::Serialize;
 
-use super::list::pack_label;
+use super::list::session_label;
 use super::{ArchiveArgs, Failed};
 use crate::commands::Outcome;
 use crate::context::Context;
@@ -17,7 +17,7 @@ use annals::view::ShortIds;
 #[derive(Serialize)]
 struct ForgetJson<'a> {
     applied: bool,
-    forgotten: &'a [PackRemoval],
+    forgotten: &'a [ArchiveRemoval],
     files: usize,
     bytes: u64,
     packed: u64,
@@ -31,7 +31,7 @@ pub(super) fn run(args: &ArchiveArgs, named: &[String], context: &mut Context) -
     refuse_pinned(args, &plans, context)?;
     let mut failed = Vec::new();
     if args.apply {
-        plans.retain(|plan| match archive.remove_pack(plan) {
+        plans.retain(|plan| match archive.remove_session(plan) {
             Ok(()) => true,
             Err(error) => {
                 failed.push((plan.pack.display().to_string(), error));
@@ -63,8 +63,8 @@ pub(super) fn run(args: &ArchiveArgs, named: &[String], context: &mut Context) -
     Err(first.into())
 }
 
-/// Returns an error if a pack holds a pinned session.
-fn refuse_pinned(args: &ArchiveArgs, plans: &[PackRemoval], context: &Context) -> Result<()> {
+/// Returns an error if a session is pinned.
+fn refuse_pinned(args: &ArchiveArgs, plans: &[ArchiveRemoval], context: &Context) -> Result<()> {
     if args.pinned {
         return Ok(());
     }
@@ -81,7 +81,7 @@ fn refuse_pinned(args: &ArchiveArgs, plans: &[PackRemoval], context: &Context) -
     Ok(())
 }
 
-fn print_removals(applied: bool, plans: &[PackRemoval], context: &mut Context) -> Result<()> {
+fn print_removals(applied: bool, plans: &[ArchiveRemoval], context: &mut Context) -> Result<()> {
     let short = ShortIds::new(
         plans
             .iter()
@@ -94,27 +94,25 @@ fn print_removals(applied: bool, plans: &[PackRemoval], context: &mut Context) -
         Column::new("SIZE").right(),
         Column::new("PACKED").right(),
         Column::new("OTHER COPY"),
-        Column::new("PACK").min(20).cut_middle().style(PATH),
+        Column::new("ARCHIVE FILE").min(20).cut_middle().style(PATH),
     ]);
     for plan in plans {
         let names: Vec<&str> = plan.sessions.iter().map(|id| short.get(id)).collect();
         table.row([
-            match (&plan.damaged, plan.files) {
-                (None, _) => Cell::new(pack_label(&names)),
-                (Some(_), 0) => Cell::styled("(cannot be read)", ERROR),
-                (Some(_), _) => Cell::styled(format!("{} (damaged)", pack_label(&names)), ERROR),
+            match &plan.damaged {
+                None => Cell::new(session_label(&names)),
+                Some(_) => Cell::styled(format!("{} (damaged)", session_label(&names)), ERROR),
             },
             Cell::new(size::count(plan.files as u64)),
             Cell::new(size::count(plan.earlier as u64)),
             Cell::new(size::bytes(plan.bytes)),
             Cell::new(size::bytes(plan.packed)),
-            match (plan.only, &plan.damaged) {
-                (0, Some(_)) if plan.files == 0 => Cell::new("unknown"),
-                (0, _) if plan.repeated == 0 => Cell::new("in its root"),
-                (0, _) if plan.repeated == plan.files => Cell::new("in another pack"),
-                (0, _) => Cell::new("in its root and another pack"),
-                (only, _) if only == plan.files => Cell::styled("none", ERROR),
-                (only, _) => {
+            match plan.only {
+                0 if plan.repeated == 0 => Cell::new("in its root"),
+                0 if plan.repeated == plan.files => Cell::new("in the archive"),
+                0 => Cell::new("in its root and the archive"),
+                only if only == plan.files => Cell::styled("none", ERROR),
+                only => {
                     let files = pluralize(only as u64, "file");
                     Cell::styled(format!("none for {files}"), ERROR)
                 }
@@ -126,7 +124,7 @@ fn print_removals(applied: bool, plans: &[PackRemoval], context: &mut Context) -
     context.out.blank()?;
     let sum = format!(
         "{}, {}",
-        pluralize(plans.len() as u64, "pack"),
+        pluralize(plans.len() as u64, "archived session"),
         size::bytes(plans.iter().map(|plan| plan.packed).sum())
     );
     if applied {
@@ -146,7 +144,7 @@ fn print_removals(applied: bool, plans: &[PackRemoval], context: &mut Context) -
     }
     for plan in plans.iter().filter(|plan| plan.only > 0) {
         let names: Vec<&str> = plan.sessions.iter().map(String::as_str).collect();
-        let names = pack_label(&names);
+        let names = session_label(&names);
         let copies = match plan.only == plan.files {
             true => "this is the only copy".to_owned(),
             false => format!("this is the only copy of {} of its files", plan.only),
@@ -158,7 +156,7 @@ fn print_removals(applied: bool, plans: &[PackRemoval], context: &mut Context) -
         ))?;
     }
     for plan in plans {
-        if let Some(wrong) = plan.damaged.as_deref().filter(|_| plan.files > 0) {
+        if let Some(wrong) = plan.damaged.as_deref() {
             let pack = plan.pack.display().to_string();
             context.out.line(format_args!(
                 "{}: {}; {} restores what can be read",

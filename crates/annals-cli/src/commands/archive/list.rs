@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use annals::archive::{Damage, FileLocator, Member, Pack, ROOT_ID};
+use annals::archive::{ArchivedSession, Damage, FileLocator, Member, ROOT_ID};
 use anyhow::Result;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -18,16 +18,17 @@ use annals::view::ShortIds;
 
 #[derive(Serialize)]
 struct ArchiveListJson<'a> {
-    archived: Vec<PackJson<'a>>,
+    archived: Vec<ArchivedJson<'a>>,
     damaged: &'a [Damage],
 }
 
 #[derive(Serialize)]
-struct PackJson<'a> {
-    /// Empty for the pack of files that belong to no session.
+struct ArchivedJson<'a> {
+    /// Empty for files that belong to no session.
     sessions: Vec<&'a str>,
     layout: &'a str,
     root: &'a Path,
+    /// The compressed main log, or the directory of the root's archive.
     pack: &'a Path,
     archived: Timestamp,
     generation: u64,
@@ -43,7 +44,7 @@ struct PackJson<'a> {
     /// True if the folder of the files was renamed within the root.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     renamed: bool,
-    /// Files of the pack, if a session was named.
+    /// Its files, if a session was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     members: Option<Vec<VersionJson<'a>>>,
     /// Earlier versions, oldest first, if a session was named.
@@ -94,30 +95,19 @@ pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
         return list_versions(named, context);
     }
     let archive = context.store.archive()?;
-    let (mut packs, mut damaged) = (Vec::new(), Vec::new());
-    for path in archive.pack_paths_in(context.only_roots())? {
-        match Pack::open(&path) {
-            Ok(pack) => {
-                damaged.extend(Damage::lost_end(&pack));
-                packs.push(pack);
-            }
-            Err(error) => damaged.push(Damage::unreadable_pack(&path, &error)),
-        }
-    }
-    let aside = archive.set_aside_in(context.only_roots())?;
-    damaged.extend(aside.iter().map(|path| Damage::set_aside(path)));
+    let (mut sessions, mut damaged) = archive.sessions_in(context.only_roots())?;
+    damaged.extend(sessions.iter().flat_map(ArchivedSession::missing_data));
     warn_unread(&damaged, context);
-    packs.sort_by(|a, b| {
-        b.index
-            .archived
-            .cmp(&a.index.archived)
-            .then_with(|| a.path.cmp(&b.path))
+    sessions.sort_by(|a, b| {
+        let newest = b.archived().cmp(&a.archived());
+        newest.then_with(|| a.path.cmp(&b.path))
     });
     let mut whereabouts = FileLocator::reporting_to(context.store.failures());
-    let places = |pack: &Pack| whereabouts.locate(&pack.index);
-    let places: Vec<FilePaths> = packs.iter().map(places).collect();
-    let rows = packs.iter().zip(&places);
-    let rows: Vec<PackJson<'_>> = rows.map(|(pack, places)| pack_json(pack, places)).collect();
+    let places = sessions.iter().map(|it| whereabouts.locate(it));
+    let places: Vec<FilePaths> = places.collect();
+    let rows = sessions.iter().zip(&places);
+    let rows = rows.map(|(session, places)| archived_json(session, places));
+    let rows: Vec<ArchivedJson<'_>> = rows.collect();
     if context.json {
         context.out.json(&ArchiveListJson {
             archived: rows,
@@ -136,16 +126,19 @@ pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
             Column::new("SOURCE"),
             Column::new("ROOT").min(8).cut_middle().style(PATH),
         ]);
-        for (row, pack) in rows.iter().zip(&packs) {
+        for (row, session) in rows.iter().zip(&sessions) {
             let names: Vec<&str> = row.sessions.iter().map(|id| short.get(id)).collect();
-            // A renamed or copied session is in several packs; the tag after its id selects one.
-            let again =
-                |other: &&PackJson<'_>| other.root == row.root && other.sessions == row.sessions;
-            let tag = pack.tag().filter(|_| rows.iter().filter(again).count() > 1);
+            // A copied session is archived several times; the tag after its id selects one.
+            let again = |other: &&ArchivedJson<'_>| {
+                other.root == row.root && other.sessions == row.sessions
+            };
+            let tag = session
+                .tag()
+                .filter(|_| rows.iter().filter(again).count() > 1);
             table.row([
                 Cell::new(match tag {
-                    None => pack_label(&names),
-                    Some(tag) => format!("{}.{tag}", pack_label(&names)),
+                    None => session_label(&names),
+                    Some(tag) => format!("{}.{tag}", session_label(&names)),
                 }),
                 Cell::new(context.clock.ago(row.archived)),
                 Cell::new(size::count(row.files as u64)),
@@ -158,22 +151,22 @@ pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
         context.out.text(table.render(context.out.width()))?;
         print_damage(&damaged, context)?;
     }
-    Ok(match packs.is_empty() || !damaged.is_empty() {
+    Ok(match sessions.is_empty() || !damaged.is_empty() {
         true => Outcome::NotFound,
         false => Outcome::Ok,
     })
 }
 
-/// Label of a pack: its sessions, or `ROOT_ID` if it has none.
-pub(super) fn pack_label(sessions: &[&str]) -> String {
+/// Label of what is archived together: its sessions, or `ROOT_ID` if it has none.
+pub(super) fn session_label(sessions: &[&str]) -> String {
     match sessions.is_empty() {
         true => ROOT_ID.to_owned(),
         false => sessions.join(", "),
     }
 }
 
-/// Label that says how many of the pack's files are in the root.
-fn source_status(row: &PackJson<'_>) -> String {
+/// Label that says how many of its files are in the root.
+fn source_status(row: &ArchivedJson<'_>) -> String {
     let mut state = match row.there {
         0 => "missing".to_owned(),
         there if there == row.files => "present".to_owned(),
@@ -190,27 +183,26 @@ fn source_status(row: &PackJson<'_>) -> String {
     state
 }
 
-/// Current path of each file of a pack.
+/// Current path of each file of an archived session.
 type FilePaths = Vec<Option<PathBuf>>;
 
-fn pack_json<'a>(pack: &'a Pack, places: &FilePaths) -> PackJson<'a> {
-    let index = &pack.index;
-    let main = index.main_log();
-    let mut found = index.members.iter().zip(places);
+fn archived_json<'a>(session: &'a ArchivedSession, places: &FilePaths) -> ArchivedJson<'a> {
+    let main = session.main_log();
+    let mut found = session.members.iter().zip(places);
     let source = found.find(|(member, _)| main.is_some_and(|main| main.path == member.path));
     let source = source.and_then(|(member, place)| Some((member, place.as_ref()?)));
-    let is_moved = |(member, place): (&Member, &PathBuf)| *place != index.root.join(&member.path);
-    PackJson {
-        sessions: index.sessions.iter().map(|it| it.id.as_str()).collect(),
-        layout: &index.layout,
-        root: &index.root,
-        pack: &pack.path,
-        archived: index.archived,
-        generation: index.generation,
-        files: index.members.len(),
-        bytes: index.members.iter().map(|member| member.len).sum(),
-        packed: pack.bytes,
-        earlier: index.earlier.len(),
+    let is_moved = |(member, place): (&Member, &PathBuf)| *place != session.root.join(&member.path);
+    ArchivedJson {
+        sessions: session.sessions.iter().map(|it| it.id.as_str()).collect(),
+        layout: session.layout,
+        root: &session.root,
+        pack: &session.path,
+        archived: session.archived(),
+        generation: session.generation(),
+        files: session.members.len(),
+        bytes: session.members.iter().map(|member| member.len).sum(),
+        packed: session.packed(),
+        earlier: session.earlier.len(),
         source: source.is_some(),
         there: places.iter().flatten().count(),
         renamed: source.is_some_and(is_moved),
@@ -222,28 +214,25 @@ fn pack_json<'a>(pack: &'a Pack, places: &FilePaths) -> PackJson<'a> {
 /// Lists every file of the named sessions, with earlier versions.
 fn list_versions(named: &[String], context: &mut Context) -> Result<Outcome> {
     let archive = context.store.archive()?;
-    let mut packs: Vec<Pack> = Vec::new();
+    let mut sessions: Vec<ArchivedSession> = Vec::new();
     for id in named {
-        let pack = archive.find_in(id, context.only_roots())?;
-        if let Some(lost) = pack.lost_end() {
-            context.warn(&lost);
-        }
-        if packs.iter().all(|known| known.path != pack.path) {
-            packs.push(pack);
+        let found = archive.find_in(id, context.only_roots())?;
+        if sessions.iter().all(|known| known.path != found.path) {
+            sessions.push(found);
         }
     }
     let mut whereabouts = FileLocator::reporting_to(context.store.failures());
-    let mut rows: Vec<PackJson<'_>> = Vec::new();
-    for pack in &packs {
-        let places = whereabouts.locate(&pack.index);
-        let members = pack.members().iter().zip(&places);
+    let mut rows: Vec<ArchivedJson<'_>> = Vec::new();
+    for session in &sessions {
+        let places = whereabouts.locate(session);
+        let members = session.members.iter().zip(&places);
         let members = members.map(|(it, place)| VersionJson::newest(it, place.as_ref()));
-        let earlier = pack.earlier_versions().iter().enumerate();
+        let earlier = session.earlier.iter().enumerate();
         let earlier = earlier.map(|(at, it)| VersionJson::new(Some(at + 1), it));
-        rows.push(PackJson {
+        rows.push(ArchivedJson {
             members: Some(members.collect()),
             versions: Some(earlier.collect()),
-            ..pack_json(pack, &places)
+            ..archived_json(session, &places)
         });
     }
     if context.json {
@@ -254,13 +243,13 @@ fn list_versions(named: &[String], context: &mut Context) -> Result<Outcome> {
         return Ok(Outcome::Ok);
     }
     for row in &rows {
-        print_pack(row, context)?;
+        print_session(row, context)?;
     }
     Ok(Outcome::Ok)
 }
 
-fn print_pack(row: &PackJson<'_>, context: &mut Context) -> Result<()> {
-    let names = pack_label(&row.sessions);
+fn print_session(row: &ArchivedJson<'_>, context: &mut Context) -> Result<()> {
+    let names = session_label(&row.sessions);
     let pack = row.pack.display().to_string();
     context.out.line(format_args!(
         "{} in {}",

@@ -949,7 +949,7 @@ fn clean_up_is_the_users_and_archives_are_compressed_and_read() {
         .annals(&["search", "Assistant Response", "--json"])
         .json();
     assert_eq!(hits["total"], 1);
-    // A pack is a fraction of the log's size, and its end is read without unpacking it to disk.
+    // The archive is a fraction of the log's size, and its end is read without unpacking it to disk.
     let stage = Stage::empty();
     let store = Store::new(vec![Root::claude_code(&stage.root)]);
     let prompts = (0..400).map(|n| Draft::user(format!("message {n} of a long conversation")));
@@ -960,9 +960,9 @@ fn clean_up_is_the_users_and_archives_are_compressed_and_read() {
     stage
         .annals(&["archive", SESSION, "--apply", "--live"])
         .fine();
-    let is_pack = |path: &Path| path.extension().is_some_and(|it| it == "pack");
-    let packs = stage.tree().into_iter().filter(|(path, _)| is_pack(path));
-    let packed: u64 = packs.map(|(_, bytes)| bytes.len() as u64).sum();
+    let is_stored = |path: &Path| path.extension().is_some_and(|it| it == "zst");
+    let stored = stage.tree().into_iter().filter(|(path, _)| is_stored(path));
+    let packed: u64 = stored.map(|(_, bytes)| bytes.len() as u64).sum();
     assert!(packed > 0 && packed * 4 < bytes, "{packed} of {bytes}");
     let last = stage.annals(&["show", SESSION, "--last", "1"]).fine();
     assert!(last.out.contains("message 399"), "{last}");

@@ -202,39 +202,41 @@ fn import_writes_only_conversation_data() {
     }
 }
 
-fn packs(stage: &Stage) -> Vec<PathBuf> {
-    let files = stage.tree().into_keys();
-    let packs = files.filter(|path| path.extension().is_some_and(|ending| ending == "pack"));
-    packs.collect()
-}
-
 #[test]
-fn foreign_pack_restores_no_configuration_unless_named() {
+fn foreign_archive_restores_no_configuration_unless_named() {
     let stage = hostile();
     stage.annals(&["keep"]).fine();
-    let archived = packs(&stage);
-    assert_eq!(archived.len(), 2, "of the session and of the root");
+    let tree: Vec<PathBuf> = stage.tree().into_keys().collect();
+    let archive = tree.iter().find(|path| path.ends_with("root.json"));
+    let archive = archive.unwrap().parent().unwrap();
+    let copy = stage.work().join("copy");
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .args([archive, &copy])
+        .status();
+    assert!(copied.unwrap().success());
+    let log = tree
+        .iter()
+        .find(|path| path.to_str().unwrap().ends_with(".jsonl.zst"));
+    let log = copy.join(log.unwrap().strip_prefix(archive).unwrap());
     let mut held = Vec::new();
-    for pack in &archived {
-        let pack = {
-            let copy = stage.work().join(pack.file_name().unwrap());
-            fs::copy(pack, &copy).unwrap();
-            copy.to_str().unwrap().to_owned()
-        };
+    // The session, and the files of the root.
+    for path in [&log, &copy] {
+        let path = path.to_str().unwrap().to_owned();
         let other = Stage::empty();
         let before = other.tree();
-        // A foreign pack does not choose its target directory.
+        // A foreign archive does not choose its target directory.
         for salvage in [&[][..], &["--salvage"]] {
-            let run = other.bare(&[&["restore", &pack, "--apply"], salvage].concat());
+            let run = other.bare(&[&["restore", &path, "--apply"], salvage].concat());
             assert_eq!(run.code, 2, "{run}");
             assert!(run.err.contains("--to DIR"), "{run}");
             assert!(other.tree() == before);
         }
         let home = other.work().join(".claude");
         let to = home.to_str().unwrap();
-        let plan = other.bare(&["restore", &pack, "--to", to]).fine();
+        let plan = other.bare(&["restore", &path, "--to", to]).fine();
         other
-            .bare(&["restore", &pack, "--to", to, "--apply"])
+            .bare(&["restore", &path, "--to", to, "--apply"])
             .fine();
         for name in private(&home) {
             assert!(GOOD.contains(&name.as_str()), "{name}");
@@ -243,13 +245,13 @@ fn foreign_pack_restores_no_configuration_unless_named() {
             assert!(plan.out.contains("held back"), "{plan}");
             assert!(!home.join(name).exists(), "{name}");
             other
-                .bare(&["restore", &pack, "--to", to, "--also", name, "--apply"])
+                .bare(&["restore", &path, "--to", to, "--also", name, "--apply"])
                 .fine();
             assert!(home.join(name).exists(), "{name}");
             held.push(*name);
         }
         private(&home);
-        let run = other.bare(&["restore", &pack, "--to", to, "--also", "x", "--apply"]);
+        let run = other.bare(&["restore", &path, "--to", to, "--also", "x", "--apply"]);
         assert_eq!(run.code, 2, "{run}");
     }
     assert!(

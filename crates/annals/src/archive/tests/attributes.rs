@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::os::unix::fs::chown;
-use std::sync::Arc;
 
 use rustix::fs::{XattrFlags, lgetxattr, setxattr};
 use rustix::process::geteuid;
@@ -13,21 +12,19 @@ use super::*;
 /// A root whose directories and files have their own modes, attributes and, if permitted, owners.
 fn desk() -> Fixture {
     let desk = Fixture::new();
-    desk.put(LOG, "{}\n");
-    desk.put(TODOS, "[]");
     for (path, mode) in [
         ("projects", 0o755),
         ("projects/-app", 0o2750),
         ("todos", 0o555),
     ] {
         let permissions = fs::Permissions::from_mode(mode);
-        fs::set_permissions(desk.root.join(path), permissions).unwrap();
+        fs::set_permissions(desk.root.path.join(path), permissions).unwrap();
     }
     desk
 }
 
 fn mode(desk: &Fixture, path: &str) -> u32 {
-    fs::metadata(desk.root.join(path)).unwrap().mode() & 0o7777
+    fs::metadata(desk.root.path.join(path)).unwrap().mode() & 0o7777
 }
 
 /// Sets an attribute. Returns `false` if the file system has none.
@@ -44,8 +41,8 @@ fn value(path: &Path, name: &str) -> Option<Vec<u8>> {
 /// Removes all files and their directories.
 fn clear(desk: &Fixture) {
     let permissions = fs::Permissions::from_mode(0o755);
-    fs::set_permissions(desk.root.join("todos"), permissions).unwrap();
-    fs::remove_dir_all(&desk.root).unwrap();
+    fs::set_permissions(desk.root.path.join("todos"), permissions).unwrap();
+    fs::remove_dir_all(&desk.root.path).unwrap();
 }
 
 #[test]
@@ -53,7 +50,7 @@ fn restore_recreates_directories_with_their_modes() {
     let desk = desk();
     desk.store();
     clear(&desk);
-    let restored = Pack::open(&desk.pack).unwrap().restore(None).unwrap();
+    let restored = desk.session().restore(None).unwrap();
     let dirs: Vec<&Path> = restored.dirs.iter().map(|dir| &*dir.path).collect();
     assert_eq!(dirs, ["projects", "projects/-app", "todos"].map(Path::new));
     assert!(restored.dirs.iter().all(|dir| dir.not_restored.is_empty()));
@@ -61,10 +58,10 @@ fn restore_recreates_directories_with_their_modes() {
     assert_eq!(mode(&desk, "projects/-app"), 0o2750);
     assert_eq!(mode(&desk, "todos"), 0o555);
     // An existing directory is not changed.
-    fs::remove_file(desk.root.join(LOG)).unwrap();
+    fs::remove_file(desk.root.path.join(LOG)).unwrap();
     let permissions = fs::Permissions::from_mode(0o700);
-    fs::set_permissions(desk.root.join("projects/-app"), permissions).unwrap();
-    let restored = Pack::open(&desk.pack).unwrap().restore(None).unwrap();
+    fs::set_permissions(desk.root.path.join("projects/-app"), permissions).unwrap();
+    let restored = desk.session().restore(None).unwrap();
     assert!(restored.dirs.is_empty());
     assert_eq!(mode(&desk, "projects/-app"), 0o700);
 }
@@ -72,7 +69,10 @@ fn restore_recreates_directories_with_their_modes() {
 #[test]
 fn restore_sets_owners_and_attributes_where_permitted() {
     let desk = desk();
-    let (log, dir) = (desk.root.join(LOG), desk.root.join("projects/-app"));
+    let (log, dir) = (
+        desk.root.path.join(LOG),
+        desk.root.path.join("projects/-app"),
+    );
     let has_attributes = set(&log, "user.tag", b"a\0b") && set(&dir, "user.dir", b"");
     let may_own = geteuid().is_root();
     if may_own {
@@ -81,9 +81,9 @@ fn restore_sets_owners_and_attributes_where_permitted() {
     }
     desk.store();
     clear(&desk);
-    let pack = Pack::open(&desk.pack).unwrap();
-    let plan = pack.plan_restore(None).unwrap();
-    let restored = pack.restore(None).unwrap();
+    let session = desk.session();
+    let plan = session.plan_restore(None).unwrap();
+    let restored = session.restore(None).unwrap();
     for report in [plan, restored] {
         assert!(report.files.iter().all(|file| file.not_restored.is_empty()));
         assert!(report.dirs.iter().all(|dir| dir.not_restored.is_empty()));
@@ -105,23 +105,17 @@ fn restore_sets_owners_and_attributes_where_permitted() {
 fn changed_attribute_or_mode_is_archived_once() {
     let desk = desk();
     desk.store();
-    assert!(desk.store().unchanged);
-    if set(&desk.root.join(LOG), "user.tag", b"1") {
-        let pack = desk.store().pack;
-        let member = pack.member(Path::new(LOG)).unwrap();
+    assert!(!desk.store().is_changed);
+    if set(&desk.root.path.join(LOG), "user.tag", b"1") {
+        desk.store();
+        let session = desk.session();
+        let member = session.member(Path::new(LOG)).unwrap();
         assert_eq!(member.attributes[0].name, "user.tag");
     }
     let permissions = fs::Permissions::from_mode(0o711);
-    fs::set_permissions(desk.root.join("projects"), permissions).unwrap();
-    assert!(!desk.store().unchanged);
-    assert!(desk.store().unchanged);
-}
-
-/// Opens the pack with a modified index.
-fn lying(desk: &Fixture, lie: impl FnOnce(&mut PackIndex)) -> Pack {
-    let mut pack = Pack::open(&desk.pack).unwrap();
-    lie(Arc::make_mut(&mut pack.index));
-    pack
+    fs::set_permissions(desk.root.path.join("projects"), permissions).unwrap();
+    assert!(desk.store().is_changed);
+    assert!(!desk.store().is_changed);
 }
 
 #[test]
@@ -129,37 +123,35 @@ fn restore_lists_attributes_it_cannot_set() {
     let desk = desk();
     desk.store();
     clear(&desk);
-    let pack = lying(&desk, |index| {
-        for (name, value) in [
-            ("system.posix_acl_access", None),
-            ("trusted.evil", Some("AAAA")),
-            ("user.broken", Some("no Base64")),
-        ] {
-            let (name, value) = (name.to_owned(), value.map(str::to_owned));
-            index.members[0]
-                .attributes
-                .push(ExtendedAttribute { name, value });
-        }
-    });
+    let mut session = desk.session();
+    for (name, value) in [
+        ("system.posix_acl_access", None),
+        ("trusted.evil", Some("AAAA")),
+        ("user.broken", Some("no Base64")),
+    ] {
+        let (name, value) = (name.to_owned(), value.map(str::to_owned));
+        let attributes = &mut session.members[0].attributes;
+        attributes.push(ExtendedAttribute { name, value });
+    }
     let wanted = ["system.posix_acl_access", "trusted.evil", "user.broken"];
     let wanted = wanted.map(|name| format!("attribute {name}"));
     assert_eq!(
-        pack.plan_restore(None).unwrap().files[0].not_restored,
+        session.plan_restore(None).unwrap().files[0].not_restored,
         wanted
     );
-    assert_eq!(pack.restore(None).unwrap().files[0].not_restored, wanted);
-    assert!(value(&desk.root.join(LOG), "trusted.evil").is_none());
+    assert_eq!(session.restore(None).unwrap().files[0].not_restored, wanted);
+    assert!(value(&desk.root.path.join(LOG), "trusted.evil").is_none());
 }
 
 #[test]
-fn foreign_pack_restores_no_directory_modes_or_attributes() {
+fn foreign_archive_restores_no_directory_modes_or_attributes() {
     let desk = desk();
-    let tagged = set(&desk.root.join(LOG), "user.tag", b"1");
+    let tagged = set(&desk.root.path.join(LOG), "user.tag", b"1");
     desk.store();
-    let elsewhere = Archive::open(&desk.root);
-    let pack = elsewhere.mark_foreign(Pack::open(&desk.pack).unwrap());
+    let elsewhere = Archive::open(&desk.root.path);
+    let session = elsewhere.mark_foreign(desk.session());
     let to = desk.dir.path().join("to");
-    let restored = pack.restore(Some(&to)).unwrap();
+    let restored = session.restore(Some(&to)).unwrap();
     assert!(restored.dirs.is_empty());
     let metadata = fs::metadata(to.join("projects/-app")).unwrap();
     assert_eq!(metadata.mode() & 0o7777, 0o700);
@@ -185,33 +177,4 @@ fn attribute_values_beyond_the_limit_are_not_stored() {
     let empty = File::create(dir.path().join("other")).unwrap();
     assert_eq!(apply(&empty, None, &some), ["attribute user.long"]);
     drop(file);
-}
-
-#[test]
-fn index_without_dirs_and_owners_is_read() {
-    let desk = desk();
-    let pack = desk.store().pack;
-    let mut json = serde_json::to_value(&*pack.index).unwrap();
-    json.as_object_mut().unwrap().remove("dirs").unwrap();
-    let member = json["members"][0].as_object_mut().unwrap();
-    member.remove("owner").unwrap();
-    let index: PackIndex = serde_json::from_value(json).unwrap();
-    assert!(index.fault(0..u64::MAX).is_none());
-    assert!(index.dirs.is_empty() && index.members[0].owner.is_none());
-    clear(&desk);
-    let restored = lying(&desk, |old| *old = index).restore(None).unwrap();
-    assert!(restored.dirs.is_empty());
-    assert_eq!(mode(&desk, "projects"), 0o700);
-}
-
-#[test]
-fn index_with_directory_without_files_is_invalid() {
-    let desk = desk();
-    let pack = desk.store().pack;
-    for path in ["", "..", "/etc", "projects/-other", LOG] {
-        let mut index = PackIndex::clone(&pack.index);
-        index.dirs[0].path = path.into();
-        let fault = index.fault(0..u64::MAX).unwrap();
-        assert!(fault.contains("no file is in the directory"), "{fault}");
-    }
 }

@@ -1,4 +1,4 @@
-//! Files of a renamed or copied session are restored to its current folder.
+//! Files of a renamed or copied session are read and restored in its current folder.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::{Desk, SESSION, agent, line, log, zebras};
 
 /// The folder was renamed, then its files were deleted.
 #[test]
-fn files_of_a_renamed_folder_are_read_from_the_old_pack() {
+fn files_of_a_renamed_folder_are_read_before_and_after_keep() {
     let desk = Desk::new();
     desk.keep();
     fs::rename(desk.at("projects/-app"), desk.at("projects/-new")).unwrap();
@@ -33,33 +33,39 @@ fn files_of_a_renamed_folder_are_read_from_the_old_pack() {
         let inventory = desk.store.inventory();
         let found = desk.store.search(&inventory, &zebras()).unwrap();
         assert_eq!((found.hits.len(), found.errors.len()), (2, 0));
-    }
-    // The session has two packs now, and exists in the folder of one.
-    let told = match archive.find(SESSION).unwrap_err() {
-        Error::Ambiguous { candidates, .. } => candidates,
-        other => panic!("{other}"),
-    };
-    let (old, new) = (desk.at(log(SESSION)), desk.at(new_log()));
-    for (path, there) in [(&old, "deleted"), (&new, "present")] {
-        let says = |text: &&String| text.contains(&format!("{}, {there}", path.display()));
-        let name = told.iter().find(says).unwrap().split_once(": ").unwrap().0;
-        // Each pack is found by its listed name, by the path of its log, and by a prefix.
-        let short = format!("8c54.{}", name.rsplit_once('.').unwrap().1);
-        for name in [name, path.to_str().unwrap(), &short] {
-            let pack = archive.find(name).unwrap();
-            let main = pack.index.root.join(&pack.index.main_log().unwrap().path);
-            assert_eq!(&main, path, "{name}");
-            // The path of a log does not select a pack for removal.
-            match archive.plan_removal(name, None) {
-                Ok(forgotten) => assert_eq!(forgotten[0].pack, pack.path, "{name}"),
-                Err(error) => assert!(name.contains('/'), "{error}"),
-            }
+        // The archive has the session once, and follows the rename.
+        let session = archive.find(SESSION).unwrap();
+        let main = session.root.join(&session.main_log().unwrap().path);
+        let path = match keeps {
+            false => desk.at(log(SESSION)),
+            true => desk.at(new_log()),
+        };
+        assert_eq!(main, path);
+        assert_eq!(annals::archive::verify(&session), []);
+        // It is found by its id, by the path of its log, and by the tag of its folder.
+        let tagged = format!("8c54.{}", &session.tag().unwrap()[..4]);
+        for name in [path.to_str().unwrap(), &tagged] {
+            assert_eq!(archive.find(name).unwrap().path, session.path, "{name}");
         }
+        // The path of a log does not select a session for removal.
+        archive
+            .plan_removal(path.to_str().unwrap(), None)
+            .unwrap_err();
+        let stored = session.path.to_str().unwrap();
+        assert_eq!(
+            archive.plan_removal(stored, None).unwrap()[0].pack,
+            session.path
+        );
     }
-    let restoring = desk.store.find_restore_sources(SESSION, None).unwrap();
-    let main = restoring.pack.index.main_log().unwrap();
-    assert!(main.path.starts_with("projects/-new"));
-    restoring.restore(None).unwrap();
+    let session = desk.store.find_to_restore(SESSION, None).unwrap();
+    assert!(
+        session
+            .main_log()
+            .unwrap()
+            .path
+            .starts_with("projects/-new")
+    );
+    session.restore(None).unwrap();
     assert_eq!(desk.kept(), [""; 0]);
     assert!(!desk.at("projects/-app").exists());
     let text = fs::read_to_string(desk.at(agent("one").replace("-app", "-new"))).unwrap();
@@ -67,16 +73,18 @@ fn files_of_a_renamed_folder_are_read_from_the_old_pack() {
     // If both exist, the id is ambiguous.
     fs::create_dir_all(desk.at("projects/-app")).unwrap();
     fs::copy(desk.at(new_log()), desk.at(log(SESSION))).unwrap();
-    desk.store.find_restore_sources(SESSION, None).unwrap_err();
+    desk.keep();
+    let error = desk.store.find_to_restore(SESSION, None).unwrap_err();
+    assert!(matches!(error, Error::Ambiguous { .. }), "{error}");
 }
 
 fn new_log() -> String {
     log(SESSION).replace("-app", "-new")
 }
 
-/// Nothing was archived from the new folder yet, so the pack of the old one is used.
+/// Nothing was archived from the new folder yet, so what was archived from the old one is used.
 #[test]
-fn restore_writes_the_old_pack_into_the_renamed_folder() {
+fn restore_writes_into_the_renamed_folder() {
     let desk = Desk::new();
     desk.keep();
     fs::rename(desk.at("projects/-app"), desk.at("projects/-new")).unwrap();
@@ -88,7 +96,7 @@ fn restore_writes_the_old_pack_into_the_renamed_folder() {
         .strip_prefix(&line(SESSION, "a1", "", "main"))
         .unwrap();
     std::io::Write::write_all(&mut appended.unwrap(), more.as_bytes()).unwrap();
-    let restored = desk.store.find_restore_sources(SESSION, None).unwrap();
+    let restored = desk.store.find_to_restore(SESSION, None).unwrap();
     let restored = restored.restore(None).unwrap();
     let new = |file: &&RestoredFile| file.fate == RestoreOutcome::New;
     assert_eq!(restored.files.iter().filter(new).count(), 4);
@@ -96,11 +104,11 @@ fn restore_writes_the_old_pack_into_the_renamed_folder() {
     assert_eq!(desk.kept(), [""; 0]);
     assert_eq!(fs::read_to_string(desk.at(new_log())).unwrap(), grown);
     assert!(desk.at(agent("two").replace("-app", "-new")).is_file());
-    // A pack given by its path is restored to its original paths.
-    let pack = desk.store.archive().unwrap().find(SESSION).unwrap();
-    let pack = pack.path.to_str().unwrap();
-    let restoring = desk.store.find_restore_sources(pack, None).unwrap();
-    restoring.restore(None).unwrap();
+    // What is named by its path is restored to its original paths.
+    let session = desk.store.archive().unwrap().find(SESSION).unwrap();
+    let path = session.path.to_str().unwrap();
+    let session = desk.store.find_to_restore(path, None).unwrap();
+    session.restore(None).unwrap();
     assert!(desk.at(log(SESSION)).is_file());
 }
 
@@ -124,7 +132,7 @@ fn copied_session_gets_back_files_archived_with_the_original() {
     let kept = inventory.sessions.iter().filter(|it| !it.is_archived());
     let kept: Vec<&str> = kept.map(|it| it.id.as_str()).collect();
     assert_eq!(kept, [SESSION]);
-    let restored = desk.store.find_restore_sources(SESSION, None).unwrap();
+    let restored = desk.store.find_to_restore(SESSION, None).unwrap();
     let restored = restored.restore(None).unwrap();
     assert!(
         restored
@@ -136,24 +144,25 @@ fn copied_session_gets_back_files_archived_with_the_original() {
     assert!(!desk.at("projects/-app").exists());
 }
 
-/// Restores everything or nothing, whichever pack it comes from.
+/// Restores everything or nothing.
 #[test]
-fn restore_writes_nothing_if_the_second_pack_is_damaged() {
+fn restore_writes_nothing_if_a_file_is_damaged() {
     let desk = Desk::new();
     desk.keep();
-    let pack = desk.store.archive().unwrap().find(SESSION).unwrap();
     fs::rename(desk.at("projects/-app"), desk.at("projects/-new")).unwrap();
-    fs::remove_file(desk.at(agent("one").replace("-app", "-new"))).unwrap();
-    desk.keep();
-    fs::remove_file(desk.at(agent("two").replace("-app", "-new"))).unwrap();
-    let mut bytes = fs::read(&pack.path).unwrap();
-    for frame in &pack.index.frames {
-        bytes[frame.at as usize + frame.bytes as usize / 2] ^= 0x55;
+    for id in ["one", "two"] {
+        fs::remove_file(desk.at(agent(id).replace("-app", "-new"))).unwrap();
     }
-    fs::write(&pack.path, bytes).unwrap();
-    let restoring = desk.store.find_restore_sources(SESSION, None).unwrap();
-    assert_eq!(restoring.plan_restore(None).unwrap().conflicts().count(), 0);
-    restoring.restore(None).unwrap_err();
+    desk.keep();
+    let session = desk.store.find_to_restore(SESSION, None).unwrap();
+    let two = agent("two").replace("-app", "-new");
+    let stored = session.location(session.member(Path::new(&two)).unwrap());
+    let mut bytes = fs::read(&stored).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x55;
+    fs::write(&stored, bytes).unwrap();
+    assert_eq!(session.plan_restore(None).unwrap().conflicts().count(), 0);
+    session.restore(None).unwrap_err();
     let mut names = fs::read_dir(desk.at(format!("projects/-new/{SESSION}/subagents"))).unwrap();
     assert!(names.next().is_none());
 }
@@ -165,7 +174,7 @@ fn session_archived_under_two_folder_names_is_listed_once() {
         let desk = Desk::new();
         desk.keep();
         fs::rename(desk.at("projects/-app"), desk.at("projects/-new")).unwrap();
-        // Files that are only in the old pack also belong to the session.
+        // Files that were only archived under the old name also belong to the session.
         fs::remove_file(desk.at(agent("one").replace("-app", "-new"))).unwrap();
         let mut text = fs::read_to_string(desk.at(new_log())).unwrap();
         if grows {
@@ -185,12 +194,11 @@ fn session_archived_under_two_folder_names_is_listed_once() {
         told(true);
         let found = desk.store.search(&desk.store.inventory(), &zebras());
         assert_eq!(found.unwrap().hits.len(), 2, "{grows}");
-        let restoring = desk.store.find_restore_sources(SESSION, None).unwrap();
+        let restoring = desk.store.find_to_restore(SESSION, None).unwrap();
         restoring.restore(None).unwrap();
         assert_eq!(fs::read_to_string(desk.at(new_log())).unwrap(), text);
         assert!(desk.at(agent("one").replace("-app", "-new")).is_file());
         assert!(!desk.at("projects/-app").exists());
-        // The restored files have new inodes, which the old pack does not record.
         told(false);
     }
 }
@@ -213,5 +221,5 @@ fn sessions_of_one_id_with_different_logs_stay_separate() {
     let sessions = desk.store.inventory().sessions;
     let told = sessions.iter().filter(|it| it.id.as_str() == SESSION);
     assert_eq!(told.count(), 2);
-    desk.store.find_restore_sources(SESSION, None).unwrap_err();
+    desk.store.find_to_restore(SESSION, None).unwrap_err();
 }

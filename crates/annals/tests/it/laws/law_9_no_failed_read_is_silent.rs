@@ -7,7 +7,6 @@
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 
-use annals::archive::Pack;
 use annals::convert::{self, ConvertSelection};
 use annals::export::{ExportOptions, ExportPart, Exporter, Format};
 use annals::index::Index;
@@ -210,7 +209,7 @@ fn unreadable_sub_agent_fails_the_conversion_of_its_session() {
 }
 
 #[test]
-fn unreadable_pack_is_reported_by_every_walk() {
+fn unreadable_archived_file_is_reported_by_every_walk() {
     for case in ["subagents-every-placement", "chorus-plain", "sub-agent"].map(case) {
         let copy = case.copy();
         let store = copy.store();
@@ -221,18 +220,18 @@ fn unreadable_pack_is_reported_by_every_walk() {
             store.move_to_archive(&[files], true, now).unwrap();
         }
         let archive = store.archive().unwrap();
-        let pack = archive.pack_paths_of_root(&copy.root).unwrap().remove(0);
-        let id = Pack::open(&pack).unwrap().index.sessions[0].id.clone();
-        unreadable(&pack, || {
+        let archived = archive.sessions().unwrap().0.remove(0);
+        let (log, id) = (archived.path, archived.sessions[0].id.clone());
+        unreadable(&log, || {
             let _ = store.inventory();
-            assert!(names(&told(&store, Vec::new()), &pack), "inventory");
+            assert!(names(&told(&store, Vec::new()), &log), "inventory");
             let store = copy.store();
             let (_, troubles) = store.costs().ledger(&|_, _| {});
             let troubles = troubles.iter().map(ToString::to_string).collect();
-            assert!(names(&told(&store, troubles), &pack), "ledger");
+            assert!(names(&told(&store, troubles), &log), "ledger");
             let store = copy.store();
             let found = errors([store.session(&id).map(drop)]);
-            assert!(names(&told(&store, found), &pack), "session");
+            assert!(names(&told(&store, found), &log), "session");
         });
     }
 }
