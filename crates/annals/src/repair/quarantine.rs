@@ -1,8 +1,8 @@
 //! Originals of repaired files in the undo vault, and everything that was removed from the files.
 //!
 //! The id of a repair depends only on the path and the original, so a repair that was interrupted
-//! and is run again finds its own folder and continues. `removed.jsonl` is written after the copy of
-//! the original and before the repaired file: a folder without it belongs to a repair that changed
+//! and is run again finds its own folder and continues. The copy of the original and `removed.jsonl`
+//! are written before the repaired file: a folder with neither belongs to a repair that changed
 //! nothing.
 
 use std::fs;
@@ -90,7 +90,9 @@ impl QuarantinedFile {
     /// Returns whether the repair was interrupted before it changed anything, or was undone by other
     /// means.
     fn was_not_applied(&self, folder: &Path) -> Result<bool> {
-        Ok(!jsonl::exists(&folder.join(REMOVED))? || is_original(self)?)
+        let begun = jsonl::exists(&folder.join(REMOVED))?
+            || jsonl::exists(&saved_path(folder, &self.path))?;
+        Ok(!begun || is_original(self)?)
     }
 }
 

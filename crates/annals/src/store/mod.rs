@@ -13,7 +13,7 @@
 //! | [`Store::trash`] | [`Trash`] | deleted sessions: moving in, listing, restoring, purging |
 //! | [`Store::chorus`] | [`ChorusConfig`] | the configuration of Chorus: workspaces and agents |
 //! | [`Store::documents`] | [`Documents`] | state documents, run logs, prompt history, saved files |
-//! | [`Store::repairs`] | [`Repairs`](crate::repair::Repairs) | repairs and their undo, the quarantine, session lists |
+//! | [`Store::repairs`] | [`Repairs`](crate::repair::Repairs) | repairs and their undo, session lists |
 //! | [`Store::retention`] | [`Retention`](crate::retain::Retention) | cleaning up, leftover files, pins |
 //! | [`Store::archive`] | [`Archive`](crate::archive::Archive) | archived copies of sessions |
 

@@ -400,3 +400,24 @@ fn repair_killed_before_any_change_is_not_listed() {
     store.repairs().sweep().unwrap();
     assert!(!folder.exists());
 }
+
+/// The log changed after the process was killed, so that it is not the original any more.
+#[test]
+fn repair_killed_before_its_copy_is_not_listed_but_one_with_a_copy_is() {
+    let place = damaged();
+    let store = place.store();
+    let kept = store.repairs().apply(&place.plan(), true, now()).unwrap();
+    let vault = store.repairs().quarantine().unwrap();
+    let folder = vault.join(&kept.id);
+    fs::write(&place.log, [place.bytes(), line(11, 10)].concat()).unwrap();
+    let listed = || store.repairs().list().unwrap().0.len();
+    fs::remove_file(folder.join("removed.jsonl")).unwrap();
+    assert_eq!(listed(), 1, "the copy may be the only one");
+    fs::remove_file(kept.original_path(&vault)).unwrap();
+    assert_eq!(listed(), 0);
+    let long_ago = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+    let handle = fs::File::open(&folder).unwrap();
+    handle.set_times(long_ago).unwrap();
+    store.repairs().sweep().unwrap();
+    assert!(!folder.exists());
+}
