@@ -20,7 +20,7 @@ use annals::store::{
     ConversationInfo, Inventory, LedgerWithSession, ReadFailures, Root, SessionFiles, SessionInfo,
     SessionLabel, SessionWriter, Store, WriteOptions,
 };
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -600,6 +600,10 @@ impl Context {
             .filter(|root| root.layout.writer().is_some());
         if let Some(root) = roots.next() {
             return Ok(root.clone());
+        }
+        if let Some(root) = self.only_roots().and_then(<[Root]>::first) {
+            let name = root.layout.name();
+            bail!("annals reads the layout {name} but does not write it");
         }
         // No root exists yet: uses the first default path.
         let layout = annals::layout::LAYOUTS

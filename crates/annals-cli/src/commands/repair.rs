@@ -206,6 +206,7 @@ fn find_targets(
     let mut found: Vec<RepairTarget> = Vec::new();
     for id in &args.ids {
         let target = context.find_without_archive(inventory, id, Access::Write)?;
+        target.files.refuse_read_only()?;
         target.files.refuse_archived()?;
         refuse_message(&target, id)?;
         let patients = RepairTarget::from_sessions(std::iter::once(&target.files));

@@ -32,6 +32,7 @@ mod orchestrator;
 mod own_programs;
 mod plot;
 mod prices;
+mod read_only;
 mod reading;
 mod repair;
 mod requirements;

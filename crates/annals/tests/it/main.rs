@@ -24,6 +24,7 @@ mod laws;
 mod ledger;
 mod orchestrator;
 mod query;
+mod read_only_layouts;
 mod repair;
 mod retain;
 mod rows;

@@ -2,6 +2,7 @@
 
 mod branches;
 mod crowd;
+mod derived;
 mod layouts;
 mod places;
 

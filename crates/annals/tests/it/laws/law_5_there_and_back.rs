@@ -60,6 +60,9 @@ fn each_pair(check: impl Fn(&Case, &'static dyn Layout) + Sync) -> usize {
 #[test]
 fn every_root_round_trips_byte_for_byte() {
     let compared = each_pair(|case, layout| {
+        if case.layout.writer().is_none() {
+            return;
+        }
         let dir = tempfile::tempdir().unwrap();
         let there = Root::new(layout.name(), dir.path().join("there")).unwrap();
         let back = Root::new(case.layout.name(), dir.path().join("back")).unwrap();

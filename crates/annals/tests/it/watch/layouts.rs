@@ -7,7 +7,8 @@ use crate::support;
 
 #[test]
 fn appended_entry_is_reported_in_every_layout() {
-    for layout in annals::layout::LAYOUTS {
+    let layouts = annals::layout::LAYOUTS.iter();
+    for layout in layouts.filter(|layout| layout.writer().is_some()) {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(layout.name(), dir.path().join("root")).unwrap();
         let store = Store::new(vec![root]);
@@ -36,7 +37,8 @@ fn appended_entry_is_reported_in_every_layout() {
 /// Every record of every fixture is reported as it is decoded when the file is read at once.
 #[test]
 fn fixture_written_line_by_line_reports_every_entry() {
-    for case in support::cases() {
+    let cases = support::cases().into_iter();
+    for case in cases.filter(|case| case.layout.writer().is_some()) {
         let copy = case.copy();
         let store = copy.store();
         let inventory = store.inventory();

@@ -1,0 +1,144 @@
+//! Layouts that are only read: what their verbs print, and what is refused.
+
+use insta::{assert_snapshot, with_settings};
+
+use crate::harness::Stage;
+
+/// Snapshots the output of the verbs that read.
+fn snapshot(layout: &'static str, fixture: &str, session: &str) {
+    let stage = Stage::of_layout(layout, fixture).without_notes();
+    let mut all = String::new();
+    for args in [
+        &["sessions"][..],
+        &["conversations"],
+        &["tree", session],
+        &["show", session],
+        &["cost", "--by", "model"],
+        &["check"],
+        &["export", session, "--format", "markdown"],
+    ] {
+        let run = stage.annals(args);
+        all.push_str(&format!("======== annals {}\n{run}\n", args.join(" ")));
+    }
+    let name = format!("{layout}-{fixture}");
+    with_settings!({ omit_expression => true }, { assert_snapshot!(name, all) });
+}
+
+#[test]
+fn gemini_sessions_are_shown() {
+    snapshot("gemini", "patches-rewind", "dd11a24e");
+    snapshot(
+        "gemini",
+        "made-document-tools",
+        "5a5a5a5a-0000-4000-8000-000000000001",
+    );
+}
+
+#[test]
+fn opencode_sessions_are_shown() {
+    snapshot("opencode", "made-sub-agent", "ses_top");
+    snapshot(
+        "opencode",
+        "1.18-s05-compact",
+        "ses_e1b6b0c32ffe6r3G2bPwFZToFt",
+    );
+}
+
+#[test]
+fn default_roots_of_read_only_layouts_are_found() {
+    let stage = Stage::of_layout("gemini", "patches-tools");
+    let home = stage.work().join("home-of-gemini");
+    std::fs::create_dir_all(&home).unwrap();
+    std::fs::rename(&stage.root, home.join(".gemini")).unwrap();
+    let mut command = stage.command();
+    command
+        .env("GEMINI_CLI_HOME", &home)
+        .args(["sessions", "--json"]);
+    let run = stage.run_of(&command.output().unwrap());
+    assert_eq!(run.json()["sessions"][0]["layout"], "gemini");
+    let stage = Stage::of_layout("opencode", "made-sub-agent");
+    let data = stage.work().join("data");
+    std::fs::create_dir_all(&data).unwrap();
+    std::fs::rename(&stage.root, data.join("opencode")).unwrap();
+    let mut command = stage.command();
+    command
+        .env("XDG_DATA_HOME", &data)
+        .args(["sessions", "--json"]);
+    let run = stage.run_of(&command.output().unwrap());
+    assert_eq!(run.json()["sessions"][0]["id"], "ses_top");
+}
+
+#[test]
+fn every_verb_that_writes_is_refused() {
+    for (layout, fixture, session) in [
+        ("gemini", "patches-rewind", "dd11a24e"),
+        ("opencode", "made-sub-agent", "ses_top"),
+    ] {
+        let stage = Stage::of_layout(layout, fixture);
+        for args in [
+            &["append", session, "-m", "hi"][..],
+            &["fork", session],
+            &["title", session, "x"],
+            &["tag", session, "x"],
+            &["notes", "add", session, "x"],
+            &["todos", "add", session, "x"],
+            &["compact", session, "-m", "x"],
+            &["delete", session, "--apply"],
+            &["archive", session, "--apply"],
+            &["repair", session, "--apply"],
+            &["new", "--cwd", "/"],
+        ] {
+            let run = stage.refused(args, "");
+            let wanted = format!("annals reads the layout {layout} but does not write it");
+            assert!(run.err.contains(&wanted), "{args:?}: {}", run.err);
+        }
+        for args in [
+            &["clean", "--older-than", "1d", "--apply"][..],
+            &["repair", "--apply"],
+        ] {
+            let before = stage.tree();
+            assert_eq!(stage.annals(args).code, 0, "{args:?}");
+            assert_eq!(stage.tree(), before, "{args:?}");
+        }
+    }
+}
+
+/// The database holds secrets of its program.
+#[test]
+fn keep_copies_a_gemini_session_and_skips_a_database() {
+    for (layout, fixture, copied) in [
+        ("gemini", "patches-rewind", 1),
+        ("opencode", "made-sub-agent", 0),
+    ] {
+        let stage = Stage::of_layout(layout, fixture).without_notes();
+        assert_eq!(stage.annals(&["keep"]).code, 0, "{layout}");
+        let list = stage.annals(&["archive", "--list", "--json"]).json();
+        let sessions = list["packs"].as_array().map_or(0, |packs| {
+            packs
+                .iter()
+                .filter(|pack| pack["session"].is_string())
+                .count()
+        });
+        assert_eq!(sessions, copied, "{layout}: {list}");
+    }
+}
+
+#[test]
+fn conversion_to_claude_code_keeps_the_conversation() {
+    for (layout, fixture, messages) in [
+        ("gemini", "patches-rewind", 14),
+        ("opencode", "made-sub-agent", 6),
+    ] {
+        let stage = Stage::of_layout(layout, fixture).without_notes();
+        let from = format!("{layout}:{}", stage.root.display());
+        let into = stage.work().join("there");
+        let into = into.to_str().unwrap();
+        stage
+            .bare(&["convert", &from, "--to", "claude-code", "--into", into])
+            .fine();
+        let list = stage.bare(&["--root", into, "sessions", "--json"]).json();
+        assert_eq!(list["sessions"][0]["messages"], messages, "{layout}");
+        let back = ["convert", into, "--to", layout, "--into", "back"];
+        assert_eq!(stage.bare(&back).code, 2, "{layout}");
+    }
+}

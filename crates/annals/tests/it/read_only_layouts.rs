@@ -1,0 +1,201 @@
+//! Layouts that are read but not written: Gemini CLI and OpenCode.
+
+use annals::index::Index;
+use annals::layout::{LAYOUTS, NewSession};
+use annals::model::{Body, SessionId};
+use annals::search::{Dialect, Query};
+use annals::store::{Root, Session, Store};
+use rusqlite::Connection;
+
+use crate::support::{Copy, QUICK, case, cases, picture};
+
+/// Returns the texts of the hits of a query, without the index and with it, which must agree.
+fn hits(copy: &Copy, query: &str) -> Vec<String> {
+    let store = copy.store();
+    let inventory = store.inventory();
+    let query = Query::parse(query, &Dialect::default()).unwrap();
+    let plain = store.search(&inventory, &query).unwrap();
+    assert!(plain.errors.is_empty(), "{:?}", plain.errors);
+    let mut index = Index::open(&copy.dir.path().join("state")).unwrap();
+    for _ in 0..2 {
+        let found = index.search(&inventory, &query).unwrap();
+        assert_eq!(format!("{:?}", found.hits), format!("{:?}", plain.hits));
+        let errors = index.index_text(&inventory, &|_, _| {}, &|| false);
+        assert!(errors.is_empty(), "{errors:?}");
+    }
+    let hits = plain.hits.iter();
+    hits.map(|hit| {
+        hit.entry
+            .as_ref()
+            .map_or(String::new(), ToString::to_string)
+    })
+    .collect()
+}
+
+#[test]
+fn search_finds_rows_that_were_added_updated_and_removed_since_the_last_one() {
+    let copy = case("1.18-s03-fork").copy();
+    let program = Connection::open(copy.root.path.join("opencode.db")).unwrap();
+    program.pragma_update(None, "journal_mode", "WAL").unwrap();
+    assert_eq!(hits(&copy, "zebra"), [""; 0]);
+    let part = "SELECT id FROM part WHERE data LIKE '%Hello after revert%'";
+    let part: String = program.query_row(part, [], |row| row.get(0)).unwrap();
+    let set = |text: &str| {
+        let sql = "UPDATE part SET data = json_object('type', 'text', 'text', ?2) WHERE id = ?1";
+        program.execute(sql, (&part, text)).unwrap();
+    };
+    set("a zebra");
+    assert_eq!(hits(&copy, "zebra"), ["msg_1e493502a0019S9l4Oh10DN0W4"]);
+    // The same length.
+    set("a camel");
+    assert_eq!(hits(&copy, "zebra"), [""; 0]);
+    assert_eq!(hits(&copy, "camel"), ["msg_1e493502a0019S9l4Oh10DN0W4"]);
+    program
+        .execute("DELETE FROM part WHERE id = ?1", [&part])
+        .unwrap();
+    assert_eq!(hits(&copy, "camel"), [""; 0]);
+    drop(program);
+    assert_eq!(hits(&copy, "camel"), [""; 0]);
+}
+
+#[test]
+fn search_finds_each_message_of_a_resumed_patch_log_once() {
+    let copy = case("patches-resume").copy();
+    // The history is written again by both resumes.
+    assert_eq!(hits(&copy, "capital").len(), 2);
+}
+
+/// A resume writes the history without tokens, a call writes its message twice.
+#[test]
+fn each_gemini_response_is_charged_once() {
+    for (name, requests, output) in [
+        ("patches-resume", 3, 8 + 7 + 2 + 6),
+        ("patches-tools", 4, 33 + 5 + 41 + 85 + 11),
+        ("document-qa", 3, 8 + 7 + 2 + 6),
+        ("made-sub-agent", 3, 5 + 1 + 3 + 4),
+    ] {
+        let store = Store::new(vec![case(name).root()]);
+        let ledger = store.costs().ledger(&|_, _| {}).0;
+        let charges = ledger.charges;
+        assert_eq!(charges.len(), requests, "{name}");
+        let sum: u64 = charges.iter().map(|charge| charge.usage.output).sum();
+        assert_eq!(sum, output, "{name}");
+    }
+}
+
+#[test]
+fn copied_messages_of_an_opencode_fork_are_charged_to_their_first_session() {
+    let store = Store::new(vec![case("1.18-s03-fork").root()]);
+    let ledger = store.costs().ledger(&|_, _| {}).0;
+    assert_eq!(ledger.charges.len(), 5);
+    let inventory = store.inventory();
+    let rows = store.sessions(&inventory).read(&|_, _| {});
+    let rows = rows.into_iter().map(|row| row.unwrap());
+    let mut counts: Vec<(String, usize)> = rows
+        .map(|row| (row.id.to_string(), row.charges.len()))
+        .collect();
+    counts.sort();
+    assert_eq!(
+        counts,
+        [
+            ("ses_e1b6cf6e0ffeSWGM6gvj038gbZ".to_owned(), 1),
+            ("ses_e1b6d8785ffemyzN0S1pBViJMm".to_owned(), 2),
+            ("ses_e1b6e4eb7ffem5p8bpZWkQUVnz".to_owned(), 2),
+        ]
+    );
+}
+
+#[test]
+fn sub_agents_belong_to_the_session_that_started_them() {
+    for (name, agent) in [
+        ("gemini", "a9a9a9a9-0000-4000-8000-000000000002"),
+        ("opencode", "ses_child"),
+    ] {
+        let case = cases()
+            .into_iter()
+            .find(|case| case.layout.name() == name && case.name == "made-sub-agent")
+            .unwrap();
+        let session = case.only();
+        assert_eq!(session.agents.len(), 1, "{name}");
+        assert_eq!(
+            session.agents[0].id.as_ref().unwrap().as_str(),
+            agent,
+            "{name}"
+        );
+        assert!(session.agents[0].call.is_some(), "{name}");
+    }
+}
+
+#[test]
+fn every_change_is_refused_and_changes_nothing() {
+    let read_only = LAYOUTS.iter().filter(|layout| layout.writer().is_none());
+    assert!(read_only.count() >= 2);
+    for case in cases()
+        .into_iter()
+        .filter(|case| case.layout.writer().is_none())
+    {
+        let copy = case.copy();
+        let store = copy.store();
+        let before = picture(&copy.root.path);
+        let now = jiff::Timestamp::now();
+        let refused = |result: annals::Result<()>| {
+            let error = result.unwrap_err().to_string();
+            assert!(
+                error.contains("does not write it"),
+                "{}: {error}",
+                case.name
+            );
+        };
+        for files in copy.sessions() {
+            refused(store.open_writer(&files, QUICK).map(drop));
+            refused(store.trash().plan(&files, now).map(drop));
+            refused(store.trash().move_in(&files, now).map(drop));
+            refused(store.move_to_archive(&[&files], true, now).map(drop));
+            let session = Session::read(files).unwrap();
+            let to = SessionId::new("new").unwrap();
+            refused(store.fork(&session, &[0], to, None, now).map(drop));
+        }
+        let new = NewSession::new(SessionId::new("new").unwrap(), "/w");
+        refused(store.create(&copy.root, &new, QUICK).map(drop));
+        let inventory = store.inventory();
+        let targets = annals::repair::RepairTarget::all(&inventory);
+        assert!(targets.is_empty(), "{}", case.name);
+        assert_eq!(picture(&copy.root.path), before, "{}", case.name);
+    }
+}
+
+#[test]
+fn session_of_a_database_is_converted_without_its_secrets() {
+    let copy = case("made-odd").copy();
+    let into = Root::new("claude-code", copy.dir.path().join("there")).unwrap();
+    let selection = annals::convert::ConvertSelection::Root(copy.root.clone());
+    let plan = annals::convert::plan(selection, into.clone(), None).unwrap();
+    annals::convert::run(&plan, &Default::default(), &|_, _| ()).unwrap();
+    let files = picture(&into.path);
+    assert!(files.len() > 3, "{files:?}");
+    for path in files
+        .keys()
+        .map(|path| into.path.join(path))
+        .filter(|path| path.is_file())
+    {
+        let bytes = std::fs::read(&path).unwrap();
+        let found = memchr::memmem::find(&bytes, b"a secret that must never be copied");
+        assert_eq!(found, None, "{}", path.display());
+    }
+    let store = Store::new(vec![into]);
+    let said = store.inventory().sessions.into_iter().flat_map(|files| {
+        let session = Session::read(files).unwrap();
+        let messages = session.last_messages(10).unwrap().into_iter();
+        messages.filter(|entry| matches!(entry.body, Body::Message(_)))
+    });
+    assert!(said.count() >= 5);
+}
+
+/// An id in a database is text of any kind.
+#[test]
+fn session_id_that_is_a_path_is_replaced() {
+    let sessions = case("made-odd").sessions();
+    let ids: Vec<&str> = sessions.iter().map(|files| files.id.as_str()).collect();
+    assert!(ids.iter().all(|id| !id.contains('/')), "{ids:?}");
+    assert_eq!(ids.len(), 5, "{ids:?}");
+}

@@ -1,0 +1,97 @@
+//! Following documents and databases, whose records are derived.
+
+use rusqlite::Connection;
+
+use super::*;
+use crate::support;
+
+fn follow(store: &Store) -> Feed {
+    Feed::new(Follower::new(store, Selection::all(), FollowOptions::default()).unwrap())
+}
+
+fn append(path: &Path, line: &str) {
+    let mut file = OpenOptions::new().append(true).open(path).unwrap();
+    file.write_all(line.as_bytes()).unwrap();
+}
+
+#[test]
+fn patch_log_reports_a_message_again_only_if_it_changes() {
+    let copy = support::case("patches-killed").copy();
+    let folder = copy.root.path.join("tmp/work/chats");
+    let log = folder.join("session-2026-11-16T13-44-07d693d4.jsonl");
+    let feed = follow(&copy.store());
+    let said = |id: &str, more: &str| {
+        format!(
+            "{{\"id\":\"{id}\",\"timestamp\":\"2030-01-01T00:00:00.000Z\",\"type\":\"gemini\",\"content\":\"{id}\"{more}}}\n"
+        )
+    };
+    append(&log, &said("one", ""));
+    let fresh = feed.fresh();
+    assert_eq!(text(&fresh.entry), "one");
+    assert_eq!(
+        fresh.session.as_str(),
+        "07d693d4-a82e-4130-bb94-77e9aca2d962"
+    );
+    append(
+        &log,
+        "{\"$set\":{\"lastUpdated\":\"2030-01-01T00:00:00.000Z\"}}\n",
+    );
+    append(&log, &said("one", ",\"toolCalls\":[]"));
+    assert_eq!(text(&feed.fresh().entry), "one");
+    append(&log, &said("two", ""));
+    assert_eq!(feed.texts(1), ["two"]);
+}
+
+#[test]
+fn replaced_document_reports_only_new_messages() {
+    let copy = support::case("document-qa").copy();
+    let folder = copy.root.path.join("tmp/work/chats");
+    let path = folder.join("session-2026-11-16T13-45-59a18abe.json");
+    let document = fs::read_to_string(&path).unwrap();
+    let feed = follow(&copy.store());
+    let with = |ids: &[&str]| {
+        let said = |id: &&str| {
+            format!(
+                ",{{\"id\":\"{id}\",\"timestamp\":\"2030-01-01T00:00:00.000Z\",\"type\":\"user\",\"content\":\"{id}\"}}"
+            )
+        };
+        let more: String = ids.iter().map(said).collect();
+        document.replace("\n  ],\n  \"kind\"", &format!("{more}\n  ],\n  \"kind\""))
+    };
+    fs::write(&path, with(&["one"])).unwrap();
+    assert_eq!(feed.texts(1), ["one"]);
+    fs::write(&path, with(&["one", "two", "three"])).unwrap();
+    assert_eq!(feed.texts(2), ["two", "three"]);
+}
+
+#[test]
+fn rows_written_to_the_wal_are_reported() {
+    let copy = support::case("1.18-s05-compact").copy();
+    let program = Connection::open(copy.root.path.join("opencode.db")).unwrap();
+    program.pragma_update(None, "journal_mode", "WAL").unwrap();
+    let session: String = program
+        .query_row("SELECT id FROM session", [], |row| row.get(0))
+        .unwrap();
+    let feed = follow(&copy.store());
+    let add = |id: &str, text: &str| {
+        let time = 1_900_000_000_000_i64;
+        let sql = "INSERT INTO message VALUES (?1, ?2, ?3, ?3, '{\"role\":\"user\"}')";
+        program.execute(sql, (id, &session, time)).unwrap();
+        let sql =
+            "INSERT INTO part VALUES (?1, ?2, ?3, ?4, ?4, json_object('type', 'text', 'text', ?5))";
+        let part = format!("prt_{id}");
+        program
+            .execute(sql, (&part, id, &session, time, text))
+            .unwrap();
+    };
+    program.execute_batch("BEGIN").unwrap();
+    add("msg_x", "one");
+    program.execute_batch("COMMIT").unwrap();
+    let fresh = feed.fresh();
+    assert_eq!(text(&fresh.entry), "one");
+    assert_eq!(fresh.session.as_str(), session);
+    program.execute_batch("BEGIN").unwrap();
+    add("msg_y", "two");
+    program.execute_batch("COMMIT").unwrap();
+    assert_eq!(feed.texts(1), ["two"]);
+}
