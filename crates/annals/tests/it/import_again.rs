@@ -241,7 +241,7 @@ fn interrupted_import_with_fresh_ids_keeps_the_ids() {
 /// The logs are in different folders, so the file system does not refuse the second one.
 #[test]
 fn a_session_that_began_after_the_check_is_not_imported_twice() {
-    for layout in annals::layout::LAYOUTS {
+    for layout in crate::support::writable_layouts() {
         let desk = Desk::new(layout.name());
         let begin_first = || {
             let id = layout.writer().unwrap().valid_id(IDS[0]);

@@ -373,7 +373,7 @@ fn archive_damage_is_reported_although_the_index_is_current() {
 /// The list that is shown is the one that is edited, even if it is archived.
 #[test]
 fn edit_todos_continues_from_the_archived_list() {
-    for layout in annals::layout::LAYOUTS {
+    for layout in crate::support::writable_layouts() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(layout.name(), dir.path().join("root")).unwrap();
         let store = Store::new(vec![root.clone()]).with_state(dir.path().join("state"));

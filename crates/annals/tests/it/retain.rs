@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use annals::Error;
 use annals::jsonl::Error as FileError;
-use annals::layout::{LAYOUTS, NewSession, Spawn};
+use annals::layout::{NewSession, Spawn};
 use annals::model::{AgentId, Draft, SessionId, Todo};
 use annals::retain::{CleanupPlan, Policy, RetainReason, Term};
 use annals::store::{
@@ -21,7 +21,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan as _};
 use tempfile::TempDir;
 
-use crate::support::{QUICK, case, cases, picture};
+use crate::support::{QUICK, case, picture, writable_cases, writable_layouts};
 
 fn time(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -276,7 +276,7 @@ fn modes(dir: &Path) -> Vec<(PathBuf, u32)> {
 /// several sessions or with files other than the log.
 #[test]
 fn all_files_of_a_session_are_cleaned_and_undeleted() {
-    for case in cases() {
+    for case in writable_cases() {
         let sessions = case.sessions();
         let plain = |files: &SessionFiles| files.agents.is_empty() && files.attachments.is_empty();
         if sessions.len() < 2 && sessions.iter().all(plain) {
@@ -482,7 +482,7 @@ fn lists_and_clean_ups_agree_on_what_is_old() {
         ..policy("30d")
     };
     let now = "2026-03-01T00:00:00Z";
-    for layout in LAYOUTS.iter().filter(|it| it.retention_days().is_some()) {
+    for layout in writable_layouts().filter(|it| it.retention_days().is_some()) {
         for (said, touched) in [
             ("2026-01-01T10:00:00Z", "2026-01-01T10:00:00Z"),
             ("2026-01-01T10:00:00Z", "2026-02-28T00:00:00Z"),
@@ -608,7 +608,7 @@ fn companions_and_lock_files_of_logs_that_are_gone_are_cleaned_up() {
 /// From an empty session to the trash and back, in every layout.
 #[test]
 fn every_layout_reaches_all_states() {
-    for layout in LAYOUTS {
+    for layout in writable_layouts() {
         let place = Place::of(layout.name());
         let id = SessionId::new("0000000a-0000-4000-8000-000000000000").unwrap();
         let new = NewSession::new(id, "/home/dev/w");

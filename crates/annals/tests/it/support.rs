@@ -44,6 +44,18 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
+/// Returns every layout that annals writes.
+pub(crate) fn writable_layouts() -> impl Iterator<Item = &'static dyn Layout> + Clone {
+    let layouts = LAYOUTS.iter().copied();
+    layouts.filter(|layout| layout.writer().is_some())
+}
+
+/// Returns every fixture of every layout that annals writes.
+pub(crate) fn writable_cases() -> impl Iterator<Item = Case> {
+    let cases = cases().into_iter();
+    cases.filter(|case| case.layout.writer().is_some())
+}
+
 pub(crate) fn case(name: &str) -> Case {
     cases()
         .into_iter()

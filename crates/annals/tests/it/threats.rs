@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use annals::export::{ExportOptions, ExportPart, Exporter, Format};
-use annals::layout::{LAYOUTS, NewSession};
+use annals::layout::NewSession;
 use annals::model::{Draft, SessionId, Todo};
 use annals::store::{Root, Session, SessionFiles, Store};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::support::{QUICK, picture};
+use crate::support::{QUICK, picture, writable_layouts};
 
 const ID: &str = "aaaaaaaa-0000-4000-8000-000000000000";
 
@@ -70,7 +70,7 @@ const PATHS: [&str; 12] = [
 
 #[test]
 fn manifest_members_cannot_leave_the_root() {
-    for layout in LAYOUTS {
+    for layout in writable_layouts() {
         let place = Place::of(layout.name());
         fs::create_dir(place.dir.path().join("outside")).unwrap();
         fs::write(place.dir.path().join("outside/keep.jsonl"), "{}\n").unwrap();
@@ -147,7 +147,7 @@ fn files_behind_links_in_the_trash_stay() {
             inner.flatten().next().unwrap().path()
         }),
     ];
-    for layout in LAYOUTS {
+    for layout in writable_layouts() {
         for (what, link) in &kinds {
             let place = Place::of(layout.name());
             let gone = place
@@ -184,7 +184,7 @@ fn files_behind_links_in_the_trash_stay() {
 /// A file replaced by a link after it was inspected is not deleted.
 #[test]
 fn log_replaced_by_a_link_is_not_deleted() {
-    for layout in LAYOUTS {
+    for layout in writable_layouts() {
         let place = Place::of(layout.name());
         let files = place.files();
         let outside = place.dir.path().join("outside.jsonl");
@@ -218,7 +218,7 @@ fn log_replaced_by_a_link_is_not_deleted() {
 
 #[test]
 fn all_created_files_are_private() {
-    for layout in LAYOUTS {
+    for layout in writable_layouts() {
         let place = Place::of(layout.name());
         let files = place.files();
         place
@@ -280,7 +280,7 @@ fn bombs() -> Vec<String> {
 /// Runs in a thread with a small stack, so that recursion overflows it.
 #[test]
 fn hostile_lines_overflow_no_layout() {
-    for layout in LAYOUTS {
+    for layout in writable_layouts() {
         let look = move || {
             let place = Place::of(layout.name());
             let log = place.files().main_path().to_owned();

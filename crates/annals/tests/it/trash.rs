@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use sha2::Digest as _;
 use tempfile::TempDir;
 
-use crate::support::{QUICK, case, cases, picture};
+use crate::support::{QUICK, case, picture, writable_cases};
 
 const ID: &str = "aaaaaaaa-0000-4000-8000-000000000000";
 
@@ -263,7 +263,7 @@ fn files_shared_by_two_copies_stay_until_the_last_is_deleted() {
 #[test]
 fn failed_delete_is_rolled_back() {
     let mut failed = 0;
-    for case in cases() {
+    for case in writable_cases() {
         let copy = case.copy();
         let store = copy.store();
         for files in copy.sessions() {

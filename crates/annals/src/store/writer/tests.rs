@@ -44,7 +44,8 @@ fn open_or_create_reports_why_it_failed() {
 #[test]
 fn created_session_has_planned_id() {
     let now: Timestamp = "2026-03-26T01:32:20.418Z".parse().unwrap();
-    for layout in annals_layouts::layout::LAYOUTS {
+    let layouts = annals_layouts::layout::LAYOUTS.iter();
+    for layout in layouts.filter(|layout| layout.writer().is_some()) {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(layout.name(), dir.path()).unwrap();
         let store = Store::new(vec![root.clone()]);
@@ -68,7 +69,8 @@ fn created_session_has_planned_id() {
 
 #[test]
 fn many_records_end_at_the_current_time() {
-    for layout in annals_layouts::layout::LAYOUTS {
+    let layouts = annals_layouts::layout::LAYOUTS.iter();
+    for layout in layouts.filter(|layout| layout.writer().is_some()) {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(layout.name(), dir.path()).unwrap();
         let store = Store::new(vec![root.clone()]);
