@@ -10,10 +10,10 @@
 //! undo/.purging-<id>/       a folder that is being removed; it no longer counts
 //! ```
 //!
-//! One protocol serves all of them. The manifest is written and synced first ([`Vault::begin`]). Then
+//! One protocol serves all of them. The manifest is written and synced first (`Vault::begin`). Then
 //! files are moved or copied, durably, and only then anything in a root is removed or replaced. So a
 //! killed process leaves a change that the next run repeats, finishes or undoes. A folder is removed
-//! by renaming it, durably, and then deleting it ([`Vault::remove`]), so no change is restored in
+//! by renaming it, durably, and then deleting it (`Vault::remove`), so no change is restored in
 //! part. A process holds `flock` on a folder while it changes it. Symbolic links in the vault are
 //! never followed, and paths in manifests are not trusted.
 //!
