@@ -307,7 +307,7 @@ impl Manifest {
             let line = bytes.get(from..end).unwrap_or_default();
             from = end + 1;
             manifest.lines += 1;
-            if plain_path(line).is_some_and(|path| skip(path)) {
+            if plain_path(line).is_some_and(skip) {
                 continue;
             }
             match Line::decode(line) {

@@ -59,12 +59,15 @@ use manifest::Manifest;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ManifestCache(Arc<Mutex<HashMap<PathBuf, Manifest>>>);
 
+/// Layout and path of a root, and whether its files are outside any tree.
+type RootKey = (&'static str, PathBuf, bool);
+
 /// The archives of roots in a state directory.
 #[derive(Clone, Debug)]
 pub struct Archive {
     dir: PathBuf,
-    /// Cache of directories by layout, root path, and whether the files are outside any tree.
-    dirs: Arc<Mutex<HashMap<(&'static str, PathBuf, bool), PathBuf>>>,
+    /// Cache of directories.
+    dirs: Arc<Mutex<HashMap<RootKey, PathBuf>>>,
     /// Manifests by directory, as they were last read.
     manifests: ManifestCache,
     /// Receives errors of files that readers could not read and skipped.

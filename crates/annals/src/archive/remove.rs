@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::archived_session::{ArchivedSession, group};
 use super::locate::FileLocator;
-use super::manifest::{Line, Member};
-use super::root_archive::sync_dir;
+use super::manifest::{self, Line, Member};
+use super::root_archive::{ROOT_NAME, sync_dir};
 use super::{Archive, find};
 use crate::error::{Error, Result};
 use crate::store::Root;
@@ -138,10 +138,9 @@ impl Archive {
         // Removes the files, and their lines.
         archive.compact(&mut manifest, true)?;
         if manifest.files.is_empty() {
-            for path in super::names(&archive.dir)? {
-                if path.is_file() {
-                    fs::remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
-                }
+            for name in [manifest::NAME, ROOT_NAME] {
+                let path = archive.dir.join(name);
+                fs::remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
             }
             // Fails if the directory is not empty, as intended.
             if fs::remove_dir(&archive.dir).is_ok() {

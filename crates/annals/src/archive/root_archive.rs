@@ -26,7 +26,7 @@ use annals_layouts::layout::{self, Layout};
 pub const VERSION: u32 = 1;
 
 /// File that names the root.
-const ROOT_NAME: &str = "root.json";
+pub(super) const ROOT_NAME: &str = "root.json";
 
 /// How long a writer waits for another one: as long as a large session takes.
 const LOCK_WAIT: Duration = Duration::from_secs(60);
@@ -311,7 +311,9 @@ impl RootArchive {
         };
         let appended = Log::open(&path, options).and_then(|log| log.append_all(&text));
         appended.map_err(|error| match error {
-            jsonl::Error::Io { source, .. } => write_error(&path, source),
+            jsonl::Error::Io { source, .. } if is_out_of_space(&source) => {
+                write_error(&path, source)
+            }
             error => error.into(),
         })?;
         manifest.lines += lines.len();
@@ -408,12 +410,16 @@ pub(super) fn sync_dir(dir: &Path) -> Result<()> {
 
 /// Returns the error of writing to the archive.
 pub(super) fn write_error(path: &Path, error: io::Error) -> Error {
-    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    match error.kind() {
-        StorageFull | QuotaExceeded | FileTooLarge => Error::refused(format!(
+    match is_out_of_space(&error) {
+        true => Error::refused(format!(
             "no space left to archive to {} ({error}); earlier archived data is unchanged",
             path.display()
         )),
-        _ => Error::io("write", path, error),
+        false => Error::io("write", path, error),
     }
+}
+
+fn is_out_of_space(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }

@@ -41,8 +41,8 @@ fn lost_or_cut_manifest_costs_no_file() {
         let (sessions, damaged) = desk.archive().sessions().unwrap();
         assert_eq!(sessions.len(), 1, "{cut}");
         assert_eq!(sessions[0].sessions[0].id, ID, "{cut}");
-        let lines = whole[..cut].split(|byte| *byte == b'\n');
-        let listed = lines.filter(|line| line.starts_with(b"{\"path\"") && line.ends_with(b"}"));
+        let lines = whole[..cut].split_inclusive(|byte| *byte == b'\n');
+        let listed = lines.filter(|line| line.starts_with(b"{\"path\"") && line.ends_with(b"}\n"));
         assert_eq!(
             damaged.is_empty(),
             listed.count() == 2,
