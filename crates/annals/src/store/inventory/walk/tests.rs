@@ -277,7 +277,9 @@ fn walk_reports_files_it_may_not_stat() {
     };
     let mut listing = DirListing::default();
     let dir = root.path().join("projects/-w");
-    IDS.map(|id| put(root.path(), &format!("projects/-w/{id}.jsonl")));
+    for id in IDS {
+        put(root.path(), &format!("projects/-w/{id}.jsonl"));
+    }
     listing
         .read(&open(&dir, DIRECTORY, Mode::empty()).unwrap())
         .unwrap();
