@@ -3,6 +3,7 @@
 //! A session without a current row is read. Nothing is saved.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::OsStr;
 
 use crate::error::Result;
 use crate::store::session_summary::{FolderSummary, SessionSummary};
@@ -86,10 +87,14 @@ impl Index {
 }
 
 /// Root and folder of a session.
-type Folder<'a> = (&'a std::path::Path, &'static str, Option<&'a str>);
+type Folder<'a> = (&'a OsStr, &'static str, Option<&'a str>);
 
 fn folder(files: &SessionFiles) -> Folder<'_> {
-    (&files.root.path, files.root.layout.name(), files.folder())
+    (
+        files.root.path.as_os_str(),
+        files.root.layout.name(),
+        files.folder(),
+    )
 }
 
 /// What the logs of some folders say about other sessions.
