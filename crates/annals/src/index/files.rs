@@ -443,3 +443,117 @@ impl ContentCache for Contents<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write as _;
+    use std::path::Path;
+
+    use annals_layouts::model::{Artifact, ArtifactKind};
+
+    use super::super::database::connect;
+    use super::*;
+
+    const PATH: &[u8] = b"log.jsonl";
+
+    /// Long after any file was changed.
+    const LATER: i64 = i64::MAX;
+
+    /// Returns an empty database with one root.
+    fn database(dir: &Path) -> Connection {
+        let database = connect(&dir.join("x.db")).ok().unwrap();
+        assert_eq!(new_number(&database, &Root::claude_code(dir)), Ok(1));
+        database
+    }
+
+    fn listed(dir: &Path) -> RootFile {
+        let path = dir.join("log.jsonl");
+        let id = FileId::from(&fs::metadata(&path).unwrap());
+        RootFile::new(path, Artifact::new(ArtifactKind::SessionLog), id)
+    }
+
+    /// Saves the current state of the log, and returns the id of its row.
+    fn saved(database: &Connection, file: &RootFile, at: i64) -> i64 {
+        let cursor = Cursor::new(&file.open().unwrap(), file.id.len).unwrap();
+        let saved = save(database, 1, PATH, file, &cursor, at).unwrap().unwrap();
+        saved.id
+    }
+
+    fn row<T>(database: &Connection, take: impl FnOnce(FileRow<'_>) -> T) -> T {
+        let row = load_one(database, 1, PATH, "usage", take);
+        row.unwrap().unwrap()
+    }
+
+    #[test]
+    fn file_keeps_its_id_only_while_it_grows() {
+        let dir = tempfile::tempdir().unwrap();
+        let database = database(dir.path());
+        let path = dir.path().join("log.jsonl");
+        fs::write(&path, "one\ntwo\n").unwrap();
+        let file = listed(dir.path());
+        let id = saved(&database, &file, LATER);
+        let change = |file: &RootFile| row(&database, |row| row.state.change(file));
+        assert_eq!(change(&file), Change::Unchanged);
+        let usage = |bytes: &[u8]| {
+            let (root, path) = (1, PATH);
+            let (id, state) = row(&database, |row| (row.id, row.state));
+            let saved = SavedFile {
+                root,
+                path,
+                id,
+                state,
+            };
+            saved.set_usage(&database, 0, None, bytes.to_vec()).unwrap();
+        };
+        usage(b"usage");
+        let mut log = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        log.write_all(b"three\n").unwrap();
+        let grown = listed(dir.path());
+        assert_eq!(change(&grown), Change::Grown);
+        assert_eq!(saved(&database, &grown, LATER), id);
+        assert!(row(&database, |row| row.data == Some(b"usage")));
+        // The list of another process is older than the row.
+        assert_eq!(change(&file), Change::Changed);
+        // Longer, but with other bytes before its old end.
+        fs::write(&path, "ONE\nTWO\nTHREE\nFOUR\n").unwrap();
+        let changed = listed(dir.path());
+        assert_eq!(change(&changed), Change::Changed);
+        let next = saved(&database, &changed, LATER);
+        assert_ne!(next, id);
+        assert!(row(&database, |row| row.data.is_none()));
+        fs::write(&path, "ONE\n").unwrap();
+        let cut = listed(dir.path());
+        assert_eq!(change(&cut), Change::Changed);
+        assert_ne!(saved(&database, &cut, LATER), next);
+        assert_eq!(change(&cut), Change::Unchanged);
+    }
+
+    /// A file that was changed a moment before it was listed may change again without a new time.
+    #[test]
+    fn file_of_an_unstable_time_is_compared_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let database = database(dir.path());
+        fs::write(dir.path().join("log.jsonl"), "one\n").unwrap();
+        let file = listed(dir.path());
+        saved(&database, &file, file.id.ctime_ns);
+        row(&database, |row| {
+            assert_eq!(row.state.change(&file), Change::Grown);
+            let mut state = row.state.clone();
+            state.guard.1 = [7; 16];
+            assert_eq!(state.change(&file), Change::Changed);
+        });
+    }
+
+    /// The documents of another file must not be taken for those of this one.
+    #[test]
+    fn row_with_a_wrong_id_is_damage() {
+        let dir = tempfile::tempdir().unwrap();
+        let database = database(dir.path());
+        fs::write(dir.path().join("log.jsonl"), "one\n").unwrap();
+        saved(&database, &listed(dir.path()), LATER);
+        database.execute("UPDATE file SET id = id + 1", []).unwrap();
+        let found = load_one(&database, 1, PATH, "NULL", |row| row.id);
+        assert!(found.is_err());
+    }
+}

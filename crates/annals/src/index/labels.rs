@@ -3,6 +3,7 @@
 //! A session without a current row is read. Nothing is saved.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::OsStr;
 
 use crate::error::Result;
 use crate::store::session_summary::{FolderSummary, SessionSummary};
@@ -32,9 +33,8 @@ impl Index {
         let mut read: HashMap<usize, Result<SessionSummary>> =
             missing.into_iter().zip(read).collect();
         let mut folders = Folders::default();
-        for &at in wanted {
-            folders.wanted.extend(sessions.get(at).map(folder));
-        }
+        let files = wanted.iter().filter_map(|&at| sessions.get(at));
+        folders.wanted.extend(files.map(folder));
         if let Err(error) = folders.load(self, inventory) {
             self.recreate(&error);
             folders.summaries.clear();
@@ -87,10 +87,14 @@ impl Index {
 }
 
 /// Root and folder of a session.
-type Folder<'a> = (&'a std::path::Path, &'static str, Option<&'a str>);
+type Folder<'a> = (&'a OsStr, &'static str, Option<&'a str>);
 
 fn folder(files: &SessionFiles) -> Folder<'_> {
-    (&files.root.path, files.root.layout.name(), files.folder())
+    (
+        files.root.path.as_os_str(),
+        files.root.layout.name(),
+        files.folder(),
+    )
 }
 
 /// What the logs of some folders say about other sessions.
@@ -114,9 +118,8 @@ impl<'a> Folders<'a> {
                 }
             }
         }
-        // The last summary of a leaf is used, in the order of the sessions.
-        let mut found: HashMap<Folder<'a>, Vec<(usize, Vec<(EntryKey, Box<str>)>)>> =
-            HashMap::new();
+        // In the order of the sessions: the last summary of a leaf is used.
+        let mut found: HashMap<Folder<'a>, Vec<(EntryKey, Box<str>)>> = HashMap::new();
         for root in roots {
             let sorted = SortedSessions::new(root, sessions);
             session_rows::load(&index.database, &sorted, |at, _, row| {
@@ -124,17 +127,17 @@ impl<'a> Folders<'a> {
                     return;
                 };
                 if self.unread.remove(&at) && row.has_summaries() {
-                    let folder = found.entry(folder(files)).or_default();
-                    folder.push((at, row.summaries().collect()));
+                    found
+                        .entry(folder(files))
+                        .or_default()
+                        .extend(row.summaries());
                 }
             })?;
         }
-        for (folder, mut summaries) in found {
-            summaries.sort_unstable_by_key(|(at, _)| *at);
-            let summaries = summaries.into_iter().flat_map(|(_, summaries)| summaries);
-            let summary = FolderSummary::new(summaries.collect());
-            self.summaries.insert(folder, summary);
-        }
+        let found = found.into_iter();
+        self.summaries = found
+            .map(|(folder, summaries)| (folder, FolderSummary::new(summaries)))
+            .collect();
         Ok(())
     }
 }

@@ -79,7 +79,7 @@ impl<'a> SessionFilter<'a> {
         let fact = self.sessions.get(number)?;
         let fact = fact.get_or_init(|| {
             let stored = self.stored.get(&number);
-            let fact = stored.and_then(|summary| self.from_summary(files, summary));
+            let fact = stored.and_then(|summary| self.stored_facts(files, summary));
             let fact = fact.or_else(|| files.root.failures.ok(self.read(files)));
             fact.map(Box::new)
         });
@@ -87,7 +87,7 @@ impl<'a> SessionFilter<'a> {
     }
 
     /// Returns the properties in a summary; `None` if it lacks one that the query needs.
-    fn from_summary(&self, files: &SessionFiles, summary: &SessionSummary) -> Option<SessionFacts> {
+    fn stored_facts(&self, files: &SessionFiles, summary: &SessionSummary) -> Option<SessionFacts> {
         let mut agents = summary.agent_kinds.iter();
         // The summary has no other kind of a warm-up.
         if !self.branches.is_empty() || self.asks_agents && agents.any(|(_, kind)| kind == WARM_UP)
