@@ -14,7 +14,7 @@
 //! further members in the member `annals` (`extension.rs`), notes, tags and summaries in a log of
 //! their own (`annotations.rs`), todos in a document, and sub-agents as sessions with the name
 //! `SESSION--agent-AGENT`. Members that only one layout has are passed through:
-//! `Writer::draft_members` lists their names, and the store refuses all others.
+//! `WriterSpec::draft_members` lists their names, and the store refuses all others.
 
 mod annotations;
 mod append_state;
